@@ -1,0 +1,167 @@
+//! What the rest of unbloat sees of a packet: a legal value, already through link layer and tunnels.
+//!
+//! [`Decoded`] is filled by the lenient views in [`crate::link`] and [`crate::ip`]; nothing here points into the
+//! file. Sizes are those of the IP headers, so a snap length never changes a byte count.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use units::Instant;
+
+/// An IP address as 16 bytes; IPv4 in its mapped form (`::ffff:a.b.c.d`), so that comparing and hashing
+/// is the same for both.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Addr(pub u128);
+
+impl Addr {
+    /// From the four bytes of an IPv4 header.
+    #[inline]
+    pub const fn v4(bytes: [u8; 4]) -> Addr {
+        Addr(0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128)
+    }
+    /// From the sixteen bytes of an IPv6 header.
+    #[inline]
+    pub const fn v6(bytes: [u8; 16]) -> Addr {
+        Addr(u128::from_be_bytes(bytes))
+    }
+    /// The standard library's form.
+    pub fn to_ip(self) -> IpAddr {
+        if self.0 >> 32 == 0xffff {
+            IpAddr::V4(Ipv4Addr::from(self.0 as u32))
+        } else {
+            IpAddr::V6(Ipv6Addr::from(self.0))
+        }
+    }
+}
+
+impl fmt::Display for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_ip().fmt(f)
+    }
+}
+
+/// TCP flag bits as they stand in the header's bytes 12 and 13 (AE is the former NS bit).
+#[allow(missing_docs)]
+pub mod flags {
+    pub const FIN: u16 = 0x001;
+    pub const SYN: u16 = 0x002;
+    pub const RST: u16 = 0x004;
+    pub const PSH: u16 = 0x008;
+    pub const ACK: u16 = 0x010;
+    pub const URG: u16 = 0x020;
+    pub const ECE: u16 = 0x040;
+    pub const CWR: u16 = 0x080;
+    pub const AE: u16 = 0x100;
+}
+
+/// The IP packet round the transport header.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Ip {
+    /// When the capture saw it (nanoseconds since the epoch).
+    pub time: Instant,
+    /// Innermost source address.
+    pub src: Addr,
+    /// Innermost destination address.
+    pub dst: Addr,
+    /// IPv4 identification; `None` for IPv6 without a fragment header.
+    pub id: Option<u16>,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub ecn: u8,
+    /// Length of the innermost IP packet in bytes, headers included (BIG TCP lengths resolved).
+    pub total_len: u32,
+    /// Length of the frame on the wire, link layer and tunnels included.
+    pub wire_len: u32,
+    /// Index of the capture interface.
+    pub interface: u32,
+}
+
+/// Options of one TCP segment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TcpOptions {
+    /// TSval, TSecr (RFC 7323 section 3).
+    pub timestamps: Option<(u32, u32)>,
+    /// Maximum segment size (RFC 9293 section 3.7.1), on SYN.
+    pub mss: Option<u16>,
+    /// Window scale shift, capped at 14 (RFC 7323 section 2.3), on SYN.
+    pub window_scale: Option<u8>,
+    /// SACK permitted (RFC 2018 section 2), on SYN.
+    pub sack_permitted: bool,
+    /// An MPTCP option (RFC 8684) is present.
+    pub mptcp: bool,
+    /// Number of SACK blocks in `sacks`.
+    pub sack_count: u8,
+    /// SACK blocks, left and right edge, in the order of the header; the first may be a DSACK (RFC 2883).
+    pub sacks: [(u32, u32); 4],
+}
+
+impl TcpOptions {
+    /// The SACK blocks that are present.
+    #[inline]
+    pub fn sack_blocks(&self) -> &[(u32, u32)] {
+        &self.sacks[..usize::from(self.sack_count).min(4)]
+    }
+}
+
+/// One TCP segment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TcpSegment {
+    /// Round it.
+    pub ip: Ip,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgement number; meaningful with [`flags::ACK`].
+    pub ack: u32,
+    /// See [`flags`].
+    pub flags: u16,
+    /// Window field, unscaled.
+    pub window: u16,
+    /// Payload bytes by the IP length, whatever the snap length kept.
+    pub payload: u32,
+    /// Options; those cut off by the snap length are absent.
+    pub options: TcpOptions,
+}
+
+impl TcpSegment {
+    /// Whether all of `mask` is set.
+    #[inline]
+    pub fn has(&self, mask: u16) -> bool {
+        self.flags & mask == mask
+    }
+}
+
+/// A packet that is not TCP: counted, so that its share of the link is seen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Datagram {
+    /// Round it.
+    pub ip: Ip,
+    /// IP protocol number: 17 UDP, 1 ICMP, 58 ICMPv6, others as they are.
+    pub protocol: u8,
+    /// Source port; for ICMP echo the identifier on both sides, else 0.
+    pub src_port: u16,
+    /// Destination port; for ICMP echo the identifier on both sides, else 0.
+    pub dst_port: u16,
+    /// Bytes behind the UDP or ICMP header.
+    pub payload: u32,
+}
+
+/// What a frame turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant)] // lives on the stack, one at a time
+pub enum Decoded {
+    /// A TCP segment.
+    Tcp(TcpSegment),
+    /// UDP, ICMP or another IP protocol.
+    Datagram(Datagram),
+    /// An IP fragment that waits for the others; its packet is handed out when it is complete.
+    Fragment,
+    /// Nothing with an IP header in it (ARP, 802.11 management, …).
+    NotIp,
+    /// A header that is cut off by the snap length or contradicts itself.
+    Broken,
+}

@@ -1,0 +1,96 @@
+//! Frame in, [`Decoded`] out.
+//!
+//! The link layer names the network protocol ([`crate::link`]), IP names the transport ([`crate::ip`]), tunnels
+//! begin again inside ([`crate::tunnel`]). The commonest frame by far, TCP in IPv4 without options in Ethernet without
+//! tags, is recognised by its fixed bytes and takes a short cut; a test holds it equal to the long way.
+
+use units::Instant;
+
+use crate::decoded::{Addr, Decoded, Ip};
+use crate::fragment::Fragments;
+use crate::reader::Frame;
+use crate::tcp;
+use crate::view::View;
+
+/// Tunnels inside tunnels that are followed; the deepest stacks of mobile cores have five.
+const MAX_DEPTH: u8 = 16;
+
+/// What is known of the frame while its layers are peeled off.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) time: Instant,
+    pub(crate) wire_len: u32,
+    pub(crate) interface: u32,
+    /// Tunnels that may still be entered.
+    pub(crate) depth: u8,
+}
+
+impl Seen {
+    /// One tunnel deeper, if that is still allowed.
+    pub(crate) fn deeper(self) -> Option<Seen> {
+        Some(Seen { depth: self.depth.checked_sub(1)?, ..self })
+    }
+}
+
+/// Decodes frames; remembers incomplete IP fragments between them.
+#[derive(Default)]
+pub struct Decoder {
+    pub(crate) fragments: Fragments,
+}
+
+impl Decoder {
+    /// With no fragment waiting.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the frame is.
+    #[inline]
+    pub fn decode(&mut self, frame: &Frame<'_>) -> Decoded {
+        match plain_tcp(frame) {
+            Some(decoded) => decoded,
+            None => self.decode_any(frame),
+        }
+    }
+
+    /// The long way, right for every frame.
+    #[inline(never)]
+    pub(crate) fn decode_any(&mut self, frame: &Frame<'_>) -> Decoded {
+        let seen =
+            Seen { time: frame.time, wire_len: frame.wire_len, interface: frame.interface, depth: MAX_DEPTH };
+        let view = View { data: frame.data, wire: frame.wire_len };
+        self.link(frame.linktype, view, seen).unwrap_or(Decoded::Broken)
+    }
+}
+
+/// Ethernet without tags, IPv4 without options, no fragment, TCP: else `None`.
+#[inline]
+fn plain_tcp(frame: &Frame<'_>) -> Option<Decoded> {
+    const ETHERNET: u16 = 1;
+    if frame.linktype != ETHERNET {
+        return None;
+    }
+    let (head, _) = frame.data.split_first_chunk::<54>()?;
+    if head[12] != 8 || head[13] != 0 || head[14] != 0x45 || head[23] != 6 || head[20] & 0x3f | head[21] != 0
+    {
+        return None;
+    }
+    let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
+    if total_len < 40 {
+        return None;
+    }
+    let ip = Ip {
+        time: frame.time,
+        src: Addr::v4([head[26], head[27], head[28], head[29]]),
+        dst: Addr::v4([head[30], head[31], head[32], head[33]]),
+        id: Some(u16::from_be_bytes([head[18], head[19]])),
+        ttl: head[22],
+        ecn: head[15] & 3,
+        total_len,
+        wire_len: frame.wire_len,
+        interface: frame.interface,
+    };
+    let segment = &frame.data[34..];
+    let segment = segment.get(..total_len as usize - 20).unwrap_or(segment);
+    Some(tcp::decode(segment, total_len - 20, ip))
+}

@@ -1,0 +1,189 @@
+//! IP fragments become one packet of known length; their payload is never kept.
+//!
+//! Only the first bytes of the transport header and the list of pieces are remembered. The packet is handed out
+//! with the time of the fragment that completes it, as the receiver's IP layer would. Pieces that overlap
+//! poison the packet (RFC 5722; for IPv4 no honest sender overlaps either); an exact repetition of a piece is
+//! a duplicate and ignored.
+
+use units::{Duration, Instant};
+
+use crate::decoded::Ip;
+
+/// Packets that may be incomplete at the same time; the oldest gives way.
+const MAX_PACKETS: usize = 256;
+/// Pieces of one packet: 64 KiB in the smallest MTU of IPv4 with some room; more is an attack.
+const MAX_PIECES: usize = 256;
+/// Linux's `ipfrag_time`.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Enough for GTP-U, an inner IPv6 and a full TCP header.
+const HEAD: usize = 128;
+/// Offset and length in the headers end here (RFC 791); beyond is a "ping of death".
+const MAX_END: u32 = 65_535;
+
+/// What makes fragments belong together (RFC 791 section 3.2; RFC 8200 section 4.5 leaves the protocol out).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key {
+    pub(crate) src: u128,
+    pub(crate) dst: u128,
+    pub(crate) id: u32,
+    /// IPv4 protocol; 256 for IPv6, whose identification is per address pair.
+    pub(crate) protocol: u16,
+}
+
+/// One fragment.
+pub(crate) struct Piece<'a> {
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    pub(crate) more: bool,
+    /// What was kept of it.
+    pub(crate) data: &'a [u8],
+    /// Bytes of IP headers in front of the fragmentable part.
+    pub(crate) headers: u32,
+    /// Protocol that the first fragment names.
+    pub(crate) protocol: u8,
+}
+
+/// A completed packet.
+pub(crate) struct Whole {
+    pub(crate) ip: Ip,
+    pub(crate) protocol: u8,
+    /// Length behind the IP headers.
+    pub(crate) len: u32,
+    pub(crate) head: [u8; HEAD],
+    pub(crate) kept: usize,
+}
+
+/// What a fragment led to.
+#[allow(clippy::large_enum_variant)] // lives on the stack, one at a time
+pub(crate) enum Outcome {
+    Waiting,
+    Complete(Whole),
+    Broken,
+}
+
+struct Partial {
+    key: Key,
+    began: Instant,
+    ip: Ip,
+    protocol: u8,
+    headers: u32,
+    pieces: Vec<(u32, u32)>,
+    covered: u32,
+    total: Option<u32>,
+    head: [u8; HEAD],
+    /// Bytes of `head` that can be relied on.
+    kept: usize,
+    poisoned: bool,
+}
+
+/// Packets of which fragments are missing.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    waiting: Vec<Partial>,
+}
+
+impl Fragments {
+    pub(crate) fn add(&mut self, key: Key, ip: Ip, piece: &Piece<'_>) -> Outcome {
+        let end = piece.offset.saturating_add(piece.len);
+        if piece.len == 0
+            || (piece.more && !piece.len.is_multiple_of(8))
+            || end.saturating_add(piece.headers) > MAX_END
+        {
+            return Outcome::Broken;
+        }
+        let index = self.slot(key, ip, piece);
+        let partial = &mut self.waiting[index];
+        match partial.add(ip, piece, end) {
+            Outcome::Waiting if partial.total == Some(partial.covered) => {
+                let done = self.waiting.swap_remove(index);
+                let len = done.covered;
+                let ip = Ip { total_len: len + done.headers, time: ip.time, ..done.ip };
+                let kept = done.kept.min(len as usize);
+                Outcome::Complete(Whole { ip, protocol: done.protocol, len, head: done.head, kept })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Index of the packet that the fragment belongs to, which may be new.
+    fn slot(&mut self, key: Key, ip: Ip, piece: &Piece<'_>) -> usize {
+        if let Some(index) = self.waiting.iter().position(|p| p.key == key) {
+            if ip.time.since(self.waiting[index].began) <= TIMEOUT {
+                return index;
+            }
+            self.waiting.swap_remove(index);
+        }
+        if self.waiting.len() >= MAX_PACKETS {
+            self.waiting.retain(|p| ip.time.since(p.began) <= TIMEOUT);
+        }
+        if self.waiting.len() >= MAX_PACKETS {
+            let oldest = self.waiting.iter().enumerate().min_by_key(|(_, p)| p.began).map(|(i, _)| i);
+            if let Some(oldest) = oldest {
+                self.waiting.swap_remove(oldest);
+            }
+        }
+        self.waiting.push(Partial {
+            key,
+            began: ip.time,
+            ip: Ip { wire_len: 0, ..ip },
+            protocol: piece.protocol,
+            headers: piece.headers,
+            pieces: Vec::new(),
+            covered: 0,
+            total: None,
+            head: [0; HEAD],
+            kept: HEAD,
+            poisoned: false,
+        });
+        self.waiting.len() - 1
+    }
+}
+
+impl Partial {
+    fn add(&mut self, ip: Ip, piece: &Piece<'_>, end: u32) -> Outcome {
+        if self.poisoned {
+            return Outcome::Broken;
+        }
+        let at = self.pieces.partition_point(|p| p.0 < piece.offset);
+        if self.pieces.get(at) == Some(&(piece.offset, end)) {
+            return Outcome::Waiting;
+        }
+        let overlaps = at > 0 && self.pieces[at - 1].1 > piece.offset
+            || self.pieces.get(at).is_some_and(|next| next.0 < end);
+        let beyond = match self.total {
+            Some(total) => end > total || !piece.more,
+            None => !piece.more && self.pieces.last().is_some_and(|p| p.1 > end),
+        };
+        if overlaps || beyond || self.pieces.len() >= MAX_PIECES {
+            self.poisoned = true;
+            return Outcome::Broken;
+        }
+        self.pieces.insert(at, (piece.offset, end));
+        self.covered += piece.len;
+        self.ip.wire_len = self.ip.wire_len.saturating_add(ip.wire_len);
+        // RFC 3168 section 5.3: one fragment that experienced congestion marks the packet.
+        if ip.ecn == 3 {
+            self.ip.ecn = 3;
+        }
+        if !piece.more {
+            self.total = Some(end);
+        }
+        let offset = piece.offset as usize;
+        if offset == 0 {
+            // The first fragment's header is the packet's.
+            self.protocol = piece.protocol;
+            self.headers = piece.headers;
+            let (wire_len, ecn) = (self.ip.wire_len, self.ip.ecn.max(ip.ecn));
+            self.ip = Ip { wire_len, ecn: if self.ip.ecn == 3 { 3 } else { ecn.min(ip.ecn) }, ..ip };
+        }
+        if let Some(room) = self.head.get_mut(offset..) {
+            let wanted = room.len().min(piece.len as usize);
+            let n = wanted.min(piece.data.len());
+            room[..n].copy_from_slice(&piece.data[..n]);
+            if n < wanted {
+                self.kept = self.kept.min(offset + n);
+            }
+        }
+        Outcome::Waiting
+    }
+}

@@ -1,0 +1,41 @@
+//! Capture files, link layers, IP and TCP headers.
+//!
+//! A [`Reader`] turns any byte stream (pcap, pcapng, packed with gzip or zstd) into [`Frame`]s that borrow from its
+//! buffer; a [`Decoder`] turns each frame into one [`Decoded`], through link layer, tags and tunnels. Both accept
+//! any bytes: what is wrong is an error or [`Decoded::Broken`], never a panic. [`write`] is the way back.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut reader = capture::open(std::path::Path::new("upload.pcapng.gz"))?;
+//! let mut decoder = capture::Decoder::new();
+//! while let Some(frame) = reader.next_frame()? {
+//!     if let capture::Decoded::Tcp(segment) = decoder.decode(&frame) {
+//!         println!("{} {}", segment.ip.src, segment.payload);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod buffer;
+mod decoded;
+mod decoder;
+mod foreign;
+mod fragment;
+mod ip;
+mod link;
+mod order;
+mod pcap;
+mod pcapng;
+mod reader;
+mod source;
+mod tcp;
+mod tunnel;
+mod view;
+mod wlan;
+pub mod write;
+
+pub use decoded::{Addr, Datagram, Decoded, Ip, TcpOptions, TcpSegment, flags};
+pub use decoder::Decoder;
+pub use reader::{Frame, Interface, OpenError, ReadError, Reader, open};

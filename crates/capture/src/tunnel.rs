@@ -1,0 +1,180 @@
+//! Packets inside packets.
+//!
+//! Sources: RFC 2784/2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 2003/4213 (IP in IP), RFC 7348 (VXLAN),
+//! RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 7510 (MPLS in UDP),
+//! RFC 3378 (EtherIP), RFC 4023 (MPLS in IP).
+//! `None` means that nothing readable is inside, and the outer packet counts. UDP ports prove nothing, so the tunnel's
+//! own header must hold and what is inside must be an IP packet that fits.
+
+use crate::decoded::Decoded;
+use crate::decoder::{Decoder, Seen};
+use crate::link::carries_ip;
+use crate::view::View;
+
+impl Decoder {
+    /// By IP protocol number.
+    pub(crate) fn ip_tunnel(&mut self, protocol: u8, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let inner = match protocol {
+            4 => self.ipv4(view, seen),
+            41 => self.ipv6(view, seen),
+            47 => self.gre(view, seen),
+            97 => self.ethernet(view.skip(2)?, seen),
+            137 => self.mpls(view, seen),
+            _ => None,
+        };
+        inner.filter(carries_ip)
+    }
+
+    /// By UDP port, on either side.
+    pub(crate) fn udp_tunnel(&mut self, ports: (u16, u16), view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let is = |port| ports.0 == port || ports.1 == port;
+        let inner = if is(2152) {
+            self.gtp(view, seen)
+        } else if is(4789) || is(8472) {
+            self.vxlan(view, seen)
+        } else if is(6081) {
+            self.geneve(view, seen)
+        } else if is(3544) {
+            self.teredo(view, seen)
+        } else if is(1701) {
+            self.l2tp(view, seen)
+        } else if is(6635) {
+            self.mpls(view, seen)
+        } else {
+            None
+        };
+        inner.filter(carries_ip)
+    }
+
+    fn gre(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        const CHECKSUM: u16 = 0x8000;
+        const ROUTING: u16 = 0x4000;
+        const KEY: u16 = 0x2000;
+        const SEQUENCE: u16 = 0x1000;
+        /// PPTP's own flag.
+        const ACKNOWLEDGEMENT: u16 = 0x0080;
+        let (flags, kind) = (view.be16(0)?, view.be16(2)?);
+        let version = flags & 7;
+        if flags & ROUTING != 0 || version > 1 {
+            return None;
+        }
+        let mut header = 4;
+        for (flag, applies) in
+            [(CHECKSUM, true), (KEY, true), (SEQUENCE, true), (ACKNOWLEDGEMENT, version == 1)]
+        {
+            if applies && flags & flag != 0 {
+                header += 4;
+            }
+        }
+        let rest = view.skip(header)?;
+        match kind {
+            // ERSPAN: type I has no sequence number and no header of its own.
+            0x88be if flags & SEQUENCE == 0 => self.ethernet(rest, seen),
+            0x88be => self.ethernet(rest.skip(8)?, seen),
+            0x22eb => self.erspan_3(rest, seen),
+            // Aruba access points send the 802.11 frame.
+            0x8200..=0x8210 => self.wlan(rest, 0, seen),
+            // WCCP: version 2 has a redirect header, which never begins like IPv4.
+            0x883e if rest.u8(0)? >> 4 == 4 => self.ipv4(rest, seen),
+            0x883e => self.ipv4(rest.skip(4)?, seen),
+            _ => self.network(kind, rest, seen),
+        }
+    }
+
+    fn erspan_3(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let last = view.be16(10)?;
+        let rest = view.skip(if last & 1 != 0 { 20 } else { 12 })?;
+        // Frame type: 0 Ethernet, 2 IP.
+        match last >> 10 & 31 {
+            2 => self.ip(rest, seen),
+            _ => self.ethernet(rest, seen),
+        }
+    }
+
+    fn gtp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        /// Message type of user data.
+        const G_PDU: u8 = 255;
+        let (flags, kind, len) = (view.u8(0)?, view.u8(1)?, view.be16(2)?);
+        // Version 1, protocol type GTP.
+        if flags & 0xf0 != 0x30 || kind != G_PDU || u32::from(len) + 8 > view.wire {
+            return None;
+        }
+        let mut rest = view.cut(u32::from(len) + 8).skip(8)?;
+        // Any of extension, sequence number, N-PDU number brings all three fields.
+        if flags & 7 != 0 {
+            let mut next = if flags & 4 != 0 { rest.u8(3)? } else { 0 };
+            rest = rest.skip(4)?;
+            while next != 0 {
+                let header = usize::from(rest.u8(0)?) * 4;
+                if header == 0 {
+                    return None;
+                }
+                next = rest.u8(header - 1)?;
+                rest = rest.skip(header)?;
+            }
+        }
+        self.fitting_ip(rest, seen)
+    }
+
+    fn vxlan(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        // The flag that says that the network identifier is valid; a byte that every extension leaves zero.
+        if view.u8(0)? & 8 == 0 || view.u8(7)? != 0 {
+            return None;
+        }
+        self.ethernet(view.skip(8)?, seen)
+    }
+
+    fn geneve(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let first = view.u8(0)?;
+        // Version 0; control packets carry none of the user's.
+        if first >> 6 != 0 || view.u8(1)? & 0x80 != 0 {
+            return None;
+        }
+        self.network(view.be16(2)?, view.skip(8 + usize::from(first & 0x3f) * 4)?, seen)
+    }
+
+    fn teredo(&mut self, mut view: View<'_>, seen: Seen) -> Option<Decoded> {
+        if view.be16(0)? == 1 {
+            let (id, authentication) = (usize::from(view.u8(2)?), usize::from(view.u8(3)?));
+            // Both values, a nonce of eight bytes, a confirmation byte.
+            view = view.skip(4 + id + authentication + 9)?;
+        }
+        if view.be16(0)? == 0 {
+            view = view.skip(8)?;
+        }
+        if view.u8(0)? >> 4 == 6 { self.fitting_ip(view, seen) } else { None }
+    }
+
+    fn l2tp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        const CONTROL: u16 = 0x8000;
+        const LENGTH: u16 = 0x4000;
+        const SEQUENCE: u16 = 0x0800;
+        const OFFSET: u16 = 0x0200;
+        let flags = view.be16(0)?;
+        if flags & 15 != 2 || flags & CONTROL != 0 {
+            return None;
+        }
+        // Flags, tunnel and session identifier.
+        let mut header = 6;
+        if flags & LENGTH != 0 {
+            header += 2;
+        }
+        if flags & SEQUENCE != 0 {
+            header += 4;
+        }
+        if flags & OFFSET != 0 {
+            header += 2 + usize::from(view.be16(header)?);
+        }
+        self.ppp(view.skip(header)?, seen)
+    }
+
+    /// An IP packet that is no longer than what carries it.
+    fn fitting_ip(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let len = match view.u8(0)? >> 4 {
+            4 => u32::from(view.be16(2)?),
+            6 => u32::from(view.be16(4)?) + 40,
+            _ => return None,
+        };
+        if len > view.wire { None } else { self.ip(view, seen) }
+    }
+}

@@ -1,0 +1,87 @@
+//! IEEE 802.11 data frames, and the radio headers in front of them.
+//!
+//! Sources: IEEE 802.11-2020 section 9.3.2 (data frames), radiotap.org, the Prism and AVS layouts of tcpdump.org.
+//! Of an aggregate (A-MSDU) only the first subframe is seen; later fragments of a frame and encrypted frames carry no
+//! readable IP header.
+
+use crate::decoded::Decoded;
+use crate::decoder::{Decoder, Seen};
+use crate::view::View;
+
+/// Radiotap flag: padding to four bytes between header and payload.
+const PADDED: u8 = 0x20;
+
+impl Decoder {
+    /// A frame that begins with frame control; `flags` are radiotap's.
+    pub(crate) fn wlan(&mut self, view: View<'_>, flags: u8, seen: Seen) -> Option<Decoded> {
+        let (kind, control) = (view.u8(0)?, view.u8(1)?);
+        let data = kind & 0x0c == 0x08;
+        // Subtypes with this bit carry no data.
+        let null = kind & 0x40 != 0;
+        let protected = control & 0x40 != 0;
+        if kind & 3 != 0 || !data || null || protected {
+            return Some(Decoded::NotIp);
+        }
+        let fragment = view.be16(22)?.swap_bytes() & 15;
+        if fragment != 0 {
+            return Some(Decoded::NotIp);
+        }
+        // Both "to" and "from the distribution system": a fourth address.
+        let mut header = if control & 3 == 3 { 30 } else { 24 };
+        let mut aggregate = false;
+        if kind & 0x80 != 0 {
+            aggregate = view.u8(header)? & 0x80 != 0;
+            header += 2;
+            // "Order" on a QoS frame announces four bytes of HT control.
+            if control & 0x80 != 0 {
+                header += 4;
+            }
+        }
+        if flags & PADDED != 0 {
+            header = header.next_multiple_of(4);
+        }
+        if aggregate {
+            // Subframe: two addresses and a length.
+            header += 14;
+        }
+        self.llc(view.skip(header)?, seen)
+    }
+
+    pub(crate) fn radiotap(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let header = usize::from(view.be16(2)?.swap_bytes());
+        if view.u8(0)? != 0 || header < 8 {
+            return None;
+        }
+        let present = view.be32(4)?.swap_bytes();
+        let (mut fields, mut word) = (8, present);
+        while word & 1 << 31 != 0 && fields < header {
+            word = view.be32(fields)?.swap_bytes();
+            fields += 4;
+        }
+        let flags = if present & 2 == 0 {
+            0
+        } else if present & 1 == 0 {
+            view.u8(fields)?
+        } else {
+            // The time stamp in front is aligned to its own eight bytes.
+            view.u8(fields.next_multiple_of(8) + 8)?
+        };
+        self.wlan(view.skip(header)?, flags, seen)
+    }
+
+    /// 144 bytes in all known drivers, but the length is in the header; AVS headers appear under this number too.
+    pub(crate) fn prism(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        if view.be32(0)? & 0xffff_f000 == 0x8021_1000 {
+            return self.avs(view, seen);
+        }
+        let field = view.be32(4)?;
+        let header = if field > 0xffff { field.swap_bytes() } else { field };
+        if header < 8 { None } else { self.wlan(view.skip(header as usize)?, 0, seen) }
+    }
+
+    /// Magic and version, length.
+    pub(crate) fn avs(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+        let header = view.be32(4)? as usize;
+        if header < 8 { None } else { self.wlan(view.skip(header)?, 0, seen) }
+    }
+}
