@@ -1,0 +1,26 @@
+"""unbloat: what held a transfer back, and how much queue stood in the way.
+
+>>> import unbloat
+>>> run = unbloat.analyze("upload.pcapng")   # doctest: +SKIP
+>>> print(run.verdict)                       # doctest: +SKIP
+"""
+
+from unbloat.analyze import analyze
+from unbloat.compare import Comparison, compare
+from unbloat.dataset import Run
+from unbloat.errors import CaptureError, UnbloatError
+from unbloat.store import open_run
+
+# pyproject.toml takes the version of the package from here.
+__version__ = "0.1.0"
+
+__all__ = [
+    "CaptureError",
+    "Comparison",
+    "Run",
+    "UnbloatError",
+    "__version__",
+    "analyze",
+    "compare",
+    "open_run",
+]

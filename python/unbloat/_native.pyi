@@ -1,0 +1,23 @@
+"""The extension module: reads captures and hands out whole columns. Nothing is decided in Python that was decided there."""
+
+from collections.abc import Callable
+
+Column = tuple[str, str, bytes, bytes | None, bytes | None]
+"""name, type (u8 u16 u32 u64 f32 f64 bool str), data, Arrow validity bitmap or None, int32 offsets of a str."""
+
+class CaptureError(ValueError): ...
+
+version: str
+
+def analyze(
+    paths: list[str],
+    *,
+    bin_ms: float = 100.0,
+    samples: str | list[int] | None = None,
+    events: str | list[int] | None = None,
+    segments: str | list[int] | None = None,
+    max_segments: int = 200_000,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, object]: ...
+def rules() -> list[tuple[str, str, str, str]]: ...
+def linktypes() -> list[tuple[int, str, str]]: ...

@@ -1,0 +1,228 @@
+"""The command `unbloat`: reads the arguments, calls one public function per command, prints what it returns.
+
+Exit codes: 0 fine, 1 ran but a check failed, 2 wrong usage, 3 an input could not be read, 130 stopped by Ctrl-C.
+Results go to standard output, progress and errors to standard error. Heavy imports wait until a command needs them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from unbloat.errors import CaptureError, UnbloatError
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+app = typer.Typer(
+    help="What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+UNREADABLE, WRONG_USAGE = 3, 2
+
+Bin = Annotated[
+    float, typer.Option("--bin", metavar="MS", min=1.0, help="Length of a bin of the series, in ms.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture.")
+]
+
+
+def main() -> None:
+    """Entry point of the program."""
+    # A reader that has seen enough (`| head`) ends the program quietly, like any other filter.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an old locale gets question marks, not a traceback
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (OSError, CaptureError) as error:
+        complain(error)
+        sys.exit(UNREADABLE)
+    except UnbloatError as error:
+        complain(error)
+        sys.exit(WRONG_USAGE)
+
+
+def complain(error: BaseException) -> None:
+    """One line on standard error."""
+    from unbloat.terminal import plain
+
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {(error.strerror or 'cannot be read').lower()}"
+    else:
+        text = str(error)
+    print(f"unbloat: {plain(text)}", file=sys.stderr)
+
+
+def version_asked(asked: bool) -> None:
+    """`--version`"""
+    if asked:
+        from unbloat import __version__
+
+        print(f"unbloat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=version_asked, help="Print the version.")
+    ] = False,
+) -> None:
+    """What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out."""
+
+
+@app.command(epilog="Example: unbloat analyze upload.pcapng --report upload.html")
+def analyze(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Captures (pcap, pcapng, .gz, .zst), stored runs, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Write a self-contained page; with several captures one each, FILE-NAME.html.",
+        ),
+    ] = None,
+    json: Json = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Store the tables as Parquet; with several captures in DIR/NAME. DIR.unbloat makes one file.",
+        ),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Take all files as one capture, in the order of time.")
+    ] = False,
+    connection: Annotated[
+        int | None, typer.Option(metavar="ID", min=0, help="Show one connection in full.")
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Connections in the table.")] = 10,
+    sort: Annotated[
+        Literal["bytes", "goodput", "rtt", "grade"],
+        typer.Option(help="Order of the table, the largest (of grades the worst) first."),
+    ] = "bytes",
+    samples: Annotated[bool, typer.Option("--samples", help="With --json: the series, too.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="With --json or --out: every segment, too.")
+    ] = False,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """What held each transfer back, how much queue stood in the way, and since when."""
+    from unbloat.session import Wanted, analyze_files
+
+    if (samples or events) and not json:
+        raise typer.BadParameter("--samples and --events belong to --json (--out always stores both)")
+    if segments and not (json or out):
+        raise typer.BadParameter("--segments belongs to --json or --out")
+    series = [
+        name for name, asked in (("samples", samples), ("events", events), ("segments", segments)) if asked
+    ]
+    wanted = Wanted(report, json, out, connection, top, sort, series, bin_ms)
+    raise typer.Exit(analyze_files(files, merge, wanted))
+
+
+@app.command(
+    epilog="Example: unbloat compare cubic.pcapng bbr.pcapng --labels CUBIC,BBR --report cubic-bbr.html"
+)
+def compare(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Captures or stored runs; a single one is compared by its two directions.",
+            show_default=False,
+        ),
+    ],
+    labels: Annotated[
+        str | None, typer.Option(metavar="A,B", help="What to call them; the names of the files otherwise.")
+    ] = None,
+    flow: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="ID",
+            min=0,
+            help="Flow (2 * connection + direction) of each capture in turn; the largest otherwise.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Transfers side by side: two captures, a capture before and after, or the two directions of one."""
+    from unbloat.session import compare_files
+
+    compare_files(files, None if labels is None else labels.split(","), flow, report, json)
+
+
+@app.command(epilog="Example: unbloat demo --report demo.html")
+def demo(
+    report: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the page is written.")] = Path(
+        "unbloat-report.html"
+    ),
+) -> None:
+    """Analyse the captures that come with unbloat, and write a report of a bloated upload."""
+    from unbloat.session import show_demo
+
+    show_demo(report)
+
+
+@app.command(epilog="Example: unbloat plot upload.pcapng --out upload.svg")
+def plot(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A capture, a stored run, or - for standard input.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FIGURE", help="Where to; .svg, .pdf or .png.")],
+    flow: Annotated[
+        int | None,
+        typer.Option(metavar="ID", min=0, help="Flow (2 * connection + direction); the largest otherwise."),
+    ] = None,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """A figure for a paper: goodput, RTT, bytes in flight against the window (needs the extra `plots`)."""
+    from unbloat.session import plot_file
+
+    plot_file(file, out, flow, bin_ms)
+
+
+@app.command("list", epilog="Example: unbloat list rules bufferbloat")
+def list_(
+    kind: Annotated[
+        Literal["rules", "limits", "charts", "linktypes"],
+        typer.Argument(help="What to list.", show_default=False),
+    ],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One of them: its manual page.", show_default=False)
+    ] = None,
+) -> None:
+    """Every rule, limit, chart or link type; with NAME the manual page of one."""
+    from unbloat.session import show_list
+
+    show_list(kind, name)
+
+
+if __name__ == "__main__":
+    main()
