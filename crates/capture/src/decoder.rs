@@ -94,3 +94,56 @@ fn plain_tcp(frame: &Frame<'_>) -> Option<Decoded> {
     let segment = segment.get(..total_len as usize - 20).unwrap_or(segment);
     Some(tcp::decode(segment, total_len - 20, ip))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packets::{ethernet, frame, ipv4, tcp};
+
+    proptest! {
+        #[test]
+        fn the_short_cut_and_the_long_way_agree(
+            flips in proptest::collection::vec((0_usize..166, any::<u8>()), 0..4),
+            kept in 0_usize..=166,
+            wire in 0_u32..3000,
+        ) {
+            let mut bytes = ethernet(0x0800, &ipv4(6, &tcp()));
+            for (at, value) in flips {
+                bytes[at] = value;
+            }
+            let f = Frame { wire_len: wire.max(kept as u32), ..frame(1, &bytes[..kept]) };
+            prop_assert_eq!(Decoder::new().decode(&f), Decoder::new().decode_any(&f));
+        }
+
+        #[test]
+        fn any_bytes_of_any_link_type_decode_without_panic(
+            linktype in 0_u16..300,
+            data in proptest::collection::vec(any::<u8>(), 0..300),
+            wire in any::<u32>(),
+        ) {
+            Decoder::new().decode(&Frame { wire_len: wire, ..frame(linktype, &data) });
+        }
+
+        #[test]
+        fn any_bytes_behind_any_protocol_decode_without_panic(
+            protocol in any::<u8>(),
+            fragment in any::<u16>(),
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+            port in prop::sample::select(vec![2152_u16, 4789, 6081, 3544, 1701, 6635]),
+            next in prop::sample::select(vec![0_u8, 6, 17, 43, 44, 47, 51, 60, 135]),
+        ) {
+            use crate::packets::{ipv4_with, ipv6, udp};
+            let mut decoder = Decoder::new();
+            for packet in [
+                ipv4_with(protocol, 1, fragment, &data),
+                ipv4(47, &data),
+                ipv4(17, &udp(port, 9, &data)),
+                ipv6(next, &data),
+            ] {
+                decoder.decode(&frame(101, &packet));
+            }
+        }
+    }
+}

@@ -50,11 +50,11 @@ pub(crate) fn name(head: &[u8]) -> &'static str {
     if tsh(head) {
         return "a TSH file";
     }
-    if erf(head) {
-        return "an ERF file";
-    }
     if etherpeek(head) {
         return "an EtherPeek file";
+    }
+    if erf(head) {
+        return "an ERF file";
     }
     if head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e | 0x80..)) {
         return "text";

@@ -173,8 +173,8 @@ impl Partial {
             // The first fragment's header is the packet's.
             self.protocol = piece.protocol;
             self.headers = piece.headers;
-            let (wire_len, ecn) = (self.ip.wire_len, self.ip.ecn.max(ip.ecn));
-            self.ip = Ip { wire_len, ecn: if self.ip.ecn == 3 { 3 } else { ecn.min(ip.ecn) }, ..ip };
+            let (wire_len, marked) = (self.ip.wire_len, self.ip.ecn == 3);
+            self.ip = Ip { wire_len, ecn: if marked { 3 } else { ip.ecn }, ..ip };
         }
         if let Some(room) = self.head.get_mut(offset..) {
             let wanted = room.len().min(piece.len as usize);
@@ -185,5 +185,116 @@ impl Partial {
             }
         }
         Outcome::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decoded::Decoded;
+    use crate::decoder::Decoder;
+    use crate::packets::{frame, ipv4_with, tcp};
+
+    /// The pieces of [`tcp`] cut every `step` bytes, with identification `id`.
+    fn pieces(step: usize, id: u16) -> Vec<Vec<u8>> {
+        let whole = tcp();
+        let last = (whole.len() - 1) / step;
+        let piece = |(i, part): (usize, &[u8])| {
+            let more = if i == last { 0 } else { 0x2000 };
+            ipv4_with(6, id, more | (i * step / 8) as u16, part)
+        };
+        whole.chunks(step).enumerate().map(piece).collect()
+    }
+
+    fn feed(decoder: &mut Decoder, packets: &[Vec<u8>]) -> Vec<Decoded> {
+        packets.iter().map(|p| decoder.decode(&frame(101, p))).collect()
+    }
+
+    #[test]
+    fn fragments_in_any_order_make_one_segment_of_the_whole_length() {
+        for step in [8, 16, 24, 64] {
+            for reversed in [false, true] {
+                let mut parts = pieces(step, 1);
+                if reversed {
+                    parts.reverse();
+                }
+                let mut got = feed(&mut Decoder::new(), &parts);
+                let Some(Decoded::Tcp(s)) = got.pop() else { panic!("no segment at the end") };
+                assert_eq!((s.payload, s.options.timestamps), (100, Some((3, 4))));
+                assert_eq!((s.ip.total_len, s.ip.ecn), (152, 2));
+                assert!(got.iter().all(|d| *d == Decoded::Fragment));
+            }
+        }
+    }
+
+    #[test]
+    fn a_repeated_fragment_is_ignored_and_an_overlapping_one_poisons_the_packet() {
+        let parts = pieces(64, 1);
+        let mut decoder = Decoder::new();
+        let got = feed(&mut decoder, &[parts[0].clone(), parts[0].clone()]);
+        assert_eq!(got, [Decoded::Fragment, Decoded::Fragment]);
+        // The teardrop: a second piece inside the first.
+        let inside = ipv4_with(6, 1, 3, &[0; 4]);
+        let got = feed(&mut decoder, &[inside, parts[1].clone(), parts[2].clone()]);
+        assert_eq!(got, [Decoded::Broken; 3]);
+    }
+
+    #[test]
+    fn impossible_pieces_are_broken() {
+        let mut decoder = Decoder::new();
+        let odd = ipv4_with(6, 1, 0x2000, &[0; 9]);
+        let empty = ipv4_with(6, 2, 4, &[]);
+        let beyond = ipv4_with(6, 3, 0x1fff, &[0; 16]);
+        assert_eq!(feed(&mut decoder, &[odd, empty, beyond]), [Decoded::Broken; 3]);
+        assert!(decoder.fragments.waiting.is_empty());
+        let short_end = [ipv4_with(6, 4, 0x2002, &[0; 8]), ipv4_with(6, 4, 1, &[0; 8])];
+        assert_eq!(feed(&mut decoder, &short_end), [Decoded::Fragment, Decoded::Broken]);
+        let two_ends = [ipv4_with(6, 5, 2, &[0; 8]), ipv4_with(6, 5, 1, &[0; 8])];
+        assert_eq!(feed(&mut decoder, &two_ends), [Decoded::Fragment, Decoded::Broken]);
+    }
+
+    #[test]
+    fn a_header_that_the_snap_length_cut_in_its_fragment_is_broken_when_complete() {
+        let parts = pieces(64, 1);
+        let mut decoder = Decoder::new();
+        let mut cut = frame(101, &parts[0][..36]);
+        cut.wire_len = parts[0].len() as u32;
+        assert_eq!(decoder.decode(&cut), Decoded::Fragment);
+        assert_eq!(feed(&mut decoder, &parts[1..]), [Decoded::Fragment, Decoded::Broken]);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_the_oldest_gives_way() {
+        let mut decoder = Decoder::new();
+        for id in 0..2_000 {
+            let part = &pieces(64, id)[0];
+            let mut f = frame(101, part);
+            f.time = Instant(u64::from(id));
+            assert_eq!(decoder.decode(&f), Decoded::Fragment);
+        }
+        assert_eq!(decoder.fragments.waiting.len(), MAX_PACKETS);
+        assert!(decoder.fragments.waiting.iter().all(|p| p.began >= Instant(2_000 - 256)));
+    }
+
+    #[test]
+    fn an_identification_used_again_after_the_timeout_begins_a_new_packet() {
+        let parts = pieces(64, 1);
+        let mut decoder = Decoder::new();
+        feed(&mut decoder, &parts[..1]);
+        let late = |p| crate::Frame { time: Instant(31_000_000_000), ..frame(101, p) };
+        assert_eq!(decoder.decode(&late(&parts[1])), Decoded::Fragment);
+        assert_eq!(decoder.decode(&late(&parts[2])), Decoded::Fragment);
+        assert!(matches!(decoder.decode(&late(&parts[0])), Decoded::Tcp(_)));
+    }
+
+    #[test]
+    fn congestion_marked_on_one_fragment_marks_the_packet() {
+        for marked in 0..3 {
+            let mut parts = pieces(64, 1);
+            parts[marked][1] = 3;
+            let got = feed(&mut Decoder::new(), &parts);
+            let Some(Decoded::Tcp(s)) = got.last() else { panic!("no segment") };
+            assert_eq!(s.ip.ecn, 3);
+        }
     }
 }

@@ -223,3 +223,131 @@ fn jumbo(view: View<'_>) -> Option<Option<u32>> {
     }
     Some(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::{
+        DST, SRC, arrives, datagram, decode, frame, ipv4, ipv4_with, ipv6, join, segment, tcp, tcp_with, udp,
+    };
+
+    #[test]
+    fn the_header_fields_are_handed_on() {
+        let ip = segment(101, &ipv4(6, &tcp())).ip;
+        assert_eq!((ip.src, ip.dst), (Addr::v4(SRC), Addr::v4(DST)));
+        assert_eq!((ip.id, ip.ttl, ip.ecn, ip.total_len), (Some(7), 64, 2, 152));
+        let ip = segment(101, &ipv6(6, &tcp())).ip;
+        assert_eq!((ip.id, ip.ttl, ip.ecn, ip.total_len), (None, 60, 2, 172));
+        assert_eq!(ip.src.to_string(), "2001:db8::1");
+    }
+
+    #[test]
+    fn ipv4_options_are_skipped() {
+        let mut packet = ipv4(6, &join(&[&[1; 8], &tcp()]));
+        packet[0] = 0x47;
+        arrives(101, &packet);
+    }
+
+    #[test]
+    fn a_length_of_zero_means_what_the_frame_has_left() {
+        for (mut packet, at) in
+            [(ipv4(6, &tcp_with(0x10, &[], 80_000)), 2), (ipv6(6, &tcp_with(0x10, &[], 80_000)), 4)]
+        {
+            packet[at..at + 2].fill(0);
+            let mut cut = frame(101, &packet[..80]);
+            cut.wire_len = packet.len() as u32;
+            let Decoded::Tcp(s) = Decoder::new().decode(&cut) else { panic!("no segment") };
+            assert_eq!((s.payload, s.ip.total_len as usize), (80_000, packet.len()));
+        }
+    }
+
+    #[test]
+    fn a_jumbogram_tells_its_length_and_a_short_one_is_wrong() {
+        let with = |len: u32| {
+            let mut packet =
+                ipv6(0, &join(&[&[6, 0, 0xc2, 4], &len.to_be_bytes(), &tcp_with(0x10, &[], 80_000)]));
+            packet[4..6].fill(0);
+            packet
+        };
+        assert_eq!(segment(101, &with(80_028)).payload, 80_000);
+        assert_eq!(decode(101, &with(60_000)), Decoded::Broken);
+    }
+
+    #[test]
+    fn extension_headers_and_the_authentication_header_are_skipped() {
+        let chain = join(&[
+            &[43, 0, 1, 4, 0, 0, 0, 0],
+            &[60, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[51, 0, 1, 4, 0, 0, 0, 0],
+            &[135, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[6, 0, 0, 0, 0, 0, 0, 0],
+            &tcp(),
+        ]);
+        arrives(101, &ipv6(0, &chain));
+        arrives(101, &ipv4(51, &join(&[&[6, 4], &[0; 22], &tcp()])));
+    }
+
+    #[test]
+    fn ten_thousand_nested_headers_do_not_exhaust_the_stack() {
+        assert_eq!(decode(101, &ipv4(51, &[51, 0, 0, 0, 0, 0, 0, 0].repeat(8_000))), Decoded::Broken);
+        assert_eq!(decode(101, &ipv6(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(8_000))), Decoded::Broken);
+    }
+
+    #[test]
+    fn udp_icmp_and_other_protocols_are_counted_with_their_ports() {
+        let d = datagram(101, &ipv4(17, &udp(53, 5353, &[0; 30])));
+        assert_eq!((d.protocol, d.src_port, d.dst_port, d.payload), (17, 53, 5353, 30));
+        let d = datagram(101, &ipv4(1, &[8, 0, 0, 0, 0x12, 0x34, 0, 1, 9, 9]));
+        assert_eq!((d.protocol, d.src_port, d.dst_port, d.payload), (1, 0x1234, 0x1234, 2));
+        let d = datagram(101, &ipv6(58, &[129, 0, 0, 0, 0x12, 0x34, 0, 1]));
+        assert_eq!((d.protocol, d.src_port, d.payload), (58, 0x1234, 0));
+        let d = datagram(101, &ipv4(1, &[3, 1, 0, 0, 0, 0, 0, 0]));
+        assert_eq!((d.src_port, d.dst_port), (0, 0));
+        let d = datagram(101, &ipv4(50, &[0; 40]));
+        assert_eq!((d.protocol, d.payload), (50, 40));
+    }
+
+    #[test]
+    fn contradictions_are_broken() {
+        let good = ipv4(6, &tcp());
+        for (at, value) in [(0, 0x44), (0, 0x35), (3, 10)] {
+            let mut packet = good.clone();
+            packet[at] = value;
+            packet[2] = 0;
+            assert_eq!(decode(228, &packet), Decoded::Broken, "byte {at} = {value:#x}");
+        }
+        assert_eq!(decode(101, &ipv4(17, &[0; 7])), Decoded::Broken);
+        assert_eq!(decode(229, &ipv4(6, &tcp())), Decoded::Broken);
+    }
+
+    #[test]
+    fn an_atomic_fragment_is_a_packet() {
+        arrives(101, &ipv6(44, &join(&[&[6, 0, 0, 0, 0, 0, 0, 9], &tcp()])));
+        let s = segment(101, &ipv6(44, &join(&[&[6, 0, 0, 0, 0, 1, 0, 9], &tcp()])));
+        assert_eq!(s.ip.id, Some(9));
+    }
+
+    #[test]
+    fn ipv6_fragments_are_put_together_behind_extension_headers() {
+        let whole = join(&[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp()]);
+        let mut decoder = Decoder::new();
+        let first = ipv6(44, &join(&[&[60, 0, 0, 1, 0, 0, 0, 9], &whole[..64]]));
+        let last = ipv6(44, &join(&[&[60, 0, 0, 64, 0, 0, 0, 9], &whole[64..]]));
+        assert_eq!(decoder.decode(&frame(101, &last)), Decoded::Fragment);
+        let Decoded::Tcp(s) = decoder.decode(&frame(101, &first)) else { panic!("no segment") };
+        assert_eq!((s.payload, s.ip.id), (100, Some(9)));
+        assert_eq!(s.ip.wire_len as usize, first.len() + last.len());
+    }
+
+    #[test]
+    fn a_fragmented_tunnel_is_entered_when_it_is_complete() {
+        let inner = ipv4(4, &ipv4(6, &tcp()));
+        let outer = &inner[20..];
+        let mut decoder = Decoder::new();
+        let first = ipv4_with(4, 3, 0x2000, &outer[..80]);
+        let last = ipv4_with(4, 3, 10, &outer[80..]);
+        assert_eq!(decoder.decode(&frame(101, &first)), Decoded::Fragment);
+        let Decoded::Tcp(s) = decoder.decode(&frame(101, &last)) else { panic!("no segment") };
+        assert_eq!(s.payload, 100);
+    }
+}

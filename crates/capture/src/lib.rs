@@ -26,6 +26,8 @@ mod fragment;
 mod ip;
 mod link;
 mod order;
+#[cfg(test)]
+mod packets;
 mod pcap;
 mod pcapng;
 mod reader;

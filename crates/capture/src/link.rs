@@ -246,3 +246,154 @@ impl Decoder {
 pub(crate) fn carries_ip(decoded: &Decoded) -> bool {
     matches!(decoded, Decoded::Tcp(_) | Decoded::Datagram(_) | Decoded::Fragment)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::{arrives, decode, ethernet, ipv4, ipv6, join, segment, tcp};
+
+    const SNAP: [u8; 8] = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+
+    fn four() -> Vec<u8> {
+        ipv4(6, &tcp())
+    }
+    fn six() -> Vec<u8> {
+        ipv6(6, &tcp())
+    }
+
+    #[test]
+    fn ethernet_carries_both_versions_and_its_padding_is_no_payload() {
+        arrives(1, &ethernet(0x0800, &four()));
+        arrives(1, &ethernet(0x86dd, &six()));
+        let padded = join(&[&ethernet(0x0800, &ipv4(6, &crate::packets::tcp_with(0x10, &[], 0))), &[0; 6]]);
+        assert_eq!(segment(1, &padded).payload, 0);
+        assert_eq!(segment(1, &padded).ip.wire_len, 60);
+    }
+
+    #[test]
+    fn tags_of_any_depth_are_passed() {
+        let mut inside = join(&[&[0, 5, 8, 0], &four()]);
+        for kind in [0x88a8_u16, 0x9100, 0x9200, 0x8100, 0x8100] {
+            arrives(1, &ethernet(kind, &inside));
+            inside = join(&[&[0x20, 9], &kind.to_be_bytes(), &inside]);
+        }
+        arrives(1, &ethernet(0x88a8, &join(&[&[0, 5, 0x81, 0, 0, 6, 0, 200], &SNAP, &four()])));
+        arrives(1, &ethernet(0x893f, &join(&[&[0; 6], &[8, 0], &four()])));
+    }
+
+    #[test]
+    fn backbone_bridging_carries_the_customers_frame() {
+        arrives(1, &ethernet(0x88e7, &join(&[&[0, 0, 0, 1], &ethernet(0x0800, &four())])));
+    }
+
+    #[test]
+    fn mpls_stacks_end_in_ip_or_in_a_pseudowire_with_or_without_control_word() {
+        let labels = [0, 1, 0x40, 64, 0, 2, 0x41, 64];
+        arrives(1, &ethernet(0x8847, &join(&[&labels, &four()])));
+        arrives(1, &ethernet(0x8848, &join(&[&labels, &six()])));
+        arrives(1, &ethernet(0x8847, &join(&[&labels, &[0; 4], &ethernet(0x0800, &four())])));
+        arrives(1, &ethernet(0x8847, &join(&[&labels, &ethernet(0x0800, &four())])));
+        let mut like_ip = ethernet(0x0800, &four());
+        like_ip[0] = 0x40;
+        arrives(1, &ethernet(0x8847, &join(&[&labels, &like_ip])));
+        assert_eq!(decode(1, &ethernet(0x8847, &join(&[&labels, &[0x10; 40]]))), Decoded::NotIp);
+    }
+
+    #[test]
+    fn ppp_comes_with_and_without_address_and_with_a_short_protocol() {
+        for prefix in [&[0xff, 3, 0, 0x21][..], &[0, 0x21], &[0x21], &[0xff, 3, 0x21], &[0x0f, 0, 8, 0]] {
+            arrives(9, &join(&[prefix, &four()]));
+            arrives(50, &join(&[prefix, &four()]));
+            arrives(204, &join(&[&[1], prefix, &four()]));
+            arrives(1, &ethernet(0x880b, &join(&[prefix, &four()])));
+        }
+        arrives(9, &join(&[&[0xff, 3, 0, 0x57], &six()]));
+        arrives(166, &join(&[&[0, 3, 0, 0x21], &four()]));
+        assert_eq!(decode(9, &[0xff, 3, 0xc0, 0x21, 1, 2, 3, 4]), Decoded::NotIp);
+    }
+
+    #[test]
+    fn pppoe_sessions_are_read_and_discovery_is_not_ip() {
+        let len = (four().len() + 2) as u16;
+        let session = join(&[&[0x11, 0, 0, 1], &len.to_be_bytes(), &[0, 0x21], &four()]);
+        arrives(51, &session);
+        arrives(1, &ethernet(0x8864, &session));
+        let short = join(&[&[0x11, 0, 0, 1], &(len - 1).to_be_bytes(), &[0x21], &four()]);
+        arrives(1, &ethernet(0x8864, &short));
+        assert_eq!(decode(1, &ethernet(0x8863, &[0x11, 9, 0, 0, 0, 0])), Decoded::NotIp);
+    }
+
+    #[test]
+    fn raw_ip_is_told_by_its_version() {
+        for linktype in [12, 14, 101] {
+            arrives(linktype, &four());
+            arrives(linktype, &six());
+        }
+        arrives(228, &four());
+        arrives(229, &six());
+        arrives(109, &join(&[&[0; 12], &four()]));
+    }
+
+    #[test]
+    fn loopback_families_are_read_in_both_byte_orders() {
+        for linktype in [0, 108] {
+            arrives(linktype, &join(&[&[2, 0, 0, 0], &four()]));
+            arrives(linktype, &join(&[&[0, 0, 0, 2], &four()]));
+            for family in [10, 24, 28, 30] {
+                arrives(linktype, &join(&[&[family, 0, 0, 0], &six()]));
+                arrives(linktype, &join(&[&[0, 0, 0, family], &six()]));
+            }
+            assert_eq!(decode(linktype, &[0, 0, 0, 7, 1, 2]), Decoded::NotIp);
+        }
+        arrives(117, &join(&[&[61, 2], &[0; 62], &four()]));
+    }
+
+    #[test]
+    fn linux_cooked_captures_of_both_versions_are_read() {
+        let one = |kind: [u8; 2]| join(&[&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], &kind]);
+        arrives(113, &join(&[&one([8, 0]), &four()]));
+        arrives(113, &join(&[&one([0x81, 0]), &[0, 3, 0x86, 0xdd], &six()]));
+        arrives(113, &join(&[&one([0, 4]), &SNAP, &four()]));
+        arrives(276, &join(&[&[8, 0], &[0; 18], &four()]));
+        assert_eq!(decode(276, &join(&[&[8, 6], &[0; 46]])), Decoded::NotIp);
+    }
+
+    #[test]
+    fn llc_is_followed_on_ethernet_fddi_token_ring_and_atm() {
+        let len = ((SNAP.len() + four().len()) as u16).to_be_bytes();
+        arrives(1, &join(&[&[0; 12], &len, &SNAP, &four()]));
+        arrives(10, &join(&[&[0x57], &[0; 12], &SNAP, &four()]));
+        arrives(6, &join(&[&[0x10, 0x40], &[0; 12], &SNAP, &four()]));
+        let routed = join(&[&[0x10, 0x40], &[0; 6], &[0x80; 6], &[6, 0, 1, 2, 3, 4], &SNAP, &four()]);
+        arrives(6, &routed);
+        arrives(100, &join(&[&SNAP, &four()]));
+        arrives(100, &join(&[&[0xfe, 0xfe, 3, 0xcc], &four()]));
+        arrives(100, &join(&[&[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0], &ethernet(0x0800, &four())]));
+        arrives(104, &join(&[&[0x0f, 0, 8, 0], &four()]));
+        assert_eq!(decode(1, &join(&[&[0; 12], &[0, 38, 0x42, 0x42, 3], &[0; 40]])), Decoded::NotIp);
+    }
+
+    #[test]
+    fn nflog_attributes_are_walked_in_both_byte_orders() {
+        let packet = four();
+        let len = (packet.len() + 4) as u16;
+        let little = join(&[&[2, 0, 0, 0, 5, 0, 2, 0, 9, 0, 0, 0], &len.to_le_bytes(), &[9, 0], &packet]);
+        let big = join(&[&[2, 0, 0, 0, 0, 8, 0, 1, 0, 0, 8, 0], &len.to_be_bytes(), &[0, 9], &packet]);
+        arrives(239, &little);
+        arrives(239, &big);
+        assert_eq!(decode(239, &[2, 0, 0, 0, 2, 0, 9, 0]), Decoded::Broken);
+    }
+
+    #[test]
+    fn a_link_type_may_stand_inside_a_packet_tap_header() {
+        let inner = ethernet(0x0800, &four());
+        arrives(192, &join(&[&[0, 0, 8, 0, 1, 0, 0, 0], &inner]));
+        arrives(258, &join(&[&[12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0], &inner]));
+        assert_eq!(decode(192, &[0, 0, 8, 0, 192, 0, 0, 0].repeat(40)), Decoded::Broken);
+    }
+
+    #[test]
+    fn an_unknown_link_type_is_not_ip() {
+        assert_eq!(decode(220, &[0; 80]), Decoded::NotIp);
+    }
+}

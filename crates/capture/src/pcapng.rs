@@ -335,3 +335,184 @@ fn each_option(order: Order, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) 
         rest = rest.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::reader::{ReadError, Reader};
+
+    /// Writes blocks in a byte order of choice.
+    struct Blocks {
+        big: bool,
+        out: Vec<u8>,
+    }
+
+    impl Blocks {
+        fn two(&self, v: u16) -> [u8; 2] {
+            if self.big { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+        fn four(&self, v: u32) -> [u8; 4] {
+            if self.big { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+        fn eight(&self, v: u64) -> [u8; 8] {
+            if self.big { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+        fn block(&mut self, kind: u32, body: &[u8]) {
+            let total = (body.len().next_multiple_of(4) + 12) as u32;
+            let (kind, total) = (self.four(kind), self.four(total));
+            self.out.extend(kind);
+            self.out.extend(total);
+            self.out.extend(body);
+            self.out.resize(self.out.len().next_multiple_of(4), 0);
+            self.out.extend(total);
+        }
+        fn section(&mut self) {
+            let body = [&self.four(0x1a2b_3c4d)[..], &self.two(1), &self.two(0), &[0xff; 8]].concat();
+            self.block(0x0a0d_0d0a, &body);
+        }
+        fn option(&self, code: u16, value: &[u8]) -> Vec<u8> {
+            let mut out = [&self.two(code)[..], &self.two(value.len() as u16), value].concat();
+            out.resize(out.len().next_multiple_of(4), 0);
+            out
+        }
+        fn interface(&mut self, linktype: u16, options: &[(u16, &[u8])]) {
+            let mut body = [&self.two(linktype)[..], &[0, 0], &self.four(0)].concat();
+            for (code, value) in options {
+                body.extend(self.option(*code, value));
+            }
+            body.extend(self.option(0, &[]));
+            self.block(1, &body);
+        }
+        fn enhanced(&mut self, interface: u32, ticks: u64, captured: u32, data: &[u8]) {
+            let fields = [interface, (ticks >> 32) as u32, ticks as u32, captured, 1500];
+            let mut body: Vec<u8> = fields.iter().flat_map(|f| self.four(*f)).collect();
+            body.extend(data);
+            self.block(6, &body);
+        }
+    }
+
+    fn begun(big: bool) -> Blocks {
+        let mut b = Blocks { big, out: Vec::new() };
+        b.section();
+        b
+    }
+
+    type Seen = Vec<(u64, u32, u16, u32, Vec<u8>)>;
+
+    fn read(bytes: &[u8]) -> (Seen, Reader<&[u8]>, Option<ReadError>) {
+        let mut reader = Reader::new(bytes).expect("opens");
+        let mut frames = Vec::new();
+        loop {
+            match reader.next_frame() {
+                Ok(Some(f)) => frames.push((f.time.0, f.interface, f.linktype, f.wire_len, f.data.to_vec())),
+                Ok(None) => return (frames, reader, None),
+                Err(e) => return (frames, reader, Some(e)),
+            }
+        }
+    }
+
+    #[test]
+    fn every_resolution_and_offset_gives_nanoseconds_in_both_byte_orders() {
+        for big in [false, true] {
+            let mut b = begun(big);
+            let offset = b.eight(100);
+            let before = b.eight((-2_i64) as u64);
+            b.interface(1, &[]);
+            b.interface(1, &[(2, b"eth0"), (9, &[9])]);
+            b.interface(101, &[(9, &[3]), (14, &offset)]);
+            b.interface(113, &[(9, &[0x80 | 10])]);
+            b.interface(276, &[(9, &[12])]);
+            b.interface(276, &[(9, &[0]), (14, &before)]);
+            for (i, ticks) in
+                [5_000_000, 5_000_000_001, 5_000, 5 * 1024, 5_000_000_000_000, 7].into_iter().enumerate()
+            {
+                b.enhanced(i as u32, ticks, 3, b"abc");
+            }
+            let (frames, reader, end) = read(&b.out);
+            assert!(end.is_none());
+            let times: Vec<_> = frames.iter().map(|f| f.0).collect();
+            let s = 1_000_000_000;
+            assert_eq!(times, [5 * s, 5 * s + 1, 105 * s, 5 * s, 5 * s, 5 * s]);
+            assert_eq!(frames[2], (105 * s, 2, 101, 1500, b"abc".to_vec()));
+            assert_eq!(reader.interfaces()[1].name, "eth0");
+        }
+    }
+
+    #[test]
+    fn a_later_section_has_its_own_byte_order_and_interfaces() {
+        let mut first = begun(false);
+        first.interface(1, &[(2, b"eth0")]);
+        first.enhanced(0, 1, 1, b"a");
+        let mut second = begun(true);
+        second.interface(101, &[(2, b"tun0")]);
+        second.enhanced(0, 2, 1, b"b");
+        let both = [first.out, second.out].concat();
+        let (frames, reader, end) = read(&both);
+        assert!(end.is_none());
+        assert_eq!(frames[0], (1_000, 0, 1, 1500, b"a".to_vec()));
+        assert_eq!(frames[1], (2_000, 1, 101, 1500, b"b".to_vec()));
+        assert_eq!(reader.interfaces().len(), 2);
+    }
+
+    #[test]
+    fn simple_and_obsolete_packets_and_unknown_blocks_are_read_or_skipped() {
+        let mut b = begun(true);
+        b.interface(1, &[]);
+        b.block(0x0000_0bad, &[1; 5000]);
+        b.block(4, &[0; 4]);
+        b.enhanced(0, 7, 2, b"ab");
+        let old = [
+            &[0, 0, 0, 9][..],
+            &[0; 4],
+            &8_u32.to_be_bytes(),
+            &2_u32.to_be_bytes(),
+            &60_u32.to_be_bytes(),
+            b"cd",
+        ];
+        b.block(2, &old.concat());
+        b.block(3, &[&[0, 0, 0, 3][..], b"efg"].concat());
+        let (frames, _, end) = read(&b.out);
+        assert!(end.is_none());
+        assert_eq!(frames[1], (8_000, 0, 1, 60, b"cd".to_vec()));
+        assert_eq!(frames[2], (8_000, 0, 1, 3, b"efg".to_vec()));
+    }
+
+    #[test]
+    fn packets_of_an_undescribed_interface_or_with_a_false_length_are_skipped_and_counted() {
+        let mut b = begun(false);
+        b.enhanced(0, 1, 1, b"a");
+        b.interface(1, &[]);
+        b.enhanced(1, 1, 1, b"a");
+        b.enhanced(0, 1, 100, b"a");
+        b.enhanced(0, 1, 1, b"a");
+        let (frames, reader, end) = read(&b.out);
+        assert!(end.is_none());
+        assert_eq!((frames.len(), reader.skipped()), (1, 3));
+    }
+
+    #[test]
+    fn blocks_that_contradict_themselves_stop_the_reading() {
+        for (at, value) in [(4, 0), (4, 13), (7, 0x7f), (32, 99)] {
+            let mut b = begun(false);
+            b.interface(1, &[]);
+            b.enhanced(0, 1, 1, b"a");
+            let last = b.out.len();
+            b.enhanced(0, 1, 1, b"a");
+            b.out[last + at] = value;
+            let (frames, _, end) = read(&b.out);
+            assert_eq!(frames.len(), 1);
+            assert!(
+                matches!(end, Some(ReadError::Corrupt { offset, .. }) if offset == last as u64),
+                "{end:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn more_interfaces_than_any_machine_has_are_corrupt() {
+        let mut b = begun(false);
+        for _ in 0..70_000 {
+            b.interface(1, &[]);
+        }
+        assert!(matches!(read(&b.out).2, Some(ReadError::Corrupt { .. })));
+    }
+}

@@ -240,3 +240,233 @@ pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, OpenError> {
     let file = File::open(path).map_err(OpenError::Io)?;
     Reader::new(Box::new(file))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::write::Writer;
+
+    const FIRST: Instant = Instant(1_700_000_000_123_456_789);
+
+    /// Times, lengths on the wire and data of all frames, then how reading ended.
+    fn all(bytes: &[u8]) -> (Vec<(u64, u32, u32, Vec<u8>)>, Option<ReadError>) {
+        let mut reader = Reader::new(bytes).expect("opens");
+        let mut frames = Vec::new();
+        loop {
+            match reader.next_frame() {
+                Ok(Some(f)) => frames.push((f.time.0, f.interface, f.wire_len, f.data.to_vec())),
+                Ok(None) => return (frames, None),
+                Err(e) => {
+                    assert!(matches!(reader.next_frame(), Ok(None)), "nothing comes after an error");
+                    return (frames, Some(e));
+                }
+            }
+        }
+    }
+
+    fn pcap(magic: u32, version: (u16, u16), big: bool, records: &[u8]) -> Vec<u8> {
+        let two = |v: u16| if big { v.to_be_bytes() } else { v.to_le_bytes() };
+        let four = |v: u32| if big { v.to_be_bytes() } else { v.to_le_bytes() };
+        let mut out = four(magic).to_vec();
+        out.extend(two(version.0));
+        out.extend(two(version.1));
+        // The link type carries the flags of a frame check sequence.
+        for field in [0, 0, 96, 0x2400_0001] {
+            out.extend(four(field));
+        }
+        out.extend(records);
+        out
+    }
+
+    fn record(big: bool, fields: &[u32], data: &[u8]) -> Vec<u8> {
+        let order = |f: &u32| if big { f.to_be_bytes() } else { f.to_le_bytes() };
+        let mut out: Vec<u8> = fields.iter().flat_map(order).collect();
+        out.extend(data);
+        out
+    }
+
+    fn packed_gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(bytes).expect("memory");
+        out.finish().expect("memory")
+    }
+
+    fn three_frames() -> Vec<u8> {
+        let mut w = Writer::new(Vec::new(), 1, &["eth0", "wlan0"]).expect("memory");
+        for i in 0..3u32 {
+            let data = vec![i as u8; 60 + i as usize];
+            w.write_on(i % 2, Instant(FIRST.0 + u64::from(i)), &data, 1500).expect("memory");
+        }
+        w.report_drops(1, 17).expect("memory");
+        w.finish().expect("memory")
+    }
+
+    #[test]
+    fn pcap_is_read_in_both_byte_orders_and_resolutions() {
+        for big in [false, true] {
+            let r = record(big, &[10, 999_999, 4, 1500], b"abcd");
+            for (magic, time) in [(0xa1b2_c3d4, 10_999_999_000), (0xa1b2_3c4d, 10_000_999_999)] {
+                let file = pcap(magic, (2, 4), big, &r);
+                let (frames, end) = all(&file);
+                assert_eq!(frames, [(time, 0, 1500, b"abcd".to_vec())]);
+                assert!(end.is_none());
+                assert_eq!(Reader::new(&file[..]).expect("opens").interfaces()[0].linktype, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn old_and_modified_pcap_records_are_read() {
+        let old = record(true, &[1, 0, 1500, 4], b"abcd");
+        assert_eq!(all(&pcap(0xa1b2_c3d4, (2, 2), true, &old)).0[0].2, 1500);
+        assert_eq!(all(&pcap(0xa1b2_c3d4, (2, 3), true, &old)).0[0].2, 1500);
+        let modified = record(true, &[1, 0, 4, 1500, 3, 0], b"abcd");
+        assert_eq!(
+            all(&pcap(0xa1b2_cd34, (2, 4), true, &modified)).0,
+            [(1_000_000_000, 0, 1500, b"abcd".to_vec())]
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_packed_or_not() {
+        let file = three_frames();
+        let (plain, end) = all(&file);
+        assert!(end.is_none());
+        assert_eq!(plain.len(), 3);
+        assert_eq!(plain[1], (FIRST.0 + 1, 1, 1500, vec![1; 61]));
+        let zstd = zstd::encode_all(&file[..], 1).expect("memory");
+        for packed in [packed_gzip(&file), zstd.clone(), packed_gzip(&zstd), packed_gzip(&packed_gzip(&file))]
+        {
+            assert_eq!(all(&packed).0, plain);
+        }
+        let mut reader = Reader::new(&file[..]).expect("opens");
+        while reader.next_frame().expect("good").is_some() {}
+        let names: Vec<_> = reader.interfaces().iter().map(|i| (i.name.as_str(), i.reported_drops)).collect();
+        assert_eq!(names, [("eth0", None), ("wlan0", Some(17))]);
+        assert_eq!(reader.offset(), file.len() as u64);
+    }
+
+    #[test]
+    fn a_plain_pcap_is_written_and_read_back() {
+        let mut w = Writer::pcap(Vec::new(), 276).expect("memory");
+        w.write(FIRST, b"abc", 70_000).expect("memory");
+        let file = w.finish().expect("memory");
+        assert_eq!(all(&file).0, [(FIRST.0, 0, 70_000, b"abc".to_vec())]);
+    }
+
+    #[test]
+    fn gzip_members_one_after_the_other_are_one_file() {
+        let file = three_frames();
+        let two = [packed_gzip(&file[..150]), packed_gzip(&file[150..])].concat();
+        assert_eq!(all(&two).0, all(&file).0);
+    }
+
+    #[test]
+    fn a_record_larger_than_the_buffer_makes_it_grow() {
+        let mut w = Writer::new(Vec::new(), 1, &[]).expect("memory");
+        for size in [100, 3_000_000, 100] {
+            w.write(FIRST, &vec![7; size], 0).expect("memory");
+        }
+        let (frames, end) = all(&w.finish().expect("memory"));
+        assert!(end.is_none());
+        assert_eq!(frames.iter().map(|f| f.3.len()).collect::<Vec<_>>(), [100, 3_000_000, 100]);
+    }
+
+    #[test]
+    fn truncation_anywhere_delivers_what_came_before_and_says_where() {
+        let file = three_frames();
+        let (whole, _) = all(&file);
+        let mut seen = 0;
+        for len in 120..file.len() {
+            let (frames, end) = all(&file[..len]);
+            assert_eq!(frames, whole[..frames.len()]);
+            assert!(frames.len() >= seen);
+            seen = frames.len();
+            if let Some(e) = end {
+                let ReadError::Truncated { offset, needed, got } = e else { panic!("{e}") };
+                assert_eq!(offset + got, len as u64);
+                assert!(needed > got);
+            }
+        }
+        assert_eq!(seen, 3);
+    }
+
+    #[test]
+    fn damaged_packing_delivers_what_came_before() {
+        let mut w = Writer::new(Vec::new(), 1, &[]).expect("memory");
+        let mut noise = 1_u32;
+        for i in 0..2_000 {
+            let data: Vec<u8> = (0..400)
+                .map(|_| {
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (noise >> 24) as u8
+                })
+                .collect();
+            w.write(Instant(i), &data, 400).expect("memory");
+        }
+        let file = w.finish().expect("memory");
+        for packed in [packed_gzip(&file), zstd::encode_all(&file[..], 1).expect("memory")] {
+            let (frames, end) = all(&packed[..packed.len() / 2]);
+            assert!(frames.len() > 500, "{} frames", frames.len());
+            assert!(matches!(end, Some(ReadError::Decompress { .. })), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_belief_is_corrupt_with_its_place() {
+        let mut records = record(true, &[1, 0, 4, 4], b"abcd");
+        records.extend(record(true, &[1, 0, 0x1fff_ffff, 4], b"abcd"));
+        let (frames, end) = all(&pcap(0xa1b2_c3d4, (2, 4), true, &records));
+        assert_eq!(frames.len(), 1);
+        assert!(matches!(end, Some(ReadError::Corrupt { offset: 44, .. })), "{end:?}");
+    }
+
+    #[test]
+    fn foreign_files_are_refused_by_name() {
+        for (bytes, name) in [
+            (&b""[..], "an empty file"),
+            (b"snoop\0\0\0\0\0\0\x02\0\0\0\x04", "a snoop file"),
+            (b"<!DOCTYPE html><html>", "HTML"),
+            (b"{\"a\": 1}\n", "text"),
+            (b"BZh91AY", "a bzip2 file"),
+            (b"version https://git-lfs.github.com/spec/v1\n", "a git LFS pointer, not the file itself"),
+            (&[0; 100], "nothing known"),
+        ] {
+            match Reader::new(bytes).err() {
+                Some(OpenError::NotACapture { looks_like }) => assert_eq!(looks_like, name),
+                other => panic!("{other:?} for {name}"),
+            }
+        }
+        assert!(matches!(
+            Reader::new(&[0xa1, 0xb2, 0xc3, 0xd4, 0][..]),
+            Err(OpenError::Truncated { got: 5, .. })
+        ));
+        let archaic = pcap(0xa1b2_c3d4, (1, 0), true, &[]);
+        assert!(matches!(Reader::new(&archaic[..]), Err(OpenError::Version { major: 1, minor: 0 })));
+    }
+
+    #[test]
+    fn a_reader_that_fails_is_told_apart_from_a_file_that_ends() {
+        struct Fails;
+        impl Read for Fails {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("cable pulled"))
+            }
+        }
+        let file = three_frames();
+        let mut reader = Reader::new(file[..file.len() - 3].chain(Fails)).expect("opens");
+        let mut frames = 0;
+        let end = loop {
+            match reader.next_frame() {
+                Ok(Some(_)) => frames += 1,
+                Ok(None) => panic!("no error"),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(frames, 3);
+        assert!(matches!(end, ReadError::Io { .. }));
+        assert!(matches!(Reader::new(Fails), Err(OpenError::Io(_))));
+    }
+}

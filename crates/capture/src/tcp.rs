@@ -80,3 +80,75 @@ fn read_options(mut rest: &[u8], syn: bool, options: &mut TcpOptions) {
         rest = &rest[usize::from(len)..];
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::decoded::{Decoded, TcpOptions, flags};
+    use crate::packets::{decode as decoded, ethernet, ipv4, segment, tcp, tcp_with};
+
+    fn options(flags: u16, bytes: &[u8]) -> TcpOptions {
+        segment(1, &ethernet(0x0800, &ipv4(6, &tcp_with(flags, bytes, 0)))).options
+    }
+
+    #[test]
+    fn a_syn_tells_mss_scale_sack_and_timestamps_and_the_scale_is_capped() {
+        let bytes = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 200];
+        let o = options(flags::SYN, &bytes);
+        assert_eq!((o.mss, o.window_scale, o.sack_permitted), (Some(1460), Some(14), true));
+        assert_eq!(o.timestamps, Some((1, 0)));
+        let o = options(flags::ACK, &bytes);
+        assert_eq!((o.mss, o.window_scale, o.sack_permitted), (None, None, false));
+    }
+
+    #[test]
+    fn sack_blocks_keep_their_order_and_a_wrong_length_is_ignored() {
+        let two = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4];
+        assert_eq!(options(flags::ACK, &two).sack_blocks(), &[(1, 2), (3, 4)]);
+        let wrong = [5, 7, 0, 0, 0, 1, 0, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 1];
+        let o = options(flags::ACK, &wrong);
+        assert_eq!((o.sack_count, o.timestamps), (0, Some((9, 8))));
+    }
+
+    #[test]
+    fn mptcp_is_noticed() {
+        assert!(options(flags::SYN, &[30, 4, 0, 0x81]).mptcp);
+    }
+
+    #[test]
+    fn an_option_that_lies_about_its_length_ends_the_list() {
+        for lie in [[8, 10, 0, 0], [2, 0, 0, 0], [2, 1, 0, 0], [8, 255, 0, 0]] {
+            let mut bytes = vec![2, 4, 5, 0xb4];
+            bytes.extend(lie);
+            assert_eq!(options(flags::SYN, &bytes), TcpOptions { mss: Some(1460), ..TcpOptions::default() });
+        }
+    }
+
+    #[test]
+    fn the_snap_length_takes_options_but_never_bytes_of_payload() {
+        let whole = ethernet(0x0800, &ipv4(6, &tcp()));
+        for kept in 0..whole.len() {
+            let mut frame = crate::packets::frame(1, &whole[..kept]);
+            frame.wire_len = whole.len() as u32;
+            match crate::Decoder::new().decode(&frame) {
+                Decoded::Tcp(s) => {
+                    assert!(kept >= 54);
+                    assert_eq!(s.payload, 100);
+                    assert_eq!(s.options.timestamps, (kept >= 66).then_some((3, 4)), "{kept} bytes kept");
+                }
+                other => {
+                    assert!(kept < 54);
+                    assert_eq!(other, Decoded::Broken);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_shorter_than_itself_or_longer_than_its_packet_is_broken() {
+        for offset in [0x40, 0xf0] {
+            let mut header = tcp_with(0x10, &[], 0);
+            header[12] = offset;
+            assert_eq!(decoded(1, &ethernet(0x0800, &ipv4(6, &header))), Decoded::Broken);
+        }
+    }
+}

@@ -178,3 +178,131 @@ impl Decoder {
         if len > view.wire { None } else { self.ip(view, seen) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::{arrives, datagram, decode, ethernet, ipv4, ipv6, join, tcp, tcp_with, udp};
+
+    fn four() -> Vec<u8> {
+        ipv4(6, &tcp())
+    }
+    fn in_udp(port: u16, inside: &[u8]) -> Vec<u8> {
+        ipv4(17, &udp(5000, port, inside))
+    }
+
+    #[test]
+    fn ip_in_ip_is_followed_in_all_four_combinations() {
+        arrives(101, &ipv4(4, &four()));
+        arrives(101, &ipv4(41, &ipv6(6, &tcp())));
+        arrives(101, &ipv6(4, &four()));
+        arrives(101, &ipv6(41, &ipv6(6, &tcp())));
+        arrives(101, &ipv4(97, &join(&[&[0x30, 0], &ethernet(0x0800, &four())])));
+        arrives(101, &ipv4(137, &join(&[&[0, 1, 0x41, 64], &four()])));
+    }
+
+    #[test]
+    fn gre_with_any_of_its_optional_fields_is_followed() {
+        arrives(101, &ipv4(47, &join(&[&[0, 0, 8, 0], &four()])));
+        arrives(101, &ipv4(47, &join(&[&[0xb0, 0, 8, 0], &[0; 12], &four()])));
+        arrives(101, &ipv4(47, &join(&[&[0x20, 0, 0x65, 0x58], &[0; 4], &ethernet(0x0800, &four())])));
+        arrives(101, &ipv4(47, &join(&[&[0x30, 0x81, 0x88, 0x0b], &[0; 12], &[0xff, 3, 0, 0x21], &four()])));
+        arrives(101, &ipv4(47, &join(&[&[0, 0, 0x88, 0x3e], &[0x80, 0, 0, 0], &four()])));
+        let wlan = join(&[&[0x08, 1], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &four()]);
+        arrives(101, &ipv4(47, &join(&[&[0, 0, 0x82, 0], &wlan])));
+    }
+
+    #[test]
+    fn erspan_of_all_three_types_is_followed() {
+        let inner = ethernet(0x0800, &four());
+        arrives(101, &ipv4(47, &join(&[&[0, 0, 0x88, 0xbe], &inner])));
+        arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x88, 0xbe], &[0; 4], &[0x10; 8], &inner])));
+        arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 0], &inner])));
+        arrives(
+            101,
+            &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 1], &[0; 8], &inner])),
+        );
+        arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[8, 0], &four()])));
+    }
+
+    #[test]
+    fn a_gre_keepalive_counts_as_gre() {
+        let d = datagram(101, &ipv4(47, &[0, 0, 0, 0]));
+        assert_eq!((d.protocol, d.payload), (47, 4));
+    }
+
+    #[test]
+    fn vxlan_and_geneve_are_followed() {
+        let inner = ethernet(0x0800, &four());
+        arrives(101, &in_udp(4789, &join(&[&[8, 0, 0, 0, 0, 0, 1, 0], &inner])));
+        arrives(101, &in_udp(8472, &join(&[&[8, 0, 0, 0, 0, 0, 1, 0], &inner])));
+        arrives(101, &in_udp(6081, &join(&[&[2, 0, 0x65, 0x58, 0, 0, 1, 0], &[0; 8], &inner])));
+        arrives(101, &in_udp(6081, &join(&[&[0, 0, 8, 0, 0, 0, 1, 0], &four()])));
+    }
+
+    #[test]
+    fn gtp_user_data_is_followed_through_sequence_number_and_extension_headers() {
+        let len = |extra: usize| ((four().len() + extra) as u16).to_be_bytes();
+        arrives(101, &in_udp(2152, &join(&[&[0x30, 255], &len(0), &[0, 0, 0, 9], &four()])));
+        arrives(101, &in_udp(2152, &join(&[&[0x32, 255], &len(4), &[0, 0, 0, 9], &[0, 1, 0, 0], &four()])));
+        // A PDU session container, then another extension header.
+        let extensions = [0, 0, 0, 0x85, 1, 0x10, 9, 0x40, 1, 1, 2, 0];
+        arrives(101, &in_udp(2152, &join(&[&[0x34, 255], &len(12), &[0, 0, 0, 9], &extensions, &four()])));
+    }
+
+    #[test]
+    fn gtp_that_is_no_user_data_or_lies_stays_a_datagram() {
+        let whole = (four().len() as u16).to_be_bytes();
+        for inside in [
+            join(&[&[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0]]),
+            join(&[&[0x50, 255], &whole, &[0; 4], &four()]),
+            join(&[&[0x30, 255, 0xff, 0xff, 0, 0, 0, 0], &four()]),
+            join(&[&[0x30, 255, 0, 60, 0, 0, 0, 0], &four()]),
+            join(&[&[0x34, 255, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0x85, 0], &four()]),
+        ] {
+            let d = datagram(101, &in_udp(2152, &inside));
+            assert_eq!((d.dst_port, d.payload as usize), (2152, inside.len()));
+        }
+    }
+
+    #[test]
+    fn teredo_is_followed_behind_authentication_and_origin() {
+        let six = ipv6(6, &tcp());
+        arrives(101, &in_udp(3544, &six));
+        arrives(101, &in_udp(3544, &join(&[&[0, 0], &[1; 6], &six])));
+        arrives(101, &in_udp(3544, &join(&[&[0, 1, 0, 0], &[0; 9], &[0, 0], &[1; 6], &six])));
+    }
+
+    #[test]
+    fn l2tp_data_and_mpls_in_udp_are_followed() {
+        let ppp = join(&[&[0xff, 3, 0, 0x21], &four()]);
+        arrives(101, &in_udp(1701, &join(&[&[0, 2, 0, 1, 0, 1], &ppp])));
+        arrives(101, &in_udp(1701, &join(&[&[0x4a, 2, 0, 9, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2, 7, 7], &ppp])));
+        assert_eq!(datagram(101, &in_udp(1701, &join(&[&[0xc8, 2, 0, 12], &[0; 8]]))).dst_port, 1701);
+        arrives(101, &in_udp(6635, &join(&[&[0, 1, 0x41, 64], &four()])));
+    }
+
+    #[test]
+    fn what_does_not_parse_inside_leaves_the_outer_datagram() {
+        let arp = join(&[&[8, 0, 0, 0, 0, 0, 1, 0], &ethernet(0x0806, &[0; 28])]);
+        let d = datagram(101, &in_udp(4789, &arp));
+        assert_eq!((d.src_port, d.dst_port, d.payload as usize), (5000, 4789, arp.len()));
+        assert_eq!(datagram(101, &in_udp(4789, &[0; 60])).dst_port, 4789);
+        assert_eq!(datagram(101, &in_udp(6081, &[0x40; 60])).dst_port, 6081);
+    }
+
+    #[test]
+    fn a_bomb_of_tunnels_ends_at_a_bounded_depth() {
+        let mut packet = ipv4(6, &tcp_with(0x10, &[], 0));
+        for _ in 0..1000 {
+            packet = ipv4(4, &packet);
+        }
+        let d = datagram(101, &packet);
+        assert_eq!(d.protocol, 4);
+        let mut frame = ethernet(0x0800, &four());
+        for _ in 0..2000 {
+            frame = ethernet(0x88e7, &join(&[&[0; 4], &frame]));
+        }
+        assert_eq!(decode(1, &frame), Decoded::Broken);
+    }
+}

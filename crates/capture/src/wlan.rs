@@ -85,3 +85,57 @@ impl Decoder {
         if header < 8 { None } else { self.wlan(view.skip(header)?, 0, seen) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packets::{arrives, decode, ipv4, join, tcp};
+
+    const SNAP: [u8; 8] = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+
+    fn body() -> Vec<u8> {
+        join(&[&SNAP, &ipv4(6, &tcp())])
+    }
+
+    #[test]
+    fn data_frames_with_three_and_four_addresses_and_qos_are_read() {
+        arrives(105, &join(&[&[0x08, 0x01], &[0; 22], &body()]));
+        arrives(105, &join(&[&[0x08, 0x03], &[0; 28], &body()]));
+        arrives(105, &join(&[&[0x88, 0x02], &[0; 22], &[0, 0], &body()]));
+        arrives(105, &join(&[&[0x88, 0x82], &[0; 22], &[0, 0, 1, 2, 3, 4], &body()]));
+    }
+
+    #[test]
+    fn the_first_subframe_of_an_aggregate_is_read() {
+        arrives(105, &join(&[&[0x88, 0x02], &[0; 22], &[0x80, 0], &[0; 14], &body()]));
+    }
+
+    #[test]
+    fn encrypted_empty_and_management_frames_are_not_ip() {
+        for (kind, control) in [(0x08, 0x41), (0x48, 0x01), (0x80, 0), (0xd4, 0)] {
+            assert_eq!(decode(105, &join(&[&[kind, control], &[0; 80]])), Decoded::NotIp);
+        }
+        assert_eq!(decode(105, &join(&[&[8, 1], &[0; 20], &[1, 0], &body()])), Decoded::NotIp);
+    }
+
+    #[test]
+    fn radiotap_is_skipped_by_its_length_and_its_padding_flag_is_obeyed() {
+        let plain = join(&[&[0x08, 0x01], &[0; 22], &body()]);
+        arrives(127, &join(&[&[0, 0, 8, 0, 0, 0, 0, 0], &plain]));
+        let padded = join(&[&[0x88, 0x01], &[0; 24], &[0, 0], &body()]);
+        arrives(127, &join(&[&[0, 0, 9, 0, 2, 0, 0, 0, 0x20], &padded]));
+        let stamped = [0, 0, 25, 0, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0, 0, 0, 0, 0, 0, 0];
+        arrives(127, &join(&[&stamped, &padded]));
+        let extended = [0, 0, 13, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 0x20];
+        arrives(127, &join(&[&extended, &padded]));
+    }
+
+    #[test]
+    fn prism_and_avs_headers_are_skipped() {
+        let plain = join(&[&[0x08, 0x01], &[0; 22], &body()]);
+        arrives(119, &join(&[&[0x44, 0, 0, 0, 144, 0, 0, 0], &[0; 136], &plain]));
+        let avs = join(&[&[0x80, 0x21, 0x10, 1, 0, 0, 0, 64], &[0; 56], &plain]);
+        arrives(119, &avs);
+        arrives(163, &avs);
+    }
+}
