@@ -52,7 +52,7 @@ json.dump({"wall": took, "cpu": cpu, "before": before, "after": rss(), "packets"
 FIELDS = (
     "frame.time_epoch ip.src ip.dst tcp.srcport tcp.dstport tcp.len tcp.analysis.ack_rtt tcp.analysis.bytes_in_flight "
     "tcp.analysis.retransmission tcp.analysis.out_of_order tcp.analysis.window_full tcp.analysis.zero_window tcp.window_size"
-).split()
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def commands(tools: Path) -> dict[str, list[str]]:
     if shutil.which("tcptrace"):
         known["tcptrace -nlrW"] = ["tcptrace", "-nlrW"]
     if shutil.which("tshark"):
-        fields = [word for name in FIELDS for word in ("-e", name)]
+        fields = [word for name in FIELDS.split() for word in ("-e", name)]
         known["tshark -T fields"] = [
             "tshark",
             "-n",
@@ -278,7 +278,7 @@ def main() -> None:
         *goals(costs),
         "",
     ]
-    text += table(costs) + ["", "`unbloat analyze FILE --report page.html`, whole process:", "", *pages, ""]
+    text += [*table(costs), "", "`unbloat analyze FILE --report page.html`, whole process:", "", *pages, ""]
     print("\n".join(text))
     if not args.quick:
         (HERE / "RESULTS.md").write_text("\n".join(text))

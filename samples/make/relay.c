@@ -7,7 +7,8 @@
  *
  * usage: relay PHONE_NS:TUN SERVER_NS:TUN LOG SECONDS up:KEY=VALUE,... down:KEY=VALUE,...
  *
- *   rate=BITS_PER_S  queue=BYTES  delay=MS  jitter=MS  loss=SHARE  dup=SHARE  reorder=SHARE  hold=MS
+ *   rate=BITS_PER_S  queue=BYTES  delay=MS  jitter=MS  loss=SHARE  dup=SHARE  reorder=SHARE
+ *   hold=MS or FROM/TO  how long a reordered packet, or the copy of a duplicated one, is held back
  *   step=S/BITS_PER_S   the rate from S seconds on; 0 is an outage: what arrives then is queued
  *   deep=S/BYTES        the FIFO's size from S seconds on
  *   burst=S/MS          from S seconds on packets leave together, every MS
@@ -62,7 +63,7 @@ struct flow { uint32_t key, isn, end; uint8_t used; };
 struct direction {
     char name;
     int in, out;
-    uint64_t rate, queue, delay, jitter, hold, burst_from, burst, over, from, kill_from, kill_to, dark_from, dark_to, rng;
+    uint64_t rate, queue, delay, jitter, hold, hold_span, burst_from, burst, over, from, kill_from, kill_to, dark_from, dark_to, rng;
     double loss, dup, reorder;
     struct step rates[STEPS], deeps[STEPS];
     int n_rates, n_deeps;
@@ -127,7 +128,7 @@ static void parse(struct direction *d, char *text) {
         else if (!strcmp(item, "queue")) d->queue = (uint64_t)a;
         else if (!strcmp(item, "delay")) d->delay = (uint64_t)(a * 1e6);
         else if (!strcmp(item, "jitter")) d->jitter = (uint64_t)(a * 1e6);
-        else if (!strcmp(item, "hold")) d->hold = (uint64_t)(a * 1e6);
+        else if (!strcmp(item, "hold")) { d->hold = (uint64_t)(a * 1e6); d->hold_span = slash ? (uint64_t)((b - a) * 1e6) : 0; }
         else if (!strcmp(item, "loss")) d->loss = a;
         else if (!strcmp(item, "dup")) d->dup = a;
         else if (!strcmp(item, "reorder")) d->reorder = a;
@@ -249,7 +250,8 @@ static void leave(struct direction *d, struct packet *p, uint64_t t, uint64_t si
     if (p->fate == LOSS) { free(p); return; }
     p->release = t + d->delay + (d->jitter ? (uint64_t)(roll(d) * (double)d->jitter) : 0);
     if (d->burst && since >= d->burst_from && opposite >= d->over) p->release += d->burst - p->release % d->burst;
-    if (p->fate == HOLD) p->release += d->hold;
+    uint64_t hold = d->hold + (d->hold_span ? (uint64_t)(roll(d) * (double)d->hold_span) : 0);
+    if (p->fate == HOLD) p->release += hold;
     else {
         if (p->release < d->last_release) p->release = d->last_release;
         d->last_release = p->release;
@@ -258,7 +260,7 @@ static void leave(struct direction *d, struct packet *p, uint64_t t, uint64_t si
         struct packet *q = malloc(sizeof *q + p->len);
         if (!q) fail("malloc");
         memcpy(q, p, sizeof *q + p->len);
-        q->release += d->hold;
+        q->release += hold;
         heap_push(d, q);
     }
     heap_push(d, p);
