@@ -152,6 +152,14 @@ def namespaces(tag: str) -> Iterator[tuple[Host, Host]]:
         yield phone, server
 
 
+def sweep() -> None:
+    """Remove the namespaces of runs that were killed before they could: their process is gone."""
+    for line in sh("ip", "netns").splitlines():
+        found = re.fullmatch(r"(ub-(\d+)-[0-9a-f]{4}-(?:phone|server))(?: .*)?", line)
+        if found and not Path(f"/proc/{found[2]}").exists():
+            sh("ip", "netns", "del", found[1], check=False)
+
+
 def address(host: Host, device: str) -> None:
     """Give the device its addresses and bring it up."""
     own, own6 = (PHONE, PHONE6) if host.name == "phone" else (SERVER, SERVER6)
@@ -226,7 +234,8 @@ def capture_drops(process: subprocess.Popen[str]) -> int:
 def run(scenario: Scenario, into: Path, tools: Path) -> Path:
     """Run one scenario; returns the directory with the results."""
     into.mkdir(parents=True, exist_ok=True)
-    tag = f"{os.getpid() % 100000}{os.urandom(2).hex()}"
+    sweep()
+    tag = f"{os.getpid()}-{os.urandom(2).hex()}"
     with ExitStack() as stack:
         phone, server = stack.enter_context(namespaces(tag))
         hosts = {"phone": phone, "server": server}

@@ -208,8 +208,14 @@ def generate(into: Path, names: list[str] | None = None) -> None:
     into.mkdir(parents=True, exist_ok=True)
     bed.build_relay(into)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda s: make(s, into, into), chosen):
-            pass
+        running = [pool.submit(make, scenario, into, into) for scenario in chosen]
+        try:
+            for future in running:
+                future.result()
+        except BaseException:
+            # what runs ends by itself and takes its namespaces along; nothing new begins
+            pool.shutdown(cancel_futures=True)
+            raise
     for name, (source, packets) in CUT.items():
         if not (into / source).exists():
             continue

@@ -13,6 +13,7 @@ from typing import Any
 
 import judges
 import pytest
+
 import unbloat
 
 # tcptrace's label → ours; windows are looked up at the other direction's flow, because ours belong to the data they limit
@@ -87,7 +88,7 @@ def pair_up(
 
 def differences(name: str, run: unbloat.Run, theirs: list[Theirs]) -> list[tuple[tuple[str, ...], str]]:
     """Every field that is not equal, under the keys that may explain it."""
-    found = []
+    found: list[tuple[tuple[str, ...], str]] = []
     pairs = pair_up(run, theirs)
     ours = sum(c["proto"] == "tcp" for c in run.connections.to_pylist())
     if ours != len(theirs) or len(pairs) != len(theirs):
