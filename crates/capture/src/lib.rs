@@ -25,6 +25,7 @@ mod foreign;
 mod fragment;
 mod ip;
 mod link;
+mod linktype;
 mod order;
 #[cfg(test)]
 mod packets;
@@ -40,4 +41,5 @@ pub mod write;
 
 pub use decoded::{Addr, Datagram, Decoded, Ip, TcpOptions, TcpSegment, flags};
 pub use decoder::Decoder;
+pub use linktype::{LINKTYPES, linktype_name};
 pub use reader::{Frame, Interface, OpenError, ReadError, Reader, open};
