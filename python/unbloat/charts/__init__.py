@@ -1,0 +1,16 @@
+"""The charts of the report, in the order in which they are shown."""
+
+from . import in_flight, limits, rtt, rtt_distribution, throughput, time_sequence, utilisation
+from .spec import Chart
+
+CHARTS: tuple[Chart, ...] = (
+    limits.CHART,
+    throughput.CHART,
+    rtt.CHART,
+    in_flight.CHART,
+    utilisation.CHART,
+    time_sequence.CHART,
+    rtt_distribution.CHART,
+)
+
+__all__ = ["CHARTS", "Chart"]

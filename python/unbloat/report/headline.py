@@ -1,0 +1,58 @@
+"""The head of the page: files, figures, grade, and the verdict in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..wording import byte_text, count_text, seconds_text
+
+if TYPE_CHECKING:
+    from .write import Tables
+
+# What a grade stands for, in the order of the page's legend.
+GRADES = {
+    "A+": "under 5 ms of added delay",
+    "A": "under 30 ms of added delay",
+    "B": "under 60 ms of added delay",
+    "C": "under 200 ms of added delay",
+    "D": "under 400 ms of added delay",
+    "F": "400 ms of added delay or more",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Ready to be shown."""
+
+    title: str
+    verdict: str
+    grade: str | None
+    grade_means: str
+    figures: list[tuple[str, str]]
+
+
+def headline(run: Tables) -> Headline:
+    """Everything above the table of connections."""
+    info = run.info
+    grade = None if run.main_flow is None else run.flow(run.main_flow)["grade"]
+    files = [str(file) for file in info.get("files") or []]
+    names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
+    title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    figures = [
+        ("Duration", seconds_text(info.get("duration_s"))),
+        ("Packets", count_text(info.get("packets"))),
+        ("On the wire", byte_text(info.get("bytes"))),
+        ("Connections", count_text(run.connections.num_rows)),
+    ]
+    for key, words in (
+        ("tcp_packets", "TCP packets"),
+        ("udp_packets", "UDP packets"),
+        ("icmp_packets", "ICMP packets"),
+        ("duplicates", "Duplicates dropped"),
+        ("reported_drops", "Drops reported"),
+        ("broken_packets", "Broken packets"),
+    ):
+        if info.get(key):
+            figures.append((words, count_text(info[key])))
+    return Headline(title or "capture", run.verdict, grade, GRADES.get(grade or "", ""), figures)

@@ -1,0 +1,100 @@
+"""Thinning: how a flow of any length fits in a page.
+
+Segments and ACKs beyond the cap are merged with their neighbours (first time, lowest and highest byte), so that the
+drawing keeps its outline; what was resent and what was SACKed is kept longest. Bins beyond theirs are merged into
+wider bins. The page says so wherever it happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .pack import flat
+
+# Twice the pixels of a wide screen, ten times over: zooming in tenfold still shows every bin that was measured.
+MAX_BINS = 40_000
+MAX_EVENTS = 50_000
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """A table and by how much it was merged (1: not at all)."""
+
+    table: pa.Table
+    factor: int
+
+
+def groups(rows: int, size: int) -> pa.Array:
+    """0, 0, 0, 1, 1, 1, 2 …: the number of the group of `size` neighbours, per row."""
+    places = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows))
+    return pc.divide(pc.subtract(places, 1), size)
+
+
+def _merge(table: pa.Table, cap: int, how: dict[str, str]) -> Thinned:
+    rows = table.num_rows
+    if rows <= cap:
+        return Thinned(table, 1)
+    size = -(-rows // max(cap, 1))
+    keyed = table.select(list(how)).append_column("_group", groups(rows, size))
+    merged = keyed.group_by("_group", use_threads=False).aggregate(list(how.items()))
+    return Thinned(pa.table({name: merged[f"{name}_{verb}"] for name, verb in how.items()}), size)
+
+
+def segments(table: pa.Table, cap: int) -> dict[str, Thinned]:
+    """The segments of one flow by kind, together at most about `cap`."""
+    kinds = {"data": 0, "again": 1, "ack": 2, "sack": 3}
+    parts = {name: table.filter(pc.equal(table["kind"], code)) for name, code in kinds.items()}
+    left = cap
+    thinned: dict[str, Thinned] = {}
+    # Rare and telling kinds choose first; each later kind shares what is left in proportion to its rows.
+    order = sorted(parts, key=lambda name: (name not in ("again", "sack"), parts[name].num_rows))
+    for place, name in enumerate(order):
+        waiting = sum(parts[later].num_rows for later in order[place:])
+        rows = parts[name].num_rows
+        share = left * rows // waiting if waiting else 0
+        allowed = max(share, left // 4) if name in ("again", "sack") else share
+        allowed = max(1, min(allowed, left))
+        # A merged ACK stands for the last of its group, so that a window that shrank to zero still shows as such.
+        how = (
+            {"t_s": "last", "from_seq": "last", "to_seq": "last"}
+            if name == "ack"
+            else {"t_s": "first", "from_seq": "min", "to_seq": "max"}
+        )
+        thinned[name] = _merge(parts[name], allowed, how)
+        left -= thinned[name].table.num_rows
+    return thinned
+
+
+def samples(table: pa.Table, cap: int = MAX_BINS) -> Thinned:
+    """The bins of one flow, at most `cap`."""
+    how = {
+        "t_s": "first",
+        "span_s": "sum",
+        "sent_bytes": "sum",
+        "delivered_bytes": "sum",
+        "rtt_ms_min": "min",
+        "rtt_ms": "mean",
+        "rtt_ms_max": "max",
+        "in_flight_bytes": "max",
+        "rwnd_bytes": "last",
+        "window_full_s": "sum",
+        "retransmissions": "sum",
+        "limit": "first",
+    }
+    if table.num_rows > cap:
+        place = table.schema.get_field_index("limit")
+        table = table.set_column(place, "limit", flat(table["limit"]).cast(pa.string()))
+    return _merge(table, cap, how)
+
+
+def events(table: pa.Table, cap: int = MAX_EVENTS) -> Thinned:
+    """The events of one flow, at most `cap`: every n-th beyond it."""
+    rows = table.num_rows
+    if rows <= cap:
+        return Thinned(table, 1)
+    size = -(-rows // cap)
+    places = pc.multiply(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows // size)), size)
+    return Thinned(table.take(pc.subtract(places, 1)), size)

@@ -1,0 +1,317 @@
+"""Writing the report: one HTML file that holds everything it shows.
+
+signal: the tables of a run · model: figures as JSON, series as packed columns per flow · action: a jinja2 template
+with autoescape fills in style, program and data. Nothing is loaded from anywhere: a Content-Security-Policy in the
+page forbids it. The page draws the largest connections; the others are listed with their figures.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jinja2
+import pyarrow as pa
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from ..charts import CHARTS
+from ..errors import UnbloatError
+from ..wording import LIMITS
+from . import thin
+from .headline import headline
+from .pack import Packed, codes, flat, floats, pack, seconds, steps
+
+# Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
+MAX_LISTED = 1_000
+MAX_FINDINGS = 2_000
+# UDP and ICMP flows whose series are drawn, beside the TCP connections.
+TOP_COUNTED = 5
+
+ASSETS = Path(__file__).parent / "page"
+STYLES = ("style.css",)
+PROGRAM = ("units.js", "data.js", "pen.js", "marks.js", "chart.js", "view.js", "export.js", "panel.js")
+
+EVENT_KINDS = [
+    "syn",
+    "fin",
+    "rst",
+    "retransmission_fast",
+    "retransmission_timeout",
+    "retransmission_tail_probe",
+    "retransmission_spurious",
+    "out_of_order",
+    "ambiguous",
+    "window_full",
+    "zero_window",
+    "zero_window_probe",
+    "keep_alive",
+    "dsack",
+    "ecn",
+    "idle",
+    "ack_burst",
+]
+
+
+class Tables(Protocol):
+    """What the report needs of a run."""
+
+    @property
+    def info(self) -> dict[str, Any]: ...
+    @property
+    def connections(self) -> pa.Table: ...
+    @property
+    def flows(self) -> pa.Table: ...
+    @property
+    def findings(self) -> pa.Table: ...
+    @property
+    def warnings(self) -> Sequence[str]: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def main_flow(self) -> int | None: ...
+    def load(self, connections: list[int], kinds: Sequence[str], *, max_segments: int) -> None: ...
+    def flow(self, id: int) -> dict[str, Any]: ...
+    def samples(self, *, connection: list[int]) -> pa.Table: ...
+    def events(self, *, connection: list[int]) -> pa.Table: ...
+    def segments(self, *, connection: list[int], max_segments: int) -> pa.Table: ...
+
+
+@dataclass(frozen=True)
+class ReportInfo:
+    """What was written."""
+
+    path: Path
+    bytes: int
+    seconds: float
+    """Time it took to write, s; the analysis not counted unless the run had to read the capture again."""
+    listed: int
+    """Connections in the table."""
+    charted: int
+    """Connections with charts."""
+
+
+def finite(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity: no figure."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def columns(table: pa.Table) -> dict[str, list[Any]]:
+    """A table as JSON holds it shortest: one list per column."""
+    return {name: [finite(value) for value in values] for name, values in table.to_pydict().items()}
+
+
+def largest(connections: pa.Table) -> pa.Table:
+    """The connections, most bytes first."""
+    return connections.take(pc.sort_indices(connections, sort_keys=[("bytes", "descending"), ("id", "ascending")]))
+
+
+def charted(ranked: pa.Table, top: int) -> tuple[list[int], list[int]]:
+    """Ids of the TCP connections, and of the merely counted flows, that are drawn."""
+    tcp = pc.equal(flat(ranked["proto"]).cast(pa.string()), "tcp")
+    return (
+        ranked.filter(tcp)["id"][:top].to_pylist(),
+        ranked.filter(pc.invert(tcp))["id"][: min(top, TOP_COUNTED)].to_pylist(),
+    )
+
+
+def pack_samples(table: pa.Table) -> tuple[Packed, int]:
+    """The bins of one flow."""
+    thinned = thin.samples(table)
+    part = thinned.table
+    packed = pack(
+        {
+            "t_s": seconds(flat(part["t_s"])),
+            "span_s": floats(flat(part["span_s"])),
+            "sent_bytes": steps(flat(part["sent_bytes"])),
+            "delivered_bytes": steps(flat(part["delivered_bytes"])),
+            "rtt_ms_min": floats(flat(part["rtt_ms_min"])),
+            "rtt_ms": floats(flat(part["rtt_ms"])),
+            "rtt_ms_max": floats(flat(part["rtt_ms_max"])),
+            "in_flight_bytes": floats(flat(part["in_flight_bytes"])),
+            "rwnd_bytes": floats(flat(part["rwnd_bytes"])),
+            "window_full_s": floats(flat(part["window_full_s"])),
+            "retransmissions": steps(flat(part["retransmissions"])),
+            "limit": codes(flat(part["limit"]), list(LIMITS)),
+        },
+        part.num_rows,
+    )
+    return packed, thinned.factor
+
+
+def pack_events(table: pa.Table) -> tuple[Packed, int]:
+    """The events of one flow."""
+    thinned = thin.events(table)
+    part = thinned.table
+    packed = pack(
+        {
+            "t_s": seconds(flat(part["t_s"])),
+            "kind": codes(flat(part["kind"]), EVENT_KINDS),
+            "value": floats(flat(part["value"])),
+            "seq": steps(flat(part["seq"])),
+        },
+        part.num_rows,
+    )
+    return packed, thinned.factor
+
+
+def pack_segments(table: pa.Table, cap: int) -> dict[str, tuple[Packed, int]]:
+    """The segments and ACKs of one flow, one packed table per kind."""
+    packed: dict[str, tuple[Packed, int]] = {}
+    for name, thinned in thin.segments(table, cap).items():
+        part = thinned.table
+        start, end = flat(part["from_seq"]).cast(pa.int64()), flat(part["to_seq"]).cast(pa.int64())
+        figures = {
+            "t_s": seconds(flat(part["t_s"])),
+            "from_seq": steps(start),
+            "length": steps(pc.subtract(end, start)),
+        }
+        packed[name] = (pack(figures, part.num_rows), thinned.factor)
+    return packed
+
+
+class Store:
+    """The packed tables of a page, and the JSON that says where they lie."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, str] = {}
+        self.index: dict[str, dict[str, Any]] = {}
+
+    def put(self, place: str, packed: Packed, factor: int) -> None:
+        """Stores one table."""
+        if packed.rows:
+            self.blobs[place] = packed.data
+            self.index[place] = {**packed.describe(), "factor": factor}
+
+    def put_flow(
+        self,
+        key: str,
+        flow: int,
+        samples: pa.Table | None,
+        events: pa.Table | None,
+        segments: pa.Table | None,
+        cap: int,
+    ) -> None:
+        """Stores everything of one flow under `key`."""
+        if samples is not None:
+            self.put(f"{key}-samples", *pack_samples(of_flow(samples, flow)))
+        if events is not None:
+            self.put(f"{key}-events", *pack_events(of_flow(events, flow)))
+        if segments is not None:
+            for kind, (packed, factor) in pack_segments(of_flow(segments, flow), cap).items():
+                self.put(f"{key}-{kind}", packed, factor)
+
+
+def of_flow(table: pa.Table, flow: int) -> pa.Table:
+    """The rows of one flow, in order of time."""
+    part = table.filter(pc.equal(table["flow"], pa.scalar(flow, table["flow"].type)))
+    if part.num_rows > 1:
+        smallest = pc.min(pc.pairwise_diff(flat(part["t_s"]))).as_py()
+        if smallest is not None and smallest < 0:
+            part = part.take(pc.sort_indices(part, sort_keys=[("t_s", "ascending")]))
+    return part
+
+
+def render(template: str, program: Iterable[str], **values: Any) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    # Our own style and program are the only text that is taken as it is.
+    own = {name: Markup((ASSETS / name).read_text(encoding="utf-8")) for name in (*STYLES, *PROGRAM, *program)}
+    return environment.get_template(template).render(
+        styles=[own[name] for name in STYLES],
+        program=[own[name] for name in (*PROGRAM, *program)],
+        **values,
+    )
+
+
+def page_facts() -> dict[str, Any]:
+    """What every page knows: charts, words of the limits, kinds of events."""
+    return {
+        "charts": [chart.to_json() for chart in CHARTS],
+        "limits": {name: {"short": words[0], "meaning": words[2]} for name, words in LIMITS.items()},
+        "event_kinds": EVENT_KINDS,
+    }
+
+
+def stem(run: Tables) -> str:
+    """What exported pictures are called."""
+    files = run.info.get("files") or ["capture"]
+    return Path(str(files[0])).name.split(".")[0] or "capture"
+
+
+def series(
+    run: Tables, ids: list[int], max_segments: int
+) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
+    """Samples, events and segments of some connections; None for what a stored run does not hold."""
+    try:
+        # One pass over the capture for all of them, where the run has not read them yet.
+        run.load(ids, ("samples", "events", "segments"), max_segments=max_segments)
+    except UnbloatError:
+        pass  # a stored run without some of them: each is asked for on its own below
+
+    def asked(fetch: Callable[[], pa.Table]) -> pa.Table | None:
+        try:
+            return fetch()
+        except UnbloatError:
+            return None
+
+    return (
+        asked(lambda: run.samples(connection=ids)),
+        asked(lambda: run.events(connection=ids)),
+        asked(lambda: run.segments(connection=ids, max_segments=max_segments)),
+    )
+
+
+def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: int = 200_000) -> ReportInfo:
+    """Writes the report of `run`; the `top` largest TCP connections get charts, of at most `max_segments` segments
+    and ACKs per direction."""
+    begun = time.perf_counter()
+    ranked = largest(run.connections)
+    listed = ranked.slice(0, MAX_LISTED)
+    tcp, counted = charted(ranked, top)
+    flows = run.flows.filter(pc.is_in(run.flows["connection"], value_set=flat(listed["id"])))
+    store = Store()
+    samples, events, segments = series(run, [*tcp, *counted], max_segments)
+    drawn = {*tcp, *counted}
+    for connection in (*tcp, *counted):
+        for flow in (2 * connection, 2 * connection + 1):
+            store.put_flow(f"f{flow}", flow, samples, events, segments, max_segments)
+    rest = ranked.slice(MAX_LISTED)
+    facts = {
+        **page_facts(),
+        "run": {key: finite(value) for key, value in run.info.items()},
+        "stem": stem(run),
+        "connections": columns(listed),
+        "flows": columns(flows),
+        "findings": columns(run.findings.slice(0, MAX_FINDINGS)),
+        "findings_left_out": max(run.findings.num_rows - MAX_FINDINGS, 0),
+        "unlisted": {"connections": rest.num_rows, "bytes": pc.sum(rest["bytes"]).as_py() or 0},
+        "charted": sorted(drawn),
+        "max_segments": max_segments,
+        "tables": store.index,
+    }
+    text = render(
+        "report.html.j2",
+        ("table.js", "report.js"),
+        facts=facts,
+        blobs=store.blobs,
+        head=headline(run),
+        info=run.info,
+        warnings=list(run.warnings),
+    )
+    return save(text, path, begun, listed.num_rows, len(drawn))
+
+
+def save(text: str, path: str | Path, begun: float, listed: int, drawn: int) -> ReportInfo:
+    """Writes the page and says what was written."""
+    target = Path(path)
+    # A file name of a capture may hold bytes that are no text (surrogates): they are shown as a question mark.
+    data = text.encode("utf-8", "replace")
+    target.write_bytes(data)
+    return ReportInfo(target, len(data), time.perf_counter() - begun, listed, drawn)
