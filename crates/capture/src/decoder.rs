@@ -47,10 +47,22 @@ impl Decoder {
     /// What the frame is.
     #[inline]
     pub fn decode(&mut self, frame: &Frame<'_>) -> Decoded {
-        match plain_tcp(frame) {
-            Some(decoded) => decoded,
-            None => self.decode_any(frame),
-        }
+        let Some(head) = plain_tcp(frame) else { return self.decode_any(frame) };
+        let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
+        let ip = Ip {
+            time: frame.time,
+            src: Addr::v4([head[26], head[27], head[28], head[29]]),
+            dst: Addr::v4([head[30], head[31], head[32], head[33]]),
+            id: Some(u16::from_be_bytes([head[18], head[19]])),
+            ttl: head[22],
+            ecn: head[15] & 3,
+            total_len,
+            wire_len: frame.wire_len,
+            interface: frame.interface,
+        };
+        let segment = &frame.data[34..];
+        let segment = segment.get(..total_len as usize - 20).unwrap_or(segment);
+        tcp::decode(segment, total_len - 20, ip)
     }
 
     /// The long way, right for every frame.
@@ -63,36 +75,19 @@ impl Decoder {
     }
 }
 
-/// Ethernet without tags, IPv4 without options, no fragment, TCP: else `None`.
-#[inline]
-fn plain_tcp(frame: &Frame<'_>) -> Option<Decoded> {
+/// The headers of a frame that is Ethernet without tags, IPv4 without options, no fragment, TCP; else `None`.
+#[inline(always)]
+fn plain_tcp<'a>(frame: &Frame<'a>) -> Option<&'a [u8; 54]> {
     const ETHERNET: u16 = 1;
-    if frame.linktype != ETHERNET {
-        return None;
-    }
-    let (head, _) = frame.data.split_first_chunk::<54>()?;
-    if head[12] != 8 || head[13] != 0 || head[14] != 0x45 || head[23] != 6 || head[20] & 0x3f | head[21] != 0
-    {
-        return None;
-    }
-    let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
-    if total_len < 40 {
-        return None;
-    }
-    let ip = Ip {
-        time: frame.time,
-        src: Addr::v4([head[26], head[27], head[28], head[29]]),
-        dst: Addr::v4([head[30], head[31], head[32], head[33]]),
-        id: Some(u16::from_be_bytes([head[18], head[19]])),
-        ttl: head[22],
-        ecn: head[15] & 3,
-        total_len,
-        wire_len: frame.wire_len,
-        interface: frame.interface,
-    };
-    let segment = &frame.data[34..];
-    let segment = segment.get(..total_len as usize - 20).unwrap_or(segment);
-    Some(tcp::decode(segment, total_len - 20, ip))
+    let head = frame.data.first_chunk::<54>()?;
+    let plain = frame.linktype == ETHERNET
+        && head[12..15] == [0x08, 0x00, 0x45]
+        && head[20] & 0x3f == 0
+        && head[21] == 0
+        && head[23] == 6
+        // Both headers; shorter lengths, and 0, need the long way.
+        && u16::from_be_bytes([head[16], head[17]]) >= 40;
+    if plain { Some(head) } else { None }
 }
 
 #[cfg(test)]

@@ -250,8 +250,11 @@ mod tests {
 
     const FIRST: Instant = Instant(1_700_000_000_123_456_789);
 
-    /// Times, lengths on the wire and data of all frames, then how reading ended.
-    fn all(bytes: &[u8]) -> (Vec<(u64, u32, u32, Vec<u8>)>, Option<ReadError>) {
+    /// Time, interface, length on the wire and data of a frame.
+    type Seen = (u64, u32, u32, Vec<u8>);
+
+    /// All frames, then how reading ended.
+    fn all(bytes: &[u8]) -> (Vec<Seen>, Option<ReadError>) {
         let mut reader = Reader::new(bytes).expect("opens");
         let mut frames = Vec::new();
         loop {
