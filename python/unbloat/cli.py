@@ -44,7 +44,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an old locale gets question marks, not a traceback
     try:
-        app()
+        app(prog_name="unbloat")
     except KeyboardInterrupt:
         sys.exit(130)
     except (OSError, CaptureError) as error:
@@ -84,12 +84,15 @@ def top(
     """What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out."""
 
 
-@app.command(epilog="Example: unbloat analyze upload.pcapng --report upload.html")
+@app.command(
+    short_help="Say what held each transfer back, and since when.",
+    epilog="Example: unbloat analyze upload.pcapng --report upload.html",
+)
 def analyze(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Captures (pcap, pcapng, .gz, .zst), stored runs, or - for standard input.",
             show_default=False,
         ),
@@ -148,7 +151,7 @@ def compare(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Captures or stored runs; a single one is compared by its two directions.",
             show_default=False,
         ),
@@ -175,7 +178,10 @@ def compare(
     compare_files(files, None if labels is None else labels.split(","), flow, report, json)
 
 
-@app.command(epilog="Example: unbloat demo --report demo.html")
+@app.command(
+    short_help="Analyse the captures that come with unbloat.",
+    epilog="Example: unbloat demo --report demo.html",
+)
 def demo(
     report: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the page is written.")] = Path(
         "unbloat-report.html"
@@ -187,7 +193,9 @@ def demo(
     show_demo(report)
 
 
-@app.command(epilog="Example: unbloat plot upload.pcapng --out upload.svg")
+@app.command(
+    short_help="Draw a figure for a paper.", epilog="Example: unbloat plot upload.pcapng --out upload.svg"
+)
 def plot(
     file: Annotated[
         str,
@@ -208,7 +216,11 @@ def plot(
     plot_file(file, out, flow, bin_ms)
 
 
-@app.command("list", epilog="Example: unbloat list rules bufferbloat")
+@app.command(
+    "list",
+    short_help="List rules, limits, charts, link types.",
+    epilog="Example: unbloat list rules bufferbloat",
+)
 def list_(
     kind: Annotated[
         Literal["rules", "limits", "charts", "linktypes"],

@@ -140,7 +140,7 @@ def compare(
         pairs = [
             (run, flows[place] if flows is not None else main_flow(run)) for place, run in enumerate(runs)
         ]
-        names = stems([run.name for run in runs])
+        names = stems([name_of(item) for item in inputs])
     if len(pairs) < 2:
         raise UnbloatError("a comparison needs two flows")
     if labels is not None and len(labels) != len(pairs):
@@ -207,6 +207,13 @@ def sender_text(run: Run, flow: int) -> str:
     return f"from {address_text(a if flow % 2 == 0 else b)}"
 
 
+def name_of(item: Input) -> str:
+    """What an input is called: a run by its capture, a path by its last part."""
+    if isinstance(item, Run):
+        return item.name
+    return "stdin" if os.fspath(item) == "-" else Path(item).name
+
+
 def stems(names: Sequence[str]) -> list[str]:
     """File names without their endings."""
     return [name.split(".")[0] or name for name in names]
@@ -214,11 +221,13 @@ def stems(names: Sequence[str]) -> list[str]:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """Names that can be told apart: the second of the same becomes `name-2`."""
-    seen: dict[str, int] = {}
-    result = []
+    result: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+        candidate, number = name, 1
+        while candidate in result:
+            number += 1
+            candidate = f"{name}-{number}"
+        result.append(candidate)
     return result
 
 

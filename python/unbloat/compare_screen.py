@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from unbloat.compare import Comparison
+from unbloat.measures import SAME_WITHIN
 from unbloat.screens import flow_text
 from unbloat.terminal import Paper, left, plain, right
 
+BETTER, WORSE = "▲", "▼"
+
 
 def compare_screen(paper: Paper, comparison: Comparison) -> None:
-    """Measures down, sides across; + marks the better end, − the worse."""
+    """Measures down, sides across; the better and the worse end are marked."""
     label_room = max(len(line.measure.label) for line in comparison.lines) + 1
     room = max(min((paper.width - label_room) // len(comparison.sides), 28), 12)
     paper.line(
@@ -19,14 +22,17 @@ def compare_screen(paper: Paper, comparison: Comparison) -> None:
         ).rstrip()
     )
     for line in comparison.lines:
+        if line.measure.name.startswith("share_") and not any(line.values):
+            continue  # a limit that held nobody back
         texts = []
         for place, value in enumerate(line.values):
-            mark = "+" if place in line.best else "−" if place in line.worst else " "
+            mark = BETTER if place in line.best else WORSE if place in line.worst else " "
             text = right(line.measure.text(value), room - 2) + " " + mark
-            style = {"+": ["green"], "−": ["red"]}.get(mark, [])
+            style = {BETTER: ["green"], WORSE: ["red"]}.get(mark, [])
             texts.append(paper.style(text, *style))
         paper.line((left(line.measure.label, label_room) + "".join(texts)).rstrip())
     paper.line()
+    paper.line(paper.style(f"{BETTER} better, {WORSE} worse by more than {SAME_WITHIN:.0%}", "dim"))
     for side in comparison.sides:
         paper.wrapped(f"{side.label}: {plain(side.run.name)}, {flow_text(side.run, side.flow)}", "  ", "  ")
     paper.line()

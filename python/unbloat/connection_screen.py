@@ -15,6 +15,7 @@ from unbloat.verdict import limit_shares
 from unbloat.wording import (
     byte_text,
     count_text,
+    endpoint_text,
     ends_text,
     limit_text,
     ms_text,
@@ -31,18 +32,16 @@ Getter = Callable[[Row], str]
 LABEL = 23
 # Cells of a sparkline: with its label and its largest value it fits 80 columns.
 SPARK = 50
+# Characters of an IPv6 address in full.
+LONGEST = 39
 
 
 def connection_screen(paper: Paper, run: Run, id_: int, bin_ms: float) -> None:
     """One connection: both directions with all measures in groups, limits, findings, the series as sparklines."""
     connection = run.connection(id_)
     flows = [run.flow(2 * id_), run.flow(2 * id_ + 1)]
-    paper.line(
-        paper.style(
-            f"connection {id_} · {ends_text(connection, width=39)} · {proto_text(connection['proto'])}",
-            "bold",
-        )
-    )
+    for line in heading(connection, paper.width):
+        paper.line(paper.style(line, "bold"))
     paper.wrapped(connection_facts(run, connection))
     room = (min(paper.width, 110) - LABEL) // 2
     heads = "".join(right(title, room) for title in ("a → b", "b → a"))
@@ -59,6 +58,18 @@ def connection_screen(paper: Paper, run: Run, id_: int, bin_ms: float) -> None:
     for flow in flows:
         series(paper, run, flow, bin_ms)
     findings(paper, run, run.findings_of(connection=id_), None)
+
+
+def heading(connection: Row, room: int) -> list[str]:
+    """Number, both ends in full, protocol; three lines where two long IPv6 addresses leave no other way."""
+    number_, proto = f"connection {connection['id']}", proto_text(connection["proto"])
+    line = f"{number_} · {ends_text(connection, width=LONGEST)} · {proto}"
+    if len(line) <= room:
+        return [line]
+    ends = (
+        endpoint_text(connection[f"{end}_addr"], connection[f"{end}_port"], LONGEST) for end in ("a", "b")
+    )
+    return [f"{number_} · {proto}", *(f"{name}  {end}" for name, end in zip("ab", ends, strict=True))]
 
 
 def connection_facts(run: Run, connection: Row) -> str:
@@ -121,9 +132,9 @@ def groups(tcp: bool) -> list[tuple[str, list[tuple[str, Getter]]]]:
         return [("transfer", transfer)]
     transfer += [
         ("delivered", column("bytes", byte_text)),
-        ("active", column("active_s", seconds_text)),
+        ("active", column("active_s", lambda value: seconds_text(value or None))),
         ("goodput / peak", lambda flow: twice(rate_text(flow["goodput_bps"]), rate_text(flow["peak_bps"]))),
-        ("segment size", column("mss_bytes", byte_text)),
+        ("segment size", column("mss_bytes", lambda value: f"{value:,.0f} B" if value else "–")),
     ]
     return [
         ("transfer", transfer),
@@ -308,11 +319,12 @@ def series(paper: Paper, run: Run, flow: Row, bin_ms: float) -> None:
         )
     )
     for label, name, text in (
-        ("goodput", "goodput_bps", rate_text),
+        ("goodput", "goodput_bps", rate_text),  # the mean of each cell: bursts would hide every dip
         ("RTT", "rtt_ms", ms_text),
         ("in flight", "in_flight_bytes", byte_text),
     ):
-        values = on_grid(times, samples.column(name).to_pylist(), SPARK)
-        top = max((value for value in values if value is not None), default=None)
+        column_ = samples.column(name).to_pylist()
+        values = on_grid(times, column_, min(SPARK, len(times)), mean=name == "goodput_bps")
+        top = max((value for value in column_ if value is not None), default=None)
         if top is not None:
             paper.line(f"{left(label, 11)}{left(sparkline(values, SPARK), SPARK + 1)} max {text(top)}")

@@ -22,9 +22,9 @@ def entries(kind: str) -> list[Entry]:
 
         return [(chart.name, chart.about) for chart in CHARTS]
     if kind == "linktypes":
-        from unbloat import _native
+        from unbloat.linktypes import LINKTYPES
 
-        return [(str(number), f"{name}: {about}") for number, name, about in _native.linktypes()]
+        return [(str(number), f"{name}: {about}") for number, name, about in LINKTYPES]
     raise UnbloatError(
         f"nothing is listed under {kind!r}; there are {', '.join(KINDS)}{nearest(kind, KINDS)}"
     )

@@ -64,7 +64,7 @@ def shares_of_bytes(run: Run) -> list[str]:
         sums[proto] = sums.get(proto, 0) + size
     total = sum(sums.values())
     order = sorted(sums, key=lambda proto: -sums[proto])
-    shares = [f"{share_text(sums[proto] / total)} {proto_text(proto)}" for proto in order if total]
+    shares = [f"{proto_text(proto)} {share_text(sums[proto] / total)}" for proto in order if total]
     return [f"{shares[0]} of bytes", *shares[1:]] if shares else []
 
 

@@ -25,6 +25,7 @@ from unbloat.terminal import Paper
 
 # Connections whose series a report draws; one pass over the capture computes all of them.
 CHARTED = 20
+CHARTED_COUNTED = 5
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,19 @@ def write_page(run: Run, path: Path) -> None:
     """The report; what it draws is computed in one pass first."""
     from unbloat.report import write_report
 
-    sizes = zip(
-        run.connections.column("bytes").to_pylist(), run.connections.column("id").to_pylist(), strict=True
-    )
-    largest = [id_ for _, id_ in sorted(sizes, key=lambda item: (-item[0], item[1]))]
     with writing(path):
         path.touch()  # before the second pass, so that a wrong path costs no time
-        run.load(largest[: 2 * CHARTED], ("samples", "events", "segments"))
+        run.load(charted(run), ("samples", "events", "segments"))
         write_report(run, path)
+
+
+def charted(run: Run) -> list[int]:
+    """The connections that the report draws: the largest of TCP, and of what is merely counted."""
+    columns = (run.connections.column(name).to_pylist() for name in ("bytes", "id", "proto"))
+    ordered = sorted(zip(*columns, strict=True), key=lambda row: (-row[0], row[1]))
+    tcp = [id_ for _, id_, proto in ordered if proto == "tcp"]
+    counted = [id_ for _, id_, proto in ordered if proto != "tcp"]
+    return tcp[:CHARTED] + counted[:CHARTED_COUNTED]
 
 
 def compare_files(

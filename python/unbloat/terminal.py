@@ -116,13 +116,13 @@ def spark(value: float, top: float) -> int:
     return 0 if top <= 0 else min(int(value / top * len(SPARKS)), len(SPARKS) - 1)
 
 
-def on_grid(times: Sequence[float], values: Sequence[float | None], cells: int) -> list[float | None]:
-    """The largest value in each of `cells` equal spans of time: bins without a row leave their span empty."""
+def on_grid(
+    times: Sequence[float], values: Sequence[float | None], cells: int, mean: bool = False
+) -> list[float | None]:
+    """The largest (or mean) value in each of `cells` equal spans of time; a span without a bin stays empty."""
     begin, length = times[0], max(times[-1] - times[0], 1e-9)
-    grid: list[float | None] = [None] * cells
+    found: list[list[float]] = [[] for _ in range(cells)]
     for time, value in zip(times, values, strict=True):
         if value is not None:
-            cell = min(int((time - begin) / length * cells), cells - 1)
-            before = grid[cell]
-            grid[cell] = value if before is None else max(before, value)
-    return grid
+            found[min(int((time - begin) / length * cells), cells - 1)].append(value)
+    return [None if not part else sum(part) / len(part) if mean else max(part) for part in found]

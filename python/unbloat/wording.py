@@ -44,13 +44,15 @@ PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def number(value: float) -> str:
-    """Two significant places below ten, thousands separated above."""
+    """One place after the point, two below one; none above a hundred, and thousands separated."""
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
     if abs(value) >= 99.5:
         return f"{value:.0f}"
     if abs(value) >= 0.995:
         return f"{value:.1f}"
+    if 0 < abs(value) < 0.01:
+        return "< 0.01"
     return "0" if value == 0 else f"{value:.2g}"
 
 

@@ -145,8 +145,17 @@ CONNECTIONS: list[tuple[Any, ...]] = [
     ),
 ]
 
-COUNTS = "retransmissions retransmitted_bytes retransmissions_fast retransmissions_timeout retransmissions_tail_probe retransmissions_spurious timeouts out_of_order".split()
-MORE_COUNTS = "ambiguous dup_acks sack_blocks dsacks".split()
+COUNTS = [
+    "retransmissions",
+    "retransmitted_bytes",
+    "retransmissions_fast",
+    "retransmissions_timeout",
+    "retransmissions_tail_probe",
+    "retransmissions_spurious",
+    "timeouts",
+    "out_of_order",
+]
+MORE_COUNTS = ["ambiguous", "dup_acks", "sack_blocks", "dsacks"]
 
 
 def statistic(name: str, count: str = "u64") -> dict[str, str]:
@@ -476,8 +485,3 @@ def rules() -> list[tuple[str, str, str, str]]:
             "Signal: less than one MSS left.",
         ),
     ]
-
-
-def linktypes() -> list[tuple[int, str, str]]:
-    """One link type."""
-    return [(1, "ethernet", "Ethernet, with VLAN tags of any depth")]

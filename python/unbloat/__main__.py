@@ -1,0 +1,5 @@
+"""`python -m unbloat` is `unbloat`."""
+
+from unbloat.cli import main
+
+main()

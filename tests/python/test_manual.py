@@ -1,0 +1,51 @@
+"""What `unbloat list` knows is what there is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import ROOT
+
+from unbloat.charts import CHARTS
+from unbloat.columns import TABLES
+from unbloat.errors import UnbloatError
+from unbloat.linktypes import LINKTYPES
+from unbloat.manual import KINDS, entries, page
+from unbloat.wording import LIMITS
+
+
+def test_every_link_type_that_the_decoder_knows_is_listed() -> None:
+    source = (ROOT / "crates/capture/src/link.rs").read_text()
+    arms = source[source.index("match linktype {") : source.index("_ => Some(Decoded::NotIp)")]
+    numbers = [
+        int(number) for arm in re.findall(r"^\s+([\d| ]+) =>", arms, re.M) for number in arm.split("|")
+    ]
+    assert sorted(numbers) == [number for number, _, _ in LINKTYPES]
+
+
+def test_every_limit_of_the_analysis_has_its_words() -> None:
+    source = (ROOT / "crates/flow/src/record.rs").read_text()
+    assert list(LIMITS) == re.findall(r'Limit::\w+ => "(\w+)"', source)
+
+
+def test_every_table_of_the_format_is_known() -> None:
+    source = (ROOT / "docs/format.md").read_text()
+    assert set(re.findall(r"^## (\w+)$", source, re.M)) - {"run"} == set(TABLES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_listed_has_a_page(kind: str, fake: None) -> None:
+    for name, about in entries(kind):
+        assert about.split(":")[0].split(".")[0] in page(kind, name)
+
+
+def test_charts_come_from_their_table(fake: None) -> None:
+    assert [name for name, _ in entries("charts")] == [chart.name for chart in CHARTS]
+
+
+def test_an_unknown_name_gets_a_hint(fake: None) -> None:
+    with pytest.raises(UnbloatError, match="did you mean receive-window"):
+        page("rules", "recieve-window")
+    with pytest.raises(UnbloatError, match="there are rules"):
+        entries("frogs")
