@@ -196,7 +196,7 @@ class Watcher(threading.Thread):
 def capture(host: Host, device: str, to: Path, snap: int) -> subprocess.Popen[str]:
     """Start tcpdump and wait until it listens."""
     process = host.start(
-        *("tcpdump", "-i", device, "-s", str(snap), "-B", "65536", "-n", "-Z", "root", "-w", str(to)),
+        *("tcpdump", "-i", device, "-s", str(snap), "-B", "65536", "-n", "-Z", "root", "--immediate-mode", "-w", str(to)),
         *(
             "ip",
             "or",
@@ -220,15 +220,15 @@ def capture(host: Host, device: str, to: Path, snap: int) -> subprocess.Popen[st
     return process
 
 
-def capture_drops(process: subprocess.Popen[str]) -> int:
-    """End tcpdump and return what it says it lost."""
-    time.sleep(0.3)  # the ring is handed over every 100 ms or so
+def capture_losses(process: subprocess.Popen[str]) -> int:
+    """End tcpdump and return how many packets it lost, those that it had not fetched yet included."""
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, text = process.communicate(timeout=20)
-    found = re.search(r"(\d+) packets? dropped by kernel", text)
-    if found is None:
-        raise BedError(f"tcpdump said nothing of drops: {text.strip()}")
-    return int(found.group(1))
+    found = {name: int(n) for n, name in re.findall(r"(\d+) packets? (captured|received|dropped)", text)}
+    if found.keys() != {"captured", "received", "dropped"}:
+        raise BedError(f"tcpdump did not say what it lost: {text.strip()}")
+    return found["dropped"] + found["received"] - found["captured"]
 
 
 def run(scenario: Scenario, into: Path, tools: Path) -> Path:
@@ -291,7 +291,7 @@ def run(scenario: Scenario, into: Path, tools: Path) -> Path:
         watcher.over.set()
         watcher.join(5)
         after = {name: host.counters() | host.lost(device) for name, host in hosts.items()}
-        drops = {name: capture_drops(process) for name, process in captures.items()}
+        drops = {name: capture_losses(process) for name, process in captures.items()}
         if relay is not None:
             end(relay)
             if relay.returncode != 0:
