@@ -1,4 +1,4 @@
-//! Counts what is in capture files and how long reading and decoding took: `cargo run --release --example count FILE…`
+//! Counts what is in capture files and times it: `cargo run --release --example count FILE…`
 
 use std::path::Path;
 use std::time::Instant;

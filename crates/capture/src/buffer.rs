@@ -1,8 +1,8 @@
 //! The one buffer between the file and the frames.
 //!
-//! Records are parsed where they were read: nothing is copied but the piece of a record that a refill would cut.
-//! A record longer than the buffer makes it grow, step by step with what really arrives, so that a forged length
-//! costs no memory.
+//! Records are parsed where they were read: nothing is copied but the piece of a record that a refill would
+//! cut. A record longer than the buffer makes it grow, step by step with what really arrives, so that a
+//! forged length costs no memory.
 
 use std::io::{self, Read};
 

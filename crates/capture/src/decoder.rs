@@ -1,8 +1,9 @@
 //! Frame in, [`Decoded`] out.
 //!
-//! The link layer names the network protocol ([`crate::link`]), IP names the transport ([`crate::ip`]), tunnels
-//! begin again inside ([`crate::tunnel`]). The commonest frame by far, TCP in IPv4 without options in Ethernet without
-//! tags, is recognised by its fixed bytes and takes a short cut; a test holds it equal to the long way.
+//! The link layer names the network protocol ([`crate::link`]), IP names the transport ([`crate::ip`]),
+//! tunnels begin again inside ([`crate::tunnel`]). The commonest frame by far, TCP in IPv4 without options in
+//! Ethernet without tags, is recognised by its fixed bytes and takes a short cut; a test holds it equal to
+//! the long way.
 
 use units::Instant;
 

@@ -1,7 +1,7 @@
 //! IP fragments become one packet of known length; their payload is never kept.
 //!
-//! Only the first bytes of the transport header and the list of pieces are remembered. The packet is handed out
-//! with the time of the fragment that completes it, as the receiver's IP layer would. Pieces that overlap
+//! Only the first bytes of the transport header and the list of pieces are remembered. The packet is handed
+//! out with the time of the fragment that completes it, as the receiver's IP layer would. Pieces that overlap
 //! poison the packet (RFC 5722; for IPv4 no honest sender overlaps either); an exact repetition of a piece is
 //! a duplicate and ignored.
 

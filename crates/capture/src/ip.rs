@@ -1,9 +1,9 @@
 //! IPv4 and IPv6 headers, down to the transport protocol.
 //!
 //! Sources: RFC 791, RFC 8200 (extension headers), RFC 2675 (jumbograms), RFC 4302 (authentication header).
-//! Lengths are those of the headers. Where the header cannot hold the length (BIG TCP, TSO: 0 in the field), it is what
-//! the frame had left on the wire. An IP length beyond the frame is believed, as captures are cut by tools that adapt
-//! the frame length and not the packet.
+//! Lengths are those of the headers. Where the header cannot hold the length (BIG TCP, TSO: 0 in the field),
+//! it is what the frame had left on the wire. An IP length beyond the frame is believed, as captures are cut
+//! by tools that adapt the frame length and not the packet.
 
 use crate::decoded::{Addr, Datagram, Decoded, Ip};
 use crate::decoder::{Decoder, Seen};
@@ -145,7 +145,8 @@ impl Decoder {
         }
     }
 
-    /// Skips what may stand between the IP header and the transport; IPv6 hides more behind a fragment header.
+    /// Skips what may stand between the IP header and the transport; IPv6 hides more behind a fragment
+    /// header.
     fn upper(&mut self, mut next: u8, mut rest: View<'_>, ip: Ip, seen: Seen) -> Option<Decoded> {
         loop {
             let header = match next {

@@ -1,8 +1,9 @@
 //! Capture files, link layers, IP and TCP headers.
 //!
-//! A [`Reader`] turns any byte stream (pcap, pcapng, packed with gzip or zstd) into [`Frame`]s that borrow from its
-//! buffer; a [`Decoder`] turns each frame into one [`Decoded`], through link layer, tags and tunnels. Both accept
-//! any bytes: what is wrong is an error or [`Decoded::Broken`], never a panic. [`write`] is the way back.
+//! A [`Reader`] turns any byte stream (pcap, pcapng, packed with gzip or zstd) into [`Frame`]s that borrow
+//! from its buffer; a [`Decoder`] turns each frame into one [`Decoded`], through link layer, tags and
+//! tunnels. Both accept any bytes: what is wrong is an error or [`Decoded::Broken`], never a panic. [`mod@write`]
+//! is the way back.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,8 @@
 //! Link layers, down to the IP header.
 //!
-//! Sources: the LINKTYPE_ registry of tcpdump.org (layouts), IEEE 802.1Q/802.1ad/802.1ah (tags), RFC 1042 (SNAP),
-//! RFC 3032 (MPLS), RFC 4448 (pseudowires), RFC 1661/1662 (PPP), RFC 2516 (PPPoE). Padding and frame check sequences are left
-//! out by the IP length further up.
+//! Sources: the LINKTYPE_ registry of tcpdump.org (layouts), IEEE 802.1Q/802.1ad/802.1ah (tags), RFC 1042
+//! (SNAP), RFC 3032 (MPLS), RFC 4448 (pseudowires), RFC 1661/1662 (PPP), RFC 2516 (PPPoE). Padding and frame
+//! check sequences are left out by the IP length further up.
 
 use crate::decoded::Decoded;
 use crate::decoder::{Decoder, Seen};
@@ -106,7 +106,8 @@ impl Decoder {
             0x6558 => self.ethernet(rest, seen.deeper()?),
             // Backbone bridging: service tag of four bytes, then the customer's frame.
             0x88e7 => self.ethernet(rest.skip(4)?, seen.deeper()?),
-            // 4 is Linux's cooked number for a frame that begins with LLC; 0x8870 announces one too long for a length.
+            // 4 is Linux's cooked number for a frame that begins with LLC; 0x8870 announces one too long for
+            // a length.
             4 | 0x8870 => self.llc(rest, seen),
             5..=MAX_LENGTH => self.llc(rest.cut(rest.wire.min(u32::from(kind))), seen),
             _ => Some(Decoded::NotIp),
@@ -175,8 +176,8 @@ impl Decoder {
         self.ppp(rest.cut(rest.wire.min(u32::from(len))), seen)
     }
 
-    /// PPP with or without address and control, with the protocol in one byte or two; Cisco's HDLC instead, where
-    /// its address says so.
+    /// PPP with or without address and control, with the protocol in one byte or two; Cisco's HDLC instead,
+    /// where its address says so.
     pub(crate) fn ppp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
         let rest = match (view.u8(0)?, view.u8(1)?) {
             (0xff, 3) => view.skip(2)?,
@@ -214,7 +215,8 @@ impl Decoder {
         self.llc(view.skip(14 + route)?, seen)
     }
 
-    /// Family, version, resource; then attributes in the byte order of the host, of which number 9 is the packet.
+    /// Family, version, resource; then attributes in the byte order of the host, of which number 9 is the
+    /// packet.
     fn nflog(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
         let family = view.u8(0)?;
         let mut rest = view.skip(4)?;

@@ -1,6 +1,7 @@
 //! The pcap format: a file header of 24 bytes, then records.
 //!
-//! Source: draft-ietf-opsawg-pcap; versions below 2.4 and the modified (Kuznetzov) records as libpcap reads them.
+//! Source: draft-ietf-opsawg-pcap; versions below 2.4 and the modified (Kuznetzov) records as libpcap reads
+//! them.
 
 use std::io::Read;
 

@@ -1,9 +1,10 @@
 //! Frames out of a capture file, whatever its format, byte order, resolution and packing.
 //!
 //! Sources: the pcap and pcapng Internet-Drafts (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng).
-//! Deviations, because real files need them: a record may be longer than the snap length says; a captured length
-//! above the original length raises the latter; packets of an interface that was never described are skipped
-//! and counted ([`Reader::skipped`]); simple packets, which carry no time, take that of the frame before them.
+//! Deviations, because real files need them: a record may be longer than the snap length says; a captured
+//! length above the original length raises the latter; packets of an interface that was never described are
+//! skipped and counted ([`Reader::skipped`]); simple packets, which carry no time, take that of the frame
+//! before them.
 
 use std::fs::File;
 use std::io::{self, Read};

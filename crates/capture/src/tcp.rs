@@ -1,8 +1,8 @@
 //! TCP segment headers.
 //!
-//! Sources: RFC 9293 section 3.1, RFC 7323 (timestamps, window scale), RFC 2018 (SACK), RFC 8684 (MPTCP).
-//! The payload is what the IP length says, whatever was kept. Options that the snap length cut off, or that lie about
-//! their length, end the list; what stood before them counts.
+//! Sources: RFC 9293 section 3.1, RFC 7323 (timestamps, window scale), RFC 2018 (SACK), RFC 8684 (MPTCP). The
+//! payload is what the IP length says, whatever was kept. Options that the snap length cut off, or that lie
+//! about their length, end the list; what stood before them counts.
 
 use crate::decoded::{Decoded, Ip, TcpOptions, TcpSegment, flags};
 
@@ -22,7 +22,8 @@ const NO_OPTIONS: TcpOptions = TcpOptions {
 
 /// `data` begins at the TCP header; `len` is the length of header and payload by the IP header.
 ///
-/// Each branch builds its segment where it is returned: moving its 160 bytes once more costs as much as all the rest.
+/// Each branch builds its segment where it is returned: moving its 160 bytes once more costs as much as all
+/// the rest.
 #[inline(always)]
 pub(crate) fn decode(data: &[u8], len: u32, ip: Ip) -> Decoded {
     let Some((head, rest)) = data.split_first_chunk::<FIXED>() else { return Decoded::Broken };

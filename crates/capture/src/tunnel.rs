@@ -1,10 +1,10 @@
 //! Packets inside packets.
 //!
-//! Sources: RFC 2784/2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 2003/4213 (IP in IP), RFC 7348 (VXLAN),
-//! RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 7510 (MPLS in UDP),
-//! RFC 3378 (EtherIP), RFC 4023 (MPLS in IP).
-//! `None` means that nothing readable is inside, and the outer packet counts. UDP ports prove nothing, so the tunnel's
-//! own header must hold and what is inside must be an IP packet that fits.
+//! Sources: RFC 2784/2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 2003/4213 (IP in IP), RFC 7348
+//! (VXLAN), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 7510 (MPLS in
+//! UDP), RFC 3378 (EtherIP), RFC 4023 (MPLS in IP). `None` means that nothing readable is inside, and the
+//! outer packet counts. UDP ports prove nothing, so the tunnel's own header must hold and what is inside must
+//! be an IP packet that fits.
 
 use crate::decoded::Decoded;
 use crate::decoder::{Decoder, Seen};

@@ -1,8 +1,8 @@
 //! IEEE 802.11 data frames, and the radio headers in front of them.
 //!
-//! Sources: IEEE 802.11-2020 section 9.3.2 (data frames), radiotap.org, the Prism and AVS layouts of tcpdump.org.
-//! Of an aggregate (A-MSDU) only the first subframe is seen; later fragments of a frame and encrypted frames carry no
-//! readable IP header.
+//! Sources: IEEE 802.11-2020 section 9.3.2 (data frames), radiotap.org, the Prism and AVS layouts of
+//! tcpdump.org. Of an aggregate (A-MSDU) only the first subframe is seen; later fragments of a frame and
+//! encrypted frames carry no readable IP header.
 
 use crate::decoded::Decoded;
 use crate::decoder::{Decoder, Seen};
@@ -69,7 +69,8 @@ impl Decoder {
         self.wlan(view.skip(header)?, flags, seen)
     }
 
-    /// 144 bytes in all known drivers, but the length is in the header; AVS headers appear under this number too.
+    /// 144 bytes in all known drivers, but the length is in the header; AVS headers appear under this number
+    /// too.
     pub(crate) fn prism(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
         if view.be32(0)? & 0xffff_f000 == 0x8021_1000 {
             return self.avs(view, seen);

@@ -1,6 +1,7 @@
 //! Capture files out: pcapng, or plain pcap where an old reader needs it; both in nanoseconds, little-endian.
 //!
-//! Source: draft-ietf-opsawg-pcapng, draft-ietf-opsawg-pcap. What [`crate::Reader`] reads back is what was written.
+//! Source: draft-ietf-opsawg-pcapng, draft-ietf-opsawg-pcap. What [`crate::Reader`] reads back is what was
+//! written.
 
 use std::io::{self, Write};
 
