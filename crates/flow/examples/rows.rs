@@ -1,0 +1,15 @@
+//! Prints the rows of a capture, for looking at them without Python: `cargo run --release --example rows FILE`.
+use std::path::PathBuf;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let report = flow::analyze_files(&paths, flow::Options::default(), |_, _| true)?;
+    for f in report.analysis.flows.iter().filter(|f| f.data_packets > 1).take(20) {
+        println!("{f:#?}");
+    }
+    for f in &report.analysis.findings {
+        println!("{:?} {} {:?}: {}", f.severity, f.rule, f.flow, f.text);
+    }
+    println!("{:?} {:?}", report.analysis.packets, report.warnings);
+    Ok(())
+}

@@ -1,0 +1,569 @@
+//! The rows that the analysis hands out: one [`Connection`], two [`Flow`]s (one per direction), [`Finding`]s, and
+//! on request [`Sample`]s, [`Event`]s and [`Segment`]s. Column names and units of the tables made from them are in
+//! `docs/format.md`; a statistic that was never measured is `None`, never zero.
+
+use capture::Addr;
+use units::{Bytes, Duration, Instant, Rate};
+
+/// What carries the connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Protocol {
+    /// TCP, followed in full.
+    Tcp,
+    /// UDP (QUIC, VPN, DNS …), counted.
+    Udp,
+    /// ICMP and ICMPv6, counted.
+    Icmp,
+    /// Any other IP protocol, by number, counted.
+    Other(u8),
+}
+
+/// How a connection ended within the capture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Both sides sent FIN (or one did and the other's was not captured).
+    Fin,
+    /// A reset.
+    Rst,
+    /// Still open when the capture stopped, or never seen to close.
+    Open,
+}
+
+/// Where the capture was taken, seen from one flow (its data's sender).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vantage {
+    /// At or near the flow's sender.
+    Sender,
+    /// At or near the flow's receiver.
+    Receiver,
+    /// Somewhere between.
+    Middle,
+    /// Not enough was seen to tell.
+    Unknown,
+}
+
+/// How the RTT of a flow was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RttMethod {
+    /// Sequence number to its acknowledgement, Karn's rule, SACK included.
+    SeqAck,
+    /// TSval to its echo in TSecr (RFC 7323).
+    Timestamps,
+    /// Both halves added up (capture in the middle).
+    Halves,
+    /// The DRWA paper's second estimator: first acknowledgement of a byte to the data one window beyond. An upper bound.
+    Window,
+    /// No sample.
+    None,
+}
+
+/// One connection: the two flows between a and b. `a` sent the SYN or was seen first.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Number in order of first packet, from 0.
+    pub id: u32,
+    /// TCP, UDP, ICMP …
+    pub protocol: Protocol,
+    /// Address of a.
+    pub a_addr: Addr,
+    /// Port of a (ICMP echo: the identifier).
+    pub a_port: u16,
+    /// Address of b.
+    pub b_addr: Addr,
+    /// Port of b.
+    pub b_port: u16,
+    /// First packet.
+    pub start: Instant,
+    /// Last packet.
+    pub end: Instant,
+    /// SYN → SYN/ACK → ACK, both halves; `None` without a clean handshake.
+    pub initial_rtt: Option<Duration>,
+    /// Whether a SYN of this connection is in the capture.
+    pub syn_seen: bool,
+    /// How it ended.
+    pub end_kind: End,
+    /// Where the capture was taken, seen from a: `Sender` means near a, `Receiver` near b.
+    pub vantage: Vantage,
+    /// A subflow of Multipath TCP.
+    pub mptcp: bool,
+    /// Capture interface of the first packet.
+    pub interface: u32,
+    /// Packets, both directions, duplicates of the capture not counted.
+    pub packets: u64,
+    /// IP bytes, both directions.
+    pub bytes: Bytes,
+    /// Packets that the capture holds twice (mirror port), dropped before the analysis.
+    pub duplicates: u64,
+    /// Bytes acknowledged that the capture never showed: the capture itself lost packets.
+    pub capture_gaps: Bytes,
+}
+
+/// min, p50, p95, p99, max of one quantity, with the number of samples. Quantiles come from a log-bucketed
+/// histogram (≤ 1 % error); min and max are exact.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Quantiles {
+    /// Number of samples.
+    pub count: u64,
+    /// Smallest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// What held a flow back. In order of precedence where several hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Limit {
+    /// The receiver advertised no window at all.
+    ZeroWindow = 0,
+    /// Less than one segment of the receive window was left.
+    ReceiveWindow = 1,
+    /// The sender had nothing to send.
+    Application = 2,
+    /// The sender was still doubling its rate.
+    SlowStart = 3,
+    /// Rate-limited behind a standing queue: at least 30 ms in the last second.
+    Bufferbloat = 4,
+    /// Rate-limited, shallow queue.
+    Bottleneck = 5,
+    /// The congestion window after loss or ECN.
+    CongestionWindow = 6,
+    /// None could be shown.
+    Unknown = 7,
+}
+
+impl Limit {
+    /// Every limit, in order of precedence.
+    pub const ALL: [Limit; 8] = [
+        Limit::ZeroWindow,
+        Limit::ReceiveWindow,
+        Limit::Application,
+        Limit::SlowStart,
+        Limit::Bufferbloat,
+        Limit::Bottleneck,
+        Limit::CongestionWindow,
+        Limit::Unknown,
+    ];
+    /// The name in tables and on the terminal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::ZeroWindow => "zero_window",
+            Limit::ReceiveWindow => "receive_window",
+            Limit::Application => "application",
+            Limit::SlowStart => "slow_start",
+            Limit::Bufferbloat => "bufferbloat",
+            Limit::Bottleneck => "bottleneck",
+            Limit::CongestionWindow => "congestion_window",
+            Limit::Unknown => "unknown",
+        }
+    }
+}
+
+/// One direction of a connection. All data figures are those of the data that this side sent.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// 2 · connection + direction; direction 0 is a → b.
+    pub id: u32,
+    /// Packets this side sent.
+    pub packets: u64,
+    /// Packets with payload.
+    pub data_packets: u64,
+    /// IP bytes this side sent.
+    pub wire_bytes: Bytes,
+    /// Payload bytes, resent ones included.
+    pub payload_bytes: Bytes,
+    /// Distinct payload bytes delivered (acknowledged where ACKs are seen, else seen once).
+    pub bytes: Bytes,
+    /// First data to last acknowledged data.
+    pub active: Duration,
+    /// `bytes` over `active`.
+    pub goodput: Option<Rate>,
+    /// The highest `bytes` per second over any full second (or over `active` when shorter).
+    pub peak: Option<Rate>,
+    /// Largest segment on the wire that is not a TSO/GRO giant, or the negotiated MSS.
+    pub mss: u32,
+    /// Where the capture was taken, seen from this flow.
+    pub vantage: Vantage,
+    /// How the RTT was measured.
+    pub rtt_method: RttMethod,
+    /// Path RTT in milliseconds.
+    pub rtt_ms: Option<Quantiles>,
+    /// Handshake RTT in milliseconds.
+    pub initial_rtt_ms: Option<f64>,
+    /// RTT while at least four segments were in flight, in milliseconds.
+    pub loaded_rtt_ms: Option<Quantiles>,
+    /// RTT above the path's minimum while loaded, in milliseconds.
+    pub queue_ms: Option<Quantiles>,
+    /// Highest sent − highest acknowledged − SACKed, bytes, as the sender saw it.
+    pub in_flight_bytes: Option<Quantiles>,
+    /// The same without the SACK correction: the maximum.
+    pub in_flight_plain_max: Option<Bytes>,
+    /// Smallest window this flow's receiver advertised after the handshake.
+    pub rwnd_min: Option<Bytes>,
+    /// Largest.
+    pub rwnd_max: Option<Bytes>,
+    /// Last.
+    pub rwnd_last: Option<Bytes>,
+    /// Window scale of this flow's receiver; `None` when its SYN was not seen.
+    pub window_scale: Option<u8>,
+    /// The scale is a lower bound from bytes in flight, because the SYN is missing.
+    pub window_scale_inferred: bool,
+    /// Median share of the window that was in flight, in percent.
+    pub window_utilisation: Option<Quantiles>,
+    /// Data segments that left less than one MSS of the window.
+    pub window_full_count: u64,
+    /// Time with less than one MSS of window left, as the sender saw it.
+    pub window_full: Duration,
+    /// When that began first.
+    pub window_full_first: Option<Instant>,
+    /// Smallest path RTT (ms) measured while the window was full: the RTT at which it bites.
+    pub window_full_rtt_ms: Option<f64>,
+    /// Spans with window 0.
+    pub zero_window_count: u64,
+    /// Their total length.
+    pub zero_window: Duration,
+    /// When the first began.
+    pub zero_window_first: Option<Instant>,
+    /// Probes within them.
+    pub zero_window_probes: u64,
+    /// Keep-alives outside them.
+    pub keep_alives: u64,
+    /// Segments sent again, all causes (a giant counts as its segments).
+    pub retransmissions: u64,
+    /// Their payload bytes.
+    pub retransmitted_bytes: Bytes,
+    /// … after duplicate ACKs or SACK.
+    pub retransmissions_fast: u64,
+    /// … after the retransmission timer.
+    pub retransmissions_timeout: u64,
+    /// Tail-loss probes (RFC 8985 section 7).
+    pub retransmissions_tail_probe: u64,
+    /// Of all of them, those that had arrived already (ACKed, SACKed, or reported by DSACK).
+    pub retransmissions_spurious: u64,
+    /// Retransmission timeouts (events, not segments).
+    pub timeouts: u64,
+    /// Late segments that were not sent again: reordered on the path.
+    pub out_of_order: u64,
+    /// Largest reordering: how late, in milliseconds.
+    pub reordering_ms_max: Option<f64>,
+    /// Late segments of which nothing tells whether they were resent or reordered.
+    pub ambiguous: u64,
+    /// Duplicate ACKs that the receiver sent for this flow.
+    pub dup_acks: u64,
+    /// SACK blocks the receiver sent.
+    pub sack_blocks: u64,
+    /// DSACKs the receiver sent.
+    pub dsacks: u64,
+    /// Share of data segments that were lost: resent and not spurious, over data segments.
+    pub loss_rate: Option<f64>,
+    /// Data packets marked CE.
+    pub ecn_ce: u64,
+    /// ACKs with ECE that the receiver sent.
+    pub ecn_ece: u64,
+    /// Times the sender had nothing in flight and nothing to send for longer than an RTT.
+    pub idle_count: u64,
+    /// Their total length.
+    pub idle: Duration,
+    /// ACK bursts after a silence with data in flight, see `ackburst`.
+    pub ack_bursts: u64,
+    /// Most bytes that one such burst acknowledged.
+    pub ack_burst_bytes_max: Bytes,
+    /// Most bytes that the sender released in answer to one.
+    pub data_burst_bytes_max: Bytes,
+    /// Longest silence before one.
+    pub ack_silence_max: Duration,
+    /// p95 of the goodput of each second × minimum RTT.
+    pub bdp: Option<Bytes>,
+    /// p95 in flight over BDP: how fat the pipe was made.
+    pub in_flight_over_bdp: Option<f64>,
+    /// rwnd_max / peak rate: above this RTT (ms) the window stalls the flow.
+    pub rtt_ceiling_ms: Option<f64>,
+    /// What a window of twice the size would have allowed; see `summary`.
+    pub unlimited_goodput: Option<Rate>,
+    /// Seconds under each limit, in the order of [`Limit::ALL`].
+    pub limit_time: [Duration; 8],
+    /// Bufferbloat grade: A+, A, B, C, D, F by p95 of queue_ms; `None` without load.
+    pub grade: Option<&'static str>,
+}
+
+impl Flow {
+    /// A flow of which nothing has been measured.
+    pub const fn blank(id: u32) -> Flow {
+        Flow {
+            id,
+            packets: 0,
+            data_packets: 0,
+            wire_bytes: Bytes::ZERO,
+            payload_bytes: Bytes::ZERO,
+            bytes: Bytes::ZERO,
+            active: Duration::ZERO,
+            goodput: None,
+            peak: None,
+            mss: 0,
+            vantage: Vantage::Unknown,
+            rtt_method: RttMethod::None,
+            rtt_ms: None,
+            initial_rtt_ms: None,
+            loaded_rtt_ms: None,
+            queue_ms: None,
+            in_flight_bytes: None,
+            in_flight_plain_max: None,
+            rwnd_min: None,
+            rwnd_max: None,
+            rwnd_last: None,
+            window_scale: None,
+            window_scale_inferred: false,
+            window_utilisation: None,
+            window_full_count: 0,
+            window_full: Duration::ZERO,
+            window_full_first: None,
+            window_full_rtt_ms: None,
+            zero_window_count: 0,
+            zero_window: Duration::ZERO,
+            zero_window_first: None,
+            zero_window_probes: 0,
+            keep_alives: 0,
+            retransmissions: 0,
+            retransmitted_bytes: Bytes::ZERO,
+            retransmissions_fast: 0,
+            retransmissions_timeout: 0,
+            retransmissions_tail_probe: 0,
+            retransmissions_spurious: 0,
+            timeouts: 0,
+            out_of_order: 0,
+            reordering_ms_max: None,
+            ambiguous: 0,
+            dup_acks: 0,
+            sack_blocks: 0,
+            dsacks: 0,
+            loss_rate: None,
+            ecn_ce: 0,
+            ecn_ece: 0,
+            idle_count: 0,
+            idle: Duration::ZERO,
+            ack_bursts: 0,
+            ack_burst_bytes_max: Bytes::ZERO,
+            data_burst_bytes_max: Bytes::ZERO,
+            ack_silence_max: Duration::ZERO,
+            bdp: None,
+            in_flight_over_bdp: None,
+            rtt_ceiling_ms: None,
+            unlimited_goodput: None,
+            limit_time: [Duration::ZERO; 8],
+            grade: None,
+        }
+    }
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Costs something.
+    Warning,
+    /// Made the link hard to use.
+    Serious,
+}
+
+impl Severity {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Serious => "serious",
+        }
+    }
+}
+
+/// A figure that a finding rests on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A number in the unit that the key names.
+    Number(f64),
+    /// A word: a grade, a vantage, yes or no.
+    Text(String),
+}
+
+/// One finding: what is so, since when, by which figures, and what would cure it.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Name of the rule, as in `diagnose::TABLE`.
+    pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Flow, or `None` for the capture as a whole.
+    pub flow: Option<u32>,
+    /// From when it held.
+    pub from: Instant,
+    /// Until when.
+    pub to: Instant,
+    /// Evidence, keys with units (`queue_ms_p95`).
+    pub values: Vec<(&'static str, Value)>,
+    /// One or two sentences, figures included.
+    pub text: String,
+    /// What would help, one sentence.
+    pub cure: &'static str,
+}
+
+/// One bin of a flow's series.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Flow.
+    pub flow: u32,
+    /// Beginning of the bin.
+    pub time: Instant,
+    /// Length of the bin.
+    pub span: Duration,
+    /// Payload bytes this side sent in the bin, resent ones included.
+    pub sent: Bytes,
+    /// Bytes newly acknowledged (seen for the first time where no ACKs are).
+    pub delivered: Bytes,
+    /// Smallest path RTT in the bin, ms.
+    pub rtt_ms_min: Option<f32>,
+    /// Mean.
+    pub rtt_ms: Option<f32>,
+    /// Largest.
+    pub rtt_ms_max: Option<f32>,
+    /// Most bytes in flight in the bin (SACK-adjusted).
+    pub in_flight: Option<Bytes>,
+    /// Last window advertised to this flow's sender.
+    pub rwnd: Option<Bytes>,
+    /// Time in the bin with less than one MSS of window left.
+    pub window_full: Duration,
+    /// Segments resent in the bin.
+    pub retransmissions: u32,
+    /// What held the flow back.
+    pub limit: Limit,
+}
+
+/// What happened at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum EventKind {
+    /// SYN; value 1 for SYN/ACK.
+    Syn,
+    /// FIN.
+    Fin,
+    /// RST.
+    Rst,
+    /// Fast retransmission; value: payload bytes.
+    Fast,
+    /// Resent after a timeout.
+    Timeout,
+    /// Tail-loss probe.
+    TailProbe,
+    /// Resent though it had arrived.
+    Spurious,
+    /// Late on the path, not resent.
+    OutOfOrder,
+    /// Late, cause not to be told.
+    Ambiguous,
+    /// The window became full; value: seconds it stayed so.
+    WindowFull,
+    /// The window became zero; value: seconds it stayed so.
+    ZeroWindow,
+    /// Zero-window probe.
+    Probe,
+    /// Keep-alive.
+    KeepAlive,
+    /// DSACK from the receiver.
+    Dsack,
+    /// CE mark on data or ECE on an ACK.
+    Ecn,
+    /// The sender went on after an idle gap; value: seconds of idleness.
+    Idle,
+    /// ACK burst after a silence; value: bytes it acknowledged.
+    AckBurst,
+}
+
+impl EventKind {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EventKind::Syn => "syn",
+            EventKind::Fin => "fin",
+            EventKind::Rst => "rst",
+            EventKind::Fast => "retransmission_fast",
+            EventKind::Timeout => "retransmission_timeout",
+            EventKind::TailProbe => "retransmission_tail_probe",
+            EventKind::Spurious => "retransmission_spurious",
+            EventKind::OutOfOrder => "out_of_order",
+            EventKind::Ambiguous => "ambiguous",
+            EventKind::WindowFull => "window_full",
+            EventKind::ZeroWindow => "zero_window",
+            EventKind::Probe => "zero_window_probe",
+            EventKind::KeepAlive => "keep_alive",
+            EventKind::Dsack => "dsack",
+            EventKind::Ecn => "ecn",
+            EventKind::Idle => "idle",
+            EventKind::AckBurst => "ack_burst",
+        }
+    }
+}
+
+/// A moment of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// Flow whose data it concerns.
+    pub flow: u32,
+    /// When.
+    pub time: Instant,
+    /// What.
+    pub kind: EventKind,
+    /// See [`EventKind`].
+    pub value: f64,
+    /// Sequence number it concerns, relative to the flow's first byte.
+    pub seq: u64,
+}
+
+/// What a [`Segment`] row is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum SegmentKind {
+    /// New data.
+    Data = 0,
+    /// Data sent again (or late, see the event of that time).
+    Again = 1,
+    /// Cumulative ACK with the right edge it grants.
+    Ack = 2,
+    /// SACK block above the cumulative ACK.
+    Sack = 3,
+}
+
+/// One data segment or ACK, for the time-sequence chart.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Flow whose sequence space it lies in.
+    pub flow: u32,
+    /// When.
+    pub time: Instant,
+    /// Data, resent data, ACK or SACK block.
+    pub kind: SegmentKind,
+    /// First byte, or the ACK number, relative to the flow's first byte.
+    pub from: u64,
+    /// End of the data or SACK block; of an ACK the right edge.
+    pub to: u64,
+}
+
+impl Flow {
+    /// Share of the flow's time under `limit`; `None` where it had no time.
+    pub fn limit_share(&self, limit: Limit) -> Option<f64> {
+        let whole: u64 = self.limit_time.iter().map(|d| d.as_nanos()).sum();
+        (whole > 0).then(|| self.limit_time[limit as usize].as_nanos() as f64 / whole as f64)
+    }
+
+    /// The limit with the largest share; on a tie the one that takes precedence.
+    pub fn main_limit(&self) -> Option<Limit> {
+        let most = self.limit_time.iter().max()?;
+        (*most > Duration::ZERO)
+            .then(|| Limit::ALL.into_iter().find(|l| self.limit_time[*l as usize] == *most))?
+    }
+}

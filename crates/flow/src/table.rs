@@ -1,0 +1,464 @@
+//! The analyser: packets in, rows out; in between the connections that are open.
+//!
+//! signal: decoded packets in order of time · model: a table from 4-tuple to connection; a SYN with a new initial
+//! sequence number begins a new connection on an old 4-tuple · action: a closed connection becomes two rows and
+//! its findings fifteen seconds after its last word, and its state is freed; memory follows what is open.
+
+use std::collections::VecDeque;
+
+use capture::{Addr, Datagram, Decoded, TcpSegment, flags};
+use hashbrown::HashMap;
+use units::{Bytes, Duration, Instant};
+
+use crate::connection::{Conn, Outside, Taken};
+use crate::datagram::{DatagramFlow, SILENCE};
+use crate::diagnose;
+use crate::evidence::{CaptureFacts, Evidence, Rival};
+use crate::hosts::Hosts;
+use crate::key::{Hasher, Key};
+use crate::out::{Select, Series, Wanted};
+use crate::record::{Connection, Event, Finding, Flow, Sample, Segment};
+use crate::stream::Context;
+use crate::summary::{Kept, connection_row, flow_row};
+
+/// How long a closed connection waits for stragglers: a resent FIN after a few back-offs.
+const LINGER: Duration = Duration(15_000_000_000);
+/// A SYN that nobody answered is given up after the longest SYN retry series of Linux (127 s).
+const UNANSWERED: Duration = Duration(130_000_000_000);
+/// How often silent datagram flows and unanswered SYNs are looked for, in capture time.
+const SWEEP: Duration = Duration(30_000_000_000);
+/// The largest flows are remembered, for findings that name a rival.
+const RIVALS: usize = 16;
+
+/// What the analysis shall keep beside the rows.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Length of a bin; 100 ms by default.
+    pub bin: Duration,
+    /// Connections whose bins are kept.
+    pub samples: Select,
+    /// Connections whose events are kept.
+    pub events: Select,
+    /// Connections whose segments are kept.
+    pub segments: Select,
+    /// Most segment rows per flow; neighbours are joined beyond.
+    pub max_segments: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            bin: Duration::from_millis(100),
+            samples: Select::None,
+            events: Select::None,
+            segments: Select::None,
+            max_segments: 200_000,
+        }
+    }
+}
+
+/// Packets by what they were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packets {
+    /// All.
+    pub all: u64,
+    /// Bytes on the wire.
+    pub wire_bytes: u64,
+    /// TCP segments.
+    pub tcp: u64,
+    /// UDP datagrams.
+    pub udp: u64,
+    /// ICMP and ICMPv6.
+    pub icmp: u64,
+    /// Other IP protocols.
+    pub other: u64,
+    /// Without an IP header.
+    pub not_ip: u64,
+    /// Broken or cut off before the end of the TCP header.
+    pub broken: u64,
+    /// IP fragments beyond the one that completed a packet.
+    pub fragments: u64,
+}
+
+/// The result.
+#[derive(Debug, Default)]
+pub struct Analysis {
+    /// One row per connection, by id.
+    pub connections: Vec<Connection>,
+    /// Two per connection, by id.
+    pub flows: Vec<Flow>,
+    /// By severity, then flow.
+    pub findings: Vec<Finding>,
+    /// Bins, where asked.
+    pub samples: Vec<Sample>,
+    /// Moments, where asked.
+    pub events: Vec<Event>,
+    /// Segments, where asked.
+    pub segments: Vec<Segment>,
+    /// Flows whose segments were joined to stay under the cap.
+    pub joined: Vec<u32>,
+    /// Packets by kind.
+    pub packets: Packets,
+    /// What the capture as a whole showed.
+    pub facts: CaptureFacts,
+}
+
+/// See the module text.
+pub struct Analyzer {
+    options: Options,
+    series: Series,
+    index: HashMap<Key, u32, Hasher>,
+    conns: Vec<Option<Box<Conn>>>,
+    free: Vec<u32>,
+    last: Option<(Key, u32)>,
+    closing: VecDeque<(Instant, u32, u32)>,
+    datagrams: HashMap<Key, DatagramFlow, Hasher>,
+    hosts: Hosts,
+    rivals: Vec<Rival>,
+    next_id: u32,
+    next_sweep: Instant,
+    clock: Instant,
+    out: Analysis,
+}
+
+impl Analyzer {
+    /// Nothing seen yet.
+    pub fn new(options: Options) -> Analyzer {
+        let series = Series::new(options.max_segments);
+        Analyzer {
+            options,
+            series,
+            index: HashMap::default(),
+            conns: Vec::new(),
+            free: Vec::new(),
+            last: None,
+            closing: VecDeque::new(),
+            datagrams: HashMap::default(),
+            hosts: Hosts::default(),
+            rivals: Vec::new(),
+            next_id: 0,
+            next_sweep: Instant::ZERO,
+            clock: Instant::ZERO,
+            out: Analysis::default(),
+        }
+    }
+
+    /// Takes one packet in. `time` and `wire_len` are those of the frame.
+    #[inline]
+    pub fn push(&mut self, time: Instant, wire_len: u32, packet: &Decoded) {
+        self.out.packets.all += 1;
+        self.out.packets.wire_bytes += u64::from(wire_len);
+        if self.out.packets.all == 1 {
+            self.out.facts.start = time;
+            self.next_sweep = time + SWEEP;
+        }
+        if time < self.clock {
+            self.out.facts.backward_steps += 1;
+        } else {
+            self.clock = time;
+        }
+        match packet {
+            Decoded::Tcp(segment) => {
+                self.out.packets.tcp += 1;
+                self.tcp(segment);
+            }
+            Decoded::Datagram(datagram) => self.datagram(datagram),
+            Decoded::Fragment => self.out.packets.fragments += 1,
+            Decoded::NotIp => self.out.packets.not_ip += 1,
+            Decoded::Broken => self.out.packets.broken += 1,
+        }
+        if self.clock >= self.next_sweep || self.closing.front().is_some_and(|c| c.0 + LINGER <= self.clock) {
+            self.tidy();
+        }
+    }
+
+    fn tcp(&mut self, s: &TcpSegment) {
+        let key = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
+        let found = match self.last {
+            Some((last, slot)) if last == key => Some(slot),
+            _ => self.index.get(&key).copied(),
+        };
+        let mut slot = match found {
+            Some(slot) => slot,
+            None => self.open(key, s),
+        };
+        let mut d = self.direction(slot, s);
+        if s.has(flags::SYN) && self.conns[slot as usize].as_ref().is_some_and(|c| c.is_new_instance(s, d)) {
+            self.flush(slot);
+            slot = self.open(key, s);
+            d = self.direction(slot, s);
+        }
+        self.last = Some((key, slot));
+        let Some(conn) = self.conns[slot as usize].as_deref_mut() else {
+            return;
+        };
+        let [a, b] = conn.hosts;
+        let (from, to) = if d == 0 { (a, b) } else { (b, a) };
+        self.hosts.moved(from, to, u64::from(s.ip.total_len));
+        if conn.packets == 0 {
+            conn.path_min = self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0);
+        }
+        let mut outside = Outside {
+            series: &mut self.series,
+            bin: self.options.bin,
+            link_bytes: [self.hosts.link_bytes(a, b), self.hosts.link_bytes(b, a)],
+            path_min: conn.path_min,
+        };
+        match conn.take(s, d, &mut outside) {
+            Taken::Duplicate => self.out.facts.duplicates += 1,
+            Taken::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
+            Taken::Normal => {}
+        }
+        let data = conn.streams[d].counts.data_packets;
+        if s.payload > 0 && data.is_multiple_of(64) {
+            let rival = Rival {
+                flow: conn.id * 2 + d as u32,
+                bytes: Bytes(conn.streams[d].counts.payload_bytes),
+                start: conn.start,
+                end: s.ip.time,
+            };
+            self.rank(rival);
+        }
+    }
+
+    /// 0 where the segment goes from a to b.
+    #[inline]
+    fn direction(&self, slot: u32, s: &TcpSegment) -> usize {
+        match &self.conns[slot as usize] {
+            Some(c) => usize::from(c.addrs[0] != (s.ip.src, s.src_port)),
+            None => 0,
+        }
+    }
+
+    fn wanted(&self, id: u32) -> Wanted {
+        Wanted {
+            samples: self.options.samples.wants(id),
+            events: self.options.events.wants(id),
+            segments: self.options.segments.wants(id),
+        }
+    }
+
+    fn open(&mut self, key: Key, s: &TcpSegment) -> u32 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let wanted = self.wanted(id);
+        // A SYN/ACK comes from b, though it may be the first packet that the capture holds.
+        let mut first = *s;
+        if s.has(flags::SYN | flags::ACK) {
+            std::mem::swap(&mut first.ip.src, &mut first.ip.dst);
+            std::mem::swap(&mut first.src_port, &mut first.dst_port);
+        }
+        let hosts = [self.hosts.open(first.ip.src), self.hosts.open(first.ip.dst)];
+        let conn = Box::new(Conn::new(id, &first, hosts, wanted));
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.conns[slot as usize] = Some(conn);
+                slot
+            }
+            None => {
+                self.conns.push(Some(conn));
+                (self.conns.len() - 1) as u32
+            }
+        };
+        self.index.insert(key, slot);
+        slot
+    }
+
+    fn datagram(&mut self, d: &Datagram) {
+        match d.protocol {
+            17 => self.out.packets.udp += 1,
+            1 | 58 => self.out.packets.icmp += 1,
+            _ => self.out.packets.other += 1,
+        }
+        let src = (d.ip.src, d.src_port);
+        let key = Key::new(d.protocol, src, (d.ip.dst, d.dst_port));
+        if !self.datagrams.contains_key(&key) {
+            let id = self.next_id;
+            self.next_id += 1;
+            let hosts = [self.hosts.open(d.ip.src), self.hosts.open(d.ip.dst)];
+            self.datagrams.insert(key, DatagramFlow::new(id, d, hosts));
+        }
+        let Some(flow) = self.datagrams.get_mut(&key) else { return };
+        let direction = usize::from(flow.addrs[0] != src);
+        flow.take(d, direction);
+        let [a, b] = flow.hosts;
+        let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
+        self.hosts.moved(from, to, u64::from(d.ip.total_len));
+    }
+
+    fn rank(&mut self, rival: Rival) {
+        if let Some(known) = self.rivals.iter_mut().find(|r| r.flow == rival.flow) {
+            *known = rival;
+        } else if self.rivals.len() < RIVALS {
+            self.rivals.push(rival);
+        } else if let Some(least) = self.rivals.iter_mut().min_by_key(|r| r.bytes)
+            && least.bytes < rival.bytes
+        {
+            *least = rival;
+        }
+    }
+
+    #[cold]
+    fn tidy(&mut self) {
+        while let Some(&(at, slot, id)) = self.closing.front() {
+            if at + LINGER > self.clock {
+                break;
+            }
+            self.closing.pop_front();
+            let due = self.conns[slot as usize].as_ref().filter(|c| c.id == id).map(|c| c.end);
+            match due {
+                Some(end) if end + LINGER > self.clock => self.closing.push_back((end, slot, id)),
+                Some(_) => self.flush(slot),
+                None => {}
+            }
+        }
+        if self.clock < self.next_sweep {
+            return;
+        }
+        self.next_sweep = self.clock + SWEEP;
+        let stale: Vec<u32> = (0..self.conns.len() as u32)
+            .filter(|slot| {
+                self.conns[*slot as usize].as_ref().is_some_and(|c| {
+                    !c.closed
+                        && c.end + UNANSWERED <= self.clock
+                        && c.streams.iter().all(|s| s.measured.is_none() && s.max == 0)
+                        && c.streams.iter().any(|s| s.counts.packets == 0)
+                })
+            })
+            .collect();
+        for slot in stale {
+            self.flush(slot);
+        }
+        let clock = self.clock;
+        let mut ended: Vec<(Key, DatagramFlow)> = Vec::new();
+        for (key, flow) in &self.datagrams {
+            if flow.end + SILENCE <= clock {
+                ended.push((*key, flow.clone()));
+            }
+        }
+        ended.sort_by_key(|(_, f)| f.id);
+        for (key, flow) in ended {
+            self.datagrams.remove(&key);
+            self.flush_datagram(&flow);
+        }
+    }
+
+    fn flush_datagram(&mut self, flow: &DatagramFlow) {
+        let (connection, flows) = flow.rows();
+        self.out.connections.push(connection);
+        self.out.flows.extend(flows);
+        for (addr, row) in flow.addrs.iter().zip(flow.hosts) {
+            self.hosts.close(addr.0, row);
+        }
+    }
+
+    /// Makes the rows of a connection and frees it.
+    fn flush(&mut self, slot: u32) {
+        let Some(mut c) = self.conns[slot as usize].take() else { return };
+        self.free.push(slot);
+        let key = Key::new(6, c.addrs[0], c.addrs[1]);
+        if self.index.get(&key) == Some(&slot) {
+            self.index.remove(&key);
+        }
+        if self.last.is_some_and(|(_, last)| last == slot) {
+            self.last = None;
+        }
+        let (a, b) = (c.addrs[0].0, c.addrs[1].0);
+        let path = self.learn(&c, a, b);
+        let connection = connection_row(&c);
+        let mut rows: Vec<(Flow, Option<Kept>)> = Vec::with_capacity(2);
+        for stream in 0..2 {
+            let [x, y] = if stream == 0 { c.hosts } else { [c.hosts[1], c.hosts[0]] };
+            let mut cx = Context {
+                now: c.end,
+                flow: c.id * 2 + stream as u32,
+                wanted: c.wanted,
+                series: &mut self.series,
+                vantage: c.vantage_of(stream),
+                near_half: c.halves[stream],
+                path_min: path,
+                bin: self.options.bin,
+                link_bytes: self.hosts.link_bytes(x, y),
+                acks_seen: c.streams[1 - stream].counts.packets > 0,
+            };
+            let initial = c.initial_rtt;
+            rows.push(flow_row(&mut c.streams[stream], &mut cx, initial));
+        }
+        self.diagnose(&connection, &rows, path);
+        self.tally(&c);
+        self.out.connections.push(connection);
+        self.out.flows.extend(rows.into_iter().map(|(flow, _)| flow));
+        self.hosts.close(a, c.hosts[0]);
+        self.hosts.close(b, c.hosts[1]);
+    }
+
+    fn learn(&mut self, c: &Conn, a: Addr, b: Addr) -> Option<u64> {
+        let measured = c.streams.iter().filter_map(|s| s.measured.as_ref()?.rtt.min());
+        if let Some(least) = measured.chain(c.initial_rtt.map(Duration::as_nanos)).min() {
+            self.hosts.learn_path(a, b, least);
+        }
+        self.hosts.path_min(a, b)
+    }
+
+    fn diagnose(&mut self, connection: &Connection, rows: &[(Flow, Option<Kept>)], path: Option<u64>) {
+        for (i, (flow, kept)) in rows.iter().enumerate() {
+            let Some(kept) = kept else { continue };
+            let mut rivals: Vec<Rival> =
+                self.rivals.iter().filter(|r| r.flow / 2 != connection.id).copied().collect();
+            rivals.sort_by_key(|r| std::cmp::Reverse(r.bytes));
+            let evidence = Evidence {
+                connection,
+                flow,
+                reverse: &rows[1 - i].0,
+                profile: &kept.profile,
+                wakeups: &kept.wakeups,
+                bursts: &kept.bursts,
+                rivals: &rivals,
+                path_rtt_ms_min: path.map(|ns| ns as f64 / 1e6),
+            };
+            self.out.findings.extend(diagnose::flow_findings(&evidence));
+        }
+    }
+
+    fn tally(&mut self, c: &Conn) {
+        let facts = &mut self.out.facts;
+        facts.connections += 1;
+        facts.without_syn += u64::from(!c.streams.iter().any(|s| s.syn_seen));
+        let [x, y] = &c.streams;
+        facts.one_sided += u64::from(c.packets > 1 && (x.counts.packets == 0 || y.counts.packets == 0));
+        facts.giants += u64::from(x.counts.giants + y.counts.giants > 0);
+        facts.gap_bytes += Bytes(x.counts.gap_bytes + y.counts.gap_bytes);
+    }
+
+    /// Ends the capture and hands out everything.
+    pub fn finish(mut self, reported_drops: Option<u64>) -> Analysis {
+        let mut open: Vec<(u32, u32)> =
+            self.conns.iter().enumerate().filter_map(|(i, c)| Some((c.as_ref()?.id, i as u32))).collect();
+        open.sort_unstable();
+        for (_, slot) in open {
+            self.flush(slot);
+        }
+        let mut datagrams: Vec<DatagramFlow> = self.datagrams.drain().map(|(_, f)| f).collect();
+        datagrams.sort_by_key(|f| f.id);
+        for flow in &datagrams {
+            self.flush_datagram(flow);
+        }
+        let Analyzer { mut out, series, clock, .. } = self;
+        out.connections.sort_by_key(|c| c.id);
+        out.flows.sort_by_key(|f| f.id);
+        out.facts.packets = out.packets.all;
+        out.facts.broken = out.packets.broken;
+        out.facts.reported_drops = reported_drops;
+        out.facts.end = clock.max(out.facts.start);
+        out.findings.extend(diagnose::capture_findings(&out.facts));
+        out.findings.sort_by(|x, y| y.severity.cmp(&x.severity).then(x.flow.cmp(&y.flow)));
+        let (mut samples, mut events, segments, joined) = series.into_segments();
+        samples.sort_by_key(|s| (s.flow, s.time));
+        events.sort_by_key(|e| (e.flow, e.time));
+        out.samples = samples;
+        out.events = events;
+        out.segments = segments;
+        out.joined = joined;
+        out
+    }
+}

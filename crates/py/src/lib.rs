@@ -1,0 +1,173 @@
+//! `unbloat._native`: what crosses to Python are paths, options and whole columns; no object per packet, and
+//! nothing here decides anything. Types are in `python/unbloat/_native.pyi`.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use capture::linktype_name;
+use flow::{AnalyzeError, Options, Report, Select, analyze_files, diagnose};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use units::Duration;
+
+mod columns;
+mod tables;
+
+create_exception!(_native, CaptureError, PyValueError, "Input that cannot be read from its start.");
+
+fn select(wanted: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Select> {
+    let Some(wanted) = wanted else { return Ok(Select::None) };
+    if let Ok(text) = wanted.extract::<String>() {
+        return match text.as_str() {
+            "all" => Ok(Select::All),
+            _ => Err(PyValueError::new_err(format!(
+                "{name}: expected None, \"all\" or connection ids, got \"{text}\""
+            ))),
+        };
+    }
+    Ok(Select::Connections(wanted.extract::<HashSet<u32>>()?))
+}
+
+/// Analyses `paths` as one capture.
+#[pyfunction]
+#[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, progress = None))]
+#[allow(clippy::too_many_arguments)]
+fn analyze<'py>(
+    py: Python<'py>,
+    paths: Vec<PathBuf>,
+    bin_ms: f64,
+    samples: Option<Bound<'py, PyAny>>,
+    events: Option<Bound<'py, PyAny>>,
+    segments: Option<Bound<'py, PyAny>>,
+    max_segments: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    if !(1.0..=60_000.0).contains(&bin_ms) {
+        return Err(PyValueError::new_err(format!("bin_ms: expected 1 to 60000, got {bin_ms}")));
+    }
+    if paths.is_empty() {
+        return Err(PyValueError::new_err("paths: no file given"));
+    }
+    let options = Options {
+        bin: Duration((bin_ms * 1e6) as u64),
+        samples: select(samples.as_ref(), "samples")?,
+        events: select(events.as_ref(), "events")?,
+        segments: select(segments.as_ref(), "segments")?,
+        max_segments,
+    };
+    let with = (samples.is_some(), events.is_some(), segments.is_some());
+    let mut raised: Option<PyErr> = None;
+    let mut last = std::time::Instant::now();
+    let result = py.detach(|| {
+        analyze_files(&paths, options, |done, total| {
+            // Ten times a second is what a person can see.
+            if last.elapsed().as_millis() < 100 {
+                return true;
+            }
+            last = std::time::Instant::now();
+            Python::attach(|py| {
+                let heard = py.check_signals().and_then(|()| match &progress {
+                    Some(call) => call.call1(py, (done, total)).map(|_| ()),
+                    None => Ok(()),
+                });
+                raised = heard.err();
+                raised.is_none()
+            })
+        })
+    });
+    match result {
+        Ok(report) => convert(py, &report, with),
+        Err(AnalyzeError::Stopped) => Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped"))),
+        Err(e) => Err(CaptureError::new_err(e.to_string())),
+    }
+}
+
+fn convert<'py>(py: Python<'py>, report: &Report, with: (bool, bool, bool)) -> PyResult<Bound<'py, PyDict>> {
+    let a = &report.analysis;
+    let origin = a.facts.start;
+    let run = PyDict::new(py);
+    run.set_item("format", 1)?;
+    run.set_item("tool", concat!("unbloat ", env!("CARGO_PKG_VERSION")))?;
+    let files: Vec<String> = report.files.iter().map(|p| p.display().to_string()).collect();
+    run.set_item("files", files)?;
+    let mut linktypes: Vec<String> = Vec::new();
+    for source in &report.interfaces {
+        let name = linktype_name(source.linktype);
+        if !linktypes.contains(&name) {
+            linktypes.push(name);
+        }
+    }
+    run.set_item("linktypes", linktypes)?;
+    let names: Vec<&str> = report.interfaces.iter().map(|s| s.name.as_str()).collect();
+    run.set_item("interfaces", names)?;
+    run.set_item("start_s", origin.as_nanos() as f64 / 1e9)?;
+    run.set_item("duration_s", a.facts.end.since(origin).as_secs_f64())?;
+    let p = &a.packets;
+    for (key, value) in [
+        ("packets", p.all),
+        ("bytes", p.wire_bytes),
+        ("tcp_packets", p.tcp),
+        ("udp_packets", p.udp),
+        ("icmp_packets", p.icmp),
+        ("other_packets", p.other),
+        ("not_ip_packets", p.not_ip),
+        ("broken_packets", p.broken),
+        ("fragments", p.fragments),
+        ("duplicates", a.facts.duplicates),
+    ] {
+        run.set_item(key, value)?;
+    }
+    if let Some(drops) = a.facts.reported_drops {
+        run.set_item("reported_drops", drops)?;
+    }
+    run.set_item("joined_flows", a.joined.clone())?;
+    run.set_item("warnings", report.warnings.clone())?;
+
+    let out = PyDict::new(py);
+    let add = |name: &str, columns: Vec<columns::Column>| -> PyResult<()> {
+        let list = PyList::empty(py);
+        for column in columns {
+            list.append(column.into_py(py)?)?;
+        }
+        out.set_item(name, list)
+    };
+    add("connections", tables::connections(&a.connections, origin))?;
+    add("flows", tables::flows(&a.flows, origin))?;
+    add("findings", tables::findings(&a.findings, origin))?;
+    if with.0 {
+        add("samples", tables::samples(&a.samples, origin))?;
+    }
+    if with.1 {
+        add("events", tables::events(&a.events, origin))?;
+    }
+    if with.2 {
+        add("segments", tables::segments(&a.segments, origin))?;
+    }
+    let result = PyDict::new(py);
+    result.set_item("run", run)?;
+    result.set_item("tables", out)?;
+    Ok(result)
+}
+
+/// Name, one line, source and manual page of every rule.
+#[pyfunction]
+fn rules() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    diagnose::TABLE.iter().map(|r| (r.name, r.about, r.source, r.page)).collect()
+}
+
+/// Name and number of every link type that can be read.
+#[pyfunction]
+fn linktypes() -> Vec<(u16, String)> {
+    capture::LINKTYPES.iter().map(|(number, _)| (*number, linktype_name(*number))).collect()
+}
+
+#[pymodule]
+fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("version", env!("CARGO_PKG_VERSION"))?;
+    m.add("CaptureError", m.py().get_type::<CaptureError>())?;
+    m.add_function(wrap_pyfunction!(analyze, m)?)?;
+    m.add_function(wrap_pyfunction!(rules, m)?)?;
+    m.add_function(wrap_pyfunction!(linktypes, m)?)
+}
