@@ -239,7 +239,6 @@ static void arrive(struct direction *d, const uint8_t *data, uint32_t len, uint6
     if (!p) fail("malloc");
     *p = (struct packet){.n = n, .arrived = t, .len = len, .fate = fate};
     memcpy(p->data, data, len);
-    if (d->head == d->tail && d->busy < t) d->busy = t;
     d->ring[d->tail++ % RING] = p;
     d->bytes += len;
 }
@@ -305,7 +304,8 @@ int main(int argc, char **argv) {
             if (!rate) d->busy = t;
             while (rate && d->head != d->tail) {
                 struct packet *p = d->ring[d->head % RING];
-                uint64_t done = d->busy + p->len * 8000000000ull / rate;
+                /* A packet that came while this program slept did not begin before it came. */
+                uint64_t done = (d->busy > p->arrived ? d->busy : p->arrived) + p->len * 8000000000ull / rate;
                 if (done > t) { if (done < next) next = done; break; }
                 d->head++;
                 d->bytes -= p->len;

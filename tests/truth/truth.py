@@ -4,7 +4,7 @@ signal: `relay.log` (the order in which packets were sent, what became of each, 
         TCP_INFO at the end of each connection, the namespaces' SNMP counters
 model:  a segment is *resent* when the sender had sent its bytes before (send order is exact in the log); it is *visible*
         as such at the receiver when it arrives behind newer bytes; *late* is a first transmission that does so;
-        *needless* is a resent segment all of whose bytes had been delivered when it arrived
+        *needless* is a resent segment all of whose bytes an earlier transmission brought to the receiver
 action: one dictionary per pair
 """
 
@@ -44,6 +44,7 @@ class Direction:
     hidden: int = 0
     late: int = 0
     needless: int = 0
+    needless_delivered: int = 0
     duplicates: int = 0
     in_flight_max: int = 0
     waited_ms: list[float] = field(default_factory=list)
@@ -74,8 +75,9 @@ def read(
     first: dict[int, int] = {}  # port → first sequence number, so that sequence numbers need no wrap
     top: dict[int, int] = {}  # port → end of what was sent
     edge: dict[int, int] = {}  # port → end of what was delivered
-    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     seen: set[int] = set()
+    arrived: set[int] = set()
+    counted: set[int] = set()
     queue: list[tuple[float, float]] = []
     backlog: dict[int, tuple[int, int]] = {}  # other direction: number → port, ACK
     acked: dict[int, int] = {}
@@ -106,6 +108,7 @@ def read(
             if us < since_us:
                 continue
             flow.data += 1
+            counted.add(n)
             flow.resent += again
             flow.resent_bytes += payload if again else 0
             if fate in DROPPED:
@@ -133,10 +136,18 @@ def read(
                 flow.waited_ms.append(int(word[4]) / 1e3)
                 flow.visible += packet.again and behind
                 flow.hidden += packet.again and not behind
-                flow.needless += packet.again and covered(spans[port], packet.seq, end)
                 flow.late += behind and not packet.again
             edge[port] = max(edge.get(port, 0), end)
-            spans[port] = add(spans[port], packet.seq, end)
+            arrived.add(packet.n)
+    # in the order of sending: what earlier transmissions bring
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for packet in sent.values():
+        needless = packet.again and covered(spans[packet.port], packet.seq, packet.seq + packet.payload)
+        if packet.n in counted and needless:
+            flow.needless += 1
+            flow.needless_delivered += packet.n in arrived
+        if packet.n in arrived:
+            spans[packet.port] = add(spans[packet.port], packet.seq, packet.seq + packet.payload)
     return flow, other, queue
 
 
@@ -158,6 +169,7 @@ def path(log: Path, way: str, since_us: int = 0) -> dict[str, Any]:
         "resent_hidden_at_receiver": flow.hidden,
         "late": flow.late,
         "needless": flow.needless,
+        "needless_delivered": flow.needless_delivered,
         "duplicates": flow.duplicates,
         "in_flight_plain_max": flow.in_flight_max,
         "acks_lost": other["lost"],
