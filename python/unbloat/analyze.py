@@ -23,6 +23,9 @@ from unbloat.errors import CaptureError, UnbloatError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Shorter bins than a packet's time on a slow link, and longer ones than a transfer, say nothing.
+SHORTEST_BIN_MS, LONGEST_BIN_MS = 1.0, 60_000.0
+
 Path_ = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all, about ten times a second; an exception stops the analysis."""
@@ -157,6 +160,8 @@ class Capture:
         """Read the files once; what run says, and the tables."""
         from unbloat import _native
 
+        if not SHORTEST_BIN_MS <= bin_ms <= LONGEST_BIN_MS:
+            raise UnbloatError(f"a bin has {SHORTEST_BIN_MS:g} to {LONGEST_BIN_MS:,.0f} ms, not {bin_ms:g}")
         wanted = series or {}
         try:
             result: dict[str, Any] = _native.analyze(
@@ -169,7 +174,10 @@ class Capture:
         except _native.CaptureError as error:
             raise CaptureError(self.renamed(str(error))) from None
         tables = {name: arrow_table(columns) for name, columns in result["tables"].items()}
-        return dict(result["run"]), tables
+        info = dict(result["run"])
+        # Which flows' segments were joined: true of one pass, not of the run.
+        info.pop("joined_flows", None)
+        return info, tables
 
 
 def nothing_to_say(_done: int, _total: int) -> None:

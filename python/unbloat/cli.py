@@ -28,7 +28,8 @@ app = typer.Typer(
 UNREADABLE, WRONG_USAGE = 3, 2
 
 Bin = Annotated[
-    float, typer.Option("--bin", metavar="MS", min=1.0, help="Length of a bin of the series, in ms.")
+    float,
+    typer.Option("--bin", metavar="MS", min=1.0, max=60_000.0, help="Length of a bin of the series, in ms."),
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture.")
@@ -145,7 +146,8 @@ def analyze(
 
 
 @app.command(
-    epilog="Example: unbloat compare cubic.pcapng bbr.pcapng --labels CUBIC,BBR --report cubic-bbr.html"
+    short_help="Lay transfers side by side.",
+    epilog="Example: unbloat compare cubic.pcapng bbr.pcapng --labels CUBIC,BBR --report cubic-bbr.html",
 )
 def compare(
     files: Annotated[

@@ -22,9 +22,9 @@ def entries(kind: str) -> list[Entry]:
 
         return [(chart.name, chart.about) for chart in CHARTS]
     if kind == "linktypes":
-        from unbloat.linktypes import LINKTYPES
+        from unbloat import _native
 
-        return [(str(number), f"{name}: {about}") for number, name, about in LINKTYPES]
+        return [(str(number), name) for number, name in _native.linktypes()]
     raise UnbloatError(
         f"nothing is listed under {kind!r}; there are {', '.join(KINDS)}{nearest(kind, KINDS)}"
     )

@@ -485,3 +485,8 @@ def rules() -> list[tuple[str, str, str, str]]:
             "Signal: less than one MSS left.",
         ),
     ]
+
+
+def linktypes() -> list[tuple[int, str]]:
+    """Two link types."""
+    return [(1, "ETHERNET"), (276, "LINUX_SLL2")]

@@ -10,18 +10,8 @@ from conftest import ROOT
 from unbloat.charts import CHARTS
 from unbloat.columns import TABLES
 from unbloat.errors import UnbloatError
-from unbloat.linktypes import LINKTYPES
 from unbloat.manual import KINDS, entries, page
 from unbloat.wording import LIMITS
-
-
-def test_every_link_type_that_the_decoder_knows_is_listed() -> None:
-    source = (ROOT / "crates/capture/src/link.rs").read_text()
-    arms = source[source.index("match linktype {") : source.index("_ => Some(Decoded::NotIp)")]
-    numbers = [
-        int(number) for arm in re.findall(r"^\s+([\d| ]+) =>", arms, re.M) for number in arm.split("|")
-    ]
-    assert sorted(numbers) == [number for number, _, _ in LINKTYPES]
 
 
 def test_every_limit_of_the_analysis_has_its_words() -> None:
