@@ -1,0 +1,112 @@
+//! # application-limited
+//!
+//! The sender had nothing to send for a good part of the time: neither network nor windows held the transfer back.
+//!
+//! ## How it is measured
+//!
+//! Time in which the sender left both windows unused and had sent all it had (limit `application`), over all judged time. From 30 % on
+//! it is reported, always as info: it is a fact about the program, not a fault of the path.
+//!
+//! Minimum: 100 KB in 30 segments over 2 s.
+//!
+//! ## Evidence
+//!
+//! `application_share` (0 … 1), `idle_count`, `idle_s` (pauses longer than an RTT with nothing in flight), `goodput_bps`, `peak_bps`.
+//!
+//! ## What cures it
+//!
+//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for answers before it goes on (request
+//! and response in turns), a player that fetches in pieces, a small send buffer.
+//!
+//! ## Traps
+//!
+//! - Keep-alive connections of web servers are idle by nature.
+//! - A small send buffer (SO_SNDBUF) looks the same from outside: the sender has data, but not in the socket.
+//! - Pauses caused by the other direction (the next request is late because its upload is slow) are counted here, too.
+//!
+//! ## Sources
+//!
+//! Zhang et al., "On the characteristics and origins of Internet flow rates", SIGCOMM 2002 (T-RAT). Siekkinen et al., "A root cause analysis
+//! toolkit for TCP", Computer Networks 52(9), 2008.
+
+use super::reading::{Values, began, enough_data, percent, rate, share};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Limit, Severity};
+use units::Duration;
+
+/// Share of time from which the application is a main cause.
+const MAIN: f64 = 0.30;
+/// Below, a pause or two are most of the flow.
+const LEAST: Duration = Duration::from_secs(2);
+
+pub(super) const RULE: Rule = Rule {
+    name: "application-limited",
+    about: "the sender had nothing to send",
+    source: "T-RAT (SIGCOMM 2002); root cause analysis (Computer Networks 2008)",
+    page: page!("application_limited.rs"),
+    check: Check::Flow(check),
+};
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    if !enough_data(e) || flow.active < LEAST {
+        return None;
+    }
+    let idle = share(e, Limit::Application);
+    if idle < MAIN {
+        return None;
+    }
+    let (goodput, peak) = (flow.goodput.map(|r| r.0 as f64), flow.peak.map(|r| r.0 as f64));
+    let mut v = Values::default();
+    v.number("application_share", idle)
+        .number("idle_count", flow.idle_count as f64)
+        .number("idle_s", flow.idle.as_secs_f64())
+        .number("goodput_bps", goodput)
+        .number("peak_bps", peak);
+    let rates = match goodput.zip(peak) {
+        Some((mean, best)) => format!(": {} on average, {} at its best", rate(mean), rate(best)),
+        None => String::new(),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Info,
+        flow: Some(flow.id),
+        from: began(e),
+        to: e.connection.end,
+        values: v.take(),
+        text: format!("The sender had nothing to send for {} of the time{rates}.", percent(idle)),
+        cure: "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Case;
+    use super::*;
+
+    fn idle_for(seconds: f64) -> Case {
+        Case::transfer(10, |t, bin| {
+            bin.limit(if t < seconds { Limit::Application } else { Limit::Bottleneck })
+        })
+    }
+
+    #[test]
+    fn thirty_percent_is_the_boundary() {
+        assert!(check(&idle_for(2.9).evidence()).is_none());
+        let f = check(&idle_for(3.0).evidence()).expect("application");
+        assert_eq!((f.severity, f.number("application_share")), (Severity::Info, 0.3));
+        assert!(f.text.contains("30 % of the time"), "{}", f.text);
+    }
+
+    #[test]
+    fn a_short_or_small_flow_is_not_judged() {
+        let mut case = idle_for(10.0);
+        case.flow.active = Duration::from_millis(1_999);
+        assert!(check(&case.evidence()).is_none());
+        let mut case = idle_for(10.0);
+        case.flow.data_packets = 29;
+        case.flow.mss = 0;
+        assert!(check(&case.evidence()).is_none());
+    }
+}

@@ -1,0 +1,222 @@
+//! # burst-after-stall
+//!
+//! Acknowledgements stopped although data was in flight, came back all at once, and each burst of them released a burst of data: the transfer moves in gulps.
+//!
+//! ## How it is measured
+//!
+//! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 100 ms or more.
+//!
+//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins. It is taken in blocks of about a second; a change
+//! point search over the blocks finds from where on it stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3).
+//! Mean goodput and burstiness before and after that onset are compared: the same mean with a higher burstiness is the picture of an upload that has hit
+//! its receive window behind a bloated queue. A warning when the onset exists or the longest silence reaches 500 ms, else info.
+//!
+//! Minimum: 100 KB in 30 segments over 1 s.
+//!
+//! ## Evidence
+//!
+//! `ack_bursts`, `ack_silence_ms_max`, `ack_burst_bytes_max`, `data_burst_bytes_max`, `silence_ms_p50` (of up to 32 longest); `onset_s` (after the first
+//! data), `goodput_bps_before`, `goodput_bps_after`, `variation_before`, `variation_after`.
+//!
+//! ## What cures it
+//!
+//! What ends the stall: see `receive-window` and `bufferbloat` of the same flow. A paced sender (BBR, or fq with CUBIC) does not answer one burst with
+//! another. Wi-Fi and LTE aggregate ACKs by themselves; silences of some 10 ms are normal there.
+//!
+//! ## Traps
+//!
+//! - A capture with offload (GRO) merges ACKs; a few milliseconds of silence are made by the network card.
+//! - An application that sends in pieces is bursty without any stall of ACKs.
+//! - The mean before the onset contains slow start.
+//!
+//! ## Sources
+//!
+//! TCP Tracing part 8 (blog.wirelessmoves.com, 2022): "At the 22 second mark …". Zhang, Shenker, Clark, "Observations on the dynamics of a congestion control
+//! algorithm", SIGCOMM 1991 (ACK compression).
+
+use super::reading::{
+    Values, bytes, counted, enough_data, ms, quantile, rate, rate_between, seconds, seconds_into,
+};
+use super::{Check, Rule, page::page};
+use crate::changepoint::onset;
+use crate::evidence::Evidence;
+use crate::profile::ProfileBin;
+use crate::record::{Finding, Severity};
+use units::Duration;
+
+/// Fewer are chance.
+const LEAST: u64 = 3;
+/// Silences (longest) worth a word, and those that are felt.
+const SILENCE: Duration = Duration::from_millis(100);
+const LONG_SILENCE: Duration = Duration::from_millis(500);
+/// Coefficient of variation of 100 ms goodput from which a flow moves in gulps.
+const BURSTY: f64 = 0.75;
+/// Ticks per block of the burstiness series: a second of 100 ms.
+const BLOCK: u64 = 10;
+
+pub(super) const RULE: Rule = Rule {
+    name: "burst-after-stall",
+    about: "ACKs pause and return in bursts, the data with them",
+    source: "TCP Tracing 8; ACK compression (SIGCOMM 1991)",
+    page: page!("burst_after_stall.rs"),
+    check: Check::Flow(check),
+};
+
+/// Coefficient of variation of the goodput per tick over the bins `from .. to`; `None` without traffic.
+fn variation(e: &Evidence<'_>, from: usize, to: usize) -> Option<f64> {
+    let bins: &[ProfileBin] = e.profile.bins().get(from..to)?;
+    let ticks: f64 = (from..to).map(|i| e.profile.ticks(i) as f64).sum();
+    let sum: f64 = bins.iter().map(|b| b.delivered.0 as f64).sum();
+    let squares: f64 = bins.iter().map(|b| b.delivered_squared).sum();
+    if sum <= 0.0 || ticks < 2.0 {
+        return None;
+    }
+    let mean = sum / ticks;
+    Some((squares / ticks - mean * mean).max(0.0).sqrt() / mean)
+}
+
+/// First bin from which the goodput comes in gulps, if it came evenly before.
+fn gulps_from(e: &Evidence<'_>) -> Option<usize> {
+    let n = e.profile.bins().len();
+    let per_block = (BLOCK / e.profile.ticks(0).max(1)).max(1) as usize;
+    // a bin wider than a block has its variation inside
+    let blocks: Vec<f64> = (0..n)
+        .step_by(per_block)
+        .map(|i| variation(e, i, (i + per_block).min(n)).unwrap_or(f64::NAN))
+        .collect();
+    onset(&blocks, BURSTY).filter(|o| o.risen).map(|o| o.index * per_block)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    if flow.ack_bursts < LEAST || flow.ack_silence_max < SILENCE || !enough_data(e) {
+        return None;
+    }
+    let n = e.profile.bins().len();
+    let onset = gulps_from(e);
+    let (before, after) = match onset {
+        Some(i) => (rate_between(e, 0, i), rate_between(e, i, n)),
+        None => (None, None),
+    };
+    let (calm, rough) = match onset {
+        Some(i) => (variation(e, 0, i), variation(e, i, n)),
+        None => (None, variation(e, 0, n)),
+    };
+    let silences: Vec<f64> = e.bursts.iter().map(|b| b.silence.as_millis_f64()).collect();
+    let earliest = e.bursts.iter().map(|b| b.time).min();
+    let since = onset.map(|i| e.profile.time_of(i)).or(earliest).unwrap_or(e.connection.start);
+    let mut v = Values::default();
+    v.number("ack_bursts", flow.ack_bursts as f64)
+        .number("ack_silence_ms_max", flow.ack_silence_max.as_millis_f64())
+        .number("ack_burst_bytes_max", flow.ack_burst_bytes_max.0 as f64)
+        .number("data_burst_bytes_max", flow.data_burst_bytes_max.0 as f64)
+        .number("silence_ms_p50", quantile(&silences, 0.5))
+        .number("onset_s", onset.map(|_| seconds_into(e, since)))
+        .number("goodput_bps_before", before)
+        .number("goodput_bps_after", after)
+        .number("variation_before", calm)
+        .number("variation_after", rough);
+    let mut text = format!(
+        "ACKs stopped with data in flight and came back in {}, after up to {} of silence; one released {} at once",
+        counted(flow.ack_bursts, "burst", "bursts"),
+        ms(flow.ack_silence_max.as_millis_f64()),
+        bytes(flow.data_burst_bytes_max.0 as f64),
+    );
+    text += &match (before, after, calm, rough) {
+        (Some(b), Some(a), Some(c), Some(r)) => format!(
+            ". From {} on the goodput came in gulps (variation of 100 ms bins {c:.2} before, {r:.2} after) at a mean of \
+             {} ({} before).",
+            seconds(seconds_into(e, since)),
+            rate(a),
+            rate(b),
+        ),
+        _ => ".".to_owned(),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: if onset.is_some() || flow.ack_silence_max >= LONG_SILENCE {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
+        flow: Some(flow.id),
+        from: since,
+        to: e.connection.end,
+        values: v.take(),
+        text,
+        cure: "Remove what stalls the ACKs (a bloated queue, a full receive window); a paced sender (BBR, or fq) does not \
+               answer a burst with a burst.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+    use crate::evidence::Burst;
+    use units::Bytes;
+
+    /// 4 Mbit/s throughout; from 22 s on in one gulp per second. `long` stretches the flow beyond 512 bins.
+    fn post_8(seconds: u64) -> Case {
+        let mut case = Case::transfer(seconds, |t, bin| {
+            let tick = (t * 10.0).round() as u64;
+            bin.delivered(match tick {
+                220.. if tick.is_multiple_of(10) => 500_000,
+                220.. => 0,
+                _ => 45_000 + 10_000 * (tick % 2),
+            });
+        });
+        case.flow.ack_bursts = 38;
+        case.flow.ack_silence_max = Duration::from_millis(950);
+        case.flow.data_burst_bytes_max = Bytes(500_000);
+        case.bursts = vec![Burst {
+            time: at(23.0),
+            silence: Duration::from_millis(950),
+            acked: Bytes(500_000),
+            released: Bytes(500_000),
+        }];
+        case
+    }
+
+    #[test]
+    fn post_8_keeps_its_mean_while_its_burstiness_jumps_at_22_seconds() {
+        for seconds in [45, 60, 120] {
+            let f = check(&post_8(seconds).evidence()).expect("bursts");
+            assert_eq!(f.severity, Severity::Warning);
+            assert!((f.number("onset_s") - 22.0).abs() <= 1.0, "{seconds}: {}", f.number("onset_s"));
+            assert!((f.number("goodput_bps_before") / 4e6 - 1.0).abs() < 0.05);
+            assert!((f.number("goodput_bps_after") / 4e6 - 1.0).abs() < 0.05);
+            assert!(f.number("variation_before") < 0.3 && f.number("variation_after") > 2.0);
+            assert!(f.text.contains("came in gulps"), "{}", f.text);
+        }
+    }
+
+    #[test]
+    fn bursts_without_a_change_of_shape_have_no_onset() {
+        let mut case = Case::transfer(30, |_, _| {});
+        case.flow.ack_bursts = 5;
+        case.flow.ack_silence_max = Duration::from_millis(120);
+        let f = check(&case.evidence()).expect("bursts");
+        assert!(f.severity == Severity::Info && f.number("onset_s").is_nan());
+        case.flow.ack_silence_max = Duration::from_millis(500);
+        assert_eq!(check(&case.evidence()).map(|f| f.severity), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn two_bursts_or_short_silences_say_nothing() {
+        let with = |count, ms| {
+            let mut case = post_8(60);
+            case.flow.ack_bursts = count;
+            case.flow.ack_silence_max = Duration::from_millis(ms);
+            check(&case.evidence()).is_some()
+        };
+        assert_eq!([with(2, 950), with(3, 99), with(3, 100)], [false, false, true]);
+    }
+
+    #[test]
+    fn an_empty_profile_is_no_reason_to_panic() {
+        let mut case = post_8(60);
+        case.profile = crate::profile::Profile::new(at(0.0), Duration::from_millis(100));
+        assert!(check(&case.evidence()).is_some_and(|f| f.number("onset_s").is_nan()));
+    }
+}

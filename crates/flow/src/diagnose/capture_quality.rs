@@ -1,0 +1,217 @@
+//! # capture-quality
+//!
+//! What the capture itself lacks, so that nobody reads its holes as faults of the network.
+//!
+//! ## How it is measured
+//!
+//! Over the whole capture: drops that the capture program reported; TCP bytes acknowledged but never seen; packets held twice (mirror ports), dropped
+//! before the analysis; connections without SYN (window scale unknown, a lower bound is inferred); connections seen in one direction only (no RTT, no
+//! window); segments larger than any MTU (TSO/GRO: the capture was taken above the network card's offload); times that run backwards; packets with broken headers or cut off
+//! before the end of the TCP header.
+//!
+//! It is a warning when figures suffer: drops or gaps, a fifth or more of the connections one-sided, 1 % of packets broken, 0.1 % of times backwards. Otherwise
+//! info: missing SYNs from 5 % of the connections (at least one) on, duplicates from 0.1 % of the packets on, giants always.
+//!
+//! Minimum: one packet.
+//!
+//! ## Evidence
+//!
+//! `packets`, `reported_drops`, `gap_bytes`, `duplicates`, `connections`, `without_syn`, `one_sided`, `giants` (connections), `backward_steps`, `broken`
+//! (packets); each only where it is not zero, but `packets` and `connections` always.
+//!
+//! ## What cures it
+//!
+//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`), start before the connection, on the host itself or a tap that sees both directions;
+//! `ethtool -K … gro off tso off` where single packets matter.
+//!
+//! ## Traps
+//!
+//! - A capture that begins in the middle of long connections always lacks their SYNs.
+//! - The reported drops of some programs are those of the whole interface, before the filter.
+//! - Gaps also arise where a second path carried part of a connection.
+//!
+//! ## Sources
+//!
+//! pcapng (draft-ietf-opsawg-pcapng, interface statistics block). Paxson, "Strategies for sound Internet measurement", IMC 2004.
+
+use super::reading::{Values, bytes, counted, percent, ratio};
+use super::{Check, Rule, page::page};
+use crate::evidence::CaptureFacts;
+use crate::record::{Finding, Severity};
+
+/// Shares from which each flaw is mentioned or counts: see the page.
+const ONE_SIDED: f64 = 0.2;
+const BROKEN: f64 = 0.01;
+const BACKWARD: f64 = 0.001;
+const WITHOUT_SYN: f64 = 0.05;
+const DUPLICATES: f64 = 0.001;
+
+pub(super) const RULE: Rule = Rule {
+    name: "capture-quality",
+    about: "what the capture itself lacks",
+    source: "pcapng; Paxson (IMC 2004)",
+    page: page!("capture_quality.rs"),
+    check: Check::Capture(check),
+};
+
+fn check(facts: &CaptureFacts) -> Option<Finding> {
+    if facts.packets == 0 {
+        return None;
+    }
+    let of_packets = |n: u64| ratio(n as f64, facts.packets as f64);
+    let of_connections = |n: u64| ratio(n as f64, facts.connections as f64);
+    let drops = facts.reported_drops.unwrap_or(0);
+    let connections = |n, of| counted(n, "connection", "connections") + " (" + &percent(of) + ")";
+
+    // (mentioned, spoils figures, what)
+    let flaws = [
+        (
+            drops > 0,
+            true,
+            format!(
+                "the capture program dropped {} ({})",
+                counted(drops, "packet", "packets"),
+                percent(ratio(drops as f64, facts.packets.saturating_add(drops) as f64)),
+            ),
+        ),
+        (
+            facts.gap_bytes.0 > 0,
+            true,
+            format!("{} of TCP data were acknowledged but never captured", bytes(facts.gap_bytes.0 as f64)),
+        ),
+        (
+            facts.one_sided > 0 && of_connections(facts.one_sided) >= ONE_SIDED,
+            true,
+            format!(
+                "{} were seen in one direction only",
+                connections(facts.one_sided, of_connections(facts.one_sided))
+            ),
+        ),
+        (
+            of_packets(facts.broken) >= BROKEN,
+            true,
+            format!("{} had broken or cut-off headers", counted(facts.broken, "packet", "packets")),
+        ),
+        (
+            of_packets(facts.backward_steps) >= BACKWARD,
+            true,
+            format!("the clock stepped backwards {}", counted(facts.backward_steps, "time", "times")),
+        ),
+        (
+            facts.without_syn > 0 && of_connections(facts.without_syn) >= WITHOUT_SYN,
+            false,
+            format!(
+                "{} lack their SYN, so that windows are lower bounds",
+                connections(facts.without_syn, of_connections(facts.without_syn))
+            ),
+        ),
+        (
+            of_packets(facts.duplicates) >= DUPLICATES && facts.duplicates > 0,
+            false,
+            format!("{} captured twice and dropped", counted(facts.duplicates, "packet was", "packets were")),
+        ),
+        (
+            facts.giants > 0,
+            false,
+            format!(
+                "{} show segments larger than any MTU (offload)",
+                connections(facts.giants, of_connections(facts.giants))
+            ),
+        ),
+    ];
+    let found: Vec<&str> = flaws.iter().filter(|f| f.0).map(|f| f.2.as_str()).collect();
+    if found.is_empty() {
+        return None;
+    }
+    let spoiled = flaws.iter().any(|f| f.0 && f.1);
+    let seen = |n: u64| (n > 0).then_some(n as f64);
+    let mut v = Values::default();
+    v.number("packets", facts.packets as f64)
+        .number("reported_drops", seen(drops))
+        .number("gap_bytes", seen(facts.gap_bytes.0))
+        .number("duplicates", seen(facts.duplicates))
+        .number("connections", facts.connections as f64)
+        .number("without_syn", seen(facts.without_syn))
+        .number("one_sided", seen(facts.one_sided))
+        .number("giants", seen(facts.giants))
+        .number("backward_steps", seen(facts.backward_steps))
+        .number("broken", seen(facts.broken));
+    Some(Finding {
+        rule: RULE.name,
+        severity: if spoiled { Severity::Warning } else { Severity::Info },
+        flow: None,
+        from: facts.start,
+        to: facts.end,
+        values: v.take(),
+        text: format!("About the capture itself: {}.", found.join("; ")),
+        cure: "Capture with a small snap length and a large buffer, from before the connection starts, where both directions \
+               pass.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Bytes;
+
+    fn facts() -> CaptureFacts {
+        CaptureFacts {
+            packets: 100_000,
+            connections: 100,
+            reported_drops: Some(0),
+            ..CaptureFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_clean_capture_and_an_empty_one_have_no_finding() {
+        assert!(check(&facts()).is_none());
+        assert!(check(&CaptureFacts::default()).is_none());
+    }
+
+    #[test]
+    fn each_flaw_is_said_in_words_and_figures() {
+        let f = check(&CaptureFacts {
+            reported_drops: Some(1_000),
+            gap_bytes: Bytes(1_500_000),
+            without_syn: 40,
+            duplicates: 5_000,
+            giants: 1,
+            one_sided: 1,
+            ..facts()
+        })
+        .expect("flawed");
+        assert_eq!((f.severity, f.flow), (Severity::Warning, None));
+        for part in [
+            "dropped 1000 packets (0.99 %)",
+            "1.50 MB",
+            "40 connections (40 %) lack",
+            "5000 packets were captured twice",
+        ] {
+            assert!(f.text.contains(part), "{part}: {}", f.text);
+        }
+        assert!(!f.text.contains("one direction"));
+        assert_eq!(f.number("one_sided"), 1.0);
+    }
+
+    #[test]
+    fn flaws_that_spoil_no_figure_are_only_info() {
+        let with = |without_syn, duplicates| {
+            check(&CaptureFacts { without_syn, duplicates, ..facts() }).map(|f| f.severity)
+        };
+        assert_eq!(
+            [with(4, 99), with(5, 0), with(0, 100)],
+            [None, Some(Severity::Info), Some(Severity::Info)]
+        );
+    }
+
+    #[test]
+    fn the_boundaries_of_the_warnings() {
+        let one = |one_sided| check(&CaptureFacts { one_sided, ..facts() }).is_some();
+        let broken = |broken| check(&CaptureFacts { broken, ..facts() }).is_some();
+        let back = |backward_steps| check(&CaptureFacts { backward_steps, ..facts() }).is_some();
+        assert_eq!([one(19), one(20)], [false, true]);
+        assert_eq!([broken(999), broken(1_000)], [false, true]);
+        assert_eq!([back(99), back(100)], [false, true]);
+    }
+}

@@ -1,0 +1,93 @@
+//! # ecn-marked
+//!
+//! A queue on the path marked packets instead of dropping them: active queue management with ECN is at work.
+//!
+//! ## How it is measured
+//!
+//! Data packets with CE where the capture is behind the queue, else ACKs with ECE from the receiver. Ten of either, always info.
+//!
+//! Minimum: 30 segments.
+//!
+//! ## Evidence
+//!
+//! `ecn_ce` (data packets marked CE), `ecn_ece` (ACKs with ECE), `ce_share` (0 … 1 of the data packets), `queue_ms_p95`, `loss_rate`.
+//!
+//! ## What cures it
+//!
+//! Nothing needs curing: this is the bottleneck, and it signals early. If the delay is high all the same, its target is set too high or another
+//! queue stands before it.
+//!
+//! ## Traps
+//!
+//! - In front of the bottleneck no CE is seen, only ECE.
+//! - ECE is repeated until CWR is seen: many ECE ACKs can be one mark.
+//! - Some old equipment set these bits when the byte was still called type of service.
+//!
+//! ## Sources
+//!
+//! RFC 3168 (ECN), RFC 9331 (L4S).
+
+use super::reading::{Values, began, counted, percent, ratio};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Severity};
+
+/// Fewer marks can be stray bits.
+const LEAST: u64 = 10;
+const LEAST_PACKETS: u64 = 30;
+
+pub(super) const RULE: Rule = Rule {
+    name: "ecn-marked",
+    about: "a queue on the path marks packets (ECN)",
+    source: "RFC 3168; RFC 9331",
+    page: page!("ecn_marked.rs"),
+    check: Check::Flow(check),
+};
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    if flow.ecn_ce.max(flow.ecn_ece) < LEAST || flow.data_packets < LEAST_PACKETS {
+        return None;
+    }
+    let share = ratio(flow.ecn_ce as f64, flow.data_packets as f64);
+    let mut v = Values::default();
+    v.number("ecn_ce", flow.ecn_ce as f64)
+        .number("ecn_ece", flow.ecn_ece as f64)
+        .number("ce_share", share)
+        .number("queue_ms_p95", flow.queue_ms.map(|q| q.p95))
+        .number("loss_rate", flow.loss_rate);
+    let seen = match flow.ecn_ce {
+        0 => format!("{} ECE", counted(flow.ecn_ece, "ACK carried", "ACKs carried")),
+        n => format!("{} CE ({})", counted(n, "data packet carried", "data packets carried"), percent(share)),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Info,
+        flow: Some(flow.id),
+        from: began(e),
+        to: e.connection.end,
+        values: v.take(),
+        text: format!("{seen}: a queue on the path marks instead of dropping."),
+        cure: "Nothing needs curing; if the delay is high all the same, the target of that queue is too high or another \
+               stands before it.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Case;
+    use super::*;
+
+    fn marks(ce: u64, ece: u64) -> Option<Finding> {
+        let mut case = Case::transfer(10, |_, _| {});
+        (case.flow.ecn_ce, case.flow.ecn_ece, case.flow.data_packets) = (ce, ece, 1_000);
+        check(&case.evidence())
+    }
+
+    #[test]
+    fn ten_marks_or_echoes_are_a_marking_queue() {
+        assert!(marks(9, 9).is_none());
+        assert!(marks(10, 0).is_some_and(|f| f.text.starts_with("10 data packets carried CE (1.0 %)")));
+        assert!(marks(0, 10).is_some_and(|f| f.text.starts_with("10 ACKs carried ECE")));
+    }
+}

@@ -1,0 +1,164 @@
+//! # loss-limited
+//!
+//! Lost packets kept the congestion window small.
+//!
+//! ## How it is measured
+//!
+//! Loss rate p = segments resent and not spurious over data segments. The rule needs three of them, and either 1 % of loss or 0.1 % together with
+//! 20 % of the time in the limit `congestion_window`. From 1 %, or from half of the time on, it is a warning.
+//!
+//! The Mathis bound MSS / RTT · 1.22 / √p is what Reno makes of that loss at the loaded RTT; CUBIC may have more on long fat paths, BBR
+//! ignores it. A goodput below twice the bound says that the loss explains the rate.
+//!
+//! Loss behind a queue (p95 of the delay 30 ms or more) is a buffer that ran over; loss without one comes from radio, a policer, a tiny buffer or a
+//! bad cable.
+//!
+//! Minimum: 100 KB in 30 segments over 1 s.
+//!
+//! ## Evidence
+//!
+//! `loss_rate` (0 … 1), `retransmissions`, `retransmissions_fast`, `retransmissions_timeout`, `congestion_window_share` (0 … 1), `mathis_bps`,
+//! `goodput_bps`, `goodput_over_mathis`, `rtt_ms_p50`, `queue_ms_p95`, `cause` (`overflow` or `path`).
+//!
+//! ## What cures it
+//!
+//! With cause `overflow`: smart queue management with ECN at the slow link, or BBR. With cause `path`: repair the link (radio, cable, duplex), a sender
+//! that does not take each loss for congestion (BBR), or, below a policer, pacing.
+//!
+//! ## Traps
+//!
+//! - A flow that ends in slow start loses a burst at once and never again: the share of time keeps it silent below 1 %.
+//! - Reordering taken for loss by the sender is counted as spurious where DSACK shows it, and does not count here.
+//! - The Mathis bound assumes independent losses; bursts of them count as one, so that the true bound is higher.
+//!
+//! ## Sources
+//!
+//! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997 (C = √(3/2) = 1.22). TCP
+//! Tracing parts 1 and 7.
+
+use super::reading::{Values, began, enough_data, percent, rate, ratio, share};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Limit, Severity};
+
+/// Loss that hurts at any RTT, and loss that hurts if the limits say so.
+const HIGH: f64 = 0.01;
+const NOTABLE: f64 = 0.001;
+/// Shares of time under the congestion window that confirm it, and that make it the main cause.
+const CONFIRMED: f64 = 0.20;
+const MAIN: f64 = 0.50;
+/// Fewer losses are an accident.
+const LEAST: u64 = 3;
+/// √(3/2): Reno with an ACK per segment and periodic loss.
+const MATHIS: f64 = 1.22;
+/// Queueing delay (ms) of a buffer that may run over: grade B.
+const QUEUE_MS: f64 = 30.0;
+
+pub(super) const RULE: Rule = Rule {
+    name: "loss-limited",
+    about: "lost packets keep the congestion window small",
+    source: "Mathis et al. (CCR 1997)",
+    page: page!("loss_limited.rs"),
+    check: Check::Flow(check),
+};
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    let loss = flow.loss_rate.filter(|p| *p >= NOTABLE)?;
+    let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
+    let window = share(e, Limit::CongestionWindow);
+    if lost < LEAST || !enough_data(e) || (loss < HIGH && window < CONFIRMED) {
+        return None;
+    }
+    let rtt = flow.loaded_rtt_ms.or(flow.rtt_ms).map(|q| q.p50).filter(|r| *r > 0.0);
+    let mathis = rtt.map(|r| f64::from(flow.mss) * 8.0 / (r / 1e3) * MATHIS / loss.sqrt());
+    let goodput = flow.goodput.map_or(0.0, |r| r.0 as f64);
+    let queue = flow.queue_ms.map(|q| q.p95);
+    let overflow = queue.is_some_and(|q| q >= QUEUE_MS);
+    let mut v = Values::default();
+    v.number("loss_rate", loss)
+        .number("retransmissions", flow.retransmissions as f64)
+        .number("retransmissions_fast", flow.retransmissions_fast as f64)
+        .number("retransmissions_timeout", flow.retransmissions_timeout as f64)
+        .number("congestion_window_share", window)
+        .number("mathis_bps", mathis)
+        .number("goodput_bps", goodput)
+        .number("goodput_over_mathis", mathis.map(|m| ratio(goodput, m)))
+        .number("rtt_ms_p50", rtt)
+        .number("queue_ms_p95", queue)
+        .text("cause", if overflow { "overflow" } else { "path" });
+    let bound = mathis.map_or(String::new(), |m| {
+        format!("; the Mathis bound at that loss is {}, the goodput was {}", rate(m), rate(goodput))
+    });
+    Some(Finding {
+        rule: RULE.name,
+        severity: if loss >= HIGH || window >= MAIN { Severity::Warning } else { Severity::Info },
+        flow: Some(flow.id),
+        from: began(e),
+        to: e.connection.end,
+        values: v.take(),
+        text: format!(
+            "{} of the segments were lost {}, and the congestion window held the flow back for {} of the time{bound}.",
+            percent(loss),
+            if overflow { "behind a queue that ran over" } else { "without a queue in the way" },
+            percent(window),
+        ),
+        cure: if overflow {
+            "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs over; BBR at \
+             the sender does not fill it."
+        } else {
+            "Look for the loss on the link (radio, cable, policer, tiny buffer); BBR at the sender does not take it for \
+             congestion."
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Case;
+    use super::*;
+
+    fn lossy(loss: f64, seconds_held: f64) -> Case {
+        let mut case = Case::transfer(10, |t, bin| {
+            bin.limit(if t < seconds_held { Limit::CongestionWindow } else { Limit::Unknown });
+        });
+        case.flow.loss_rate = Some(loss);
+        case.flow.retransmissions = (case.flow.data_packets as f64 * loss).ceil() as u64;
+        case
+    }
+
+    #[test]
+    fn two_percent_without_a_queue_is_the_path() {
+        let f = check(&lossy(0.02, 9.0).evidence()).expect("loss");
+        assert_eq!((f.severity, f.word("cause")), (Severity::Warning, "path"));
+        // 1448 · 8 / 0.05 · 1.22 / √0.02
+        assert!((f.number("mathis_bps") / 1.9987e6 - 1.0).abs() < 0.01, "{}", f.number("mathis_bps"));
+        assert!(f.number("goodput_over_mathis") > 1.9);
+    }
+
+    #[test]
+    fn loss_behind_a_queue_is_an_overflow() {
+        let mut case = lossy(0.02, 9.0);
+        if let Some(q) = &mut case.flow.queue_ms {
+            q.p95 = 250.0;
+        }
+        let f = check(&case.evidence()).expect("loss");
+        assert!(f.word("cause") == "overflow" && f.cure.contains("ECN"));
+    }
+
+    #[test]
+    fn little_loss_needs_the_limits_to_confirm_it() {
+        assert!(check(&lossy(0.005, 1.9).evidence()).is_none());
+        assert_eq!(check(&lossy(0.005, 2.0).evidence()).map(|f| f.severity), Some(Severity::Info));
+        assert_eq!(check(&lossy(0.005, 5.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(check(&lossy(0.01, 0.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
+        assert!(check(&lossy(0.0009, 10.0).evidence()).is_none());
+    }
+
+    #[test]
+    fn spurious_resends_are_no_loss() {
+        let mut case = lossy(0.02, 9.0);
+        case.flow.retransmissions_spurious = case.flow.retransmissions - 2;
+        assert!(check(&case.evidence()).is_none());
+    }
+}

@@ -1,0 +1,159 @@
+//! Findings: what was wrong with a flow or a capture, since when, by which figures, and what would cure it.
+//!
+//! signal: the finished [`Evidence`] of one flow, or the [`CaptureFacts`] · model: one rule per file, each a published
+//! threshold or one whose reason is written beside it · action: a [`Finding`], or nothing.
+//!
+//! The text at the top of each rule's file is its manual page; it is compiled into [`Rule::page`], and a test keeps
+//! `docs/findings/` equal to it (`UNBLOAT_BLESS=1` writes the files anew). To add a rule: write the file, add one line
+//! to [`TABLE`].
+//!
+//! Rules are silent about flows too small to judge (each page states its minimum) and look at those first, so that a
+//! capture of many small connections costs a comparison or two per flow.
+
+use crate::evidence::{CaptureFacts, Evidence};
+use crate::record::Finding;
+
+mod application_limited;
+mod bufferbloat;
+mod burst_after_stall;
+mod capture_quality;
+mod ecn_marked;
+mod flat_window;
+mod loss_limited;
+mod page;
+mod radio_promotion;
+mod reading;
+mod receive_window;
+mod reordering;
+mod retransmission_timeouts;
+mod rtt_inflation_other_flow;
+#[cfg(test)]
+mod testing;
+mod uneven_rate;
+mod zero_window;
+
+/// One rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Name, as in [`Finding::rule`].
+    pub name: &'static str,
+    /// One line on what it finds.
+    pub about: &'static str,
+    /// Where its thresholds come from.
+    pub source: &'static str,
+    /// Manual page, Markdown.
+    pub page: &'static str,
+    /// The rule itself.
+    pub check: Check,
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// One flow.
+    Flow(fn(&Evidence<'_>) -> Option<Finding>),
+    /// The capture as a whole.
+    Capture(fn(&CaptureFacts) -> Option<Finding>),
+}
+
+/// Every rule, in the order in which findings of equal severity are shown.
+pub const TABLE: &[Rule] = &[
+    bufferbloat::RULE,
+    rtt_inflation_other_flow::RULE,
+    receive_window::RULE,
+    zero_window::RULE,
+    flat_window::RULE,
+    burst_after_stall::RULE,
+    loss_limited::RULE,
+    retransmission_timeouts::RULE,
+    reordering::RULE,
+    radio_promotion::RULE,
+    uneven_rate::RULE,
+    application_limited::RULE,
+    ecn_marked::RULE,
+    capture_quality::RULE,
+];
+
+/// What the rules find about one flow, in the order of [`TABLE`].
+pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    if evidence.flow.data_packets == 0 {
+        return Vec::new();
+    }
+    let run = |rule: &Rule| match rule.check {
+        Check::Flow(check) => check(evidence),
+        Check::Capture(_) => None,
+    };
+    TABLE.iter().filter_map(run).collect()
+}
+
+/// What the rules find about the capture as a whole.
+pub fn capture_findings(facts: &CaptureFacts) -> Vec<Finding> {
+    let run = |rule: &Rule| match rule.check {
+        Check::Flow(_) => None,
+        Check::Capture(check) => check(facts),
+    };
+    TABLE.iter().filter_map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Case;
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn a_clean_transfer_has_no_findings() {
+        let case = Case::transfer(20, |_, _| {});
+        let found = flow_findings(&case.evidence());
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn a_flow_without_data_or_with_a_handful_of_packets_has_no_findings() {
+        let mut case = Case::transfer(1, |_, bin| bin.rtt(900.0));
+        case.flow.bytes = units::Bytes(4_000);
+        case.flow.data_packets = 4;
+        assert!(flow_findings(&case.evidence()).is_empty());
+        case.flow.data_packets = 0;
+        assert!(flow_findings(&case.evidence()).is_empty());
+    }
+
+    #[test]
+    fn names_are_unique_and_every_rule_says_where_it_comes_from() {
+        for (i, rule) in TABLE.iter().enumerate() {
+            assert!(TABLE[..i].iter().all(|r| r.name != rule.name), "{}", rule.name);
+            assert!(!rule.about.is_empty() && !rule.source.is_empty(), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn every_page_has_all_of_its_parts() {
+        for rule in TABLE {
+            assert!(rule.page.starts_with(&format!("# {}\n", rule.name)), "{}", rule.name);
+            for part in ["## How it is measured", "## Evidence", "## What cures it", "## Traps", "## Sources"]
+            {
+                assert!(rule.page.contains(part), "{}: {part}", rule.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_pages_in_docs_are_those_of_the_source() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings");
+        let bless = std::env::var_os("UNBLOAT_BLESS").is_some();
+        for rule in TABLE {
+            let file = folder.join(format!("{}.md", rule.name));
+            if bless {
+                fs::create_dir_all(&folder).expect("docs/findings can be made");
+                fs::write(&file, rule.page).expect("page can be written");
+            }
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            assert!(text == rule.page, "{} is out of date: UNBLOAT_BLESS=1 cargo test", file.display());
+        }
+        for entry in fs::read_dir(&folder).expect("docs/findings exists") {
+            let name = entry.expect("entry").file_name().to_string_lossy().into_owned();
+            assert!(TABLE.iter().any(|r| format!("{}.md", r.name) == name), "no rule for {name}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! # radio-promotion
+//!
+//! After an idle gap the first packet took much longer than the next ones: a cellular radio (or a sleeping Wi-Fi station) had to be woken up.
+//!
+//! ## How it is measured
+//!
+//! Up to 32 times after a second or more with nothing in flight, the RTT of the first packet is compared with that of the next sample (else with the
+//! median RTT). It was *late* when it took 50 ms and 50 % more. Two late ones are needed, and at least half of the gaps as long as the
+//! shortest late one must show it: a radio falls asleep by a timer, chance does not. Info; a warning when the extra time is typically 1 s or more.
+//!
+//! Minimum: two such gaps; no minimum of bytes.
+//!
+//! ## Evidence
+//!
+//! `wakeups` (gaps looked at), `promoted` (late ones), `gap_s_min` (shortest gap with a late answer: about the radio's timer), `gap_s_max_prompt`
+//! (longest gap answered promptly), `extra_ms_p50`, `extra_ms_max`, `rtt_ms_p50`.
+//!
+//! ## What cures it
+//!
+//! Fewer, larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake, at the price of battery. It does no harm to bulk
+//! transfers, which pay once.
+//!
+//! ## Traps
+//!
+//! - A delayed ACK (40 … 200 ms) of a lone first segment looks alike, hence the comparison with the next sample and the same timer for all gaps.
+//! - A server that has gone to sleep (virtual machine, disk) answers late only if its *kernel* does: ACKs are compared, not responses.
+//! - NAT or ARP entries that expired add one lookup.
+//!
+//! ## Sources
+//!
+//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, figure 5: RTT of pings by interval jumps beyond 7 s. 3GPP TS 36.331 (RRC states).
+
+use super::reading::{Values, counted, ms, quantile, seconds};
+use super::{Check, Rule, page::page};
+use crate::evidence::{Evidence, Wakeup};
+use crate::record::{Finding, Severity};
+use units::Duration;
+
+/// How long nothing was in flight before a radio may have slept: the shortest inactivity timers are about a second.
+const GAP: Duration = Duration::from_secs(1);
+/// Extra time (ms) and part of the usual RTT that make an answer late: above jitter and above a quick delayed ACK.
+const EXTRA_MS: f64 = 50.0;
+const EXTRA_PART: f64 = 0.5;
+/// Once is chance.
+const LEAST: usize = 2;
+/// Typical extra time (ms) from which it costs something even people notice: Nielsen's limit of an unbroken train of thought.
+const COSTS_MS: f64 = 1_000.0;
+
+pub(super) const RULE: Rule = Rule {
+    name: "radio-promotion",
+    about: "the first packet after a pause waits for the radio to wake up",
+    source: "DRWA (IMC 2012) figure 5",
+    page: page!("radio_promotion.rs"),
+    check: Check::Flow(check),
+};
+
+/// Extra time of the first answer, ms, if it was late.
+fn late(w: &Wakeup, usual_ms: Option<f64>) -> Option<f64> {
+    let usual = w.next_rtt.map(Duration::as_millis_f64).or(usual_ms)?;
+    let extra = w.first_rtt.as_millis_f64() - usual;
+    (extra >= EXTRA_MS && extra >= EXTRA_PART * usual).then_some(extra)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    if e.wakeups.len() < LEAST {
+        return None;
+    }
+    let usual = e.flow.rtt_ms.map(|q| q.p50);
+    let gaps: Vec<(&Wakeup, Option<f64>)> =
+        e.wakeups.iter().filter(|w| w.gap >= GAP).map(|w| (w, late(w, usual))).collect();
+    let extra: Vec<f64> = gaps.iter().filter_map(|(_, x)| *x).collect();
+    let shortest = gaps.iter().filter(|(_, x)| x.is_some()).map(|(w, _)| w.gap).min()?;
+    let as_long = gaps.iter().filter(|(w, _)| w.gap >= shortest).count();
+    if extra.len() < LEAST || extra.len() * 2 < as_long {
+        return None;
+    }
+    let prompt = gaps.iter().filter(|(_, x)| x.is_none()).map(|(w, _)| w.gap).max();
+    let typical = quantile(&extra, 0.5)?;
+    let longest = quantile(&extra, 1.0)?;
+    let times = || gaps.iter().filter(|(_, x)| x.is_some()).map(|(w, _)| w.time);
+    let mut v = Values::default();
+    v.number("wakeups", gaps.len() as f64)
+        .number("promoted", extra.len() as f64)
+        .number("gap_s_min", shortest.as_secs_f64())
+        .number("gap_s_max_prompt", prompt.map(Duration::as_secs_f64))
+        .number("extra_ms_p50", typical)
+        .number("extra_ms_max", longest)
+        .number("rtt_ms_p50", usual);
+    Some(Finding {
+        rule: RULE.name,
+        severity: if typical >= COSTS_MS { Severity::Warning } else { Severity::Info },
+        flow: Some(e.flow.id),
+        from: times().min().unwrap_or(e.connection.start),
+        to: times().max().unwrap_or(e.connection.end),
+        values: v.take(),
+        text: format!(
+            "{} of {} of {} and more the first packet took {} longer than the next (at most {}): the radio had to wake \
+             up.",
+            if extra.len() == as_long { "After each".to_owned() } else { format!("After {}", extra.len()) },
+            counted(as_long as u64, "pause", "pauses"),
+            seconds(shortest.as_secs_f64()),
+            ms(typical),
+            ms(longest),
+        ),
+        cure: "Fewer and larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+
+    fn pauses(list: &[(u64, u64)]) -> Option<Finding> {
+        let mut case = Case::transfer(10, |_, _| {});
+        case.wakeups = list
+            .iter()
+            .enumerate()
+            .map(|(i, &(gap_s, first_ms))| Wakeup {
+                time: at(10.0 * i as f64),
+                gap: Duration::from_secs(gap_s),
+                first_rtt: Duration::from_millis(first_ms),
+                next_rtt: (i % 2 == 0).then_some(Duration::from_millis(60)),
+            })
+            .collect();
+        check(&case.evidence())
+    }
+
+    #[test]
+    fn gaps_beyond_seven_seconds_pay_as_in_figure_5() {
+        let f = pauses(&[(2, 60), (4, 62), (8, 560), (10, 580), (12, 600), (6, 58)]).expect("promotion");
+        assert_eq!((f.severity, f.number("promoted"), f.number("wakeups")), (Severity::Info, 3.0, 6.0));
+        assert_eq!((f.number("gap_s_min"), f.number("gap_s_max_prompt")), (8.0, 6.0));
+        assert!(f.text.starts_with("After each of 3 pauses of 8.0 s and more"), "{}", f.text);
+        assert_eq!((f.from, f.to), (at(20.0), at(40.0)));
+    }
+
+    #[test]
+    fn one_late_answer_or_a_few_among_many_are_chance() {
+        assert!(pauses(&[(8, 560), (9, 60)]).is_none());
+        assert!(pauses(&[(8, 560), (9, 560), (9, 60), (10, 60), (11, 60)]).is_none());
+        assert!(pauses(&[]).is_none());
+    }
+
+    #[test]
+    fn fifty_milliseconds_and_half_of_the_rtt_are_the_boundary() {
+        assert!(pauses(&[(8, 110), (1, 60), (8, 110)]).is_some());
+        assert!(pauses(&[(8, 109), (1, 60), (8, 109)]).is_none());
+    }
+
+    #[test]
+    fn a_second_of_extra_time_is_a_warning() {
+        assert_eq!(pauses(&[(8, 1060), (8, 1060), (8, 1060)]).map(|f| f.severity), Some(Severity::Warning));
+    }
+}

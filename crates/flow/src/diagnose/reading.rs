@@ -1,0 +1,181 @@
+//! Reading [`Evidence`] the same way in every rule: series of a profile, shares of time, figures in words.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::evidence::Evidence;
+use crate::record::{Flow, Limit, Severity, Value};
+
+/// Evidence being gathered: figures that are not finite are left out.
+#[derive(Default)]
+pub(super) struct Values(pub Vec<(&'static str, Value)>);
+
+impl Values {
+    pub fn number(&mut self, key: &'static str, value: impl Into<Option<f64>>) -> &mut Values {
+        if let Some(v) = value.into().filter(|v| v.is_finite()) {
+            self.0.push((key, Value::Number(v)));
+        }
+        self
+    }
+    pub fn text(&mut self, key: &'static str, value: impl Into<Option<&'static str>>) -> &mut Values {
+        if let Some(v) = value.into() {
+            self.0.push((key, Value::Text(v.to_owned())));
+        }
+        self
+    }
+    pub fn take(&mut self) -> Vec<(&'static str, Value)> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Segments of data on the wire: a giant of the offload counts as those it was cut into.
+pub(super) fn segments(flow: &Flow) -> u64 {
+    flow.data_packets.max(flow.payload_bytes.0.checked_div(u64::from(flow.mss)).unwrap_or(0))
+}
+
+/// Enough of a transfer to judge its steady state: 100 KB in 30 segments over a second. Below, slow start is all
+/// there is: 10 segments and two doublings carry 100 KB.
+pub(super) fn enough_data(e: &Evidence<'_>) -> bool {
+    e.flow.bytes.0 >= 100_000 && segments(e.flow) >= 30 && e.flow.active >= Duration::from_secs(1)
+}
+
+/// Smallest RTT of the path, ms.
+pub(super) fn base_rtt(e: &Evidence<'_>) -> Option<f64> {
+    let own = e.flow.rtt_ms.map(|q| q.min);
+    match (own, e.path_rtt_ms_min) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Mean queueing delay of each profile bin, ms; NaN without a sample.
+pub(super) fn queue_series(e: &Evidence<'_>, base_ms: f64) -> Vec<f64> {
+    e.profile.bins().iter().map(|b| b.rtt_ms().map_or(f64::NAN, |r| (r - base_ms).max(0.0))).collect()
+}
+
+/// Beginning of the first bin with data: the start of the transfer.
+pub(super) fn began(e: &Evidence<'_>) -> Instant {
+    let first = e.profile.bins().iter().position(|b| b.delivered.0 > 0 || b.in_flight_max.0 > 0);
+    first.map_or(e.connection.start, |i| e.profile.time_of(i))
+}
+
+/// End of profile bin `i`, not beyond the connection: the last bin is rarely full.
+pub(super) fn end_of(e: &Evidence<'_>, i: usize) -> Instant {
+    e.profile.end_of(i).min(e.connection.end)
+}
+
+/// Seconds from the start of the transfer to `at`.
+pub(super) fn seconds_into(e: &Evidence<'_>, at: Instant) -> f64 {
+    at.since(began(e)).as_secs_f64()
+}
+
+/// Share of the judged time under `limit`, 0 … 1.
+pub(super) fn share(e: &Evidence<'_>, limit: Limit) -> f64 {
+    let all: f64 = e.flow.limit_time.iter().map(|d| d.as_secs_f64()).sum();
+    if all > 0.0 { e.flow.limit_time[limit as usize].as_secs_f64() / all } else { 0.0 }
+}
+
+/// `part` of `whole`, 0 … 1; 0 of nothing.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Delivered bytes per second in the bins `from .. to`, in bit/s.
+pub(super) fn rate_between(e: &Evidence<'_>, from: usize, to: usize) -> Option<f64> {
+    let to = to.min(e.profile.bins().len());
+    if from >= to {
+        return None;
+    }
+    let bytes: u64 = e.profile.bins()[from..to].iter().map(|b| b.delivered.0).sum();
+    let span = e.profile.end_of(to - 1).since(e.profile.time_of(from));
+    Bytes(bytes).over(span).map(|r| r.0 as f64)
+}
+
+/// The value of rank ⌈q · n⌉ among the finite ones.
+pub(super) fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    let mut v: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
+    v.sort_unstable_by(f64::total_cmp);
+    let rank = ((q * v.len() as f64).ceil() as usize).clamp(1, v.len().max(1));
+    v.get(rank - 1).copied()
+}
+
+/// How much an added delay matters, by its grade: B is worth knowing, C costs something, D and F make the link hard to
+/// use; `None` for A and A+.
+pub(super) fn severity_of(grade: &str) -> Option<Severity> {
+    match grade {
+        "B" => Some(Severity::Info),
+        "C" => Some(Severity::Warning),
+        "D" | "F" => Some(Severity::Serious),
+        _ => None,
+    }
+}
+
+/// `8.3 ms`, `86 ms`, `2.1 s`.
+pub(super) fn ms(value: f64) -> String {
+    match value {
+        v if v < 9.95 => format!("{v:.1} ms"),
+        v if v < 999.5 => format!("{v:.0} ms"),
+        v => format!("{:.1} s", v / 1e3),
+    }
+}
+
+/// `0.3 s`, `22 s`.
+pub(super) fn seconds(value: f64) -> String {
+    if value < 9.95 || (value * 10.0).round() % 10.0 != 0.0 && value < 99.95 {
+        format!("{value:.1} s")
+    } else {
+        format!("{value:.0} s")
+    }
+}
+
+/// `0.05 %`, `4.2 %`, `37 %` of a share 0 … 1.
+pub(super) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p < 0.995 => format!("{p:.2} %"),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// `4.0 Mbit/s` of bits per second.
+pub(super) fn rate(bps: f64) -> String {
+    Rate(bps.max(0.0) as u64).to_string()
+}
+
+/// `1.05 MB`.
+pub(super) fn bytes(n: f64) -> String {
+    Bytes(n.max(0.0) as u64).to_string()
+}
+
+/// `1 time`, `3 times`.
+pub(super) fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_as_people_write_them() {
+        assert_eq!([ms(8.3), ms(86.4), ms(2_130.0)], ["8.3 ms", "86 ms", "2.1 s"]);
+        assert_eq!(
+            [seconds(0.3), seconds(10.2), seconds(22.0), seconds(600.0)],
+            ["0.3 s", "10.2 s", "22 s", "600 s"]
+        );
+        assert_eq!([percent(0.0005), percent(0.042), percent(0.37)], ["0.05 %", "4.2 %", "37 %"]);
+        assert_eq!(counted(1, "time", "times"), "1 time");
+    }
+
+    #[test]
+    fn a_figure_that_is_not_finite_is_no_evidence() {
+        let mut v = Values::default();
+        v.number("a", f64::NAN).number("b", None).number("c", 1.0).text("d", None);
+        assert_eq!(v.take(), [("c", Value::Number(1.0))]);
+    }
+
+    #[test]
+    fn the_quantile_of_nothing_is_nothing() {
+        assert_eq!((quantile(&[], 0.5), quantile(&[f64::NAN], 0.5)), (None, None));
+        assert_eq!(quantile(&[3.0, f64::NAN, 1.0, 2.0], 0.5), Some(2.0));
+    }
+}

@@ -1,0 +1,225 @@
+//! # receive-window
+//!
+//! The sender had to stop because the receiver's window was full, not because of the network.
+//!
+//! ## How it is measured
+//!
+//! Window full = less than one MSS left between what was sent and the right edge of the window, as the sender saw it, in
+//! seconds, zero windows included. A share of the active time from 1 % on is info, from 10 % a warning. *Since when* has two
+//! answers: the first moment, and the onset, from where the share of each profile bin mostly stays above a quarter. The smallest RTT
+//! measured while full is the RTT at which the window bites. The ceiling is the same from the other side: rwnd_max over the peak rate
+//! is the RTT above which that rate cannot be kept.
+//!
+//! *Which side is at fault* is decided by the queue at those times (mean RTT of the bins that are full for a tenth or more, above the
+//! path's minimum). Below 60 ms, or below the unloaded RTT itself, the pipe was too long for the window: a larger one gives more
+//! throughput, and `unlimited_goodput_bps` says how much. Above both, the window was filled by a queue: a larger one would only
+//! lengthen it.
+//!
+//! Minimum: 100 KB in 30 segments over 1 s. Silent when half of the time was zero window (see `zero-window`).
+//!
+//! ## Evidence
+//!
+//! `window_full_s`, `window_full_share` (0 … 1 of the active time), `window_full_count` (segments that left < 1 MSS); `first_s`,
+//! `onset_s` (after the first data); `rtt_ms_at_limit`; `rtt_ceiling_ms`; `rwnd_bytes_max`; `peak_bps`; `unlimited_goodput_bps`; `queue_ms`
+//! (mean while full); `initial_rtt_ms`, `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `cause` (`window` or `queue`);
+//! `window_scale` (0: the receiver did not offer scaling).
+//!
+//! ## What cures it
+//!
+//! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux advertises about half of it) and make
+//! the application read faster or leave SO_RCVBUF alone (setting it turns autotuning off). With cause `queue`: the cures of `bufferbloat`.
+//!
+//! ## Traps
+//!
+//! - The kernel's own counter (`rwnd_limited` in `ss -ti`) counts only the time in which the congestion window was larger than the receive
+//!   window; it is smaller than this figure.
+//! - Without the SYN the window scale is a lower bound, and the window may look fuller than it was (`window_scale_inferred`).
+//! - The handshake's RTT says nothing here: under load it is several times as long.
+//!
+//! ## Sources
+//!
+//! TCP Tracing parts 4, 5 and 8 (blog.wirelessmoves.com, 2022). RFC 9293 section 3.8.6, RFC 7323 section 2. Huang et al., "An in-depth study
+//! of LTE", SIGCOMM 2013: 52.6 % of downlink flows fill their receive window.
+
+use super::reading::{
+    Values, base_rtt, began, bytes, enough_data, ms, percent, rate, ratio, seconds, seconds_into,
+};
+use super::{Check, Rule, page::page};
+use crate::changepoint::onset;
+use crate::evidence::Evidence;
+use crate::record::{Finding, Severity};
+
+/// Share of the active time from which it is mentioned, and from which it costs something.
+const MENTION: f64 = 0.01;
+const COSTS: f64 = 0.10;
+/// Share of a bin from which the window counts as the limit there: bursts let it open once per RTT.
+const FULL_BIN: f64 = 0.25;
+/// Share of a bin from which its RTT is one of a full window.
+const TOUCHED_BIN: f64 = 0.10;
+/// Queueing delay (ms) above which the queue fills the window: grade C.
+const QUEUE_MS: f64 = 60.0;
+const CURE_WINDOW: &str = "Raise the receiver's largest window (net.ipv4.tcp_rmem, third value; about half of it is advertised) and do \
+                           not set SO_RCVBUF, which turns autotuning off.";
+const CURE_QUEUE: &str = "A larger window would only lengthen the queue: use BBR at the sender, smart queue management at the slow \
+                          link, or a window that follows the delay (DRWA).";
+
+pub(super) const RULE: Rule = Rule {
+    name: "receive-window",
+    about: "the sender waits for the receiver's window",
+    source: "TCP Tracing 4, 5 and 8; RFC 9293 section 3.8.6",
+    page: page!("receive_window.rs"),
+    check: Check::Flow(check),
+};
+
+/// First bin from which the window was full most of the time.
+pub(super) fn sustained(e: &Evidence<'_>) -> Option<usize> {
+    let width = e.profile.width().as_secs_f64();
+    let full: Vec<f64> =
+        e.profile.bins().iter().map(|b| (b.window_full.as_secs_f64() / width).min(1.0)).collect();
+    onset(&full, FULL_BIN).map(|o| o.index)
+}
+
+/// Mean queueing delay (ms) of the bins in which the window was full.
+fn queue_while_full(e: &Evidence<'_>, base_ms: f64) -> Option<f64> {
+    let width = e.profile.width().as_secs_f64();
+    let (mut sum, mut count) = (0.0, 0);
+    for bin in e.profile.bins() {
+        if bin.window_full.as_secs_f64() >= TOUCHED_BIN * width {
+            sum += bin.rtt_ms_sum;
+            count += bin.rtt_count;
+        }
+    }
+    (count > 0).then(|| (sum / f64::from(count) - base_ms).max(0.0))
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    let share = ratio(flow.window_full.as_secs_f64(), flow.active.as_secs_f64()).min(1.0);
+    if share < MENTION || !enough_data(e) || flow.zero_window * 2 > flow.window_full {
+        return None;
+    }
+    let base = base_rtt(e);
+    let queue = base.and_then(|b| queue_while_full(e, b)).or(flow.queue_ms.map(|q| q.p50));
+    let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0));
+    let onset = sustained(e).map(|i| e.profile.time_of(i));
+    let first = flow.window_full_first.or(onset).unwrap_or_else(|| began(e));
+    let window = flow.rwnd_max.map_or(0.0, |b| b.0 as f64);
+
+    let mut v = Values::default();
+    v.number("window_full_s", flow.window_full.as_secs_f64())
+        .number("window_full_share", share)
+        .number("window_full_count", flow.window_full_count as f64)
+        .number("first_s", seconds_into(e, first))
+        .number("onset_s", onset.map(|t| seconds_into(e, t)))
+        .number("rtt_ms_at_limit", flow.window_full_rtt_ms)
+        .number("rtt_ceiling_ms", flow.rtt_ceiling_ms)
+        .number("rwnd_bytes_max", window)
+        .number("peak_bps", flow.peak.map(|r| r.0 as f64))
+        .number("unlimited_goodput_bps", flow.unlimited_goodput.filter(|_| !by_queue).map(|r| r.0 as f64))
+        .number("queue_ms", queue)
+        .number("initial_rtt_ms", flow.initial_rtt_ms)
+        .number("loaded_rtt_ms_p50", flow.loaded_rtt_ms.map(|q| q.p50))
+        .number("loaded_rtt_ms_p95", flow.loaded_rtt_ms.map(|q| q.p95))
+        .text("cause", if by_queue { "queue" } else { "window" })
+        .number("window_scale", flow.window_scale.map(f64::from));
+
+    let mut text = format!(
+        "The receive window of {} was full for {} of the time, first {} into the transfer",
+        bytes(window),
+        percent(share),
+        seconds(seconds_into(e, first)),
+    );
+    if let Some(t) = onset.filter(|t| t.since(first).as_secs_f64() >= 1.0) {
+        text += &format!(" and for good from {} on", seconds(seconds_into(e, t)));
+    }
+    text += &match (by_queue, queue) {
+        (true, Some(q)) => {
+            format!("; it holds {} of queueing delay, so a larger one would only lengthen the queue.", ms(q))
+        }
+        _ => match (flow.rtt_ceiling_ms, flow.peak) {
+            (Some(ceiling), Some(peak)) => {
+                format!("; above {} of RTT it cannot carry {}", ms(ceiling), rate(peak.0 as f64))
+                    + &match flow.unlimited_goodput.filter(|g| flow.goodput.is_some_and(|now| *g > now)) {
+                        Some(more) => format!(", a larger one might have reached {}.", rate(more.0 as f64)),
+                        None => ".".to_owned(),
+                    }
+            }
+            _ => ".".to_owned(),
+        },
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: if share >= COSTS { Severity::Warning } else { Severity::Info },
+        flow: Some(flow.id),
+        from: first,
+        to: e.connection.end,
+        values: v.take(),
+        text,
+        cure: if by_queue { CURE_QUEUE } else { CURE_WINDOW },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+    use units::{Bytes, Duration, Rate};
+
+    #[test]
+    fn post_8_stalls_from_22_seconds_on_and_the_queue_is_to_blame() {
+        let case = Case::transfer(60, |t, bin| {
+            bin.rtt(if t < 10.0 { 60.0 } else { 60.0 + 400.0 * (t - 10.0).min(12.0) });
+            if t >= 22.0 {
+                bin.full();
+            }
+        });
+        let f = check(&case.evidence()).expect("window full");
+        assert_eq!((f.severity, f.word("cause"), f.from), (Severity::Warning, "queue", at(22.0)));
+        assert!((f.number("onset_s") - 22.0).abs() < 0.3 && (f.number("first_s") - 22.0).abs() < 0.01);
+        assert!((f.number("window_full_share") - 38.0 / 60.0).abs() < 1e-6);
+        assert!((f.number("rtt_ms_at_limit") - 4860.0).abs() < 1.0);
+        assert_eq!(f.cure, CURE_QUEUE);
+    }
+
+    #[test]
+    fn post_4_hits_the_window_now_and_then_and_a_larger_one_would_help() {
+        // 500 Mbit/s over 30 ms, 3 MB: any RTT above 50 ms stalls
+        let mut case = Case::transfer(30, |t, bin| {
+            bin.delivered(6_250_000);
+            bin.rtt(30.0 + if (t * 10.0) as u64 % 10 == 7 { 22.0 } else { 0.0 });
+            bin.in_flight_max = Bytes(1_900_000);
+            if (t * 10.0) as u64 % 10 == 7 {
+                bin.in_flight_max = Bytes(3_000_000);
+                bin.window_full = Duration::from_millis(40);
+            }
+        });
+        case.flow.initial_rtt_ms = Some(18.0);
+        case.flow.unlimited_goodput = Some(Rate(540_000_000));
+        let f = check(&case.evidence()).expect("window full");
+        assert_eq!((f.severity, f.word("cause")), (Severity::Info, "window"));
+        assert!((f.number("rtt_ceiling_ms") - 48.0).abs() < 0.1);
+        assert_eq!((f.number("rtt_ms_at_limit"), f.number("initial_rtt_ms")), (52.0, 18.0));
+        assert!(f.text.contains("above 48 ms of RTT it cannot carry 500 Mbit/s"), "{}", f.text);
+        assert!(f.text.contains("540 Mbit/s"), "{}", f.text);
+        assert_eq!(f.cure, CURE_WINDOW);
+    }
+
+    #[test]
+    fn one_percent_and_ten_percent_are_the_boundaries() {
+        let with = |full_ms: u64| {
+            let mut case = Case::transfer(10, |_, _| {});
+            case.flow.window_full = Duration::from_millis(full_ms);
+            check(&case.evidence()).map(|f| f.severity)
+        };
+        assert_eq!([with(99), with(100)], [None, Some(Severity::Info)]);
+        assert_eq!([with(999), with(1000)], [Some(Severity::Info), Some(Severity::Warning)]);
+    }
+
+    #[test]
+    fn a_window_that_is_mostly_zero_is_left_to_the_other_rule() {
+        let mut case = Case::transfer(10, |_, bin| bin.full());
+        assert!(check(&case.evidence()).is_some());
+        case.flow.zero_window = Duration::from_secs(6);
+        assert!(check(&case.evidence()).is_none());
+    }
+}

@@ -1,0 +1,134 @@
+//! # reordering
+//!
+//! The path delivered packets in another order than they were sent, which a sender may take for loss.
+//!
+//! ## How it is measured
+//!
+//! Out of order = late segments that were *not* sent again: bytes not seen before in the capture whose IP identification or timestamp shows that they
+//! were sent earlier. At least three of them and 0.1 % of the data segments. It is a warning when it did harm, that is when three or more
+//! segments were resent although they had arrived (DSACK), or when 1 % of the segments were late.
+//!
+//! Minimum: 30 segments.
+//!
+//! ## Evidence
+//!
+//! `out_of_order`, `out_of_order_share` (0 … 1 of the data segments), `reordering_ms_max` (how late), `retransmissions_spurious`, `dsacks`,
+//! `ambiguous` (late, cause not to be told), `rtt_ms_min`.
+//!
+//! ## What cures it
+//!
+//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it resends. On the path: per-flow instead of per-packet load
+//! balancing, one queue per flow on multi-queue devices, link-layer retransmission with in-order delivery.
+//!
+//! ## Traps
+//!
+//! - A capture with several capture queues or on a bonded interface can itself be out of order.
+//! - At the sender reordering cannot be seen; only its DSACKs tell.
+//! - `ambiguous` segments are in neither count.
+//!
+//! ## Sources
+//!
+//! RFC 4737 (reordering metrics), RFC 2883 (DSACK), RFC 8985 (RACK-TLP).
+
+use super::reading::{Values, began, counted, end_of, ms, percent, ratio, segments};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Severity};
+
+/// Fewer are an accident.
+const LEAST: u64 = 3;
+const LEAST_PACKETS: u64 = 30;
+/// Shares of late segments: worth knowing, costs something.
+const NOTABLE: f64 = 0.001;
+const MUCH: f64 = 0.01;
+
+pub(super) const RULE: Rule = Rule {
+    name: "reordering",
+    about: "the path delivers packets out of order",
+    source: "RFC 4737; RFC 8985",
+    page: page!("reordering.rs"),
+    check: Check::Flow(check),
+};
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    let share = ratio(flow.out_of_order as f64, segments(flow) as f64);
+    if flow.out_of_order < LEAST || segments(flow) < LEAST_PACKETS || share < NOTABLE {
+        return None;
+    }
+    let bins = e.profile.bins();
+    let first = bins.iter().position(|b| b.out_of_order > 0);
+    let last = bins.iter().rposition(|b| b.out_of_order > 0);
+    let mut v = Values::default();
+    v.number("out_of_order", flow.out_of_order as f64)
+        .number("out_of_order_share", share)
+        .number("reordering_ms_max", flow.reordering_ms_max)
+        .number("retransmissions_spurious", flow.retransmissions_spurious as f64)
+        .number("dsacks", flow.dsacks as f64)
+        .number("ambiguous", flow.ambiguous as f64)
+        .number("rtt_ms_min", flow.rtt_ms.map(|q| q.min));
+    let late = flow.reordering_ms_max.map_or(String::new(), |m| format!(", by up to {}", ms(m)));
+    let harm = match flow.retransmissions_spurious {
+        0 => "no segment was resent for it".to_owned(),
+        n => format!("{} resent though it had arrived", counted(n, "segment was", "segments were")),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: if share >= MUCH || flow.retransmissions_spurious >= LEAST {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
+        flow: Some(flow.id),
+        from: first.map_or_else(|| began(e), |i| e.profile.time_of(i)),
+        to: last.map_or(e.connection.end, |i| end_of(e, i)),
+        values: v.take(),
+        text: format!(
+            "{} ({}) arrived out of order{late}; {harm}.",
+            counted(flow.out_of_order, "segment", "segments"),
+            percent(share),
+        ),
+        cure: "A sender with RACK (RFC 8985) tolerates it; on the path, balance load by flow and not by packet.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+
+    fn reordered(count: u64, packets: u64) -> Option<Finding> {
+        let mut case = Case::transfer(10, |t, bin| bin.out_of_order = u32::from((4.0..6.0).contains(&t)));
+        case.flow.out_of_order = count;
+        case.flow.data_packets = packets;
+        case.flow.payload_bytes = units::Bytes(0);
+        check(&case.evidence())
+    }
+
+    #[test]
+    fn the_share_decides_what_it_costs() {
+        assert_eq!(reordered(9, 10_000).map(|f| f.severity), None);
+        assert_eq!(reordered(10, 10_000).map(|f| f.severity), Some(Severity::Info));
+        assert_eq!(reordered(100, 10_000).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(reordered(2, 100).map(|f| f.severity), None);
+        assert_eq!(reordered(3, 29).map(|f| f.severity), None);
+    }
+
+    #[test]
+    fn it_says_from_when_to_when() {
+        let f = reordered(536, 5_000).expect("reordered");
+        assert_eq!((f.from, f.to), (at(4.0), at(6.0)));
+        assert!(f.text.starts_with("536 segments (11 %) arrived out of order"), "{}", f.text);
+    }
+
+    #[test]
+    fn needless_resends_make_little_reordering_a_warning() {
+        let mut case = Case::transfer(10, |_, _| {});
+        case.flow.out_of_order = 5;
+        case.flow.retransmissions_spurious = 3;
+        case.flow.reordering_ms_max = Some(12.0);
+        let f = check(&case.evidence()).expect("reordered");
+        assert_eq!(f.severity, Severity::Warning);
+        assert!(f.text.contains("by up to 12 ms; 3 segments were resent though"), "{}", f.text);
+    }
+}

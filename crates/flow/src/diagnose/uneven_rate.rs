@@ -1,0 +1,171 @@
+//! # uneven-rate
+//!
+//! The throughput of a long transfer was not steady: its usual range, and how often, when and how far it dipped.
+//!
+//! ## How it is measured
+//!
+//! Goodput in blocks of about a second (longer for flows above 51 s, whose profile is coarser), the first two blocks and the last left out. The usual
+//! range is p10 … p90. A *dip* is a run of blocks below half of the median. Reported, as info, when the range spans 1.5 or more, or when there is a dip.
+//!
+//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no dips).
+//!
+//! ## Evidence
+//!
+//! `goodput_bps_p10`, `goodput_bps_p50`, `goodput_bps_p90`, `dips`, `dip_bps_min` (deepest block), `dip_s` (when, after the first data), `block_s`.
+//!
+//! ## What cures it
+//!
+//! Find what happens at the dips: losses (red in the time-sequence chart), a full window, or a radio cell or backhaul shared with others. Compare both
+//! directions: where one is much slower on the same air, the air is not the limit.
+//!
+//! ## Traps
+//!
+//! - A rate that varies is normal on radio; this finding says what is there, not that it is wrong.
+//! - CUBIC's own saw-tooth spans about 1.4 with a shallow buffer: hence 1.5.
+//!
+//! ## Sources
+//!
+//! TCP Tracing part 4 (blog.wirelessmoves.com, 2022): "mostly between 150 and 300 Mbit/s, with a (single) short downwards dip to 50"; parts 1 and 5.
+
+use super::reading::{
+    Values, began, counted, enough_data, quantile, rate, rate_between, seconds, seconds_into, share,
+};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Limit, Severity};
+use units::{Bytes, Duration};
+
+/// Below these a range means nothing.
+const LEAST: Duration = Duration::from_secs(10);
+const LEAST_BYTES: Bytes = Bytes(1_000_000);
+/// Share of application pauses beyond which dips are its own.
+const APPLICATION: f64 = 0.30;
+/// p90 over p10 from which the rate is uneven: CUBIC multiplies by 0.7, a span of 1.43.
+const SPAN: f64 = 1.5;
+/// Part of the median below which a block is a dip: deeper than any back-off to one loss.
+const DIP: f64 = 0.5;
+/// Ticks per block: a second of 100 ms.
+const BLOCK: u64 = 10;
+/// Blocks of slow start left out.
+const WARM_UP: usize = 2;
+
+pub(super) const RULE: Rule = Rule {
+    name: "uneven-rate",
+    about: "usual range and dips of the throughput",
+    source: "TCP Tracing 1, 4 and 5",
+    page: page!("uneven_rate.rs"),
+    check: Check::Flow(check),
+};
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    if flow.active < LEAST || flow.bytes < LEAST_BYTES || !enough_data(e) {
+        return None;
+    }
+    if share(e, Limit::Application) >= APPLICATION {
+        return None;
+    }
+    let n = e.profile.bins().len();
+    let per_block = (BLOCK / e.profile.ticks(0).max(1)).max(1) as usize;
+    let first = e.profile.bins().iter().position(|b| b.delivered.0 > 0)? + WARM_UP * per_block;
+    let last = e.profile.bins().iter().rposition(|b| b.delivered.0 > 0)?;
+    let starts: Vec<usize> =
+        (first..n).step_by(per_block).take_while(|i| i + per_block <= last.min(n)).collect();
+    let blocks: Vec<f64> = starts.iter().map(|&i| rate_between(e, i, i + per_block).unwrap_or(0.0)).collect();
+    let (low, middle, high) = (quantile(&blocks, 0.1)?, quantile(&blocks, 0.5)?, quantile(&blocks, 0.9)?);
+    let dips: Vec<usize> = (0..blocks.len())
+        .filter(|&i| blocks[i] < DIP * middle && (i == 0 || blocks[i - 1] >= DIP * middle))
+        .collect();
+    if middle <= 0.0 || (dips.is_empty() && high < SPAN * low) {
+        return None;
+    }
+    let deepest = (0..blocks.len()).min_by(|&a, &b| blocks[a].total_cmp(&blocks[b]))?;
+    let at = e.profile.time_of(starts[deepest]);
+    let dipped = !dips.is_empty();
+    let mut v = Values::default();
+    v.number("goodput_bps_p10", low)
+        .number("goodput_bps_p50", middle)
+        .number("goodput_bps_p90", high)
+        .number("dips", dips.len() as f64)
+        .number("dip_bps_min", dipped.then_some(blocks[deepest]))
+        .number("dip_s", dipped.then(|| seconds_into(e, at)))
+        .number("block_s", e.profile.width().as_secs_f64() * per_block as f64);
+    let text = match dips.len() as u64 {
+        0 => String::new(),
+        1 => format!(", with one dip to {} at {}", rate(blocks[deepest]), seconds(seconds_into(e, at))),
+        n => format!(
+            ", with {}, the deepest to {} at {}",
+            counted(n, "dip", "dips"),
+            rate(blocks[deepest]),
+            seconds(seconds_into(e, at))
+        ),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Info,
+        flow: Some(flow.id),
+        from: if dipped { at } else { began(e) },
+        to: e.connection.end,
+        values: v.take(),
+        text: format!("The throughput was mostly between {} and {}{text}.", rate(low), rate(high)),
+        cure: "Look at what happens at the dips (loss, a full window, others on the cell or backhaul), and compare both \
+               directions of the same link.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Case;
+    use super::*;
+
+    fn mbit(rate: f64) -> u64 {
+        (rate * 1e6 / 8.0 / 10.0) as u64
+    }
+
+    #[test]
+    fn post_4_lies_mostly_between_150_and_300_with_one_dip_to_50() {
+        for seconds in [30, 60] {
+            let case = Case::transfer(seconds, |t, bin| {
+                let level = if (12.0..14.0).contains(&t) { 50.0 } else { 225.0 + 75.0 * (t * 0.9).sin() };
+                bin.delivered(mbit(level));
+            });
+            let f = check(&case.evidence()).expect("uneven");
+            assert!((150e6..170e6).contains(&f.number("goodput_bps_p10")), "{}", f.text);
+            assert!((280e6..300e6).contains(&f.number("goodput_bps_p90")), "{}", f.text);
+            assert_eq!(f.number("dips"), 1.0);
+            assert!(f.number("dip_bps_min") < 60e6 && (f.number("dip_s") - 12.0).abs() < 1.1);
+            assert!(f.text.contains("with one dip to 50 Mbit/s at 12 s"), "{}", f.text);
+        }
+    }
+
+    #[test]
+    fn a_steady_rate_and_the_saw_tooth_of_cubic_say_nothing() {
+        assert!(check(&Case::transfer(30, |_, _| {}).evidence()).is_none());
+        let tooth = Case::transfer(30, |t, bin| bin.delivered(mbit(70.0 + 30.0 * (t % 5.0) / 5.0)));
+        assert!(check(&tooth.evidence()).is_none());
+    }
+
+    #[test]
+    fn pauses_of_the_application_are_no_dips() {
+        let pausing = |share: f64| {
+            let case = Case::transfer(30, |t, bin| {
+                if t % 10.0 < 10.0 * share {
+                    bin.delivered(0);
+                    bin.limit(Limit::Application);
+                }
+            });
+            check(&case.evidence()).is_some()
+        };
+        assert_eq!([pausing(0.2), pausing(0.4)], [true, false]);
+    }
+
+    #[test]
+    fn less_than_ten_seconds_or_a_megabyte_is_no_range() {
+        let uneven = |seconds, bytes| {
+            let mut case = Case::transfer(seconds, |t, bin| bin.delivered(50_000 + 50_000 * (t as u64 % 3)));
+            case.flow.bytes = Bytes(bytes);
+            check(&case.evidence()).is_some()
+        };
+        assert_eq!([uneven(9, 9_000_000), uneven(20, 999_999), uneven(20, 1_000_000)], [false, false, true]);
+    }
+}

@@ -1,0 +1,167 @@
+//! # zero-window
+//!
+//! The receiver closed its window: the application there did not read, and the sender had to wait.
+//!
+//! ## How it is measured
+//!
+//! A span runs from an advertised window of 0 to the first one above 0. Probes are segments of at most one byte at the next
+//! sequence number or the one before, inside a span. From 5 % of the life of the connection on it is a warning, from 50 % serious, else info.
+//! The longest span is exact when there is only one; otherwise it is read from the profile, to within two of its bins.
+//!
+//! Minimum: 50 ms in all and 10 KB delivered: a window that closes as the connection is torn down tells nothing.
+//!
+//! ## Evidence
+//!
+//! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life), `zero_window_s_longest`,
+//! `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`.
+//!
+//! ## What cures it
+//!
+//! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one is intended). If it reads in
+//! spurts, a larger receive buffer bridges the pauses. On a phone with a lossy sender's view of these stalls, flow control by the rate at
+//! which the application reads (AFC) recovers faster than reopening by one segment.
+//!
+//! ## Traps
+//!
+//! - Adaptive video players stop reading on purpose between segments.
+//! - Linux probes carry no byte (sequence number next − 1), as keep-alives do; other tools call them keep-alives.
+//! - A firewall or TCP proxy on the way can be the one that closes the window.
+//!
+//! ## Sources
+//!
+//! RFC 9293 section 3.8.6.1 (probing zero windows). Sanadhya & Sivakumar, "Adaptive flow control for TCP on mobile phones", INFOCOM 2011.
+
+use super::reading::{Values, counted, percent, ratio, seconds, seconds_into};
+use super::{Check, Rule, page::page};
+use crate::evidence::Evidence;
+use crate::record::{Finding, Severity};
+use units::{Bytes, Duration};
+
+/// Below this in all, nobody waited noticeably.
+const LEAST: Duration = Duration::from_millis(50);
+/// Below this the connection hardly carried data.
+const LEAST_BYTES: Bytes = Bytes(10_000);
+/// Share of the connection's life that costs something, and that makes it mostly waiting.
+const COSTS: f64 = 0.05;
+const MOSTLY: f64 = 0.50;
+/// A bin filled by this share belongs to one span with its neighbours.
+const WHOLE_BIN: f64 = 0.99;
+
+pub(super) const RULE: Rule = Rule {
+    name: "zero-window",
+    about: "the receiving application reads too slowly",
+    source: "RFC 9293 section 3.8.6.1; AFC (INFOCOM 2011)",
+    page: page!("zero_window.rs"),
+    check: Check::Flow(check),
+};
+
+/// The longest span, from the profile: bins that are zero throughout join their neighbours.
+fn longest(e: &Evidence<'_>) -> Duration {
+    let whole = e.profile.width().as_secs_f64() * WHOLE_BIN;
+    let (mut best, mut run) = (Duration::ZERO, Duration::ZERO);
+    let mut joined = false;
+    for bin in e.profile.bins() {
+        let zero = bin.zero_window;
+        run = if joined || zero.as_secs_f64() >= whole { run + zero } else { zero };
+        joined = zero.as_secs_f64() >= whole;
+        best = best.max(run);
+    }
+    best.min(e.flow.zero_window)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let flow = e.flow;
+    if flow.zero_window_count == 0 || flow.zero_window < LEAST || flow.bytes < LEAST_BYTES {
+        return None;
+    }
+    let life = e.connection.end.since(e.connection.start).as_secs_f64();
+    let share = ratio(flow.zero_window.as_secs_f64(), life).min(1.0);
+    let longest = if flow.zero_window_count == 1 { flow.zero_window } else { longest(e) };
+    let first = flow.zero_window_first.unwrap_or(e.connection.start);
+    let mut v = Values::default();
+    v.number("zero_window_count", flow.zero_window_count as f64)
+        .number("zero_window_s", flow.zero_window.as_secs_f64())
+        .number("zero_window_share", share)
+        .number("zero_window_s_longest", longest.as_secs_f64())
+        .number("zero_window_probes", flow.zero_window_probes as f64)
+        .number("first_s", seconds_into(e, first))
+        .number("rwnd_bytes_max", flow.rwnd_max.map(|b| b.0 as f64));
+    Some(Finding {
+        rule: RULE.name,
+        severity: match share {
+            s if s >= MOSTLY => Severity::Serious,
+            s if s >= COSTS => Severity::Warning,
+            _ => Severity::Info,
+        },
+        flow: Some(flow.id),
+        from: first,
+        to: e.connection.end,
+        values: v.take(),
+        text: format!(
+            "The receiver closed its window {} for {} in all ({} of the connection, longest about {}, {}), first {} \
+             into the transfer: the application there read too slowly.",
+            counted(flow.zero_window_count, "time", "times"),
+            seconds(flow.zero_window.as_secs_f64()),
+            percent(share),
+            seconds(longest.as_secs_f64()),
+            counted(flow.zero_window_probes, "probe", "probes"),
+            seconds(seconds_into(e, first)),
+        ),
+        cure: "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
+               short pauses only.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+
+    fn slow_reader() -> Case {
+        let mut case = Case::transfer(20, |t, bin| {
+            if (5.0..8.0).contains(&t) || (10.0..11.0).contains(&t) {
+                bin.zero_window = Duration::from_millis(100);
+            }
+        });
+        case.flow.zero_window_count = 2;
+        case.flow.zero_window_probes = 4;
+        case.flow.zero_window_first = Some(at(5.0));
+        case
+    }
+
+    #[test]
+    fn a_slow_reader_is_named_with_its_longest_pause() {
+        let f = check(&slow_reader().evidence()).expect("zero windows");
+        assert_eq!((f.severity, f.from), (Severity::Warning, at(5.0)));
+        assert!((f.number("zero_window_s_longest") - 3.0).abs() < 1e-6);
+        assert_eq!((f.number("zero_window_s"), f.number("zero_window_share")), (4.0, 0.2));
+        assert!(
+            f.text
+                .contains("2 times for 4.0 s in all (20 % of the connection, longest about 3.0 s, 4 probes)"),
+            "{}",
+            f.text
+        );
+    }
+
+    #[test]
+    fn fifty_milliseconds_and_ten_kilobytes_are_the_boundaries() {
+        let with = |ms, bytes| {
+            let mut case = slow_reader();
+            case.flow.zero_window = Duration::from_millis(ms);
+            case.flow.bytes = Bytes(bytes);
+            check(&case.evidence()).map(|f| f.severity)
+        };
+        assert_eq!([with(49, 1 << 20), with(50, 9_999)], [None, None]);
+        assert_eq!(with(50, 10_000), Some(Severity::Info));
+        assert_eq!(
+            [with(999, 1 << 20), with(1_000, 1 << 20)],
+            [Some(Severity::Info), Some(Severity::Warning)]
+        );
+        assert_eq!(with(10_000, 1 << 20), Some(Severity::Serious));
+    }
+
+    #[test]
+    fn a_window_that_never_closed_says_nothing() {
+        assert!(check(&Case::transfer(20, |_, _| {}).evidence()).is_none());
+    }
+}
