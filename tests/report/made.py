@@ -156,7 +156,9 @@ def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[st
             rtt = 5400 + 500 * math.sin(t) + dice.random() * 200
         stalled = not bbr and t >= 22
         cycle = i % 14
-        sent = int(rate / 80 * (0.85 + 0.3 * dice.random())) if not stalled else (560_000 if cycle == 0 else 0)
+        sent = (
+            int(rate / 80 * (0.85 + 0.3 * dice.random())) if not stalled else (560_000 if cycle == 0 else 0)
+        )
         delivered = sent if not stalled else (470_000 if cycle == 0 else (90_000 if cycle == 1 else 0))
         if not bbr and 10 <= t < 22:
             sent = int(sent * 1.55)
@@ -289,7 +291,13 @@ FINDINGS = [
         "serious",
         0,
         (10.2, 60.0),
-        {"queue_ms_p95": 5890.0, "queue_ms_p50": 5210.0, "grade": "F", "onset_s": 10.2, "queue_bytes_p95": 2.9e6},
+        {
+            "queue_ms_p95": 5890.0,
+            "queue_ms_p50": 5210.0,
+            "grade": "F",
+            "onset_s": 10.2,
+            "queue_bytes_p95": 2.9e6,
+        },
         "Up to 5.9 s of queue stood in the way from 10.2 s on (p95 of added delay under load), about 2.9 MB; calls, games and web pages are unusable beside this transfer.",
         "A shallow, managed queue at the bottleneck (fq_codel, CAKE), or a sender that keeps it shallow (BBR).",
     ),
@@ -435,13 +443,34 @@ def bloated(file: str = "tethered-upload-cubic.pcapng", **info: Any) -> Run:
     connections = [
         connection_row(0, packets=row["packets"] + 9000, bytes=wire + 500_000),
         connection_row(
-            1, packets=5000, bytes=6_400_000, start_s=5.0, duration_s=13.0, b_port=443, b_addr="2001:db8:17::c0de"
+            1,
+            packets=5000,
+            bytes=6_400_000,
+            start_s=5.0,
+            duration_s=13.0,
+            b_port=443,
+            b_addr="2001:db8:17::c0de",
         ),
         connection_row(
-            2, proto="udp", packets=61, bytes=8_000, b_port=53, syn_seen=False, end="open", initial_rtt_ms=None
+            2,
+            proto="udp",
+            packets=61,
+            bytes=8_000,
+            b_port=53,
+            syn_seen=False,
+            end="open",
+            initial_rtt_ms=None,
         ),
         connection_row(
-            3, proto="icmp", a_port=7, b_port=0, packets=120, bytes=10_080, syn_seen=False, end="open", initial_rtt_ms=None
+            3,
+            proto="icmp",
+            a_port=7,
+            b_port=0,
+            packets=120,
+            bytes=10_080,
+            syn_seen=False,
+            end="open",
+            initial_rtt_ms=None,
         ),
     ]
     small_row |= {"bytes": 6_000_000, "payload_bytes": 6_000_000, "active_s": 13.0}
@@ -501,6 +530,11 @@ def million(packets: int = 1_000_000) -> Run:
             ),
         }
     )
-    row |= {"data_packets": packets, "packets": packets, "payload_bytes": packets * MSS, "bytes": packets * MSS}
+    row |= {
+        "data_packets": packets,
+        "packets": packets,
+        "payload_bytes": packets * MSS,
+        "bytes": packets * MSS,
+    }
     connections = [connection_row(0, packets=packets + acks, bytes=packets * 1500)]
     return run_of([made], [row], connections, FINDINGS[:2], "million.pcapng", segments)

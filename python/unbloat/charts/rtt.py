@@ -12,7 +12,7 @@ CHART = Chart(
     unit="ms",
     marks=(
         Band("rtt_ms_min", "rtt_ms_max", "smallest to largest", "orange"),
-        Line("rtt_ms", "mean", "orange", width=1.75, overlay=True),
+        Line("rtt_ms", "mean", "orange", width=1.75, overlay=True, bridge=True),
         Level("initial_rtt_ms", "handshake", "blue", dash=(2, 3)),
         Level("rtt_ms_min", "path minimum", "green", dash=(8, 3)),
         Level("rtt_ms_min", "minimum + 30 ms", "red", plus=QUEUE_MS),

@@ -34,6 +34,8 @@ class Line:
     step: bool = False
     area: bool = False
     overlay: bool = False
+    bridge: bool = False
+    """A faint stroke over bins without a figure, and a dot for a lone one."""
     mark: str = "line"
 
 

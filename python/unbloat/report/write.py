@@ -107,7 +107,9 @@ def columns(table: pa.Table) -> dict[str, list[Any]]:
 
 def largest(connections: pa.Table) -> pa.Table:
     """The connections, most bytes first."""
-    return connections.take(pc.sort_indices(connections, sort_keys=[("bytes", "descending"), ("id", "ascending")]))
+    return connections.take(
+        pc.sort_indices(connections, sort_keys=[("bytes", "descending"), ("id", "ascending")])
+    )
 
 
 def charted(ranked: pa.Table, top: int) -> tuple[list[int], list[int]]:
@@ -126,7 +128,7 @@ def pack_samples(table: pa.Table) -> tuple[Packed, int]:
     packed = pack(
         {
             "t_s": seconds(flat(part["t_s"])),
-            "span_s": floats(flat(part["span_s"])),
+            "span_s": seconds(flat(part["span_s"]).cast(pa.float64())),
             "sent_bytes": steps(flat(part["sent_bytes"])),
             "delivered_bytes": steps(flat(part["delivered_bytes"])),
             "rtt_ms_min": floats(flat(part["rtt_ms_min"])),
@@ -222,7 +224,9 @@ def render(template: str, program: Iterable[str], **values: Any) -> str:
         loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     # Our own style and program are the only text that is taken as it is.
-    own = {name: Markup((ASSETS / name).read_text(encoding="utf-8")) for name in (*STYLES, *PROGRAM, *program)}
+    own = {
+        name: Markup((ASSETS / name).read_text(encoding="utf-8")) for name in (*STYLES, *PROGRAM, *program)
+    }
     return environment.get_template(template).render(
         styles=[own[name] for name in STYLES],
         program=[own[name] for name in (*PROGRAM, *program)],

@@ -31,7 +31,7 @@ class Chart {
   shown() { return this.marks.filter((mark) => !this.hidden.has(mark.label)); }
 
   height() {
-    return this.spec.unit === "limit" ? 34 + 30 * this.layers.length : this.spec.height;
+    return this.spec.unit === "limit" ? 32 + 34 * this.layers.length : this.spec.height;
   }
 
   extent() {
@@ -46,6 +46,8 @@ class Chart {
     }
     const levels = this.shown().filter((mark) => mark.mark === "level" && !this.overlaid);
     if (this.spec.floor !== null) low = this.spec.floor;
+    // Nothing but zeros or gaps in sight: the levels alone say where one is.
+    if (!(high > 0)) high = Math.max(high, ...levels.map((mark) => MARKS.level.value(mark, this.layers[0].data)));
     if (!(high > -Infinity)) { high = 1; low = 0; }
     // A level just above the curves is worth the room; one far above would flatten them.
     for (const mark of levels) {
@@ -108,19 +110,19 @@ class Chart {
 
   axes(pen, frame, low, high, narrow) {
     const { left, right, top, bottom, t0, t1 } = frame;
-    const steps = ticksBetween(t0, t1, Math.max(3, Math.floor(frame.w / (narrow ? 70 : 100))));
+    const steps = ticksBetween(t0, t1, Math.max(3, Math.floor(frame.w / (narrow ? 52 : 100))));
     const step = steps.length > 1 ? steps[1] - steps[0] : t1 - t0;
     const upright = [];
     for (const t of steps) upright.push(frame.x(t), top, frame.x(t), bottom);
     pen.strokes(upright, { color: "grid" });
     steps.forEach((t, i) => {
-      const words = `${tickText(t, step)}${i === steps.length - 1 || narrow ? " s" : ""}`;
+      const words = `${tickText(t, step)}${i === steps.length - 1 ? " s" : ""}`;
       const px = frame.x(t), half = pen.measure(words, 11) / 2;
       pen.text(Math.min(Math.max(px, left + half - 6), right - half + 8), bottom + 14, words, { color: "muted", anchor: "middle" });
     });
     if (this.spec.unit === "limit") return;
     const axis = axisUnit(this.spec.unit, Math.max(Math.abs(high), Math.abs(low)));
-    const marks = ticksBetween(low / axis.by, high / axis.by, Math.max(2, Math.floor(frame.h / 42)));
+    const marks = ticksBetween(low / axis.by, high / axis.by, Math.max(3, Math.floor(frame.h / 34)));
     const gap = marks.length > 1 ? marks[1] - marks[0] : high / axis.by;
     const lines = [];
     for (const v of marks) lines.push(left, frame.y(v * axis.by), right, frame.y(v * axis.by));

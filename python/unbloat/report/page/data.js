@@ -21,9 +21,9 @@ async function openTable(index, place) {
   const table = { rows: about.rows, factor: about.factor };
   for (const column of about.columns) {
     const stored = new TYPES[column.type](buffer, column.offset, about.rows);
-    if (column.first === undefined) { table[column.name] = stored; continue; }
-    const values = new Float64Array(about.rows);
     const by = column.divide || 1;
+    if (column.first === undefined) { table[column.name] = by === 1 ? stored : stored.map((value) => value / by); continue; }
+    const values = new Float64Array(about.rows);
     let sum = column.first;
     for (let i = 0; i < about.rows; i += 1) { sum += stored[i]; values[i] = sum / by; }
     table[column.name] = values;

@@ -5,7 +5,8 @@
 // largest and last of each pixel column.
 function curve(frame, t, values, pyramid, step, spans) {
   const { t0, t1, x, y } = frame;
-  const from = Math.max(after(t, t0) - 1, 0), to = Math.min(after(t, t1) + 1, t.length);
+  // One bin more on either side: a line leaves the picture, it does not end in it.
+  const from = Math.max(after(t, t0) - 2, 0), to = Math.min(after(t, t1) + 2, t.length);
   const points = [];
   if (to - from <= 2 * frame.w) {
     for (let i = from; i < to; i += 1) {
@@ -42,6 +43,20 @@ function under(points, base) {
   return parts;
 }
 
+// Samples with nothing beside them would be invisible as a line: they become dots, and gaps a faint stroke.
+function gaps(points) {
+  const bridges = [], alone = [];
+  let last = -1;
+  for (let i = 0; i < points.length; i += 2) {
+    if (Number.isNaN(points[i + 1])) continue;
+    const before = i >= 2 && !Number.isNaN(points[i - 1]), after = i + 3 < points.length && !Number.isNaN(points[i + 3]);
+    if (!before && last >= 0) bridges.push(points[last], points[last + 1], points[i], points[i + 1]);
+    if (!before && !after) alone.push(points[i], points[i + 1]);
+    last = i;
+  }
+  return { bridges, alone };
+}
+
 const visibleRows = (t, t0, t1) => [Math.max(after(t, t0) - 1, 0), Math.min(after(t, t1) + 1, t.length)];
 
 function thinPoints(frame, xs, ys) {
@@ -66,6 +81,9 @@ const MARKS = {
     draw(mark, frame, data) {
       const points = curve(frame, data.samples.t_s, data.column(mark.column), data.pyramid(mark.column), mark.step, data.samples.span_s);
       const color = frame.color || mark.color;
+      const { bridges, alone } = mark.bridge ? gaps(points) : { bridges: [], alone: [] };
+      if (bridges.length) frame.pen.strokes(bridges, { color, width: 1, alpha: 0.35 });
+      if (alone.length) frame.pen.marks(alone, "dot", 1.6, { color });
       if (mark.area && !frame.overlaid) for (const part of under(points, frame.bottom)) frame.pen.polygon(part, { color, alpha: 0.13 });
       frame.pen.line(points, { color, width: mark.width, dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash, alpha: frame.overlaid && mark.dash.length ? 0.7 : 1 });
     },

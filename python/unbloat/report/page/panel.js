@@ -28,6 +28,7 @@ const Theme = {
   },
 };
 
+const wide = matchMedia("(min-width: 1080px)");
 const timings = { first_chart_ms: null, redraw_ms: [], inflate_ms: null };
 
 const SEVERITY = { serious: ["▲", "serious"], warning: ["●", "warning"], info: ["i", "note"] };
@@ -42,8 +43,7 @@ function findingCard(finding, view, scrollTo) {
   const zoom = timed ? make("button", {
     type: "button", class: "when", title: "Show this time in all charts",
     onclick: () => {
-      const pad = Math.max((finding.to_s - finding.from_s) * 0.03, 0.01);
-      view.show(finding.from_s - pad, finding.to_s + pad);
+      view.frame(finding.from_s, finding.to_s);
       if (scrollTo) scrollTo();
     },
   }, `${asSeconds(finding.from_s)} – ${asSeconds(finding.to_s)}`) : null;
@@ -61,7 +61,7 @@ class Panel {
     const spec = chart.spec;
     const id = `chart-${spec.name}`;
     const missing = chart.missing();
-    this.element = make("section", { class: `card panel${findings.length ? " told" : ""}`, id, "aria-labelledby": `${id}-title` });
+    this.element = make("section", { class: "card panel", id, "aria-labelledby": `${id}-title` });
     const tools = missing.length ? null : make("div", { class: "tools" },
       make("button", { type: "button", class: "quiet", title: "Save as vector picture", "aria-label": `Save ${spec.title} as SVG`, "data-export": "svg", onclick: () => this.saveSvg() }, "SVG"),
       make("button", { type: "button", class: "quiet", title: "Save as picture", "aria-label": `Save ${spec.title} as PNG`, "data-export": "png", onclick: () => this.savePng() }, "PNG"));
@@ -69,11 +69,13 @@ class Panel {
       make("p", { class: "about" }, spec.about));
     const body = make("div", { class: "body" });
     this.element.append(body);
-    const side = findings.length ? make("div", { class: "side" }, ...findings.map((finding) => findingCard(finding, view))) : null;
+    // What the chart shows in words and figures stands beside it, so that all drawings are equally wide and their
+    // time axes lie one under the other.
+    const side = make("div", { class: "side" }, ...findings.map((finding) => findingCard(finding, view)));
     if (missing.length) {
       this.element.classList.add("empty");
       body.append(make("div", { class: "drawing" }, make("p", { class: "note" }, `Nothing to draw: this flow has no ${missing.map((need) => need.replace(".", " · ")).join(", ")}.`)));
-      if (side) body.append(side);
+      body.append(side);
       return;
     }
     this.legend = make("div", { class: "legend" });
@@ -88,9 +90,13 @@ class Panel {
     this.readout = make("output", { class: "read", id: `${id}-read`, "aria-live": "off" });
     this.factor = make("p", { class: "note" });
     this.figures = make("details", { class: "figures" }, make("summary", {}, "Figures"));
-    const drawing = make("div", { class: "drawing" }, this.legend, this.plot, this.readout, this.factor, this.figures);
+    const drawing = make("div", { class: "drawing" }, this.legend, this.plot, this.readout, this.factor);
+    side.append(this.figures);
+    // Open where the table is no taller than the drawing.
+    this.figures.open = !findings.length && wide.matches && chart.height() >= 200;
+    if (this.figures.open) this.fillFigures();
     body.append(drawing);
-    if (side) body.append(side);
+    body.append(side);
     this.fillLegend();
     this.figures.addEventListener("toggle", () => this.fillFigures());
     if (spec.unit !== "share") steer(this.plot, chart, view, this.selection);
@@ -161,7 +167,7 @@ class Panel {
     const inside = frame && t !== null && t >= this.view.t0 && t <= this.view.t1;
     this.line.hidden = !inside;
     if (this.chart.spec.unit === "share") { this.readout.hidden = true; return; }
-    if (!inside) { this.readout.replaceChildren(make("span", { class: "hint" }, `${timeText(this.view.t0, this.view.t1 - this.view.t0)} – ${timeText(this.view.t1, this.view.t1 - this.view.t0)}`)); return; }
+    if (!inside) { this.readout.replaceChildren(); return; }
     this.line.style.transform = `translateX(${frame.x(t)}px)`;
     this.line.style.top = `${frame.top}px`; this.line.style.height = `${frame.h}px`;
     this.readout.replaceChildren(make("b", {}, timeText(t, this.view.t1 - this.view.t0)), ...this.chart.read(t).map((one) =>

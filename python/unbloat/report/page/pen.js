@@ -108,7 +108,7 @@ class CanvasPen {
 }
 
 function markPath(c, shape, x, y, r) {
-  if (shape === "circle") { c.moveTo(x + r, y); c.arc(x, y, r, 0, 2 * Math.PI); }
+  if (shape === "circle" || shape === "dot") { c.moveTo(x + r, y); c.arc(x, y, r, 0, 2 * Math.PI); }
   else if (shape === "diamond") { c.moveTo(x, y - r); c.lineTo(x + r, y); c.lineTo(x, y + r); c.lineTo(x - r, y); c.closePath(); }
   else if (shape === "triangle") { c.moveTo(x, y - r); c.lineTo(x + r, y + r); c.lineTo(x - r, y + r); c.closePath(); }
   else { c.moveTo(x - r, y - r); c.lineTo(x + r, y + r); c.moveTo(x - r, y + r); c.lineTo(x + r, y - r); }

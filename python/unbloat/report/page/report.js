@@ -52,7 +52,7 @@ class Page {
     const found = /^#c(\d+)(?:-(ab|ba))?$/.exec(location.hash);
     const first = connections.find((connection) => connection.charted) || connections[0];
     const id = found && byId.has(Number(found[1])) ? Number(found[1]) : first && first.id;
-    if (id === undefined) { this.host.replaceChildren(make("p", { class: "note" }, "No connection in this capture.")); return; }
+    if (id === undefined) { this.host.replaceChildren(make("p", { class: "card note" }, "No connection in this capture.")); document.documentElement.dataset.shown = "nothing"; return; }
     this.choose(id, found && found[2] ? (found[2] === "ba" ? 1 : 0) : null);
   }
 

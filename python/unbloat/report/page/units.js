@@ -77,7 +77,7 @@ function ticksBetween(low, high, wanted) {
   if (!(high > low)) return [low];
   const step = niceStep(high - low, wanted);
   const ticks = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) ticks.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) ticks.push(n === 0 ? 0 : n * step);
   return ticks;
 }
 
@@ -94,7 +94,7 @@ function axisUnit(unit, top) {
 
 function tickText(value, step) {
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(Math.abs(step)) + 1e-9)));
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return (value || 0).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 function timeText(t, span) {

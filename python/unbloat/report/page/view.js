@@ -19,6 +19,12 @@ class View {
     this.later();
   }
 
+  // A span of interest with a little room, cut off where the capture ends.
+  frame(from, to) {
+    const pad = Math.max((to - from) * 0.03, 0.01);
+    this.show(Math.max(from - pad, this.first), Math.min(to + pad, this.last));
+  }
+
   reset() { this.show(this.first, this.last); }
   zoom(factor, around = (this.t0 + this.t1) / 2) { this.show(around - (around - this.t0) * factor, around + (this.t1 - around) * factor); }
   pan(share) { const by = (this.t1 - this.t0) * share; this.show(this.t0 + by, this.t1 + by); }
