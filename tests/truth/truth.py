@@ -24,6 +24,7 @@ class Sent:
     """One packet as it entered the relay."""
 
     n: int
+    us: int
     fate: str
     port: int  # of the side that is not 5201
     seq: int
@@ -48,6 +49,8 @@ class Direction:
     duplicates: int = 0
     in_flight_max: int = 0
     waited_ms: list[float] = field(default_factory=list)
+    transit_ms: list[float] = field(default_factory=list)
+    back_ms: list[float] = field(default_factory=list)
 
 
 def covered(spans: list[tuple[int, int]], start: int, end: int) -> bool:
@@ -79,7 +82,7 @@ def read(
     arrived: set[int] = set()
     counted: set[int] = set()
     queue: list[tuple[float, float]] = []
-    backlog: dict[int, tuple[int, int]] = {}  # other direction: number → port, ACK
+    backlog: dict[int, tuple[int, int, int]] = {}  # other direction: number → port, ACK, time
     acked: dict[int, int] = {}
     for line in log.read_text().splitlines():
         word = line.split()
@@ -93,7 +96,7 @@ def read(
             if word[3] != way:
                 other["lost"] += fate in DROPPED and us >= since_us
                 port = int(word[8]) if word[7] == "5201" else int(word[7])
-                backlog[n] = port, int(word[10]) if flags & 16 else 0
+                backlog[n] = port, int(word[10]) if flags & 16 else 0, us
                 continue
             port = int(word[7]) if word[8] == "5201" else int(word[8])
             if flags & 2:
@@ -103,7 +106,7 @@ def read(
             seq = (int(word[9]) - first[port] - 1) % 2**32
             again = seq < top.get(port, 0)
             top[port] = max(top.get(port, 0), seq + payload)
-            sent[n] = Sent(n, fate, port, seq, payload, again)
+            sent[n] = Sent(n, us, fate, port, seq, payload, again)
             flow.in_flight_max = max(flow.in_flight_max, top[port] - acked.get(port, 0))
             if us < since_us:
                 continue
@@ -119,7 +122,9 @@ def read(
                 continue
             other["duplicates"] += n in seen and int(word[2]) >= since_us
             seen.add(n)
-            port, ack = backlog[n]
+            port, ack, us = backlog[n]
+            if int(word[2]) >= since_us:
+                flow.back_ms.append((int(word[2]) - us) / 1e3)
             if port in first and ack:
                 ahead = (ack - first[port] - 1) % 2**32
                 acked[port] = max(acked.get(port, 0), ahead if ahead < 2**31 else 0)
@@ -134,6 +139,7 @@ def read(
             if counts:
                 flow.delivered += 1
                 flow.waited_ms.append(int(word[4]) / 1e3)
+                flow.transit_ms.append((int(word[2]) - packet.us) / 1e3)
                 flow.visible += packet.again and behind
                 flow.hidden += packet.again and not behind
                 flow.late += behind and not packet.again
@@ -151,9 +157,14 @@ def read(
     return flow, other, queue
 
 
-def quantile(values: list[float], share: float) -> float | None:
-    """The value below which that share lies."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else None
+def spread(values: list[float]) -> dict[str, float | None]:
+    """Smallest, median, p95, largest."""
+    ordered = sorted(values)
+    at = {"min": 0.0, "p50": 0.5, "p95": 0.95, "max": 1.0}
+    return {
+        name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+        for name, share in at.items()
+    }
 
 
 def path(log: Path, way: str, since_us: int = 0) -> dict[str, Any]:
@@ -174,8 +185,9 @@ def path(log: Path, way: str, since_us: int = 0) -> dict[str, Any]:
         "in_flight_plain_max": flow.in_flight_max,
         "acks_lost": other["lost"],
         "acks_duplicated": other["duplicates"],
-        "waited_ms": {f"p{int(100 * q)}": quantile(flow.waited_ms, q) for q in (0.5, 0.95)}
-        | {"max": max(flow.waited_ms, default=None)},
+        "waited_ms": spread(flow.waited_ms),
+        "transit_ms": spread(flow.transit_ms),
+        "back_ms": spread(flow.back_ms),
         "queue": queue,
     }
 
