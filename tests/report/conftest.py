@@ -13,14 +13,20 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import made  # noqa: E402
-from unbloat.report import write_compare, write_report  # noqa: E402
+import made
+
+from unbloat.report import write_compare, write_report
 
 CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-SWITCHES = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+SWITCHES = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import made
 import pyarrow.compute as pc
 import pytest
 from conftest import Opener
+
 from unbloat.charts import CHARTS
 
 DRAWN = [chart.name for chart in CHARTS]
@@ -336,13 +337,15 @@ def test_runs_are_overlaid_with_one_curve_each_and_their_ribbons_stacked(
 ) -> None:
     page = open_page(pages["compare"])
     shown = page.evaluate("[...document.querySelectorAll('.panel')].map((p) => p.id)")
-    assert "chart-throughput" in shown and "chart-limits" in shown
+    assert "chart-throughput" in shown
+    assert "chart-limits" in shown
     for name in ("limits", "throughput", "rtt", "in-flight", "window-utilisation", "rtt-distribution"):
         assert inked(page, name) > 1000, name
     svg = page.evaluate(
         "asSvg(unbloat.page.board.panels.find((p) => p.chart.spec.name === 'limits').chart, 'x')"
     )
-    assert ">CUBIC<" in svg and ">BBR<" in svg
+    assert ">CUBIC<" in svg
+    assert ">BBR<" in svg
     assert "BBR" in page.locator("h1").inner_text()
     assert page.locator("#measures tbody tr").count() > 10
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from unbloat.charts import CHARTS
 from unbloat.report import thin, write_report
 from unbloat.report.pack import Packed, floats, pack, seconds, steps
@@ -78,7 +79,8 @@ def test_thinned_segments_stay_under_the_cap_and_keep_their_outline(cap: int) ->
 def test_thinned_bins_keep_bytes_and_extremes() -> None:
     whole = made.bloated().samples(flow=0)
     part = thin.samples(whole, 100)
-    assert part.factor == 6 and part.table.num_rows == 100
+    assert part.factor == 6
+    assert part.table.num_rows == 100
     for name, verb in (("sent_bytes", sum), ("delivered_bytes", sum), ("in_flight_bytes", max)):
         assert verb(part.table[name].to_pylist()) == verb(whole[name].to_pylist())
 
@@ -91,7 +93,8 @@ def test_hostile_names_stay_text(tmp_path: Path, open_page: Any) -> None:
     path = tmp_path / "hostile.html"
     write_report(run, path)
     text = path.read_text(encoding="utf-8")
-    assert "<img" not in text and "<script>document.title" not in text
+    assert "<img" not in text
+    assert "<script>document.title" not in text
     page = open_page(path)
     assert page.title() != "taken"
     assert "<img src=x" in page.locator(".connection").inner_text()
@@ -124,7 +127,8 @@ def test_only_the_largest_connections_are_drawn_and_the_rest_is_counted(tmp_path
     info = write_report(run, tmp_path / "many.html", top=1)
     assert (info.listed, info.charted) == (1000, 2)  # one TCP, and one that is merely counted
     text = (tmp_path / "many.html").read_text(encoding="utf-8")
-    assert '"unlisted": {"bytes": ' in text and '"connections": 504' in text
+    assert '"unlisted": {"bytes": ' in text
+    assert '"connections": 504' in text
 
 
 def test_a_stored_run_without_segments_is_written_without_them(tmp_path: Path) -> None:
@@ -134,7 +138,8 @@ def test_a_stored_run_without_segments_is_written_without_them(tmp_path: Path) -
 
     info = write_report(open_run(tmp_path / "run"), tmp_path / "page.html")
     text = info.path.read_text(encoding="utf-8")
-    assert 'id="f0-samples"' in text and 'id="f0-data"' not in text
+    assert 'id="f0-samples"' in text
+    assert 'id="f0-data"' not in text
 
 
 def test_names_of_charts_differ_and_rules_belong_to_one_chart() -> None:

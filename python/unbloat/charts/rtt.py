@@ -18,7 +18,7 @@ CHART = Chart(
         Level("rtt_ms_min", "minimum + 30 ms", "red", plus=QUEUE_MS),
     ),
     needs=("samples.t_s", "samples.rtt_ms"),
-    rules=("bufferbloat", "radio-promotion"),
+    rules=("bufferbloat", "rtt-inflation-other-flow", "radio-promotion"),
     figures=(
         ("Handshake RTT", "initial_rtt_ms"),
         ("Smallest RTT", "rtt_ms_min"),

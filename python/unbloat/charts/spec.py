@@ -15,11 +15,12 @@ Color = Literal["ink", "muted", "blue", "sky", "green", "orange", "red", "purple
 
 @dataclass(frozen=True)
 class Ratio:
-    """A column made of two others: `times` · over / under."""
+    """A column made of two others: `times` · over / under, no more than `at_most`."""
 
     over: str
     under: str
     times: float = 1.0
+    at_most: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Chart:
     """Findings that are shown beside it."""
     figures: tuple[tuple[str, str], ...] = ()
     """Words and `flows` column for the table beside the drawing."""
-    height: int = 220
+    height: int = 260
     floor: float | None = 0.0
     """Where the y axis begins; None: at the smallest visible value."""
 

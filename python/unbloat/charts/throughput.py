@@ -25,7 +25,7 @@ CHART = Chart(
         ),
     ),
     needs=("samples.t_s", "samples.span_s", "samples.sent_bytes", "samples.delivered_bytes"),
-    rules=("application-limited", "rtt-inflation-other-flow"),
+    rules=("application-limited", "uneven-rate", "ecn-marked"),
     figures=(
         ("Goodput", "goodput_bps"),
         ("Best second", "peak_bps"),

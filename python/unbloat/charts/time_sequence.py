@@ -21,7 +21,7 @@ CHART = Chart(
         Points(("retransmission_timeout",), "timeout", "red", "cross"),
     ),
     needs=("segments.t_s", "segments.kind", "segments.from_seq", "segments.to_seq"),
-    rules=("zero-window", "burst-after-stall", "loss-limited", "reordering"),
+    rules=("zero-window", "burst-after-stall", "loss-limited", "retransmission-timeouts", "reordering"),
     figures=(
         ("Data packets", "data_packets"),
         ("Resent segments", "retransmissions"),
@@ -39,6 +39,6 @@ CHART = Chart(
         ("Longest ACK silence", "ack_silence_max_ms"),
         ("Largest burst of data", "data_burst_bytes_max"),
     ),
-    height=340,
+    height=400,
     floor=None,
 )

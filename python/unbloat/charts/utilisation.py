@@ -9,7 +9,9 @@ CHART = Chart(
     unit="%",
     marks=(
         Line(
-            Ratio("in_flight_bytes", "rwnd_bytes", 100.0),
+            # A bin keeps the most that was in flight and the last window: where the window shrank meanwhile, their
+            # ratio says nothing beyond "full".
+            Ratio("in_flight_bytes", "rwnd_bytes", 100.0, at_most=100.0),
             "utilisation",
             "purple",
             width=1.75,

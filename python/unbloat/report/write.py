@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -253,11 +254,10 @@ def series(
     run: Tables, ids: list[int], max_segments: int
 ) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
     """Samples, events and segments of some connections; None for what a stored run does not hold."""
-    try:
-        # One pass over the capture for all of them, where the run has not read them yet.
+    # One pass over the capture for all of them, where the run has not read them yet. A stored run without some of
+    # them refuses: each is asked for on its own below.
+    with suppress(UnbloatError):
         run.load(ids, ("samples", "events", "segments"), max_segments=max_segments)
-    except UnbloatError:
-        pass  # a stored run without some of them: each is asked for on its own below
 
     def asked(fetch: Callable[[], pa.Table]) -> pa.Table | None:
         try:

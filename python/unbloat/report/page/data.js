@@ -182,7 +182,7 @@ class FlowData {
     if (typeof of === "string") return this.samples[of];
     return this.once(`${of.over}/${of.under}`, () => {
       const over = this.samples[of.over], under = this.samples[of.under];
-      return Float64Array.from(over, (value, i) => (under[i] > 0 ? (of.times * value) / under[i] : NaN));
+      return Float64Array.from(over, (value, i) => (under[i] > 0 ? Math.min((of.times * value) / under[i], of.at_most ?? Infinity) : NaN));
     });
   }
 

@@ -59,11 +59,11 @@ function gaps(points) {
 
 const visibleRows = (t, t0, t1) => [Math.max(after(t, t0) - 1, 0), Math.min(after(t, t1) + 1, t.length)];
 
-function thinPoints(frame, xs, ys) {
-  // No more than one mark per 3 × 3 pixels: more cannot be told apart.
+function thinPoints(xs, ys, grain) {
+  // No more than one mark per square of this many pixels: more cannot be told apart.
   const seen = new Set(), points = [];
   for (let i = 0; i < xs.length; i += 1) {
-    const key = Math.round(xs[i] / 3) * 100003 + Math.round(ys[i] / 3);
+    const key = Math.round(xs[i] / grain) * 100003 + Math.round(ys[i] / grain);
     if (seen.has(key)) continue;
     seen.add(key); points.push(xs[i], ys[i]);
   }
@@ -174,7 +174,7 @@ const MARKS = {
         xs.push(frame.x(events.t_s[i]));
         ys.push(mark.at === "bottom" ? frame.bottom - 4 : mark.at === "top" ? frame.top + 5 : frame.y(events.seq[i]));
       }
-      frame.pen.marks(thinPoints(frame, xs, ys), mark.shape, mark.at === "sequence" ? 4 : 3, { color: mark.color, width: 1.5 });
+      frame.pen.marks(thinPoints(xs, ys, mark.at === "sequence" ? 7 : 4), mark.shape, mark.at === "sequence" ? 4 : 3, { color: mark.color, width: 1.5 });
     },
     read: () => null,
   },

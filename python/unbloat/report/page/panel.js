@@ -93,7 +93,7 @@ class Panel {
     const drawing = make("div", { class: "drawing" }, this.legend, this.plot, this.readout, this.factor);
     side.append(this.figures);
     // Open where the table is no taller than the drawing.
-    this.figures.open = !findings.length && wide.matches && chart.height() >= 200;
+    this.figures.open = !findings.length && wide.matches && chart.height() >= 200 && !chart.overlaid;
     if (this.figures.open) this.fillFigures();
     body.append(drawing);
     body.append(side);
