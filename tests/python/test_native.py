@@ -14,12 +14,9 @@ import pytest
 from conftest import ROOT, SHARED
 
 import unbloat
+from unbloat import _native as native
 from unbloat.bundled import samples
 from unbloat.json_out import json_line, run_object
-
-native = pytest.importorskip("unbloat._native", reason="the extension module is not built")
-
-COLUMN = re.compile(r"^\| (.+?) \| (.*?) \|", re.M)
 
 
 def sample(name: str) -> Path:
