@@ -10,7 +10,8 @@
 //!
 //! *Since when*: the mean queueing delay per bin of the flow's profile (100 ms, doubling for flows above 51 s) is cut into
 //! levels by a change point search; the onset is where the delay rises above 60 ms (30 ms for grade B) and mostly stays
-//! there. A slow rise counts from its crossing of that threshold. Without such a level the delay came in peaks.
+//! there. A slow rise counts from its crossing of that threshold. Without such a level the delay came in peaks, which is at most
+//! a warning.
 //!
 //! *Queue in bytes*: p95 of the delay × the rate delivered while it stood. It is this flow's own part of the queue and never
 //! more than it had in flight.
@@ -61,12 +62,14 @@ use super::{Check, Rule, page::page, rtt_inflation_other_flow::somebody_elses};
 use crate::changepoint::{Onset, onset};
 use crate::evidence::Evidence;
 use crate::grade::{grade, usability};
-use crate::record::Finding;
+use crate::record::{Finding, Severity};
 
 /// Queueing delay (ms) from which a level counts as bloated: where grade C begins …
 const BLOATED_MS: f64 = 60.0;
 /// … and where grade B begins, for a flow that never got further.
 const STANDING_MS: f64 = 30.0;
+/// RTT (ms) of a path on which everything works well: where games begin to suffer.
+const QUIET_MS: f64 = 100.0;
 /// RTT samples under load below which a p95 is one outlier.
 const SAMPLES: u64 = 20;
 
@@ -99,7 +102,7 @@ fn standing(e: &Evidence<'_>, base_ms: f64, p95: f64) -> Standing {
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let queue = e.flow.queue_ms.filter(|q| q.count >= SAMPLES)?;
     let grade = grade(queue.p95);
-    let severity = severity_of(grade)?;
+    let mut severity = severity_of(grade)?;
     if !enough_data(e) || somebody_elses(e) {
         return None;
     }
@@ -110,10 +113,22 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let width = e.profile.width().as_secs_f64();
 
     let (from, to) = onset.map_or((0, series.len()), |o| (o.index, o.end));
-    let rate = rate_between(e, from, to).or(e.flow.goodput.map(|r| r.0 as f64)).unwrap_or(0.0);
+    let rate = match onset {
+        Some(_) => rate_between(e, from, to),
+        // in peaks: what was delivered during them
+        None => {
+            let bins = e.profile.bins().iter().zip(&series).filter(|(_, q)| **q >= threshold);
+            let bytes: u64 = bins.map(|(b, _)| b.delivered.0).sum();
+            Some(ratio(bytes as f64 * 8.0, over as f64 * width)).filter(|r| *r > 0.0)
+        }
+    };
+    let rate = rate.or(e.flow.goodput.map(|r| r.0 as f64)).unwrap_or(0.0);
     let in_flight = e.flow.in_flight_bytes;
     let queue_bytes = (queue.p95 / 1e3 * rate / 8.0).min(in_flight.map_or(f64::INFINITY, |q| q.max));
 
+    if onset.is_none() {
+        severity = severity.min(Severity::Warning);
+    }
     let risen = onset.filter(|o| o.risen);
     let rtt_before = risen.and_then(|o| quantile(&series[..o.index], 0.95)).map(|q| q + base);
     let rtt_after = quantile(&series[from..to], 0.95).unwrap_or(queue.p95) + base;
@@ -158,6 +173,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         Some((u, rtt)) if u != after => {
             format!("{} (before, at {} of RTT: {})", after.words(), ms(rtt), u.words())
         }
+        _ if after == usability(base) && base > QUIET_MS => {
+            format!("{}, as already at the path's own RTT of {}", after.words(), ms(base))
+        }
         _ => after.words(),
     };
     Some(Finding {
@@ -182,7 +200,6 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, START, at};
     use super::*;
-    use crate::record::Severity;
     use units::Bytes;
 
     /// TCP Tracing 8: below 100 ms until 10 s, then up to seconds.
@@ -226,7 +243,7 @@ mod tests {
     #[test]
     fn the_boundary_of_grade_b_is_30_ms() {
         let with = |ms: f64| {
-            let mut case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 50.0 } else { 85.0 }));
+            let mut case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 50.0 } else { 55.0 + ms }));
             if let Some(q) = &mut case.flow.queue_ms {
                 q.p95 = ms;
             }
@@ -256,7 +273,15 @@ mod tests {
         let case =
             Case::transfer(20, |t, bin| bin.rtt(if (t * 10.0) as u64 % 10 == 3 { 400.0 } else { 50.0 }));
         let f = check(&case.evidence()).expect("p95 is above");
+        assert_eq!((f.severity, f.number("goodput_bps_after").round()), (Severity::Warning, 4e6));
         assert!(f.text.contains("came in peaks") && f.number("onset_s").is_nan(), "{}", f.text);
+    }
+
+    #[test]
+    fn a_satellite_path_is_not_blamed_on_its_queue() {
+        let case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 540.0 } else { 620.0 }));
+        let f = check(&case.evidence()).expect("grade C");
+        assert!(f.text.contains("as already at the path's own RTT of 540 ms"), "{}", f.text);
     }
 
     #[test]

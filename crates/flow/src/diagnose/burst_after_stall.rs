@@ -4,10 +4,11 @@
 //!
 //! ## How it is measured
 //!
-//! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 100 ms or more.
+//! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 200 ms or more
+//! (the smallest retransmission timeout; shorter ones a sender hardly notices). Silent when the windows were zero for longer than that: see `zero-window`.
 //!
 //! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins. It is taken in blocks of about a second; a change
-//! point search over the blocks finds from where on it stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3).
+//! point search over the blocks finds from where on it stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3), and by half at least.
 //! Mean goodput and burstiness before and after that onset are compared: the same mean with a higher burstiness is the picture of an upload that has hit
 //! its receive window behind a bloated queue. A warning when the onset exists or the longest silence reaches 500 ms, else info.
 //!
@@ -46,11 +47,13 @@ use units::Duration;
 
 /// Fewer are chance.
 const LEAST: u64 = 3;
-/// Silences (longest) worth a word, and those that are felt.
-const SILENCE: Duration = Duration::from_millis(100);
+/// Silences (longest) worth a word, and those that are felt: the smallest RTO of Linux, and half a second.
+const SILENCE: Duration = Duration::from_millis(200);
 const LONG_SILENCE: Duration = Duration::from_millis(500);
 /// Coefficient of variation of 100 ms goodput from which a flow moves in gulps.
 const BURSTY: f64 = 0.75;
+/// Factor by which it must have risen: the blocks' majority alone can be misled by a few wild ones.
+const JUMP: f64 = 1.5;
 /// Ticks per block of the burstiness series: a second of 100 ms.
 const BLOCK: u64 = 10;
 
@@ -84,12 +87,17 @@ fn gulps_from(e: &Evidence<'_>) -> Option<usize> {
         .step_by(per_block)
         .map(|i| variation(e, i, (i + per_block).min(n)).unwrap_or(f64::NAN))
         .collect();
-    onset(&blocks, BURSTY).filter(|o| o.risen).map(|o| o.index * per_block)
+    let from = onset(&blocks, BURSTY).filter(|o| o.risen).map(|o| o.index * per_block)?;
+    let (calm, rough) = (variation(e, 0, from)?, variation(e, from, n)?);
+    (rough >= BURSTY && rough >= JUMP * calm).then_some(from)
 }
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     if flow.ack_bursts < LEAST || flow.ack_silence_max < SILENCE || !enough_data(e) {
+        return None;
+    }
+    if flow.zero_window >= flow.ack_silence_max {
         return None;
     }
     let n = e.profile.bins().len();
@@ -195,7 +203,7 @@ mod tests {
     fn bursts_without_a_change_of_shape_have_no_onset() {
         let mut case = Case::transfer(30, |_, _| {});
         case.flow.ack_bursts = 5;
-        case.flow.ack_silence_max = Duration::from_millis(120);
+        case.flow.ack_silence_max = Duration::from_millis(220);
         let f = check(&case.evidence()).expect("bursts");
         assert!(f.severity == Severity::Info && f.number("onset_s").is_nan());
         case.flow.ack_silence_max = Duration::from_millis(500);
@@ -210,7 +218,14 @@ mod tests {
             case.flow.ack_silence_max = Duration::from_millis(ms);
             check(&case.evidence()).is_some()
         };
-        assert_eq!([with(2, 950), with(3, 99), with(3, 100)], [false, false, true]);
+        assert_eq!([with(2, 950), with(3, 199), with(3, 200)], [false, false, true]);
+    }
+
+    #[test]
+    fn silences_of_a_zero_window_are_left_to_the_other_rule() {
+        let mut case = post_8(60);
+        case.flow.zero_window = Duration::from_millis(950);
+        assert!(check(&case.evidence()).is_none());
     }
 
     #[test]

@@ -61,7 +61,10 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
     let of_packets = |n: u64| ratio(n as f64, facts.packets as f64);
     let of_connections = |n: u64| ratio(n as f64, facts.connections as f64);
     let drops = facts.reported_drops.unwrap_or(0);
-    let connections = |n, of| counted(n, "connection", "connections") + " (" + &percent(of) + ")";
+    let connections = |n, one: &str, many: &str| {
+        let (noun, verb) = if n == 1 { ("connection", one) } else { ("connections", many) };
+        format!("{n} {noun} ({}) {verb}", percent(of_connections(n)))
+    };
 
     // (mentioned, spoils figures, what)
     let flaws = [
@@ -82,10 +85,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             facts.one_sided > 0 && of_connections(facts.one_sided) >= ONE_SIDED,
             true,
-            format!(
-                "{} were seen in one direction only",
-                connections(facts.one_sided, of_connections(facts.one_sided))
-            ),
+            format!("{} seen in one direction only", connections(facts.one_sided, "was", "were")),
         ),
         (
             of_packets(facts.broken) >= BROKEN,
@@ -101,8 +101,8 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
             facts.without_syn > 0 && of_connections(facts.without_syn) >= WITHOUT_SYN,
             false,
             format!(
-                "{} lack their SYN, so that windows are lower bounds",
-                connections(facts.without_syn, of_connections(facts.without_syn))
+                "{} the SYN, so that windows are lower bounds",
+                connections(facts.without_syn, "lacks", "lack")
             ),
         ),
         (
@@ -113,10 +113,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             facts.giants > 0,
             false,
-            format!(
-                "{} show segments larger than any MTU (offload)",
-                connections(facts.giants, of_connections(facts.giants))
-            ),
+            format!("{} segments larger than any MTU (offload)", connections(facts.giants, "shows", "show")),
         ),
     ];
     let found: Vec<&str> = flaws.iter().filter(|f| f.0).map(|f| f.2.as_str()).collect();

@@ -12,7 +12,7 @@
 //! holds at least twice the BDP as queue (*too large*; 3 is the λ at which DRWA itself stops); between the two it *fits*.
 //!
 //! It is also compared with the maxima that phones shipped with (`tcp_rmem` third value, of which Linux advertises all, three quarters or a
-//! half, by `tcp_adv_win_scale`), within 3 %.
+//! half, by `tcp_adv_win_scale`), within 1 %.
 //!
 //! Minimum: 100 KB in 30 segments over 2 s.
 //!
@@ -56,7 +56,7 @@ const LEAST: Duration = Duration::from_secs(2);
 const SMALL: f64 = 1.5;
 const LARGE: f64 = 3.0;
 /// How near a known value counts as it.
-const NEAR: f64 = 0.03;
+const NEAR: f64 = 0.01;
 /// Parts of tcp_rmem that Linux advertises (tcp_adv_win_scale 31 or beyond, 2, 1).
 const PARTS: [f64; 3] = [1.0, 0.75, 0.5];
 
@@ -128,7 +128,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("goodput_bps", flow.goodput.map(|r| r.0 as f64))
         .number("rtt_ms_min", flow.rtt_ms.map(|q| q.min))
         .number("queue_ms_p95", flow.queue_ms.map(|q| q.p95));
-    let like = known.map_or(String::new(), |name| format!(" (as set by: {name})"));
+    let like = known.map_or(String::new(), |name| format!(" (the value of: {name})"));
     let judged = match (verdict, over) {
         (Some("too small"), Some(x)) => {
             format!("; at {x:.1} times the path's BDP it is too small and sets the rate")

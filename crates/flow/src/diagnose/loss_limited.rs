@@ -5,7 +5,8 @@
 //! ## How it is measured
 //!
 //! Loss rate p = segments resent and not spurious over data segments. The rule needs three of them, and either 1 % of loss or 0.1 % together with
-//! 20 % of the time in the limit `congestion_window`. From 1 %, or from half of the time on, it is a warning.
+//! 20 % of the time in the limit `congestion_window`. It is a warning when both hold, or when half of the time went there; loss of 1 % that did not set the
+//! rate (less than 20 % of the time) is info.
 //!
 //! The Mathis bound MSS / RTT · 1.22 / √p is what Reno makes of that loss at the loaded RTT; CUBIC may have more on long fat paths, BBR
 //! ignores it. A goodput below twice the bound says that the loss explains the rate.
@@ -64,7 +65,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    let loss = flow.loss_rate.filter(|p| *p >= NOTABLE)?;
+    let loss = flow.loss_rate.filter(|p| *p >= NOTABLE)?.min(1.0);
     let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
     let window = share(e, Limit::CongestionWindow);
     if lost < LEAST || !enough_data(e) || (loss < HIGH && window < CONFIRMED) {
@@ -92,16 +93,24 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     });
     Some(Finding {
         rule: RULE.name,
-        severity: if loss >= HIGH || window >= MAIN { Severity::Warning } else { Severity::Info },
+        severity: if (loss >= HIGH && window >= CONFIRMED) || window >= MAIN {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
         flow: Some(flow.id),
         from: began(e),
         to: e.connection.end,
         values: v.take(),
         text: format!(
-            "{} of the segments were lost {}, and the congestion window held the flow back for {} of the time{bound}.",
+            "{} of the segments were lost {}; {}{bound}.",
             percent(loss),
             if overflow { "behind a queue that ran over" } else { "without a queue in the way" },
-            percent(window),
+            if window >= CONFIRMED {
+                format!("the congestion window held the flow back for {} of the time", percent(window))
+            } else {
+                "that did not set the rate".to_owned()
+            },
         ),
         cure: if overflow {
             "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs over; BBR at \
@@ -151,7 +160,8 @@ mod tests {
         assert!(check(&lossy(0.005, 1.9).evidence()).is_none());
         assert_eq!(check(&lossy(0.005, 2.0).evidence()).map(|f| f.severity), Some(Severity::Info));
         assert_eq!(check(&lossy(0.005, 5.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
-        assert_eq!(check(&lossy(0.01, 0.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(check(&lossy(0.01, 1.9).evidence()).map(|f| f.severity), Some(Severity::Info));
+        assert_eq!(check(&lossy(0.01, 2.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
         assert!(check(&lossy(0.0009, 10.0).evidence()).is_none());
     }
 

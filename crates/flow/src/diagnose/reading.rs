@@ -127,9 +127,10 @@ pub(super) fn seconds(value: f64) -> String {
     }
 }
 
-/// `0.05 %`, `4.2 %`, `37 %` of a share 0 … 1.
+/// `0 %`, `0.05 %`, `4.2 %`, `37 %` of a share 0 … 1.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
+        p if p < 0.005 => "0 %".to_owned(),
         p if p < 0.995 => format!("{p:.2} %"),
         p if p < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
@@ -162,7 +163,10 @@ mod tests {
             [seconds(0.3), seconds(10.2), seconds(22.0), seconds(600.0)],
             ["0.3 s", "10.2 s", "22 s", "600 s"]
         );
-        assert_eq!([percent(0.0005), percent(0.042), percent(0.37)], ["0.05 %", "4.2 %", "37 %"]);
+        assert_eq!(
+            [percent(0.0), percent(0.0005), percent(0.042), percent(0.37)],
+            ["0 %", "0.05 %", "4.2 %", "37 %"]
+        );
         assert_eq!(counted(1, "time", "times"), "1 time");
     }
 

@@ -139,8 +139,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         _ => match (flow.rtt_ceiling_ms, flow.peak) {
             (Some(ceiling), Some(peak)) => {
                 format!("; above {} of RTT it cannot carry {}", ms(ceiling), rate(peak.0 as f64))
-                    + &match flow.unlimited_goodput.filter(|g| flow.goodput.is_some_and(|now| *g > now)) {
-                        Some(more) => format!(", a larger one might have reached {}.", rate(more.0 as f64)),
+                    + &match flow
+                        .unlimited_goodput
+                        .filter(|g| flow.goodput.is_some_and(|now| g.0 > now.0 / 50 * 51))
+                    {
+                        Some(more) => format!(
+                            ", a larger one might have raised the average to {}.",
+                            rate(more.0 as f64)
+                        ),
                         None => ".".to_owned(),
                     }
             }

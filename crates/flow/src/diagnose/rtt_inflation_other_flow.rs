@@ -5,7 +5,7 @@
 //! ## How it is measured
 //!
 //! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated when even its *smallest*
-//! RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and at least five of them; the
+//! RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and at least three of them; the
 //! p95 of all samples must show it too. The queue is somebody else's when this flow delivered less than 20 % of the bytes that the capture
 //! holds in its direction in the inflated bins (a flow's share of a queue is its share of the rate), or when it never had
 //! more than four segments in flight (p95) while nothing else is in the capture.
@@ -14,7 +14,7 @@
 //! bytes or more; it is named. Without one, the cause lies outside the capture, and the delay must be 200 ms or more, since
 //! smaller ones can be delayed ACKs.
 //!
-//! Minimum: 20 RTT samples; no minimum of bytes, since keystrokes and calls suffer most.
+//! Minimum: 10 RTT samples; no minimum of bytes, since keystrokes and calls suffer most.
 //!
 //! ## Evidence
 //!
@@ -53,10 +53,10 @@ const BEYOND_DELAYED_ACK_MS: f64 = 200.0;
 const SMALL_SHARE: f64 = 0.2;
 /// Segments in flight up to which a flow is too small to fill a queue: the smallest initial window (RFC 3390).
 const SMALL_FLIGHT: f64 = 4.0;
-/// Samples below which a p95 is one outlier.
-const SAMPLES: u64 = 20;
+/// Samples below which there is nothing to compare: a short web exchange has about as many.
+const SAMPLES: u64 = 10;
 /// Inflated bins below which it was an accident.
-const BINS: usize = 5;
+const BINS: usize = 3;
 
 pub(super) const RULE: Rule = Rule {
     name: "rtt-inflation-other-flow",
