@@ -101,7 +101,7 @@ def commands(tools: Path) -> dict[str, list[str]]:
         "floor (bare C loop)": [str(tools / "floor")],
         "unbloat, native call": [sys.executable, "-c", CALL],
     }
-    known["unbloat analyze, whole process"] = [str(Path(sys.executable).parent / "unbloat"), "analyze"]
+    known["unbloat analyze, whole process"] = [sys.executable, "-m", "unbloat", "analyze"]
     if shutil.which("tcptrace"):
         known["tcptrace -nlrW"] = ["tcptrace", "-nlrW"]
     if shutil.which("tshark"):
@@ -177,7 +177,9 @@ def report(files: dict[str, Path], tools: Path, count: int) -> list[str]:
         with tempfile.TemporaryDirectory() as scratch:
             page = Path(scratch) / "report.html"
             command = [
-                str(Path(sys.executable).parent / "unbloat"),
+                sys.executable,
+                "-m",
+                "unbloat",
                 "analyze",
                 str(files[shape]),
                 "--report",
