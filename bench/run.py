@@ -261,8 +261,9 @@ def main() -> None:
         files = {shape: generate(shape, args.data, tools) for shape in shapes}
         if args.generate:
             return
-        costs = rounds(files, tools, args.rounds, slow)
+        # the report first: when it cannot be written, that shows before the long part
         pages = report(files, tools, min(args.rounds, 3))
+        costs = rounds(files, tools, args.rounds, slow)
     text = [
         "# Benchmark results",
         "",
