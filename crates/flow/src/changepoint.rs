@@ -1,20 +1,20 @@
 //! Since when? Where the level of a series shifts.
 //!
-//! signal: up to 512 values in order of time, NaN where there is none · model: piecewise constant mean with noise of one
-//! strength; the segmentation with the least squared error plus a penalty per change, found exactly by dynamic
-//! programming (optimal partitioning: Jackson et al., "An algorithm for optimal partitioning of data on an interval",
-//! IEEE Signal Processing Letters 12(2), 2005; the recursion that PELT prunes, Killick et al., JASA 107, 2012) ·
-//! action: a finding that says "from 22 s on".
+//! signal: up to 512 values in order of time, NaN where there is none · model: piecewise constant mean with
+//! noise of one strength; the segmentation with the least squared error plus a penalty per change, found
+//! exactly by dynamic programming (optimal partitioning: Jackson et al., "An algorithm for optimal
+//! partitioning of data on an interval", IEEE Signal Processing Letters 12(2), 2005; the recursion that PELT
+//! prunes, Killick et al., JASA 107, 2012) · action: a finding that says "from 22 s on".
 //!
 //! The noise is estimated from the median of the absolute first differences, which a few jumps do not move.
-//! [`onset`] puts the question of the rules: from when on does the series stay above a threshold? It also finds the
-//! right point of a slow rise, which a piecewise constant model alone would place in its middle.
+//! [`onset`] puts the question of the rules: from when on does the series stay above a threshold? It also
+//! finds the right point of a slow rise, which a piecewise constant model alone would place in its middle.
 //!
-//! Deviation: no pruning. At 512 values the full recursion is 130,000 steps, well under a millisecond, and only flows
-//! that already show a problem are asked.
+//! Deviation: no pruning. At 512 values the full recursion is 130,000 steps, well under a millisecond, and
+//! only flows that already show a problem are asked.
 
-/// Penalty per change in units of σ² ln n. BIC asks for 2 (the new mean and the place); 3 because neighbouring bins of a
-/// TCP flow are correlated, which makes white-noise theory see too many changes.
+/// Penalty per change in units of σ² ln n. BIC asks for 2 (the new mean and the place); 3 because
+/// neighbouring bins of a TCP flow are correlated, which makes white-noise theory see too many changes.
 const PENALTY: f64 = 3.0;
 /// Noise is taken to be at least this part of the range, so that a nearly constant series with a few outliers
 /// (median difference 0) is not cut at every one.
@@ -33,8 +33,8 @@ pub struct ChangePoint {
     pub after: f64,
 }
 
-/// The shifts of the mean of `series`, in order. NaN and infinite values count as missing. No segment has fewer than
-/// `min_segment` values.
+/// The shifts of the mean of `series`, in order. NaN and infinite values count as missing. No segment has
+/// fewer than `min_segment` values.
 pub fn change_points(series: &[f64], min_segment: usize) -> Vec<ChangePoint> {
     let (at, values) = present(series);
     let segments = partition(&values, min_segment.max(1));
@@ -59,8 +59,9 @@ pub struct Onset {
     pub risen: bool,
 }
 
-/// From when on the level of `series` lies above `threshold` (> 0). Where it rises and falls several times: the rise that
-/// best parts the life into below and above, the first of equals. `None` if no segment lies above.
+/// From when on the level of `series` lies above `threshold` (> 0). Where it rises and falls several times:
+/// the rise that best parts the life into below and above, the first of equals. `None` if no segment lies
+/// above.
 pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     let (at, raw) = present(series);
     // below the threshold about linear, above it logarithmic: 50 → 500 ms weighs as much as 500 → 5,000
@@ -87,8 +88,8 @@ pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     Some(Onset { index: at[from], end, risen: from > 0 })
 }
 
-/// The index that best parts the values below `level` from those above it: most of them on their own side; the earliest
-/// of equals.
+/// The index that best parts the values below `level` from those above it: most of them on their own side;
+/// the earliest of equals.
 fn crossing(values: &[f64], level: f64) -> usize {
     let mut score = values.iter().filter(|v| **v >= level).count() as i64;
     let (mut best, mut index) = (score, 0);
@@ -124,7 +125,8 @@ impl Span {
     }
 }
 
-/// Standard deviation of the noise: 1.4826 · median |xᵢ₊₁ − xᵢ| / √2 (normal noise), not below [`NOISE_FLOOR`].
+/// Standard deviation of the noise: 1.4826 · median |xᵢ₊₁ − xᵢ| / √2 (normal noise), not below
+/// [`NOISE_FLOOR`].
 fn noise(values: &[f64]) -> f64 {
     let mut steps: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
     if steps.is_empty() {

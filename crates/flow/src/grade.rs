@@ -1,21 +1,23 @@
 //! What an added delay is worth in school marks, and what can still be done over the path.
 //!
-//! signal: p95 of the queueing delay under load; RTT = unloaded RTT + queue · model: published steps · action: the
-//! `grade` column and the words of the bufferbloat finding.
+//! signal: p95 of the queueing delay under load; RTT = unloaded RTT + queue · model: published steps ·
+//! action: the `grade` column and the words of the bufferbloat finding.
 //!
-//! The grade follows the DSLReports speed test's bufferbloat steps on the added delay (dslreports.com/faq/17930): A+ below 5 ms, A below 30, B below
-//! 60, C below 200, D below 400, F above. They are steps on the *increase*, so a satellite path may have an A.
+//! The grade follows the DSLReports speed test's bufferbloat steps on the added delay
+//! (dslreports.com/faq/17930): A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F above. They
+//! are steps on the *increase*, so a satellite path may have an A.
 //!
 //! [`usability`] asks about the *total* RTT, since people feel that one:
-//! - calls: ITU-T G.114 (05/2003): one-way delay up to 150 ms suits most, up to 400 ms is the planning limit. A standing
-//!   queue lies in one direction, so on a loaded path nearly the whole RTT is delay of one way: the RTT is compared
-//!   with both figures as it is. On an unloaded long path this is too strict by up to a factor of two.
-//! - games: Claypool & Claypool, "Latency and player actions in online games", CACM 49(11), 2006: performance drops
-//!   above 100 ms where one moves an avatar in first person, above 500 ms in third person.
-//! - web: a page waits for ten round trips and more, one after the other (DNS, TCP, TLS, the page, its style sheets and
-//!   scripts, what those load; Belshe, "More bandwidth doesn't matter (much)", 2010: load time is linear in RTT).
-//!   Ten of them are to take 3 s (half of mobile visitors leave, DoubleClick 2016) or at worst 10 s (Nielsen's limit of
-//!   attention, "Usability Engineering", 1993): 300 ms and 1 s.
+//! - calls: ITU-T G.114 (05/2003): one-way delay up to 150 ms suits most, up to 400 ms is the planning limit.
+//!   A standing queue lies in one direction, so on a loaded path nearly the whole RTT is delay of one way:
+//!   the RTT is compared with both figures as it is. On an unloaded long path this is too strict by up to a
+//!   factor of two.
+//! - games: Claypool & Claypool, "Latency and player actions in online games", CACM 49(11), 2006: performance
+//!   drops above 100 ms where one moves an avatar in first person, above 500 ms in third person.
+//! - web: a page waits for ten round trips and more, one after the other (DNS, TCP, TLS, the page, its style
+//!   sheets and scripts, what those load; Belshe, "More bandwidth doesn't matter (much)", 2010: load time is
+//!   linear in RTT). Ten of them are to take 3 s (half of mobile visitors leave, DoubleClick 2016) or at
+//!   worst 10 s (Nielsen's limit of attention, "Usability Engineering", 1993): 300 ms and 1 s.
 
 /// Upper bounds in ms of the p95 of added delay, with the grade below each (DSLReports).
 pub const STEPS: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];

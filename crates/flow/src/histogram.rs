@@ -1,19 +1,21 @@
 //! Quantiles of a stream of whole numbers without keeping the stream.
 //!
-//! signal: one `u64` per sample (nanoseconds, bytes) · model: buckets whose width grows with the value, 64 to each
-//! power of two, as in HdrHistogram (Gil Tene, hdrhistogram.org: linear sub-buckets inside powers of two) · action:
-//! [`Histogram::quantiles`] for a row of the result.
+//! signal: one `u64` per sample (nanoseconds, bytes) · model: buckets whose width grows with the value, 64 to
+//! each power of two, as in HdrHistogram (Gil Tene, hdrhistogram.org: linear sub-buckets inside powers of
+//! two) · action: [`Histogram::quantiles`] for a row of the result.
 //!
-//! A value below 128 has a bucket of its own; above, a bucket is at most 1/64 of its lower edge wide and answers with
-//! its middle, so the error is at most 1/128 = 0.8 %. Smallest and largest value are kept exactly.
+//! A value below 128 has a bucket of its own; above, a bucket is at most 1/64 of its lower edge wide and
+//! answers with its middle, so the error is at most 1/128 = 0.8 %. Smallest and largest value are kept
+//! exactly.
 //!
 //! Deviation from HdrHistogram: no range is fixed beforehand. The counters cover only the buckets between the
-//! smallest and the largest value met, in steps of 16, and nothing is allocated before the first sample: tens of
-//! thousands of flows are alive at a time and most of them measure a narrow range or nothing.
+//! smallest and the largest value met, in steps of 16, and nothing is allocated before the first sample: tens
+//! of thousands of flows are alive at a time and most of them measure a narrow range or nothing.
 
 use crate::record::Quantiles;
 
-/// log2 of the sub-buckets per power of two. 6 gives 64: half a bucket is 1/128 of its edge, inside the promised 1 %.
+/// log2 of the sub-buckets per power of two. 6 gives 64: half a bucket is 1/128 of its edge, inside the
+/// promised 1 %.
 const SUB_BITS: u32 = 6;
 /// Sub-buckets per power of two.
 const SUB: usize = 1 << SUB_BITS;
@@ -155,7 +157,8 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None` without samples.
+    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None` without
+    /// samples.
     pub fn quantiles(&self, scale: f64) -> Option<Quantiles> {
         let at = |q| self.quantile(q).map(|v| v as f64 * scale);
         Some(Quantiles {

@@ -1,11 +1,12 @@
 //! A flow's whole life in a bounded number of bins, whatever its length.
 //!
-//! signal: every closed 100 ms bin of the tracker · model: up to [`Profile::MAX_BINS`] equal bins; when they are
-//! used up, neighbours are merged in pairs and the width doubles · action: rules read it to say *since when*.
+//! signal: every closed 100 ms bin of the tracker · model: up to [`Profile::MAX_BINS`] equal bins; when they
+//! are used up, neighbours are merged in pairs and the width doubles · action: rules read it to say *since
+//! when*.
 //!
-//! Memory is bounded by the number of bins pushed as well as by [`Profile::MAX_BINS`]: a connection that spoke three
-//! times in an hour holds 32 bins, not 512, since tens of thousands of those are open at a time. A flow that was busy in
-//! a quarter of its life or more keeps a resolution of 1/256 of it or better.
+//! Memory is bounded by the number of bins pushed as well as by [`Profile::MAX_BINS`]: a connection that
+//! spoke three times in an hour holds 32 bins, not 512, since tens of thousands of those are open at a time.
+//! A flow that was busy in a quarter of its life or more keeps a resolution of 1/256 of it or better.
 
 use units::{Bytes, Duration, Instant};
 
@@ -18,7 +19,8 @@ pub struct ProfileBin {
     pub delivered: Bytes,
     /// Σ over the 100 ms bins of delivered², for burstiness.
     pub delivered_squared: f64,
-    /// Number of bins pushed into this one. Silent ones may not have been: [`Profile::ticks`] counts those as well.
+    /// Number of bins pushed into this one. Silent ones may not have been: [`Profile::ticks`] counts those as
+    /// well.
     pub bins: u32,
     /// Smallest path RTT, ms; infinite without a sample.
     pub rtt_ms_min: f32,
@@ -130,7 +132,8 @@ impl Profile {
     /// Bins allowed per bin pushed: silence may take three quarters of a profile before it is coarsened.
     const BINS_PER_PUSH: u64 = 4;
 
-    /// An empty profile of a flow that began at `start`, to be filled with bins of `width` (not zero); allocates nothing.
+    /// An empty profile of a flow that began at `start`, to be filled with bins of `width` (not zero);
+    /// allocates nothing.
     pub fn new(start: Instant, width: Duration) -> Profile {
         let tick = width.max(Duration(1));
         Profile { start, tick, width: tick, bins: Vec::new(), pushes: 0, ticks: 0 }

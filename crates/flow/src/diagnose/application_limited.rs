@@ -1,33 +1,37 @@
 //! # application-limited
 //!
-//! The sender had nothing to send for a good part of the time: neither network nor windows held the transfer back.
+//! The sender had nothing to send for a good part of the time: neither network nor windows held the transfer
+//! back.
 //!
 //! ## How it is measured
 //!
-//! Time in which the sender left both windows unused and had sent all it had (limit `application`), over all judged time. From 30 % on
-//! it is reported, always as info: it is a fact about the program, not a fault of the path.
+//! Time in which the sender left both windows unused and had sent all it had (limit `application`), over all
+//! judged time. From 30 % on it is reported, always as info: it is a fact about the program, not a fault of
+//! the path.
 //!
 //! Minimum: 100 KB in 30 segments over 2 s.
 //!
 //! ## Evidence
 //!
-//! `application_share` (0 … 1), `idle_count`, `idle_s` (pauses longer than an RTT with nothing in flight), `goodput_bps`, `peak_bps`.
+//! `application_share` (0 … 1), `idle_count`, `idle_s` (pauses longer than an RTT with nothing in flight),
+//! `goodput_bps`, `peak_bps`.
 //!
 //! ## What cures it
 //!
-//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for answers before it goes on (request
-//! and response in turns), a player that fetches in pieces, a small send buffer.
+//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for answers
+//! before it goes on (request and response in turns), a player that fetches in pieces, a small send buffer.
 //!
 //! ## Traps
 //!
 //! - Keep-alive connections of web servers are idle by nature.
 //! - A small send buffer (SO_SNDBUF) looks the same from outside: the sender has data, but not in the socket.
-//! - Pauses caused by the other direction (the next request is late because its upload is slow) are counted here, too.
+//! - Pauses caused by the other direction (the next request is late because its upload is slow) are counted
+//!   here, too.
 //!
 //! ## Sources
 //!
-//! Zhang et al., "On the characteristics and origins of Internet flow rates", SIGCOMM 2002 (T-RAT). Siekkinen et al., "A root cause analysis
-//! toolkit for TCP", Computer Networks 52(9), 2008.
+//! Zhang et al., "On the characteristics and origins of Internet flow rates", SIGCOMM 2002 (T-RAT). Siekkinen
+//! et al., "A root cause analysis toolkit for TCP", Computer Networks 52(9), 2008.
 
 use super::reading::{Values, began, enough_data, percent, rate, share};
 use super::{Check, Rule, page::page};

@@ -1,56 +1,61 @@
 //! # bufferbloat
 //!
-//! This flow filled a queue on its path and kept it filled: every packet, of any application, waits behind it.
+//! This flow filled a queue on its path and kept it filled: every packet, of any application, waits behind
+//! it.
 //!
 //! ## How it is measured
 //!
-//! Queueing delay = path RTT − smallest RTT known of the path, over the samples taken while at least four segments were in
-//! flight. Its 95th percentile gives the grade, in DSLReports' steps: A+ below 5 ms, A below 30, B below 60, C below
-//! 200, D below 400, F above. B is reported as info, C as warning, D and F as serious; A and A+ are silent.
+//! Queueing delay = path RTT − smallest RTT known of the path, over the samples taken while at least four
+//! segments were in flight. Its 95th percentile gives the grade, in DSLReports' steps: A+ below 5 ms, A below
+//! 30, B below 60, C below 200, D below 400, F above. B is reported as info, C as warning, D and F as
+//! serious; A and A+ are silent.
 //!
-//! *Since when*: the mean queueing delay per bin of the flow's profile (100 ms, doubling for flows above 51 s) is cut into
-//! levels by a change point search; the onset is where the delay rises above 60 ms (30 ms for grade B) and mostly stays
-//! there. A slow rise counts from its crossing of that threshold. Without such a level the delay came in peaks, which is at most
-//! a warning.
+//! *Since when*: the mean queueing delay per bin of the flow's profile (100 ms, doubling for flows above 51
+//! s) is cut into levels by a change point search; the onset is where the delay rises above 60 ms (30 ms for
+//! grade B) and mostly stays there. A slow rise counts from its crossing of that threshold. Without such a
+//! level the delay came in peaks, which is at most a warning.
 //!
-//! *Queue in bytes*: p95 of the delay × the rate delivered while it stood. It is this flow's own part of the queue and never
-//! more than it had in flight.
+//! *Queue in bytes*: p95 of the delay × the rate delivered while it stood. It is this flow's own part of the
+//! queue and never more than it had in flight.
 //!
-//! *What stays usable* is judged on the total RTT (path + queue), p95 of the bins before and after the onset. Web pages: good
-//! up to 300 ms, usable up to 1 s (ten round trips in 3 and 10 s). Calls: good up to 150 ms, usable up to 400 ms (ITU-T
-//! G.114; the queue lies in one direction, so the RTT is compared as it is). Games: good up to 100 ms, usable up to 500 ms
-//! (first- and third-person limits of Claypool & Claypool).
+//! *What stays usable* is judged on the total RTT (path + queue), p95 of the bins before and after the onset.
+//! Web pages: good up to 300 ms, usable up to 1 s (ten round trips in 3 and 10 s). Calls: good up to 150 ms,
+//! usable up to 400 ms (ITU-T G.114; the queue lies in one direction, so the RTT is compared as it is).
+//! Games: good up to 100 ms, usable up to 500 ms (first- and third-person limits of Claypool & Claypool).
 //!
 //! Minimum: 100 KB in 30 segments over 1 s, 20 RTT samples under load.
 //!
 //! ## Evidence
 //!
-//! `grade`; `queue_ms_p50`, `queue_ms_p95`; `queue_bytes`; `onset_s` (after the first data of the flow; absent when it came in
-//! peaks), `bloated_s`, `bloated_share` (of the time with RTT samples, 0 … 1); `rtt_ms_min`, `initial_rtt_ms` (handshake),
-//! `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `rtt_ms_before`, `rtt_ms_after` (p95 of the bins before and from the onset);
-//! `web_before`, `calls_before`, `games_before`, `web_after`, `calls_after`, `games_after` (`good`, `strained`, `unusable`);
-//! `goodput_bps_after`; `in_flight_bytes_p95`, `bdp_bytes`, `in_flight_over_bdp`; `window_utilisation_pct_p95`.
+//! `grade`; `queue_ms_p50`, `queue_ms_p95`; `queue_bytes`; `onset_s` (after the first data of the flow;
+//! absent when it came in peaks), `bloated_s`, `bloated_share` (of the time with RTT samples, 0 … 1);
+//! `rtt_ms_min`, `initial_rtt_ms` (handshake), `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `rtt_ms_before`,
+//! `rtt_ms_after` (p95 of the bins before and from the onset); `web_before`, `calls_before`, `games_before`,
+//! `web_after`, `calls_after`, `games_after` (`good`, `strained`, `unusable`); `goodput_bps_after`;
+//! `in_flight_bytes_p95`, `bdp_bytes`, `in_flight_over_bdp`; `window_utilisation_pct_p95`.
 //!
 //! ## What cures it
 //!
-//! At the sender BBR instead of CUBIC, which stops at about the BDP instead of at the end of the buffer. On the way: a router
-//! with smart queue management (fq_codel, CAKE) shaped just below the slow link. For downloads to a phone: a receive window
-//! that follows the delay (DRWA). For uploads from one: a gate that keeps the radio firmware's buffer short (QCUT).
+//! At the sender BBR instead of CUBIC, which stops at about the BDP instead of at the end of the buffer. On
+//! the way: a router with smart queue management (fq_codel, CAKE) shaped just below the slow link. For
+//! downloads to a phone: a receive window that follows the delay (DRWA). For uploads from one: a gate that
+//! keeps the radio firmware's buffer short (QCUT).
 //!
 //! ## Traps
 //!
 //! - A capture that begins when the queue already stands sees no unloaded RTT: the delay is then understated.
 //! - A route or radio change that makes the path longer looks like a queue.
-//! - On Wi-Fi and LTE link-layer retransmission adds some 10 … 50 ms that no queue management removes: one reason why B is
-//!   only info.
+//! - On Wi-Fi and LTE link-layer retransmission adds some 10 … 50 ms that no queue management removes: one
+//!   reason why B is only info.
 //! - If another flow filled the queue, `rtt-inflation-other-flow` speaks instead of this rule.
 //! - Seen from the receiver without timestamps, the RTT is an upper bound (`rtt_method` `window`).
 //!
 //! ## Sources
 //!
-//! DSLReports, "Bufferbloat grades" (dslreports.com/faq/17930). ITU-T G.114 (2003). Claypool & Claypool, CACM 49(11), 2006. TCP
-//! Tracing part 8 (blog.wirelessmoves.com, 2022). Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012. Guo et
-//! al., "Understanding on-device bufferbloat for cellular upload", IMC 2016.
+//! DSLReports, "Bufferbloat grades" (dslreports.com/faq/17930). ITU-T G.114 (2003). Claypool & Claypool, CACM
+//! 49(11), 2006. TCP Tracing part 8 (blog.wirelessmoves.com, 2022). Jiang et al., "Tackling bufferbloat in
+//! 3G/4G networks", IMC 2012. Guo et al., "Understanding on-device bufferbloat for cellular upload", IMC
+//! 2016.
 
 use units::Instant;
 

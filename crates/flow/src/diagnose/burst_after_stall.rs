@@ -1,28 +1,34 @@
 //! # burst-after-stall
 //!
-//! Acknowledgements stopped although data was in flight, came back all at once, and each burst of them released a burst of data: the transfer moves in gulps.
+//! Acknowledgements stopped although data was in flight, came back all at once, and each burst of them
+//! released a burst of data: the transfer moves in gulps.
 //!
 //! ## How it is measured
 //!
 //! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 200 ms or more
-//! (the smallest retransmission timeout; shorter ones a sender hardly notices). Silent when the windows were zero for longer than that: see `zero-window`.
+//! (the smallest retransmission timeout; shorter ones a sender hardly notices). Silent when the windows were
+//! zero for longer than that: see `zero-window`.
 //!
-//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins. It is taken in blocks of about a second; a change
-//! point search over the blocks finds from where on it stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3), and by half at least.
-//! Mean goodput and burstiness before and after that onset are compared: the same mean with a higher burstiness is the picture of an upload that has hit
-//! its receive window behind a bloated queue. A warning when the onset exists or the longest silence reaches 500 ms, else info.
+//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins.
+//! It is taken in blocks of about a second; a change point search over the blocks finds from where on it
+//! stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3), and by half at
+//! least. Mean goodput and burstiness before and after that onset are compared: the same mean with a higher
+//! burstiness is the picture of an upload that has hit its receive window behind a bloated queue. A warning
+//! when the onset exists or the longest silence reaches 500 ms, else info.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!
 //! ## Evidence
 //!
-//! `ack_bursts`, `ack_silence_ms_max`, `ack_burst_bytes_max`, `data_burst_bytes_max`, `silence_ms_p50` (of up to 32 longest); `onset_s` (after the first
-//! data), `goodput_bps_before`, `goodput_bps_after`, `variation_before`, `variation_after`.
+//! `ack_bursts`, `ack_silence_ms_max`, `ack_burst_bytes_max`, `data_burst_bytes_max`, `silence_ms_p50` (of up
+//! to 32 longest); `onset_s` (after the first data), `goodput_bps_before`, `goodput_bps_after`,
+//! `variation_before`, `variation_after`.
 //!
 //! ## What cures it
 //!
-//! What ends the stall: see `receive-window` and `bufferbloat` of the same flow. A paced sender (BBR, or fq with CUBIC) does not answer one burst with
-//! another. Wi-Fi and LTE aggregate ACKs by themselves; silences of some 10 ms are normal there.
+//! What ends the stall: see `receive-window` and `bufferbloat` of the same flow. A paced sender (BBR, or fq
+//! with CUBIC) does not answer one burst with another. Wi-Fi and LTE aggregate ACKs by themselves; silences
+//! of some 10 ms are normal there.
 //!
 //! ## Traps
 //!
@@ -32,8 +38,8 @@
 //!
 //! ## Sources
 //!
-//! TCP Tracing part 8 (blog.wirelessmoves.com, 2022): "At the 22 second mark …". Zhang, Shenker, Clark, "Observations on the dynamics of a congestion control
-//! algorithm", SIGCOMM 1991 (ACK compression).
+//! TCP Tracing part 8 (blog.wirelessmoves.com, 2022): "At the 22 second mark …". Zhang, Shenker, Clark,
+//! "Observations on the dynamics of a congestion control algorithm", SIGCOMM 1991 (ACK compression).
 
 use super::reading::{
     Values, bytes, counted, enough_data, ms, quantile, rate, rate_between, seconds, seconds_into,

@@ -4,25 +4,29 @@
 //!
 //! ## How it is measured
 //!
-//! Over the whole capture: drops that the capture program reported; TCP bytes acknowledged but never seen; packets held twice (mirror ports), dropped
-//! before the analysis; connections without SYN (window scale unknown, a lower bound is inferred); connections seen in one direction only (no RTT, no
-//! window); segments larger than any MTU (TSO/GRO: the capture was taken above the network card's offload); times that run backwards; packets with broken headers or cut off
-//! before the end of the TCP header.
+//! Over the whole capture: drops that the capture program reported; TCP bytes acknowledged but never seen;
+//! packets held twice (mirror ports), dropped before the analysis; connections without SYN (window scale
+//! unknown, a lower bound is inferred); connections seen in one direction only (no RTT, no window); segments
+//! larger than any MTU (TSO/GRO: the capture was taken above the network card's offload); times that run
+//! backwards; packets with broken headers or cut off before the end of the TCP header.
 //!
-//! It is a warning when figures suffer: drops or gaps, a fifth or more of the connections one-sided, 1 % of packets broken, 0.1 % of times backwards. Otherwise
-//! info: missing SYNs from 5 % of the connections (at least one) on, duplicates from 0.1 % of the packets on, giants always.
+//! It is a warning when figures suffer: drops or gaps, a fifth or more of the connections one-sided, 1 % of
+//! packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the connections (at
+//! least one) on, duplicates from 0.1 % of the packets on, giants always.
 //!
 //! Minimum: one packet.
 //!
 //! ## Evidence
 //!
-//! `packets`, `reported_drops`, `gap_bytes`, `duplicates`, `connections`, `without_syn`, `one_sided`, `giants` (connections), `backward_steps`, `broken`
-//! (packets); each only where it is not zero, but `packets` and `connections` always.
+//! `packets`, `reported_drops`, `gap_bytes`, `duplicates`, `connections`, `without_syn`, `one_sided`,
+//! `giants` (connections), `backward_steps`, `broken` (packets); each only where it is not zero, but
+//! `packets` and `connections` always.
 //!
 //! ## What cures it
 //!
-//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`), start before the connection, on the host itself or a tap that sees both directions;
-//! `ethtool -K … gro off tso off` where single packets matter.
+//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`), start before the connection,
+//! on the host itself or a tap that sees both directions; `ethtool -K … gro off tso off` where single packets
+//! matter.
 //!
 //! ## Traps
 //!
@@ -32,7 +36,8 @@
 //!
 //! ## Sources
 //!
-//! pcapng (draft-ietf-opsawg-pcapng, interface statistics block). Paxson, "Strategies for sound Internet measurement", IMC 2004.
+//! pcapng (draft-ietf-opsawg-pcapng, interface statistics block). Paxson, "Strategies for sound Internet
+//! measurement", IMC 2004.
 
 use super::reading::{Values, bytes, counted, percent, ratio};
 use super::{Check, Rule, page::page};

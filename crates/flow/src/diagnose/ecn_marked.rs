@@ -4,18 +4,20 @@
 //!
 //! ## How it is measured
 //!
-//! Data packets with CE where the capture is behind the queue, else ACKs with ECE from the receiver. Ten of either, always info.
+//! Data packets with CE where the capture is behind the queue, else ACKs with ECE from the receiver. Ten of
+//! either, always info.
 //!
 //! Minimum: 30 segments.
 //!
 //! ## Evidence
 //!
-//! `ecn_ce` (data packets marked CE), `ecn_ece` (ACKs with ECE), `ce_share` (0 … 1 of the data packets), `queue_ms_p95`, `loss_rate`.
+//! `ecn_ce` (data packets marked CE), `ecn_ece` (ACKs with ECE), `ce_share` (0 … 1 of the data packets),
+//! `queue_ms_p95`, `loss_rate`.
 //!
 //! ## What cures it
 //!
-//! Nothing needs curing: this is the bottleneck, and it signals early. If the delay is high all the same, its target is set too high or another
-//! queue stands before it.
+//! Nothing needs curing: this is the bottleneck, and it signals early. If the delay is high all the same, its
+//! target is set too high or another queue stands before it.
 //!
 //! ## Traps
 //!

@@ -1,40 +1,46 @@
 //! # flat-window
 //!
-//! The transfer ran against a receive window that never changed: a static cap, as on the phones of the DRWA paper. It is too small for
-//! a long fat path and too large for a short thin one.
+//! The transfer ran against a receive window that never changed: a static cap, as on the phones of the DRWA
+//! paper. It is too small for a long fat path and too large for a short thin one.
 //!
 //! ## How it is measured
 //!
-//! A bin of the flow's profile is flat when its window is within 2 % of the largest ever advertised and the bytes in flight reached 90 %
-//! of it. The rule fires when at least 80 % of the bins with data (and at least 20 bins, 2 s) are flat.
+//! A bin of the flow's profile is flat when its window is within 2 % of the largest ever advertised and the
+//! bytes in flight reached 90 % of it. The rule fires when at least 80 % of the bins with data (and at least
+//! 20 bins, 2 s) are flat.
 //!
-//! The cap is compared with the path: cap over BDP (p95 of 100 ms goodput × smallest RTT). Up to 1.5 the window is what limits the rate (*too small*); from 3 on it
-//! holds at least twice the BDP as queue (*too large*; 3 is the λ at which DRWA itself stops); between the two it *fits*.
+//! The cap is compared with the path: cap over BDP (p95 of 100 ms goodput × smallest RTT). Up to 1.5 the
+//! window is what limits the rate (*too small*); from 3 on it holds at least twice the BDP as queue (*too
+//! large*; 3 is the λ at which DRWA itself stops); between the two it *fits*.
 //!
-//! It is also compared with the maxima that phones shipped with (`tcp_rmem` third value, of which Linux advertises all, three quarters or a
-//! half, by `tcp_adv_win_scale`), within 1 %.
+//! It is also compared with the maxima that phones shipped with (`tcp_rmem` third value, of which Linux
+//! advertises all, three quarters or a half, by `tcp_adv_win_scale`), within 1 %.
 //!
 //! Minimum: 100 KB in 30 segments over 2 s.
 //!
 //! ## Evidence
 //!
-//! `cap_bytes`, `flat_share` (0 … 1 of the bins with data), `bdp_bytes`, `cap_over_bdp`, `verdict` (`too small`, `fits`, `too large`),
-//! `known_cap` (device and setting, when one matches), `goodput_bps`, `rtt_ms_min`, `queue_ms_p95`.
+//! `cap_bytes`, `flat_share` (0 … 1 of the bins with data), `bdp_bytes`, `cap_over_bdp`, `verdict` (`too
+//! small`, `fits`, `too large`), `known_cap` (device and setting, when one matches), `goodput_bps`,
+//! `rtt_ms_min`, `queue_ms_p95`.
 //!
 //! ## What cures it
 //!
-//! A window that follows the path instead: autotuning with a higher ceiling where it is too small, DRWA where it is too large.
+//! A window that follows the path instead: autotuning with a higher ceiling where it is too small, DRWA where
+//! it is too large.
 //!
 //! ## Traps
 //!
-//! - A well-tuned receiver at the end of its autotuning also advertises a constant window; what matters is the verdict.
+//! - A well-tuned receiver at the end of its autotuning also advertises a constant window; what matters is
+//!   the verdict.
 //! - If the window is never filled, its being constant means nothing: hence the bytes in flight.
 //! - A match with a known value is a hint: powers of two and their halves are common.
 //!
 //! ## Sources
 //!
-//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, section 4. The values: AOSP and CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly
-//! Bean), LG G2x `init.p999.rc`, HTC EVO Shift `system.prop`, Galaxy S2 (I777) `init.rc`.
+//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, section 4. The values: AOSP and
+//! CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly Bean), LG G2x `init.p999.rc`, HTC EVO Shift
+//! `system.prop`, Galaxy S2 (I777) `init.rc`.
 
 use super::reading::{Values, began, bytes, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};

@@ -4,38 +4,45 @@
 //!
 //! ## How it is measured
 //!
-//! Loss rate p = segments resent and not spurious over data segments. The rule needs three of them, and either 1 % of loss or 0.1 % together with
-//! 20 % of the time in the limit `congestion_window`. It is a warning when both hold, or when half of the time went there; loss of 1 % that did not set the
-//! rate (less than 20 % of the time) is info.
+//! Loss rate p = segments resent and not spurious over data segments. The rule needs three of them, and
+//! either 1 % of loss or 0.1 % together with 20 % of the time in the limit `congestion_window`. It is a
+//! warning when both hold, or when half of the time went there; loss of 1 % that did not set the rate (less
+//! than 20 % of the time) is info.
 //!
-//! The Mathis bound MSS / RTT · 1.22 / √p is what Reno makes of that loss at the loaded RTT; CUBIC may have more on long fat paths, BBR
-//! ignores it. A goodput below twice the bound says that the loss explains the rate.
+//! The Mathis bound MSS / RTT · 1.22 / √p is what Reno makes of that loss at the loaded RTT; CUBIC may have
+//! more on long fat paths, BBR ignores it. A goodput below twice the bound says that the loss explains the
+//! rate.
 //!
-//! Loss behind a queue (p95 of the delay 30 ms or more) is a buffer that ran over; loss without one comes from radio, a policer, a tiny buffer or a
-//! bad cable.
+//! Loss behind a queue (p95 of the delay 30 ms or more) is a buffer that ran over; loss without one comes
+//! from radio, a policer, a tiny buffer or a bad cable.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!
 //! ## Evidence
 //!
-//! `loss_rate` (0 … 1), `retransmissions`, `retransmissions_fast`, `retransmissions_timeout`, `congestion_window_share` (0 … 1), `mathis_bps`,
-//! `goodput_bps`, `goodput_over_mathis`, `rtt_ms_p50`, `queue_ms_p95`, `cause` (`overflow` or `path`).
+//! `loss_rate` (0 … 1), `retransmissions`, `retransmissions_fast`, `retransmissions_timeout`,
+//! `congestion_window_share` (0 … 1), `mathis_bps`, `goodput_bps`, `goodput_over_mathis`, `rtt_ms_p50`,
+//! `queue_ms_p95`, `cause` (`overflow` or `path`).
 //!
 //! ## What cures it
 //!
-//! With cause `overflow`: smart queue management with ECN at the slow link, or BBR. With cause `path`: repair the link (radio, cable, duplex), a sender
-//! that does not take each loss for congestion (BBR), or, below a policer, pacing.
+//! With cause `overflow`: smart queue management with ECN at the slow link, or BBR. With cause `path`: repair
+//! the link (radio, cable, duplex), a sender that does not take each loss for congestion (BBR), or, below a
+//! policer, pacing.
 //!
 //! ## Traps
 //!
-//! - A flow that ends in slow start loses a burst at once and never again: the share of time keeps it silent below 1 %.
-//! - Reordering taken for loss by the sender is counted as spurious where DSACK shows it, and does not count here.
-//! - The Mathis bound assumes independent losses; bursts of them count as one, so that the true bound is higher.
+//! - A flow that ends in slow start loses a burst at once and never again: the share of time keeps it silent
+//!   below 1 %.
+//! - Reordering taken for loss by the sender is counted as spurious where DSACK shows it, and does not count
+//!   here.
+//! - The Mathis bound assumes independent losses; bursts of them count as one, so that the true bound is
+//!   higher.
 //!
 //! ## Sources
 //!
-//! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997 (C = √(3/2) = 1.22). TCP
-//! Tracing parts 1 and 7.
+//! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR
+//! 27(3), 1997 (C = √(3/2) = 1.22). TCP Tracing parts 1 and 7.
 
 use super::reading::{Values, began, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};

@@ -1,14 +1,14 @@
 //! Findings: what was wrong with a flow or a capture, since when, by which figures, and what would cure it.
 //!
-//! signal: the finished [`Evidence`] of one flow, or the [`CaptureFacts`] · model: one rule per file, each a published
-//! threshold or one whose reason is written beside it · action: a [`Finding`], or nothing.
+//! signal: the finished [`Evidence`] of one flow, or the [`CaptureFacts`] · model: one rule per file, each a
+//! published threshold or one whose reason is written beside it · action: a [`Finding`], or nothing.
 //!
-//! The text at the top of each rule's file is its manual page; it is compiled into [`Rule::page`], and a test keeps
-//! `docs/findings/` equal to it (`UNBLOAT_BLESS=1` writes the files anew). To add a rule: write the file, add one line
-//! to [`TABLE`].
+//! The text at the top of each rule's file is its manual page; it is compiled into [`Rule::page`], and a test
+//! keeps `docs/findings/` equal to it (`UNBLOAT_BLESS=1` writes the files anew). To add a rule: write the
+//! file, add one line to [`TABLE`].
 //!
-//! Rules are silent about flows too small to judge (each page states its minimum) and look at those first, so that a
-//! capture of many small connections costs a comparison or two per flow.
+//! Rules are silent about flows too small to judge (each page states its minimum) and look at those first, so
+//! that a capture of many small connections costs a comparison or two per flow.
 
 use crate::evidence::{CaptureFacts, Evidence};
 use crate::record::Finding;

@@ -1,5 +1,5 @@
-//! The manual page of a rule, taken from the head of its own source file at compile time, so that comment, program and
-//! documentation cannot differ: the leading `//!` lines without their mark.
+//! The manual page of a rule, taken from the head of its own source file at compile time, so that comment,
+//! program and documentation cannot differ: the leading `//!` lines without their mark.
 
 /// Length of the page in `source`, in bytes.
 pub(super) const fn length(source: &str) -> usize {

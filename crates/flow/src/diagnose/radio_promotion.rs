@@ -1,34 +1,40 @@
 //! # radio-promotion
 //!
-//! After an idle gap the first packet took much longer than the next ones: a cellular radio (or a sleeping Wi-Fi station) had to be woken up.
+//! After an idle gap the first packet took much longer than the next ones: a cellular radio (or a sleeping
+//! Wi-Fi station) had to be woken up.
 //!
 //! ## How it is measured
 //!
-//! Up to 32 times after a second or more with nothing in flight, the RTT of the first packet is compared with that of the next sample (else with the
-//! median RTT). It was *late* when it took 50 ms and 50 % more. Two late ones are needed, and at least half of the gaps as long as the
-//! shortest late one must show it: a radio falls asleep by a timer, chance does not. Info; a warning when the extra time is typically 1 s or more.
+//! Up to 32 times after a second or more with nothing in flight, the RTT of the first packet is compared with
+//! that of the next sample (else with the median RTT). It was *late* when it took 50 ms and 50 % more. Two
+//! late ones are needed, and at least half of the gaps as long as the shortest late one must show it: a radio
+//! falls asleep by a timer, chance does not. Info; a warning when the extra time is typically 1 s or more.
 //!
 //! Minimum: two such gaps; no minimum of bytes.
 //!
 //! ## Evidence
 //!
-//! `wakeups` (gaps looked at), `promoted` (late ones), `gap_s_min` (shortest gap with a late answer: about the radio's timer), `gap_s_max_prompt`
-//! (longest gap answered promptly), `extra_ms_p50`, `extra_ms_max`, `rtt_ms_p50`.
+//! `wakeups` (gaps looked at), `promoted` (late ones), `gap_s_min` (shortest gap with a late answer: about
+//! the radio's timer), `gap_s_max_prompt` (longest gap answered promptly), `extra_ms_p50`, `extra_ms_max`,
+//! `rtt_ms_p50`.
 //!
 //! ## What cures it
 //!
-//! Fewer, larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake, at the price of battery. It does no harm to bulk
-//! transfers, which pay once.
+//! Fewer, larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake, at
+//! the price of battery. It does no harm to bulk transfers, which pay once.
 //!
 //! ## Traps
 //!
-//! - A delayed ACK (40 … 200 ms) of a lone first segment looks alike, hence the comparison with the next sample and the same timer for all gaps.
-//! - A server that has gone to sleep (virtual machine, disk) answers late only if its *kernel* does: ACKs are compared, not responses.
+//! - A delayed ACK (40 … 200 ms) of a lone first segment looks alike, hence the comparison with the next
+//!   sample and the same timer for all gaps.
+//! - A server that has gone to sleep (virtual machine, disk) answers late only if its *kernel* does: ACKs are
+//!   compared, not responses.
 //! - NAT or ARP entries that expired add one lookup.
 //!
 //! ## Sources
 //!
-//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, figure 5: RTT of pings by interval jumps beyond 7 s. 3GPP TS 36.331 (RRC states).
+//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, figure 5: RTT of pings by interval jumps
+//! beyond 7 s. 3GPP TS 36.331 (RRC states).
 
 use super::reading::{Values, counted, ms, quantile, seconds};
 use super::{Check, Rule, page::page};
@@ -36,14 +42,17 @@ use crate::evidence::{Evidence, Wakeup};
 use crate::record::{Finding, Severity};
 use units::Duration;
 
-/// How long nothing was in flight before a radio may have slept: the shortest inactivity timers are about a second.
+/// How long nothing was in flight before a radio may have slept: the shortest inactivity timers are about a
+/// second.
 const GAP: Duration = Duration::from_secs(1);
-/// Extra time (ms) and part of the usual RTT that make an answer late: above jitter and above a quick delayed ACK.
+/// Extra time (ms) and part of the usual RTT that make an answer late: above jitter and above a quick delayed
+/// ACK.
 const EXTRA_MS: f64 = 50.0;
 const EXTRA_PART: f64 = 0.5;
 /// Once is chance.
 const LEAST: usize = 2;
-/// Typical extra time (ms) from which it costs something even people notice: Nielsen's limit of an unbroken train of thought.
+/// Typical extra time (ms) from which it costs something even people notice: Nielsen's limit of an unbroken
+/// train of thought.
 const COSTS_MS: f64 = 1_000.0;
 
 pub(super) const RULE: Rule = Rule {

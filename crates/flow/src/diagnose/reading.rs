@@ -32,8 +32,8 @@ pub(super) fn segments(flow: &Flow) -> u64 {
     flow.data_packets.max(flow.payload_bytes.0.checked_div(u64::from(flow.mss)).unwrap_or(0))
 }
 
-/// Enough of a transfer to judge its steady state: 100 KB in 30 segments over a second. Below, slow start is all
-/// there is: 10 segments and two doublings carry 100 KB.
+/// Enough of a transfer to judge its steady state: 100 KB in 30 segments over a second. Below, slow start is
+/// all there is: 10 segments and two doublings carry 100 KB.
 pub(super) fn enough_data(e: &Evidence<'_>) -> bool {
     e.flow.bytes.0 >= 100_000 && segments(e.flow) >= 30 && e.flow.active >= Duration::from_secs(1)
 }
@@ -98,8 +98,8 @@ pub(super) fn quantile(values: &[f64], q: f64) -> Option<f64> {
     v.get(rank - 1).copied()
 }
 
-/// How much an added delay matters, by its grade: B is worth knowing, C costs something, D and F make the link hard to
-/// use; `None` for A and A+.
+/// How much an added delay matters, by its grade: B is worth knowing, C costs something, D and F make the
+/// link hard to use; `None` for A and A+.
 pub(super) fn severity_of(grade: &str) -> Option<Severity> {
     match grade {
         "B" => Some(Severity::Info),

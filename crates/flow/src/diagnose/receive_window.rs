@@ -4,42 +4,47 @@
 //!
 //! ## How it is measured
 //!
-//! Window full = less than one MSS left between what was sent and the right edge of the window, as the sender saw it, in
-//! seconds, zero windows included. A share of the active time from 1 % on is info, from 10 % a warning. *Since when* has two
-//! answers: the first moment, and the onset, from where the share of each profile bin mostly stays above a quarter. The smallest RTT
-//! measured while full is the RTT at which the window bites. The ceiling is the same from the other side: rwnd_max over the peak rate
-//! is the RTT above which that rate cannot be kept.
+//! Window full = less than one MSS left between what was sent and the right edge of the window, as the sender
+//! saw it, in seconds, zero windows included. A share of the active time from 1 % on is info, from 10 % a
+//! warning. *Since when* has two answers: the first moment, and the onset, from where the share of each
+//! profile bin mostly stays above a quarter. The smallest RTT measured while full is the RTT at which the
+//! window bites. The ceiling is the same from the other side: rwnd_max over the peak rate is the RTT above
+//! which that rate cannot be kept.
 //!
-//! *Which side is at fault* is decided by the queue at those times (mean RTT of the bins that are full for a tenth or more, above the
-//! path's minimum). Below 60 ms, or below the unloaded RTT itself, the pipe was too long for the window: a larger one gives more
-//! throughput, and `unlimited_goodput_bps` says how much. Above both, the window was filled by a queue: a larger one would only
-//! lengthen it.
+//! *Which side is at fault* is decided by the queue at those times (mean RTT of the bins that are full for a
+//! tenth or more, above the path's minimum). Below 60 ms, or below the unloaded RTT itself, the pipe was too
+//! long for the window: a larger one gives more throughput, and `unlimited_goodput_bps` says how much. Above
+//! both, the window was filled by a queue: a larger one would only lengthen it.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s. Silent when half of the time was zero window (see `zero-window`).
 //!
 //! ## Evidence
 //!
-//! `window_full_s`, `window_full_share` (0 … 1 of the active time), `window_full_count` (segments that left < 1 MSS); `first_s`,
-//! `onset_s` (after the first data); `rtt_ms_at_limit`; `rtt_ceiling_ms`; `rwnd_bytes_max`; `peak_bps`; `unlimited_goodput_bps`; `queue_ms`
-//! (mean while full); `initial_rtt_ms`, `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `cause` (`window` or `queue`);
-//! `window_scale` (0: the receiver did not offer scaling).
+//! `window_full_s`, `window_full_share` (0 … 1 of the active time), `window_full_count` (segments that left <
+//! 1 MSS); `first_s`, `onset_s` (after the first data); `rtt_ms_at_limit`; `rtt_ceiling_ms`;
+//! `rwnd_bytes_max`; `peak_bps`; `unlimited_goodput_bps`; `queue_ms` (mean while full); `initial_rtt_ms`,
+//! `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `cause` (`window` or `queue`); `window_scale` (0: the receiver
+//! did not offer scaling).
 //!
 //! ## What cures it
 //!
-//! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux advertises about half of it) and make
-//! the application read faster or leave SO_RCVBUF alone (setting it turns autotuning off). With cause `queue`: the cures of `bufferbloat`.
+//! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux advertises
+//! about half of it) and make the application read faster or leave SO_RCVBUF alone (setting it turns
+//! autotuning off). With cause `queue`: the cures of `bufferbloat`.
 //!
 //! ## Traps
 //!
-//! - The kernel's own counter (`rwnd_limited` in `ss -ti`) counts only the time in which the congestion window was larger than the receive
-//!   window; it is smaller than this figure.
-//! - Without the SYN the window scale is a lower bound, and the window may look fuller than it was (`window_scale_inferred`).
+//! - The kernel's own counter (`rwnd_limited` in `ss -ti`) counts only the time in which the congestion
+//!   window was larger than the receive window; it is smaller than this figure.
+//! - Without the SYN the window scale is a lower bound, and the window may look fuller than it was
+//!   (`window_scale_inferred`).
 //! - The handshake's RTT says nothing here: under load it is several times as long.
 //!
 //! ## Sources
 //!
-//! TCP Tracing parts 4, 5 and 8 (blog.wirelessmoves.com, 2022). RFC 9293 section 3.8.6, RFC 7323 section 2. Huang et al., "An in-depth study
-//! of LTE", SIGCOMM 2013: 52.6 % of downlink flows fill their receive window.
+//! TCP Tracing parts 4, 5 and 8 (blog.wirelessmoves.com, 2022). RFC 9293 section 3.8.6, RFC 7323 section 2.
+//! Huang et al., "An in-depth study of LTE", SIGCOMM 2013: 52.6 % of downlink flows fill their receive
+//! window.
 
 use super::reading::{
     Values, base_rtt, began, bytes, enough_data, ms, percent, rate, ratio, seconds, seconds_into,

@@ -4,21 +4,23 @@
 //!
 //! ## How it is measured
 //!
-//! Out of order = late segments that were *not* sent again: bytes not seen before in the capture whose IP identification or timestamp shows that they
-//! were sent earlier. At least three of them and 0.1 % of the data segments. It is a warning when it did harm, that is when three or more
-//! segments were resent although they had arrived (DSACK), or when 1 % of the segments were late.
+//! Out of order = late segments that were *not* sent again: bytes not seen before in the capture whose IP
+//! identification or timestamp shows that they were sent earlier. At least three of them and 0.1 % of the
+//! data segments. It is a warning when it did harm, that is when three or more segments were resent although
+//! they had arrived (DSACK), or when 1 % of the segments were late.
 //!
 //! Minimum: 30 segments.
 //!
 //! ## Evidence
 //!
-//! `out_of_order`, `out_of_order_share` (0 … 1 of the data segments), `reordering_ms_max` (how late), `retransmissions_spurious`, `dsacks`,
-//! `ambiguous` (late, cause not to be told), `rtt_ms_min`.
+//! `out_of_order`, `out_of_order_share` (0 … 1 of the data segments), `reordering_ms_max` (how late),
+//! `retransmissions_spurious`, `dsacks`, `ambiguous` (late, cause not to be told), `rtt_ms_min`.
 //!
 //! ## What cures it
 //!
-//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it resends. On the path: per-flow instead of per-packet load
-//! balancing, one queue per flow on multi-queue devices, link-layer retransmission with in-order delivery.
+//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it resends. On the path:
+//! per-flow instead of per-packet load balancing, one queue per flow on multi-queue devices, link-layer
+//! retransmission with in-order delivery.
 //!
 //! ## Traps
 //!

@@ -1,24 +1,27 @@
 //! # retransmission-timeouts
 //!
-//! The sender waited for its retransmission timer: every time the transfer stood still for 200 ms or more and began anew with one segment.
+//! The sender waited for its retransmission timer: every time the transfer stood still for 200 ms or more and
+//! began anew with one segment.
 //!
 //! ## How it is measured
 //!
-//! Timeouts are counted as events, not as resent segments. At least two. *Spurious* ones, where the data had arrived and only its
-//! acknowledgement was late, are a sign of sudden delay (a radio handover, a queue that jumped) instead of loss: said when at least half of the
-//! segments resent after timeouts could be spurious. A warning from three timeouts, or one per ten seconds, on.
+//! Timeouts are counted as events, not as resent segments. At least two. *Spurious* ones, where the data had
+//! arrived and only its acknowledgement was late, are a sign of sudden delay (a radio handover, a queue that
+//! jumped) instead of loss: said when at least half of the segments resent after timeouts could be spurious.
+//! A warning from three timeouts, or one per ten seconds, on.
 //!
 //! Minimum: 30 segments.
 //!
 //! ## Evidence
 //!
-//! `timeouts`, `timeouts_per_min` (of active time), `retransmissions_timeout`, `retransmissions_tail_probe`, `retransmissions_spurious`, `loss_rate`,
-//! `rtt_ms_p95`.
+//! `timeouts`, `timeouts_per_min` (of active time), `retransmissions_timeout`, `retransmissions_tail_probe`,
+//! `retransmissions_spurious`, `loss_rate`, `rtt_ms_p95`.
 //!
 //! ## What cures it
 //!
-//! Tail-loss probes and RACK at the sender (RFC 8985) turn most timeouts into fast retransmissions, F-RTO (RFC 5682) undoes the spurious ones. Losses of
-//! whole windows come from buffers that run over: see `loss-limited`.
+//! Tail-loss probes and RACK at the sender (RFC 8985) turn most timeouts into fast retransmissions, F-RTO
+//! (RFC 5682) undoes the spurious ones. Losses of whole windows come from buffers that run over: see
+//! `loss-limited`.
 //!
 //! ## Traps
 //!

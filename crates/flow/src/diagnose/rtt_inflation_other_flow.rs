@@ -4,40 +4,46 @@
 //!
 //! ## How it is measured
 //!
-//! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated when even its *smallest*
-//! RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and at least three of them; the
-//! p95 of all samples must show it too. The queue is somebody else's when this flow delivered less than 20 % of the bytes that the capture
-//! holds in its direction in the inflated bins (a flow's share of a queue is its share of the rate), or when it never had
-//! more than four segments in flight (p95) while nothing else is in the capture.
+//! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated when even
+//! its *smallest* RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and
+//! at least three of them; the p95 of all samples must show it too. The queue is somebody else's when this
+//! flow delivered less than 20 % of the bytes that the capture holds in its direction in the inflated bins (a
+//! flow's share of a queue is its share of the rate), or when it never had more than four segments in flight
+//! (p95) while nothing else is in the capture.
 //!
-//! Two kinds of proof: a *rival* among the largest flows was alive for at least half of the inflated time and carried half of its
-//! bytes or more; it is named. Without one, the cause lies outside the capture, and the delay must be 200 ms or more, since
-//! smaller ones can be delayed ACKs.
+//! Two kinds of proof: a *rival* among the largest flows was alive for at least half of the inflated time and
+//! carried half of its bytes or more; it is named. Without one, the cause lies outside the capture, and the
+//! delay must be 200 ms or more, since smaller ones can be delayed ACKs. An RTT has two ways: where the other
+//! direction of the same connection carried a fifth of the rival's bytes or more (without a rival: as much as
+//! the link carried this way), the queue may be that of its own answers, and the rule is silent.
 //!
 //! Minimum: 10 RTT samples; no minimum of bytes, since keystrokes and calls suffer most.
 //!
 //! ## Evidence
 //!
-//! `grade`; `added_ms_p95`; `rtt_ms_min`, `rtt_ms_p95`; `inflated_s`; `onset_s` (after the first data); `own_share` of the bytes
-//! in the inflated time, 0 … 1; `own_in_flight_bytes_p95`; `rival_flow` (flow id), `rival_bytes`, when one is found.
+//! `grade`; `added_ms_p95`; `rtt_ms_min`, `rtt_ms_p95`; `inflated_s`; `onset_s` (after the first data);
+//! `own_share` of the bytes in the inflated time, 0 … 1; `own_in_flight_bytes_p95`; `rival_flow` (flow id),
+//! `rival_bytes`, when one is found.
 //!
 //! ## What cures it
 //!
-//! Nothing in this flow. Flow queueing at the bottleneck (fq_codel, CAKE) gives each flow its own queue; BBR or a delay-bound receive
-//! window on the large flow keeps the shared queue short; on a phone QCUT or priority queues above the radio.
+//! Nothing in this flow. Flow queueing at the bottleneck (fq_codel, CAKE) gives each flow its own queue; BBR
+//! or a delay-bound receive window on the large flow keeps the shared queue short; on a phone QCUT or
+//! priority queues above the radio.
 //!
 //! ## Traps
 //!
-//! - Delayed ACKs (40 … 200 ms) inflate single samples of sparse flows: hence smallest RTT of a bin, two samples per bin, and the
-//!   200 ms without a rival.
-//! - A download whose ACKs wait behind an upload of the same phone has a large share of its own direction: `bufferbloat` then
-//!   speaks, though the queue is in the other direction. Look for an upload at the same time.
+//! - Delayed ACKs (40 … 200 ms) inflate single samples of sparse flows: hence smallest RTT of a bin, two
+//!   samples per bin, and the 200 ms without a rival.
+//! - A download whose ACKs wait behind an upload of the same phone has a large share of its own direction:
+//!   `bufferbloat` then speaks, though the queue is in the other direction. Look for an upload at the same
+//!   time.
 //! - In a capture at a server the rivals share nothing but the server; a rival is a suspect, not a proof.
 //!
 //! ## Sources
 //!
-//! Guo et al., "Understanding on-device bufferbloat for cellular upload", IMC 2016, section 5 (harm across flows). Jiang et al.,
-//! IMC 2012, figure 4 (ping beside a bulk flow).
+//! Guo et al., "Understanding on-device bufferbloat for cellular upload", IMC 2016, section 5 (harm across
+//! flows). Jiang et al., IMC 2012, figure 4 (ping beside a bulk flow).
 
 use super::reading::{Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of};
 use super::{Check, Rule, page::page};
@@ -51,7 +57,8 @@ const INFLATED_MS: f64 = 30.0;
 const BEYOND_DELAYED_ACK_MS: f64 = 200.0;
 /// Share of the bytes below which a flow cannot own the queue.
 const SMALL_SHARE: f64 = 0.2;
-/// Segments in flight up to which a flow is too small to fill a queue: the smallest initial window (RFC 3390).
+/// Segments in flight up to which a flow is too small to fill a queue: the smallest initial window (RFC
+/// 3390).
 const SMALL_FLIGHT: f64 = 4.0;
 /// Samples below which there is nothing to compare: a short web exchange has about as many.
 const SAMPLES: u64 = 10;
@@ -113,7 +120,7 @@ pub(super) fn somebody_elses(e: &Evidence<'_>) -> bool {
 /// The rival that was alive for half of the inflated time and carried half of its bytes.
 fn culprit<'a>(e: &Evidence<'a>, seen: &Inflation) -> Option<&'a Rival> {
     let (from, to) = (e.profile.time_of(seen.first), e.profile.end_of(seen.last));
-    e.rivals.iter().find(|r| {
+    e.rivals.iter().filter(|r| r.flow != e.reverse.id).find(|r| {
         let both = r.end.min(to).since(r.start.max(from)).as_secs_f64();
         let inflated = to.since(from).as_secs_f64();
         // its bytes, spread evenly over its life
@@ -130,7 +137,13 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let (rtt, base) = (e.flow.rtt_ms?, base_rtt(e)?);
     let added = rtt.p95 - base;
     let rival = culprit(e, &seen);
-    if rival.is_none() && added < BEYOND_DELAYED_ACK_MS {
+    // an RTT has two ways: the queue may be that of this connection's own answers
+    let answers = e.reverse.bytes.0 as f64;
+    let own_answers = match rival {
+        Some(r) => answers >= SMALL_SHARE * r.bytes.0 as f64,
+        None => answers >= seen.link_bytes as f64,
+    };
+    if own_answers || (rival.is_none() && added < BEYOND_DELAYED_ACK_MS) {
         return None;
     }
     let grade = grade(added);
@@ -238,6 +251,17 @@ mod tests {
     fn thirty_milliseconds_are_the_boundary() {
         assert!(check(&victim(29.0).evidence()).is_none());
         assert_eq!(check(&victim(31.0).evidence()).map(|f| f.severity), Some(Severity::Info));
+    }
+
+    #[test]
+    fn the_answers_of_the_same_connection_may_be_the_queue() {
+        let mut case = victim(150.0);
+        case.reverse.bytes = Bytes(2_600_000);
+        assert!(check(&case.evidence()).is_none());
+        case.reverse.bytes = Bytes(2_400_000);
+        assert!(check(&case.evidence()).is_some());
+        case.rivals[0].flow = case.reverse.id;
+        assert!(check(&case.evidence()).is_none());
     }
 
     #[test]

@@ -53,8 +53,8 @@ impl ProfileBin {
 }
 
 impl Case {
-    /// A transfer at 4 Mbit/s, 50 ms of RTT and a window of 3 MB, unless `each` (given the seconds since the start) says
-    /// otherwise.
+    /// A transfer at 4 Mbit/s, 50 ms of RTT and a window of 3 MB, unless `each` (given the seconds since the
+    /// start) says otherwise.
     pub fn transfer(seconds: u64, mut each: impl FnMut(f64, &mut ProfileBin)) -> Case {
         let mut profile = Profile::new(START, TICK);
         let mut flow = blank(0);

@@ -1,22 +1,27 @@
 //! # uneven-rate
 //!
-//! The throughput of a long transfer was not steady: its usual range, and how often, when and how far it dipped.
+//! The throughput of a long transfer was not steady: its usual range, and how often, when and how far it
+//! dipped.
 //!
 //! ## How it is measured
 //!
-//! Goodput in blocks of about a second (longer for flows above 51 s, whose profile is coarser), the first two blocks and the last left out. The usual
-//! range is p10 … p90. A *dip* is a run of blocks below half of the median. Reported, as info, when the range spans 1.5 or more, or when there is a dip.
+//! Goodput in blocks of about a second (longer for flows above 51 s, whose profile is coarser), the first two
+//! blocks and the last left out. The usual range is p10 … p90. A *dip* is a run of blocks below half of the
+//! median. Reported, as info, when the range spans 1.5 or more, or when there is a dip.
 //!
-//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no dips).
+//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no
+//! dips).
 //!
 //! ## Evidence
 //!
-//! `goodput_bps_p10`, `goodput_bps_p50`, `goodput_bps_p90`, `dips`, `dip_bps_min` (deepest block), `dip_s` (when, after the first data), `block_s`.
+//! `goodput_bps_p10`, `goodput_bps_p50`, `goodput_bps_p90`, `dips`, `dip_bps_min` (deepest block), `dip_s`
+//! (when, after the first data), `block_s`.
 //!
 //! ## What cures it
 //!
-//! Find what happens at the dips: losses (red in the time-sequence chart), a full window, or a radio cell or backhaul shared with others. Compare both
-//! directions: where one is much slower on the same air, the air is not the limit.
+//! Find what happens at the dips: losses (red in the time-sequence chart), a full window, or a radio cell or
+//! backhaul shared with others. Compare both directions: where one is much slower on the same air, the air is
+//! not the limit.
 //!
 //! ## Traps
 //!
@@ -25,7 +30,8 @@
 //!
 //! ## Sources
 //!
-//! TCP Tracing part 4 (blog.wirelessmoves.com, 2022): "mostly between 150 and 300 Mbit/s, with a (single) short downwards dip to 50"; parts 1 and 5.
+//! TCP Tracing part 4 (blog.wirelessmoves.com, 2022): "mostly between 150 and 300 Mbit/s, with a (single)
+//! short downwards dip to 50"; parts 1 and 5.
 
 use super::reading::{
     Values, began, counted, enough_data, quantile, rate, rate_between, seconds, seconds_into, share,

@@ -4,32 +4,37 @@
 //!
 //! ## How it is measured
 //!
-//! A span runs from an advertised window of 0 to the first one above 0. Probes are segments of at most one byte at the next
-//! sequence number or the one before, inside a span. From 5 % of the life of the connection on it is a warning, from 50 % serious, else info.
-//! The longest span is exact when there is only one; otherwise it is read from the profile, to within two of its bins.
+//! A span runs from an advertised window of 0 to the first one above 0. Probes are segments of at most one
+//! byte at the next sequence number or the one before, inside a span. From 5 % of the life of the connection
+//! on it is a warning, from 50 % serious, else info. The longest span is exact when there is only one;
+//! otherwise it is read from the profile, to within two of its bins.
 //!
-//! Minimum: 50 ms in all and 10 KB delivered: a window that closes as the connection is torn down tells nothing.
+//! Minimum: 50 ms in all and 10 KB delivered: a window that closes as the connection is torn down tells
+//! nothing.
 //!
 //! ## Evidence
 //!
-//! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life), `zero_window_s_longest`,
-//! `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`.
+//! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life),
+//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`.
 //!
 //! ## What cures it
 //!
-//! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one is intended). If it reads in
-//! spurts, a larger receive buffer bridges the pauses. On a phone with a lossy sender's view of these stalls, flow control by the rate at
-//! which the application reads (AFC) recovers faster than reopening by one segment.
+//! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one
+//! is intended). If it reads in spurts, a larger receive buffer bridges the pauses. On a phone with a lossy
+//! sender's view of these stalls, flow control by the rate at which the application reads (AFC) recovers
+//! faster than reopening by one segment.
 //!
 //! ## Traps
 //!
 //! - Adaptive video players stop reading on purpose between segments.
-//! - Linux probes carry no byte (sequence number next − 1), as keep-alives do; other tools call them keep-alives.
+//! - Linux probes carry no byte (sequence number next − 1), as keep-alives do; other tools call them
+//!   keep-alives.
 //! - A firewall or TCP proxy on the way can be the one that closes the window.
 //!
 //! ## Sources
 //!
-//! RFC 9293 section 3.8.6.1 (probing zero windows). Sanadhya & Sivakumar, "Adaptive flow control for TCP on mobile phones", INFOCOM 2011.
+//! RFC 9293 section 3.8.6.1 (probing zero windows). Sanadhya & Sivakumar, "Adaptive flow control for TCP on
+//! mobile phones", INFOCOM 2011.
 
 use super::reading::{Values, counted, percent, ratio, seconds, seconds_into};
 use super::{Check, Rule, page::page};
