@@ -220,7 +220,7 @@ HEAD = """# Judges
 Pairs of captures that `tests/truth` made with a relay that writes down what it did to every packet, and the figures of
 three tools for each of them: **unbloat / tshark / tcptrace / truth**. Truth is the relay's log and the kernel's counters; where there
 is none, or a tool has no such figure, a dash. At the receiver a resent segment counts when something newer arrived before it: the others
-cannot be told from first ones by anybody. RTT in ms, smallest to largest, truth: the path's own, and the longest delay of a data segment added.
+cannot be told from first ones by anybody. RTT in ms, smallest to largest, truth: the path's own, and the longest delay of a data segment added (a late ACK is not in it).
 In flight: largest value, without SACK, in bytes, as the sender saw it (truth at the sender only). Made by `UNBLOAT_BLESS=1 pytest tests/truth`.
 
 | pair | end | resent | out of order | RTT | window full | zero windows | probes | in flight |
