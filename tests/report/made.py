@@ -514,7 +514,9 @@ def million(packets: int = 1_000_000) -> Run:
             sample[name] = int(sample[name] * scale)
         sample["goodput_bps"] = sample["delivered_bytes"] * 80.0
     step = 60.0 / packets
-    times = [i * step for i in range(packets)]
+    dice = random.Random(7)
+    # Jitter, so that the page is no smaller than that of a real capture.
+    times = [(i + dice.random()) * step for i in range(packets)]
     acks = packets // 2
     segments = pa.table(
         {

@@ -30,6 +30,8 @@ from .pack import Packed, codes, flat, floats, pack, seconds, steps
 # Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
 MAX_LISTED = 1_000
 MAX_FINDINGS = 2_000
+# Segments and ACKs that are held at once while a page is written: 29 bytes each, so about 120 MB.
+MAX_ROWS = 4_000_000
 # UDP and ICMP flows whose series are drawn, beside the TCP connections.
 TOP_COUNTED = 5
 
@@ -250,6 +252,17 @@ def stem(run: Tables) -> str:
     return Path(str(files[0])).name.split(".")[0] or "capture"
 
 
+def segments_to_ask(run: Tables, ids: list[int], cap: int) -> int:
+    """The cap for the analysis: none that bites while all flows together fit in memory, so that they are thinned
+    here, evenly; else the page's own."""
+    flows = run.flows.filter(pc.is_in(run.flows["connection"], value_set=pa.array(ids, pa.uint32())))
+    # A flow's rows are its data, and the ACKs that the other direction sent.
+    packets = pc.sum(flows["packets"]).as_py() or 0
+    largest = pc.max(run.connections["packets"]).as_py() or 0
+    # Up to three SACK blocks ride on an ACK; few do.
+    return int(max(cap, 2 * largest)) if cap < largest and packets <= MAX_ROWS else cap
+
+
 def series(
     run: Tables, ids: list[int], max_segments: int
 ) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
@@ -281,7 +294,7 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
     tcp, counted = charted(ranked, top)
     flows = run.flows.filter(pc.is_in(run.flows["connection"], value_set=flat(listed["id"])))
     store = Store()
-    samples, events, segments = series(run, [*tcp, *counted], max_segments)
+    samples, events, segments = series(run, [*tcp, *counted], segments_to_ask(run, tcp, max_segments))
     drawn = {*tcp, *counted}
     for connection in (*tcp, *counted):
         for flow in (2 * connection, 2 * connection + 1):
