@@ -18,7 +18,7 @@ function measureWords(words, size, weight = 400) { ruler.font = `${weight} ${siz
 
 function asSvg(chart, about) {
   const [width, height, top] = pictureSize(chart, measureWords);
-  const pen = new SvgPen(width, height, THEMES.light, measureWords);
+  const pen = new SvgPen(width, height, THEMES.light, measureWords, chart.spec.name);
   chart.draw(pen, width, height, { title: chart.spec.title, about, top });
   return pen.finish(`${chart.spec.title} – ${about}`, chart.spec.about);
 }

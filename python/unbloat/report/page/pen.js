@@ -118,14 +118,15 @@ const xml = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(
 const short = (value) => String(Math.round(value * 100) / 100);
 
 class SvgPen {
-  constructor(width, height, theme, measure) {
+  // `name` begins every id, so that several pictures can stand in one document.
+  constructor(width, height, theme, measure, name) {
     this.w = width; this.h = height; this.theme = theme; this.parts = []; this.defs = []; this.known = new Map();
-    this.measure = measure;
+    this.measure = measure; this.name = name;
   }
   color(name) { return this.theme[name] || name; }
 
   define(key, make) {
-    if (!this.known.has(key)) { const id = `d${this.known.size}`; this.known.set(key, id); this.defs.push(make(id)); }
+    if (!this.known.has(key)) { const id = `${this.name}-${this.known.size}`; this.known.set(key, id); this.defs.push(make(id)); }
     return this.known.get(key);
   }
 
