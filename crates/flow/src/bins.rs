@@ -57,8 +57,8 @@ struct Open {
 /// A second's worth of closed bins.
 #[derive(Clone, Debug)]
 struct LastSecond {
-    rtt_min: Vec<u64>,
-    delivered: Vec<u64>,
+    /// Smallest RTT and bytes delivered of each bin.
+    bins: Box<[(u64, u64)]>,
     next: usize,
     filled: usize,
     sum: u64,
@@ -132,8 +132,7 @@ impl Bins {
             state: State::default(),
             open: Open::default(),
             second: LastSecond {
-                rtt_min: vec![u64::MAX; per_second],
-                delivered: vec![0; per_second],
+                bins: vec![(u64::MAX, 0); per_second].into_boxed_slice(),
                 next: 0,
                 filled: 0,
                 sum: 0,
@@ -166,12 +165,19 @@ impl Bins {
         self.state = state;
     }
 
-    /// Accounts the time up to `at`; calls `close` for every bin that ends before.
+    /// Accounts the time up to `at` if the open bin is still open then: the usual case.
     #[inline]
-    pub fn advance(&mut self, at: Instant, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
-        if at.as_nanos() < self.start.as_nanos() + self.width {
+    pub fn stays_open(&mut self, at: Instant) -> bool {
+        let open = at.as_nanos() < self.start.as_nanos() + self.width;
+        if open {
             self.account(at);
-        } else {
+        }
+        open
+    }
+
+    /// Accounts the time up to `at` and closes every bin that ends before.
+    pub fn advance(&mut self, at: Instant, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
+        if !self.stays_open(at) {
             self.close_until(at, now, samples);
         }
     }
@@ -202,7 +208,7 @@ impl Bins {
             let end = Instant(self.start.as_nanos() + self.width);
             let busy = self.mark > self.start || self.open.sent + self.open.delivered > 0;
             let remaining = (at.as_nanos() - self.start.as_nanos()) / self.width;
-            if !busy && remaining > self.second.delivered.len() as u64 + 1 {
+            if !busy && remaining > self.second.bins.len() as u64 + 1 {
                 // Nothing happened for longer than a second: one long bin, cut only where the profile is.
                 let span = remaining * self.width;
                 self.account(Instant(self.start.as_nanos() + span));
@@ -228,7 +234,7 @@ impl Bins {
     fn close(&mut self, span: u64, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
         let open = self.open;
         let bins = (span / self.width).max(1);
-        for _ in 0..bins.min(self.second.delivered.len() as u64) {
+        for _ in 0..bins.min(self.second.bins.len() as u64) {
             self.second.push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
         }
         self.best_second = self.best_second.max(self.second.sum);
@@ -441,7 +447,7 @@ impl Bins {
 
     /// Most bytes in any full second; the flow's total where it was shorter.
     pub fn best_second(&self) -> Option<u64> {
-        (self.closed >= self.second.delivered.len() as u64).then_some(self.best_second)
+        (self.closed >= self.second.bins.len() as u64).then_some(self.best_second)
     }
 }
 
@@ -468,17 +474,16 @@ impl SlowStart {
 
 impl LastSecond {
     fn push(&mut self, rtt_min: u64, delivered: u64) {
-        let i = self.next;
-        self.sum = self.sum + delivered - self.delivered[i];
-        self.rtt_min[i] = rtt_min;
-        self.delivered[i] = delivered;
-        self.next = (i + 1) % self.delivered.len();
-        self.filled = (self.filled + 1).min(self.delivered.len());
+        let bin = &mut self.bins[self.next];
+        self.sum = self.sum + delivered - bin.1;
+        *bin = (rtt_min, delivered);
+        self.next = (self.next + 1) % self.bins.len();
+        self.filled = (self.filled + 1).min(self.bins.len());
     }
     fn full(&self) -> bool {
-        self.filled == self.delivered.len()
+        self.filled == self.bins.len()
     }
     fn rtt_min(&self) -> Option<u64> {
-        self.rtt_min.iter().copied().min().filter(|m| *m != u64::MAX)
+        self.bins.iter().map(|bin| bin.0).min().filter(|m| *m != u64::MAX)
     }
 }

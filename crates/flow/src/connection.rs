@@ -13,6 +13,7 @@ use units::{Duration, Instant};
 
 use crate::dedup::Recent;
 use crate::histogram::Histogram;
+use crate::hosts::Hosts;
 use crate::out::{Series, Wanted};
 use crate::record::{End, EventKind, Vantage};
 use crate::stream::{Context, Scale, Smoothed, Stream};
@@ -66,8 +67,6 @@ pub(crate) struct Conn {
     /// Rows of the host table, for the bytes of the link.
     pub hosts: [u32; 2],
     pub wanted: Wanted,
-    /// Smallest RTT (ns) that earlier connections between the two hosts measured.
-    pub path_min: Option<u64>,
     handshake: Handshake,
     recent: [Recent; 2],
     ttl: [u8; 2],
@@ -77,10 +76,8 @@ pub(crate) struct Conn {
 pub(crate) struct Outside<'a> {
     pub series: &'a mut Series,
     pub bin: Duration,
-    /// Bytes so far a → b and b → a on the links of these hosts.
-    pub link_bytes: [u64; 2],
-    /// Smallest RTT known between the two hosts.
-    pub path_min: Option<u64>,
+    /// For the bytes of the link.
+    pub hosts: &'a Hosts,
 }
 
 impl Conn {
@@ -103,7 +100,6 @@ impl Conn {
             streams: [Stream::default(), Stream::default()],
             hosts,
             wanted,
-            path_min: None,
             handshake: Handshake::default(),
             recent: [Recent::default(), Recent::default()],
             ttl: [0; 2],
@@ -147,6 +143,7 @@ impl Conn {
         let counts = &mut self.streams[d].counts;
         counts.packets += 1;
         counts.wire_bytes += u64::from(s.ip.total_len);
+        self.streams[1 - d].acks_seen = true;
 
         if s.has(flags::SYN) {
             self.syn(s, d, out);
@@ -192,8 +189,8 @@ impl Conn {
         let mut cx = self.context(d, now, out);
         let genuine = self.streams[d].on_data(s, &mut cx);
         // Only where neither timestamps nor a capture at the sender can give an RTT.
-        if cx.vantage == Vantage::Receiver
-            && s.options.timestamps.is_none()
+        if s.options.timestamps.is_none()
+            && self.streams[d].vantage == Vantage::Receiver
             && let Some(mut m) = self.streams[d].measured.take()
         {
             self.streams[d].on_window_probe(&mut m, now);
@@ -202,27 +199,40 @@ impl Conn {
         genuine
     }
 
-    fn context<'s>(&self, stream: usize, now: Instant, out: &'s mut Outside<'_>) -> Context<'s> {
-        let path_min = match (self.initial_rtt.map(Duration::as_nanos), out.path_min) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+    /// The view of `stream` on the rest.
+    #[inline]
+    pub fn context<'s>(&self, stream: usize, now: Instant, out: &'s mut Outside<'_>) -> Context<'s> {
         Context {
             now,
             flow: self.id * 2 + stream as u32,
             wanted: self.wanted,
             series: out.series,
-            vantage: self.vantage_of(stream),
-            near_half: self.halves[stream],
-            path_min,
             bin: out.bin,
-            link_bytes: out.link_bytes[stream],
-            acks_seen: self.streams[1 - stream].counts.packets > 0,
+            hosts: out.hosts,
+            link: (self.hosts[stream], self.hosts[1 - stream]),
+        }
+    }
+
+    /// A round trip (ns) that is known of the path, not of one stream.
+    pub fn set_path_min(&mut self, ns: Option<u64>) {
+        for stream in &mut self.streams {
+            stream.path_min = match (stream.path_min, ns) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+
+    fn set_vantage(&mut self, from_a: Vantage) {
+        self.vantage = from_a;
+        for i in 0..2 {
+            self.streams[i].vantage = self.vantage_of(i);
+            self.streams[i].near_half = self.halves[i];
         }
     }
 
     /// The vantage seen from the sender of `stream`.
-    pub fn vantage_of(&self, stream: usize) -> Vantage {
+    fn vantage_of(&self, stream: usize) -> Vantage {
         match (self.vantage, stream) {
             (Vantage::Sender, 1) => Vantage::Receiver,
             (Vantage::Receiver, 1) => Vantage::Sender,
@@ -282,7 +292,8 @@ impl Conn {
         }
         if let (Some(a), Some(b)) = (self.halves[0], self.halves[1]) {
             self.initial_rtt = Some(a + b);
-            self.vantage = beside(a.as_nanos(), b.as_nanos());
+            self.set_path_min(Some((a + b).as_nanos()));
+            self.set_vantage(beside(a.as_nanos(), b.as_nanos()));
         }
     }
 
@@ -346,7 +357,7 @@ impl Conn {
                 (Vantage::Receiver, 1) => Vantage::Sender,
                 (v, _) => v,
             };
-            self.vantage = from_a;
+            self.set_vantage(from_a);
             for t in 0..2 {
                 if self.vantage_of(t) != Vantage::Sender
                     && let Some(m) = &mut self.streams[t].measured

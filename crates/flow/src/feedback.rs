@@ -22,6 +22,8 @@ use crate::stream::{Context, Measured, Stream};
 const ABSURD: i64 = 1 << 30;
 /// Segments in flight from which an RTT counts as taken under load.
 const LOADED_SEGMENTS: u64 = 4;
+/// Samples after which a new minimum by more than a tenth needs a second witness.
+const SETTLED: u32 = 4;
 /// An echo counts where the sender was sending anyway: the gap to the data before bounds the error.
 const MAX_SEND_GAP_NS: u64 = 5_000_000;
 
@@ -247,9 +249,9 @@ impl Stream {
     }
 
     fn after_ack(&mut self, r: &TcpSegment, advanced: bool, m: &mut Measured, cx: &mut Context<'_>) {
-        let at_sender = matches!(cx.vantage, Vantage::Sender | Vantage::Unknown);
+        let at_sender = matches!(self.vantage, Vantage::Sender | Vantage::Unknown);
         // The receiver's capture sees an ACK before the sender does: its view follows by echo.
-        if cx.vantage != Vantage::Sender
+        if self.vantage != Vantage::Sender
             && let Some((tsval, _)) = r.options.timestamps
         {
             let known = Known { una: self.una, sacked: m.board.sacked_bytes(), right_edge: self.right_edge };
@@ -274,12 +276,12 @@ impl Stream {
         let ns = far.as_nanos();
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
-        match cx.vantage {
+        match self.vantage {
             Vantage::Sender => self.on_path_rtt(ns, m, cx),
             // A far side of about nothing is the receiver beside the capture, not the path.
             Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, m, cx),
             Vantage::Middle => {
-                let near = m.last_near.or(cx.near_half.map(Duration::as_nanos));
+                let near = m.last_near.or(self.near_half.map(Duration::as_nanos));
                 if let Some(near) = near {
                     self.on_path_rtt(ns + near, m, cx);
                 }
@@ -289,11 +291,11 @@ impl Stream {
     }
 
     /// A data segment echoes `tsecr`: a sample capture → sender → capture, and what the sender knew.
-    pub fn on_echo(&mut self, tsecr: u32, m: &mut Measured, cx: &mut Context<'_>) {
-        if cx.vantage == Vantage::Sender {
+    pub fn on_echo(&mut self, tsecr: u32, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        if self.vantage == Vantage::Sender {
             return;
         }
-        let (sample, known) = m.echoes.echoed(tsecr, cx.now);
+        let (sample, known) = m.echoes.echoed(tsecr, end, cx.now);
         if known.is_some() {
             m.known = known;
         }
@@ -303,10 +305,20 @@ impl Stream {
         if self.near_count > 0 && gap > MAX_SEND_GAP_NS.max(self.near_min / 4) {
             return;
         }
+        // An ACK whose capture time is late makes one sample too short; a shorter path makes many.
+        if self.near_count >= SETTLED && ns + self.near_min / 10 < self.near_min {
+            match m.undercut.take() {
+                Some(before) if before.abs_diff(ns) <= ns / 10 => {}
+                _ => {
+                    m.undercut = Some(ns);
+                    return;
+                }
+            }
+        }
         self.near_min = if self.near_count == 0 { ns } else { self.near_min.min(ns) };
         self.near_count = self.near_count.saturating_add(1);
         m.last_near = Some(ns);
-        if cx.vantage == Vantage::Receiver {
+        if self.vantage == Vantage::Receiver {
             self.on_path_rtt(ns, m, cx);
         }
     }
@@ -327,7 +339,7 @@ impl Stream {
         m.smoothed.update(ns);
         m.bins.rtt(ns);
         let mss = u64::from(self.mss());
-        let in_flight = self.in_flight(m, cx.vantage).unwrap_or(0);
+        let in_flight = self.in_flight(m).unwrap_or(0);
         // The sample is of data sent one RTT ago: what it acknowledged was in flight as well.
         if in_flight >= LOADED_SEGMENTS * mss
             || m.in_flight.max().is_some_and(|x| x >= LOADED_SEGMENTS * mss) && in_flight > 0

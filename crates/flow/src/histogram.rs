@@ -139,36 +139,38 @@ impl Histogram {
 
     /// The sample of rank ⌈q · count⌉ (nearest rank), within 0.8 %; `None` without samples.
     pub fn quantile(&self, q: f64) -> Option<u64> {
+        self.at([q]).map(|[v]| v)
+    }
+
+    /// The samples of several ranks, given in rising order, in one pass.
+    fn at<const N: usize>(&self, quantiles: [f64; N]) -> Option<[u64; N]> {
         if self.count == 0 {
             return None;
         }
-        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
-        if rank <= self.zeros {
-            return Some(0);
-        }
+        // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
+        let mut found = [self.max; N];
         let mut seen = self.zeros;
-        for (i, &c) in self.counts.iter().enumerate() {
-            seen += u64::from(c);
-            if seen >= rank {
-                return Some(middle(self.base + i).clamp(self.min, self.max));
+        let mut buckets = self.counts.iter().enumerate();
+        let mut value = 0;
+        for (q, out) in quantiles.into_iter().zip(&mut found) {
+            let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
+            while seen < rank {
+                let Some((i, &c)) = buckets.next() else { return Some(found) };
+                if c > 0 {
+                    seen += u64::from(c);
+                    value = middle(self.base + i).clamp(self.min, self.max);
+                }
             }
+            *out = value;
         }
-        // only after a counter has saturated at 2³² samples in one bucket
-        Some(self.max)
+        Some(found)
     }
 
-    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None` without
-    /// samples.
+    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None` without samples.
     pub fn quantiles(&self, scale: f64) -> Option<Quantiles> {
-        let at = |q| self.quantile(q).map(|v| v as f64 * scale);
-        Some(Quantiles {
-            count: self.count,
-            min: self.min()? as f64 * scale,
-            p50: at(0.50)?,
-            p95: at(0.95)?,
-            p99: at(0.99)?,
-            max: self.max()? as f64 * scale,
-        })
+        let [p50, p95, p99] = self.at([0.50, 0.95, 0.99])?.map(|v| v as f64 * scale);
+        let (min, max) = (self.min as f64 * scale, self.max as f64 * scale);
+        Some(Quantiles { count: self.count, min, p50, p95, p99, max })
     }
 
     /// Adds all samples of `other`.

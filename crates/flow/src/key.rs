@@ -21,17 +21,21 @@ impl Key {
         let ports = u32::from(low.1) << 16 | u32::from(high.1);
         Key { low: low.0, high: high.0, ports, protocol }
     }
+
+    /// One folded multiplication for each part; addresses of a capture differ in few bits, in both halves.
+    #[inline]
+    pub fn mix(self) -> u64 {
+        let a = self.low.0 as u64 ^ ((self.low.0 >> 64) as u64).rotate_left(23);
+        let b = self.high.0 as u64 ^ ((self.high.0 >> 64) as u64).rotate_left(41);
+        let h = fold(a ^ 0x243f_6a88_85a3_08d3, b ^ 0x1319_8a2e_0370_7344);
+        fold(h ^ u64::from(self.ports) ^ u64::from(self.protocol) << 32, 0xa409_3822_299f_31d0)
+    }
 }
 
 impl Hash for Key {
     #[inline]
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // One folded multiplication for each part; addresses of a capture differ in few bits, in both halves.
-        let a = self.low.0 as u64 ^ ((self.low.0 >> 64) as u64).rotate_left(23);
-        let b = self.high.0 as u64 ^ ((self.high.0 >> 64) as u64).rotate_left(41);
-        let mut h = fold(a ^ 0x243f_6a88_85a3_08d3, b ^ 0x1319_8a2e_0370_7344);
-        h = fold(h ^ u64::from(self.ports) ^ u64::from(self.protocol) << 32, 0xa409_3822_299f_31d0);
-        state.write_u64(h);
+        state.write_u64(self.mix());
     }
 }
 

@@ -169,7 +169,13 @@ impl Recovery {
                 (Cause::Timeout, timer_ran_out && r.start <= r.una && r.silence >= RTO_MIN)
             }
             Phase::Fast if r.start < self.until && !(timer_ran_out && lone) => (Cause::Fast, false),
-            _ if tail && !r.evidence && !self.probed && r.silence * 2 <= probe_after.min(rto) * 3 => {
+            // The timer never fires before 2·SRTT; sooner, it was RACK.
+            _ if tail
+                && !r.evidence
+                && !self.probed
+                && r.silence >= r.srtt
+                && r.silence * 2 <= probe_after.min(rto) * 3 =>
+            {
                 (Cause::TailProbe, false)
             }
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),

@@ -30,7 +30,7 @@ pub enum End {
 }
 
 /// Where the capture was taken, seen from one flow (its data's sender).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Vantage {
     /// At or near the flow's sender.
     Sender,
@@ -39,6 +39,7 @@ pub enum Vantage {
     /// Somewhere between.
     Middle,
     /// Not enough was seen to tell.
+    #[default]
     Unknown,
 }
 

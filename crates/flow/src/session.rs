@@ -150,14 +150,13 @@ impl Run {
         loop {
             match input.reader.next_frame() {
                 Ok(Some(frame)) => {
-                    let mut decoded = self.decoder.decode(&frame);
-                    let (time, wire_len) = (frame.time, frame.wire_len);
+                    // The index of a single file's interface is that of the run: nothing to renumber.
+                    let decoded = self.decoder.decode(&frame);
+                    self.analyzer.push(frame.time, frame.wire_len, &decoded);
                     if frame.interface as usize >= input.interfaces.len() {
                         let index = frame.interface;
                         self.learn_interfaces(input, index);
                     }
-                    renumber(&mut decoded, &input.interfaces);
-                    self.analyzer.push(time, wire_len, &decoded);
                 }
                 Ok(None) => return Ok(()),
                 Err(e) => {
@@ -256,13 +255,9 @@ impl Run {
             let source = Source { name: interface.name.clone(), linktype: interface.linktype };
             // The same name in the next file of a rotating capture is the same interface; within one file
             // two descriptions are two interfaces, even if they are alike.
-            let known = self.interfaces.iter().position(|s| *s == source && !source.name.is_empty());
-            let position = known.or_else(|| {
-                (input.interfaces.is_empty() && self.files.len() > 1)
-                    .then(|| self.interfaces.iter().position(|s| *s == source))
-                    .flatten()
-            });
-            let row = position.unwrap_or_else(|| {
+            let again = self.files.len() > 1 && (!source.name.is_empty() || input.interfaces.is_empty());
+            let known = if again { self.interfaces.iter().position(|s| *s == source) } else { None };
+            let row = known.unwrap_or_else(|| {
                 self.interfaces.push(source);
                 self.interfaces.len() - 1
             });

@@ -23,6 +23,7 @@ use crate::bursts::Bursts;
 use crate::echo::{Echoes, Known};
 use crate::evidence::Wakeup;
 use crate::histogram::Histogram;
+use crate::hosts::Hosts;
 use crate::late::{Cause, Hole, IdOrder, Late, Recovery, Resend, judge};
 use crate::out::{Series, Wanted};
 use crate::record::{EventKind, SegmentKind, Vantage};
@@ -41,23 +42,26 @@ const MAX_WAKEUPS: usize = 32;
 /// unless the SYN announced jumbo frames.
 pub(crate) const LARGEST_SEGMENT: u32 = 1460;
 
+/// Payload of a segment with timestamps on an MTU of 1,500.
+const USUAL_SEGMENT: u32 = 1448;
+
 /// What `on_data` and `on_ack` need from outside.
 pub(crate) struct Context<'a> {
     pub now: Instant,
     pub flow: u32,
     pub wanted: Wanted,
     pub series: &'a mut Series,
-    /// Where the capture was taken, seen from this stream.
-    pub vantage: Vantage,
-    /// The handshake's half between capture and this stream's sender.
-    pub near_half: Option<Duration>,
-    /// Smallest RTT of the path known from outside this stream (handshake, other connections), ns.
-    pub path_min: Option<u64>,
     pub bin: Duration,
+    pub hosts: &'a Hosts,
+    /// Rows of this stream's sender and receiver in the host table.
+    pub link: (u32, u32),
+}
+
+impl Context<'_> {
     /// Bytes of the link in this direction so far.
-    pub link_bytes: u64,
-    /// ACKs of this stream are in the capture.
-    pub acks_seen: bool,
+    pub fn link_bytes(&self) -> u64 {
+        self.hosts.link_bytes(self.link.0, self.link.1)
+    }
 }
 
 /// Plain counters, as they go into the row.
@@ -153,6 +157,8 @@ pub(crate) struct Measured {
     pub in_flight_plain_max: u64,
     pub smoothed: Smoothed,
     pub last_near: Option<u64>,
+    /// A sample far below the minimum that waits for a second one.
+    pub undercut: Option<u64>,
     pub window_probe: Option<(Pos, Instant)>,
     pub window_rtt: Histogram,
     pub wakeups: Vec<Wakeup>,
@@ -174,6 +180,14 @@ pub(crate) struct Measured {
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub seq: Sequence,
+    /// Where the capture was taken, seen from this stream's sender.
+    pub vantage: Vantage,
+    /// The handshake's half between capture and this stream's sender.
+    pub near_half: Option<Duration>,
+    /// Smallest RTT (ns) of the path known from outside this stream (handshake, other connections).
+    pub path_min: Option<u64>,
+    /// Packets of the other side are in the capture.
+    pub acks_seen: bool,
     pub started: bool,
     pub syn_seen: bool,
     pub isn: u32,
@@ -220,7 +234,7 @@ impl Measured {
             resends: Vec::new(),
             echoes: Echoes::default(),
             known: None,
-            bins: Bins::new(now, cx.bin, cx.link_bytes),
+            bins: Bins::new(now, cx.bin, cx.link_bytes()),
             bursts: Bursts::default(),
             rtt: Histogram::default(),
             loaded_rtt: Histogram::default(),
@@ -228,6 +242,7 @@ impl Measured {
             in_flight_plain_max: 0,
             smoothed: Smoothed::default(),
             last_near: None,
+            undercut: None,
             window_probe: None,
             window_rtt: Histogram::default(),
             wakeups: Vec::new(),
@@ -252,7 +267,8 @@ impl Stream {
     pub fn mss(&self) -> u32 {
         let seen = self.measured.as_ref().map_or(0, |m| m.largest);
         match (self.mss_agreed, seen) {
-            (0, 0) => 1,
+            // Without a SYN, and giants hide the segments: Ethernet's MTU less IPv4, TCP and timestamps.
+            (0, seen) if seen == 0 || self.counts.giants > 0 => seen.max(USUAL_SEGMENT),
             (0, seen) => seen,
             // Path MTU discovery or a tunnel may have made it smaller than agreed.
             (agreed, seen) => {
@@ -281,8 +297,8 @@ impl Stream {
 
     /// The sender's view of ACK, SACK and right edge, where it can be known.
     #[inline]
-    pub fn senders_view(&self, m: &Measured, vantage: Vantage) -> Option<Known> {
-        match vantage {
+    pub fn senders_view(&self, m: &Measured) -> Option<Known> {
+        match self.vantage {
             Vantage::Sender | Vantage::Unknown => {
                 Some(Known { una: self.una, sacked: m.board.sacked_bytes(), right_edge: self.right_edge })
             }
@@ -298,28 +314,31 @@ impl Stream {
 
     /// Bytes in flight as the sender saw them, SACK-adjusted.
     #[inline]
-    pub fn in_flight(&self, m: &Measured, vantage: Vantage) -> Option<u64> {
-        let known = self.senders_view(m, vantage)?;
+    pub fn in_flight(&self, m: &Measured) -> Option<u64> {
+        let known = self.senders_view(m)?;
         Some(((self.max - known.una).max(0) as u64).saturating_sub(known.sacked))
     }
 
     /// The facts that `bins` wants when it closes a bin.
     pub fn facts(&self, m: &Measured, cx: &Context<'_>) -> Now {
         Now {
-            in_flight: self.in_flight(m, cx.vantage),
+            in_flight: self.in_flight(m),
             rwnd: self.rwnd,
-            base_rtt: match (m.rtt.min(), cx.path_min) {
+            base_rtt: match (m.rtt.min(), self.path_min) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             },
             srtt: m.smoothed.srtt,
-            link_bytes: cx.link_bytes,
+            link_bytes: cx.link_bytes(),
         }
     }
 
     /// Accounts the time up to now.
     #[inline]
     pub fn advance(&self, m: &mut Measured, cx: &mut Context<'_>) {
+        if m.bins.stays_open(cx.now) {
+            return;
+        }
         let facts = self.facts(m, cx);
         let samples = if cx.wanted.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
         m.bins.advance(cx.now, &facts, samples);
@@ -368,7 +387,7 @@ impl Stream {
         if let Some((_, tsecr)) = s.options.timestamps
             && s.has(flags::ACK)
         {
-            self.on_echo(tsecr, m, cx);
+            self.on_echo(tsecr, end, m, cx);
         }
 
         let first_data = self.counts.data_packets == 1;
@@ -439,7 +458,7 @@ impl Stream {
         m.board.sent(start, end, now, ip_id);
         self.counts.seen_bytes += (end - start) as u64;
         self.max = end;
-        if !cx.acks_seen {
+        if !self.acks_seen {
             m.bins.delivered((end - start) as u64, now, m.smoothed.srtt);
             m.last_acked_data = now;
         }
@@ -468,7 +487,7 @@ impl Stream {
         if let Some(i) = hole {
             let hole = m.holes[i];
             self.counts.seen_bytes += self.fill(m, i, start, end);
-            let full_rtt = m.rtt.min().or(cx.path_min).map(Duration);
+            let full_rtt = m.rtt.min().or(self.path_min).map(Duration);
             match judge(&hole, now, ip_id, tsval, m.order, full_rtt) {
                 Late::Reordered => {
                     let n = self.segments_of(bytes);
@@ -487,7 +506,7 @@ impl Stream {
                 Late::Resent => self.count_resend(start, end, false, m, cx),
             }
             m.board.resent(start, end, now, ip_id);
-            if !cx.acks_seen {
+            if !self.acks_seen {
                 m.bins.delivered(bytes, now, m.smoothed.srtt);
             }
             return true;
@@ -563,7 +582,7 @@ impl Stream {
 
     fn end_idle(&mut self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let now = cx.now;
-        let from = match (m.idle_from.take(), cx.vantage) {
+        let from = match (m.idle_from.take(), self.vantage) {
             (Some(from), Vantage::Sender | Vantage::Unknown) => from,
             // From the far side emptiness shows only now, by what the sender knew: everything was acknowledged.
             (_, Vantage::Receiver | Vantage::Middle)
@@ -591,7 +610,7 @@ impl Stream {
 
     /// In flight, window and what the sender can do next, after a data segment.
     fn after_data(&mut self, s: &TcpSegment, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
-        let Some(known) = self.senders_view(m, cx.vantage) else {
+        let Some(known) = self.senders_view(m) else {
             let short = s.payload < self.mss();
             m.bins.set(State { app_limited: short && m.zero_since.is_none(), ..m.bins.state() });
             return;

@@ -60,7 +60,7 @@ pub(crate) fn flow_row(
 ) -> (Flow, Option<Kept>) {
     let mut f = Flow::blank(cx.flow);
     counters(s, &mut f);
-    f.vantage = cx.vantage;
+    f.vantage = s.vantage;
     f.initial_rtt_ms = initial.map(Duration::as_millis_f64);
     f.window_scale = s.scale.known;
     f.window_scale_inferred = s.scale.known.is_none() && s.scale.inferred > 0;
@@ -79,9 +79,9 @@ pub(crate) fn flow_row(
     f.active = end.since(m.first_data);
     f.goodput = f.bytes.over(f.active);
     f.peak = m.bins.best_second().map(|b| Rate(b * 8)).or(f.goodput);
-    round_trips(s, &m, cx, &mut f);
+    round_trips(s, &m, &mut f);
     windows(s, &m, &mut f);
-    derived(&m, cx, &mut f);
+    derived(s, &m, &mut f);
     f.limit_time = m.bins.limit_ns.map(Duration);
     f.ack_bursts = m.bursts.count;
     f.ack_burst_bytes_max = Bytes(m.bursts.acked_max);
@@ -99,7 +99,7 @@ fn counters(s: &Stream, f: &mut Flow) {
     f.wire_bytes = Bytes(c.wire_bytes);
     f.payload_bytes = Bytes(c.payload_bytes);
     f.bytes = if c.data_packets > 0 || s.acked_any { s.delivered_bytes() } else { Bytes::ZERO };
-    f.mss = if s.mss() > 1 { s.mss() } else { 0 };
+    f.mss = if c.data_packets > 0 || s.mss_agreed > 0 { s.mss() } else { 0 };
     f.window_full_count = c.window_full;
     f.zero_window_count = c.zero_windows;
     f.zero_window_probes = c.zero_window_probes;
@@ -141,16 +141,16 @@ fn close(s: &Stream, m: &mut Measured, cx: &mut Context<'_>, end: Instant) {
     m.bins.finish(end, &facts, if wanted.samples { Some((flow, samples)) } else { None });
 }
 
-fn round_trips(s: &Stream, m: &Measured, cx: &Context<'_>, f: &mut Flow) {
+fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
     const MS: f64 = 1e-6;
     f.rtt_ms = m.rtt.quantiles(MS);
-    f.rtt_method = match (f.rtt_ms, cx.vantage) {
+    f.rtt_method = match (f.rtt_ms, s.vantage) {
         (None, _) => RttMethod::None,
         (_, Vantage::Receiver) => RttMethod::Timestamps,
         (_, Vantage::Middle) => RttMethod::Halves,
         _ => RttMethod::SeqAck,
     };
-    if f.rtt_ms.is_none() && cx.vantage == Vantage::Receiver && !s.timestamps {
+    if f.rtt_ms.is_none() && s.vantage == Vantage::Receiver && !s.timestamps {
         f.rtt_ms = m.window_rtt.quantiles(MS);
         if f.rtt_ms.is_some() {
             f.rtt_method = RttMethod::Window;
@@ -158,7 +158,7 @@ fn round_trips(s: &Stream, m: &Measured, cx: &Context<'_>, f: &mut Flow) {
         return;
     }
     f.loaded_rtt_ms = m.loaded_rtt.quantiles(MS);
-    let base = base_ms(m, cx);
+    let base = base_ms(s, m);
     if let (Some(loaded), Some(base)) = (f.loaded_rtt_ms, base) {
         let above = |v: f64| (v - base).max(0.0);
         let queue = Quantiles {
@@ -176,8 +176,8 @@ fn round_trips(s: &Stream, m: &Measured, cx: &Context<'_>, f: &mut Flow) {
     }
 }
 
-fn base_ms(m: &Measured, cx: &Context<'_>) -> Option<f64> {
-    let least = match (m.rtt.min(), cx.path_min) {
+fn base_ms(s: &Stream, m: &Measured) -> Option<f64> {
+    let least = match (m.rtt.min(), s.path_min) {
         (Some(a), Some(b)) => a.min(b),
         (a, b) => a.or(b)?,
     };
@@ -195,8 +195,8 @@ fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
     f.zero_window_first = m.zero_first;
 }
 
-fn derived(m: &Measured, cx: &Context<'_>, f: &mut Flow) {
-    let base = base_ms(m, cx);
+fn derived(s: &Stream, m: &Measured, f: &mut Flow) {
+    let base = base_ms(s, m);
     let rate = m.bins.rates.quantile(0.95).map(|b| b * 8).or(f.goodput.map(Rate::bps));
     if let (Some(rate), Some(base)) = (rate, base)
         && f.data_packets > 1

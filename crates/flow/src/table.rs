@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use capture::{Addr, Datagram, Decoded, TcpSegment, flags};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 use units::{Bytes, Duration, Instant};
 
 use crate::connection::{Conn, Outside, Taken};
@@ -18,7 +18,6 @@ use crate::hosts::Hosts;
 use crate::key::{Hasher, Key};
 use crate::out::{Select, Series, Wanted};
 use crate::record::{Connection, Event, Finding, Flow, Sample, Segment};
-use crate::stream::Context;
 use crate::summary::{Kept, connection_row, flow_row};
 
 /// How long a closed connection waits for stragglers: a resent FIN after a few back-offs.
@@ -56,6 +55,9 @@ impl Default for Options {
         }
     }
 }
+
+/// No connection.
+const NOWHERE: u32 = u32::MAX;
 
 /// Packets by what they were.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,10 +109,12 @@ pub struct Analysis {
 pub struct Analyzer {
     options: Options,
     series: Series,
-    index: HashMap<Key, u32, Hasher>,
+    /// Slots by the hash of their 4-tuple: four bytes each, so that the table of 20,000 stays in the cache.
+    index: HashTable<u32>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<u32>,
-    last: Option<(Key, u32)>,
+    /// Slot of the packet before.
+    last: u32,
     closing: VecDeque<(Instant, u32, u32)>,
     datagrams: HashMap<Key, DatagramFlow, Hasher>,
     hosts: Hosts,
@@ -128,10 +132,10 @@ impl Analyzer {
         Analyzer {
             options,
             series,
-            index: HashMap::default(),
+            index: HashTable::new(),
             conns: Vec::new(),
             free: Vec::new(),
-            last: None,
+            last: NOWHERE,
             closing: VecDeque::new(),
             datagrams: HashMap::default(),
             hosts: Hosts::default(),
@@ -173,22 +177,24 @@ impl Analyzer {
     }
 
     fn tcp(&mut self, s: &TcpSegment) {
-        let key = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
-        let found = match self.last {
-            Some((last, slot)) if last == key => Some(slot),
-            _ => self.index.get(&key).copied(),
-        };
-        let mut slot = match found {
-            Some(slot) => slot,
-            None => self.open(key, s),
+        // Packets come in trains: the connection of the packet before is the best guess.
+        let mut slot = if self.is_at(self.last, s) {
+            self.last
+        } else {
+            let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
+            match self.index.find(hash, |slot| self.is_at(*slot, s)) {
+                Some(slot) => *slot,
+                None => self.open(hash, s),
+            }
         };
         let mut d = self.direction(slot, s);
         if s.has(flags::SYN) && self.conns[slot as usize].as_ref().is_some_and(|c| c.is_new_instance(s, d)) {
             self.flush(slot);
-            slot = self.open(key, s);
+            let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
+            slot = self.open(hash, s);
             d = self.direction(slot, s);
         }
-        self.last = Some((key, slot));
+        self.last = slot;
         let Some(conn) = self.conns[slot as usize].as_deref_mut() else {
             return;
         };
@@ -196,14 +202,9 @@ impl Analyzer {
         let (from, to) = if d == 0 { (a, b) } else { (b, a) };
         self.hosts.moved(from, to, u64::from(s.ip.total_len));
         if conn.packets == 0 {
-            conn.path_min = self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0);
+            conn.set_path_min(self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0));
         }
-        let mut outside = Outside {
-            series: &mut self.series,
-            bin: self.options.bin,
-            link_bytes: [self.hosts.link_bytes(a, b), self.hosts.link_bytes(b, a)],
-            path_min: conn.path_min,
-        };
+        let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
         match conn.take(s, d, &mut outside) {
             Taken::Duplicate => self.out.facts.duplicates += 1,
             Taken::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
@@ -218,6 +219,16 @@ impl Analyzer {
                 end: s.ip.time,
             };
             self.rank(rival);
+        }
+    }
+
+    /// Whether the connection of `s` is in `slot`: a 4-tuple stands in one slot only.
+    #[inline]
+    fn is_at(&self, slot: u32, s: &TcpSegment) -> bool {
+        let (src, dst) = ((s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
+        match self.conns.get(slot as usize) {
+            Some(Some(c)) => c.addrs == [src, dst] || c.addrs == [dst, src],
+            _ => false,
         }
     }
 
@@ -238,7 +249,7 @@ impl Analyzer {
         }
     }
 
-    fn open(&mut self, key: Key, s: &TcpSegment) -> u32 {
+    fn open(&mut self, hash: u64, s: &TcpSegment) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
         let wanted = self.wanted(id);
@@ -260,7 +271,12 @@ impl Analyzer {
                 (self.conns.len() - 1) as u32
             }
         };
-        self.index.insert(key, slot);
+        let conns = &self.conns;
+        let rehash = |slot: &u32| match &conns[*slot as usize] {
+            Some(c) => Key::new(6, c.addrs[0], c.addrs[1]).mix(),
+            None => 0,
+        };
+        self.index.insert_unique(hash, slot, rehash);
         slot
     }
 
@@ -356,32 +372,19 @@ impl Analyzer {
     fn flush(&mut self, slot: u32) {
         let Some(mut c) = self.conns[slot as usize].take() else { return };
         self.free.push(slot);
-        let key = Key::new(6, c.addrs[0], c.addrs[1]);
-        if self.index.get(&key) == Some(&slot) {
-            self.index.remove(&key);
-        }
-        if self.last.is_some_and(|(_, last)| last == slot) {
-            self.last = None;
+        let hash = Key::new(6, c.addrs[0], c.addrs[1]).mix();
+        if let Ok(entry) = self.index.find_entry(hash, |at| *at == slot) {
+            entry.remove();
         }
         let (a, b) = (c.addrs[0].0, c.addrs[1].0);
         let path = self.learn(&c, a, b);
         let connection = connection_row(&c);
         let mut rows: Vec<(Flow, Option<Kept>)> = Vec::with_capacity(2);
+        c.set_path_min(path);
+        let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let (end, initial) = (c.end, c.initial_rtt);
         for stream in 0..2 {
-            let [x, y] = if stream == 0 { c.hosts } else { [c.hosts[1], c.hosts[0]] };
-            let mut cx = Context {
-                now: c.end,
-                flow: c.id * 2 + stream as u32,
-                wanted: c.wanted,
-                series: &mut self.series,
-                vantage: c.vantage_of(stream),
-                near_half: c.halves[stream],
-                path_min: path,
-                bin: self.options.bin,
-                link_bytes: self.hosts.link_bytes(x, y),
-                acks_seen: c.streams[1 - stream].counts.packets > 0,
-            };
-            let initial = c.initial_rtt;
+            let mut cx = c.context(stream, end, &mut outside);
             rows.push(flow_row(&mut c.streams[stream], &mut cx, initial));
         }
         self.diagnose(&connection, &rows, path);
@@ -444,8 +447,9 @@ impl Analyzer {
             self.flush_datagram(flow);
         }
         let Analyzer { mut out, series, clock, .. } = self;
-        out.connections.sort_by_key(|c| c.id);
-        out.flows.sort_by_key(|f| f.id);
+        // Rows are large: each is moved once.
+        out.connections.sort_by_cached_key(|c| c.id);
+        out.flows.sort_by_cached_key(|f| f.id);
         out.facts.packets = out.packets.all;
         out.facts.broken = out.packets.broken;
         out.facts.reported_drops = reported_drops;

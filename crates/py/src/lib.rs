@@ -27,7 +27,8 @@ fn select(wanted: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Select> {
             ))),
         };
     }
-    Ok(Select::Connections(wanted.extract::<HashSet<u32>>()?))
+    let ids: Vec<u32> = wanted.extract()?;
+    Ok(Select::Connections(ids.into_iter().collect::<HashSet<u32>>()))
 }
 
 /// Analyses `paths` as one capture.
