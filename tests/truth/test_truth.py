@@ -35,6 +35,11 @@ def truth_of(pairs: Path, name: str) -> dict[str, Any]:
     return result
 
 
+def refused(truth: dict[str, Any]) -> int:
+    """Segments that arrived, but so late that PAWS (RFC 7323 section 5) threw them away: their resend was needed."""
+    return min(int(truth["receiver_counters"].get("TcpExtPAWSEstab", 0)), int(truth["path"]["needless"]))
+
+
 def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
     """Every count that the sender's kernel or the relay knows, under our names."""
     path, kernel = truth["path"], truth["sender_counters"]
@@ -43,8 +48,8 @@ def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
         "retransmissions": truth["retransmissions"],
         "retransmitted_bytes": truth["retransmitted_bytes"],
         "data_packets": truth["data_segments"],
-        # the receiver's SACK blocks tell the sender
-        "out_of_order": path["late"],
+        # the receiver's SACK blocks tell the sender, but for those that the receiver itself refused
+        "out_of_order": path["late"] - refused(truth),
         "ambiguous": 0,
         "duplicates": path["acks_duplicated"],
     }
@@ -62,7 +67,7 @@ def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
         "zero_window_count": truth["receiver_counters"].get("TcpExtTCPToZeroWindowAdv", 0),
         "zero_window_probes": kernel.get("TcpExtTCPWinProbe", 0),
         "in_flight_plain_bytes_max": path["in_flight_plain_max"],
-        "retransmissions_spurious": path["needless"],
+        "retransmissions_spurious": path["needless"] - refused(truth),
         "connections": truth["connections"],
     }
 
@@ -83,7 +88,7 @@ def expected_at_receiver(truth: dict[str, Any]) -> dict[str, Any]:
         "bytes": truth["bytes"],
         "zero_window_count": truth["receiver_counters"].get("TcpExtTCPToZeroWindowAdv", 0),
         "zero_window_probes": truth["sender_counters"].get("TcpExtTCPWinProbe", 0),
-        "retransmissions_spurious": path["needless_delivered"],
+        "retransmissions_spurious": path["needless_delivered"] - refused(truth),
         "connections": truth["connections"],
     }
 

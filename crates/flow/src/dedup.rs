@@ -45,7 +45,8 @@ impl Recent {
         let now = (segment.ip.time.as_nanos() >> TICK) as u32;
         // All eight at once first: nearly every packet is new.
         if self.prints.iter().fold(false, |any, p| any | (*p == print)) {
-            let recent = |i: usize| now.wrapping_sub(self.times[i]) <= window;
+            // Either way: a mirror may stamp its copy before the original.
+            let recent = |i: usize| (now.wrapping_sub(self.times[i]) as i32).unsigned_abs() <= window;
             if (0..DEPTH).filter(|i| self.prints[*i] == print).any(recent) {
                 return true;
             }

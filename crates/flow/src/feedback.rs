@@ -84,13 +84,7 @@ impl Stream {
             let waiting = self.max > self.una && !m.bins.in_slow_start();
             let acked = m.board.acked(pos, cx.now);
             far = acked.rtt;
-            if acked.reordered > 0 {
-                self.counts.out_of_order += acked.reordered;
-                self.counts.reordering_max = self.counts.reordering_max.max(acked.reordered_by);
-                m.bins.reordered(acked.reordered as u32);
-                let late_ms = acked.reordered_by.as_millis_f64();
-                cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::OutOfOrder, late_ms, self.una);
-            }
+            self.overtaken(acked.reordered, acked.reordered_by, m, cx);
             self.close_holes(pos, m);
             self.una = pos;
             self.dup_run = 0;
@@ -156,8 +150,8 @@ impl Stream {
             let left = seq.position(l, pos);
             (left, left + i64::from(r.wrapping_sub(l) as i32))
         };
-        let (mut rtt, mut news) = (None, false);
-        let mut above = 0;
+        let mut above = [(0, 0); 4];
+        let mut count = 0;
         for (i, block) in blocks.iter().enumerate() {
             let (left, right) = range(*block);
             if right <= left || right > self.max + ABSURD {
@@ -176,32 +170,49 @@ impl Stream {
             if right > self.max || left < pos {
                 continue;
             }
-            above += 1;
-            let (sample, fresh) = m.board.sack(left, right, cx.now);
-            rtt = sample.or(rtt);
-            news |= fresh;
+            above[count] = (left, right);
+            count += 1;
             cx.series.segment(cx.wanted, cx.flow, cx.now, SegmentKind::Sack, left, right);
         }
         // 40 bytes of options hold four blocks, three beside timestamps; a DSACK takes the room of one.
         let room = if r.options.timestamps.is_some() { 3 } else { 4 };
-        m.board.sack_option(above, room - (blocks.len() - above).min(1));
-        (rtt, news)
+        let told = m.board.sack(&above[..count], room - (blocks.len() - count).min(1), cx.now);
+        self.overtaken(told.reordered, told.reordered_by, m, cx);
+        (told.rtt, told.news)
+    }
+
+    /// `segments` arrived after later ones, and none of them was sent again.
+    fn overtaken(&mut self, segments: u64, by: Duration, m: &mut Measured, cx: &mut Context<'_>) {
+        // At the receiver and in the middle the late segment itself is seen and judged.
+        if segments == 0 || !matches!(self.vantage, Vantage::Sender | Vantage::Unknown) {
+            return;
+        }
+        self.counts.out_of_order += segments;
+        self.counts.reordering_max = self.counts.reordering_max.max(by);
+        m.bins.reordered(segments as u32);
+        cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::OutOfOrder, by.as_millis_f64(), self.una);
     }
 
     /// The receiver got `[left, right)` twice: what was resent there was resent needlessly.
     fn dsack(&mut self, left: Pos, right: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         self.counts.dsacks += 1;
         cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Dsack, (right - left) as f64, left);
-        let mut needless = 0;
+        let (mut needless, mut overtaken) = (0, 0);
         for sent in &mut m.resends {
             if !sent.spurious && sent.start < right && left < sent.end {
                 sent.spurious = true;
-                needless += (sent.end - sent.start) as u64;
+                let bytes = (sent.end - sent.start) as u64;
+                needless += bytes;
+                overtaken += if sent.overtaken { bytes } else { 0 };
             }
         }
         if needless > 0 {
             self.counts.spurious += self.segments_of(needless);
             cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Spurious, needless as f64, left);
+        }
+        // It was missing when later data had arrived, and arrived itself.
+        if overtaken > 0 {
+            self.overtaken(self.segments_of(overtaken), Duration::ZERO, m, cx);
         }
     }
 

@@ -249,7 +249,7 @@ pub struct Flow {
     pub retransmissions_spurious: u64,
     /// Retransmission timeouts (events, not segments).
     pub timeouts: u64,
-    /// Late segments that were not sent again: reordered on the path.
+    /// Late segments that were not lost: overtaken on the path.
     pub out_of_order: u64,
     /// Largest reordering: how late, in milliseconds.
     pub reordering_ms_max: Option<f64>,

@@ -36,6 +36,19 @@ pub struct Acked {
     pub reordered_by: Duration,
 }
 
+/// What a SACK option told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sacked {
+    /// Round-trip time of the newest segment it adds, if that was sent once.
+    pub rtt: Option<Duration>,
+    /// Something was added.
+    pub news: bool,
+    /// See [`Acked::reordered`].
+    pub reordered: u64,
+    /// See [`Acked::reordered_by`].
+    pub reordered_by: Duration,
+}
+
 /// Segments in flight of one stream.
 #[derive(Debug, Default)]
 pub struct Scoreboard {
@@ -117,35 +130,41 @@ impl Scoreboard {
         Some((first.sent, false))
     }
 
-    /// An ACK carried `blocks` SACK blocks above the cumulative ACK, of `room` that fit its options.
-    #[inline]
-    pub fn sack_option(&mut self, blocks: usize, room: usize) {
-        self.complete = blocks < room;
-    }
-
-    /// SACK block `[start, end)` above the cumulative ACK. Returns an RTT sample of the newest byte it adds.
-    pub fn sack(&mut self, start: Pos, end: Pos, now: Instant) -> (Option<Duration>, bool) {
-        let Scoreboard { entries, sacked, sacked_since, .. } = self;
+    /// The blocks of one SACK option, all above the cumulative ACK. `room` is how many blocks its options hold.
+    pub fn sack(&mut self, blocks: &[(Pos, Pos)], room: usize, now: Instant) -> Sacked {
+        let Scoreboard { entries, sacked, sacked_since, complete, .. } = self;
+        let mut out = Sacked::default();
         let mut newest: Option<Entry> = None;
-        let mut news = false;
-        sacked.insert(start, end, |from, to| {
-            news = true;
-            let mut i = entries.partition_point(|e| e.end <= from);
-            while let Some(e) = entries.get_mut(i) {
-                if e.end > to {
-                    break;
+        // A complete option left these bytes out while it named later ones: they were overtaken.
+        let overtaken = if *complete { sacked.highest().unwrap_or(Pos::MIN) } else { Pos::MIN };
+        for &(start, end) in blocks {
+            sacked.insert(start, end, |from, to| {
+                out.news = true;
+                let mut i = entries.partition_point(|e| e.end <= from);
+                while let Some(e) = entries.get_mut(i) {
+                    if e.end > to {
+                        break;
+                    }
+                    if !e.sacked {
+                        e.sacked = true;
+                        newest = Some(*e);
+                        out.reordered += u64::from(e.end <= overtaken && !e.resent);
+                    }
+                    i += 1;
                 }
-                if !e.sacked {
-                    e.sacked = true;
-                    newest = Some(*e);
-                }
-                i += 1;
-            }
-        });
-        if news && sacked_since.is_none() {
+            });
+        }
+        if out.reordered > 0
+            && let Some(since) = *sacked_since
+        {
+            out.reordered_by = now.since(since);
+        }
+        if out.news && sacked_since.is_none() {
             *sacked_since = Some(now);
         }
-        (newest.filter(|e| !e.resent).map(|e| now.since(e.sent)), news)
+        *complete = blocks.len() < room;
+        out.rtt = newest.filter(|e| !e.resent).map(|e| now.since(e.sent));
+        out
     }
 
     /// Cumulative ACK up to `una`.
@@ -272,14 +291,37 @@ mod tests {
         for i in 0..4 {
             s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
         }
-        assert_eq!(s.sack(100, 200, ms(41)), (Some(Duration::from_millis(40)), true));
-        assert_eq!(s.sack(100, 200, ms(42)), (None, false));
-        s.sack_option(1, 3);
+        let first = s.sack(&[(100, 200)], 3, ms(41));
+        assert_eq!((first.rtt, first.news), (Some(Duration::from_millis(40)), true));
+        let again = s.sack(&[(100, 200)], 3, ms(42));
+        assert_eq!((again.rtt, again.news), (None, false));
         assert_eq!(s.sacked_bytes(), 100);
         let acked = s.acked(400, ms(43));
         assert_eq!(acked.reordered, 1);
         assert_eq!(acked.rtt, Some(Duration::from_millis(40)));
         assert_eq!(s.sacked_bytes(), 0);
+    }
+
+    #[test]
+    fn a_gap_between_sack_blocks_that_closes_without_a_resend_was_reordering() {
+        let mut s = Scoreboard::default();
+        for i in 0..5 {
+            s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
+        }
+        assert_eq!(s.sack(&[(100, 200), (300, 400)], 3, ms(40)).reordered, 0);
+        let closed = s.sack(&[(100, 400)], 3, ms(47));
+        assert_eq!((closed.reordered, closed.reordered_by), (1, Duration::from_millis(7)));
+        assert_eq!(s.sack(&[(100, 500)], 3, ms(48)).reordered, 0, "new data above is no reordering");
+    }
+
+    #[test]
+    fn a_sack_option_without_room_proves_nothing() {
+        let mut s = Scoreboard::default();
+        for i in 0..9 {
+            s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
+        }
+        s.sack(&[(700, 800), (500, 600), (100, 200)], 3, ms(40));
+        assert_eq!(s.sack(&[(300, 400), (700, 800), (500, 600)], 3, ms(41)).reordered, 0);
     }
 
     #[test]

@@ -137,6 +137,8 @@ pub(crate) struct Resent {
     pub start: Pos,
     pub end: Pos,
     pub spurious: bool,
+    /// Sent again because something above it had arrived.
+    pub overtaken: bool,
 }
 
 /// Everything that only a stream with data needs; pure ACK senders do without.
@@ -284,7 +286,9 @@ impl Stream {
     /// Number of wire segments that `bytes` of one capture record are.
     #[inline]
     pub fn segments_of(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(u64::from(self.mss().max(1))).max(1)
+        // Without the SYNs the largest segment may be yet to come; smaller pieces would be counted too often.
+        let least = if self.mss_agreed == 0 { USUAL_SEGMENT } else { 1 };
+        bytes.div_ceil(u64::from(self.mss().max(least))).max(1)
     }
 
     /// Where the bytes begin to count: the SYN's number + 1, or the first byte seen.
@@ -575,7 +579,7 @@ impl Stream {
         if m.resends.len() >= MAX_RESENDS {
             m.resends.remove(0);
         }
-        m.resends.push(Resent { start, end, spurious: arrived });
+        m.resends.push(Resent { start, end, spurious: arrived, overtaken: cause == Cause::Fast });
         m.bins.resent(n as u32);
         m.bins.trouble(now);
     }
