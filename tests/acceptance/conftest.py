@@ -1,0 +1,42 @@
+"""What the acceptance tests share: the two samples of post 8, and a capture in the shape of post 4 made here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import unbloat
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "samples" / "make")]
+from reading import Reading  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def cubic() -> Reading:
+    """The upload of post 8 with CUBIC."""
+    return Reading(unbloat.analyze(ROOT / "samples/bloated-cubic-upload.pcapng.zst"))
+
+
+@pytest.fixture(scope="session")
+def bbr() -> Reading:
+    """The same with BBR."""
+    return Reading(unbloat.analyze(ROOT / "samples/bloated-bbr-upload.pcapng.zst"))
+
+
+@pytest.fixture(scope="session")
+def wifi(tmp_path_factory: pytest.TempPathFactory) -> Reading:
+    """Upload and download of post 4, the upload chosen."""
+    import bed
+    import wifi
+
+    if reason := bed.missing_tools():
+        pytest.skip(f"the capture cannot be made here: {reason}")
+    made = wifi.make(tmp_path_factory.mktemp("wifi"))
+    print(f"made at {made.scale:g} of the post's rates")
+    run = unbloat.analyze(made.capture)
+    to_server = next(row for row in run.connections.to_pylist() if row["b_port"] == 5201)
+    return Reading(run, made, 2 * to_server["id"])
