@@ -2,7 +2,7 @@
 //! packet on the way in and on the way out.
 //!
 //! signal: IP identification, sequence and ACK number, flags, length, TSval, SACK · model: a fingerprint of
-//! each of the last eight packets of one side · action: the same fingerprint within 20 ms is dropped and counted
+//! each of the last sixteen packets of one side · action: the same fingerprint within 20 ms is dropped and counted
 //! before anything is measured (`capture-analysis`, definition 8).
 //!
 //! Deviations: a duplicate made by the network is dropped as well, because nothing tells it from a mirror's;
@@ -19,13 +19,13 @@ const WITHOUT_ID: u32 = 1_000_000 >> TICK;
 /// Times are kept in units of 2^10 ns.
 const TICK: u32 = 10;
 /// How many packets a mirror may lag behind.
-const DEPTH: usize = 8;
+const DEPTH: usize = 16;
 
 /// Fingerprints of one side's last packets.
 #[derive(Debug, Default)]
 pub struct Recent {
     prints: [u32; DEPTH],
-    /// In units of 1,024 ns, wrapping after 73 minutes: one cache line for both arrays.
+    /// In units of 1,024 ns, wrapping after 73 minutes.
     times: [u32; DEPTH],
     next: u8,
 }
@@ -43,7 +43,7 @@ impl Recent {
         };
         let print = fingerprint(segment, id, tsval);
         let now = (segment.ip.time.as_nanos() >> TICK) as u32;
-        // All eight at once first: nearly every packet is new.
+        // All at once first: nearly every packet is new.
         if self.prints.iter().fold(false, |any, p| any | (*p == print)) {
             // Either way: a mirror may stamp its copy before the original.
             let recent = |i: usize| (now.wrapping_sub(self.times[i]) as i32).unsigned_abs() <= window;

@@ -58,9 +58,10 @@ pub struct Scoreboard {
     sacked: RangeSet,
     /// When the first SACK block above the cumulative ACK arrived.
     sacked_since: Option<Instant>,
-    /// The last SACK option had room for another block, so that it named all that the receiver held: a byte it
-    /// left out had not arrived. (Linux sends ACKs for out-of-order data compressed, up to three blocks each.)
-    complete: bool,
+    /// Below this, what was not SACKed had not arrived when later data had: the last SACK option with room for
+    /// another block named all that the receiver held. (Linux sends ACKs for out-of-order data compressed, up to
+    /// three blocks each, so that a full option proves nothing.)
+    proven: Pos,
     /// A resend lies in flight; until it is acknowledged no cumulative ACK is a clean sample.
     resent_in_flight: u32,
 }
@@ -132,11 +133,10 @@ impl Scoreboard {
 
     /// The blocks of one SACK option, all above the cumulative ACK. `room` is how many blocks its options hold.
     pub fn sack(&mut self, blocks: &[(Pos, Pos)], room: usize, now: Instant) -> Sacked {
-        let Scoreboard { entries, sacked, sacked_since, complete, .. } = self;
+        let Scoreboard { entries, sacked, sacked_since, proven, .. } = self;
         let mut out = Sacked::default();
         let mut newest: Option<Entry> = None;
-        // A complete option left these bytes out while it named later ones: they were overtaken.
-        let overtaken = if *complete { sacked.highest().unwrap_or(Pos::MIN) } else { Pos::MIN };
+        let overtaken = *proven;
         for &(start, end) in blocks {
             sacked.insert(start, end, |from, to| {
                 out.news = true;
@@ -162,7 +162,9 @@ impl Scoreboard {
         if out.news && sacked_since.is_none() {
             *sacked_since = Some(now);
         }
-        *complete = blocks.len() < room;
+        if blocks.len() < room {
+            *proven = sacked.highest().map_or(*proven, |high| high.max(*proven));
+        }
         out.rtt = newest.filter(|e| !e.resent).map(|e| now.since(e.sent));
         out
     }
@@ -175,8 +177,8 @@ impl Scoreboard {
         let any_sacked = !self.sacked.is_empty();
         let mut newest: Option<Entry> = None;
         let mut resent = false;
-        // Everything below the highest SACKed byte that was neither SACKed nor resent arrived late, but arrived.
-        let overtaken = self.sacked.highest().unwrap_or(Pos::MIN).min(una);
+        // What was proven missing, and was neither SACKed nor resent since, arrived late, but arrived.
+        let overtaken = self.proven.min(una);
         while let Some(e) = self.entries.front() {
             let start = self.front;
             if e.end > una {
@@ -187,7 +189,7 @@ impl Scoreboard {
                 }
                 break;
             }
-            if self.complete && !e.sacked && !e.resent && e.end <= overtaken {
+            if !e.sacked && !e.resent && e.end <= overtaken {
                 out.reordered += 1;
             }
             newest = Some(*e);
@@ -204,7 +206,6 @@ impl Scoreboard {
             }
             self.sacked.remove_below(una);
             self.sacked_since = if self.sacked.is_empty() { None } else { Some(now) };
-            self.complete &= self.sacked_since.is_some();
         }
         if let Some(e) = newest
             && !e.sacked

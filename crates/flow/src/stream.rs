@@ -287,7 +287,7 @@ impl Stream {
     #[inline]
     pub fn segments_of(&self, bytes: u64) -> u64 {
         // Without the SYNs the largest segment may be yet to come; smaller pieces would be counted too often.
-        let least = if self.mss_agreed == 0 { USUAL_SEGMENT } else { 1 };
+        let least = if self.mss_agreed == 0 { LARGEST_SEGMENT } else { 1 };
         bytes.div_ceil(u64::from(self.mss().max(least))).max(1)
     }
 

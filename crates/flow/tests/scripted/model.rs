@@ -99,13 +99,15 @@ pub struct Truth {
     pub tail_probe: u64,
     /// Of these, those whose bytes the receiver had already.
     pub spurious: u64,
-    /// Overtaken before the capture, or behind it, and not sent again.
+    /// Overtaken before the capture, or behind it.
     pub late_before: u64,
     pub late_behind: u64,
-    /// Overtaken, and then sent again needlessly.
+    /// Overtaken, and sent again needlessly: counted in the two above as well.
     pub late_resent: u64,
     /// Segments that reached the receiver twice.
     pub again: u64,
+    /// Timers that ran out.
+    pub timers: u64,
     /// Copies that the network made before the capture.
     pub copies: u64,
     pub dup_acks: u64,
@@ -185,6 +187,7 @@ pub struct Model<'a> {
     backoff: u32,
     timer: u64,
     reorder: u64,
+    probe_next: bool,
     probed: bool,
     next_send: u64,
     waiting: bool,
@@ -241,6 +244,7 @@ pub fn run(s: &Script) -> (Vec<TcpSegment>, Truth) {
         backoff: 0,
         timer: 0,
         reorder: 0,
+        probe_next: false,
         probed: false,
         next_send: 0,
         waiting: false,
@@ -350,10 +354,9 @@ impl Model<'_> {
     /// The window field for `bytes`, and the bytes it then says.
     fn window(&self, bytes: u64) -> (u16, u64) {
         let shift = self.s.scale.unwrap_or(0);
-        // Silly window avoidance: less than a segment is nothing.
-        let bytes = if bytes < u64::from(self.s.mss) { 0 } else { bytes };
         let field = (bytes >> shift).min(0xffff);
-        (field as u16, field << shift)
+        // Less than a segment is nothing (RFC 9293 section 3.8.6.2.2).
+        if field << shift < u64::from(self.s.mss) { (0, 0) } else { (field as u16, field << shift) }
     }
 
     fn handshake(&mut self) {
@@ -446,8 +449,8 @@ impl Model<'_> {
             let before = self.first_passed[i]
                 .is_some_and(|t| self.first_passed[i + 1..].iter().flatten().any(|later| *later < t));
             let resent = self.sent[i] > 1;
-            self.truth.late_before += u64::from(before && !resent);
-            self.truth.late_behind += u64::from(self.overtaken_behind[i] && !resent);
+            self.truth.late_before += u64::from(before);
+            self.truth.late_behind += u64::from(self.overtaken_behind[i]);
             self.truth.late_resent += u64::from((before || self.overtaken_behind[i]) && resent);
         }
     }
@@ -487,6 +490,7 @@ impl Model<'_> {
         let held = self.recovery.is_some_and(|(_, cause)| cause == Cause::Timeout || !self.s.sack);
         let mss = u64::from(self.s.mss);
         !held
+            && !self.zero_known
             && self.nxt < self.s.segments
             && self.nxt - self.una - self.sacked_count() < self.s.cwnd
             && (self.nxt as u64 + 1) * mss <= self.edge
@@ -581,8 +585,9 @@ impl Model<'_> {
         if flight == 0 {
             return;
         }
-        let probe = self.s.sack && self.recovery.is_none() && !self.probed;
-        let after = if probe {
+        // No probe in recovery, nor where SACK says that something is missing (RFC 8985 section 7.2).
+        self.probe_next = self.s.sack && self.recovery.is_none() && !self.probed && self.sacked_count() == 0;
+        let after = if self.probe_next {
             let slack = if flight == 1 { 200 * MS } else { 2 * MS };
             (2 * self.srtt + slack).min(self.rto())
         } else {
@@ -596,7 +601,8 @@ impl Model<'_> {
             self.zero_window_probe();
             return;
         }
-        if self.s.sack && self.recovery.is_none() && !self.probed {
+        self.truth.timers += 1;
+        if std::mem::take(&mut self.probe_next) {
             self.probed = true;
             if self.may_send_new() {
                 self.send();
@@ -714,7 +720,7 @@ impl Model<'_> {
     /// Keeps account of the time with less than a segment of window left.
     fn note_full(&mut self) {
         let left = self.edge.saturating_sub(self.nxt as u64 * u64::from(self.s.mss));
-        let full = left < u64::from(self.s.mss) && (self.nxt > self.una || self.zero_known);
+        let full = self.zero_known || left < u64::from(self.s.mss) && self.nxt > self.una;
         match (full, self.full_since) {
             (true, None) => self.full_since = Some(self.now),
             (false, Some(since)) => {
