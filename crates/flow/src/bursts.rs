@@ -118,7 +118,7 @@ mod tests {
         let mut t = 0u64;
         for _ in 0..50 {
             t += 5_000_000;
-            assert_eq!(b.acked(Instant(t), 2_896, true, 1448).is_some(), false);
+            assert!(b.acked(Instant(t), 2_896, true, 1448).is_none());
         }
         t += 400_000_000;
         for _ in 0..30 {

@@ -516,9 +516,8 @@ impl Stream {
             return true;
         }
         let arrived = end <= self.una || m.board.is_sacked(start, end);
-        match m.board.resent(start, end, now, ip_id) {
-            Some((_, true)) => return false,
-            Some((_, false)) | None => {}
+        if let Some((_, true)) = m.board.resent(start, end, now, ip_id) {
+            return false;
         }
         self.count_resend(start, end, arrived, m, cx);
         true

@@ -1,0 +1,20 @@
+# Thin: each target calls a script that can be called by hand.
+.PHONY: demo test bench install clean
+
+# The main job on the bundled captures, on a machine with python3, cargo and gcc.
+demo: install
+	.venv/bin/unbloat demo --report unbloat-report.html
+
+# Sets up what the tests need and runs every check.
+test:
+	./setup --tests
+	./check
+
+bench: install
+	.venv/bin/python bench/run.py
+
+install:
+	./setup
+
+clean:
+	rm -rf .venv build target python/unbloat.egg-info unbloat-report.html
