@@ -57,7 +57,7 @@ def test_the_window_grows_to_about_3_mb(wifi: Reading, scale: float) -> None:
     assert wifi.flow["rwnd_bytes_max"] == pytest.approx(3.2e6 * scale, rel=0.1)
     assert wifi.flow["rwnd_bytes_min"] < 200_000
     grown = [row["rwnd_bytes"] for row in wifi.between(0, 0.5) if row["rwnd_bytes"]]
-    assert grown[0] < 0.3 * wifi.flow["rwnd_bytes_max"]
+    assert grown[0] < 0.5 * max(grown)
     assert max(grown) > 0.9 * wifi.flow["rwnd_bytes_max"]
     assert wifi.flow["window_scale"] is not None
 
