@@ -1,7 +1,8 @@
 //! The pcap format: a file header of 24 bytes, then records.
 //!
 //! Source: draft-ietf-opsawg-pcap; versions below 2.4 and the modified (Kuznetzov) records as libpcap reads
-//! them.
+//! them. Some patched systems (Red Hat 6.1, SuSE 6.3) wrote longer record headers under a magic number that
+//! promises shorter ones: as in Wireshark, the first records decide.
 
 use std::io::Read;
 
@@ -11,9 +12,13 @@ use crate::reader::{Found, Interface, OpenError, ReadError, longest_record};
 
 /// Bytes of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
-/// Bytes of a record header; the modified one adds interface index, protocol and packet type.
+/// Bytes of a record header; the modified one adds interface index, protocol and packet type, an early form of it
+/// two CPU numbers.
 const RECORD_HEADER: usize = 16;
 const MODIFIED_RECORD_HEADER: usize = 24;
+const EARLY_RECORD_HEADER: usize = 28;
+/// Seconds between two records that are believed when their place is in doubt: a day.
+const NEIGHBOURS: u32 = 86_400;
 
 /// Whether the two length fields of a record stand in the order of today.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +70,39 @@ impl Pcap {
         // The upper half tells of frame check sequences, which the IP length leaves out anyway.
         let linktype = (order.u32(head, 20) & 0xffff) as u16;
         interfaces.push(Interface { name: String::new(), linktype, snaplen, reported_drops: None });
-        Ok(Pcap { order, unit, record_header, lengths, linktype, longest: longest_record(snaplen) })
+        let mut pcap =
+            Pcap { order, unit, record_header, lengths, linktype, longest: longest_record(snaplen) };
+        pcap.settle_record_header(head);
+        Ok(pcap)
+    }
+
+    /// Takes the longer record header of a patched system where only that one leads to a second record.
+    fn settle_record_header(&mut self, head: &[u8]) {
+        let longer = match self.record_header {
+            RECORD_HEADER => MODIFIED_RECORD_HEADER,
+            _ => EARLY_RECORD_HEADER,
+        };
+        if self.lengths == Lengths::CapturedFirst
+            && self.leads_on(head, self.record_header) == Some(false)
+            && self.leads_on(head, longer) == Some(true)
+        {
+            self.record_header = longer;
+        }
+    }
+
+    /// Whether something that looks like a record follows the first one; `None` where `head` does not reach.
+    fn leads_on(&self, head: &[u8], record_header: usize) -> Option<bool> {
+        let first = head.get(FILE_HEADER..FILE_HEADER + RECORD_HEADER)?;
+        let captured = self.order.u32(first, 8);
+        if captured > self.longest {
+            return Some(false);
+        }
+        let at = FILE_HEADER + record_header + captured as usize;
+        let second = head.get(at..at + RECORD_HEADER)?;
+        let believable = self.order.u32(second, 0).abs_diff(self.order.u32(first, 0)) <= NEIGHBOURS
+            && u64::from(self.order.u32(second, 4)) * self.unit < 1_000_000_000
+            && self.order.u32(second, 8) <= self.longest.min(self.order.u32(second, 12));
+        Some(believable)
     }
 
     #[inline]

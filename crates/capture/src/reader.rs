@@ -334,6 +334,33 @@ mod tests {
     }
 
     #[test]
+    fn longer_record_headers_than_the_magic_number_promises_are_found_out() {
+        // Fields written, where four and six are promised.
+        for (magic, written) in [(0xa1b2_c3d4, 6), (0xa1b2_cd34, 7)] {
+            for big in [false, true] {
+                let mut records = Vec::new();
+                for i in 0..3_u8 {
+                    let fields = [900_000_000 + u32::from(i), 5, 60, 60, 3, 0x0800_0000, 9];
+                    records.extend(record(big, &fields[..written], &[i; 60]));
+                }
+                let (frames, end) = all(&pcap(magic, (2, 4), big, &records));
+                assert!(end.is_none(), "{end:?}");
+                assert_eq!(frames.len(), 3);
+                assert_eq!(frames[2], (900_000_002_000_005_000, 0, 60, vec![2; 60]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_second_record_does_not_change_the_first() {
+        let mut records = record(false, &[1_000, 5, 60, 60], &[7; 60]);
+        records.extend(record(false, &[0xffff_ffff, 0xffff_ffff, 0xffff_ffff, 0], &[8; 60]));
+        let (frames, end) = all(&pcap(0xa1b2_c3d4, (2, 4), false, &records));
+        assert_eq!(frames, [(1_000_000_005_000, 0, 60, vec![7; 60])]);
+        assert!(matches!(end, Some(ReadError::Corrupt { .. })));
+    }
+
+    #[test]
     fn what_is_written_is_read_back_packed_or_not() {
         let file = three_frames();
         let (plain, end) = all(&file);
