@@ -175,8 +175,6 @@ class Capture:
             raise CaptureError(self.renamed(str(error))) from None
         tables = {name: arrow_table(columns) for name, columns in result["tables"].items()}
         info = dict(result["run"])
-        # Which flows' segments were joined: true of one pass, not of the run.
-        info.pop("joined_flows", None)
         return info, tables
 
 

@@ -123,7 +123,6 @@ fn convert<'py>(py: Python<'py>, report: &Report, with: (bool, bool, bool)) -> P
     if let Some(drops) = a.facts.reported_drops {
         run.set_item("reported_drops", drops)?;
     }
-    run.set_item("joined_flows", a.joined.clone())?;
     run.set_item("warnings", report.warnings.clone())?;
 
     let out = PyDict::new(py);
