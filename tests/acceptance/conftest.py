@@ -10,9 +10,9 @@ import pytest
 import unbloat
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "samples" / "make")]
-from reading import Reading  # noqa: E402
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "samples" / "make")]
+
+from reading import ROOT, Reading  # noqa: E402
 
 
 @pytest.fixture(scope="session")

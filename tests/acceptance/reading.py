@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat import Run
 
 if TYPE_CHECKING:
     from wifi import Made
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -38,7 +41,8 @@ class Reading:
             if row["rule"] == rule and row["flow"] == (self.flow["id"] if flow is None else flow)
         ]
         assert len(rows) == 1, f"{rule}: {len(rows)} findings"
-        return rows[0] | {"values": json.loads(rows[0]["values"])}
+        found: dict[str, Any] = rows[0]
+        return found | {"values": json.loads(rows[0]["values"])}
 
     def rules(self) -> set[str]:
         """Which rules spoke about the flow."""

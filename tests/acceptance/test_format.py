@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import ROOT
+from reading import ROOT
 
 import unbloat
 

@@ -11,8 +11,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from reading import Reading, main_limit, mean, variation
+from reading import ROOT, Reading, main_limit, mean, variation
 
 import unbloat
 
