@@ -724,7 +724,7 @@ impl Model<'_> {
         match (full, self.full_since) {
             (true, None) => self.full_since = Some(self.now),
             (false, Some(since)) => {
-                self.truth.window_full = self.truth.window_full + Duration(self.now - since);
+                self.truth.window_full += Duration(self.now - since);
                 self.full_since = None;
             }
             _ => {}
@@ -828,7 +828,7 @@ impl Model<'_> {
                 self.truth.zero_windows += 1;
             }
             (1.., Some(since)) => {
-                self.truth.zero_window = self.truth.zero_window + Duration(time - since);
+                self.truth.zero_window += Duration(time - since);
                 self.zero_spans.push((since, time));
                 self.zero_since = None;
             }
