@@ -35,7 +35,10 @@ def wifi(tmp_path_factory: pytest.TempPathFactory) -> Reading:
 
     if reason := bed.missing_tools():
         pytest.skip(f"the capture cannot be made here: {reason}")
-    made = wifi.make(tmp_path_factory.mktemp("wifi"))
+    try:
+        made = wifi.make(tmp_path_factory.mktemp("wifi"))
+    except bed.BedError as doubt:
+        pytest.skip(f"this machine does not hold the rates: {doubt}")
     print(f"made at {made.scale:g} of the post's rates")
     run = unbloat.analyze(made.capture)
     to_server = next(row for row in run.connections.to_pylist() if row["b_port"] == 5201)

@@ -55,9 +55,8 @@ def test_the_loaded_rtt_is_30_ms_typically_and_50_ms_frequently(wifi: Reading) -
 def test_the_window_grows_to_about_3_mb(wifi: Reading, scale: float) -> None:
     """ "rwnd grows to ~3 MB (max of advertised window)"."""
     assert wifi.flow["rwnd_bytes_max"] == pytest.approx(3.2e6 * scale, rel=0.1)
-    assert wifi.flow["rwnd_bytes_min"] < 200_000
+    assert wifi.flow["rwnd_bytes_min"] < 0.3 * wifi.flow["rwnd_bytes_max"]
     grown = [row["rwnd_bytes"] for row in wifi.between(0, 0.5) if row["rwnd_bytes"]]
-    assert grown[0] < 0.5 * max(grown)
     assert max(grown) > 0.9 * wifi.flow["rwnd_bytes_max"]
     assert wifi.flow["window_scale"] is not None
 
