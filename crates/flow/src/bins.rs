@@ -168,7 +168,7 @@ impl Bins {
     /// Accounts the time up to `at` if the open bin is still open then: the usual case.
     #[inline]
     pub fn stays_open(&mut self, at: Instant) -> bool {
-        let open = at.as_nanos() < self.start.as_nanos() + self.width;
+        let open = at.since(self.start).as_nanos() < self.width;
         if open {
             self.account(at);
         }
@@ -204,7 +204,7 @@ impl Bins {
 
     #[cold]
     fn close_until(&mut self, at: Instant, now: &Now, mut samples: Option<(u32, &mut Vec<Sample>)>) {
-        while self.start.as_nanos() + self.width <= at.as_nanos() {
+        while at.since(self.start).as_nanos() >= self.width {
             let end = Instant(self.start.as_nanos() + self.width);
             let busy = self.mark > self.start || self.open.sent + self.open.delivered > 0;
             let remaining = (at.as_nanos() - self.start.as_nanos()) / self.width;
@@ -223,6 +223,7 @@ impl Bins {
 
     /// Closes what is open at the end of the flow.
     pub fn finish(&mut self, at: Instant, now: &Now, mut samples: Option<(u32, &mut Vec<Sample>)>) {
+        let at = at.max(self.mark);
         self.advance(at, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
         let span = at.since(self.start).as_nanos();
         let busy = self.open.sent + self.open.delivered > 0 || self.open.rtt_count > 0;
@@ -293,7 +294,7 @@ impl Bins {
             });
         }
         self.closed += bins;
-        self.start = Instant(self.start.as_nanos() + span);
+        self.start = self.start + Duration(span);
         self.mark = self.mark.max(self.start);
         self.open = Open { in_flight_max: now.in_flight.unwrap_or(0), ..Open::default() };
     }
@@ -329,16 +330,16 @@ impl Bins {
 
     fn vote(&mut self, span: u64, now: &Now) -> Limit {
         let open = &self.open;
-        if open.zero_window * MAJORITY >= span && open.zero_window > 0 {
+        if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
             return Limit::ZeroWindow;
         }
-        if open.window_full * MAJORITY >= span && open.window_full > 0 {
+        if open.window_full >= span / MAJORITY && open.window_full > 0 {
             return Limit::ReceiveWindow;
         }
-        if open.app * MAJORITY >= span && open.app > 0 {
+        if open.app >= span / MAJORITY && open.app > 0 {
             return Limit::Application;
         }
-        let end = Instant(self.start.as_nanos() + span);
+        let end = self.start + Duration(span);
         if self.slow_start.on {
             return Limit::SlowStart;
         }

@@ -135,6 +135,7 @@ impl Conn {
             return Taken::Duplicate;
         }
         let now = s.ip.time;
+        self.start = self.start.min(now);
         self.end = self.end.max(now);
         self.packets += 1;
         self.bytes += u64::from(s.ip.total_len);
@@ -163,6 +164,10 @@ impl Conn {
         }
         if (s.payload > 0 || self.streams[d].measured.is_some()) && !self.data(s, d, out) {
             self.duplicates += 1;
+            self.packets -= 1;
+            self.bytes -= u64::from(s.ip.total_len);
+            self.streams[d].counts.packets -= 1;
+            self.streams[d].counts.wire_bytes -= u64::from(s.ip.total_len);
             return Taken::Duplicate;
         }
         if s.has(flags::FIN) {
@@ -303,8 +308,10 @@ impl Conn {
         let offer = [self.streams[0].scale_option, self.streams[1].scale_option];
         let mss = [self.streams[0].mss_option, self.streams[1].mss_option];
         let stamps = self.streams[0].timestamps && self.streams[1].timestamps;
+        let sack = self.streams[0].sack_permitted && self.streams[1].sack_permitted;
         for s in 0..2 {
             let peer = 1 - s;
+            self.streams[s].no_sack = seen[0] && seen[1] && !sack;
             self.streams[s].scale = Scale {
                 known: match (seen[s], seen[peer]) {
                     (true, true) => Some(if offer[s].is_some() { offer[peer].unwrap_or(0) } else { 0 }),

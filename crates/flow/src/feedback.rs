@@ -118,9 +118,14 @@ impl Stream {
             cx.now,
             SegmentKind::Ack,
             self.una,
-            self.right_edge.max(pos + window as i64),
+            self.right_edge.max(pos + window as i64).max(self.una),
         );
+        let edge = self.right_edge;
         self.take_window(r, window, pos, syn);
+        // Only data beyond the edge known before needs this very ACK.
+        if m.window_probe.is_none() && self.right_edge > edge {
+            m.window_probe = Some((edge + 1, cx.now));
+        }
         self.zero_window(window, syn, m, cx);
         if r.has(flags::ECE) && !syn {
             self.counts.ecn_ece += 1;
@@ -313,7 +318,9 @@ impl Stream {
         let Some(near) = sample else { return };
         let ns = near.as_nanos();
         let gap = cx.now.since(m.last_data).as_nanos();
-        if self.near_count > 0 && gap > MAX_SEND_GAP_NS.max(self.near_min / 4) {
+        let usual = if self.near_count > 0 { Some(self.near_min) } else { self.path_min };
+        let waited = usual.is_some_and(|rtt| gap > MAX_SEND_GAP_NS.max(rtt / 4));
+        if waited && (self.near_count > 0 || usual.is_some_and(|rtt| ns > rtt + rtt / 4)) {
             return;
         }
         // An ACK whose capture time is late makes one sample too short; a shorter path makes many.

@@ -151,6 +151,8 @@ pub struct Resend {
     pub srtt: Duration,
     /// Its mean deviation.
     pub rttvar: Duration,
+    /// SACK was agreed on, or may have been: a tail-loss probe needs it.
+    pub sack: bool,
 }
 
 impl Recovery {
@@ -176,7 +178,9 @@ impl Recovery {
                 && r.silence >= r.srtt
                 && r.silence * 2 <= probe_after.min(rto) * 3 =>
             {
-                (Cause::TailProbe, false)
+                // Without SACK, or in recovery, no probe is sent (RFC 8985 section 7.2): the timer was shorter than ours.
+                let probe = r.sack && self.phase == Phase::Open;
+                if probe { (Cause::TailProbe, false) } else { (Cause::Timeout, true) }
             }
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),
             _ if timer_ran_out && lone => (Cause::Timeout, true),
@@ -261,6 +265,7 @@ mod tests {
             silence: Duration::from_millis(silence_ms),
             srtt: Duration::from_millis(40),
             rttvar: Duration::from_millis(5),
+            sack: true,
         }
     }
 

@@ -70,6 +70,15 @@ impl Scoreboard {
     /// 131,072 segments of 1,448 bytes are 190 MB in flight, more than any receive window (1 GB) is in practice.
     pub const MAX_ENTRIES: usize = 1 << 17;
 
+    /// `[start, end)` was never seen; an entry without a send time keeps what follows from being a clean sample.
+    pub fn missing(&mut self, start: Pos, end: Pos) {
+        if self.entries.is_empty() {
+            self.front = start;
+            self.entries.push_back(Entry { end, sent: Instant::ZERO, ip_id: 0, resent: true, sacked: false });
+            self.resent_in_flight += 1;
+        }
+    }
+
     /// New data `[start, end)` went out.
     #[inline]
     pub fn sent(&mut self, start: Pos, end: Pos, now: Instant, ip_id: u16) {

@@ -122,6 +122,8 @@ pub(crate) struct Smoothed {
 impl Smoothed {
     #[inline]
     pub fn update(&mut self, ns: u64) {
+        // A clock that leaps by centuries is no RTT; a year leaves room for the weights.
+        let ns = ns.min(1 << 55);
         if self.srtt == 0 {
             *self = Smoothed { srtt: ns, rttvar: ns / 2 };
         } else {
@@ -196,6 +198,8 @@ pub(crate) struct Stream {
     pub mss_option: Option<u16>,
     pub scale_option: Option<u8>,
     pub sack_permitted: bool,
+    /// Both SYNs were seen, and not both permit SACK.
+    pub no_sack: bool,
     pub timestamps: bool,
     /// Highest byte sent.
     pub max: Pos,
@@ -431,8 +435,7 @@ impl Stream {
             cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Probe, 0.0, start);
             return true;
         }
-        let sent_before = end == self.max && start == self.max - 1;
-        if sent_before && self.una >= self.max && self.counts.data_packets > 0 {
+        if below && self.una >= self.max && self.counts.data_packets > 0 {
             self.counts.keep_alives += 1;
             cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::KeepAlive, 0.0, start);
             return true;
@@ -456,6 +459,7 @@ impl Stream {
                 m.holes.remove(0);
             }
             m.holes.push(Hole { from: self.max, to: start, since: now, ip_id, tsval });
+            m.board.missing(self.max, start);
         } else if ip_id != 0 {
             m.order.observe(ip_id);
         }
@@ -467,11 +471,6 @@ impl Stream {
             m.last_acked_data = now;
         }
         cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
-        if m.window_probe.is_none()
-            && let Some(rwnd) = self.rwnd
-        {
-            m.window_probe = Some((self.una + rwnd as i64, now));
-        }
     }
 
     /// Data below the highest byte sent: late or resent. False where it is the capture's own duplicate.
@@ -551,6 +550,7 @@ impl Stream {
             silence: now.since(news),
             srtt: Duration(m.smoothed.srtt),
             rttvar: Duration(m.smoothed.rttvar),
+            sack: !self.no_sack,
         });
         self.counts.retransmissions += n;
         self.counts.retransmitted_bytes += bytes;
@@ -639,7 +639,7 @@ impl Stream {
     /// Less than one MSS between the highest byte sent and the edge the sender knew.
     #[inline]
     pub fn is_full(&self, right_edge: Pos) -> bool {
-        self.scale.known.is_some() && self.rwnd.is_some() && right_edge - self.max < i64::from(self.mss())
+        self.scale.known.is_some() && self.acked_any && right_edge - self.max < i64::from(self.mss())
     }
 
     /// A missing SYN leaves the scale unknown; what is in flight bounds it from below.

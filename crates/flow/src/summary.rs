@@ -77,6 +77,8 @@ pub(crate) fn flow_row(
     let end = if s.acked_any { last } else { m.last_data };
     close(s, &mut m, cx, end);
     f.active = end.since(m.first_data);
+    // Gaps overlap where the clock of the capture went back.
+    f.idle = f.idle.min(f.active);
     f.goodput = f.bytes.over(f.active);
     f.peak = m.bins.best_second().map(|b| Rate(b * 8)).or(f.goodput);
     round_trips(s, &m, &mut f);
@@ -119,7 +121,8 @@ fn counters(s: &Stream, f: &mut Flow) {
     f.dsacks = c.dsacks;
     if c.data_packets > 0 {
         let segments = c.data_packets.max(c.payload_bytes / u64::from(s.mss().max(1)));
-        f.loss_rate = Some((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64);
+        f.loss_rate =
+            Some(((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64).min(1.0));
     }
     f.ecn_ce = c.ecn_ce;
     f.ecn_ece = c.ecn_ece;

@@ -212,8 +212,8 @@ fn a_reset_ends_it_and_what_comes_after_is_still_its_own() {
 }
 
 #[test]
-fn keep_alives_are_no_zero_window_probes() {
-    for bytes in [1] {
+fn keep_alives_are_no_zero_window_probes_with_or_without_a_byte() {
+    for bytes in [0, 1] {
         let mut all = segments(&script());
         // Idle for minutes before the FIN, with a keep-alive each minute (RFC 9293 section 3.8.4).
         let fin = all.iter().position(|s| s.has(flags::FIN)).expect("a FIN");
