@@ -7,7 +7,7 @@
 
 use units::Instant;
 
-use crate::decoded::{Addr, Decoded, Ip};
+use crate::decoded::{Addr, Decoded, TcpOptions, TcpSegment};
 use crate::fragment::Fragments;
 use crate::reader::Frame;
 use crate::tcp;
@@ -48,22 +48,18 @@ impl Decoder {
     /// What the frame is.
     #[inline]
     pub fn decode(&mut self, frame: &Frame<'_>) -> Decoded {
-        let Some(head) = plain_tcp(frame) else { return self.decode_any(frame) };
-        let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
-        let ip = Ip {
-            time: frame.time,
-            src: Addr::v4([head[26], head[27], head[28], head[29]]),
-            dst: Addr::v4([head[30], head[31], head[32], head[33]]),
-            id: Some(u16::from_be_bytes([head[18], head[19]])),
-            ttl: head[22],
-            ecn: head[15] & 3,
-            total_len,
-            wire_len: frame.wire_len,
-            interface: frame.interface,
-        };
-        let segment = &frame.data[34..];
-        let segment = segment.get(..total_len as usize - 20).unwrap_or(segment);
-        tcp::decode(segment, total_len - 20, ip)
+        let mut decoded = Decoded::Broken;
+        self.decode_into(frame, &mut decoded);
+        decoded
+    }
+
+    /// What the frame is, written where it shall lie: a segment of 160 bytes that is copied right after it was
+    /// written in small pieces makes the processor wait for each of them.
+    #[inline]
+    pub fn decode_into(&mut self, frame: &Frame<'_>, decoded: &mut Decoded) {
+        if short_cut(frame, decoded).is_none() {
+            *decoded = self.decode_any(frame);
+        }
     }
 
     /// The long way, right for every frame.
@@ -89,6 +85,38 @@ fn plain_tcp<'a>(frame: &Frame<'a>) -> Option<&'a [u8; 54]> {
         // Both headers; shorter lengths, and 0, need the long way.
         && u16::from_be_bytes([head[16], head[17]]) >= 40;
     if plain { Some(head) } else { None }
+}
+
+/// Plain TCP without options or with timestamps alone; `None`, and nothing written, for all else.
+#[inline(always)]
+fn short_cut(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
+    let head = plain_tcp(frame)?;
+    let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
+    let (tcp, timestamps) = tcp::plain(&frame.data[34..])?;
+    let payload = (total_len - 20).checked_sub(tcp)?;
+    if !matches!(decoded, Decoded::Tcp(_)) {
+        *decoded = Decoded::Tcp(TcpSegment::default());
+    }
+    if let Decoded::Tcp(s) = decoded {
+        s.ip.time = frame.time;
+        s.ip.src = Addr::v4([head[26], head[27], head[28], head[29]]);
+        s.ip.dst = Addr::v4([head[30], head[31], head[32], head[33]]);
+        s.ip.id = Some(u16::from_be_bytes([head[18], head[19]]));
+        s.ip.ttl = head[22];
+        s.ip.ecn = head[15] & 3;
+        s.ip.total_len = total_len;
+        s.ip.wire_len = frame.wire_len;
+        s.ip.interface = frame.interface;
+        s.src_port = u16::from_be_bytes([head[34], head[35]]);
+        s.dst_port = u16::from_be_bytes([head[36], head[37]]);
+        s.seq = u32::from_be_bytes([head[38], head[39], head[40], head[41]]);
+        s.ack = u32::from_be_bytes([head[42], head[43], head[44], head[45]]);
+        s.flags = u16::from_be_bytes([head[46], head[47]]) & 0x1ff;
+        s.window = u16::from_be_bytes([head[48], head[49]]);
+        s.payload = payload;
+        s.options = TcpOptions { timestamps, ..tcp::NO_OPTIONS };
+    }
+    Some(())
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Pcap {
         Some(believable)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, ReadError> {
         if !buffer.has(self.record_header) {
             return match buffer.at_end(self.record_header) {

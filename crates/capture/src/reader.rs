@@ -194,7 +194,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next frame; `None` at the end, and from then on after an error.
-    #[inline]
+    #[inline(always)] // called in one or two places; the record would be moved through memory else
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
         let found = match &mut self.format {
             Format::Pcap(pcap) => pcap.next(&mut self.buffer),
