@@ -29,7 +29,8 @@ def verdict(run: Run) -> str:
         return f"No TCP data in {run.name}: {plural(run.info.get('packets', 0), 'packet')}, {counts(run)}."
     flow = run.flow(run.main_flow)
     sentences = [moved(run, flow), delayed(flow), held(flow)]
-    others = [row for row in run.findings_of() if row["severity"] == "serious"]
+    # Of this flow alone: what is said of another one would read as if it were said of this.
+    others = [row for row in run.findings_of(flow=run.main_flow) if row["severity"] == "serious"]
     if others:
         sentences.append(others[0]["text"] if others[0]["text"].endswith(".") else others[0]["text"] + ".")
     return " ".join(sentence for sentence in sentences if sentence)

@@ -27,7 +27,7 @@ const NEAR_BEST: f64 = 0.85;
 /// What goes on between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Less than one MSS of window left.
+    /// Less than one send unit of window left.
     pub window_full: bool,
     /// Window 0.
     pub zero_window: bool,
@@ -78,6 +78,7 @@ pub struct Bins {
     slow_start: SlowStart,
     best_second: u64,
     best_bin: u64,
+    per_ms: u64,
     last_limit: Limit,
     /// Time under each limit.
     pub limit_ns: [u64; 8],
@@ -141,6 +142,7 @@ impl Bins {
             slow_start: SlowStart { on: true, round_start: start, round_bytes: 0, best: 0.0, flat: 0 },
             best_second: 0,
             best_bin: 0,
+            per_ms: 0,
             last_limit: Limit::Unknown,
             limit_ns: [0; 8],
             window_full_ns: 0,
@@ -238,6 +240,8 @@ impl Bins {
         for _ in 0..bins.min(self.second.bins.len() as u64) {
             self.second.push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
         }
+        let filled = self.second.filled as u64 * self.width;
+        self.per_ms = self.second.sum.saturating_mul(1_000_000).checked_div(filled).unwrap_or(0);
         self.best_second = self.best_second.max(self.second.sum);
         self.best_bin = self.best_bin.max(open.delivered);
         if self.second.full() && self.second.sum > 0 {
@@ -439,6 +443,12 @@ impl Bins {
     #[inline]
     pub fn in_slow_start(&self) -> bool {
         self.slow_start.on
+    }
+
+    /// Bytes that a millisecond of the last second's rate delivers.
+    #[inline]
+    pub fn bytes_per_ms(&self) -> u64 {
+        self.per_ms
     }
 
     /// Highest rate of one bin, bytes per second.

@@ -34,7 +34,7 @@ pub struct ProfileBin {
     pub in_flight_max: Bytes,
     /// Largest window advertised; 0 where none was seen.
     pub rwnd_max: Bytes,
-    /// Time with less than one MSS of window left.
+    /// Time with less than one send unit of window left.
     pub window_full: Duration,
     /// Time with window 0.
     pub zero_window: Duration,

@@ -217,9 +217,9 @@ pub struct Flow {
     pub window_scale_inferred: bool,
     /// Median share of the window that was in flight, in percent.
     pub window_utilisation: Option<Quantiles>,
-    /// Data segments that left less than one MSS of the window.
+    /// Data segments that left less than one send unit (see `stream`) of the window.
     pub window_full_count: u64,
-    /// Time with less than one MSS of window left, as the sender saw it.
+    /// Time with less than one send unit of window left, as the sender saw it.
     pub window_full: Duration,
     /// When that began first.
     pub window_full_first: Option<Instant>,
@@ -437,7 +437,7 @@ pub struct Sample {
     pub in_flight: Option<Bytes>,
     /// Last window advertised to this flow's sender.
     pub rwnd: Option<Bytes>,
-    /// Time in the bin with less than one MSS of window left.
+    /// Time in the bin with less than one send unit of window left.
     pub window_full: Duration,
     /// Segments resent in the bin.
     pub retransmissions: u32,

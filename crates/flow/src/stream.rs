@@ -6,8 +6,10 @@
 //! the state of each moment (window full, zero window, nothing to send) for `bins`.
 //!
 //! Definitions: `capture-analysis` 2 to 7. Bytes in flight = highest sent − highest acknowledged − SACKed, updated
-//! on data and on ACKs. Window full = less than one MSS between the highest sent byte and the right edge, as the
-//! sender saw it.
+//! on data and on ACKs. Window full = less than one send unit between the highest sent byte and the right edge, as
+//! the sender saw it; a send unit is one MSS, or a millisecond of the flow's rate where that is more, 64 KiB at the
+//! most: Linux hands segments to the device in bursts of that size (tcp_tso_autosize) and holds back a burst that does
+//! not fit. Definition 4 says one MSS; above some 12 Mbit/s that misses most of what the kernel counts as rwnd_limited.
 //!
 //! Nothing to send: the last segment was shorter than an MSS and did not fill the window (its sender's buffer was
 //! empty then), or everything is acknowledged.
@@ -42,6 +44,8 @@ const MAX_WAKEUPS: usize = 32;
 /// unless the SYN announced jumbo frames.
 pub(crate) const LARGEST_SEGMENT: u32 = 1460;
 
+/// Linux's largest offload burst (GSO_LEGACY_MAX_SIZE).
+const LARGEST_BURST: u64 = 65_536;
 /// Payload of a segment with timestamps on an MTU of 1,500.
 const USUAL_SEGMENT: u32 = 1448;
 
@@ -627,7 +631,7 @@ impl Stream {
         if self.scale.known.is_none() {
             self.infer_scale(plain);
         }
-        let full = self.is_full(known.right_edge);
+        let full = self.is_full(m, known.right_edge);
         if full && end == self.max {
             self.counts.window_full += 1;
         }
@@ -636,10 +640,11 @@ impl Stream {
         self.set_state(full, short && !full || s.has(flags::FIN), m, cx);
     }
 
-    /// Less than one MSS between the highest byte sent and the edge the sender knew.
+    /// Less than one send unit between the highest byte sent and the edge the sender knew.
     #[inline]
-    pub fn is_full(&self, right_edge: Pos) -> bool {
-        self.scale.known.is_some() && self.acked_any && right_edge - self.max < i64::from(self.mss())
+    pub fn is_full(&self, m: &Measured, right_edge: Pos) -> bool {
+        let unit = m.bins.bytes_per_ms().min(LARGEST_BURST).max(u64::from(self.mss()));
+        self.scale.known.is_some() && self.acked_any && right_edge - self.max < unit as i64
     }
 
     /// A missing SYN leaves the scale unknown; what is in flight bounds it from below.

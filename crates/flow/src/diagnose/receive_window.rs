@@ -4,7 +4,8 @@
 //!
 //! ## How it is measured
 //!
-//! Window full = less than one MSS left between what was sent and the right edge of the window, as the sender
+//! Window full = less than one send unit (an MSS, or a millisecond of the rate up to 64 KiB, Linux's offload burst)
+//! left between what was sent and the right edge of the window, as the sender
 //! saw it, in seconds, zero windows included. A share of the active time from 1 % on is info, from 10 % a
 //! warning. *Since when* has two answers: the first moment, and the onset, from where the share of each
 //! profile bin mostly stays above a quarter. The smallest RTT measured while full is the RTT at which the
