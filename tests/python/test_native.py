@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import struct
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from conftest import ROOT, SHARED
 
@@ -32,43 +30,10 @@ def shared(*parts: str) -> Path:
     return path
 
 
-def format_columns(table: str) -> list[str]:
-    """The columns that docs/format.md lists for a table, in order."""
-    text = (ROOT / "docs/format.md").read_text()
-    section = text[text.index(f"## {table}\n") :].split("\n## ")[0]
-    if "|---|" not in section:
-        return re.findall(r"`(\w+)` (?:u\d|f\d|str)", section)
-    names: list[str] = []
-    for cell in re.findall(r"^\| (`.+?) \|", section, re.M):
-        for name in re.findall(r"`([^`]+)`", cell):
-            braces = re.match(r"(\w+)\{(.+)\}", name)
-            names += [braces[1] + part for part in braces[2].split(",")] if braces else [name]
-    return names
-
-
 @pytest.fixture(scope="module")
 def cubic() -> unbloat.Run:
     """The bloated upload."""
     return unbloat.analyze(sample("bloated-cubic-upload"))
-
-
-@pytest.mark.parametrize("table", ["connections", "flows", "findings", "samples", "events", "segments"])
-def test_every_table_has_the_columns_of_the_format(cubic: unbloat.Run, table: str) -> None:
-    value = getattr(cubic, table)
-    columns = (value if isinstance(value, pa.Table) else value()).column_names
-    assert set(columns) == set(format_columns(table))
-
-
-def test_run_has_the_keys_of_the_format(cubic: unbloat.Run) -> None:
-    text = (ROOT / "docs/format.md").read_text()
-    keys = {
-        name
-        for cell in re.findall(
-            r"^\| (`.+?) \|", text[text.index("## run") : text.index("## connections")], re.M
-        )
-        for name in re.findall(r"`(\w+)`", cell)
-    }
-    assert set(cubic.info) | {"reported_drops", "bin_ms"} == keys
 
 
 def test_the_bloated_upload_is_recognised(cubic: unbloat.Run) -> None:
