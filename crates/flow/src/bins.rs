@@ -64,28 +64,29 @@ struct LastSecond {
     sum: u64,
 }
 
-/// Bins of one flow.
+/// Bins of one flow. What every segment needs stands first and in that order in memory.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Bins {
     width: u64,
     start: Instant,
     mark: Instant,
     state: State,
+    /// Time with the window full.
+    pub window_full_ns: u64,
+    /// Time with window 0.
+    pub zero_window_ns: u64,
     open: Open,
+    slow_start: SlowStart,
     second: LastSecond,
     /// When loss or a congestion mark was seen last.
     trouble: Option<Instant>,
-    slow_start: SlowStart,
     best_second: u64,
     best_bin: u64,
     per_ms: u64,
     last_limit: Limit,
     /// Time under each limit.
     pub limit_ns: [u64; 8],
-    /// Time with the window full.
-    pub window_full_ns: u64,
-    /// Time with window 0.
-    pub zero_window_ns: u64,
     /// The flow's life in at most 512 bins.
     pub profile: Profile,
     /// Bytes of each full second (at every bin), for BDP and peak.
@@ -394,7 +395,9 @@ impl Bins {
     /// Of the `window` that the sender had, `used` bytes are sent.
     #[inline]
     pub fn window_used(&mut self, used: u64, window: u64) {
-        if let Some(share) = (used * 10_000).checked_div(window) {
+        // A new peak is rare: a product tells it without the division.
+        let known = (self.open.used_max + 1).checked_mul(window).is_some_and(|next| used * 10_000 < next);
+        if !known && let Some(share) = (used * 10_000).checked_div(window) {
             self.open.used_max = self.open.used_max.max(share);
         }
     }

@@ -46,30 +46,31 @@ pub(crate) enum Taken {
     Closed,
 }
 
+/// What every segment needs stands first: the order of the fields is that of the memory.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Conn {
-    pub id: u32,
     pub addrs: [(Addr, u16); 2],
-    pub start: Instant,
-    pub end: Instant,
-    pub interface: u32,
     pub packets: u64,
     pub bytes: u64,
-    pub duplicates: u64,
+    pub end: Instant,
+    pub id: u32,
+    pub hosts: [u32; 2],
+    pub wanted: Wanted,
+    pub vantage: Vantage,
     pub mptcp: bool,
     pub rst: bool,
     pub closed: bool,
-    pub vantage: Vantage,
+    ttl: [u8; 2],
+    pub streams: [Stream; 2],
+    recent: [Recent; 2],
+    handshake: Handshake,
+    pub start: Instant,
+    pub interface: u32,
+    pub duplicates: u64,
     pub initial_rtt: Option<Duration>,
     /// Handshake halves towards a and towards b.
     pub halves: [Option<Duration>; 2],
-    pub streams: [Stream; 2],
-    /// Rows of the host table, for the bytes of the link.
-    pub hosts: [u32; 2],
-    pub wanted: Wanted,
-    handshake: Handshake,
-    recent: [Recent; 2],
-    ttl: [u8; 2],
 }
 
 /// What a connection needs from the table when a segment arrives.
@@ -250,6 +251,8 @@ impl Conn {
         out.series.event(self.wanted, self.id * 2 + stream as u32, now, kind, value, seq);
     }
 
+    #[cold]
+    #[inline(never)]
     fn syn(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) {
         let now = s.ip.time;
         let ack = s.has(flags::ACK);
@@ -283,6 +286,7 @@ impl Conn {
         }
     }
 
+    #[inline(never)]
     fn finish_handshake(&mut self, s: &TcpSegment, d: usize) {
         let h = &mut self.handshake;
         let Some(syn_ack) = h.syn_ack else {
@@ -331,6 +335,8 @@ impl Conn {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn fin(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) {
         let stream = &mut self.streams[d];
         if !stream.started {
@@ -344,6 +350,7 @@ impl Conn {
     }
 
     /// Without a handshake: which half of the round trip is about nothing?
+    #[inline(never)]
     fn infer_vantage(&mut self) {
         for stream in 0..2 {
             let s = &self.streams[stream];

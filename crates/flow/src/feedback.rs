@@ -85,7 +85,9 @@ impl Stream {
             let acked = m.board.acked(pos, cx.now);
             far = acked.rtt;
             self.overtaken(acked.reordered, acked.reordered_by, m, cx);
-            self.close_holes(pos, m);
+            if !m.holes.is_empty() {
+                self.close_holes(pos, m);
+            }
             self.una = pos;
             self.dup_run = 0;
             m.recovery.acked(pos);
@@ -100,7 +102,8 @@ impl Stream {
             }
         }
         // After the cumulative ACK: what this ACK reports above it did not overtake what it acknowledges.
-        let (rtt, news) = self.take_blocks(r, pos, m, cx);
+        let (rtt, news) =
+            if r.options.sack_count > 0 { self.take_blocks(r, pos, m, cx) } else { (None, false) };
         far = far.or(rtt);
         if pos == before && r.payload == 0 && !syn && !r.has(flags::FIN) && !first {
             let same_window = u32::from(r.window) == self.last_window;
@@ -139,6 +142,7 @@ impl Stream {
     }
 
     /// SACK and DSACK blocks. Returns an RTT sample and whether anything was new.
+    #[inline(never)]
     fn take_blocks(
         &mut self,
         r: &TcpSegment,
@@ -147,9 +151,6 @@ impl Stream {
         cx: &mut Context<'_>,
     ) -> (Option<Duration>, bool) {
         let blocks = r.options.sack_blocks();
-        if blocks.is_empty() {
-            return (None, false);
-        }
         let seq = self.seq;
         let range = |(l, r): (u32, u32)| {
             let left = seq.position(l, pos);
@@ -222,10 +223,8 @@ impl Stream {
     }
 
     /// Holes below the cumulative ACK will not be filled: the receiver has the bytes, the capture does not.
+    #[inline(never)]
     fn close_holes(&mut self, una: Pos, m: &mut Measured) {
-        if m.holes.is_empty() {
-            return;
-        }
         let mut missing = 0;
         m.holes.retain(|h| {
             let gone = h.to <= una;

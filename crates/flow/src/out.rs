@@ -72,8 +72,15 @@ impl Series {
     #[inline]
     pub fn event(&mut self, wanted: Wanted, flow: u32, time: Instant, kind: EventKind, value: f64, seq: Pos) {
         if wanted.events {
-            self.events.push(Event { flow, time, kind, value, seq: seq.max(0) as u64 });
+            self.note(Event { flow, time, kind, value, seq: seq.max(0) as u64 });
         }
+    }
+
+    // Out of the way: without series, the analysis of a packet shall stay small in the instruction cache.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, row: Event) {
+        self.events.push(row);
     }
 
     /// A data segment, ACK or SACK block of `flow`.
@@ -92,6 +99,8 @@ impl Series {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn push(&mut self, row: Segment) {
         let cap = self.max_segments;
         let log = self.logs.entry(row.flow).or_insert_with(|| Log { stride: 1, ..Log::default() });

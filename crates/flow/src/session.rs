@@ -147,11 +147,12 @@ impl Run {
         input: &mut Input,
         tick: &mut impl FnMut(&mut u64) -> bool,
     ) -> Result<(), AnalyzeError> {
+        let mut decoded = Decoded::NotIp;
         loop {
             match input.reader.next_frame() {
                 Ok(Some(frame)) => {
                     // The index of a single file's interface is that of the run: nothing to renumber.
-                    let decoded = self.decoder.decode(&frame);
+                    self.decoder.decode_into(&frame, &mut decoded);
                     self.analyzer.push(frame.time, frame.wire_len, &decoded);
                     if frame.interface as usize >= input.interfaces.len() {
                         let index = frame.interface;

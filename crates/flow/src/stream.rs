@@ -70,6 +70,7 @@ impl Context<'_> {
 
 /// Plain counters, as they go into the row.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Counts {
     pub packets: u64,
     pub data_packets: u64,
@@ -147,127 +148,132 @@ pub(crate) struct Resent {
     pub overtaken: bool,
 }
 
-/// Everything that only a stream with data needs; pure ACK senders do without.
+/// Everything that only a stream with data needs; pure ACK senders do without. What most segments need stands first
+/// and in that order in memory.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Measured {
-    pub board: Scoreboard,
-    pub holes: Vec<Hole>,
-    pub order: IdOrder,
-    pub recovery: Recovery,
-    pub resends: Vec<Resent>,
-    pub echoes: Echoes,
-    pub known: Option<Known>,
     pub bins: Bins,
-    pub bursts: Bursts,
-    pub rtt: Histogram,
-    pub loaded_rtt: Histogram,
-    pub in_flight: Histogram,
-    pub in_flight_plain_max: u64,
-    pub smoothed: Smoothed,
-    pub last_near: Option<u64>,
-    /// A sample far below the minimum that waits for a second one.
-    pub undercut: Option<u64>,
-    pub window_probe: Option<(Pos, Instant)>,
-    pub window_rtt: Histogram,
-    pub wakeups: Vec<Wakeup>,
-    pub wakeup_open: bool,
-    pub first_data: Instant,
+    pub board: Scoreboard,
+    pub idle_from: Option<Instant>,
+    pub zero_since: Option<Instant>,
+    pub full_since: Option<Instant>,
     pub last_data: Instant,
     pub last_news: Instant,
     pub last_acked_data: Instant,
-    pub idle_from: Option<Instant>,
-    pub full_since: Option<Instant>,
+    pub smoothed: Smoothed,
+    pub largest: u32,
+    pub order: IdOrder,
+    pub wakeup_open: bool,
+    pub in_flight_plain_max: u64,
+    pub recovery: Recovery,
+    pub in_flight: Histogram,
+    pub rtt: Histogram,
+    pub window_probe: Option<(Pos, Instant)>,
+    pub holes: Vec<Hole>,
+    pub bursts: Bursts,
+    pub loaded_rtt: Histogram,
+    pub echoes: Echoes,
+    pub known: Option<Known>,
+    pub last_near: Option<u64>,
+    /// A sample far below the minimum that waits for a second one.
+    pub undercut: Option<u64>,
+    pub resends: Vec<Resent>,
+    pub window_rtt: Histogram,
+    pub wakeups: Vec<Wakeup>,
+    pub first_data: Instant,
     pub full_first: Option<Instant>,
     pub full_rtt_min: Option<u64>,
-    pub zero_since: Option<Instant>,
     pub zero_first: Option<Instant>,
-    pub largest: u32,
 }
 
-/// One direction. See the module text.
+/// One direction. See the module text. What every segment needs stands first and in that order in memory.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Stream {
-    pub seq: Sequence,
-    /// Where the capture was taken, seen from this stream's sender.
-    pub vantage: Vantage,
-    /// The handshake's half between capture and this stream's sender.
-    pub near_half: Option<Duration>,
-    /// Smallest RTT (ns) of the path known from outside this stream (handshake, other connections).
-    pub path_min: Option<u64>,
-    /// Packets of the other side are in the capture.
-    pub acks_seen: bool,
-    pub started: bool,
-    pub syn_seen: bool,
-    pub isn: u32,
-    pub mss_option: Option<u16>,
-    pub scale_option: Option<u8>,
-    pub sack_permitted: bool,
-    /// Both SYNs were seen, and not both permit SACK.
-    pub no_sack: bool,
-    pub timestamps: bool,
+    pub measured: Option<Box<Measured>>,
     /// Highest byte sent.
     pub max: Pos,
-    /// Position of the FIN.
-    pub fin: Option<Pos>,
-    pub fin_acked: bool,
     /// Highest cumulative ACK.
     pub una: Pos,
-    pub acked_any: bool,
-    pub dup_run: u32,
-    pub last_window: u32,
-    pub scale: Scale,
+    pub right_edge: Pos,
     /// Window of the last ACK, scaled.
     pub rwnd: Option<u64>,
     pub rwnd_min: u64,
     pub rwnd_max: u64,
-    pub right_edge: Pos,
+    /// Position of the FIN.
+    pub fin: Option<Pos>,
+    pub seq: Sequence,
+    pub dup_run: u32,
+    pub last_window: u32,
     /// MSS by the SYNs, 0 if unknown.
     pub mss_agreed: u32,
-    pub counts: Counts,
+    pub scale: Scale,
+    /// Where the capture was taken, seen from this stream's sender.
+    pub vantage: Vantage,
+    /// Packets of the other side are in the capture.
+    pub acks_seen: bool,
+    pub acked_any: bool,
+    pub started: bool,
+    pub fin_acked: bool,
+    pub syn_seen: bool,
+    pub timestamps: bool,
+    pub sack_permitted: bool,
+    /// Both SYNs were seen, and not both permit SACK.
+    pub no_sack: bool,
     /// Smallest time capture → receiver → capture, and number of samples.
     pub far_min: u64,
     pub far_count: u32,
+    pub near_count: u32,
     /// Smallest time capture → sender → capture, and number of samples.
     pub near_min: u64,
-    pub near_count: u32,
-    pub measured: Option<Box<Measured>>,
+    pub counts: Counts,
+    /// The handshake's half between capture and this stream's sender.
+    pub near_half: Option<Duration>,
+    /// Smallest RTT (ns) of the path known from outside this stream (handshake, other connections).
+    pub path_min: Option<u64>,
+    pub isn: u32,
+    pub mss_option: Option<u16>,
+    pub scale_option: Option<u8>,
 }
 
 impl Measured {
+    #[cold]
+    #[inline(never)]
     fn new(cx: &Context<'_>) -> Box<Measured> {
         let now = cx.now;
         Box::new(Measured {
-            board: Scoreboard::default(),
-            holes: Vec::new(),
-            order: IdOrder::default(),
-            recovery: Recovery::default(),
-            resends: Vec::new(),
-            echoes: Echoes::default(),
-            known: None,
             bins: Bins::new(now, cx.bin, cx.link_bytes()),
-            bursts: Bursts::default(),
-            rtt: Histogram::default(),
-            loaded_rtt: Histogram::default(),
-            in_flight: Histogram::default(),
-            in_flight_plain_max: 0,
-            smoothed: Smoothed::default(),
-            last_near: None,
-            undercut: None,
-            window_probe: None,
-            window_rtt: Histogram::default(),
-            wakeups: Vec::new(),
-            wakeup_open: false,
-            first_data: now,
+            board: Scoreboard::default(),
+            idle_from: None,
+            zero_since: None,
+            full_since: None,
             last_data: now,
             last_news: now,
             last_acked_data: now,
-            idle_from: None,
-            full_since: None,
+            smoothed: Smoothed::default(),
+            largest: 0,
+            order: IdOrder::default(),
+            wakeup_open: false,
+            in_flight_plain_max: 0,
+            recovery: Recovery::default(),
+            in_flight: Histogram::default(),
+            rtt: Histogram::default(),
+            window_probe: None,
+            holes: Vec::new(),
+            bursts: Bursts::default(),
+            loaded_rtt: Histogram::default(),
+            echoes: Echoes::default(),
+            known: None,
+            last_near: None,
+            undercut: None,
+            resends: Vec::new(),
+            window_rtt: Histogram::default(),
+            wakeups: Vec::new(),
+            first_data: now,
             full_first: None,
             full_rtt_min: None,
-            zero_since: None,
             zero_first: None,
-            largest: 0,
         })
     }
 }
@@ -430,6 +436,8 @@ impl Stream {
     }
 
     /// Zero-window probes and keep-alives: at most one byte at nxt or nxt − 1.
+    #[cold]
+    #[inline(never)]
     fn is_probe(&mut self, start: Pos, end: Pos, m: &mut Measured, cx: &mut Context<'_>) -> bool {
         let within_zero = m.zero_since.is_some();
         let below = start == self.max - 1 && end <= self.max;
@@ -478,6 +486,8 @@ impl Stream {
     }
 
     /// Data below the highest byte sent: late or resent. False where it is the capture's own duplicate.
+    #[cold]
+    #[inline(never)]
     fn old_data(
         &mut self,
         start: Pos,
@@ -540,6 +550,8 @@ impl Stream {
         (to - from).max(0) as u64
     }
 
+    #[cold]
+    #[inline(never)]
     fn count_resend(&mut self, start: Pos, end: Pos, arrived: bool, m: &mut Measured, cx: &mut Context<'_>) {
         let now = cx.now;
         let bytes = (end - start) as u64;
@@ -587,8 +599,8 @@ impl Stream {
         m.bins.trouble(now);
     }
 
+    #[inline]
     fn end_idle(&mut self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
-        let now = cx.now;
         let from = match (m.idle_from.take(), self.vantage) {
             (Some(from), Vantage::Sender | Vantage::Unknown) => from,
             // From the far side emptiness shows only now, by what the sender knew: everything was acknowledged.
@@ -599,6 +611,12 @@ impl Stream {
             }
             _ => return,
         };
+        self.count_idle(from, start, m, cx);
+    }
+
+    #[inline(never)]
+    fn count_idle(&mut self, from: Instant, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        let now = cx.now;
         let gap = now.since(from);
         if gap.as_nanos() <= m.smoothed.srtt.max(1_000_000) || m.zero_since.is_some() {
             return;
@@ -648,6 +666,7 @@ impl Stream {
     }
 
     /// A missing SYN leaves the scale unknown; what is in flight bounds it from below.
+    #[inline(never)]
     fn infer_scale(&mut self, plain: u64) {
         let raw = u64::from(self.last_window);
         while self.acked_any && raw > 0 && self.scale.inferred < 14 && plain > raw << self.scale.inferred {

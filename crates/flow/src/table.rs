@@ -178,21 +178,13 @@ impl Analyzer {
 
     fn tcp(&mut self, s: &TcpSegment) {
         // Packets come in trains: the connection of the packet before is the best guess.
-        let mut slot = if self.is_at(self.last, s) {
-            self.last
-        } else {
-            let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
-            match self.index.find(hash, |slot| self.is_at(*slot, s)) {
-                Some(slot) => *slot,
-                None => self.open(hash, s),
-            }
+        let (mut slot, mut d) = match self.direction_in(self.last, s) {
+            Some(d) => (self.last, d),
+            None => self.find(s),
         };
-        let mut d = self.direction(slot, s);
         if s.has(flags::SYN) && self.conns[slot as usize].as_ref().is_some_and(|c| c.is_new_instance(s, d)) {
             self.flush(slot);
-            let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
-            slot = self.open(hash, s);
-            d = self.direction(slot, s);
+            (slot, d) = self.find(s);
         }
         self.last = slot;
         let Some(conn) = self.conns[slot as usize].as_deref_mut() else {
@@ -222,22 +214,32 @@ impl Analyzer {
         }
     }
 
-    /// Whether the connection of `s` is in `slot`: a 4-tuple stands in one slot only.
-    #[inline]
-    fn is_at(&self, slot: u32, s: &TcpSegment) -> bool {
-        let (src, dst) = ((s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
-        match self.conns.get(slot as usize) {
-            Some(Some(c)) => c.addrs == [src, dst] || c.addrs == [dst, src],
-            _ => false,
-        }
+    /// Slot of the connection of `s`, which is opened if need be, and the direction of `s` in it.
+    fn find(&mut self, s: &TcpSegment) -> (u32, usize) {
+        let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
+        let known = self.index.find(hash, |slot| self.direction_in(*slot, s).is_some());
+        let slot = match known {
+            Some(slot) => *slot,
+            None => self.open(hash, s),
+        };
+        (slot, self.direction_in(slot, s).unwrap_or(0))
     }
 
-    /// 0 where the segment goes from a to b.
+    /// If the connection of `s` is in `slot` (a 4-tuple stands in one slot only): 0 where the segment goes from a
+    /// to b, 1 where it goes from b to a.
     #[inline]
-    fn direction(&self, slot: u32, s: &TcpSegment) -> usize {
-        match &self.conns[slot as usize] {
-            Some(c) => usize::from(c.addrs[0] != (s.ip.src, s.src_port)),
-            None => 0,
+    fn direction_in(&self, slot: u32, s: &TcpSegment) -> Option<usize> {
+        let [a, b] = &self.conns.get(slot as usize)?.as_ref()?.addrs;
+        // All four at once: a branch for each would cost more than the comparison.
+        let same = |x: &(Addr, u16), y: &(Addr, u16)| {
+            (x.0 == s.ip.src) & (x.1 == s.src_port) & (y.0 == s.ip.dst) & (y.1 == s.dst_port)
+        };
+        if same(a, b) {
+            Some(0)
+        } else if same(b, a) {
+            Some(1)
+        } else {
+            None
         }
     }
 
