@@ -63,7 +63,8 @@ pub fn connections(rows: &[Connection], origin: Instant) -> Vec<Column> {
 
 fn quantiles(into: &mut Vec<Column>, name: &str, rows: &[Flow], get: impl Fn(&Flow) -> Option<Quantiles>) {
     into.push(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
-    let parts: [(&str, fn(&Quantiles) -> f64); 5] =
+    type Part = (&'static str, fn(&Quantiles) -> f64);
+    let parts: [Part; 5] =
         [("min", |q| q.min), ("p50", |q| q.p50), ("p95", |q| q.p95), ("p99", |q| q.p99), ("max", |q| q.max)];
     for (part, value) in parts {
         let column = rows.iter().map(|f| get(f).map(|q| value(&q)));
