@@ -196,7 +196,21 @@ class Watcher(threading.Thread):
 def capture(host: Host, device: str, to: Path, snap: int) -> subprocess.Popen[str]:
     """Start tcpdump and wait until it listens."""
     process = host.start(
-        *("tcpdump", "-i", device, "-s", str(snap), "-B", "65536", "-n", "-Z", "root", "--immediate-mode", "-w", str(to)),
+        *(
+            "tcpdump",
+            "-i",
+            device,
+            "-s",
+            str(snap),
+            "-B",
+            "65536",
+            "-n",
+            "-Z",
+            "root",
+            "--immediate-mode",
+            "-w",
+            str(to),
+        ),
         *(
             "ip",
             "or",

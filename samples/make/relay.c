@@ -21,9 +21,13 @@
  * Seconds count from SIGUSR1. SIGTERM, the death of the parent or SECONDS end the program.
  *
  * The log, one line per event, times in microseconds since the epoch, direction u(p) or d(own):
- *   + n time dir fate proto ipid sport dport seq ack flags payload iplen queue   packet n arrived; queue: bytes before it
+ *   + n time dir fate proto ipid sport dport seq ack flags payload iplen queue stamps sacks
+ *                               packet n arrived; queue: bytes before it; stamps: TSval/TSecr; sacks: LEFT-RIGHT,... or -
  *   - n time dir waited                                                           a copy of n was delivered; waited: us in the FIFO
  *   q time dir bytes rate                                                         the FIFO, every 50 ms
+ *   w time late                                                                   this program woke more than 1 ms late
+ * Lines are in the order in which things happened at the devices: before a packet is delivered to a device, all that its
+ * host has sent until then is taken in.
  * fates: pass, queue (FIFO full), loss, kill, blackout, hold (reordered on purpose), dup. Only the last two and pass arrive.
  *
  * Deviations from a real radio: no HARQ, no grants; the rate is constant within a step.
@@ -43,6 +47,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -145,7 +150,22 @@ static void parse(struct direction *d, char *text) {
 }
 
 /* What the log says of a packet's headers; zeros where there is no TCP or UDP. */
-struct view { uint32_t proto, ipid, sport, dport, seq, ack, flags, payload; };
+struct view { uint32_t proto, ipid, sport, dport, seq, ack, flags, payload, tsval, tsecr, sacks, sack[8]; };
+static uint32_t word(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+
+/* Timestamps (RFC 7323) and SACK blocks (RFC 2018); a broken option ends the list. */
+static void look_at_options(struct view *v, const uint8_t *o, const uint8_t *end) {
+    while (o < end && *o) {
+        if (*o == 1) { o++; continue; }
+        if (o + 2 > end || o[1] < 2 || o + o[1] > end) return;
+        if (*o == 8 && o[1] == 10) { v->tsval = word(o + 2); v->tsecr = word(o + 6); }
+        if (*o == 5) for (int i = 2; i + 8 <= o[1] && v->sacks < 8; i += 8) {
+            v->sack[v->sacks++] = word(o + i);
+            v->sack[v->sacks++] = word(o + i + 4);
+        }
+        o += o[1];
+    }
+}
 static struct view look(const uint8_t *p, uint32_t len) {
     struct view v = {0};
     uint32_t at, total;
@@ -167,10 +187,13 @@ static struct view look(const uint8_t *p, uint32_t len) {
         v.payload = total - at - 8;
     }
     if (v.proto == 6 && at + 20 <= total) {
-        v.seq = (uint32_t)t[4] << 24 | (uint32_t)t[5] << 16 | (uint32_t)t[6] << 8 | t[7];
-        v.ack = (uint32_t)t[8] << 24 | (uint32_t)t[9] << 16 | (uint32_t)t[10] << 8 | t[11];
+        uint32_t head = (t[12] >> 4) * 4u;
+        if (head < 20 || at + head > total) return v;
+        v.seq = word(t + 4);
+        v.ack = word(t + 8);
         v.flags = t[13];
-        v.payload = total - at - (t[12] >> 4) * 4u;
+        v.payload = total - at - head;
+        look_at_options(&v, t + 20, t + head);
     }
     return v;
 }
@@ -232,8 +255,10 @@ static void arrive(struct direction *d, const uint8_t *data, uint32_t len, uint6
     else if (on && b < d->reorder) fate = HOLD;
     else if (on && c < d->dup) fate = DUP;
     uint64_t n = serial++;
-    fprintf(log_file, "+ %" PRIu64 " %" PRIu64 " %c %s %u %u %u %u %u %u %u %u %u %" PRIu64 "\n", n, t / 1000, d->name,
-            FATES[fate], v.proto, v.ipid, v.sport, v.dport, v.seq, v.ack, v.flags, v.payload, len, d->bytes);
+    fprintf(log_file, "+ %" PRIu64 " %" PRIu64 " %c %s %u %u %u %u %u %u %u %u %u %" PRIu64 " %u/%u ", n, t / 1000, d->name,
+            FATES[fate], v.proto, v.ipid, v.sport, v.dport, v.seq, v.ack, v.flags, v.payload, len, d->bytes, v.tsval, v.tsecr);
+    for (uint32_t i = 0; i < v.sacks; i += 2) fprintf(log_file, "%s%u-%u", i ? "," : "", v.sack[i], v.sack[i + 1]);
+    fputs(v.sacks ? "\n" : "-\n", log_file);
     if (fate == BLACKOUT || fate == KILL || fate == QUEUE) return;
     struct packet *p = malloc(sizeof *p + len);
     if (!p) fail("malloc");
@@ -265,6 +290,13 @@ static void leave(struct direction *d, struct packet *p, uint64_t t, uint64_t si
     heap_push(d, p);
 }
 
+/* Everything that this direction's host has sent, as long as it has not sent more than a whole queue of it. */
+static void take_in(struct direction *d, uint64_t since) {
+    static uint8_t buffer[MTU_MAX];
+    ssize_t got;
+    for (int k = 0; k < 1024 && (got = read(d->in, buffer, sizeof buffer)) > 0; k++) arrive(d, buffer, (uint32_t)got, now_ns(), since);
+}
+
 int main(int argc, char **argv) {
     if (argc != 7) { fprintf(stderr, "usage: relay PHONE_NS:TUN SERVER_NS:TUN LOG SECONDS up:... down:...\n"); return 2; }
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -287,7 +319,8 @@ int main(int argc, char **argv) {
     /* Real-time priority keeps the serializer's gaps true on a busy machine; without the right to it the run still works. */
     struct sched_param sp = {.sched_priority = 10};
     sched_setscheduler(0, SCHED_FIFO, &sp);
-    static uint8_t buffer[MTU_MAX];
+    /* Under memory pressure this program's pages would be fetched from disk in the middle of a run. */
+    mlockall(MCL_CURRENT);
     printf("ready\n");
     fflush(stdout);
     while (!stopping) {
@@ -297,8 +330,7 @@ int main(int argc, char **argv) {
         uint64_t since = zero ? t - zero : 0;
         for (int i = 0; i < 2; i++) {
             struct direction *d = &D[i];
-            ssize_t got;
-            for (int k = 0; k < 64 && (got = read(d->in, buffer, sizeof buffer)) > 0; k++) arrive(d, buffer, (uint32_t)got, now_ns(), since);
+            take_in(d, since);
             t = now_ns();
             uint64_t rate = at_time(d->rates, d->n_rates, since, d->rate);
             if (!rate) d->busy = t;
@@ -314,6 +346,7 @@ int main(int argc, char **argv) {
             }
             while (d->heaped && d->heap[0]->release <= t) {
                 struct packet *p = heap_pop(d);
+                take_in(&D[!i], since);
                 uint64_t out = now_ns();
                 if (write(d->out, p->data, p->len) < 0) { if (errno != EIO && errno != EAGAIN) fail("write"); }
                 else fprintf(log_file, "- %" PRIu64 " %" PRIu64 " %c %u\n", p->n, out / 1000, d->name, p->waited);
@@ -331,7 +364,9 @@ int main(int argc, char **argv) {
         uint64_t here = now_ns();
         struct timespec wait = {0, next > here ? (long)(next - here) : 0};
         struct pollfd fds[2] = {{phone, POLLIN, 0}, {server, POLLIN, 0}};
-        ppoll(fds, 2, &wait, NULL);
+        int ready = ppoll(fds, 2, &wait, NULL);
+        uint64_t woke = now_ns();
+        if (!ready && woke > next + 1000000ull) fprintf(log_file, "w %" PRIu64 " %" PRIu64 "\n", woke / 1000, (woke - next) / 1000);
     }
     fclose(log_file);
     return 0;

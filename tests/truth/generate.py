@@ -9,6 +9,7 @@ action: DIR/NAME/ with phone.pcap, server.pcap and truth.json; NAME is also what
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -102,8 +103,8 @@ SCENARIOS = (
     ),
     Scenario(
         "duplicate",
-        "1 % duplicated by the path",
-        f"{CLEAN},dup=0.01,hold=1,seed=8",
+        "1 % duplicated by the path, each copy right behind its original",
+        f"{CLEAN},dup=0.01,seed=8",
         CLEAN,
         upload(*BYTES3),
         40,
@@ -176,30 +177,47 @@ SCENARIOS = (
         veth=True,
     ),
 )
-# Pairs that are made of another pair's captures by cutting their beginning off.
-CUT = {"download-no-syn": ("download", 400), "loss-no-syn": ("loss", 150)}
+# Pairs that are made of another pair's captures by cutting their beginning off, so many data packets at either end.
+CUT = {"download-no-syn": ("download", 250), "loss-no-syn": ("loss", 90)}
+# A copy so far behind is none that an analyser could tell from a resend; the path was to put it right behind.
+COPY_MS = 10.0
 
 
 def make(scenario: Scenario, into: Path, tools: Path) -> str:
-    """One pair, three attempts: a run that lost packets outside the relay has no truth."""
+    """One pair, three attempts: a run that lost packets outside the relay has no truth, and one in which the machine
+    stood still between a packet and its copy is not the scenario."""
     for attempt in range(3):
         try:
             bed.run(scenario, into / scenario.name, tools)
+            known = truth.write(into / scenario.name, scenario.name)
+            if (gap := known.get("path", {}).get("copy_ms_max", 0.0)) > COPY_MS:
+                raise bed.BedError(f"{scenario.name}: a copy came {gap:.0f} ms behind its original")
             break
         except bed.BedError:
             if attempt == 2:
                 raise
-    truth.write(into / scenario.name, scenario.name)
     return scenario.name
 
 
-def cut(raw: bytes, packets: int) -> tuple[bytes, int]:
-    """A little-endian microsecond pcap without its first packets, and the time of the first that is left."""
+def has_data(packet: bytes) -> bool:
+    """Whether an IPv4 packet carries TCP payload to port 5201."""
+    at = (packet[0] & 15) * 4
+    port = int.from_bytes(packet[at + 2 : at + 4], "big")
+    length = int.from_bytes(packet[2:4], "big") - at - (packet[at + 12] >> 4) * 4
+    return packet[9] == 6 and port == 5201 and length > 0
+
+
+def cut(raw: bytes, skip: int) -> bytes:
+    """A little-endian pcap of raw IPv4 from data packet number `skip` on, counted from 0."""
     at = 24
-    for _ in range(packets):
-        at += 16 + int.from_bytes(raw[at + 8 : at + 12], "little")
-    seconds, micros = (int.from_bytes(raw[at + i : at + i + 4], "little") for i in (0, 4))
-    return raw[:24] + raw[at:], seconds * 1_000_000 + micros
+    while at < len(raw):
+        size = int.from_bytes(raw[at + 8 : at + 12], "little")
+        if has_data(raw[at + 16 : at + 16 + size]):
+            if skip == 0:
+                break
+            skip -= 1
+        at += 16 + size
+    return raw[:24] + raw[at:]
 
 
 def generate(into: Path, names: list[str] | None = None) -> None:
@@ -216,19 +234,33 @@ def generate(into: Path, names: list[str] | None = None) -> None:
             # what runs ends by itself and takes its namespaces along; nothing new begins
             pool.shutdown(cancel_futures=True)
             raise
-    for name, (source, packets) in CUT.items():
+    for name, (source, skip) in CUT.items():
         if not (into / source).exists():
             continue
         (into / name).mkdir(exist_ok=True)
-        since: dict[str, int] = {}
         for end in ("phone", "server"):
-            raw, since[end] = cut((into / source / f"{end}.pcap").read_bytes(), packets)
-            (into / name / f"{end}.pcap").write_bytes(raw)
-        truth.write_cut(into / name, name, into / source, since)
+            (into / name / f"{end}.pcap").write_bytes(cut((into / source / f"{end}.pcap").read_bytes(), skip))
+        truth.write_cut(into / name, name, into / source, skip)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Make capture pairs whose truth is known.")
+    parser.add_argument("into", type=Path, metavar="DIR", help="where the pairs go, one directory each")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"only these: {', '.join(s.name for s in SCENARIOS)}"
+    )
+    args = parser.parse_args()
+    if unknown := set(args.names) - {s.name for s in SCENARIOS}:
+        parser.error(f"no such pair: {', '.join(sorted(unknown))}")
+    if reason := bed.missing_tools():
+        print(f"the pairs cannot be made here: {reason}", file=sys.stderr)
+        return 1
+    bed.stop_on_signals()
+    begin = time.monotonic()
+    generate(args.into, args.names)
+    print(f"{time.monotonic() - begin:.0f} s")
+    return 0
 
 
 if __name__ == "__main__":
-    bed.stop_on_signals()
-    begin = time.monotonic()
-    generate(Path(sys.argv[1]), sys.argv[2:])
-    print(f"{time.monotonic() - begin:.0f} s")
+    sys.exit(main())

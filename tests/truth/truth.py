@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from told import Told
+
+SYN, RST, ACK = 2, 4, 16
 DROPPED = ("queue", "loss", "kill", "blackout")
 
 
@@ -30,11 +33,12 @@ class Sent:
     seq: int
     payload: int
     again: bool
+    echo: int  # TSecr
 
 
 @dataclass
 class Direction:
-    """One flow's data through the relay."""
+    """One flow's data through the relay, and the ACKs that came back."""
 
     data: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -47,10 +51,18 @@ class Direction:
     needless: int = 0
     needless_delivered: int = 0
     duplicates: int = 0
+    copy_ms_max: float = 0.0  # how far behind its original a duplicate came
+    told_late: int = 0  # of `late`, those that the ACKs told the sender of
+    acks_lost: int = 0
+    acks_duplicated: int = 0
     in_flight_max: int = 0
+    relay_late_ms: float = 0.0  # how late the relay itself woke up
     waited_ms: list[float] = field(default_factory=list)
     transit_ms: list[float] = field(default_factory=list)
     back_ms: list[float] = field(default_factory=list)
+    acked_ms: list[float] = field(default_factory=list)  # transit of the newest segment of each ACK
+    echoed_ms: list[float] = field(default_factory=list)  # transit of the first segment to echo an ACK
+    queue: list[tuple[float, float]] = field(default_factory=list)  # second, ms of queue
 
 
 def covered(spans: list[tuple[int, int]], start: int, end: int) -> bool:
@@ -67,94 +79,144 @@ def add(spans: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, i
     return sorted(spans)
 
 
-def read(
-    log: Path, way: str, since_us: int = 0
-) -> tuple[Direction, dict[str, int], list[tuple[float, float]]]:
-    """The data direction `way` (u or d); ACK packets lost and duplicated the other way; the queue over time.
+class Reader:
+    """Follows one data direction `way` (u or d) line by line.
 
-    What came before `since_us` is followed, but not counted."""
-    sent: dict[int, Sent] = {}
-    flow, other = Direction(), {"lost": 0, "duplicates": 0}
-    first: dict[int, int] = {}  # port → first sequence number, so that sequence numbers need no wrap
-    top: dict[int, int] = {}  # port → end of what was sent
-    edge: dict[int, int] = {}  # port → end of what was delivered
-    seen: set[int] = set()
-    arrived: set[int] = set()
-    counted: set[int] = set()
-    queue: list[tuple[float, float]] = []
-    backlog: dict[int, tuple[int, int, int]] = {}  # other direction: number → port, ACK, time
-    acked: dict[int, int] = {}
-    for line in log.read_text().splitlines():
-        word = line.split()
+    At either end the first `skip` data packets, and what happened before them, are followed, but not counted.
+    """
+
+    def __init__(self, way: str, skip: int) -> None:
+        self.way, self.skip = way, skip
+        self.flow = Direction()
+        self.sent: dict[int, Sent] = {}
+        self.deliveries = 0
+        self.first: dict[int, int] = {}  # port → first sequence number, so that numbers need no wrap
+        self.top: dict[int, int] = {}  # port → end of what was sent
+        self.edge: dict[int, int] = {}  # port → end of what was delivered
+        self.acked: dict[int, int] = {}  # port → end of what the sender knows to be delivered
+        self.echo: dict[int, int] = {}  # port → newest TSecr delivered
+        self.told: dict[int, Told] = defaultdict(Told)
+        self.seen: dict[int, int] = {}  # number → when it was first delivered, in us
+        self.answers: dict[int, list[str]] = {}  # number → line of a packet of the other way
+        self.news: list[int] = []  # data packets that an ACK told the sender of
+        self.counted: set[int] = set()
+
+    def relative(self, port: int, wire: str) -> int:
+        return (int(wire) - self.first[port] - 1) % 2**32
+
+    def began(self) -> bool:
+        """Whether the sender's capture has begun."""
+        return self.skip == 0 or len(self.sent) > self.skip
+
+    def line(self, word: list[str]) -> None:
         if word[0] == "q":
-            if word[2] == way and int(word[4]):
-                queue.append((int(word[1]) / 1e6, int(word[3]) * 8e3 / int(word[4])))
+            if word[2] == self.way and int(word[4]):
+                self.flow.queue.append((int(word[1]) / 1e6, int(word[3]) * 8e3 / int(word[4])))
+        elif word[0] == "w":
+            self.flow.relay_late_ms = max(self.flow.relay_late_ms, int(word[2]) / 1e3)
         elif word[0] == "+":
-            n, us, fate, flags, payload = int(word[1]), int(word[2]), word[4], int(word[11]), int(word[12])
-            if word[5] != "6":
-                continue
-            if word[3] != way:
-                other["lost"] += fate in DROPPED and us >= since_us
-                port = int(word[8]) if word[7] == "5201" else int(word[7])
-                backlog[n] = port, int(word[10]) if flags & 16 else 0, us
-                continue
-            port = int(word[7]) if word[8] == "5201" else int(word[8])
-            if flags & 2:
-                first[port] = int(word[9])
-            if not payload:
-                continue
-            seq = (int(word[9]) - first[port] - 1) % 2**32
-            again = seq < top.get(port, 0)
-            top[port] = max(top.get(port, 0), seq + payload)
-            sent[n] = Sent(n, us, fate, port, seq, payload, again)
-            flow.in_flight_max = max(flow.in_flight_max, top[port] - acked.get(port, 0))
-            if us < since_us:
-                continue
-            flow.data += 1
-            counted.add(n)
-            flow.resent += again
-            flow.resent_bytes += payload if again else 0
-            if fate in DROPPED:
-                flow.dropped[fate] += 1
-        elif word[3] != way:
-            n = int(word[1])
-            if n not in backlog:
-                continue
-            other["duplicates"] += n in seen and int(word[2]) >= since_us
-            seen.add(n)
-            port, ack, us = backlog[n]
-            if int(word[2]) >= since_us:
-                flow.back_ms.append((int(word[2]) - us) / 1e3)
-            if port in first and ack:
-                ahead = (ack - first[port] - 1) % 2**32
-                acked[port] = max(acked.get(port, 0), ahead if ahead < 2**31 else 0)
-        elif (packet := sent.get(int(word[1]))) is not None:
-            end, port = packet.seq + packet.payload, packet.port
-            counts = int(word[2]) >= since_us
-            if packet.n in seen:
-                flow.duplicates += counts
-                continue
-            seen.add(packet.n)
-            behind = packet.seq < edge.get(port, 0)
-            if counts:
-                flow.delivered += 1
-                flow.waited_ms.append(int(word[4]) / 1e3)
-                flow.transit_ms.append((int(word[2]) - packet.us) / 1e3)
-                flow.visible += packet.again and behind
-                flow.hidden += packet.again and not behind
-                flow.late += behind and not packet.again
-            edge[port] = max(edge.get(port, 0), end)
-            arrived.add(packet.n)
-    # in the order of sending: what earlier transmissions bring
-    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for packet in sent.values():
-        needless = packet.again and covered(spans[packet.port], packet.seq, packet.seq + packet.payload)
-        if packet.n in counted and needless:
-            flow.needless += 1
-            flow.needless_delivered += packet.n in arrived
-        if packet.n in arrived:
-            spans[packet.port] = add(spans[packet.port], packet.seq, packet.seq + packet.payload)
-    return flow, other, queue
+            if word[5] == "6":
+                (self.data if word[3] == self.way else self.answer)(word)
+        elif int(word[1]) in self.answers:
+            self.answer_delivered(int(word[1]), int(word[2]))
+        elif (packet := self.sent.get(int(word[1]))) is not None:
+            self.delivered(packet, int(word[2]), int(word[4]))
+
+    def answer(self, word: list[str]) -> None:
+        self.flow.acks_lost += word[4] in DROPPED and self.began()
+        self.answers[int(word[1])] = word
+
+    def answer_delivered(self, n: int, us: int) -> None:
+        word = self.answers[n]
+        port = int(word[8]) if word[7] == "5201" else int(word[7])
+        if self.began():
+            self.flow.acks_duplicated += n in self.seen
+            self.flow.back_ms.append((us - int(word[2])) / 1e3)
+        self.seen.setdefault(n, us)
+        if port not in self.first or not int(word[11]) & ACK or int(word[11]) & RST:
+            return
+        edge = self.relative(port, word[10])
+        if edge >= 2**31:
+            return
+        self.acked[port] = max(self.acked.get(port, 0), edge)
+        spans = [span.split("-") for span in word[16].split(",")] if word[16] != "-" else []
+        blocks = [(self.relative(port, a), self.relative(port, b)) for a, b in spans]
+        before = self.told[port].late
+        newest = self.told[port].ack(edge, blocks, word[15] != "0/0")
+        if self.began():
+            self.flow.told_late += self.told[port].late - before
+            self.news += [newest] if newest in self.counted else []
+
+    def data(self, word: list[str]) -> None:
+        n, us, fate, payload = int(word[1]), int(word[2]), word[4], int(word[12])
+        port = int(word[7]) if word[8] == "5201" else int(word[8])
+        if int(word[11]) & SYN:
+            self.first[port] = int(word[9])
+        if not payload:
+            return
+        seq, top, flow = self.relative(port, word[9]), self.top.get(port, 0), self.flow
+        again = seq < top
+        if again:
+            self.told[port].sent_again(seq, seq + payload)
+        else:
+            self.told[port].sent(n, seq, seq + payload)
+        self.top[port] = max(top, seq + payload)
+        self.sent[n] = Sent(n, us, fate, port, seq, payload, again, int(word[15].split("/")[1]))
+        if not self.began():
+            return
+        flow.in_flight_max = max(flow.in_flight_max, self.top[port] - self.acked.get(port, 0))
+        flow.data += 1
+        self.counted.add(n)
+        flow.resent += again
+        flow.resent_bytes += payload if again else 0
+        if fate in DROPPED:
+            flow.dropped[fate] += 1
+
+    def delivered(self, packet: Sent, us: int, waited_us: int) -> None:
+        flow, port = self.flow, packet.port
+        self.deliveries += 1
+        counts = self.deliveries > self.skip
+        if packet.n in self.seen:
+            flow.duplicates += counts
+            flow.copy_ms_max = max(flow.copy_ms_max, (us - self.seen[packet.n]) / 1e3)
+            return
+        self.seen[packet.n] = us
+        behind = packet.seq < self.edge.get(port, 0)
+        self.edge[port] = max(self.edge.get(port, 0), packet.seq + packet.payload)
+        answers_news = packet.echo > self.echo.get(port, 0)
+        self.echo[port] = max(self.echo.get(port, 0), packet.echo)
+        if not counts:
+            return
+        transit = (us - packet.us) / 1e3
+        flow.delivered += 1
+        flow.waited_ms.append(waited_us / 1e3)
+        flow.transit_ms.append(transit)
+        flow.echoed_ms += [transit] if answers_news else []
+        flow.visible += packet.again and behind
+        flow.hidden += packet.again and not behind
+        flow.late += behind and not packet.again
+
+    def finish(self) -> Direction:
+        """What needs the whole log: which resends brought nothing, which waits the ACKs told of."""
+        spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        # in the order of sending: what earlier transmissions bring
+        for packet in self.sent.values():
+            needless = packet.again and covered(spans[packet.port], packet.seq, packet.seq + packet.payload)
+            if packet.n in self.counted and needless:
+                self.flow.needless += 1
+                self.flow.needless_delivered += packet.n in self.seen
+            if packet.n in self.seen:
+                spans[packet.port] = add(spans[packet.port], packet.seq, packet.seq + packet.payload)
+        self.flow.acked_ms = [(self.seen[n] - self.sent[n].us) / 1e3 for n in self.news if n in self.seen]
+        return self.flow
+
+
+def read(log: Path, way: str, skip: int = 0) -> Direction:
+    """The data direction `way` of a log."""
+    reader = Reader(way, skip)
+    for line in log.read_text().splitlines():
+        reader.line(line.split())
+    return reader.finish()
 
 
 def spread(values: list[float]) -> dict[str, float | None]:
@@ -167,9 +229,9 @@ def spread(values: list[float]) -> dict[str, float | None]:
     }
 
 
-def path(log: Path, way: str, since_us: int = 0) -> dict[str, Any]:
+def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
     """What the log says of the data in one direction."""
-    flow, other, queue = read(log, way, since_us)
+    flow = read(log, way, skip)
     return {
         "data": flow.data,
         "dropped": dict(flow.dropped),
@@ -179,20 +241,25 @@ def path(log: Path, way: str, since_us: int = 0) -> dict[str, Any]:
         "resent_visible_at_receiver": flow.visible,
         "resent_hidden_at_receiver": flow.hidden,
         "late": flow.late,
+        "told_late": flow.told_late,
         "needless": flow.needless,
         "needless_delivered": flow.needless_delivered,
         "duplicates": flow.duplicates,
+        "copy_ms_max": flow.copy_ms_max,
         "in_flight_plain_max": flow.in_flight_max,
-        "acks_lost": other["lost"],
-        "acks_duplicated": other["duplicates"],
+        "acks_lost": flow.acks_lost,
+        "acks_duplicated": flow.acks_duplicated,
+        "relay_late_ms": flow.relay_late_ms,
         "waited_ms": spread(flow.waited_ms),
         "transit_ms": spread(flow.transit_ms),
         "back_ms": spread(flow.back_ms),
-        "queue": queue,
+        "acked_ms": spread(flow.acked_ms),
+        "echoed_ms": spread(flow.echoed_ms),
+        "queue": flow.queue,
     }
 
 
-def write(run: Path, name: str) -> None:
+def write(run: Path, name: str) -> dict[str, Any]:
     """`truth.json` of one pair."""
     counters = json.loads((run / "counters.json").read_text())
     traffic = json.loads((run / "traffic.json").read_text())
@@ -222,22 +289,24 @@ def write(run: Path, name: str) -> None:
     if (run / "relay.log").exists():
         result["path"] = path(run / "relay.log", "u" if sender["host"] == "phone" else "d")
     (run / "truth.json").write_text(json.dumps(result, indent=1))
+    return result
 
 
-def write_cut(run: Path, name: str, source: Path, since_us: dict[str, int]) -> None:
-    """`truth.json` of a pair whose captures begin at `since_us`: what came before is not in the files."""
+def write_cut(run: Path, name: str, source: Path, skip: int) -> None:
+    """`truth.json` of a pair whose captures begin with data packet number `skip`, counted from 0 at either end.
+
+    A number, not a time: a packet that the sender's capture has before a moment can reach the relay after it.
+    """
     result = json.loads((source / "truth.json").read_text())
-    way = "u" if result["sender"] == "phone" else "d"
-    whole = result["path"]
-    result["name"] = name
-    result["path"] = path(source / "relay.log", way, since_us[result["receiver"]])
-    sent = path(source / "relay.log", way, since_us[result["sender"]])
+    cut = path(source / "relay.log", "u" if result["sender"] == "phone" else "d", skip)
+    result["resent_before_the_cut"] = result["path"]["resent"] - cut["resent"]
     result |= {
-        "retransmissions": sent["resent"],
-        "retransmitted_bytes": sent["resent_bytes"],
-        "data_segments": sent["data"],
+        "name": name,
+        "path": cut,
+        "retransmissions": cut["resent"],
+        "retransmitted_bytes": cut["resent_bytes"],
+        "data_segments": cut["data"],
         # distinct bytes: what was there before the cut is gone
         "bytes": None,
-        "resent_before_the_cut": whole["resent"] - sent["resent"],
     }
     (run / "truth.json").write_text(json.dumps(result, indent=1))
