@@ -79,14 +79,18 @@ fn analyze<'py>(
         })
     });
     match result {
-        Ok(report) => convert(py, &report, with),
+        Ok(report) => convert(py, report, with),
         Err(AnalyzeError::Stopped) => Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped"))),
         Err(e) => Err(CaptureError::new_err(e.to_string())),
     }
 }
 
-fn convert<'py>(py: Python<'py>, report: &Report, with: (bool, bool, bool)) -> PyResult<Bound<'py, PyDict>> {
-    let a = &report.analysis;
+fn convert<'py>(
+    py: Python<'py>,
+    mut report: Report,
+    with: (bool, bool, bool),
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut a = std::mem::take(&mut report.analysis);
     let origin = a.facts.start;
     let run = PyDict::new(py);
     run.set_item("format", 1)?;
@@ -126,24 +130,32 @@ fn convert<'py>(py: Python<'py>, report: &Report, with: (bool, bool, bool)) -> P
     run.set_item("warnings", report.warnings.clone())?;
 
     let out = PyDict::new(py);
-    let add = |name: &str, columns: Vec<columns::Column>| -> PyResult<()> {
+    let add = |name: &str, make: &mut dyn FnMut(tables::Put<'_>)| -> PyResult<()> {
         let list = PyList::empty(py);
-        for column in columns {
-            list.append(column.into_py(py)?)?;
+        let mut failed = None;
+        make(&mut |column| {
+            let appended = column.into_py(py).and_then(|column| list.append(column));
+            failed = failed.take().or(appended.err());
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => out.set_item(name, list),
         }
-        out.set_item(name, list)
     };
-    add("connections", tables::connections(&a.connections, origin))?;
-    add("flows", tables::flows(&a.flows, origin))?;
-    add("findings", tables::findings(&a.findings, origin))?;
+    // Rows are dropped table by table: with many connections they are most of the memory.
+    let rows = std::mem::take(&mut a.flows);
+    add("flows", &mut |put| tables::flows(&rows, origin, put))?;
+    drop(rows);
+    add("connections", &mut |put| tables::connections(&a.connections, origin, put))?;
+    add("findings", &mut |put| tables::findings(&a.findings, origin, put))?;
     if with.0 {
-        add("samples", tables::samples(&a.samples, origin))?;
+        add("samples", &mut |put| tables::samples(&a.samples, origin, put))?;
     }
     if with.1 {
-        add("events", tables::events(&a.events, origin))?;
+        add("events", &mut |put| tables::events(&a.events, origin, put))?;
     }
     if with.2 {
-        add("segments", tables::segments(&a.segments, origin))?;
+        add("segments", &mut |put| tables::segments(&a.segments, origin, put))?;
     }
     let result = PyDict::new(py);
     result.set_item("run", run)?;
