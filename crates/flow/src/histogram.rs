@@ -106,8 +106,13 @@ impl Histogram {
             self.counts = grown;
             self.base = low;
         }
-        let wanted = high - self.base;
+        let mut wanted = high - self.base;
         if wanted > self.counts.len() {
+            // A range beyond a power of two mostly goes on growing, and each step costs an allocation: half as much
+            // again. A narrow one stays exact.
+            if self.counts.len() >= SUB {
+                wanted = wanted.max((self.counts.len() / 2 * 3).next_multiple_of(CHUNK));
+            }
             self.counts.reserve_exact(wanted - self.counts.len());
             self.counts.resize(wanted, 0);
         }
@@ -149,20 +154,33 @@ impl Histogram {
         }
         // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
         let mut found = [self.max; N];
-        let mut seen = self.zeros;
-        let mut buckets = self.counts.iter().enumerate();
-        let mut value = 0;
-        for (q, out) in quantiles.into_iter().zip(&mut found) {
+        let mut ranks = quantiles.into_iter().zip(&mut found).map(|(q, out)| {
             let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
-            while seen < rank {
-                let Some((i, &c)) = buckets.next() else { return Some(found) };
-                if c > 0 {
-                    seen += u64::from(c);
-                    value = middle(self.base + i).clamp(self.min, self.max);
+            (rank, out)
+        });
+        let mut next = ranks.next();
+        let mut seen = self.zeros;
+        while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
+            *out = 0;
+            next = ranks.next();
+        }
+        // A line of counters at a time: most of them lie between two ranks.
+        for (line, counts) in self.counts.chunks_exact(CHUNK).enumerate() {
+            let Some((rank, _)) = &next else { break };
+            let whole = counts.iter().map(|c| u64::from(*c)).sum::<u64>();
+            if seen + whole < *rank {
+                seen += whole;
+                continue;
+            }
+            for (i, &c) in counts.iter().enumerate() {
+                seen += u64::from(c);
+                while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
+                    *out = middle(self.base + line * CHUNK + i).clamp(self.min, self.max);
+                    next = ranks.next();
                 }
             }
-            *out = value;
         }
+        drop(ranks);
         Some(found)
     }
 

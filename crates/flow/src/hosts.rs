@@ -3,9 +3,10 @@
 //! A flow's share of its link is its bytes over those of all flows that leave the same host or reach the same one,
 //! whichever is more: on a phone's capture that is the uplink or the downlink.
 
-use std::collections::HashMap;
-
 use capture::Addr;
+use hashbrown::HashMap;
+
+use crate::key::Hasher;
 
 /// Path minima kept; beyond that the table starts afresh, so that a scan of the Internet stays bounded.
 const MAX_PATHS: usize = 1 << 16;
@@ -20,10 +21,10 @@ struct Host {
 /// The table.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    index: HashMap<Addr, u32>,
+    index: HashMap<Addr, u32, Hasher>,
     rows: Vec<Host>,
     free: Vec<u32>,
-    paths: HashMap<(Addr, Addr), u64>,
+    paths: HashMap<(Addr, Addr), u64, Hasher>,
 }
 
 impl Hosts {

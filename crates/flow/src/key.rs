@@ -74,4 +74,10 @@ impl std::hash::Hasher for Through {
     fn write_u64(&mut self, h: u64) {
         self.0 = h;
     }
+    /// An address, after none or another.
+    #[inline]
+    fn write_u128(&mut self, a: u128) {
+        let halves = a as u64 ^ ((a >> 64) as u64).rotate_left(23);
+        self.0 = fold(self.0 ^ halves ^ 0x243f_6a88_85a3_08d3, 0xa409_3822_299f_31d0);
+    }
 }
