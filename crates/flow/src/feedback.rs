@@ -273,7 +273,7 @@ impl Stream {
             m.echoes.passed(tsval, cx.now, known, advanced);
         }
         if at_sender {
-            let full = self.is_full(m, self.right_edge) && self.max > self.una;
+            let full = self.is_full(m, self.right_edge, self.mss()) && self.max > self.una;
             let state = m.bins.state();
             let idle = self.max <= self.una && m.zero_since.is_none();
             self.set_state(full || m.zero_since.is_some(), idle || (state.app_limited && !full), m, cx);

@@ -649,19 +649,20 @@ impl Stream {
         if self.scale.known.is_none() {
             self.infer_scale(plain);
         }
-        let full = self.is_full(m, known.right_edge);
+        let mss = self.mss();
+        let full = self.is_full(m, known.right_edge, mss);
         if full && end == self.max {
             self.counts.window_full += 1;
         }
-        let mss = self.mss();
-        let short = !s.payload.is_multiple_of(mss) && s.payload != 0;
+        // Mostly one full segment: the division is for the rest.
+        let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
         self.set_state(full, short && !full || s.has(flags::FIN), m, cx);
     }
 
     /// Less than one send unit between the highest byte sent and the edge the sender knew.
     #[inline]
-    pub fn is_full(&self, m: &Measured, right_edge: Pos) -> bool {
-        let unit = m.bins.bytes_per_ms().min(LARGEST_BURST).max(u64::from(self.mss()));
+    pub fn is_full(&self, m: &Measured, right_edge: Pos, mss: u32) -> bool {
+        let unit = m.bins.bytes_per_ms().min(LARGEST_BURST).max(u64::from(mss));
         self.scale.known.is_some() && self.acked_any && right_edge - self.max < unit as i64
     }
 

@@ -217,12 +217,18 @@ impl Analyzer {
     /// Slot of the connection of `s`, which is opened if need be, and the direction of `s` in it.
     fn find(&mut self, s: &TcpSegment) -> (u32, usize) {
         let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
-        let known = self.index.find(hash, |slot| self.direction_in(*slot, s).is_some());
-        let slot = match known {
-            Some(slot) => *slot,
-            None => self.open(hash, s),
-        };
-        (slot, self.direction_in(slot, s).unwrap_or(0))
+        let mut direction = None;
+        let known = self.index.find(hash, |slot| {
+            direction = self.direction_in(*slot, s);
+            direction.is_some()
+        });
+        match (known, direction) {
+            (Some(slot), Some(d)) => (*slot, d),
+            _ => {
+                let slot = self.open(hash, s);
+                (slot, self.direction_in(slot, s).unwrap_or(0))
+            }
+        }
     }
 
     /// If the connection of `s` is in `slot` (a 4-tuple stands in one slot only): 0 where the segment goes from a
@@ -381,14 +387,13 @@ impl Analyzer {
         let (a, b) = (c.addrs[0].0, c.addrs[1].0);
         let path = self.learn(&c, a, b);
         let connection = connection_row(&c);
-        let mut rows: Vec<(Flow, Option<Kept>)> = Vec::with_capacity(2);
         c.set_path_min(path);
         let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
         let (end, initial) = (c.end, c.initial_rtt);
-        for stream in 0..2 {
+        let rows = [0, 1].map(|stream| {
             let mut cx = c.context(stream, end, &mut outside);
-            rows.push(flow_row(&mut c.streams[stream], &mut cx, initial));
-        }
+            flow_row(&mut c.streams[stream], &mut cx, initial)
+        });
         self.diagnose(&connection, &rows, path);
         self.tally(&c);
         self.out.connections.push(connection);
@@ -405,9 +410,12 @@ impl Analyzer {
         self.hosts.path_min(a, b)
     }
 
-    fn diagnose(&mut self, connection: &Connection, rows: &[(Flow, Option<Kept>)], path: Option<u64>) {
+    fn diagnose(&mut self, connection: &Connection, rows: &[(Flow, Option<Kept>); 2], path: Option<u64>) {
         for (i, (flow, kept)) in rows.iter().enumerate() {
             let Some(kept) = kept else { continue };
+            if flow.data_packets == 0 {
+                continue;
+            }
             let mut rivals: Vec<Rival> =
                 self.rivals.iter().filter(|r| r.flow / 2 != connection.id).copied().collect();
             rivals.sort_by_key(|r| std::cmp::Reverse(r.bytes));
