@@ -49,6 +49,7 @@ class Traffic:
     argv: tuple[str, ...]
     start_s: float = 0.0
     awaited: bool = True
+    listens: int = 0  # the TCP port that it must have opened before anything else starts
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,15 @@ def run(scenario: Scenario, into: Path, tools: Path) -> Path:
     return into
 
 
+def wait_for_listener(host: Host, port: int, patience_s: float = 15.0) -> None:
+    """A program may take seconds to begin on a busy machine, and a refused connection would be in the capture."""
+    until = time.monotonic() + patience_s
+    while not host.run("ss", "-Hltn", f"sport = :{port}"):
+        if time.monotonic() > until:
+            raise BedError(f"nobody listens on {host.name}, port {port}")
+        time.sleep(0.05)
+
+
 def play(scenario: Scenario, hosts: dict[str, Host], stack: ExitStack) -> list[dict[str, object]]:
     """Start the programs in time, wait for the awaited ones, return what each of them reported."""
     zero = time.monotonic()
@@ -337,6 +347,8 @@ def play(scenario: Scenario, hosts: dict[str, Host], stack: ExitStack) -> list[d
         process = hosts[traffic.host].start(*traffic.argv)
         stack.callback(end, process)
         running.append((traffic, process))
+        if traffic.listens:
+            wait_for_listener(hosts[traffic.host], traffic.listens)
         if not traffic.awaited and traffic.start_s == 0.0:
             time.sleep(0.2)  # let the listener bind
     deadline = zero + scenario.seconds

@@ -18,7 +18,8 @@
  *   blackout=FROM/TO    every packet is dropped between these seconds
  *   seed=N
  *
- * Seconds count from SIGUSR1. SIGTERM, the death of the parent or SECONDS end the program.
+ * Seconds count from the first packet after SIGUSR1 (ICMPv6, which the kernels send by themselves, is none): on a busy
+ * machine a program may take seconds to begin. SIGTERM, the death of the parent or SECONDS end the program.
  *
  * The log, one line per event, times in microseconds since the epoch, direction u(p) or d(own):
  *   + n time dir fate proto ipid sport dport seq ack flags payload iplen queue stamps sacks
@@ -81,7 +82,7 @@ struct direction {
 static struct direction D[2];
 static volatile sig_atomic_t stopping, started;
 static FILE *log_file;
-static uint64_t serial;
+static uint64_t serial, zero; /* zero: where the seconds begin, 0 before */
 
 static void on_stop(int s) { (void)s; stopping = 1; }
 static void on_start(int s) { (void)s; started = 1; }
@@ -245,10 +246,11 @@ static struct packet *heap_pop(struct direction *d) {
 static void arrive(struct direction *d, const uint8_t *data, uint32_t len, uint64_t t, uint64_t since) {
     struct view v = look(data, len);
     enum fate fate = PASS;
+    if (started && !zero && v.proto && v.proto != 58) zero = t;
     /* Every packet rolls all three dice, so that a change of one share leaves the others' choices alone. */
     double a = roll(d), b = roll(d), c = roll(d);
-    int on = started && since >= d->from;
-    if (started && since >= d->dark_from && since < d->dark_to) fate = BLACKOUT;
+    int on = zero && since >= d->from;
+    if (zero && since >= d->dark_from && since < d->dark_to) fate = BLACKOUT;
     else if (to_be_killed(d, &v)) fate = KILL;
     else if (d->bytes + len > at_time(d->deeps, d->n_deeps, since, d->queue) || d->tail - d->head >= RING) fate = QUEUE;
     else if (on && a < d->loss) fate = LOSS;
@@ -315,7 +317,7 @@ int main(int argc, char **argv) {
                                 .rate = 100000000, .queue = 1000000, .rng = 1};
         parse(d, colon + 1);
     }
-    uint64_t birth = now_ns(), zero = 0, end = birth + (uint64_t)(atof(argv[4]) * 1e9), sample = birth;
+    uint64_t birth = now_ns(), end = birth + (uint64_t)(atof(argv[4]) * 1e9), sample = birth;
     /* Real-time priority keeps the serializer's gaps true on a busy machine; without the right to it the run still works. */
     struct sched_param sp = {.sched_priority = 10};
     sched_setscheduler(0, SCHED_FIFO, &sp);
@@ -326,8 +328,7 @@ int main(int argc, char **argv) {
     while (!stopping) {
         uint64_t t = now_ns(), next = t + 50000000ull;
         if (t >= end) break;
-        if (started && !zero) zero = t;
-        uint64_t since = zero ? t - zero : 0;
+        uint64_t since = zero && t > zero ? t - zero : 0;
         for (int i = 0; i < 2; i++) {
             struct direction *d = &D[i];
             take_in(d, since);

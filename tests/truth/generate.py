@@ -32,7 +32,7 @@ CLEAN = "rate=20e6,queue=1e6,delay=20"
 def upload(*options: str, sink: tuple[str, ...] = (), to: str = SERVER) -> tuple[Traffic, ...]:
     """One bulk transfer from the phone to the server."""
     return (
-        Traffic("server", (sys.executable, TRAFFIC, "sink", to, "5201", *sink)),
+        Traffic("server", (sys.executable, TRAFFIC, "sink", to, "5201", *sink), listens=5201),
         Traffic("phone", (sys.executable, TRAFFIC, "send", to, "5201", *options), 0.5),
     )
 
@@ -40,7 +40,7 @@ def upload(*options: str, sink: tuple[str, ...] = (), to: str = SERVER) -> tuple
 def download(*options: str) -> tuple[Traffic, ...]:
     """One bulk transfer from the server to the phone."""
     return (
-        Traffic("phone", (sys.executable, TRAFFIC, "sink", PHONE, "5201")),
+        Traffic("phone", (sys.executable, TRAFFIC, "sink", PHONE, "5201"), listens=5201),
         Traffic("server", (sys.executable, TRAFFIC, "send", PHONE, "5201", *options), 0.5),
     )
 
