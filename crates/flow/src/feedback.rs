@@ -14,9 +14,10 @@ use capture::{TcpSegment, flags};
 use units::{Duration, Instant};
 
 use crate::echo::Known;
+use crate::measured::{Context, Measured};
 use crate::record::{EventKind, SegmentKind, Vantage};
 use crate::seq::Pos;
-use crate::stream::{Context, Measured, Stream};
+use crate::stream::Stream;
 
 /// An ACK further beyond the data seen is broken or of another instance: 1 GB is TCP's largest window.
 const ABSURD: i64 = 1 << 30;

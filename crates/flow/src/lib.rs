@@ -23,6 +23,7 @@ pub mod histogram;
 mod hosts;
 mod key;
 mod late;
+mod measured;
 mod out;
 pub mod profile;
 pub mod record;

@@ -11,10 +11,11 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::connection::Conn;
 use crate::evidence::{Burst, Wakeup};
 use crate::grade::grade;
+use crate::measured::{Context, Measured};
 use crate::out::Series;
 use crate::profile::Profile;
 use crate::record::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};
-use crate::stream::{Context, Measured, Stream};
+use crate::stream::Stream;
 
 /// Samples under load before a grade is given.
 const GRADE_SAMPLES: u64 = 10;
