@@ -40,6 +40,12 @@ def refused(truth: dict[str, Any]) -> int:
     return min(int(truth["receiver_counters"].get("TcpExtPAWSEstab", 0)), int(truth["path"]["needless"]))
 
 
+def known_by_dsack(truth: dict[str, Any]) -> int:
+    """Needless resends that the sender's kernel was told of; without SACK, or on a stall, ACKs alone tell."""
+    told = int(truth["dsacks"])
+    return told if truth["name"] in ("reorder", "reorder-loss") else int(truth["path"]["needless"])
+
+
 def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
     """Every count that the sender's kernel or the relay knows, under our names."""
     path, kernel = truth["path"], truth["sender_counters"]
@@ -67,7 +73,8 @@ def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
         "zero_window_count": truth["receiver_counters"].get("TcpExtTCPToZeroWindowAdv", 0),
         "zero_window_probes": kernel.get("TcpExtTCPWinProbe", 0),
         "in_flight_plain_bytes_max": path["in_flight_plain_max"],
-        "retransmissions_spurious": path["needless"] - refused(truth),
+        # the sender knows a needless resend by its DSACK; a later SACK option may take the place of one unsent
+        "retransmissions_spurious": min(path["needless"] - refused(truth), known_by_dsack(truth)),
         "connections": truth["connections"],
     }
 

@@ -62,7 +62,8 @@ class Told:
         ):
             self.twice(*blocks[0])
             blocks = blocks[1:]
-        news, still = [], []
+        news: list[Segment] = []
+        still: list[Segment] = []
         for segment in self.open:
             held = segment.end <= edge or any(a <= segment.start and segment.end <= b for a, b in blocks)
             (news if held else still).append(segment)
