@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -76,6 +76,16 @@ def missing_tools() -> str | None:
             return f"{tool} is not installed"
     if not Path("/dev/net/tun").exists():
         return "/dev/net/tun is missing"
+    # root in a container often may not: try
+    name = f"ub-{os.getpid()}-{os.urandom(2).hex()}-phone"
+    try:
+        sh("ip", "netns", "add", name)
+        sh("ip", "netns", "exec", name, "ip", "tuntap", "add", "rmnet0", "mode", "tun")
+    except BedError as refused:
+        return f"no namespace can be made: {refused}"
+    finally:
+        with suppress(BedError):
+            sh("ip", "netns", "del", name, check=False)
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,3 +65,39 @@ def test_every_sample_is_in_the_table_and_on_the_page() -> None:
 
 def test_the_samples_together_stay_below_three_megabytes() -> None:
     assert sum(path.stat().st_size for path in SAMPLES.glob("*.zst")) < 3_000_000
+
+
+@pytest.mark.parametrize("tool", ["ip", "ss", "tcpdump", "gcc"])
+def test_a_machine_without_the_tools_is_told_which(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("without root that is the reason")
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == tool else which(name))
+    assert bed.missing_tools() == f"{tool} is not installed"
+
+
+def test_without_root_the_reason_is_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert bed.missing_tools() == "namespaces and TUN devices need root"
+
+
+def test_root_without_the_right_to_namespaces_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := bed.missing_tools():
+        pytest.skip(f"no bed here: {reason}")
+
+    def refuse(*argv: str, check: bool = True) -> str:
+        raise bed.BedError(f"{' '.join(argv)}: Operation not permitted")
+
+    monkeypatch.setattr(bed, "sh", refuse)
+    reason = bed.missing_tools()
+    assert reason is not None
+    assert reason.startswith("no namespace can be made")
+
+
+def test_help_makes_no_directory(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("generate.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
+    assert done.stdout.startswith("usage: generate.py")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import generate
-import judges
 import ours
+import page
 import pytest
 
 NAMES = [s.name for s in generate.SCENARIOS] + list(generate.CUT)
@@ -235,72 +235,17 @@ def test_giants_are_counted_by_their_bytes(pairs: Path) -> None:
         assert figures["data_packets"] < truth["data_segments"]
 
 
-def test_the_table_of_judges_is_written(pairs: Path) -> None:
+def test_the_page_of_judges_says_what_the_tests_say(pairs: Path) -> None:
     for tool in ("tshark", "tcptrace"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    lines = [
-        table_line(pairs, name, end) for name in NAMES if name != "giants" for end in ("sender", "receiver")
-    ]
+    opinions = [page.gather(pairs, n, end) for n in NAMES if n != "giants" for end in ("sender", "receiver")]
+    text = page.page(opinions)
+    written = Path(__file__).resolve().parents[2] / "docs" / "judges.md"
     if os.environ.get("UNBLOAT_BLESS") == "1":
-        page = Path(__file__).resolve().parents[2] / "docs" / "judges.md"
-        page.write_text("\n".join([*HEAD, *lines, ""]))
-    assert len(lines) == 2 * (len(NAMES) - 1)
-
-
-HEAD = """# Judges
-
-Pairs of captures that `tests/truth` made with a relay that writes down what it did to every packet, and the figures of
-three tools for each of them: **unbloat / tshark / tcptrace / truth**. Truth is the relay's log and the kernel's counters; where there
-is none, or a tool has no such figure, a dash. At the receiver a resent segment counts when something newer arrived before it: the others
-cannot be told from first ones by anybody. RTT in ms, smallest to largest, truth: the path's own, and the longest delay of a data segment added (a late ACK is not in it).
-In flight: largest value, without SACK, in bytes, as the sender saw it (truth at the sender only). Made by `UNBLOAT_BLESS=1 pytest tests/truth`.
-
-| pair | end | resent | out of order | RTT | window full | zero windows | probes | in flight |
-|---|---|---|---|---|---|---|---|---|""".splitlines()
-
-
-def table_line(pairs: Path, name: str, end: str) -> str:
-    """One pair at one end, all four opinions."""
-    truth = truth_of(pairs, name)
-    path = pairs / name / f"{truth[end]}.pcap"
-    figures, known = ours.figures(path), truth["path"]
-    shark = [f for key, f in judges.tshark(path).items() if key[3] == ours.PORT]
-    trace = [forward if key[3] == ours.PORT else back for key, forward, back in judges.tcptrace(path)]
-    replies = [back if key[3] == ours.PORT else forward for key, forward, back in judges.tcptrace(path)]
-
-    def total(rows: list[judges.Figures], field: str) -> int:
-        return int(sum(row.get(field) or 0 for row in rows))
-
-    at_sender = end == "sender"
-    rtts = [f["rtt_ms"] for f in shark if f["rtt_ms"]]
-    trace_rtt = [(f["RTT min"], f["RTT max"]) for f in trace if f.get("RTT samples")]
-    columns = [
-        (figures["retransmissions"], total(shark, "retransmissions"), total(trace, "rexmt data pkts"), truth["retransmissions"] if at_sender else known["resent_visible_at_receiver"]),
-        (figures["out_of_order"], total(shark, "out_of_order"), total(trace, "outoforder pkts"), known["late"]),
-        (
-            span(figures["rtt_ms_min"], figures["rtt_ms_max"]),
-            span(min(r[0] for r in rtts), max(r[2] for r in rtts)) if rtts else "–",
-            span(min(r[0] for r in trace_rtt), max(r[1] for r in trace_rtt)) if trace_rtt else "–",
-            span(truth["rtt_ms_min"], truth["rtt_ms_min"] + known["transit_ms"]["max"] - known["transit_ms"]["min"]),
-        ),
-        (f"{figures['window_full_count']} ({figures['window_full_s']:.1f} s)", total(shark, "window_full"), "–", "–"),
-        (figures["zero_window_count"], total(shark, "zero_windows"), total(replies, "zero win adv"), truth["receiver_counters"].get("TcpExtTCPToZeroWindowAdv", 0)),
-        (figures["zero_window_probes"], total(shark, "zero_window_probes"), total(trace, "zwnd probe pkts"), truth["sender_counters"].get("TcpExtTCPWinProbe", 0)),
-        (
-            figures["in_flight_plain_bytes_max"],
-            max((f["in_flight_max"] for f in shark), default="–"),
-            int(max((f["max owin"] for f in trace), default=0)),
-            known["in_flight_plain_max"] if at_sender else "–",
-        ),
-    ]  # fmt: skip
-    return (
-        f"| {name} | {end} | "
-        + " | ".join(" / ".join(str(value) for value in column) for column in columns)
-        + " |"
-    )
-
-
-def span(low: float | None, high: float | None) -> str:
-    """Two times in ms."""
-    return "–" if low is None or high is None else f"{low:.0f}–{high:.0f}"
+        written.write_text(text)
+    assert page.prose(written.read_text()) == page.prose(text)
+    # whoever is compared must have been read: each of the three saw the losses of the simplest pair
+    for figure in page.MEASURES[0].row(next(o for o in opinions if (o.name, o.end) == ("loss", "sender"))):
+        assert isinstance(figure, int)
+        assert figure > 0

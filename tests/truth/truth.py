@@ -288,6 +288,8 @@ def write(run: Path, name: str) -> dict[str, Any]:
     }
     if (run / "relay.log").exists():
         result["path"] = path(run / "relay.log", "u" if sender["host"] == "phone" else "d")
+        # of the whole run: a pair cut out of it may hold no packet that found the queue empty
+        result["transit_ms_base"] = result["path"]["transit_ms"]["min"]
     (run / "truth.json").write_text(json.dumps(result, indent=1))
     return result
 
