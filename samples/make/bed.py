@@ -101,7 +101,10 @@ def build_relay(into: Path) -> Path:
 
 def sh(*argv: str, check: bool = True) -> str:
     """Run a command, return what it printed."""
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    try:
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired as late:
+        raise BedError(f"{' '.join(argv)}: no answer within 30 s") from late
     if check and done.returncode != 0:
         raise BedError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
