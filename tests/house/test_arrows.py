@@ -17,11 +17,12 @@ import tomllib
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
+    "algo": {"units"},
     "capture": {"units"},
     "flow": {"capture", "units"},
     "py": {"capture", "flow", "units"},
 }
-NO_STD = {"units"}
+NO_STD = {"units", "algo"}
 # Names that say nothing about what is inside.
 EMPTY_NAMES = re.compile(r"(^|_)(core|common|utils?|helpers?|managers?|misc)(_|$)")
 

@@ -1,0 +1,91 @@
+//! Queue disciplines: which packet goes next, and which one is dropped or marked.
+//!
+//! signal: packets in, time, the link asking for one · model: one file per discipline · action: packets out, in
+//! whatever order, and drops, each with its cause. Packets are conserved: in = out + dropped + held.
+
+use alloc::vec::Vec;
+
+use units::{Bytes, Instant, Rate};
+
+use crate::{Packet, Rng};
+
+/// The circumstances of one queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Largest packet on the IP layer: quanta and the smallest backlog that an AQM touches.
+    pub mtu: Bytes,
+    /// Rate of the link behind it, where one is known beforehand (RED's idle time, CAKE's target).
+    pub rate: Option<Rate>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { mtu: Bytes(1_500), rate: None }
+    }
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drop {
+    /// No room.
+    Overflow,
+    /// The discipline chose to, as a congestion signal.
+    Aqm,
+}
+
+/// Packets that a queue dropped during a call, in order.
+pub type Dropped = Vec<(Packet, Drop)>;
+
+/// What charts and snapshots show of a queue.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct State {
+    /// Packets held.
+    pub packets: u64,
+    /// Bytes held.
+    pub bytes: Bytes,
+    /// Drop or mark probability, where the discipline has one.
+    pub probability: Option<f64>,
+    /// Packets marked so far.
+    pub marks: u64,
+}
+
+/// The contract of a queue discipline.
+pub trait QueueDiscipline {
+    /// A packet arrives; its `enqueued` is `now`. Whatever is dropped for it, itself included, is pushed to `dropped`.
+    fn enqueue(&mut self, now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);
+    /// The next packet for the link, marked where the discipline marks; `None`: nothing, or not before
+    /// [`QueueDiscipline::next_wakeup`].
+    fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet>;
+    /// Packets held.
+    fn len(&self) -> usize;
+    /// Whether none is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Bytes held.
+    fn backlog(&self) -> Bytes;
+    /// When a `dequeue` that just gave nothing, although packets are held, may give one (shapers).
+    fn next_wakeup(&self) -> Option<Instant>;
+    /// A new shaped rate, from a gate that commands one (cake-autorate's law); disciplines that do not shape ignore it.
+    fn set_rate(&mut self, now: Instant, rate: Rate);
+    /// For charts and snapshots.
+    fn state(&self) -> State;
+}
+
+family! {
+    /// Any queue discipline of the table.
+    pub enum Aqm(Setup): QueueDiscipline {
+        droptail::Droptail,
+    }
+    changes {
+        enqueue(now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);
+        dequeue(now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet>;
+        set_rate(now: Instant, rate: Rate);
+    }
+    asks {
+        len() -> usize;
+        backlog() -> Bytes;
+        next_wakeup() -> Option<Instant>;
+        state() -> State;
+    }
+}

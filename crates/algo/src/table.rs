@@ -1,0 +1,294 @@
+//! One line per algorithm: name, source, parameters with unit, default and range, and how to build it.
+//!
+//! signal: a `config!` block and a `family!` list · model: [`Entry`] and [`Param`] · action: scenario files, the
+//! command line, error messages and documentation read the same table, so that they cannot disagree.
+
+use alloc::vec::Vec;
+
+use units::{Bytes, Duration, Rate};
+
+/// How full a queue may get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capacity {
+    /// So many packets of any size.
+    Packets(u64),
+    /// So many bytes.
+    Bytes(Bytes),
+}
+
+/// What kind of value a parameter takes, and so how it is written in a scenario.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Unit {
+    /// A plain number: gains, shares.
+    Number,
+    /// A whole number: packets, rounds.
+    Count,
+    /// `true` or `false`.
+    Flag,
+    /// `"20 ms"`.
+    Duration,
+    /// `"3 MB"`.
+    Bytes,
+    /// `"12 Mbit/s"`.
+    Rate,
+    /// `"1000 packets"` or `"3 MB"`.
+    Capacity,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A list of numbers.
+    Numbers,
+}
+
+/// A value of a parameter.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// Not given, where that means something (`Option`).
+    Unset,
+    /// [`Unit::Number`].
+    Number(f64),
+    /// [`Unit::Count`].
+    Count(u64),
+    /// [`Unit::Flag`].
+    Flag(bool),
+    /// [`Unit::Duration`].
+    Duration(Duration),
+    /// [`Unit::Bytes`].
+    Bytes(Bytes),
+    /// [`Unit::Rate`].
+    Rate(Rate),
+    /// [`Unit::Capacity`].
+    Capacity(Capacity),
+    /// [`Unit::Choice`]: index into its words.
+    Choice(usize),
+    /// [`Unit::Numbers`].
+    Numbers(Vec<f64>),
+}
+
+impl Value {
+    /// The size of the value, for comparison with a range; `None` for what has no order.
+    pub fn magnitude(&self) -> Option<f64> {
+        Some(match self {
+            Value::Number(x) => *x,
+            Value::Count(n) => *n as f64,
+            Value::Duration(d) => d.0 as f64,
+            Value::Bytes(b) | Value::Capacity(Capacity::Bytes(b)) => b.0 as f64,
+            Value::Rate(r) => r.0 as f64,
+            Value::Capacity(Capacity::Packets(n)) => *n as f64,
+            Value::Unset | Value::Flag(_) | Value::Choice(_) | Value::Numbers(_) => return None,
+        })
+    }
+}
+
+/// A Rust type that can be a parameter.
+pub trait Setting: Sized {
+    /// How it is written.
+    const UNIT: Unit;
+    /// Into the table's form.
+    fn to_value(self) -> Value;
+    /// Back from it; `None` where the kind is another.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! settings {
+    ($($ty:ty => $kind:ident),+ $(,)?) => {$(
+        impl Setting for $ty {
+            const UNIT: Unit = Unit::$kind;
+            fn to_value(self) -> Value {
+                Value::$kind(self)
+            }
+            fn from_value(value: &Value) -> Option<$ty> {
+                match value {
+                    Value::$kind(x) => Some(x.clone()),
+                    _ => None,
+                }
+            }
+        }
+    )+};
+}
+settings!(f64 => Number, u64 => Count, bool => Flag, Duration => Duration, Bytes => Bytes, Rate => Rate,
+    Capacity => Capacity, Vec<f64> => Numbers);
+
+impl<T: Setting> Setting for Option<T> {
+    const UNIT: Unit = T::UNIT;
+    fn to_value(self) -> Value {
+        self.map_or(Value::Unset, T::to_value)
+    }
+    fn from_value(value: &Value) -> Option<Option<T>> {
+        match value {
+            Value::Unset => Some(None),
+            other => T::from_value(other).map(Some),
+        }
+    }
+}
+
+/// One parameter of an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The key in a scenario file.
+    pub name: &'static str,
+    /// What it does and where its default comes from; leading blanks of the doc comment are left in.
+    pub about: &'static str,
+    /// How it is written.
+    pub unit: Unit,
+    /// The published value.
+    pub default: fn() -> Value,
+    /// Smallest and largest value that makes sense, inclusive; `None` where every value does.
+    pub range: Option<fn() -> (Value, Value)>,
+}
+
+impl Param {
+    /// Whether `value` lies in the range (what has no order always does).
+    pub fn allows(&self, value: &Value) -> bool {
+        let Some(range) = self.range else { return true };
+        let (min, max) = range();
+        match (value.magnitude(), min.magnitude(), max.magnitude()) {
+            (Some(x), Some(min), Some(max)) => x >= min && x <= max,
+            _ => true,
+        }
+    }
+}
+
+/// The values of all parameters of one algorithm, in the order of its table.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settings(pub Vec<Value>);
+
+impl Settings {
+    /// All defaults.
+    pub fn defaults(params: &[Param]) -> Settings {
+        Settings(params.iter().map(|p| (p.default)()).collect())
+    }
+
+    /// Sets the parameter called `name`; false where there is none, or the value does not fit it.
+    pub fn set(&mut self, params: &[Param], name: &str, value: Value) -> bool {
+        match params.iter().position(|p| p.name == name) {
+            Some(i) if params[i].allows(&value) => {
+                self.0[i] = value;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One algorithm of a family that is built as `T` from its settings and the circumstances `S`.
+pub struct Entry<T, S> {
+    /// The name in scenario files and on the command line.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// RFC, paper section, kernel file.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Makes one.
+    pub build: fn(&Settings, &S) -> T,
+}
+
+impl<T, S> Entry<T, S> {
+    /// One with its published values.
+    pub fn default(&self, setup: &S) -> T {
+        (self.build)(&Settings::defaults(self.params), setup)
+    }
+}
+
+/// A parameter that takes one of a few words.
+macro_rules! choice {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+        impl $crate::Setting for $name {
+            const UNIT: $crate::Unit = $crate::Unit::Choice(&[$($word),+]);
+            fn to_value(self) -> $crate::Value {
+                $crate::Value::Choice(self as usize)
+            }
+            fn from_value(value: &$crate::Value) -> Option<$name> {
+                const ALL: &[$name] = &[$($name::$variant),+];
+                match value {
+                    $crate::Value::Choice(i) => ALL.get(*i).copied(),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// An algorithm's parameters: `/// about` then `name: Type = default[, min, max];`.
+macro_rules! config {
+    ($(#[$meta:meta])* pub struct Config {
+        $($(#[doc = $about:literal])+ $name:ident: $ty:ty = $default:expr $(, $min:expr, $max:expr)?;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct Config { $($(#[doc = $about])+ pub $name: $ty),* }
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($name: $default),* }
+            }
+        }
+        impl Config {
+            /// The parameters with unit, default and range.
+            pub const PARAMS: &'static [$crate::Param] = &[$($crate::Param {
+                name: stringify!($name),
+                about: concat!($($about),+),
+                unit: <$ty as $crate::Setting>::UNIT,
+                default: || <$ty as $crate::Setting>::to_value($default),
+                range: config!(@range $ty $(, $min, $max)?),
+            }),*];
+            /// From checked settings; a value of the wrong kind counts as not given.
+            #[allow(unused_mut, unused_variables, unused_assignments, clippy::eval_order_dependence)]
+            pub fn from_settings(settings: &$crate::Settings) -> Config {
+                let mut values = settings.0.iter();
+                Config { $($name: values
+                    .next()
+                    .and_then(<$ty as $crate::Setting>::from_value)
+                    .unwrap_or_else(|| $default)),* }
+            }
+        }
+    };
+    (@range $ty:ty) => { None };
+    (@range $ty:ty, $min:expr, $max:expr) => {
+        Some(|| (<$ty as $crate::Setting>::to_value($min), <$ty as $crate::Setting>::to_value($max)))
+    };
+}
+
+/// A family: its modules, the enum over them, its `TABLE`, and dispatch without `dyn`. Each module provides `NAME`,
+/// `ABOUT`, `SOURCE`, `Config` (from `config!`) and `Type::new(Config, &Setup)`.
+macro_rules! family {
+    ($(#[$doc:meta])* pub enum $any:ident($setup:ty): $trait:ident { $($module:ident :: $type:ident),+ $(,)? }
+     changes { $($changes:tt)* } asks { $($asks:tt)* }) => {
+        $(pub mod $module;)+
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum $any { $(#[doc = stringify!($module)] $type($module::$type)),+ }
+        /// Every algorithm of the family.
+        pub static TABLE: &[$crate::Entry<$any, $setup>] = &[$($crate::Entry {
+            name: $module::NAME,
+            about: $module::ABOUT,
+            source: $module::SOURCE,
+            params: $module::Config::PARAMS,
+            build: |settings, setup| {
+                $any::$type($module::$type::new($module::Config::from_settings(settings), setup))
+            },
+        }),+];
+        impl $trait for $any {
+            family!(@changes $any [$($type),+] $($changes)*);
+            family!(@asks $any [$($type),+] $($asks)*);
+        }
+    };
+    (@changes $any:ident $types:tt $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        $(#[inline] fn $name(&mut self $(, $arg: $ty)*) $(-> $ret)? {
+            family!(@each self $any $types $name($($arg),*))
+        })*
+    };
+    (@asks $any:ident $types:tt $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        $(#[inline] fn $name(&self $(, $arg: $ty)*) $(-> $ret)? {
+            family!(@each self $any $types $name($($arg),*))
+        })*
+    };
+    (@each $self:ident $any:ident [$($type:ident),+] $name:ident $args:tt) => {
+        match $self { $($any::$type(it) => family!(@call it $name $args)),+ }
+    };
+    (@call $it:ident $name:ident ($($arg:ident),*)) => { $it.$name($($arg),*) };
+}
