@@ -20,7 +20,9 @@ ALLOWED: dict[str, set[str]] = {
     "algo": {"units"},
     "capture": {"units"},
     "flow": {"capture", "units"},
-    "py": {"capture", "flow", "units"},
+    "scenario": {"algo", "units"},
+    "sim": {"algo", "capture", "scenario", "units"},
+    "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }
 NO_STD = {"units", "algo"}
 # Names that say nothing about what is inside.

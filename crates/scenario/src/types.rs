@@ -1,0 +1,369 @@
+//! A scenario after parsing: every name resolved, every value in its unit, nothing left to default.
+//!
+//! Times count from the start of the run. Nodes, links and flows are named by their index here.
+
+use std::sync::Arc;
+
+use algo::{Settings, aqm, cc, gate, link, rwnd};
+use units::{Bytes, Duration, Instant, Rate};
+
+/// One entry of an algorithm family with its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Algorithm {
+    /// Index into the family's `TABLE`.
+    pub index: usize,
+    /// Values of its parameters, in their order.
+    pub settings: Settings,
+}
+
+impl Algorithm {
+    /// The congestion control that this names.
+    pub fn congestion(&self, setup: &cc::Setup) -> cc::Cc {
+        (cc::TABLE[self.index].build)(&self.settings, setup)
+    }
+    /// The window law that this names.
+    pub fn window(&self, setup: &rwnd::Setup) -> rwnd::Rwnd {
+        (rwnd::TABLE[self.index].build)(&self.settings, setup)
+    }
+    /// The queue discipline that this names.
+    pub fn queue(&self, setup: &aqm::Setup) -> aqm::Aqm {
+        (aqm::TABLE[self.index].build)(&self.settings, setup)
+    }
+    /// The gate that this names.
+    pub fn gate(&self, setup: &gate::Setup) -> gate::AnyGate {
+        (gate::TABLE[self.index].build)(&self.settings, setup)
+    }
+    /// The medium that this names.
+    pub fn medium(&self, setup: &link::Setup) -> link::AnyMedium {
+        (link::TABLE[self.index].build)(&self.settings, setup)
+    }
+    /// The link layer that this names.
+    pub fn layer(&self, setup: &link::layer::Setup) -> link::layer::Layer {
+        (link::layer::TABLE[self.index].build)(&self.settings, setup)
+    }
+}
+
+/// A run, ready to go.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What a person reads first.
+    pub name: String,
+    /// One or two sentences.
+    pub about: String,
+    /// How long it runs.
+    pub duration: Duration,
+    /// Statistics of flows, probes and queues begin here; series begin at 0.
+    pub warmup: Duration,
+    /// Seed of all dice.
+    pub seed: u64,
+    /// Length of a bin of the series.
+    pub bin: Duration,
+    /// Hosts and routers. In the short form 0 is `client` and 1 is `server`.
+    pub nodes: Vec<Node>,
+    /// Directed links. In the short form 0 is `up` (client → server) and 1 is `down`.
+    pub links: Vec<Link>,
+    /// Transfers.
+    pub flows: Vec<Flow>,
+    /// Measuring traffic.
+    pub probes: Vec<Probe>,
+    /// What changes in mid-run, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// A host or a router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name in the file.
+    pub name: String,
+    /// The device stack above its outgoing radio link, where it has one.
+    pub device: Option<Device>,
+    /// A window law applied to the window field of ACKs that pass this node or arrive at it: the law in a router, or
+    /// at the sending side. `None`: ACKs are left alone.
+    pub window: Option<Algorithm>,
+}
+
+/// What stands above the radio on a phone (QCUT section 4): qdisc → gate → firmware buffer → air. It takes the place
+/// of the queue of the node's outgoing link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Index of the outgoing link that it feeds.
+    pub link: usize,
+    /// The operating system's queue.
+    pub qdisc: Algorithm,
+    /// What may go from there into the firmware buffer.
+    pub gate: Algorithm,
+    /// The firmware buffer.
+    pub firmware: Firmware,
+}
+
+/// The modem's buffer below the operating system, and what it reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firmware {
+    /// Bytes it holds; the queue above stops when it is full (back-pressure, nothing is dropped here).
+    pub buffer: Bytes,
+    /// Interval of its reports (5 ms, QCUT section 6).
+    pub report_every: Duration,
+    /// How old a report is when the kernel reads it (100 ms there).
+    pub report_delay: Duration,
+}
+
+/// Which packets share a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QueuePer {
+    /// All of them.
+    #[default]
+    Link,
+    /// Those of one user: a queue each, served in turn by bytes, as base stations do.
+    User,
+}
+
+/// The trace that a link replays, already read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trace {
+    /// mahimahi's delivery opportunities, in milliseconds.
+    Opportunities(Arc<[u64]>),
+    /// Rate over time.
+    Rates(Arc<[(Instant, Rate)]>),
+}
+
+/// One direction of a connection between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name in the file.
+    pub name: String,
+    /// Index of the sending node.
+    pub from: usize,
+    /// Index of the receiving node.
+    pub to: usize,
+    /// What decides when a packet leaves.
+    pub medium: Algorithm,
+    /// The trace that the medium replays, for `trace` and `rates`.
+    pub trace: Option<Trace>,
+    /// Propagation.
+    pub delay: Duration,
+    /// What happens on the way, in order.
+    pub layers: Vec<Algorithm>,
+    /// The queue in front of it; unused where a device feeds the link.
+    pub queue: Algorithm,
+    /// Who shares that queue.
+    pub queue_per: QueuePer,
+}
+
+impl Link {
+    /// The link itself, idle.
+    pub fn build(&self) -> link::Link {
+        let mut setup = link::Setup::default();
+        match &self.trace {
+            Some(Trace::Opportunities(ms)) => setup.opportunities = ms.to_vec(),
+            Some(Trace::Rates(steps)) => setup.rates = steps.to_vec(),
+            None => {}
+        }
+        let layer = link::layer::Setup { delay: self.delay };
+        let layers = self.layers.iter().map(|l| l.layer(&layer)).collect();
+        link::Link::new(self.medium.medium(&setup), self.delay, layers)
+    }
+}
+
+/// A transfer: one connection, or (web, video) a group of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name in the results.
+    pub name: String,
+    /// Index of the node that sends the data.
+    pub from: usize,
+    /// Index of the node that receives it.
+    pub to: usize,
+    /// Whether the data's sender opens the connection (uploads); else its receiver does (downloads).
+    pub sender_opens: bool,
+    /// When it starts.
+    pub start: Duration,
+    /// When the application stops; `None`: never.
+    pub stop: Option<Duration>,
+    /// The data's sender.
+    pub sender: Sender,
+    /// The data's receiver.
+    pub receiver: Receiver,
+    /// What wants to be sent.
+    pub app: App,
+}
+
+/// The sending end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sender {
+    /// Its congestion control.
+    pub congestion: Algorithm,
+    /// Window before the first ACK, in segments (10: RFC 6928).
+    pub initial_window: u64,
+    /// Payload of a full segment (1,448 bytes with timestamps on Ethernet).
+    pub mss: Bytes,
+    /// Most unacknowledged and unsent data that the socket takes (`tcp_wmem` maximum, 4 MB here); the application
+    /// waits for room.
+    pub buffer: Bytes,
+    /// TCP small queues: bytes of this flow that may wait in the host's own queue. `None`: no such limit.
+    pub tsq: Option<Bytes>,
+    /// Paced although the congestion control does not ask for it (`fq`).
+    pub pacing: bool,
+    /// SACK is offered (RFC 2018). Without it recovery is NewReno's.
+    pub sack: bool,
+    /// Timestamps are offered (RFC 7323).
+    pub timestamps: bool,
+    /// ECN is offered (RFC 3168).
+    pub ecn: bool,
+    /// Priority band of its data, 0 the most urgent.
+    pub class: u8,
+    /// After idleness longer than an RTO, start again from the initial window (Linux `tcp_slow_start_after_idle`).
+    pub slow_start_after_idle: bool,
+}
+
+/// The receiving end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    /// Its window law.
+    pub window: Algorithm,
+    /// How the application reads.
+    pub read: Read,
+    /// An ACK at the latest after so much data, in segments (2: RFC 9293).
+    pub ack_every: u64,
+    /// … and after so much time (40 ms: Linux's minimum).
+    pub ack_delay: Duration,
+    /// Priority band of its ACKs.
+    pub ack_class: u8,
+}
+
+/// How an application drains the receive buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// At once.
+    AtOnce,
+    /// By a profile of rates, one per slot, repeated; it reads every `tick` what the rate allows.
+    Profile {
+        /// The rates.
+        rates: Vec<Rate>,
+        /// How long each lasts.
+        slot: Duration,
+        /// How often the application reads.
+        tick: Duration,
+    },
+}
+
+/// What an application wants to send, or fetch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum App {
+    /// As much as goes.
+    Bulk,
+    /// A file, again and again where `every` is given.
+    File {
+        /// Its size.
+        bytes: Bytes,
+        /// Start to start; a transfer that is not done by then is followed at once by the next.
+        every: Option<Duration>,
+    },
+    /// Data made at given rates, one per slot, repeated: an application-limited sender.
+    Rates {
+        /// The rates.
+        rates: Vec<Rate>,
+        /// How long each lasts.
+        slot: Duration,
+    },
+    /// Requests one after another on one connection.
+    Requests {
+        /// Bytes asked with.
+        request: Bytes,
+        /// Bytes answered.
+        response: Bytes,
+        /// Pause between an answer and the next request.
+        think: Duration,
+    },
+    /// A web page: a document, then its objects over several connections, each layer known when the one before is
+    /// there.
+    Web {
+        /// The document.
+        html: Bytes,
+        /// Sizes of the objects.
+        objects: Vec<Bytes>,
+        /// Layers of the object tree: objects of a layer are asked for when the layer before has come.
+        depth: u64,
+        /// Connections at a time (6: browsers with HTTP/1.1).
+        connections: u64,
+        /// Bytes of a request.
+        request: Bytes,
+        /// Page start to page start; a page that is not done by then is followed at once by the next.
+        every: Duration,
+    },
+    /// Adaptive video: segments of fixed play time at the best rate that the measured throughput carries.
+    Video {
+        /// Rates on offer, ascending.
+        ladder: Vec<Rate>,
+        /// Play time of a segment.
+        segment: Duration,
+        /// Play time buffered before playing starts, and again after a stall.
+        start_buffer: Duration,
+        /// Play time buffered at most.
+        max_buffer: Duration,
+        /// Share of the measured throughput that is used.
+        safety: f64,
+    },
+    /// Voice over UDP, both ways, scored with the E-model (ITU-T G.107).
+    Voip {
+        /// Time between packets.
+        every: Duration,
+        /// IP bytes of a packet.
+        bytes: Bytes,
+        /// Delay of the receiver's jitter buffer: later packets are lost to it.
+        jitter_buffer: Duration,
+    },
+}
+
+/// Measuring traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Its name in the results.
+    pub name: String,
+    /// What it sends.
+    pub kind: ProbeKind,
+    /// Index of the node that asks.
+    pub from: usize,
+    /// Index of the node that answers.
+    pub to: usize,
+    /// When it starts.
+    pub start: Duration,
+    /// Time between packets, one after another where a list is given (DRWA figure 5), repeated.
+    pub every: Vec<Duration>,
+    /// IP bytes of a packet.
+    pub bytes: Bytes,
+    /// Priority band.
+    pub class: u8,
+}
+
+/// What a probe sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProbeKind {
+    /// ICMP echo, there and back.
+    Ping,
+    /// UDP one way, the receiver's clock being the sender's.
+    Isochronous,
+}
+
+/// Something that changes in mid-run.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// What.
+    pub what: Vec<Changed>,
+}
+
+/// What can change.
+#[derive(Clone, Debug)]
+pub enum Changed {
+    /// A link's medium, delay and layers; its queue keeps its packets.
+    Link(usize, Link),
+    /// The gate of a node's device.
+    Gate(usize, Algorithm),
+    /// The window law on a node's ACKs.
+    NodeWindow(usize, Option<Algorithm>),
+    /// A flow's congestion control: as the agent switches a live socket.
+    Congestion(usize, Algorithm),
+    /// A flow's window law.
+    Window(usize, Algorithm),
+}
