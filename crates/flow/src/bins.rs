@@ -10,9 +10,9 @@
 
 use units::{Bytes, Duration, Instant};
 
-use crate::histogram::Histogram;
 use crate::profile::{Profile, ProfileBin};
 use crate::record::{Limit, Sample};
+use units::Histogram;
 
 /// Standing queue from which a flow counts as bloated: 30 ms in the last second (`design` section 4), the upper
 /// end of grade A.

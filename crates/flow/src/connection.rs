@@ -12,12 +12,12 @@ use capture::{Addr, TcpSegment, flags};
 use units::{Duration, Instant};
 
 use crate::dedup::Recent;
-use crate::histogram::Histogram;
 use crate::hosts::Hosts;
 use crate::measured::{Context, Scale, Smoothed};
 use crate::out::{Series, Wanted};
 use crate::record::{End, EventKind, Vantage};
 use crate::stream::Stream;
+use units::Histogram;
 
 /// A half below this share of the whole belongs to a host beside the capture.
 const BESIDE: f64 = 0.12;

@@ -19,7 +19,6 @@ mod echo;
 pub mod evidence;
 mod feedback;
 pub mod grade;
-pub mod histogram;
 mod hosts;
 mod key;
 mod late;

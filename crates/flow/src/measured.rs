@@ -7,12 +7,12 @@ use crate::bins::Bins;
 use crate::bursts::Bursts;
 use crate::echo::{Echoes, Known};
 use crate::evidence::Wakeup;
-use crate::histogram::Histogram;
 use crate::hosts::Hosts;
 use crate::late::{Hole, IdOrder, Recovery};
 use crate::out::{Series, Wanted};
 use crate::scoreboard::Scoreboard;
 use crate::seq::Pos;
+use units::Histogram;
 
 /// What `on_data` and `on_ack` need from outside.
 pub(crate) struct Context<'a> {

@@ -3,6 +3,7 @@
 //! `docs/format.md`; a statistic that was never measured is `None`, never zero.
 
 use capture::Addr;
+pub use units::Quantiles;
 use units::{Bytes, Duration, Instant, Rate};
 
 /// What carries the connection.
@@ -97,24 +98,6 @@ pub struct Connection {
     pub duplicates: u64,
     /// Bytes acknowledged that the capture never showed: the capture itself lost packets.
     pub capture_gaps: Bytes,
-}
-
-/// min, p50, p95, p99, max of one quantity, with the number of samples. Quantiles come from a log-bucketed
-/// histogram (≤ 1 % error); min and max are exact.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Quantiles {
-    /// Number of samples.
-    pub count: u64,
-    /// Smallest.
-    pub min: f64,
-    /// Median.
-    pub p50: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// Largest.
-    pub max: f64,
 }
 
 /// What held a flow back. In order of precedence where several hold.

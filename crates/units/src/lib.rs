@@ -5,19 +5,24 @@
 //! Text forms follow the field's habit: `20 ms`, `12 Mbit/s`; Mbit/s is 10⁶ bit/s, KB is 1,000 bytes and
 //! KiB is 1,024.
 //!
+//! [`Histogram`] is here too, because the analysis and the simulator measure with the same one.
+//!
 //! Deviation: arithmetic saturates instead of wrapping or panicking, because the times come from capture
 //! files whose clocks may run backwards.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 mod bytes;
+mod histogram;
 mod parse;
 mod rate;
 mod time;
 
 pub use bytes::Bytes;
+pub use histogram::{Histogram, Quantiles};
 pub use parse::ParseError;
 pub use rate::Rate;
 pub use time::{Duration, Instant};

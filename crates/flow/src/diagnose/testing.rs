@@ -5,9 +5,9 @@ use units::{Bytes, Duration, Instant};
 
 use crate::evidence::{Burst, Evidence, Rival, Wakeup};
 use crate::grade::grade;
-use crate::histogram::Histogram;
 use crate::profile::{Profile, ProfileBin};
 use crate::record::{Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage};
+use units::Histogram;
 
 const TICK: Duration = Duration::from_millis(100);
 /// Some day in 2025: captures do not begin at zero.

@@ -12,7 +12,25 @@
 //! smallest and the largest value met, in steps of 16, and nothing is allocated before the first sample: tens
 //! of thousands of flows are alive at a time and most of them measure a narrow range or nothing.
 
-use crate::record::Quantiles;
+use alloc::vec::Vec;
+
+/// min, p50, p95, p99, max of one quantity, with the number of samples. Quantiles come from a log-bucketed
+/// histogram (≤ 1 % error); min and max are exact.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Quantiles {
+    /// Number of samples.
+    pub count: u64,
+    /// Smallest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
 
 /// log2 of the sub-buckets per power of two. 6 gives 64: half a bucket is 1/128 of its edge, inside the
 /// promised 1 %.
@@ -52,6 +70,13 @@ fn middle(i: usize) -> u64 {
     let shift = (i >> SUB_BITS) - 1;
     let low = (((i & (SUB - 1)) + SUB) as u64) << shift;
     low + ((1u64 << shift) >> 1)
+}
+
+/// ⌈q · count⌉, at least 1: without `f64::ceil`, which only std has.
+fn rank(q: f64, count: u64) -> u64 {
+    let exact = q.clamp(0.0, 1.0) * count as f64;
+    let whole = exact as u64;
+    (whole + u64::from((whole as f64) < exact)).clamp(1, count)
 }
 
 impl Histogram {
@@ -154,10 +179,7 @@ impl Histogram {
         }
         // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
         let mut found = [self.max; N];
-        let mut ranks = quantiles.into_iter().zip(&mut found).map(|(q, out)| {
-            let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
-            (rank, out)
-        });
+        let mut ranks = quantiles.into_iter().zip(&mut found).map(|(q, out)| (rank(q, self.count), out));
         let mut next = ranks.next();
         let mut seen = self.zeros;
         while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
