@@ -12,8 +12,10 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::Rng;
 
+mod filter;
 mod rounds;
 
+pub use filter::Windowed;
 pub use rounds::Rounds;
 
 /// The circumstances of one connection.
@@ -183,6 +185,7 @@ pub trait CongestionControl {
 family! {
     /// Any congestion control of the table.
     pub enum Cc(Setup): CongestionControl {
+        bbr::Bbr,
         newreno::NewReno,
     }
     changes {
