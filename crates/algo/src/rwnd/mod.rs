@@ -97,6 +97,8 @@ family! {
     /// Any window law of the table.
     pub enum Rwnd(Setup): WindowControl {
         fixed::Fixed,
+        autotune::Autotune,
+        drwa::Drwa,
     }
     changes {
         on_sample(now: Instant, sample: &Sample) -> Option<Bytes>;

@@ -1,0 +1,340 @@
+//! DRWA: the receiver lets the sender have λ bandwidth-delay products in flight, up and down.
+//!
+//! signal: bytes that the application read in one RTT, RTT samples, the smallest RTT · model: what was read in one RTT
+//! is the sender's window; RTT / RTTmin says how much of it stands in a queue · action, once per RTT, when data is
+//! copied to the application: `cwnd_est ← α·cwnd_est + (1−α)·read`, `rwnd ← λ · RTTmin / RTT · cwnd_est`.
+//! A window-limited sender then settles at RTT = λ·RTTmin with rwnd = λ·BDP: the queue is (λ−1) bandwidth-delay products.
+//!
+//! Sources: Jiang, Wang, Lee, Rhee: "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5, as paraphrased and
+//! coded by an independent port to Android (`Koderok/drwa-android-ics`: report section 3 and its kernel change, which
+//! uses α = 1/2 and λ = 3); US patents 9,444,688 and 9,838,325.
+//!
+//! Integers only (bytes, microseconds, sixteenths; [`decide`] is the whole arithmetic, in 64 bits without overflow),
+//! because an eBPF program has to decide bit-identically.
+//!
+//! Deviations, each with its reason:
+//! - `form = rate` keeps an average of the *rate* and advertises λ·RTTmin·rate: the same fixed point, but the lag of
+//!   the average no longer multiplies with a rising RTT (measured on a live kernel: 180 ms again 2 s after a rate step).
+//! - The bytes of a round that lasted longer than one RTT, because the application reads rarely, are scaled to one RTT.
+//! - Idle: a round of more than two RTTs in which nothing arrived for more than one says nothing about the path and is
+//!   dropped; the window stays. The paper says nothing about it; taken literally, a pause would close the window.
+//! - Until the first round has ended the window is Linux's first one, so that short transfers run as ever.
+//! - `rtt_min_age` forgets an old RTTmin, off by default: a longer route then no longer starves, but a standing queue
+//!   is taken for a longer route too, and RTT grows by λ per age. The paper's RTTmin never ages.
+//! - `rtt_min_seed`, [`Drwa::learn_rtt_min`]: RTTmin known from other connections to the same place. A latecomer into a
+//!   standing queue never sees the empty path and would take λ times the others' share of delay.
+//! - `quick`: the average jumps up to a larger value at once; ramp-up then multiplies by λ per RTT, not by α + (1−α)λ.
+
+use alloc::vec::Vec;
+
+use units::{Bytes, Duration, Instant};
+
+use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
+
+/// Name in the table.
+pub const NAME: &str = "drwa";
+/// One line.
+pub const ABOUT: &str = "λ · RTTmin / RTT · bytes read per RTT: holds RTT at λ · RTTmin";
+/// Where it is specified.
+pub const SOURCE: &str = "DRWA section 5";
+
+choice! {
+    /// Which quantity is averaged.
+    pub enum Form {
+        /// `cwnd_est`, as in the paper.
+        Paper = "paper",
+        /// The rate.
+        Rate = "rate",
+    }
+}
+
+choice! {
+    /// Which of the paper's two estimators gives RTT samples.
+    pub enum Estimator {
+        /// The mean of the samples from timestamps within the last RTT; the other one where there are no timestamps.
+        Timestamps = "timestamps",
+        /// From a window on offer to the data beyond it: [`WindowRtt`].
+        Window = "window",
+    }
+}
+
+config! {
+    /// The law and its bounds.
+    pub struct Config {
+        /// `paper` averages the window, `rate` the rate.
+        form: Form = Form::Paper;
+        /// Weight of the old value in the average, in sixteenths. 14 (7/8) is what the prototypes of this project were
+        /// measured with in the paper's form; the independent port uses 8 (1/2).
+        alpha: u64 = 14, 0, 15;
+        /// Aggressiveness λ in sixteenths: the RTT that is allowed, in RTTmin. 48 is λ = 3, as in the independent port.
+        lambda: u64 = 48, 1, 256;
+        /// Where RTT samples come from.
+        estimator: Estimator = Estimator::Timestamps;
+        /// The average jumps up to a larger value at once.
+        quick: bool = false;
+        /// Smallest window in segments: two keep delayed ACKs going (RFC 9293 section 3.8.6.3).
+        min_window: u64 = 2, 1, 1_000;
+        /// Window before the first round has ended: what Linux offers first.
+        initial: Bytes = Bytes(65_535), Bytes(1_448), Bytes(1 << 30);
+        /// Payload that the buffer holds, and so the largest window: half (`scaling_ratio` 128 of 256) of Linux 6.18's
+        /// 32 MiB.
+        max: Bytes = Bytes(16_777_216), Bytes(65_536), Bytes(1 << 30);
+        /// Forget an RTTmin that has not been seen for so long. A deviation, off by default.
+        rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
+        /// RTTmin that is known from other connections to the same place.
+        rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));
+    }
+}
+
+/// Windows end here (RFC 7323 section 2.3: 2³⁰), and so do the bytes of a round: keeps products inside 64 bits.
+const MAX_BYTES: u64 = 1 << 30;
+/// Longer RTTs are errors: 30 s, below 2²⁵ µs.
+const MAX_RTT_US: u64 = 30_000_000;
+/// 2³² bytes per second.
+const MAX_RATE: u64 = 1 << 32;
+
+/// The constants of [`decide`], as a kernel program gets them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Law {
+    /// Average of the rate instead of the window.
+    pub rate_form: bool,
+    /// Weight of the old value, in sixteenths, at most 15.
+    pub alpha: u64,
+    /// λ in sixteenths, at most 256.
+    pub lambda: u64,
+    /// The average jumps up.
+    pub quick: bool,
+    /// Smallest window, bytes.
+    pub floor: u64,
+    /// Largest window, bytes.
+    pub max: u64,
+}
+
+/// What was measured in one round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Round {
+    /// How long it took, µs.
+    pub elapsed_us: u64,
+    /// What the application read in it.
+    pub bytes: u64,
+    /// Mean of the RTT samples in it, µs.
+    pub rtt_us: u64,
+    /// Smallest RTT, µs.
+    pub rtt_min_us: u64,
+}
+
+/// The averages that live from round to round; zero before the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Estimate {
+    /// `cwnd_est`, bytes.
+    pub cwnd: u64,
+    /// Bytes per second.
+    pub rate: u64,
+}
+
+/// One decision: a pure function of what was recorded, for comparison with a kernel program. Divisions round down, in
+/// the order that is written here.
+pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
+    let rtt_min = round.rtt_min_us.clamp(1, MAX_RTT_US);
+    let rtt = round.rtt_us.clamp(rtt_min, MAX_RTT_US);
+    let elapsed = round.elapsed_us.max(1);
+    let bytes = round.bytes.min(MAX_BYTES);
+    let lambda = law.lambda.min(256);
+
+    let cwnd = average(law, old.cwnd, (bytes * rtt / elapsed).min(MAX_BYTES));
+    let rate = average(law, old.rate, (bytes * 1_000_000 / elapsed).min(MAX_RATE));
+    let wanted = if law.rate_form {
+        // λ last: 2³² · 2²⁵ · 2⁸ would not fit.
+        rate * rtt_min / 1_000_000 * lambda / 16
+    } else {
+        cwnd * lambda * rtt_min / (16 * rtt)
+    };
+    (Estimate { cwnd, rate }, wanted.max(law.floor).min(law.max))
+}
+
+fn average(law: &Law, old: u64, new: u64) -> u64 {
+    if old == 0 || law.quick && new > old {
+        return new;
+    }
+    let alpha = law.alpha.min(15);
+    (alpha * old + (16 - alpha) * new) / 16
+}
+
+/// A sequence of samples, recorded anywhere, to the window after each.
+pub fn replay(config: Config, setup: &Setup, samples: &[(Instant, Sample)]) -> Vec<Bytes> {
+    let mut law = Drwa::new(config, setup);
+    let step = |(now, sample): &(Instant, Sample)| {
+        law.on_sample(*now, sample);
+        law.window()
+    };
+    samples.iter().map(step).collect()
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Drwa {
+    law: Law,
+    estimate: Estimate,
+    window: u64,
+    max: Bytes,
+    window_rtt: Option<WindowRtt>,
+    /// Mean RTT of the last round, µs; zero before the first sample.
+    rtt_us: u64,
+    rtt_min_us: u64,
+    rtt_min_seen: Instant,
+    rtt_min_age: Option<Duration>,
+    /// The current round: when and where it began, its RTT samples, and its longest silence.
+    begun: Option<(Instant, Bytes)>,
+    rtt_sum_us: u64,
+    rtt_count: u64,
+    silence: Duration,
+    arrived: Instant,
+    /// What the application had read at the last sample.
+    copied: Bytes,
+}
+
+impl Drwa {
+    /// A new connection.
+    pub fn new(config: Config, setup: &Setup) -> Drwa {
+        let max = config.max.0.clamp(1, MAX_BYTES);
+        let floor = config.min_window.saturating_mul(setup.mss.0).clamp(1, max);
+        let law = Law {
+            rate_form: config.form == Form::Rate,
+            alpha: config.alpha,
+            lambda: config.lambda,
+            quick: config.quick,
+            floor,
+            max,
+        };
+        let by_window = config.estimator == Estimator::Window || !setup.timestamps;
+        Drwa {
+            law,
+            estimate: Estimate::default(),
+            window: config.initial.0.clamp(floor, max),
+            max: Bytes(max),
+            window_rtt: by_window.then(WindowRtt::default),
+            rtt_us: 0,
+            rtt_min_us: config.rtt_min_seed.map_or(MAX_RTT_US, micros),
+            rtt_min_seen: Instant::ZERO,
+            rtt_min_age: config.rtt_min_age,
+            begun: None,
+            rtt_sum_us: 0,
+            rtt_count: 0,
+            silence: Duration::ZERO,
+            arrived: Instant::ZERO,
+            copied: Bytes::ZERO,
+        }
+    }
+
+    /// Another connection to the same place saw this RTT: what is shared per destination.
+    pub fn learn_rtt_min(&mut self, rtt: Duration) {
+        self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
+    }
+
+    /// RTTmin is the smallest of *all* samples; RTT_est the mean of those of one round (see [`Estimator`]).
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        let us = micros(rtt);
+        let first = self.rtt_us == 0 && self.rtt_count == 0;
+        if first {
+            self.rtt_min_seen = now;
+        }
+        let aged = self.rtt_min_age.is_some_and(|age| now.since(self.rtt_min_seen) > age);
+        if us <= self.rtt_min_us || aged {
+            self.rtt_min_us = us;
+            self.rtt_min_seen = now;
+        }
+        self.rtt_sum_us = self.rtt_sum_us.saturating_add(us);
+        self.rtt_count += 1;
+    }
+
+    /// RTT_est, from the samples of this round, or of the last one while there are none.
+    fn rtt_estimate(&self) -> u64 {
+        self.rtt_sum_us.checked_div(self.rtt_count).unwrap_or(self.rtt_us)
+    }
+
+    fn begin_round(&mut self, now: Instant, copied: Bytes) {
+        self.begun = Some((now, copied));
+        self.rtt_sum_us = 0;
+        self.rtt_count = 0;
+        self.silence = Duration::ZERO;
+    }
+
+    /// Data reached the application: the end of the round when an RTT has passed.
+    fn on_read(&mut self, now: Instant, copied: Bytes) {
+        let Some((begun, from)) = self.begun else { return };
+        let rtt_us = self.rtt_estimate();
+        let elapsed_us = now.since(begun).0 / 1_000;
+        if rtt_us == 0 || elapsed_us < rtt_us {
+            return;
+        }
+        self.rtt_us = rtt_us;
+        let idle = elapsed_us > 2 * rtt_us && self.silence.0 / 1_000 > rtt_us;
+        if !idle {
+            let round = Round { elapsed_us, bytes: (copied - from).0, rtt_us, rtt_min_us: self.rtt_min_us };
+            (self.estimate, self.window) = decide(&self.law, &self.estimate, &round);
+        }
+        self.begin_round(now, copied);
+    }
+}
+
+fn micros(rtt: Duration) -> u64 {
+    (rtt.0 / 1_000).clamp(1, MAX_RTT_US)
+}
+
+impl WindowControl for Drwa {
+    fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes> {
+        let before = self.window;
+        if self.begun.is_none() {
+            // The first data belongs to the first round; what was read before does not.
+            self.arrived = now;
+            self.copied = sample.copied;
+            self.begin_round(now, sample.copied);
+        }
+        if sample.cause == Cause::Arrived {
+            self.silence = self.silence.max(now.since(self.arrived));
+            self.arrived = now;
+            let rtt = match &mut self.window_rtt {
+                Some(window) => window.on_data(now, sample.received, sample.right_edge),
+                None => sample.rtt,
+            };
+            if let Some(rtt) = rtt {
+                self.on_rtt(now, rtt);
+            }
+        }
+        // The paper's trigger is the copy to user space. On a box between, and at the sending side, `copied` is
+        // `received`, and every arrival is one.
+        if sample.copied > self.copied {
+            self.copied = sample.copied;
+            self.on_read(now, sample.copied);
+        }
+        (self.window != before).then_some(Bytes(self.window))
+    }
+    fn window(&self) -> Bytes {
+        Bytes(self.window)
+    }
+    fn buffer(&self) -> Bytes {
+        self.max
+    }
+    fn rate_option(&self) -> Option<u8> {
+        None
+    }
+    fn wants_ack(&self) -> bool {
+        false
+    }
+    fn on_ack_sent(&mut self, _now: Instant) {}
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+    fn state(&self) -> State {
+        let rtt = self.rtt_estimate();
+        State {
+            window: Bytes(self.window),
+            cwnd_estimate: (self.estimate.cwnd > 0).then_some(Bytes(self.estimate.cwnd)),
+            rtt: (rtt > 0).then_some(Duration::from_micros(rtt)),
+            rtt_min: (self.rtt_min_us < MAX_RTT_US).then_some(Duration::from_micros(self.rtt_min_us)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
