@@ -9,6 +9,9 @@ use units::{Bytes, Instant, Rate};
 
 use crate::{Packet, Rng};
 
+mod fifo;
+mod slab;
+
 /// The circumstances of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -76,6 +79,10 @@ family! {
     /// Any queue discipline of the table.
     pub enum Aqm(Setup): QueueDiscipline {
         droptail::Droptail,
+        drophead::Drophead,
+        prio::Prio,
+        codel::Codel,
+        fq_codel::FqCodel,
     }
     changes {
         enqueue(now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);

@@ -1,0 +1,51 @@
+//! One queue in order of arrival that knows its bytes.
+//!
+//! signal: packets · model: a ring buffer that grows to the longest queue seen and is then reused, so that no packet
+//! allocates · action: the oldest packet. What every discipline with a single queue stands on.
+
+use alloc::collections::VecDeque;
+
+use units::Bytes;
+
+use crate::{Capacity, Packet};
+
+/// Packets in order of arrival.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fifo {
+    queue: VecDeque<Packet>,
+    bytes: u64,
+}
+
+impl Fifo {
+    #[inline]
+    pub fn push(&mut self, packet: Packet) {
+        self.bytes += u64::from(packet.bytes);
+        self.queue.push_back(packet);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet> {
+        let packet = self.queue.pop_front()?;
+        self.bytes -= u64::from(packet.bytes);
+        Some(packet)
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.bytes)
+    }
+
+    /// Whether `packet` may join under `limit`.
+    #[inline]
+    pub fn has_room(&self, packet: &Packet, limit: Capacity) -> bool {
+        match limit {
+            Capacity::Packets(n) => (self.queue.len() as u64) < n,
+            Capacity::Bytes(b) => self.bytes + u64::from(packet.bytes) <= b.0,
+        }
+    }
+}
