@@ -13,7 +13,9 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::Rng;
 
 mod filter;
+pub mod hystart;
 mod rounds;
+mod window;
 
 pub use filter::Windowed;
 pub use rounds::Rounds;
@@ -187,6 +189,14 @@ family! {
     pub enum Cc(Setup): CongestionControl {
         bbr::Bbr,
         newreno::NewReno,
+        ledbat::Ledbat,
+        lp::Lp,
+        vegas::Vegas,
+        westwood::Westwood,
+        highspeed::HighSpeed,
+        htcp::Htcp,
+        bic::Bic,
+        cubic::Cubic,
     }
     changes {
         on_sent(now: Instant, sent: &Sent, rng: &mut Rng);

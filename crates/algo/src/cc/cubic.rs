@@ -1,0 +1,267 @@
+//! CUBIC: the window follows a cubic curve of time whose flat part is where the last loss was.
+//!
+//! signal: segments acknowledged, elapsed time, a loss · model: W(t) = C (t − K)³ + W_max, and the window that Reno would
+//! have by now · action: grow towards W(t + RTT), or be Reno where that is more; β of the window is left after a loss.
+//! Sources: RFC 9438; HyStart++ RFC 9406; `rules = "linux"` for `tcp_cubic.c`: the decrease starts from the window
+//! instead of the flight, at least 5 % are added per round before the first loss and 1 % at the curve's plateau, the curve
+//! is read one smallest RTT ahead, and a timeout forgets W_max.
+//!
+//! Deviations: time passes on the curve only while the window limits the sender (RFC 9438 section 5.8 asks for that of
+//! application-limited periods), measured from ACK to ACK. Linux's rounding to whole segments and jiffies is left out.
+
+use libm::cbrt;
+use units::{Bytes, Instant, Rate};
+
+use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Kind, Verdict};
+use super::window::{LIMIT, Window, seconds};
+use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use crate::Rng;
+
+/// Name in the table.
+pub const NAME: &str = "cubic";
+/// One line.
+pub const ABOUT: &str = "cubic curve of time since the last loss, the default of Linux, Windows and Apple";
+/// Where it is specified.
+pub const SOURCE: &str = "RFC 9438, RFC 9406; Linux net/ipv4/tcp_cubic.c";
+
+choice! {
+    /// Whose details.
+    pub enum Rules {
+        /// RFC 9438.
+        Rfc = "rfc",
+        /// Linux 6.
+        Linux = "linux",
+    }
+}
+
+config! {
+    /// The constants of RFC 9438.
+    pub struct Config {
+        /// Steepness of the curve, segments per second³ (RFC 9438 section 5.1: 0.4).
+        c: f64 = 0.4, 0.001, 100.0;
+        /// Share that is left after a loss (RFC 9438 section 4.6: 0.7; Linux 717/1024).
+        beta: f64 = 0.7, 0.1, 0.95;
+        /// Give way to newcomers: lower W_max when a loss comes before it was reached (RFC 9438 section 4.7).
+        fast_convergence: bool = true;
+        /// Never slower than Reno (RFC 9438 section 4.3).
+        reno_friendly: bool = true;
+        /// Growth per round trip at most (RFC 9438 section 4.2: 1.5).
+        clamp: f64 = 1.5, 1.01, 2.0;
+        /// How slow start ends without a loss (RFC 9438 section 4.10 recommends RFC 9406).
+        hystart: Kind = Kind::PlusPlus;
+        /// RFC 9438 or Linux where they differ.
+        rules: Rules = Rules::Rfc;
+        /// Segments that one ACK may add in slow start (RFC 9406 section 4.3: L = 8).
+        limit: u64 = LIMIT, 1, 1000;
+    }
+}
+
+/// One stage of congestion avoidance: RFC 9438 section 4.1.2.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// Seconds since it began, without application-limited time.
+    age: f64,
+    /// The curve's plateau, in segments.
+    origin: f64,
+    /// Seconds to the plateau.
+    k: f64,
+    /// What Reno would have by now.
+    reno: f64,
+}
+
+/// What a spurious decrease gives back (RFC 9438 section 4.9).
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    w_max: Option<f64>,
+    prior: f64,
+    epoch: Option<Epoch>,
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    config: Config,
+    alpha: f64,
+    window: Window,
+    hystart: HyStart,
+    curve: Curve,
+    before: Curve,
+    /// The last stage ended in a timeout: the next one starts on the plateau (RFC 9438 section 4.8).
+    timed_out: bool,
+    last: Instant,
+}
+
+impl Cubic {
+    /// A new connection.
+    pub fn new(config: Config, setup: &Setup) -> Cubic {
+        let window = Window::new(setup);
+        let curve = Curve { w_max: None, prior: window.segments(), epoch: None };
+        // RFC 9438 section 4.3: Reno's throughput at CUBIC's decrease.
+        let alpha = 3.0 * (1.0 - config.beta) / (1.0 + config.beta);
+        let hystart = HyStart::new(config.hystart);
+        Cubic { config, alpha, window, hystart, curve, before: curve, timed_out: false, last: Instant::ZERO }
+    }
+
+    fn begin(&mut self) -> Epoch {
+        let now = self.window.segments();
+        // RFC 9438 sections 4.8 and 4.10: after a timeout or a slow start without loss, K is 0 and W_max the window.
+        let origin = self.curve.w_max.filter(|_| !self.timed_out).unwrap_or(now).max(now);
+        if self.curve.w_max.is_none() {
+            self.curve.prior = now;
+        }
+        self.timed_out = false;
+        // RFC 9438 section 4.2, figure 2.
+        Epoch { age: 0.0, origin, k: cbrt((origin - now) / self.config.c), reno: now }
+    }
+
+    /// W_cubic at `t` seconds (RFC 9438 section 4.2, figure 1).
+    fn curve_at(&self, epoch: &Epoch, t: f64) -> f64 {
+        let x = t - epoch.k;
+        self.config.c * x * x * x + epoch.origin
+    }
+
+    fn avoid(&mut self, acked: f64, ack: &Ack, passed: f64) {
+        let linux = self.config.rules == Rules::Linux;
+        let window = self.window.segments();
+        let mut epoch = match self.curve.epoch {
+            Some(mut epoch) => {
+                epoch.age += passed;
+                epoch
+            }
+            None => self.begin(),
+        };
+        let ahead = match (linux, ack.min_rtt) {
+            (true, units::Duration::MAX) => 0.0,
+            (true, min) => min.as_secs_f64(),
+            (false, _) => ack.srtt.as_secs_f64(),
+        };
+        // RFC 9438 section 4.2: target between the window and 1.5 of it, approached within one RTT.
+        let target = self.curve_at(&epoch, epoch.age + ahead).clamp(window, self.config.clamp * window);
+        let mut step = target - window;
+        if linux {
+            let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
+            step = step.max(floor);
+        }
+        // RFC 9438 section 4.3: α is Reno's 1 again once the lost ground is made good.
+        let made_good = !linux && epoch.reno >= self.curve.prior;
+        epoch.reno += acked * (if made_good { 1.0 } else { self.alpha } / window).min(1.0);
+        self.curve.epoch = Some(epoch);
+        self.window.grow(acked, step);
+        if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno {
+            self.window.set(self.window.segments().max(epoch.reno));
+        }
+    }
+
+    /// Ends the stage and returns what shall be left.
+    fn end_stage(&mut self, in_flight: Bytes) -> f64 {
+        self.before = self.curve;
+        let window = self.window.segments();
+        self.curve.prior = window;
+        // RFC 9438 section 4.7.
+        let earlier = self.curve.w_max.is_some_and(|w_max| window < w_max) && self.config.fast_convergence;
+        self.curve.w_max = Some(if earlier { window * (1.0 + self.config.beta) / 2.0 } else { window });
+        self.curve.epoch = None;
+        // RFC 9438 section 4.6: of the flight, unless the sender's window cannot exceed what it used.
+        let base = match self.config.rules {
+            Rules::Rfc => self.window.flight(in_flight),
+            Rules::Linux => window,
+        };
+        base * self.config.beta
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_sent(&mut self, now: Instant, sent: &Sent, _rng: &mut Rng) {
+        if sent.in_flight == Bytes::ZERO {
+            // The time of idleness does not count (RFC 9438 section 5.8).
+            self.last = now;
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
+        let passed = seconds(now, self.last);
+        self.last = now;
+        if ack.recovery == Recovery::Recovering {
+            return;
+        }
+        let mut divisor = 1.0;
+        let watched = self.window.is_first_slow_start()
+            || self.hystart.kind() == Kind::Linux && self.window.in_slow_start();
+        if watched {
+            match self.hystart.on_ack(now, ack, self.window.segments()) {
+                Verdict::Grow => {}
+                Verdict::Slow => divisor = CSS_GROWTH_DIVISOR,
+                Verdict::Leave => self.window.leave_slow_start(),
+            }
+        }
+        if !ack.window_limited {
+            return;
+        }
+        let mut acked = self.window.count(ack.acked);
+        if self.window.in_slow_start() {
+            let limit = self.config.limit as f64;
+            acked = self.window.slow_start(acked.min(limit) / divisor, limit);
+        }
+        if acked > 0.0 && !self.window.in_slow_start() {
+            self.avoid(acked, ack, passed);
+        }
+    }
+
+    fn on_loss(&mut self, _now: Instant, loss: &Loss) {
+        let left = self.end_stage(loss.in_flight);
+        self.window.decrease(left);
+        self.timed_out = false;
+    }
+
+    fn on_timeout(&mut self, _now: Instant, timeout: &Timeout) {
+        let left = if timeout.count <= 1 { self.end_stage(timeout.in_flight) } else { 0.0 };
+        self.window.collapse(left, timeout);
+        self.curve.epoch = None;
+        self.timed_out = true;
+        if self.config.rules == Rules::Linux {
+            // bictcp_reset, bictcp_hystart_reset.
+            self.curve.w_max = None;
+            self.hystart = HyStart::new(self.config.hystart);
+        }
+    }
+
+    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
+        self.on_loss(now, loss);
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {}
+
+    fn on_spurious(&mut self, _now: Instant) {
+        self.window.undo();
+        self.curve = self.before;
+        self.timed_out = false;
+    }
+
+    fn window(&self) -> Bytes {
+        self.window.bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    fn rules_recovery(&self) -> bool {
+        false
+    }
+
+    fn state(&self) -> State {
+        let phase = match self.curve.epoch {
+            Some(epoch) if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno => {
+                "reno_friendly"
+            }
+            Some(epoch) if epoch.age < epoch.k => "concave",
+            Some(_) => "convex",
+            None => "avoidance",
+        };
+        self.window.state(phase)
+    }
+}
+
+#[cfg(test)]
+#[path = "cubic_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! The window of an algorithm that doubles until a threshold and is cut by losses.
+//!
+//! signal: segments acknowledged, decreases · model: window and threshold in segments as f64, so that growth below one
+//! segment (and below one byte) adds up exactly · action: whole bytes. The parts that all of CUBIC, BIC, H-TCP,
+//! HighSpeed, Westwood+, Vegas, TCP-LP and LEDBAT share: slow start with bytes counted (RFC 5681, RFC 3465), collapse on
+//! timeout, and taking a decrease back.
+
+use units::{Bytes, Instant};
+
+use super::{Setup, State, Timeout};
+
+/// Segments that one ACK may add in slow start: RFC 9406 section 4.3 gives 8 for senders that do not pace. RFC 3465's
+/// 2 dates from before offloads, which acknowledge dozens of segments at once; Linux has no limit at all.
+pub const LIMIT: u64 = 8;
+
+/// See the module text.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    mss: f64,
+    segments: f64,
+    threshold: f64,
+    before: (f64, f64),
+}
+
+impl Window {
+    /// The initial window, the threshold infinite.
+    pub fn new(setup: &Setup) -> Window {
+        // A segment of no bytes would divide by zero below.
+        let mss = setup.mss.0.max(1) as f64;
+        let segments = setup.initial_window.max(1) as f64;
+        Window { mss, segments, threshold: f64::INFINITY, before: (segments, f64::INFINITY) }
+    }
+
+    /// `bytes` in segments.
+    #[inline]
+    pub fn count(&self, bytes: Bytes) -> f64 {
+        bytes.0 as f64 / self.mss
+    }
+
+    /// The window in segments.
+    #[inline]
+    pub fn segments(&self) -> f64 {
+        self.segments
+    }
+
+    /// The window, to the nearest byte, never below one segment.
+    #[inline]
+    pub fn bytes(&self) -> Bytes {
+        Bytes((self.segments.max(1.0) * self.mss + 0.5) as u64)
+    }
+
+    /// Below the threshold.
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.segments < self.threshold
+    }
+
+    /// No decrease and no exit yet: the slow start for which HyStart++ was made.
+    #[inline]
+    pub fn is_first_slow_start(&self) -> bool {
+        self.threshold == f64::INFINITY
+    }
+
+    /// What RFC 5681 section 3.1 calls FlightSize, in segments: what Limited Transmit sent beyond the window does not
+    /// count.
+    #[inline]
+    pub fn flight(&self, in_flight: Bytes) -> f64 {
+        self.count(in_flight).min(self.segments)
+    }
+
+    /// Slow start with `acked` segments, at most `limit` at once; returns the segments that belong to congestion
+    /// avoidance, because the threshold was reached.
+    #[inline]
+    pub fn slow_start(&mut self, acked: f64, limit: f64) -> f64 {
+        let room = self.threshold - self.segments;
+        if room <= 0.0 {
+            return acked;
+        }
+        let step = acked.min(limit);
+        if step < room {
+            self.segments += step;
+            return 0.0;
+        }
+        self.segments = self.threshold;
+        acked - room
+    }
+
+    /// Congestion avoidance: `per_window` segments for each window acknowledged, but never faster than slow start.
+    #[inline]
+    pub fn grow(&mut self, acked: f64, per_window: f64) {
+        self.segments += acked * (per_window / self.segments).clamp(0.0, 1.0);
+    }
+
+    /// Sets the window outside of losses: what delay asks for, or a curve.
+    #[inline]
+    pub fn set(&mut self, segments: f64) {
+        self.segments = segments.max(1.0);
+    }
+
+    /// Ends slow start here; also lowers a threshold above the window, so that a delay-based decrease is not undone by
+    /// slow start.
+    #[inline]
+    pub fn leave_slow_start(&mut self) {
+        self.threshold = self.threshold.min(self.segments);
+    }
+
+    /// Slow start up to `segments`, whatever the threshold was.
+    pub fn aim(&mut self, segments: f64) {
+        self.threshold = segments.max(2.0);
+    }
+
+    /// Window and threshold after a congestion signal: never below two segments (RFC 5681 equation 4).
+    pub fn decrease(&mut self, left: f64) {
+        self.before = (self.segments, self.threshold);
+        self.threshold = left.max(2.0);
+        self.segments = self.threshold;
+    }
+
+    /// RFC 5681 section 3.1: one segment; the threshold falls at the first expiry only.
+    pub fn collapse(&mut self, left: f64, timeout: &Timeout) {
+        if timeout.count <= 1 {
+            self.decrease(left);
+        }
+        self.segments = 1.0;
+    }
+
+    /// The last decrease was a mistake.
+    pub fn undo(&mut self) {
+        self.segments = self.segments.max(self.before.0);
+        self.threshold = self.before.1;
+    }
+
+    /// For charts, with `avoidance` as the word for what follows slow start.
+    pub fn state(&self, avoidance: &'static str) -> State {
+        State {
+            window: self.bytes(),
+            threshold: (!self.is_first_slow_start())
+                .then_some(Bytes((self.threshold * self.mss + 0.5) as u64)),
+            pacing_rate: None,
+            phase: if self.in_slow_start() { "slow_start" } else { avoidance },
+        }
+    }
+}
+
+/// Seconds between two ACKs.
+#[inline]
+pub fn seconds(now: Instant, earlier: Instant) -> f64 {
+    now.since(earlier).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_ack_leaves_over_at_the_threshold_belongs_to_congestion_avoidance() {
+        let mut window = Window::new(&Setup::default());
+        window.decrease(10.0);
+        window.collapse(6.0, &Timeout { in_flight: Bytes::ZERO, count: 1 });
+        assert_eq!(window.slow_start(4.0, 8.0), 0.0);
+        assert_eq!(window.slow_start(4.0, 8.0), 3.0);
+        assert_eq!(window.segments(), 6.0);
+    }
+
+    #[test]
+    fn growth_below_one_byte_adds_up() {
+        let mut window = Window::new(&Setup { mss: Bytes(1000), initial_window: 1_000_000 });
+        for _ in 0..1_000_000 {
+            window.grow(1.0, 1.0);
+        }
+        // The window grows a little meanwhile, so a segment less 1/2 · 1/10⁶.
+        assert!((window.segments() - 1_000_001.0).abs() < 1e-3, "{}", window.segments());
+    }
+
+    #[test]
+    fn repeated_timeouts_keep_the_first_threshold() {
+        let mut window = Window::new(&Setup::default());
+        window.collapse(5.0, &Timeout { in_flight: Bytes::ZERO, count: 1 });
+        window.collapse(2.0, &Timeout { in_flight: Bytes::ZERO, count: 2 });
+        assert_eq!((window.segments(), window.threshold), (1.0, 5.0));
+        window.undo();
+        assert_eq!((window.segments(), window.threshold), (10.0, f64::INFINITY));
+    }
+}
