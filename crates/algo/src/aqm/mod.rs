@@ -83,6 +83,8 @@ family! {
         prio::Prio,
         codel::Codel,
         fq_codel::FqCodel,
+        pie::Pie,
+        red::Red,
     }
     changes {
         enqueue(now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);
