@@ -8,6 +8,10 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
+mod occupancy;
+
+pub use occupancy::{Occupancy, averaged, drained, held_after, rate_over};
+
 /// The circumstances of one device.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -98,6 +102,11 @@ family! {
     /// Any gate of the table.
     pub enum AnyGate(Setup): Gate {
         none::Open,
+        bql::Bql,
+        tsq::Tsq,
+        qcut_b::QcutB,
+        qcut_d::QcutD,
+        autorate::Autorate,
     }
     changes {
         on_event(now: Instant, event: &Event);

@@ -13,6 +13,9 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::Rng;
 
 pub mod layer;
+pub mod models;
+pub mod parse;
+mod service;
 
 use layer::{Layer, LayerControl};
 
@@ -91,6 +94,10 @@ family! {
     /// Any medium of the table.
     pub enum AnyMedium(Setup): Medium {
         fixed::Fixed,
+        trace::Trace,
+        rates::Rates,
+        markov::Markov,
+        grants::Scheduled,
     }
     changes {
         offer(now: Instant, head: &Head, rng: &mut Rng) -> Slot;
