@@ -39,6 +39,11 @@ family! {
     /// Any layer of the table.
     pub enum Layer(Setup): LayerControl {
         loss::Loss,
+        burst_loss::BurstLoss,
+        jitter::Jitter,
+        arq::Arq,
+        promotion::Promotion,
+        outage::Outage,
     }
     changes {
         not_before(now: Instant, head: &Head) -> Option<Instant>;

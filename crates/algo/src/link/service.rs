@@ -1,0 +1,66 @@
+//! Serving a packet's bits at a rate that changes.
+//!
+//! signal: bits left to send, the rate, until when it holds · model: rate × time, in whole numbers · action: when the
+//! last bit is out, or what is left when the rate changes. What a division leaves over is carried into the next packet,
+//! so that the long-run rate is exact.
+
+use units::{Bytes, Duration};
+
+/// When to ask again a link that will never send: far beyond any reaction of a sender (TCP's longest back-off is 120 s
+/// on Linux), yet not so far that sums of times saturate.
+pub(super) const FAR: Duration = Duration::from_secs(3_600);
+
+/// Nanobits (bits · 10⁹) fit 64 bits up to packets of this size; larger ones, which no IP header can express (RFC 2675
+/// jumbograms aside), count as this much.
+const LARGEST: u64 = 1 << 30;
+
+/// What one link has sent and what its last division left over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Service {
+    carried: u64,
+    sent: u64,
+}
+
+impl Service {
+    /// A packet enters service: its work in nanobits.
+    #[inline]
+    pub(super) fn start(&mut self, bytes: Bytes) -> u64 {
+        self.sent = self.sent.saturating_add(bytes.0);
+        bytes.0.min(LARGEST) * 8_000_000_000 + self.carried
+    }
+
+    /// Serves `work` at `rate` for at most `span` nanoseconds: `Ok` with the time it took, `Err` with what is left.
+    #[inline]
+    pub(super) fn run(&mut self, work: u64, rate: u64, span: u64) -> Result<u64, u64> {
+        match work.checked_div(rate) {
+            Some(needed) if needed <= span => {
+                self.carried = work % rate;
+                Ok(needed)
+            }
+            // needed > span, so that rate · span < work: no overflow
+            Some(_) => Err(work - rate * span),
+            None => Err(work),
+        }
+    }
+
+    /// Bytes sent since the last call.
+    pub(super) fn take_sent(&mut self) -> Bytes {
+        Bytes(core::mem::take(&mut self.sent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_crosses_a_change_of_rate_is_split_without_a_remainder_lost() {
+        let mut service = Service::default();
+        let work = service.start(Bytes(1_500));
+        // 12,000 bits: 1 ms at 8 Mbit/s sends 8,000; the other 4,000 take 2 ms at 2 Mbit/s
+        let left = service.run(work, 8_000_000, 1_000_000);
+        assert_eq!(left, Err(4_000_000_000_000));
+        assert_eq!(service.run(left.unwrap_err(), 2_000_000, u64::MAX), Ok(2_000_000));
+        assert_eq!(service.run(5, 0, u64::MAX), Err(5));
+    }
+}
