@@ -189,14 +189,14 @@ family! {
     pub enum Cc(Setup): CongestionControl {
         bbr::Bbr,
         newreno::NewReno,
-        ledbat::Ledbat,
-        lp::Lp,
-        vegas::Vegas,
-        westwood::Westwood,
-        highspeed::HighSpeed,
-        htcp::Htcp,
-        bic::Bic,
         cubic::Cubic,
+        bic::Bic,
+        htcp::Htcp,
+        highspeed::HighSpeed,
+        westwood::Westwood,
+        vegas::Vegas,
+        lp::Lp,
+        ledbat::Ledbat,
     }
     changes {
         on_sent(now: Instant, sent: &Sent, rng: &mut Rng);
