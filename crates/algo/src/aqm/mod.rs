@@ -9,6 +9,7 @@ use units::{Bytes, Instant, Rate};
 
 use crate::{Packet, Rng};
 
+mod cobalt;
 mod fifo;
 mod slab;
 
@@ -85,6 +86,7 @@ family! {
         fq_codel::FqCodel,
         pie::Pie,
         red::Red,
+        cake::Cake,
     }
     changes {
         enqueue(now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);
