@@ -99,6 +99,8 @@ family! {
         fixed::Fixed,
         autotune::Autotune,
         drwa::Drwa,
+        afc::Afc,
+        rledbat::RLedbat,
     }
     changes {
         on_sample(now: Instant, sample: &Sample) -> Option<Bytes>;

@@ -1,0 +1,241 @@
+//! AFC: adaptive flow control. The sender is told how fast the application reads, and sends that much on top of the
+//! window.
+//!
+//! signal: the rate at which the application drains the buffer · model: classic flow control is an integral controller
+//! (rate = window / RTT, and the window integrates the error), so it never follows a fluctuating reader; a term with
+//! the reading rate AR itself makes the error decay · action, in four parts:
+//! 1. the receiver advertises its free buffer and, in an option of one byte, AR; the sender's flow window is
+//!    `advertised + AR · RTT` ([`Sender::window`]);
+//! 2. losses by an overflowing buffer are no congestion: [`Sender::hides_loss`];
+//! 3. the receiver tells of a drastic change of AR at once, without data to acknowledge: `wants_ack`;
+//! 4. what a reopened window releases is spread over time: [`Sender::pacing_rate`].
+//!
+//! Source: Sanadhya, Sivakumar: "Adaptive Flow Control for TCP on Mobile Phones", INFOCOM 2011 (slides; the option's
+//! "one byte for the type of option and one for the value" is in Wireless Networks 7/2014).
+//!
+//! Chosen here, because no source that could be read says it:
+//! - AR is averaged over slots of 100 ms with weight 1/32, so over about three seconds: what is told arrives an RTT
+//!   late, so following pulses that are as short as an RTT does harm. On the path of `tests/rwnd.rs` (15 Mbit/s, 530 ms,
+//!   256 KiB, no congestion control) a reader of 0-6-6 Mbit/s, by slots of 600 ms and of 3 s, gets 94-99 % of its 4
+//!   Mbit/s with weights of 1/64 and 1/32, 88-91 % with 1/8, and 73-81 % with 1/2.
+//! - Slots in which nothing lay in the buffer are left out: they say nothing about the application. Otherwise a sender
+//!   that is late once would be told to stay slow.
+//! - "drastically": the rate of the last slot differs from that of the slot before the last ACK by more than half of the
+//!   larger; at most once per slot.
+//! - the byte is a floating-point code ([`option`]), and on the wire the option is an experimental one with an
+//!   identifier (RFC 6994), because the paper's bare 2-byte option has no number assigned.
+//! - what to pace with, and when: see [`sender`].
+//!
+//! The receiver has to accept data beyond the right edge that it advertised as far as its buffer reaches, and to drop
+//! the rest: with AFC a sender passes that edge on purpose.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use super::{Cause, Sample, Setup, State, WindowControl};
+
+pub mod option;
+pub mod sender;
+
+pub use sender::{Sender, SenderAck, SenderConfig};
+
+/// Name in the table.
+pub const NAME: &str = "afc";
+/// One line.
+pub const ABOUT: &str = "adaptive flow control: free buffer and the application's reading rate, in an option";
+/// Where it is specified.
+pub const SOURCE: &str = "AFC (INFOCOM 2011) slides, \"Adaptive Flow Control\"";
+
+config! {
+    /// The receiver's half.
+    pub struct Config {
+        /// Payload that the buffer holds: 256 KiB in the slides' example.
+        buffer: Bytes = Bytes(262_144), Bytes(4_096), Bytes(1 << 30);
+        /// How long the reading rate is measured before it enters the average.
+        slot: Duration = Duration::from_millis(100), Duration::from_millis(1), Duration::from_secs(10);
+        /// Weight of a new slot in the average: 1/32, see the module text.
+        gain: f64 = 0.03125, 0.001, 1.0;
+        /// Tell of a change by this share at once.
+        change: f64 = 0.5, 0.05, 10.0;
+        /// Whether to tell at all (component 3).
+        proactive: bool = true;
+    }
+}
+
+/// The receiver's half; see the module text.
+#[derive(Clone, Debug)]
+pub struct Afc {
+    config: Config,
+    /// AR in bit/s, and of how many slots it is the average.
+    rate: f64,
+    slots: f64,
+    /// The rate in the last slot, and in the last one before the last ACK.
+    latest: f64,
+    told: f64,
+    received: Bytes,
+    copied: Bytes,
+    slot: Option<Slot>,
+    wants_ack: bool,
+}
+
+/// A slot that is being measured.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    begun: Instant,
+    copied: Bytes,
+    /// Something was there to be read.
+    busy: bool,
+}
+
+impl Afc {
+    /// A new connection.
+    pub fn new(config: Config, _setup: &Setup) -> Afc {
+        Afc {
+            config,
+            rate: 0.0,
+            slots: 0.0,
+            latest: 0.0,
+            told: 0.0,
+            received: Bytes::ZERO,
+            copied: Bytes::ZERO,
+            slot: None,
+            wants_ack: false,
+        }
+    }
+
+    /// The average reading rate.
+    pub fn drain_rate(&self) -> Rate {
+        Rate(self.rate as u64)
+    }
+
+    /// Ends the slot that is over, and starts the next while there is something to read.
+    fn turn(&mut self, now: Instant) {
+        let Some(slot) = self.slot else { return };
+        let length = now.since(slot.begun);
+        if length < self.config.slot {
+            return;
+        }
+        if slot.busy {
+            // A late timer makes a longer slot, and its true length counts.
+            let drained = (self.copied - slot.copied).0 as f64 * 8e9 / length.0.max(1) as f64;
+            // The plain mean until the average has seen enough, so that it does not hang on the first slot.
+            self.slots += 1.0;
+            self.rate += self.config.gain.max(1.0 / self.slots) * (drained - self.rate);
+            self.latest = drained;
+            self.wants_ack |= self.config.proactive && self.changed();
+        }
+        let busy = self.received > self.copied;
+        self.slot = busy.then_some(Slot { begun: now, copied: self.copied, busy });
+    }
+
+    /// Component 3. What the code of the option cannot tell apart is no change.
+    fn changed(&self) -> bool {
+        let (latest, told) = (self.latest, self.told);
+        let differs = (latest - told).max(told - latest) > self.config.change * latest.max(told);
+        differs && option::encode(Rate(latest as u64)) != option::encode(Rate(told as u64))
+    }
+}
+
+impl WindowControl for Afc {
+    fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes> {
+        // The slot that ends now ends without what happens now.
+        self.turn(now);
+        self.received = self.received.max(sample.received);
+        self.copied = self.copied.max(sample.copied.min(self.received));
+        if self.received > self.copied || sample.cause == Cause::Copied {
+            let from = self.copied;
+            let slot = self.slot.get_or_insert(Slot { begun: now, copied: from, busy: true });
+            slot.busy = true;
+        }
+        None
+    }
+    fn window(&self) -> Bytes {
+        self.config.buffer
+    }
+    fn buffer(&self) -> Bytes {
+        self.config.buffer
+    }
+    fn rate_option(&self) -> Option<u8> {
+        Some(option::encode(self.drain_rate()))
+    }
+    fn wants_ack(&self) -> bool {
+        self.wants_ack
+    }
+    fn on_ack_sent(&mut self, _now: Instant) {
+        self.told = self.latest;
+        self.wants_ack = false;
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.slot.map(|slot| slot.begun + self.config.slot)
+    }
+    fn state(&self) -> State {
+        State { window: self.config.buffer, ..State::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Arrivals at `arrive` and reads at `read` bit/s, in steps of 10 ms.
+    fn run(law: &mut Afc, from_ms: u64, ms: u64, arrive: u64, read: u64, at: &mut (u64, u64)) -> u32 {
+        let mut acks = 0;
+        for i in 1..=ms / 10 {
+            let now = Instant((from_ms + i * 10) * 1_000_000);
+            at.0 += arrive / 800;
+            let sample = Sample { received: Bytes(at.0), copied: Bytes(at.1), ..Sample::default() };
+            law.on_sample(now, &sample);
+            let copied = at.0.min(at.1 + read / 800);
+            if copied > at.1 {
+                at.1 = copied;
+                let sample = Sample { cause: Cause::Copied, copied: Bytes(copied), ..sample };
+                law.on_sample(now, &sample);
+            }
+            if law.wants_ack() {
+                acks += 1;
+                law.on_ack_sent(now);
+            }
+        }
+        acks
+    }
+
+    #[test]
+    fn the_option_tells_the_average_reading_rate() {
+        let mut law = Afc::new(Config::default(), &Setup::default());
+        let mut at = (0, 0);
+        run(&mut law, 0, 20_000, 8_000_000, 4_000_000, &mut at);
+        let rate = law.drain_rate().0;
+        assert!(rate.abs_diff(4_000_000) < 40_000, "{rate}");
+        let told = option::decode(law.rate_option().unwrap_or(0)).0;
+        assert!(told.abs_diff(4_000_000) < 125_000, "{told}");
+    }
+
+    #[test]
+    fn an_application_that_stops_or_starts_again_is_told_of_without_data_to_acknowledge() {
+        let mut law = Afc::new(Config::default(), &Setup::default());
+        let mut at = (0, 0);
+        run(&mut law, 0, 5_000, 8_000_000, 4_000_000, &mut at);
+        assert_eq!(run(&mut law, 5_000, 1_000, 8_000_000, 4_000_000, &mut at), 0);
+        let before = law.drain_rate();
+        assert_eq!(run(&mut law, 6_000, 1_000, 0, 0, &mut at), 1);
+        assert!(law.drain_rate() < before);
+        assert_eq!(run(&mut law, 7_000, 500, 0, 4_000_000, &mut at), 1);
+        let quiet = Config { proactive: false, ..Config::default() };
+        let mut law = Afc::new(quiet, &Setup::default());
+        assert_eq!(run(&mut law, 0, 3_000, 8_000_000, 4_000_000, &mut (0, 0)), 0);
+    }
+
+    #[test]
+    fn an_empty_buffer_says_nothing_about_the_application_and_lets_the_timer_rest() {
+        let mut law = Afc::new(Config::default(), &Setup::default());
+        let mut at = (0, 0);
+        run(&mut law, 0, 2_000, 4_000_000, 4_000_000, &mut at);
+        let before = law.drain_rate();
+        assert!(law.next_wakeup().is_some());
+        let idle =
+            Sample { cause: Cause::Timer, received: Bytes(at.0), copied: Bytes(at.1), ..Sample::default() };
+        law.on_sample(Instant(3_000_000_000), &idle);
+        law.on_sample(Instant(5_000_000_000), &idle);
+        assert_eq!(law.next_wakeup(), None);
+        assert!(law.drain_rate().0 >= before.0 / 2);
+    }
+}

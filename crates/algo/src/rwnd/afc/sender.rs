@@ -1,0 +1,222 @@
+//! The sender's half of AFC: a wrapper round any congestion control.
+//!
+//! signal: window field and rate option of each ACK, the smoothed RTT · model: what the application reads while data is
+//! under way makes room for as much · action: a larger flow window, losses that are no congestion, paced bursts.
+//!
+//! How the sender uses it. On *every* ACK (also pure window updates), after its cumulative number was taken in, it calls
+//! [`Sender::on_ack`]. Then
+//! - it may send up to `snd_una + min(Sender::window(), congestion window)`, instead of `snd_una + window field`;
+//!   the right edge of the ACK is not kept as a bound, and a window of zero does not start the persist timer as long as
+//!   `Sender::window()` is a segment or more (new data probes for it); the segment at `snd_una` may always be sent
+//!   again, or a buffer that is full of data beyond a hole would never be emptied;
+//! - while [`Sender::hides_loss`] holds, lost segments are sent again as ever, but the congestion control is told
+//!   nothing (`on_loss`, `on_timeout`, `on_ecn` are not called and PRR does not reduce);
+//! - it paces with the smaller of [`Sender::pacing_rate`] and the congestion control's own, where there is one;
+//!   [`Sender::next_send`] is the same as a point in time.
+//!
+//! Chosen here, because the slides only name the parts: *fresh* data is what was sent for the first time after the last
+//! zero window was seen: until such data is acknowledged, whatever was under way when the buffer was full may be found
+//! missing. Bursts are paced at flow window / RTT = advertised / RTT + AR, the very `αW + AR` of the slides' fluid
+//! model, for one RTT after the right edge jumped by more than four segments with one ACK.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use super::option;
+
+/// Which parts are at work, for ablations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderConfig {
+    /// Component 1: add AR · RTT.
+    pub rate_term: bool,
+    /// Component 2: hide overflow losses.
+    pub hide_losses: bool,
+    /// Component 4: pace what a reopened window releases.
+    pub pace: bool,
+    /// Payload bytes of a full segment.
+    pub mss: Bytes,
+}
+
+impl Default for SenderConfig {
+    fn default() -> SenderConfig {
+        SenderConfig { rate_term: true, hide_losses: true, pace: true, mss: Bytes(1448) }
+    }
+}
+
+/// An ACK, as the sender's half needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderAck {
+    /// Total acknowledged after this ACK, from the first payload byte: `snd_una`.
+    pub acknowledged: Bytes,
+    /// Total ever sent, resends not counted: `snd_max`.
+    pub sent: Bytes,
+    /// The window field, scaled.
+    pub window: Bytes,
+    /// The value byte of the rate option; without one the last value stays.
+    pub rate_option: Option<u8>,
+    /// Smoothed RTT; zero before the first sample.
+    pub rtt: Duration,
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    advertised: Bytes,
+    rate: Rate,
+    rtt: Duration,
+    acknowledged: Bytes,
+    /// `acknowledged + window()` after the last ACK.
+    edge: Option<Bytes>,
+    /// Hiding ends when more than this is acknowledged.
+    hidden_up_to: Option<Bytes>,
+    paced_until: Option<Instant>,
+}
+
+impl Sender {
+    /// A new connection.
+    pub fn new(config: SenderConfig) -> Sender {
+        Sender {
+            config,
+            advertised: Bytes::ZERO,
+            rate: Rate(0),
+            rtt: Duration::ZERO,
+            acknowledged: Bytes::ZERO,
+            edge: None,
+            hidden_up_to: None,
+            paced_until: None,
+        }
+    }
+
+    /// An ACK came.
+    pub fn on_ack(&mut self, now: Instant, ack: &SenderAck) {
+        if ack.acknowledged < self.acknowledged {
+            return; // overtaken by a newer one
+        }
+        self.acknowledged = ack.acknowledged;
+        self.advertised = ack.window;
+        self.rtt = ack.rtt;
+        if let Some(value) = ack.rate_option {
+            self.rate = option::decode(value);
+        }
+        if ack.window == Bytes::ZERO {
+            self.hidden_up_to = Some(ack.sent);
+        } else if self.hidden_up_to.is_some_and(|sent| ack.acknowledged > sent) {
+            self.hidden_up_to = None;
+        }
+        self.watch_edge(now);
+    }
+
+    /// Component 4: a jump of the right edge is what would leave as a burst. A delayed ACK for two segments, and a
+    /// reader that freed two more meanwhile, move it by four.
+    fn watch_edge(&mut self, now: Instant) {
+        let edge = self.acknowledged + self.window();
+        let jumped = self.edge.is_some_and(|before| edge > before + self.config.mss * 4);
+        self.edge = Some(edge);
+        if jumped {
+            self.paced_until = Some(now + self.rtt);
+        } else if self.paced_until.is_some_and(|until| now >= until) {
+            self.paced_until = None;
+        }
+    }
+
+    /// Component 1: the total that may be outstanding beyond `snd_una`.
+    pub fn window(&self) -> Bytes {
+        if self.config.rate_term { self.advertised + self.rate * self.rtt } else { self.advertised }
+    }
+
+    /// Component 2: whether a congestion signal that comes now is to be ignored.
+    pub fn hides_loss(&self) -> bool {
+        self.config.hide_losses && self.hidden_up_to.is_some()
+    }
+
+    /// Component 4: the rate to send with, while a reopened window is being filled; `None`: as the ACKs clock it.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        if !self.config.pace || self.paced_until.is_none() {
+            return None;
+        }
+        // At least a segment per RTT, so that a closed window cannot stop what congestion control wants to resend.
+        self.window().max(self.config.mss).over(self.rtt)
+    }
+
+    /// Component 4 as a time: when the next segment may leave after one of `bytes` left at `last`.
+    pub fn next_send(&self, last: Instant, bytes: Bytes) -> Instant {
+        match self.pacing_rate() {
+            Some(rate) if rate.0 > 0 => last + bytes / rate,
+            _ => last,
+        }
+    }
+
+    /// The reading rate that the receiver told last.
+    pub fn application_rate(&self) -> Rate {
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(500);
+
+    fn ack(acknowledged: u64, sent: u64, window: u64, rate: u64) -> SenderAck {
+        SenderAck {
+            acknowledged: Bytes(acknowledged),
+            sent: Bytes(sent),
+            window: Bytes(window),
+            rate_option: Some(option::encode(Rate(rate))),
+            rtt: RTT,
+        }
+    }
+
+    #[test]
+    fn the_flow_window_is_the_advertised_one_and_what_is_read_in_one_rtt() {
+        let mut sender = Sender::new(SenderConfig::default());
+        sender.on_ack(Instant(1), &ack(0, 0, 100_000, 4_096_000));
+        // 4.096 Mbit/s is a value of the code: (16 + 0) << 7, 2 kbit/s each.
+        assert_eq!(sender.window(), Bytes(100_000 + 256_000));
+        sender.on_ack(Instant(2), &SenderAck { rate_option: None, ..ack(0, 0, 0, 0) });
+        assert_eq!(sender.window(), Bytes(256_000));
+        let classic = SenderConfig { rate_term: false, ..SenderConfig::default() };
+        let mut sender = Sender::new(classic);
+        sender.on_ack(Instant(1), &ack(0, 0, 100_000, 4_096_000));
+        assert_eq!(sender.window(), Bytes(100_000));
+    }
+
+    #[test]
+    fn losses_are_hidden_from_the_zero_window_until_data_sent_after_it_is_acknowledged() {
+        let mut sender = Sender::new(SenderConfig::default());
+        sender.on_ack(Instant(1), &ack(10_000, 90_000, 5_000, 0));
+        assert!(!sender.hides_loss());
+        sender.on_ack(Instant(2), &ack(15_000, 100_000, 0, 0));
+        assert!(sender.hides_loss());
+        sender.on_ack(Instant(3), &ack(15_000, 110_000, 50_000, 0));
+        sender.on_ack(Instant(4), &ack(100_000, 150_000, 50_000, 0));
+        assert!(sender.hides_loss(), "all of it was sent before the zero window was seen");
+        sender.on_ack(Instant(5), &ack(101_448, 150_000, 50_000, 0));
+        assert!(!sender.hides_loss());
+    }
+
+    #[test]
+    fn what_a_reopened_window_releases_is_spread_over_one_rtt() {
+        let mut sender = Sender::new(SenderConfig::default());
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        sender.on_ack(at(0), &ack(50_000, 100_000, 0, 0));
+        assert_eq!(sender.pacing_rate(), None);
+        sender.on_ack(at(10), &ack(50_000, 100_000, 200_000, 0));
+        // 200,000 bytes in 500 ms.
+        assert_eq!(sender.pacing_rate(), Some(Rate(3_200_000)));
+        assert_eq!(sender.next_send(at(10), Bytes(200_000)), at(510));
+        sender.on_ack(at(400), &ack(51_448, 101_448, 200_000, 0));
+        assert!(sender.pacing_rate().is_some());
+        sender.on_ack(at(520), &ack(52_896, 102_896, 200_000, 0));
+        assert_eq!((sender.pacing_rate(), sender.next_send(at(520), Bytes(1448))), (None, at(520)));
+    }
+
+    #[test]
+    fn an_old_ack_changes_nothing() {
+        let mut sender = Sender::new(SenderConfig::default());
+        sender.on_ack(Instant(1), &ack(50_000, 100_000, 40_000, 0));
+        sender.on_ack(Instant(2), &ack(40_000, 100_000, 0, 0));
+        assert_eq!((sender.window(), sender.hides_loss()), (Bytes(40_000), false));
+    }
+}
