@@ -136,7 +136,7 @@ impl Cubic {
             (false, _) => ack.srtt.as_secs_f64(),
         };
         // RFC 9438 section 4.2: target between the window and 1.5 of it, approached within one RTT.
-        let target = self.curve_at(&epoch, epoch.age + ahead).clamp(window, self.config.clamp * window);
+        let target = self.curve_at(&epoch, epoch.age + ahead).min(self.config.clamp * window).max(window);
         let mut step = target - window;
         if linux {
             let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
@@ -225,8 +225,12 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
+    fn on_ecn(&mut self, _now: Instant, loss: &Loss) {
+        // RFC 9438 section 4.6: a mark may leave one segment, where a loss leaves two; ssthresh stays at two.
+        let left = self.end_stage(loss.in_flight);
+        self.window.decrease(left);
+        self.window.set(left);
+        self.timed_out = false;
     }
 
     fn on_recovered(&mut self, _now: Instant) {}

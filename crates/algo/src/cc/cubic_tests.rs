@@ -46,6 +46,31 @@ fn a_loss_leaves_seven_tenths_of_the_flight() {
 }
 
 #[test]
+fn a_mark_may_leave_one_segment_and_a_loss_two() {
+    // RFC 9438 section 4.6.
+    let mut cc = cubic(|_| {});
+    cc.on_loss(Instant::ZERO, &loss(1));
+    assert_eq!(cc.window(), Bytes(2 * MSS));
+    let mut cc = cubic(|_| {});
+    cc.on_ecn(Instant::ZERO, &loss(1));
+    assert_eq!(cc.window(), Bytes(MSS));
+    assert_eq!(cc.state().threshold, Some(Bytes(2 * MSS)));
+}
+
+#[test]
+fn linux_adds_five_percent_per_round_before_the_first_loss() {
+    // tcp_cubic.c: cnt ≤ 20 while last_max_cwnd is 0; the cubic curve alone would add nothing in 1 ms.
+    let rtt = Duration::from_millis(1);
+    let mut grown = [0.0; 2];
+    for (rules, grown) in [Rules::Rfc, Rules::Linux].into_iter().zip(&mut grown) {
+        let mut cc = cubic(|c| (c.rules, c.reno_friendly) = (rules, false));
+        cc.window.leave_slow_start();
+        *grown = run(&mut cc, Instant::ZERO, Instant::ZERO + rtt, rtt) - 1000.0;
+    }
+    assert!(grown[0] < 0.01 && (grown[1] - 50.0).abs() < 2.0, "{grown:?}");
+}
+
+#[test]
 fn the_window_is_w_max_again_after_k_seconds() {
     // RFC 9438 section 4.2: K = ∛((W_max − cwnd_epoch) / C) = ∛(300 / 0.4) = 9.0856 s.
     let mut cc = cubic(|c| c.reno_friendly = false);

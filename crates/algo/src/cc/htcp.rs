@@ -5,7 +5,7 @@
 //! α(Δ) segments per round, the share β = RTTmin / RTTmax left on loss. Sources: Leith, Shorten, "H-TCP: TCP for
 //! high-speed and long-distance networks" (PFLDnet 2004), draft-leith-tcp-htcp-06; Linux `tcp_htcp.c` for the smoothing.
 //!
-//! Deviations: none known beyond exact instead of fixed-point arithmetic.
+//! Deviations: exact instead of fixed-point arithmetic; time in which nothing was in flight lowers no throughput.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -166,7 +166,12 @@ impl Htcp {
 }
 
 impl CongestionControl for Htcp {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
+    fn on_sent(&mut self, now: Instant, sent: &Sent, _rng: &mut Rng) {
+        if sent.in_flight == Bytes::ZERO {
+            self.counted = 0.0;
+            self.counted_since = now;
+        }
+    }
 
     fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
         self.measure(now, ack);

@@ -173,6 +173,15 @@ mod tests {
     }
 
     #[test]
+    fn no_window_is_below_one_segment_nor_below_two_after_a_loss() {
+        let mut window = Window::new(&Setup::default());
+        window.set(0.25);
+        assert_eq!(window.segments(), 1.0);
+        window.decrease(0.5);
+        assert_eq!(window.segments(), 2.0);
+    }
+
+    #[test]
     fn repeated_timeouts_keep_the_first_threshold() {
         let mut window = Window::new(&Setup::default());
         window.collapse(5.0, &Timeout { in_flight: Bytes::ZERO, count: 1 });
