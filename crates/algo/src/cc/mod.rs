@@ -188,6 +188,7 @@ family! {
     /// Any congestion control of the table.
     pub enum Cc(Setup): CongestionControl {
         bbr::Bbr,
+        bbr3::Bbr3,
         newreno::NewReno,
         cubic::Cubic,
         bic::Bic,
