@@ -78,7 +78,7 @@ impl Outage {
             every,
             length,
             first: config.first.map_or(every, |first| first.0),
-            jitter: config.jitter.0.min((every - length) / 2),
+            jitter: config.jitter.0.min(every.saturating_sub(length) / 2),
             listed,
             number: 0,
             window: (u64::MAX, u64::MAX),
