@@ -413,7 +413,7 @@ fn run(entry: &Entry<Cc, Setup>, dice: &[u8], operations: &[Operation]) -> Resul
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_sequence_of_events_breaks_a_window(

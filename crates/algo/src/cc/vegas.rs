@@ -95,14 +95,16 @@ impl Vegas {
     fn adjust(&mut self, may_grow: bool) {
         let (queue, target) = self.queue();
         let window = self.window.segments();
+        // Two segments keep ACKs coming; after a timeout there may be fewer, and a decrease does not add.
+        let least = window.min(2.0);
         if self.window.in_slow_start() {
             if queue > self.config.gamma {
                 // Linux: the window of the actual rate, and one segment for the truncation.
-                self.window.set(window.min(target + 1.0).max(2.0));
+                self.window.set(window.min(target + 1.0).max(least));
                 self.window.leave_slow_start();
             }
         } else if queue > self.config.beta {
-            self.window.set((window - 1.0).max(2.0));
+            self.window.set((window - 1.0).max(least));
             self.window.leave_slow_start();
         } else if queue < self.config.alpha && may_grow {
             self.window.set(window + 1.0);
