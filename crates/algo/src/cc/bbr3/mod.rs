@@ -79,7 +79,7 @@ config! {
         probe_rtt_gain: f64 = 0.5, 0.01, 1.0;
         /// Smallest window in segments (MinPipeCwnd).
         min_window: u64 = 4, 1, 1000;
-        /// Least time between two probes for bandwidth: what Reno needs for 25 Mbit/s at 30 ms (section 5.3.3.5).
+        /// Least time between two probes for bandwidth: what Reno needs for 25 Mbit/s at 30 ms (IsTimeToProbeBW).
         probe_wait: Duration = Duration::from_secs(2), Duration::from_millis(10), Duration::from_secs(60);
         /// How much more that may be, at random.
         probe_wait_spread: Duration = Duration::from_secs(1), Duration::ZERO, Duration::from_secs(60);

@@ -159,12 +159,12 @@ fn the_cycle_is_down_cruise_refill_up() {
     assert_eq!(order[4], Phase::Cruise, "{phases:?}");
     assert_eq!(phases[1].1, 1);
     assert_eq!(phases[2].1, 3);
-    // Section 5.3.3.5: 2 to 3 s between probes.
+    // "Time Scale for Bandwidth Probing": 2 to 3 s between probes.
     let wait = phases[3].1 + phases[4].1;
     assert!((20..=31).contains(&wait), "{phases:?}");
 }
 
-/// Section 5.3.3.5.3: a product of few segments is probed after as many rounds, as Reno would grow.
+/// Section 5.3.3, IsRenoCoexistenceProbeTime: a product of few segments is probed after as many rounds, as Reno would grow.
 #[test]
 fn a_small_product_is_probed_after_as_many_rounds_as_it_has_segments() {
     let mut it = Rounds100::until(10 * 14_480, Phase::Down);
@@ -203,9 +203,9 @@ fn a_probe_that_loses_more_than_two_per_cent_sets_the_longterm_bound() {
     assert_eq!(it.cc.phase, Phase::Down);
     // 121,000 were out before what was lost; 2 % are passed when x more are: 0.02 (121,000 + x) = x.
     assert_eq!(it.cc.inflight_longterm, Bytes(121_000 + 2_469));
-    // Section 5.3.3.2: headroom of 15 % in Cruise.
+    // InflightWithHeadroom: 15 % are left to others.
     assert_eq!(it.cc.with_headroom(), Bytes(123_469 - 18_520));
-    // Undone when it was a mistake: section 5.5.11.
+    // Section 5.5.11: undone when it was a mistake.
     it.cc.on_spurious(it.now);
     assert_eq!(it.cc.inflight_longterm, UNBOUNDED);
     assert_eq!(it.cc.phase, Phase::Refill);
@@ -240,7 +240,7 @@ fn a_lossy_round_in_cruise_reduces_the_shortterm_bounds_and_the_next_probe_forge
     assert_eq!(it.cc.inflight_shortterm, UNBOUNDED);
 }
 
-/// Section 5.3.3.4.1: the long-term bound grows by 1, 2, 4 … segments per round.
+/// Section 5.3.3, "Accelerating to Probe for Bandwidth": the long-term bound grows by 1, 2, 4 … segments per round.
 #[test]
 fn the_longterm_bound_grows_by_one_two_four_segments_per_round() {
     let mut it = Rounds100::until(1_000_000, Phase::Refill);
@@ -259,7 +259,7 @@ fn the_longterm_bound_grows_by_one_two_four_segments_per_round() {
     assert_eq!(steps, [0, 1, 2, 4]);
 }
 
-/// Section 5.3.3.4.3: where the bound, not the path, keeps the rate from growing, the probe goes on.
+/// Section 5.3.3, "Exit Conditions for Bandwidth Probing": where the bound, not the path, keeps the rate from growing, the probe goes on.
 #[test]
 fn a_plateau_at_the_longterm_bound_does_not_end_the_probe() {
     let mut it = Rounds100::until(1_000_000, Phase::Up);
@@ -273,7 +273,8 @@ fn a_plateau_at_the_longterm_bound_does_not_end_the_probe() {
     assert!(it.cc.must_go_down(&ack, 1e6));
 }
 
-/// Section 5.3.3.4.2: after a lossy probe the next one only touches the bound, and a whole one follows when that is safe.
+/// Section 5.3.3, "Precautionary Bandwidth Probing": after a lossy probe the next one only touches the bound, and a
+/// whole one follows when that is safe.
 #[test]
 fn after_a_lossy_probe_the_next_one_is_cautious() {
     let mut it = Rounds100::until(1_000_000, Phase::Up);
@@ -286,7 +287,7 @@ fn after_a_lossy_probe_the_next_one_is_cautious() {
     assert_eq!(it.cc.phase, Phase::Refill);
 }
 
-/// Section 5.5.5, MaxBwFilterLen = 2: what the cycle before the last one saw is forgotten.
+/// Section 5.5.6, MaxBwFilterLen = 2: what the cycle before the last one saw is forgotten.
 #[test]
 fn the_bandwidth_is_the_largest_rate_of_two_cycles() {
     let mut it = Rounds100::until(1_000_000, Phase::Cruise);
@@ -319,7 +320,7 @@ fn it_paces_one_per_cent_below_the_estimate() {
     assert_eq!(cc.min_rtt, Duration::from_millis(40));
 }
 
-/// Section 5.3.4: every 5 s without a smaller RTT, half a product for at least 200 ms and a round.
+/// Section 5.3.4, ProbeRTTInterval, ProbeRTTDuration: every 5 s without a smaller RTT, half a product for at least 200 ms and a round.
 #[test]
 fn probe_rtt_holds_half_a_product_for_200_ms() {
     let mut it = Rounds100::until(1_000_000, Phase::Cruise);
@@ -441,7 +442,7 @@ fn on_a_fixed_link_it_fills_the_path_and_leaves_the_deep_buffer_empty() {
     assert!(s.smallest_rtt < Duration::from_millis(44), "{s:?}");
 }
 
-/// Section 3.1: a buffer of a tenth of the product loses little, because the bound learns it.
+/// Section 5.5.10.2: a buffer of a tenth of the product loses little, because the bound learns it.
 #[test]
 fn a_shallow_buffer_is_respected() {
     let mut path = Path::new(Rate(20_000_000), Duration::from_millis(40), Bytes(25_000));
@@ -452,7 +453,7 @@ fn a_shallow_buffer_is_respected() {
     assert!(s.goodput > 0.75 * path.goodput(), "{s:?}");
 }
 
-/// Section 5.3.3.5.3: a random loss far below the threshold costs some of the rate, until the next probe.
+/// LossThresh: a random loss far below the threshold costs some of the rate, until the next probe.
 #[test]
 fn random_loss_of_half_a_per_cent_is_tolerated() {
     let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(200_000));
