@@ -65,7 +65,7 @@ fn operations() -> impl Strategy<Value = Vec<(u64, u64)>> {
         4 => Just(0_u64),
         3 => 0..5_000_000_u64,
         2 => 0..20_000_000_000_u64,
-        1 => 0..1_000_000_000_000_u64,
+        1 => 0..200_000_000_000_u64,
     ];
     let bytes = prop_oneof![4 => Just(1_500_u64), 2 => 20..1_500_u64, 1 => 0..65_536_u64];
     proptest::collection::vec((pause, bytes), 1..60)
