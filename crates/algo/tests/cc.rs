@@ -307,6 +307,12 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// Numbers at which arithmetic breaks, and some between.
+fn wild() -> impl Strategy<Value = u64> {
+    let edges = [0, 1, 2, 3, 1448, 1 << 20, 1_000_000_000, 1 << 32, 1 << 40, 1 << 63, u64::MAX - 1, u64::MAX];
+    prop_oneof![3 => proptest::sample::select(edges.to_vec()), 1 => any::<u64>(), 2 => 0..100_000_000u64]
+}
+
 /// Each parameter at its default, its smallest or its largest value.
 fn settings(entry: &Entry<Cc, Setup>, dice: &[u8]) -> Settings {
     let mut settings = Settings::defaults(entry.params);
@@ -413,7 +419,7 @@ fn run(entry: &Entry<Cc, Setup>, dice: &[u8], operations: &[Operation]) -> Resul
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_sequence_of_events_breaks_a_window(
@@ -422,6 +428,61 @@ proptest! {
     ) {
         for entry in cc::TABLE {
             run(entry, &dice, &operations)?;
+        }
+    }
+
+    #[test]
+    fn no_value_however_wild_panics_or_closes_the_window(
+        dice in proptest::collection::vec(any::<u8>(), 16),
+        values in proptest::collection::vec(proptest::collection::vec(wild(), 20), 1..40),
+    ) {
+        for entry in cc::TABLE {
+            let mut cc = (entry.build)(&settings(entry, &dice), &Setup::default());
+            let mut rng = Rng::new(1, "wild");
+            for v in &values {
+                let (now, loss) = (Instant(v[0]), Loss { lost: Bytes(v[1]), in_flight: Bytes(v[2]) });
+                match v[3] % 8 {
+                    0 => {
+                        let (bytes, in_flight) = (Bytes(v[4]), Bytes(v[5]));
+                        cc.on_sent(now, &Sent { bytes, in_flight, app_limited: v[6] % 2 == 0, again: false }, &mut rng);
+                    }
+                    1 => cc.on_loss(now, &loss),
+                    2 => cc.on_timeout(now, &Timeout { in_flight: loss.in_flight, count: v[4] as u32 }),
+                    3 => cc.on_ecn(now, &loss),
+                    4 => cc.on_recovered(now),
+                    5 => cc.on_spurious(now),
+                    _ => {
+                        let recovery = [Recovery::Open, Recovery::Recovering, Recovery::Lost];
+                        let ack = Ack {
+                            acked: Bytes(v[4]),
+                            delivered: Bytes(v[5]),
+                            rtt: (v[6] % 3 != 0).then_some(Duration(v[6])),
+                            srtt: Duration(v[7]),
+                            min_rtt: Duration(v[8]),
+                            one_way: (v[9] % 3 != 0).then_some(Duration(v[9])),
+                            prior_in_flight: Bytes(v[10]),
+                            in_flight: Bytes(v[11]),
+                            lost: Bytes(v[12]),
+                            window_limited: v[13] % 2 == 0,
+                            marked: Bytes(v[14]),
+                            recovery: recovery[(v[13] % 3) as usize],
+                            rate: RateSample {
+                                delivered: Bytes(v[15]),
+                                interval: Duration(v[16]),
+                                prior_delivered: Bytes(v[17]),
+                                in_flight_at_send: Bytes(v[18]),
+                                lost: Bytes(v[19]),
+                                app_limited: v[19] % 2 == 0,
+                            },
+                        };
+                        cc.on_ack(now, &ack, &mut rng);
+                    }
+                }
+                // Conserving packets (BBR) means as much as was delivered, and that may have been one byte.
+                let least = if cc.rules_recovery() { Bytes(1) } else { MSS };
+                prop_assert!(cc.window() >= least, "{}: {}", entry.name, cc.window());
+                prop_assert!(cc.pacing_rate() != Some(Rate(0)), "{}", entry.name);
+            }
         }
     }
 }
