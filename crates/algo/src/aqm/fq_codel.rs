@@ -119,7 +119,7 @@ impl FqCodel {
     }
 
     /// RFC 8290 section 4.1 drops from the queue with most bytes, at its head. To look for it costs time in proportion
-    /// to the number of queues, hence half of its bytes go at once, in 64 packets at the most (Linux `fq_codel_drop`).
+    /// to the number of busy queues, hence half of its bytes go at once, in 64 packets at the most (Linux `fq_codel_drop`).
     fn drop_from_fattest(&mut self, dropped: &mut Dropped) {
         let Some(index) = self.slab.fattest() else { return };
         let enough = self.slab.queue_bytes(index) / 2;

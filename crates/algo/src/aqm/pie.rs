@@ -115,8 +115,7 @@ impl Controller {
         if self.delay == Duration::ZERO && self.delay_before == Duration::ZERO {
             p *= DECAY;
         }
-        // max() first: it also turns what is not a number into 0.
-        self.probability = p.max(0.0).min(1.0);
+        self.probability = p.clamp(0.0, 1.0);
 
         let half = config.target / 2;
         if self.probability == 0.0 && self.delay < half && self.delay_before < half {
