@@ -1,0 +1,129 @@
+//! A scenario file as a whole: what its runs are, and each of them ready to go.
+
+use crate::error::{Place, Problem, Result, wrong};
+use crate::expect::{self, Expectation, Names};
+use crate::resolve;
+use crate::sweep::{RunSpec, Sweep};
+use crate::traces::{self, Source, Traces};
+use crate::tree::Tree;
+use crate::types::Scenario;
+
+/// Largest file.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A scenario file, read and checked.
+#[derive(Clone, Debug)]
+pub struct Document {
+    tree: Tree,
+    sweep: Sweep,
+    expectations: Vec<Expectation>,
+}
+
+impl Document {
+    /// Reads and checks a file, each value of its sweep included; only traces are not read yet.
+    pub fn parse(text: &str) -> Result<Document> {
+        if text.len() > MOST_BYTES {
+            let problem =
+                Problem::TooMany { what: "bytes", found: text.len() as u64, most: MOST_BYTES as u64 };
+            return wrong(Place::Nowhere, "", problem);
+        }
+        Document::of(Tree::parse(text)?)
+    }
+
+    fn of(tree: Tree) -> Result<Document> {
+        resolve::root(&tree)?;
+        let sweep = Sweep::read(&tree)?;
+        let mut names = Names::default();
+        for set in sweep.samples() {
+            let mut tree = tree.clone();
+            set_all(&mut tree, &set)?;
+            let blind = Source::blind(&tree)?;
+            let (scenario, _) = resolve::scenario(&tree, 0, &blind)?;
+            names.flows.extend(scenario.flows.into_iter().map(|f| f.name));
+            names.flows.extend(resolve::flow_names(&tree));
+            names.probes.extend(scenario.probes.into_iter().map(|p| p.name));
+            names.links.extend(scenario.links.into_iter().map(|l| l.name));
+        }
+        for list in [&mut names.flows, &mut names.probes, &mut names.links] {
+            let mut seen = std::collections::BTreeSet::new();
+            list.retain(|name| seen.insert(name.clone()));
+        }
+        let expectations = expect::read(&tree, &sweep, &names)?;
+        Ok(Document { tree, sweep, expectations })
+    }
+
+    /// The file with some keys set from outside: dotted key, value as TOML or plain text.
+    pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Document> {
+        let mut tree = self.tree.clone();
+        let set = self.values(set)?;
+        set_all(&mut tree, &set)?;
+        Document::of(tree)
+    }
+
+    fn values<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Vec<(String, Tree)>> {
+        let value = |(key, text): &(K, V)| {
+            let mut tree = Tree::value(key.as_ref(), text.as_ref())?;
+            if let Some(place) = self.sweep.place_of(key.as_ref()) {
+                tree.moved_to(place);
+            }
+            Ok((key.as_ref().to_owned(), tree))
+        };
+        set.iter().map(value).collect()
+    }
+
+    /// The runs of this file: one, or the product of its sweep, the last key changing fastest, seeds fastest of all.
+    pub fn runs(&self) -> Vec<RunSpec> {
+        self.sweep.runs(self.seed())
+    }
+
+    /// The seed of the first run.
+    pub fn seed(&self) -> u64 {
+        // read without complaint in `of`
+        resolve::root(&self.tree).and_then(|root| root.count("seed")).unwrap_or(1)
+    }
+
+    /// One run, ready to go, and what a person should know about it.
+    pub fn scenario<K: AsRef<str>, V: AsRef<str>>(
+        &self,
+        overrides: &[(K, V)],
+        seed: u64,
+        traces: &Traces<'_>,
+    ) -> Result<(Scenario, Vec<String>)> {
+        let mut tree = self.tree.clone();
+        set_all(&mut tree, &self.values(overrides)?)?;
+        let source = Source::new(&tree, traces)?;
+        resolve::scenario(&tree, seed, &source)
+    }
+
+    /// What must hold.
+    pub fn expectations(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
+    /// The traces that any run may ask for, each once.
+    pub fn traces_named(&self) -> Vec<String> {
+        traces::named(&self.tree)
+    }
+
+    /// What a person reads first.
+    pub fn name(&self) -> &str {
+        self.tree.root("name").and_then(Tree::text).unwrap_or("scenario")
+    }
+
+    /// One or two sentences.
+    pub fn about(&self) -> &str {
+        self.tree.root("about").and_then(Tree::text).unwrap_or_default()
+    }
+}
+
+/// Sets keys; a first key that no file has is refused here, by its nearest name.
+fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
+    for (key, value) in set {
+        let first = key.split('.').next().unwrap_or_default();
+        let known = crate::keys::ROOT.iter().map(|k| k.name);
+        if !known.clone().any(|k| k == first) {
+            return wrong(value.place, key.as_str(), crate::error::unknown_key(first, known));
+        }
+    }
+    resolve::set_all(tree, set)
+}

@@ -1,0 +1,187 @@
+//! The algorithm families, seen alike: a name or a table with `kind` becomes an entry of a table and its settings.
+
+use algo::{Capacity, Entry, Param, Settings, Value, aqm, cc, gate, link, rwnd};
+
+use crate::error::{Problem, Result, unknown_key, unknown_name, wrong};
+use crate::quantity;
+use crate::tree::{Item, Tree};
+use crate::types::Algorithm;
+
+/// Most bytes, and most packets, that a queue may hold: more than the memory of the machine that runs it.
+const MOST_BYTES: u64 = 64_000_000_000;
+const MOST_PACKETS: u64 = 100_000_000;
+
+/// One of the families.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// `algo::cc`.
+    Congestion,
+    /// `algo::rwnd`.
+    Window,
+    /// `algo::aqm`.
+    Queue,
+    /// `algo::gate`.
+    Gate,
+    /// `algo::link`.
+    Medium,
+    /// `algo::link::layer`.
+    Layer,
+}
+
+/// An entry of a family's table without its types.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// The name in scenario files.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// RFC, paper section, kernel file.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 6] =
+        [Family::Congestion, Family::Window, Family::Queue, Family::Gate, Family::Medium, Family::Layer];
+
+    /// What one of its algorithms is called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Family::Congestion => "congestion control",
+            Family::Window => "window law",
+            Family::Queue => "queue discipline",
+            Family::Gate => "gate",
+            Family::Medium => "medium",
+            Family::Layer => "layer",
+        }
+    }
+
+    /// Its table.
+    pub fn entries(self) -> Vec<Named> {
+        fn named<T, S>(table: &'static [Entry<T, S>]) -> Vec<Named> {
+            let one = |e: &'static Entry<T, S>| Named {
+                name: e.name,
+                about: e.about,
+                source: e.source,
+                params: e.params,
+            };
+            table.iter().map(one).collect()
+        }
+        match self {
+            Family::Congestion => named(cc::TABLE),
+            Family::Window => named(rwnd::TABLE),
+            Family::Queue => named(aqm::TABLE),
+            Family::Gate => named(gate::TABLE),
+            Family::Medium => named(link::TABLE),
+            Family::Layer => named(link::layer::TABLE),
+        }
+    }
+
+    /// The entry called `name`, with its published values.
+    pub(crate) fn named(self, name: &str) -> Option<Algorithm> {
+        let entries = self.entries();
+        let index = entries.iter().position(|e| e.name == name)?;
+        Some(Algorithm { index, settings: Settings::defaults(entries[index].params) })
+    }
+
+    fn find(self, tree: &Tree, path: &str, name: &str) -> Result<Algorithm> {
+        let known = || self.entries().iter().map(|e| e.name).collect::<Vec<_>>();
+        match self.named(name) {
+            Some(algorithm) => Ok(algorithm),
+            None => wrong(tree.place, path, unknown_name(self.noun(), name, known())),
+        }
+    }
+
+    /// `"name"`, or a table with `kind` and parameters; `kind` may be missing where there is a default.
+    pub(crate) fn read(self, tree: &Tree, path: &str, default: Option<&str>) -> Result<Algorithm> {
+        match &tree.item {
+            Item::Text(name) => self.find(tree, path, name),
+            Item::Table(table) => {
+                let key = format!("{path}.kind");
+                let algorithm = match (table.get("kind"), default) {
+                    (Some(kind), _) => match kind.text() {
+                        Some(name) => self.find(kind, &key, name)?,
+                        None => return self.not_a_name(kind, &key),
+                    },
+                    (None, Some(name)) => self.find(tree, path, name)?,
+                    (None, None) => {
+                        return wrong(tree.place, path, Problem::Missing("kind, the name of an algorithm"));
+                    }
+                };
+                let params = table.entries.iter().filter(|(k, _)| k != "kind");
+                self.set_all(algorithm, params, path)
+            }
+            _ => self.not_a_name(tree, path),
+        }
+    }
+
+    /// A layer under its own name: a table of parameters, the value of the first one, or `true`.
+    pub(crate) fn read_under_own_name(self, name: &str, tree: &Tree, path: &str) -> Result<Algorithm> {
+        let algorithm = self.find(tree, path, name)?;
+        match &tree.item {
+            Item::Table(table) => self.set_all(algorithm, table.entries.iter(), path),
+            Item::Flag(true) => Ok(algorithm),
+            _ => {
+                let mut algorithm = algorithm;
+                let entries = self.entries();
+                let Some(first) = entries[algorithm.index].params.first() else {
+                    let expected = "true: it has no parameters".to_owned();
+                    return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+                };
+                algorithm.settings.0[0] = param(first, tree, path)?;
+                Ok(algorithm)
+            }
+        }
+    }
+
+    fn set_all<'a>(
+        self,
+        mut algorithm: Algorithm,
+        given: impl Iterator<Item = &'a (String, Tree)>,
+        path: &str,
+    ) -> Result<Algorithm> {
+        let params = self.entries()[algorithm.index].params;
+        for (key, tree) in given {
+            let full = format!("{path}.{key}");
+            let Some(i) = params.iter().position(|p| p.name == key) else {
+                let known = ["kind"].into_iter().chain(params.iter().map(|p| p.name));
+                return wrong(tree.place, full, unknown_key(key, known));
+            };
+            algorithm.settings.0[i] = param(&params[i], tree, &full)?;
+        }
+        Ok(algorithm)
+    }
+
+    fn not_a_name<T>(self, tree: &Tree, path: &str) -> Result<T> {
+        let expected = format!("the name of a {}, or a table with its kind", self.noun());
+        wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() })
+    }
+}
+
+/// The value of one parameter, checked against its range.
+fn param(param: &Param, tree: &Tree, path: &str) -> Result<Value> {
+    let Some(value) = quantity::read(param.unit, tree) else {
+        if let (algo::Unit::Choice(words), Item::Text(found)) = (param.unit, &tree.item) {
+            return wrong(tree.place, path, unknown_name("choice", found, words.iter().copied()));
+        }
+        let expected = quantity::expected(param.unit);
+        return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+    };
+    if !param.allows(&value) {
+        let (min, max) = param.range.map_or((Value::Unset, Value::Unset), |range| range());
+        let show = |v: &Value| quantity::shown(param.unit, v);
+        let (found, min, max) = (show(&value), show(&min), show(&max));
+        return wrong(tree.place, path, Problem::OutOfRange { found, min, max });
+    }
+    let too_many = match &value {
+        Value::Capacity(Capacity::Bytes(b)) if b.0 > MOST_BYTES => Some(("bytes", b.0, MOST_BYTES)),
+        Value::Capacity(Capacity::Packets(n)) if *n > MOST_PACKETS => Some(("packets", *n, MOST_PACKETS)),
+        _ => None,
+    };
+    match too_many {
+        Some((what, found, most)) => wrong(tree.place, path, Problem::TooMany { what, found, most }),
+        None => Ok(value),
+    }
+}

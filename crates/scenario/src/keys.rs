@@ -1,0 +1,409 @@
+//! Every key of a scenario file: form, default, meaning. The parser reads by these tables and the reference in
+//! `docs/scenario.md` is printed from them.
+
+use algo::Unit;
+
+use crate::family::Family;
+use crate::section::{Form, Key};
+
+const fn key(name: &'static str, form: Form, default: &'static str, about: &'static str) -> Key {
+    Key { name, form, default, about }
+}
+
+const fn duration(min: &'static str, max: &'static str) -> Form {
+    Form::Plain(Unit::Duration, Some((min, max)))
+}
+const fn bytes(min: &'static str, max: &'static str) -> Form {
+    Form::Plain(Unit::Bytes, Some((min, max)))
+}
+const fn rate(min: &'static str, max: &'static str) -> Form {
+    Form::Plain(Unit::Rate, Some((min, max)))
+}
+const fn count(min: &'static str, max: &'static str) -> Form {
+    Form::Plain(Unit::Count, Some((min, max)))
+}
+const FLAG: Form = Form::Plain(Unit::Flag, None);
+/// Bands of priority; 8 are more than any discipline here tells apart.
+const CLASS: Form = count("0", "7");
+
+pub(crate) const RATE_RANGE: (&str, &str) = ("0 bit/s", "1000 Gbit/s");
+pub(crate) const INTERVAL_RANGE: (&str, &str) = ("10 us", "60 min");
+pub(crate) const SIZE_RANGE: (&str, &str) = ("1 B", "100 GB");
+
+pub(crate) const ROOT: &[Key] = &[
+    key("name", Form::Text, "scenario", "what a person reads first"),
+    key("about", Form::Text, "", "one or two sentences"),
+    key("duration", duration("1 ms", "1440 min"), "60 s", "how long it runs"),
+    key(
+        "warmup",
+        duration("0 s", "1440 min"),
+        "0 s",
+        "statistics begin here, series at 0; shorter than the duration",
+    ),
+    key("seed", count("0", "9007199254740992"), "1", "of all dice: the same file and seed give the same run"),
+    key("bin", duration("1 ms", "60 min"), "100 ms", "length of a bin of the series"),
+    key("node", Form::Other("[[node]]"), "`client` and `server`", "hosts and routers"),
+    key(
+        "link",
+        Form::Other("[link.NAME] or [[link]]"),
+        "",
+        "one direction of a connection between two nodes each",
+    ),
+    key(
+        "device",
+        Form::Other("[device] or [[device]]"),
+        "",
+        "what stands above the radio on a sending phone",
+    ),
+    key("router", Form::Other("[router]"), "", "a router between the client and its radio link"),
+    key("flow", Form::Other("[[flow]]"), "", "transfers"),
+    key("probe", Form::Other("[[probe]]"), "", "measuring traffic"),
+    key("change", Form::Other("[[change]]"), "", "what changes in mid-run"),
+    key("sweep", Form::Other("[sweep]"), "", "one run for every combination of the values given"),
+    key("expect", Form::Other("[[expect]]"), "", "what must hold afterwards"),
+    key("traces", Form::Other("[traces]"), "", "short names of trace files: `name = \"path\"`"),
+];
+
+pub(crate) const NODE: &[Key] = &[
+    key("name", Form::Name, "", "required"),
+    key(
+        "window",
+        Form::Algorithm(Family::Window),
+        "",
+        "a law on the window field of ACKs that pass this node or arrive at it; `false`: none",
+    ),
+];
+
+pub(crate) const LINK: &[Key] = &[
+    key("name", Form::Name, "", "in [[link]], required; in [link.NAME] the name stands above"),
+    key("from", Form::Name, "", "the sending node; `client` for up, `server` for down, else required"),
+    key("to", Form::Name, "", "the receiving node; `server` for up, `client` for down, else required"),
+    key(
+        "rate",
+        Form::Other("rate, or { profile, unit, slot }"),
+        "",
+        "a constant rate, or rates by turns. One of rate, trace, model and medium is required",
+    ),
+    key("trace", Form::Text, "", "a trace by its name: mahimahi's delivery opportunities or rate over time"),
+    key("model", Form::Algorithm(Family::Medium), "", "another word for medium"),
+    key("medium", Form::Algorithm(Family::Medium), "", "what decides when a packet leaves"),
+    key("delay", duration("0 s", "60 min"), "", "propagation, one way; required"),
+    key(
+        "layers",
+        Form::Other("list of layers"),
+        "",
+        "what happens on the way, in this order; then the layers that stand under their own name (`loss = 0.01`, \
+         `loss = { rate = 0.01 }`, `loss = true`), in the order of the table below",
+    ),
+    key(
+        "queue",
+        Form::Algorithm(Family::Queue),
+        "droptail",
+        "the queue in front of it; unused where a device feeds it",
+    ),
+    key(
+        "queue_per",
+        Form::Plain(Unit::Choice(&["link", "user"]), None),
+        "link",
+        "one queue for all, or one for each user, served in turn by bytes",
+    ),
+];
+
+pub(crate) const DEVICE: &[Key] = &[
+    key("node", Form::Name, "client", "where it is"),
+    key("link", Form::Name, "", "the outgoing link that it feeds; the node's only one where not given"),
+    key("qdisc", Form::Algorithm(Family::Queue), "droptail", "the operating system's queue"),
+    key("gate", Form::Algorithm(Family::Gate), "none", "what may go from there into the firmware buffer"),
+    key(
+        "firmware",
+        Form::Other("[device.firmware]"),
+        "",
+        "the modem's buffer; takes the place of the link's queue",
+    ),
+    key(
+        "window",
+        Form::Algorithm(Family::Window),
+        "",
+        "a law on the window field of incoming ACKs: the sending side holds its own uploads; `false`: none",
+    ),
+];
+
+pub(crate) const FIRMWARE: &[Key] = &[
+    // QCUT section 4: occupancy reached 300 KB.
+    key("buffer", bytes("1 B", "1 GB"), "300 KB", "what it holds; the queue above stops when it is full"),
+    key("report_every", duration("10 us", "60 s"), "5 ms", "interval of its reports (QCUT section 6)"),
+    key(
+        "report_delay",
+        duration("0 s", "60 s"),
+        "100 ms",
+        "their age when the kernel reads them (QCUT section 6)",
+    ),
+];
+
+pub(crate) const ROUTER: &[Key] = &[
+    key(
+        "window",
+        Form::Algorithm(Family::Window),
+        "",
+        "a law on the window field of forwarded ACKs; `false`: none",
+    ),
+    key("rate", rate("1 bit/s", "1000 Gbit/s"), "1 Gbit/s", "between client and router, both ways"),
+    key("delay", duration("0 s", "60 min"), "1 ms", "between client and router, one way"),
+    key("queue", Form::Algorithm(Family::Queue), "droptail", "at both ends of that stretch"),
+];
+
+pub(crate) const FLOW: &[Key] = &[
+    key("name", Form::Name, "flow0, flow1, …", "in the results; copies add -0, -1, …"),
+    key(
+        "from",
+        Form::Name,
+        "",
+        "the node that sends the data: `client` makes an upload, `server` a download; required",
+    ),
+    key("to", Form::Name, "", "the node that receives it; may be left out between two hosts"),
+    key(
+        "opens",
+        Form::Plain(Unit::Choice(&["sender", "receiver"]), None),
+        "",
+        "who opens the connection: the receiver of data that comes from a node called `server…`, else the sender",
+    ),
+    key("start", duration("0 s", "1440 min"), "0 s", ""),
+    key("stop", duration("0 s", "1440 min"), "", "when the application stops; after the start"),
+    key("count", count("1", "10000"), "1", "copies"),
+    key("stagger", duration("0 s", "60 min"), "0 s", "from the start of one copy to the start of the next"),
+    key("congestion", Form::Algorithm(Family::Congestion), "cubic", "the sender's congestion control"),
+    key("app", Form::Other("name, or { kind, … }"), "bulk", "what wants to be sent: see applications"),
+    key("sender", Form::Other("[flow.sender]"), "", "the keys below; they may also stand in [[flow]] itself"),
+    key("receiver", Form::Other("[flow.receiver]"), "", "the receiving end"),
+];
+
+pub(crate) const SENDER: &[Key] = &[
+    key("initial_window", count("1", "1000"), "10", "segments before the first ACK (RFC 6928)"),
+    key(
+        "mss",
+        bytes("64 B", "65000 B"),
+        "1448 B",
+        "payload of a full segment; 1460 B where timestamps are off",
+    ),
+    key(
+        "buffer",
+        bytes("2 KB", "1 GiB"),
+        "4 MiB",
+        "unacknowledged and unsent data that the socket takes (Linux `tcp_wmem` maximum)",
+    ),
+    key(
+        "tsq",
+        Form::Other("bytes, or false"),
+        "128 KiB",
+        "TCP small queues: bytes of a flow that may wait in the host's own queue (QCUT's phones; Linux today: a millisecond's worth)",
+    ),
+    key("pacing", FLAG, "false", "paced although the congestion control does not ask for it (`fq`)"),
+    key("sack", FLAG, "true", "RFC 2018"),
+    key("timestamps", FLAG, "true", "RFC 7323"),
+    key("ecn", FLAG, "false", "RFC 3168; Linux does not ask for it by itself"),
+    key("class", CLASS, "1", "priority band of the data, 0 the most urgent"),
+    key(
+        "slow_start_after_idle",
+        FLAG,
+        "true",
+        "after idleness longer than an RTO start again from the initial window",
+    ),
+];
+
+pub(crate) const RECEIVER: &[Key] = &[
+    key("window", Form::Algorithm(Family::Window), "autotune", "the law of its receive window"),
+    key(
+        "read",
+        Form::Other("\"at-once\", or { profile, unit, slot, tick }"),
+        "at-once",
+        "how the application drains the buffer",
+    ),
+    key("ack_every", count("1", "100"), "2", "an ACK at the latest after so many segments (RFC 9293)"),
+    key(
+        "ack_delay",
+        duration("0 s", "500 ms"),
+        "40 ms",
+        "… and after so much time (Linux; 500 ms at most: RFC 9293)",
+    ),
+    key("ack_class", CLASS, "1", "priority band of its ACKs"),
+];
+
+/// A profile of rates, for links and readers and senders.
+pub(crate) const PROFILE: &[Key] = &[
+    key("profile", Form::Other("list of numbers, or of rates"), "", "one rate per slot, repeated; required"),
+    key(
+        "unit",
+        Form::Plain(Unit::Choice(&["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]), None),
+        "",
+        "of plain numbers; required with them",
+    ),
+    key("slot", duration("1 ms", "60 min"), "", "how long each rate lasts; required"),
+];
+
+pub(crate) const TICK: &[Key] =
+    &[key("tick", duration("1 ms", "60 s"), "100 ms", "how often the application reads; the slot at most")];
+
+pub(crate) const FILE: &[Key] = &[
+    key("bytes", bytes("1 B", "1000 GB"), "", "its size; required"),
+    key("every", duration("1 ms", "60 min"), "", "start to start, where it is sent again and again"),
+];
+
+pub(crate) const REQUESTS: &[Key] = &[
+    key("request", bytes("1 B", "1 GB"), "500 B", "asked with"),
+    key("response", bytes("1 B", "100 GB"), "10 KB", "answered"),
+    key("think", duration("0 s", "60 min"), "100 ms", "pause between an answer and the next request"),
+];
+
+pub(crate) const WEB: &[Key] = &[
+    key("html", bytes("1 B", "1 GB"), "60 KB", "the document"),
+    key(
+        "objects",
+        Form::Other("list of bytes, or { count, bytes }"),
+        "{ count = 40, bytes = \"25 KB\" }",
+        "the objects (a page of about 1 MB: an example, no measured one)",
+    ),
+    key(
+        "depth",
+        count("1", "100"),
+        "3",
+        "layers of the object tree: a layer is asked for when the one before is there",
+    ),
+    key("connections", count("1", "100"), "6", "at a time (browsers with HTTP/1.1)"),
+    key("request", bytes("1 B", "1 MB"), "500 B", "asked with, each"),
+    key("every", duration("1 ms", "60 min"), "10 s", "page start to page start"),
+];
+
+pub(crate) const OBJECTS: &[Key] = &[
+    key("count", count("1", "1000"), "40", "how many"),
+    key("bytes", bytes("1 B", "1 GB"), "25 KB", "size of each"),
+];
+
+pub(crate) const VIDEO: &[Key] = &[
+    key(
+        "ladder",
+        Form::Other("list of rates"),
+        "300 kbit/s, 750 kbit/s, 1200 kbit/s, 1850 kbit/s, 2850 kbit/s, 4300 kbit/s",
+        "rates on offer, ascending",
+    ),
+    key("segment", duration("100 ms", "60 s"), "4 s", "play time of a segment"),
+    key(
+        "start_buffer",
+        duration("0 s", "10 min"),
+        "4 s",
+        "play time buffered before playing starts, and after a stall",
+    ),
+    key("max_buffer", duration("100 ms", "60 min"), "60 s", "play time buffered at most; a segment at least"),
+    key(
+        "safety",
+        Form::Plain(Unit::Number, Some(("0.01", "10"))),
+        "0.8",
+        "share of the measured throughput that is used",
+    ),
+];
+
+pub(crate) const VOIP: &[Key] = &[
+    key("every", duration("1 ms", "1 s"), "20 ms", "between packets (G.711 in RTP)"),
+    key("bytes", bytes("29 B", "1500 B"), "200 B", "of a packet on the IP layer (160 of voice)"),
+    key(
+        "jitter_buffer",
+        duration("0 s", "10 s"),
+        "60 ms",
+        "packets later than this are lost to the listener",
+    ),
+];
+
+pub(crate) const PROBE: &[Key] = &[
+    key("name", Form::Name, "probe0, probe1, …", "in the results"),
+    key(
+        "kind",
+        Form::Plain(Unit::Choice(&["ping", "isochronous"]), None),
+        "ping",
+        "ICMP echo, there and back; or UDP, one way",
+    ),
+    key("from", Form::Name, "client", "the node that asks"),
+    key("to", Form::Name, "server", "the node that answers"),
+    key("start", duration("0 s", "1440 min"), "0 s", ""),
+    key(
+        "every",
+        Form::Other("duration, or list of durations"),
+        "100 ms",
+        "between packets; a list is gone through again and again",
+    ),
+    key("bytes", bytes("28 B", "1500 B"), "84 B", "of a packet on the IP layer (ping's default)"),
+    key("class", CLASS, "1", "priority band"),
+];
+
+pub(crate) const CHANGE: &[Key] = &[key("at", duration("0 s", "1440 min"), "", "when; required")];
+
+pub(crate) const SWEEP: &[Key] =
+    &[key("seeds", count("1", "1000"), "1", "so many runs of each combination, with seed, seed + 1, …")];
+
+pub(crate) const EXPECT: &[Key] = &[
+    key("run", Form::Other("{ LABEL = value, … }"), "every run", "the runs of the sweep that it speaks of"),
+    key("flow", Form::Name, "every flow", "the flow that it speaks of; all copies where it has some"),
+    key("probe", Form::Name, "every probe", "the probe that it speaks of"),
+    key("link", Form::Name, "every link", "the link that it speaks of"),
+];
+
+/// The applications with their keys; `kind` names one.
+pub(crate) const APPS: &[(&str, &str, &[Key])] = &[
+    ("bulk", "as much as goes", &[]),
+    ("file", "a file, once or again and again", FILE),
+    ("web", "a page: a document, then its objects over several connections", WEB),
+    ("abr-video", "adaptive video: segments at the best rate that the measured throughput carries", VIDEO),
+    ("voip", "voice over UDP, both ways, scored with the E-model (ITU-T G.107)", VOIP),
+    ("requests", "requests one after another on one connection", REQUESTS),
+    ("rate-profile", "data made at given rates: an application-limited sender", PROFILE),
+];
+
+/// Every section in the order of the reference: heading, what is said above its table, its keys.
+pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
+    ("Top level", "", ROOT),
+    ("[[node]]", "Where there is none, there are `client` and `server`.", NODE),
+    ("[link.NAME] or [[link]]", "`[link.up]` and `[link.down]` connect client and server.", LINK),
+    ("[device]", "qdisc → gate → firmware buffer → air, in place of the queue of one outgoing link.", DEVICE),
+    ("[device.firmware]", "", FIRMWARE),
+    (
+        "[router]",
+        "Puts a node `router` between client and radio link: up begins and down ends there. Only where no nodes are named.",
+        ROUTER,
+    ),
+    ("[[flow]]", "", FLOW),
+    ("[flow.sender]", "", SENDER),
+    ("[flow.receiver]", "", RECEIVER),
+    (
+        "Profiles",
+        "Rates by turns, for the `rate` of a link, the `read` of a receiver, the application `rate-profile`.",
+        PROFILE,
+    ),
+    ("read", "A profile, and:", TICK),
+    ("[[probe]]", "", PROBE),
+    ("[[change]]", "", CHANGE),
+    ("[sweep]", "", SWEEP),
+    ("[[expect]]", "", EXPECT),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::constant;
+
+    #[test]
+    fn every_default_can_be_read_and_lies_in_its_range() {
+        let apps = APPS.iter().map(|(_, _, keys)| *keys);
+        for key in SECTIONS.iter().map(|(_, _, keys)| *keys).chain(apps).chain([OBJECTS]).flatten() {
+            let Form::Plain(unit, range) = key.form else { continue };
+            let ends = range.map(|(min, max)| {
+                let end = |text| constant(unit, text).and_then(|v| v.magnitude());
+                (end(min).expect(key.name), end(max).expect(key.name))
+            });
+            if key.default.is_empty() {
+                continue;
+            }
+            let default = constant(unit, key.default).unwrap_or_else(|| panic!("default of {}", key.name));
+            if let (Some(x), Some((min, max))) = (default.magnitude(), ends) {
+                assert!(min <= x && x <= max, "default of {}", key.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a flow wants to send.
+
+use algo::Unit;
+use units::{Bytes, Rate};
+
+use super::profile;
+use crate::error::{Problem, Result, unknown_name, wrong};
+use crate::keys::{self, APPS, SIZE_RANGE};
+use crate::section::{Key, Section};
+use crate::tree::{Item, Tree};
+use crate::types::App;
+
+/// Most objects of a page, most rates of a ladder.
+const MOST_OBJECTS: u64 = 1_000;
+const MOST_RATES: u64 = 100;
+/// The rates that adaptive video is usually studied with; the default of `ladder`.
+const LADDER: [Rate; 6] =
+    [Rate(300_000), Rate(750_000), Rate(1_200_000), Rate(1_850_000), Rate(2_850_000), Rate(4_300_000)];
+
+/// `app = "web"` or `app = { kind = "web", … }`.
+pub(super) fn read(flow: &Section<'_>) -> Result<App> {
+    let path = flow.full("app");
+    let Some(tree) = flow.get("app") else { return Ok(App::Bulk) };
+    let kind = match &tree.item {
+        Item::Text(kind) => Some((tree, kind.as_str())),
+        Item::Table(table) => match table.get("kind") {
+            None => Some((tree, "bulk")),
+            Some(kind) => kind.text().map(|text| (kind, text)),
+        },
+        _ => None,
+    };
+    let Some((at, kind)) = kind else {
+        let expected = "the name of an application, or a table with its kind".to_owned();
+        return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+    };
+    let section = |keys: &'static [&'static [Key]]| match &tree.item {
+        Item::Table(_) => Section::open(tree, path.clone(), keys, &["kind"]),
+        _ => Ok(Section::absent(path.clone(), tree.place, keys)),
+    };
+    Ok(match kind {
+        "bulk" => {
+            section(&[])?;
+            App::Bulk
+        }
+        "file" => file(&section(&[keys::FILE])?)?,
+        "web" => web(&section(&[keys::WEB])?)?,
+        "abr-video" => video(&section(&[keys::VIDEO])?)?,
+        "voip" => {
+            let s = section(&[keys::VOIP])?;
+            let (every, bytes) = (s.duration("every")?, s.bytes("bytes")?);
+            App::Voip { every, bytes, jitter_buffer: s.duration("jitter_buffer")? }
+        }
+        "requests" => {
+            let s = section(&[keys::REQUESTS])?;
+            let (request, response) = (s.bytes("request")?, s.bytes("response")?);
+            App::Requests { request, response, think: s.duration("think")? }
+        }
+        "rate-profile" => {
+            let (rates, slot) = profile::read(&section(&[keys::PROFILE])?)?;
+            App::Rates { rates, slot }
+        }
+        other => {
+            let problem = unknown_name("application", other, APPS.iter().map(|(name, _, _)| *name));
+            let key =
+                if at.place == tree.place && tree.text().is_some() { path } else { format!("{path}.kind") };
+            return wrong(at.place, key, problem);
+        }
+    })
+}
+
+fn file(section: &Section<'_>) -> Result<App> {
+    if !section.has("bytes") {
+        return section.wrong("bytes", Problem::Missing("the size of the file, such as \"10 MB\""));
+    }
+    Ok(App::File { bytes: section.bytes("bytes")?, every: section.duration_if_given("every")? })
+}
+
+fn web(section: &Section<'_>) -> Result<App> {
+    Ok(App::Web {
+        html: section.bytes("html")?,
+        objects: objects(section)?,
+        depth: section.count("depth")?,
+        connections: section.count("connections")?,
+        request: section.bytes("request")?,
+        every: section.duration("every")?,
+    })
+}
+
+/// A list of sizes, or so many of one size.
+fn objects(section: &Section<'_>) -> Result<Vec<Bytes>> {
+    match section.get("objects") {
+        Some(Tree { item: Item::List(_), .. }) => {
+            section.list("objects", Unit::Bytes, SIZE_RANGE, MOST_OBJECTS)
+        }
+        _ => {
+            let alike = section.below("objects", &[keys::OBJECTS])?;
+            Ok(vec![alike.bytes("bytes")?; alike.count("count")? as usize])
+        }
+    }
+}
+
+fn video(section: &Section<'_>) -> Result<App> {
+    let ladder = if section.has("ladder") {
+        section.list("ladder", Unit::Rate, ("1 kbit/s", "10 Gbit/s"), MOST_RATES)?
+    } else {
+        LADDER.to_vec()
+    };
+    if !ladder.is_sorted() {
+        return section.wrong("ladder", Problem::Contradiction("not in ascending order".to_owned()));
+    }
+    let (segment, max_buffer) = (section.duration("segment")?, section.duration("max_buffer")?);
+    let start_buffer = section.duration("start_buffer")?;
+    if max_buffer < segment || max_buffer < start_buffer {
+        let text = format!(
+            "{max_buffer} holds neither a segment ({segment}) nor the start ({start_buffer}) in whole"
+        );
+        return section.wrong("max_buffer", Problem::Contradiction(text));
+    }
+    Ok(App::Video { ladder, segment, start_buffer, max_buffer, safety: section.number("safety")? })
+}

@@ -1,0 +1,167 @@
+//! Hosts, the router, and the device stack of a phone.
+
+use algo::Settings;
+use units::Rate;
+
+use super::{MOST_NODES, each, link, once};
+use crate::error::{Problem, Result, unknown_name, wrong};
+use crate::family::Family;
+use crate::keys;
+use crate::section::Section;
+use crate::tree::{Item, Tree};
+use crate::types::{Algorithm, Device, Firmware, Link, Node, QueuePer};
+
+/// The node of `[router]`.
+pub(super) const ROUTER: &str = "router";
+
+/// All nodes, without their devices.
+pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
+    let bare = |name: &str| Node { name: name.to_owned(), device: None, window: None };
+    if !root.has("node") {
+        let mut nodes = vec![bare("client"), bare("server")];
+        if router {
+            let section = root.below("router", &[keys::ROUTER])?;
+            nodes.push(Node { window: window(&section)?, ..bare(ROUTER) });
+        }
+        return Ok(nodes);
+    }
+    if router {
+        return root
+            .wrong("router", Problem::Excluded("[[node]]: name it there, with its window".to_owned()));
+    }
+    let mut nodes = Vec::new();
+    let mut places = Vec::new();
+    for (tree, path) in each(root, "node", MOST_NODES)? {
+        let section = Section::open(tree, path, &[keys::NODE], &[])?;
+        let Some(name) = section.text("name")? else {
+            return section.wrong("name", Problem::Missing("the name of the node"));
+        };
+        places.push((tree.place, section.full("name")));
+        nodes.push(Node { window: window(&section)?, ..bare(name) });
+    }
+    if nodes.is_empty() {
+        return root.wrong("node", Problem::Empty);
+    }
+    once("node", nodes.iter().zip(places).map(|(n, (place, path))| (n.name.as_str(), place, path)))?;
+    Ok(nodes)
+}
+
+/// The node that `key` names, or `default`.
+pub(super) fn named(
+    section: &Section<'_>,
+    key: &str,
+    default: Option<&str>,
+    nodes: &[Node],
+) -> Result<usize> {
+    let Some(name) = section.text(key)?.or(default) else {
+        return section.wrong(key, Problem::Missing("the name of a node"));
+    };
+    match nodes.iter().position(|n| n.name == name) {
+        Some(i) => Ok(i),
+        None => section.wrong(key, unknown_name("node", name, nodes.iter().map(|n| n.name.as_str()))),
+    }
+}
+
+/// A law on ACKs: none where it is not given or `false`.
+pub(super) fn window(section: &Section<'_>) -> Result<Option<Algorithm>> {
+    match section.get("window") {
+        None | Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
+        Some(_) => section.algorithm("window").map(Some),
+    }
+}
+
+/// The two links between client and router.
+pub(super) fn router(root: &Section<'_>) -> Result<Option<[Link; 2]>> {
+    let Some(tree) = root.get("router") else { return Ok(None) };
+    let section = Section::open(tree, "router".to_owned(), &[keys::ROUTER], &[])?;
+    let link = |name: &str, from, to| -> Result<Link> {
+        Ok(Link {
+            name: name.to_owned(),
+            from,
+            to,
+            medium: fixed(section.rate("rate")?),
+            trace: None,
+            delay: section.duration("delay")?,
+            layers: Vec::new(),
+            queue: section.algorithm("queue")?,
+            queue_per: QueuePer::Link,
+        })
+    };
+    Ok(Some([link("lan_up", 0, 2)?, link("lan_down", 2, 0)?]))
+}
+
+/// A medium of constant rate.
+fn fixed(rate: Rate) -> Algorithm {
+    let mut medium = Family::Medium
+        .named("fixed")
+        .unwrap_or(Algorithm { index: 0, settings: Settings(vec![algo::Value::Unset]) });
+    if let Some(first) = medium.settings.0.first_mut() {
+        *first = algo::Value::Rate(rate);
+    }
+    medium
+}
+
+/// Puts every device on its node.
+pub(super) fn devices(
+    root: &Section<'_>,
+    nodes: &mut [Node],
+    links: &[Link],
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for (tree, path) in each(root, "device", MOST_NODES)? {
+        let section = Section::open(tree, path, &[keys::DEVICE], &[])?;
+        let node = named(&section, "node", Some("client"), nodes)?;
+        if nodes[node].device.is_some() {
+            let name = nodes[node].name.clone();
+            return wrong(section.place, section.path.clone(), Problem::Twice { what: "device on", name });
+        }
+        let fed = outgoing(&section, node, nodes, links)?;
+        let firmware = section.below("firmware", &[keys::FIRMWARE])?;
+        let firmware = Firmware {
+            buffer: firmware.bytes("buffer")?,
+            report_every: firmware.duration("report_every")?,
+            report_delay: firmware.duration("report_delay")?,
+        };
+        if let Some(queue) = link::tree_of(root, fed, links).and_then(|t| t.table()?.get("queue")) {
+            let at = match queue.place {
+                crate::Place::Line(n) => format!("line {n}: "),
+                _ => String::new(),
+            };
+            warnings.push(format!(
+                "{at}link.{}.queue: not used: the device on {} feeds this link, with {} of firmware buffer in its place",
+                links[fed].name, nodes[node].name, firmware.buffer
+            ));
+        }
+        let law = window(&section)?;
+        if law.is_some() && nodes[node].window.is_some() {
+            let other = format!("the window of node {}: both are a law on its ACKs", nodes[node].name);
+            return section.wrong("window", Problem::Excluded(other));
+        }
+        if law.is_some() {
+            nodes[node].window = law;
+        }
+        let (qdisc, gate) = (section.algorithm("qdisc")?, section.algorithm("gate")?);
+        nodes[node].device = Some(Device { link: fed, qdisc, gate, firmware });
+    }
+    Ok(())
+}
+
+/// The link that a device feeds.
+fn outgoing(section: &Section<'_>, node: usize, nodes: &[Node], links: &[Link]) -> Result<usize> {
+    let own: Vec<usize> = (0..links.len()).filter(|i| links[*i].from == node).collect();
+    let known = || own.iter().map(|i| links[*i].name.as_str());
+    match (section.text("link")?, own.as_slice()) {
+        (Some(name), _) => match own.iter().find(|i| links[**i].name == name) {
+            Some(i) => Ok(*i),
+            None => section.wrong("link", unknown_name("outgoing link of its node", name, known())),
+        },
+        (None, [only]) => Ok(*only),
+        (None, []) => {
+            let text = format!("no link leads away from {}", nodes[node].name);
+            section.wrong("node", Problem::Contradiction(text))
+        }
+        (None, _) => {
+            section.wrong("link", Problem::Missing("the node has several outgoing links; say which"))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Measuring traffic.
+
+use algo::Unit;
+use units::Duration;
+
+use super::{Run, each, once};
+use crate::error::{Problem, Result};
+use crate::keys::{self, INTERVAL_RANGE};
+use crate::section::Section;
+use crate::types::{Probe, ProbeKind};
+
+/// Most probes, most packets of one in a run, longest list of intervals.
+const MOST_PROBES: u64 = 1_000;
+const MOST_PACKETS: u64 = 10_000_000;
+const MOST_INTERVALS: u64 = 1_000;
+
+/// All probes.
+pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
+    let mut probes = Vec::new();
+    let mut places = Vec::new();
+    for (i, (tree, path)) in each(root, "probe", MOST_PROBES)?.into_iter().enumerate() {
+        let section = Section::open(tree, path, &[keys::PROBE], &[])?;
+        let from = run.node(&section, "from", Some("client"))?;
+        let to = run.node(
+            &section,
+            "to",
+            Some(if run.nodes[from].name == "server" { "client" } else { "server" }),
+        )?;
+        if from == to {
+            let text = format!("from {} to itself", run.nodes[from].name);
+            return section.wrong("to", Problem::Contradiction(text));
+        }
+        run.connected(&section, from, to)?;
+        let kind = if section.choice("kind")? == 1 { ProbeKind::Isochronous } else { ProbeKind::Ping };
+        if kind == ProbeKind::Ping {
+            run.connected(&section, to, from)?;
+        }
+        let start = section.duration("start")?;
+        run.within(&section, "start", start)?;
+        let every = every(&section, run.duration)?;
+        let name = section.text("name")?.map_or_else(|| format!("probe{i}"), str::to_owned);
+        let (bytes, class) = (section.bytes("bytes")?, section.class("class")?);
+        places.push((section.place, section.full("name")));
+        probes.push(Probe { name, kind, from, to, start, every, bytes, class });
+    }
+    once("probe", probes.iter().zip(places).map(|(p, (place, path))| (p.name.as_str(), place, path)))?;
+    Ok(probes)
+}
+
+fn every(section: &Section<'_>, duration: Duration) -> Result<Vec<Duration>> {
+    // Ten a second follow a queue that builds up within a second.
+    let every = if section.has("every") {
+        section.list("every", Unit::Duration, INTERVAL_RANGE, MOST_INTERVALS)?
+    } else {
+        vec![Duration::from_millis(100)]
+    };
+    let lap: Duration = every.iter().fold(Duration::ZERO, |sum, d| sum + *d);
+    let packets = u128::from(duration.0) * every.len() as u128 / u128::from(lap.0.max(1));
+    let found = u64::try_from(packets).unwrap_or(u64::MAX);
+    if found > MOST_PACKETS {
+        return section.wrong("every", Problem::TooMany { what: "packets", found, most: MOST_PACKETS });
+    }
+    Ok(every)
+}

@@ -1,0 +1,189 @@
+//! One run for every combination of the values in `[sweep]`, times the seeds.
+//!
+//! signal: `key = [values]` · model: axes in the order of the file, the last one fastest, seeds fastest of all ·
+//! action: a list of runs, each with the labels that tell it from the others and the keys that it sets.
+
+use crate::error::{Place, Problem, Result, wrong};
+use crate::keys;
+use crate::resolve::flatten;
+use crate::section::Section;
+use crate::tree::{Item, Table, Tree};
+
+/// Most runs of a file, and most values of all its axes together.
+const MOST_RUNS: u64 = 10_000;
+const MOST_CHOICES: u64 = 1_000;
+
+/// One run of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSpec {
+    /// What tells it from the other runs: short name of the key, value as a person names it.
+    pub labels: Vec<(String, String)>,
+    /// Dotted keys and their values as TOML, for [`crate::Document::scenario`].
+    pub overrides: Vec<(String, String)>,
+    /// Seed of all dice.
+    pub seed: u64,
+}
+
+/// A sweep, read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    pub(crate) axes: Vec<Axis>,
+    pub(crate) seeds: u64,
+}
+
+/// One key of it with its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    pub(crate) key: String,
+    pub(crate) label: String,
+    pub(crate) place: Place,
+    pub(crate) choices: Vec<Choice>,
+}
+
+/// One value of an axis: what it is called, what it sets.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) label: String,
+    pub(crate) set: Vec<(String, Tree)>,
+}
+
+impl Sweep {
+    pub(crate) fn read(tree: &Tree) -> Result<Sweep> {
+        let Some(sweep) = tree.root("sweep") else { return Ok(Sweep { axes: Vec::new(), seeds: 1 }) };
+        let Some(table) = sweep.table() else {
+            let expected = "a table".to_owned();
+            return wrong(sweep.place, "sweep", Problem::WrongKind { expected, found: sweep.shown() });
+        };
+        let mut given = Vec::new();
+        flatten(table, "", &mut given);
+        let (seeds, axes): (Vec<_>, Vec<_>) = given.into_iter().partition(|(key, _)| key == "seeds");
+        let seeds = Tree { item: Item::Table(Table { entries: seeds, inline: false }), place: sweep.place };
+        let seeds = Section::open(&seeds, "sweep".to_owned(), &[keys::SWEEP], &[])?.count("seeds")?;
+        let mut axes = axes.iter().map(|(key, tree)| axis(key, tree)).collect::<Result<Vec<Axis>>>()?;
+        name(&mut axes);
+        let choices = axes.iter().map(|a| a.choices.len() as u64).sum::<u64>();
+        let runs = axes.iter().fold(seeds, |n, a| n.saturating_mul(a.choices.len() as u64));
+        for (what, found, most) in [("values", choices, MOST_CHOICES), ("runs", runs, MOST_RUNS)] {
+            if found > most {
+                return wrong(sweep.place, "sweep", Problem::TooMany { what, found, most });
+            }
+        }
+        Ok(Sweep { axes, seeds })
+    }
+
+    /// Every run; `seed` is that of the first one of each combination.
+    pub(crate) fn runs(&self, seed: u64) -> Vec<RunSpec> {
+        let mut runs = vec![RunSpec { labels: Vec::new(), overrides: Vec::new(), seed }];
+        for axis in &self.axes {
+            let with = |run: &RunSpec, choice: &Choice| {
+                let mut run = run.clone();
+                run.labels.push((axis.label.clone(), choice.label.clone()));
+                run.overrides.extend(choice.set.iter().map(|(key, tree)| (key.clone(), tree.toml())));
+                run
+            };
+            runs = runs.iter().flat_map(|run| axis.choices.iter().map(move |c| with(run, c))).collect();
+        }
+        if self.seeds == 1 {
+            return runs;
+        }
+        let with = |run: &RunSpec, i: u64| {
+            let mut run = run.clone();
+            run.seed = run.seed.saturating_add(i);
+            run.labels.push(("seed".to_owned(), run.seed.to_string()));
+            run
+        };
+        runs.iter().flat_map(|run| (0..self.seeds).map(move |i| with(run, i))).collect()
+    }
+
+    /// Runs in which each value occurs at least once, the other axes at their first.
+    pub(crate) fn samples(&self) -> Vec<Vec<(String, Tree)>> {
+        let combination = |axis: usize, choice: usize| {
+            let pick = |(i, a): (usize, &Axis)| a.choices[if i == axis { choice } else { 0 }].set.clone();
+            self.axes.iter().enumerate().flat_map(pick).collect::<Vec<_>>()
+        };
+        let mut samples = vec![combination(0, 0)];
+        for (i, axis) in self.axes.iter().enumerate() {
+            samples.extend((1..axis.choices.len()).map(|c| combination(i, c)));
+        }
+        samples
+    }
+
+    /// Where the sweep sets `key`.
+    pub(crate) fn place_of(&self, key: &str) -> Option<Place> {
+        let sets = |a: &&Axis| a.choices.iter().any(|c| c.set.iter().any(|(k, _)| k == key));
+        self.axes.iter().find(sets).map(|a| a.place)
+    }
+}
+
+/// `key = [values]`, or `word = [{ label, keys… }, …]`.
+fn axis(key: &str, tree: &Tree) -> Result<Axis> {
+    let path = format!("sweep.{key}");
+    let Some(list) = tree.list() else {
+        let expected = "a list of values".to_owned();
+        return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+    };
+    if list.is_empty() {
+        return wrong(tree.place, path, Problem::Empty);
+    }
+    if list.len() as u64 > MOST_CHOICES {
+        let found = list.len() as u64;
+        return wrong(tree.place, path, Problem::TooMany { what: "values", found, most: MOST_CHOICES });
+    }
+    let labelled = |t: &Tree| t.table().is_some_and(|t| t.get("label").is_some());
+    let choices = if list.iter().any(labelled) {
+        list.iter().map(|t| labelled_choice(t, &path)).collect::<Result<Vec<Choice>>>()?
+    } else {
+        plain_choices(key, list)
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for (choice, tree) in choices.iter().zip(list) {
+        if !seen.insert(choice.label.as_str()) {
+            let name = crate::tree::shortened(&choice.label);
+            return wrong(tree.place, path, Problem::Twice { what: "value", name });
+        }
+    }
+    Ok(Axis { key: key.to_owned(), label: key.to_owned(), place: tree.place, choices })
+}
+
+/// Several keys at once under a name.
+fn labelled_choice(tree: &Tree, path: &str) -> Result<Choice> {
+    let table = tree.table();
+    let Some(label) = table.and_then(|t| t.get("label")).and_then(Tree::text) else {
+        let expected = "a table with a label, as the other values have".to_owned();
+        return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+    };
+    let mut set = Vec::new();
+    table.into_iter().for_each(|t| flatten(t, "", &mut set));
+    set.retain(|(key, _)| key != "label");
+    Ok(Choice { label: label.to_owned(), set })
+}
+
+/// The values of one key. Tables of different kinds are told apart by their kind alone.
+fn plain_choices(key: &str, list: &[Tree]) -> Vec<Choice> {
+    let kind = |t: &Tree| match t.table() {
+        Some(table) => table.get("kind").and_then(Tree::text).map(str::to_owned),
+        None => Some(t.label()),
+    };
+    let kinds: Option<Vec<String>> = list.iter().map(kind).collect();
+    let distinct =
+        |kinds: &Vec<String>| kinds.iter().collect::<std::collections::BTreeSet<_>>().len() == kinds.len();
+    let labels = kinds.filter(distinct).unwrap_or_else(|| list.iter().map(Tree::label).collect());
+    let choice = |(label, tree): (String, &Tree)| Choice { label, set: vec![(key.to_owned(), tree.clone())] };
+    labels.into_iter().zip(list).map(choice).collect()
+}
+
+/// Calls each axis by as many last words of its key as tell it from the others, and by no bare number.
+fn name(axes: &mut [Axis]) {
+    let keys: Vec<Vec<String>> = axes.iter().map(|a| a.key.split('.').map(str::to_owned).collect()).collect();
+    let tail = |key: &[String], n: usize| key[key.len().saturating_sub(n)..].join(".");
+    for (i, axis) in axes.iter_mut().enumerate() {
+        let own = &keys[i];
+        let fits = |n: &usize| {
+            let name = tail(own, *n);
+            let number = |word: &String| word.bytes().all(|b| b.is_ascii_digit());
+            !own.get(own.len().saturating_sub(*n)).is_some_and(number)
+                && keys.iter().enumerate().all(|(j, other)| j == i || tail(other, *n) != name)
+        };
+        axis.label = tail(own, (1..=own.len()).find(fits).unwrap_or(own.len()));
+    }
+}
