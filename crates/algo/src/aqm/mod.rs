@@ -9,7 +9,6 @@ use units::{Bytes, Instant, Rate};
 
 use crate::{Packet, Rng};
 
-mod cobalt;
 mod fifo;
 mod slab;
 

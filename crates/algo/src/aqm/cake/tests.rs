@@ -1,5 +1,6 @@
 //! Facts of CAKE: the shaper's rate, who shares with whom, priorities, overflow.
 
+use super::tin::Place;
 use super::*;
 
 const MS: u64 = 1_000_000;

@@ -17,11 +17,17 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use super::cobalt::{Cobalt, Law, Verdict};
-use super::fq_codel::spread;
-use super::slab::{Linked, NONE, Ring, Slab};
+use super::slab::Slab;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
 use crate::{Ecn, Packet, Rng};
+
+mod clock;
+mod cobalt;
+mod tin;
+
+use clock::{Clock, byte_cost};
+use cobalt::Verdict;
+use tin::{QUEUES, Tin};
 
 /// Name in the table.
 pub const NAME: &str = "cake";
@@ -77,13 +83,6 @@ config! {
     }
 }
 
-/// Queues of a tin, and ways of a set (`CAKE_QUEUES`, `CAKE_SET_WAYS`).
-const QUEUES: usize = 1_024;
-const WAYS: usize = 8;
-/// `cake_set_rate`: the slowest shaped rate, 64 byte/s; a shaper told less would never let go.
-const SLOWEST: u64 = 512;
-/// `cake_set_rate`: a 4096th of a second of the rate within these bounds.
-const QUANTUM: (u64, u64) = (300, 1_514);
 /// `cake_init`: packets held at most, in units of a full one.
 const MOST_PACKETS: u64 = 10_240;
 /// `cake_reconfigure`.
@@ -93,249 +92,6 @@ const LEAST_MEMORY: u64 = 4 << 20;
 const TINS: [(u32, i64); 3] = [(0, 1_024), (4, 64), (2, 256)];
 /// Tin of each class, the classes above the last one being bulk.
 const TIN_OF_CLASS: [usize; 3] = [2, 0, 1];
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    Nowhere,
-    Sparse,
-    Bulk,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Flow {
-    deficit: i64,
-    tag: u32,
-    next: u32,
-    host: u16,
-    place: Place,
-    cobalt: Cobalt,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Host {
-    deficit: i64,
-    flows: Ring,
-    count: u32,
-    next: u32,
-}
-
-impl Linked for Flow {
-    #[inline]
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
-    }
-}
-
-impl Linked for Host {
-    #[inline]
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
-    }
-}
-
-/// A time with a fraction of 2⁻³² ns, so that rounding does not add up.
-#[derive(Clone, Copy, Default, Debug)]
-struct Clock {
-    at: Instant,
-    fraction: u32,
-}
-
-impl Clock {
-    /// `cost` is the time of a byte in 2⁻³² ns.
-    #[inline]
-    fn after(self, bytes: u64, cost: u64) -> Clock {
-        let sum = u128::from(bytes) * u128::from(cost) + u128::from(self.fraction);
-        Clock {
-            at: self.at + Duration(u64::try_from(sum >> 32).unwrap_or(u64::MAX)),
-            fraction: (sum & u128::from(u32::MAX)) as u32,
-        }
-    }
-
-    #[inline]
-    fn not_before(&mut self, now: Instant) {
-        if self.at < now {
-            *self = Clock { at: now, fraction: 0 };
-        }
-    }
-}
-
-/// Time of a byte in 2⁻³² ns; at [`SLOWEST`], shifted by a tin's threshold, it still fits.
-fn byte_cost(rate: Rate) -> u64 {
-    ((8_000_000_000_u128 << 32) / u128::from(rate.0.max(SLOWEST))) as u64
-}
-
-#[derive(Clone, Debug)]
-struct Tin {
-    /// Number of its first queue in the slab.
-    first: usize,
-    flows: Vec<Flow>,
-    crowded: Vec<bool>,
-    hosts: Vec<Host>,
-    sparse: Ring,
-    rounds: Ring,
-    quantum: i64,
-    law: Law,
-    clock: Clock,
-    cost: u64,
-    deficit: i64,
-    packets: usize,
-}
-
-impl Tin {
-    fn new(number: usize) -> Tin {
-        let flow = Flow {
-            deficit: 0,
-            tag: 0,
-            next: NONE,
-            host: 0,
-            place: Place::Nowhere,
-            cobalt: Cobalt::default(),
-        };
-        Tin {
-            first: number * QUEUES,
-            flows: alloc::vec![flow; QUEUES],
-            crowded: alloc::vec![false; QUEUES / WAYS],
-            hosts: Vec::new(),
-            sparse: Ring::EMPTY,
-            rounds: Ring::EMPTY,
-            quantum: 0,
-            law: Law { target: Duration::ZERO, interval: Duration::ZERO, mtu_time: Duration::ZERO },
-            clock: Clock::default(),
-            cost: 0,
-            deficit: 0,
-            packets: 0,
-        }
-    }
-
-    /// `cake_set_rate`: the target is at least one and a half packet times, and the interval grows with it.
-    fn configure(&mut self, shift: u32, rate: Option<Rate>, rtt: Duration, mtu: Bytes) {
-        self.cost = rate.map_or(0, |r| byte_cost(r) << shift);
-        let mtu_time = Clock::default().after(mtu.0, self.cost).at.since(Instant::ZERO);
-        let least = rtt / 20;
-        let target = (mtu_time + mtu_time / 2).max(least);
-        self.law = Law { target, interval: (rtt + target.saturating_sub(least)).max(target * 2), mtu_time };
-        let bytes = rate.map_or(QUANTUM.1, |r| ((r.0 >> shift) / 8) >> 12);
-        self.quantum = bytes.clamp(QUANTUM.0, QUANTUM.1) as i64;
-    }
-
-    /// `cake_hash`: the flow's own queue, else a free way of its set, else its first one together with another flow.
-    fn place(&mut self, tag: u32) -> usize {
-        let home = spread(tag, QUEUES);
-        let is_its = |f: &Flow| f.place != Place::Nowhere && f.tag == tag;
-        if is_its(&self.flows[home]) {
-            return home;
-        }
-        let set = home - home % WAYS;
-        let ways = || (0..WAYS).map(|k| set + (home + k) % WAYS);
-        if let Some(way) = ways().find(|&w| is_its(&self.flows[w])) {
-            return way;
-        }
-        let crowded = &mut self.crowded[set / WAYS];
-        if *crowded && ways().all(|w| self.flows[w].place == Place::Nowhere) {
-            *crowded = false;
-        }
-        if !*crowded {
-            match ways().find(|&w| self.flows[w].place == Place::Nowhere) {
-                Some(way) => return way,
-                None => *crowded = true,
-            }
-        }
-        home
-    }
-
-    fn enqueue(&mut self, now: Instant, packet: Packet, by_host: bool, slab: &mut Slab) {
-        let index = self.place(packet.flow_hash);
-        slab.push(self.first + index, packet);
-        self.packets += 1;
-        let flow = &mut self.flows[index];
-        if flow.place != Place::Nowhere {
-            return;
-        }
-        let host = if by_host { packet.host } else { 0 };
-        if self.hosts.len() <= usize::from(host) {
-            let idle = Host { deficit: 0, flows: Ring::EMPTY, count: 0, next: NONE };
-            self.hosts.resize(usize::from(host) + 1, idle);
-        }
-        flow.tag = packet.flow_hash;
-        flow.host = host;
-        flow.place = Place::Sparse;
-        flow.cobalt.on_busy(now, &self.law);
-        // A host gains nothing from new flows beside its bulk ones. Without host fairness each has its full quantum.
-        let load = if by_host { self.hosts[usize::from(host)].count.max(1) } else { 1 };
-        flow.deficit = (self.quantum / i64::from(load)).max(1);
-        self.sparse.push(&mut self.flows, index);
-    }
-
-    /// The first sparse flow joins its host's round.
-    fn make_bulk(&mut self, index: usize) {
-        self.sparse.pop(&mut self.flows);
-        let flow = &mut self.flows[index];
-        flow.place = Place::Bulk;
-        let number = usize::from(flow.host);
-        let host = &mut self.hosts[number];
-        host.flows.push(&mut self.flows, index);
-        host.count += 1;
-        if host.count == 1 {
-            // Debts stay, credit is not kept: a host is no better off for having paused.
-            host.deficit = host.deficit.min(0);
-            self.rounds.push(&mut self.hosts, number);
-        }
-    }
-
-    /// The flow whose turn it is, in constant time on average; `None` when no flow is listed.
-    fn turn(&mut self) -> Option<usize> {
-        loop {
-            if let Some(index) = self.sparse.front() {
-                if self.flows[index].deficit > 0 {
-                    return Some(index);
-                }
-                self.flows[index].deficit += self.quantum;
-                self.make_bulk(index);
-                continue;
-            }
-            let number = self.rounds.front()?;
-            let host = &mut self.hosts[number];
-            if host.deficit <= 0 {
-                host.deficit += self.quantum;
-                self.rounds.rotate(&mut self.hosts);
-                continue;
-            }
-            // A host in the round has a flow.
-            let index = host.flows.front()?;
-            let flow = &mut self.flows[index];
-            if flow.deficit > 0 {
-                return Some(index);
-            }
-            flow.deficit += self.quantum;
-            host.flows.rotate(&mut self.flows);
-        }
-    }
-
-    /// The flow whose turn it was has nothing: a sparse one passes through its host's round, a bulk one is given up.
-    fn give_up(&mut self, index: usize, now: Instant) {
-        self.flows[index].cobalt.on_empty(now, &self.law);
-        if self.flows[index].place == Place::Sparse {
-            self.make_bulk(index);
-            return;
-        }
-        self.flows[index].place = Place::Nowhere;
-        let host = &mut self.hosts[usize::from(self.flows[index].host)];
-        host.flows.pop(&mut self.flows);
-        host.count -= 1;
-        if host.count == 0 {
-            self.rounds.pop(&mut self.hosts);
-        }
-    }
-
-    fn charge(&mut self, index: usize, bytes: u64) {
-        let bytes = bytes as i64;
-        let flow = &mut self.flows[index];
-        flow.deficit -= bytes;
-        if flow.place == Place::Bulk {
-            self.hosts[usize::from(flow.host)].deficit -= bytes;
-        }
-    }
-}
 
 /// See the module text.
 #[derive(Clone, Debug)]
@@ -510,7 +266,7 @@ impl QueueDiscipline for Cake {
             if tin.clock.at < now {
                 tin.clock = tin.clock.after(bytes, tin.cost);
             } else {
-                let next = Clock { at: now, fraction: 0 }.after(bytes, tin.cost);
+                let next = Clock::starting(now).after(bytes, tin.cost);
                 tin.clock.not_before(next.at);
             }
             self.clock = self.clock.after(bytes, self.cost);
@@ -550,5 +306,4 @@ impl QueueDiscipline for Cake {
 }
 
 #[cfg(test)]
-#[path = "cake_tests.rs"]
 mod tests;

@@ -10,8 +10,8 @@
 
 use units::{Duration, Instant};
 
-use super::codel::control_law;
 use crate::Rng;
+use crate::aqm::codel::control_law;
 
 /// What the law is told.
 #[derive(Clone, Copy, Debug)]
