@@ -236,7 +236,7 @@ macro_rules! config {
                 range: config!(@range $ty $(, $min, $max)?),
             }),*];
             /// From checked settings; a value of the wrong kind counts as not given.
-            #[allow(unused_mut, unused_variables, unused_assignments, clippy::eval_order_dependence)]
+            #[allow(unused_mut, unused_variables, unused_assignments, clippy::mixed_read_write_in_expression)]
             pub fn from_settings(settings: &$crate::Settings) -> Config {
                 let mut values = settings.0.iter();
                 Config { $($name: values

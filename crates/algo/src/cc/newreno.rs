@@ -58,7 +58,9 @@ impl NewReno {
     fn decrease(&mut self, in_flight: Bytes) -> Bytes {
         self.before = (self.window, self.threshold);
         self.counted = Bytes::ZERO;
-        let left = Bytes((in_flight.0 as f64 * self.config.beta) as u64).max(self.mss * 2);
+        // What was sent beyond the window (limited transmit) does not count.
+        let flight = in_flight.min(self.window.max(self.mss * 2));
+        let left = Bytes((flight.0 as f64 * self.config.beta) as u64).max(self.mss * 2);
         self.threshold = Some(left);
         left
     }
@@ -152,6 +154,9 @@ mod tests {
     fn a_loss_halves_the_flight_and_a_round_then_adds_one_segment() {
         let mut cc = NewReno::new(Config::default(), &Setup::default());
         let mut rng = Rng::new(1, "test");
+        for _ in 0..15 {
+            cc.on_ack(Instant::ZERO, &ack(2 * 1448), &mut rng);
+        }
         cc.on_loss(Instant::ZERO, &Loss { lost: Bytes(1448), in_flight: Bytes(40 * 1448) });
         assert_eq!(cc.window(), Bytes(20 * 1448));
         for _ in 0..10 {

@@ -427,7 +427,7 @@ impl Bbr {
         if after == Recovery::Recovering && before != Recovery::Recovering {
             self.conserving = true;
             self.rounds.restart(ack.delivered);
-            self.window = ack.in_flight + ack.acked;
+            self.window = (ack.in_flight + ack.acked).max(self.mss);
         } else if before != Recovery::Open && after == Recovery::Open {
             self.restore();
         }

@@ -1,0 +1,120 @@
+//! Senders that nobody asks: bulk, files, and data made at given rates.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use super::{Command, Commands, ms};
+
+/// As much as goes.
+#[derive(Default)]
+pub struct Bulk {
+    /// Its connection.
+    pub connection: Option<u32>,
+}
+
+/// A file, again and again where told so; each on a connection of its own.
+pub struct File {
+    bytes: u64,
+    every: Option<Duration>,
+    connection: Option<u32>,
+    started: Instant,
+    got: u64,
+    tag: u32,
+    busy: bool,
+}
+
+impl File {
+    /// Not begun.
+    pub fn new(bytes: Bytes, every: Option<Duration>) -> File {
+        File { bytes: bytes.0, every, connection: None, started: Instant::ZERO, got: 0, tag: 0, busy: false }
+    }
+
+    /// The first file.
+    pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
+        self.started = now;
+        self.got = 0;
+        self.busy = true;
+        out.push(Command::Open { tag: self.tag });
+        self.tag += 1;
+    }
+
+    /// Its connection.
+    pub fn on_opening(&mut self, connection: u32) {
+        self.connection = Some(connection);
+    }
+
+    /// The file is written whole; the socket takes it bit by bit.
+    pub fn on_opened(&mut self, connection: u32, out: &mut Commands) {
+        out.push(Command::Write { connection, up: false, bytes: self.bytes });
+        out.push(Command::Close { connection });
+    }
+
+    /// Counts what arrives.
+    pub fn on_received(&mut self, now: Instant, up: bool, bytes: u64, out: &mut Commands) {
+        if up || !self.busy {
+            return;
+        }
+        self.got += bytes;
+        if self.got >= self.bytes {
+            self.busy = false;
+            out.push(Command::Tell { kind: "file_ms", value: ms(now.since(self.started)) });
+            if let Some(every) = self.every {
+                out.push(Command::Wake((self.started + every).max(now)));
+            }
+        }
+    }
+
+    /// The next file.
+    pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
+        if !self.busy {
+            self.on_start(now, out);
+        }
+    }
+}
+
+/// How often data that is made at a rate is written: often enough to look continuous beside a round trip.
+const WRITE_EVERY: Duration = Duration::from_millis(5);
+
+/// Data made at given rates, one per slot, repeated.
+pub struct Rates {
+    rates: Vec<Rate>,
+    slot: Duration,
+    connection: Option<u32>,
+    since: Option<Instant>,
+    last: Instant,
+    credit: u128,
+}
+
+impl Rates {
+    /// Not begun.
+    pub fn new(rates: Vec<Rate>, slot: Duration) -> Rates {
+        Rates { rates, slot, connection: None, since: None, last: Instant::ZERO, credit: 0 }
+    }
+
+    /// Its connection.
+    pub fn on_opening(&mut self, connection: u32) {
+        self.connection = Some(connection);
+    }
+
+    /// The first slot begins.
+    pub fn on_opened(&mut self, now: Instant, out: &mut Commands) {
+        self.since = Some(now);
+        self.last = now;
+        out.push(Command::Wake(now + WRITE_EVERY));
+    }
+
+    /// Writes what was made since the last time.
+    pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
+        let (Some(since), Some(connection)) = (self.since, self.connection) else { return };
+        let slots = self.rates.len().max(1) as u64;
+        let index = (self.last.since(since).0 / self.slot.0.max(1)) % slots;
+        let rate = self.rates.get(index as usize).map_or(0, |r| r.0);
+        self.credit += u128::from(rate) * u128::from(now.since(self.last).0);
+        self.last = now;
+        let bytes = (self.credit / 8_000_000_000) as u64;
+        self.credit %= 8_000_000_000;
+        if bytes > 0 {
+            out.push(Command::Write { connection, up: false, bytes });
+        }
+        out.push(Command::Wake(now + WRITE_EVERY));
+    }
+}

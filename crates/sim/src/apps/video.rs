@@ -1,0 +1,172 @@
+//! Adaptive video over HTTP: segments of fixed play time, at the best rate that the measured throughput carries.
+//!
+//! signal: segments that arrived, and how fast · model: a rate-based player as ExoPlayer's default is one: throughput
+//! smoothed over segments, a share of it used, the buffer filled up to a limit; playing stops when it runs dry and goes
+//! on when the start buffer is there again · action: start-up delay, stalls, bit rate.
+
+use units::{Duration, Instant, Rate};
+
+use super::{Command, Commands, ms};
+
+/// Weight of the newest segment in the throughput estimate; of the size that players use for segments of seconds.
+const NEWEST: f64 = 0.3;
+/// Bytes of a request with its headers.
+const REQUEST: u64 = 400;
+
+/// See the module text.
+pub struct Video {
+    ladder: Vec<Rate>,
+    segment: Duration,
+    start_buffer: Duration,
+    max_buffer: Duration,
+    safety: f64,
+    connection: Option<u32>,
+    started: Instant,
+    asked: Instant,
+    size: u64,
+    got: u64,
+    heard: u64,
+    waiting: bool,
+    estimate: Option<f64>,
+    rate: Rate,
+    /// Play time buffered at `at`.
+    buffered: Duration,
+    at: Instant,
+    playing: bool,
+    stalled_since: Option<Instant>,
+    begun: bool,
+}
+
+impl Video {
+    /// Not begun.
+    pub fn new(
+        ladder: Vec<Rate>,
+        segment: Duration,
+        start_buffer: Duration,
+        max_buffer: Duration,
+        safety: f64,
+    ) -> Video {
+        let rate = ladder.first().copied().unwrap_or(Rate(1));
+        Video {
+            ladder,
+            segment,
+            start_buffer,
+            max_buffer,
+            safety,
+            connection: None,
+            started: Instant::ZERO,
+            asked: Instant::ZERO,
+            size: 0,
+            got: 0,
+            heard: 0,
+            waiting: false,
+            estimate: None,
+            rate,
+            buffered: Duration::ZERO,
+            at: Instant::ZERO,
+            playing: false,
+            stalled_since: None,
+            begun: false,
+        }
+    }
+
+    /// The viewer presses play.
+    pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
+        self.started = now;
+        self.at = now;
+        out.push(Command::Open { tag: 0 });
+    }
+
+    /// The first segment is asked for.
+    pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
+        self.connection = Some(connection);
+        self.ask(now, out);
+    }
+
+    /// Moves the play head to now.
+    fn play(&mut self, now: Instant) {
+        let passed = now.since(self.at);
+        self.at = now;
+        if !self.playing {
+            return;
+        }
+        if passed >= self.buffered {
+            let over = passed.saturating_sub(self.buffered);
+            self.stalled_since = Some(now - over);
+            self.playing = false;
+            self.buffered = Duration::ZERO;
+        } else {
+            self.buffered = self.buffered.saturating_sub(passed);
+        }
+    }
+
+    fn ask(&mut self, now: Instant, out: &mut Commands) {
+        let Some(connection) = self.connection else { return };
+        self.play(now);
+        if self.buffered + self.segment > self.max_buffer && self.playing {
+            let over = (self.buffered + self.segment).saturating_sub(self.max_buffer);
+            out.push(Command::Wake(now + over.max(Duration::from_millis(1))));
+            return;
+        }
+        if let Some(estimate) = self.estimate {
+            let budget = estimate * self.safety;
+            let fits = self.ladder.iter().rev().find(|r| r.0 as f64 <= budget);
+            self.rate = fits.or(self.ladder.first()).copied().unwrap_or(self.rate);
+        }
+        self.size = (self.rate * self.segment).0.max(1);
+        self.got = 0;
+        self.asked = now;
+        self.waiting = true;
+        out.push(Command::Tell { kind: "bitrate_bps", value: self.rate.0 as f64 });
+        out.push(Command::Write { connection, up: true, bytes: REQUEST });
+    }
+
+    /// A request reached the server, or part of a segment the player.
+    pub fn on_received(&mut self, now: Instant, connection: u32, up: bool, bytes: u64, out: &mut Commands) {
+        if up {
+            self.heard += bytes;
+            if self.heard >= REQUEST {
+                self.heard -= REQUEST;
+                out.push(Command::Write { connection, up: false, bytes: self.size });
+            }
+            return;
+        }
+        self.got += bytes;
+        if !self.waiting || self.got < self.size {
+            return;
+        }
+        self.waiting = false;
+        let span = now.since(self.asked).as_secs_f64().max(1e-6);
+        let seen = self.size as f64 * 8.0 / span;
+        self.estimate = Some(self.estimate.map_or(seen, |e| e + NEWEST * (seen - e)));
+        self.play(now);
+        self.buffered += self.segment;
+        if !self.playing && self.buffered >= self.start_buffer {
+            self.playing = true;
+            if let Some(since) = self.stalled_since.take() {
+                out.push(Command::Tell { kind: "stall_ms", value: ms(now.since(since)) });
+            } else if !self.begun {
+                self.begun = true;
+                out.push(Command::Tell { kind: "startup_ms", value: ms(now.since(self.started)) });
+            }
+        }
+        self.ask(now, out);
+    }
+
+    /// There is room in the buffer again.
+    pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
+        if !self.waiting {
+            self.ask(now, out);
+        }
+    }
+
+    /// A stall that is still on is told as far as it has come.
+    pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
+        self.play(now);
+        if let Some(since) = self.stalled_since.take() {
+            out.push(Command::Tell { kind: "stall_ms", value: ms(now.since(since)) });
+        } else if !self.begun {
+            out.push(Command::Tell { kind: "startup_unfinished_ms", value: ms(now.since(self.started)) });
+        }
+    }
+}

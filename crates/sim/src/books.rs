@@ -1,0 +1,296 @@
+//! Bins and final figures of a run.
+//!
+//! signal: counters of endpoints and ports · model: what held a sender back is known exactly ([`Hold`]); behind which
+//! queue its data stood is known from the time that each frame spent waiting · action: rows.
+
+use algo::cc::{self, CongestionControl};
+use algo::rwnd;
+use units::{Bytes, Duration, Histogram, Instant};
+
+use crate::port::Port;
+use crate::record::{ConnectionRow, FlowRow, LIMITS, Limit, QueueRow, SampleRow, StageRow};
+use crate::tcp::{Hold, Phase};
+use crate::world::{Book, Connection, Tap, World};
+
+/// A standing queue is bufferbloat from here on (docs/format.md, the limits).
+const BLOAT_NS: u64 = 30_000_000;
+/// … when it stood for so long.
+const STANDING: Duration = Duration::from_secs(1);
+/// A queue of less than this is a packet or two in service, not a queue.
+const QUEUE_NS: u64 = 1_000_000;
+/// Length of a second, in ns: the peak is taken over full seconds.
+const SECOND: u64 = 1_000_000_000;
+
+impl<T: Tap> World<'_, T> {
+    pub(crate) fn write_bin(&mut self, from: Instant, to: Instant) {
+        let span = to.since(from);
+        let measured = to > self.measured_from;
+        let keep = (STANDING.0.div_ceil(span.0.max(1))).clamp(1, 10_000) as usize;
+        for (i, c) in self.connections.iter_mut().enumerate() {
+            if c.closed && c.last < from {
+                continue;
+            }
+            for side in 0..2 {
+                sample(&mut self.results.samples, i, c, side, (from, to, span), measured, keep);
+            }
+        }
+        for (link, port) in self.ports.iter_mut().enumerate() {
+            queue_rows(&mut self.results.queues, link, port, from);
+        }
+    }
+
+    pub(crate) fn close_books(&mut self) {
+        let (end, measured_from) = (self.results_end(), self.measured_from);
+        for (i, c) in self.connections.iter_mut().enumerate() {
+            let flow = &self.scenario.flows[c.flow];
+            self.results.connections.push(ConnectionRow {
+                id: i as u32,
+                flow: c.flow,
+                a: c.nodes[0],
+                b: c.nodes[1],
+                a_port: c.wiring.ports[0],
+                b_port: c.wiring.ports[1],
+                start: c.start,
+                end: c.last,
+                initial_rtt: c.initial_rtt,
+                closed: c.closed,
+                packets: c.packets,
+                bytes: c.bytes,
+            });
+            for side in 0..2 {
+                let congestion = cc::TABLE[flow.sender.congestion.index].name;
+                let law = if side == usize::from(c.data_side) {
+                    rwnd::TABLE[flow.receiver.window.index].name
+                } else {
+                    rwnd::TABLE[0].name
+                };
+                let row = flow_row(i, c, side, (congestion, law), measured_from, end);
+                self.results.delivered += Bytes(row.bytes);
+                self.results.flows.push(row);
+            }
+        }
+        for (link, port) in self.ports.iter().enumerate() {
+            let rows = stage_rows(link, port, end.since(measured_from));
+            self.results.stages.extend(rows);
+        }
+    }
+
+    fn results_end(&self) -> Instant {
+        Instant(self.scenario.duration.0)
+    }
+}
+
+fn sample(
+    rows: &mut Vec<SampleRow>,
+    index: usize,
+    c: &mut Connection,
+    side: usize,
+    (from, to, span): (Instant, Instant, Duration),
+    measured: bool,
+    keep: usize,
+) {
+    let (arrived, queued) = {
+        let peer = &mut c.ends[1 - side];
+        (std::mem::take(&mut peer.delivered_bin), std::mem::replace(&mut peer.queued_bin, (u64::MAX, 0, 0)))
+    };
+    let end = &mut c.ends[side];
+    if end.phase == Phase::Idle {
+        return;
+    }
+    let sender = &mut end.sender;
+    sender.book_hold(to);
+    let held = std::mem::take(&mut sender.held);
+    let rtt = std::mem::replace(&mut sender.rtt_bin, (0, 0, u64::MAX, 0));
+    let left = sender.in_flight();
+    let in_flight = std::mem::replace(&mut sender.in_flight_max, left).max(left);
+    let book = &mut c.books[side];
+    let counters = sender.counters;
+    if counters.segments == 0 {
+        return;
+    }
+    book.recent.push(if queued.2 > 0 { queued.0 } else { u64::MAX });
+    if book.recent.len() > keep {
+        book.recent.remove(0);
+    }
+    let times = limit_times(&held, book, queued);
+    let limit = LIMITS[(0..8).max_by_key(|&i| (times[i], 8 - i)).unwrap_or(7)];
+    let limit = if times.iter().sum::<u64>() == 0 { Limit::Unknown } else { limit };
+    let full = |h: Hold| held[0][h as usize] + held[1][h as usize];
+    let window_full = full(Hold::ZeroWindow) + full(Hold::ReceiveWindow);
+    if measured {
+        for (sum, time) in book.limits.iter_mut().zip(times) {
+            *sum += time;
+        }
+        book.window_full += window_full;
+        book.in_flight.record(in_flight);
+    }
+    peak(book, from, arrived, span);
+    let state = sender.cc.state();
+    rows.push(SampleRow {
+        flow: (index * 2 + side) as u32,
+        t: from,
+        span,
+        sent: counters.payload - book.last.payload,
+        delivered: arrived,
+        rtt: (rtt.1 > 0).then(|| (Duration(rtt.2), Duration(rtt.0 / rtt.1), Duration(rtt.3))),
+        in_flight,
+        rwnd: sender.peer_window(),
+        cwnd: state.window.0,
+        ssthresh: state.threshold.map(|b| b.0),
+        pacing: state.pacing_rate,
+        queue: (queued.2 > 0).then(|| Duration(queued.1 / queued.2)),
+        window_full: Duration(window_full),
+        retransmissions: counters.resent - book.last.resent,
+        limit,
+    });
+    book.last = counters;
+}
+
+/// Time by limit, in the order of [`LIMITS`].
+fn limit_times(held: &[[u64; crate::tcp::HOLDS]; 2], book: &Book, queued: (u64, u64, u64)) -> [u64; 8] {
+    let both = |h: Hold| held[0][h as usize] + held[1][h as usize];
+    let network = |part: usize| {
+        let h = &held[part];
+        h[Hold::Congestion as usize] + h[Hold::Pacing as usize] + h[Hold::Local as usize]
+    };
+    let mut times = [0; 8];
+    times[Limit::ZeroWindow as usize] = both(Hold::ZeroWindow);
+    times[Limit::ReceiveWindow as usize] = both(Hold::ReceiveWindow);
+    times[Limit::Application as usize] = both(Hold::Application);
+    times[Limit::SlowStart as usize] = network(0);
+    // The smallest queueing delay of the last second: a queue that never drained in that time is a standing one.
+    let standing = book.recent.iter().copied().filter(|q| *q != u64::MAX).min().unwrap_or(0);
+    let mean = queued.1.checked_div(queued.2).unwrap_or(standing);
+    let kind = if standing >= BLOAT_NS {
+        Limit::Bufferbloat
+    } else if mean >= QUEUE_NS {
+        Limit::Bottleneck
+    } else {
+        Limit::CongestionWindow
+    };
+    times[kind as usize] = network(1);
+    times
+}
+
+fn peak(book: &mut Book, from: Instant, arrived: u64, span: Duration) {
+    let second = from.0 / SECOND;
+    if second != book.second {
+        book.peak = book.peak.max(book.second_bytes);
+        book.second = second;
+        book.second_bytes = 0;
+    }
+    book.second_bytes += arrived;
+    // A bin longer than a second is its own peak.
+    if span.0 > SECOND {
+        book.peak = book.peak.max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
+        book.second_bytes = 0;
+    }
+}
+
+fn flow_row(
+    index: usize,
+    c: &mut Connection,
+    side: usize,
+    (congestion, window_law): (&'static str, &'static str),
+    measured_from: Instant,
+    end: Instant,
+) -> FlowRow {
+    let (ours, theirs) = {
+        let [a, b] = &mut c.ends;
+        if side == 0 { (a, b) } else { (b, a) }
+    };
+    theirs.receiver.finish(end);
+    let book = &c.books[side];
+    let counters = ours.sender.counters;
+    let first = book.first_data.unwrap_or(end).max(measured_from);
+    let active = book.last_delivery.since(first);
+    let peak = book.peak.max(if book.peak == 0 { book.second_bytes } else { 0 });
+    let total: u64 = book.limits.iter().sum();
+    let range = theirs.receiver.window_range;
+    FlowRow {
+        id: (index * 2 + side) as u32,
+        congestion,
+        window_law,
+        data_packets: counters.segments,
+        wire_bytes: book.wire_bytes,
+        payload_bytes: counters.payload,
+        bytes: book.delivered,
+        active,
+        goodput: Bytes(book.measured).over(active).filter(|_| book.measured > 0),
+        peak: (peak > 0).then(|| units::Rate(peak * 8)),
+        mss: u32::from(c.wiring.mss[side]).saturating_sub(12),
+        rtt_ms: ours.sender.rtts.quantiles(1e-6),
+        initial_rtt_ms: c.initial_rtt.map(Duration::as_millis_f64),
+        queue_ms: book.queued.quantiles(1e-6),
+        in_flight_bytes: book.in_flight.quantiles(1.0),
+        rwnd_min: (range.1 > 0).then_some(range.0),
+        rwnd_max: (range.1 > 0).then_some(range.1),
+        rwnd_last: (range.1 > 0).then(|| ours.sender.peer_window()),
+        window_full: Duration(book.window_full),
+        zero_window_count: theirs.receiver.counters.zero_windows,
+        zero_window: Duration(theirs.receiver.counters.zero_ns),
+        zero_window_probes: counters.window_probes,
+        retransmissions: counters.resent,
+        retransmitted_bytes: counters.resent_bytes,
+        retransmissions_fast: counters.resent_fast,
+        retransmissions_timeout: counters.resent_timeout,
+        retransmissions_tail_probe: counters.resent_probe,
+        retransmissions_spurious: counters.resent_spurious,
+        timeouts: counters.timeouts,
+        recoveries: counters.recoveries,
+        undone: counters.undone,
+        lost_packets: book.lost,
+        ecn_ce: theirs.receiver.counters.marked,
+        shares: (total > 0).then(|| book.limits.map(|t| t as f64 / total as f64)),
+    }
+}
+
+fn queue_rows(rows: &mut Vec<QueueRow>, link: usize, port: &mut Port, t: Instant) {
+    let drops = port.counters.overflowed + port.counters.chosen;
+    // A stage in which nobody waits has no rows, but one when that begins.
+    let silent = |packets: usize, bin: (u64, u64, u64)| packets == 0 && bin.2 == 0;
+    let mut push = |stage, packets: usize, bytes: u64, bin: (u64, u64, u64), was: &mut bool| {
+        let now = silent(packets, bin);
+        if std::mem::replace(was, now) && now {
+            return;
+        }
+        rows.push(QueueRow {
+            link,
+            stage,
+            t,
+            packets: packets as u64,
+            bytes,
+            delay: bin.0.checked_div(bin.1).map(Duration),
+            delay_max: Duration(bin.2),
+            drops,
+        });
+    };
+    let bin = std::mem::take(&mut port.queued.bin);
+    let stage = if port.device.is_some() { "qdisc" } else { "queue" };
+    push(stage, port.queue.len(), port.queue.backlog().0, bin, &mut port.queued.silent);
+    if let Some(device) = &port.device {
+        let bin = std::mem::take(&mut port.firmware.bin);
+        push("firmware", device.firmware_len(), device.firmware_bytes(), bin, &mut port.firmware.silent);
+    }
+}
+
+fn stage_rows(link: usize, port: &Port, span: Duration) -> Vec<StageRow> {
+    let c = &port.counters;
+    let row = |stage, delays: &Histogram, sum: (u128, u64)| StageRow {
+        link,
+        stage,
+        delay_ms: delays.quantiles(1e-6),
+        delay_ms_mean: (sum.1 > 0).then(|| sum.0 as f64 / sum.1 as f64 / 1e6),
+        packets: c.offered,
+        overflowed: c.overflowed,
+        dropped_by_aqm: c.chosen,
+        lost_on_link: c.lost,
+        throughput: Bytes(c.measured_bytes).over(span),
+    };
+    let stage = if port.device.is_some() { "qdisc" } else { "queue" };
+    let mut rows = vec![row(stage, &port.queued.delays, port.queued.sum)];
+    if port.device.is_some() {
+        rows.push(row("firmware", &port.firmware.delays, port.firmware.sum));
+    }
+    rows
+}

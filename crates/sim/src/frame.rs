@@ -1,0 +1,156 @@
+//! Packets as the simulated network carries them, in a slab that queues name by handle.
+
+use algo::{Ecn, Packet};
+use units::Instant;
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// A TCP segment of connection `owner`.
+    #[default]
+    Tcp,
+    /// An ICMP echo request of probe `owner`.
+    Ping,
+    /// Its answer.
+    Pong,
+    /// A UDP packet of probe `owner`.
+    Isochronous,
+    /// A UDP packet of the voice application `owner`.
+    Voice,
+    /// A ping of the gate at port `owner`, and its answer.
+    GatePing,
+    /// … coming back.
+    GatePong,
+}
+
+/// TCP flags that matter here.
+pub mod flags {
+    /// Opens.
+    pub const SYN: u8 = 1;
+    /// Acknowledges.
+    pub const ACK: u8 = 2;
+    /// Closes.
+    pub const FIN: u8 = 4;
+    /// A CE mark was received (RFC 3168).
+    pub const ECE: u8 = 8;
+    /// The window was reduced for it.
+    pub const CWR: u8 = 16;
+}
+
+/// SACK blocks that fit beside timestamps.
+pub const SACK_BLOCKS: usize = 3;
+
+/// A packet. Sequence numbers count bytes of the stream from 0; SYN stands before, FIN one behind the last byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frame {
+    /// What it is.
+    pub kind: Kind,
+    /// From the side that opened (0) or the other (1).
+    pub side: u8,
+    /// Ports already passed.
+    pub hop: u8,
+    /// TCP flags.
+    pub flags: u8,
+    /// Valid SACK blocks.
+    pub sacks: u8,
+    /// The first SACK block is a DSACK (RFC 2883).
+    pub dsack: bool,
+    /// ECN field.
+    pub ecn: Ecn,
+    /// Priority band.
+    pub class: u8,
+    /// The user whose traffic it is.
+    pub host: u16,
+    /// AFC's rate option, where present.
+    pub rate_option: Option<u8>,
+    /// Connection, probe or application.
+    pub owner: u32,
+    /// Which route it takes.
+    pub route: u32,
+    /// Length on the IP layer.
+    pub bytes: u32,
+    /// Payload bytes (a FIN counts none).
+    pub len: u32,
+    /// First byte; of a probe its number.
+    pub seq: u64,
+    /// Next byte expected.
+    pub ack: u64,
+    /// Window beyond `ack`, bytes.
+    pub window: u64,
+    /// TSval, in ticks of a millisecond.
+    pub ts_val: u32,
+    /// TSecr.
+    pub ts_ecr: u32,
+    /// SACKed ranges.
+    pub sack: [(u64, u64); SACK_BLOCKS],
+    /// When it was sent by its host.
+    pub sent: Instant,
+    /// Time it has spent in queues, ns.
+    pub queued: u64,
+}
+
+impl Frame {
+    /// What queues see of it.
+    #[inline]
+    pub fn packet(&self, handle: u32) -> Packet {
+        // Connections differ in `owner`, their directions in `side`: a multiplication spreads both.
+        let flow = (self.owner << 4) ^ (u32::from(self.side) << 3) ^ self.kind as u32;
+        Packet {
+            handle,
+            bytes: self.bytes,
+            flow_hash: flow.wrapping_mul(0x9e37_79b1),
+            host: self.host,
+            class: self.class,
+            ecn: self.ecn,
+            enqueued: Instant::ZERO,
+        }
+    }
+}
+
+/// All frames alive.
+#[derive(Default)]
+pub struct Frames {
+    slots: Vec<Frame>,
+    free: Vec<u32>,
+}
+
+impl Frames {
+    /// Keeps a frame; its handle.
+    #[inline]
+    pub fn insert(&mut self, frame: Frame) -> u32 {
+        match self.free.pop() {
+            Some(handle) => {
+                self.slots[handle as usize] = frame;
+                handle
+            }
+            None => {
+                self.slots.push(frame);
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The frame of a handle that is alive.
+    #[inline]
+    pub fn get(&self, handle: u32) -> &Frame {
+        &self.slots[handle as usize]
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, handle: u32) -> &mut Frame {
+        &mut self.slots[handle as usize]
+    }
+
+    /// Ends a frame.
+    #[inline]
+    pub fn remove(&mut self, handle: u32) -> Frame {
+        self.free.push(handle);
+        self.slots[handle as usize]
+    }
+
+    /// Frames alive.
+    pub fn alive(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

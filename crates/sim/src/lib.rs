@@ -1,0 +1,24 @@
+//! Virtual time: hosts with a full TCP, device stacks, links, applications.
+//!
+//! signal: a [`scenario::Scenario`] · model: a discrete-event engine in whole nanoseconds around the pure algorithms of
+//! `algo` · action: [`Results`], and captures of what passed each node.
+//!
+//! The same scenario and seed give the same results on every machine: no clock is read, dice come from named streams,
+//! floating point is `libm`'s, and nothing iterates a hash map.
+
+mod apps;
+mod books;
+mod events;
+mod frame;
+mod port;
+mod ranges;
+pub mod record;
+mod rewrite;
+mod routes;
+mod run;
+mod tcp;
+mod wire;
+mod world;
+
+pub use record::Results;
+pub use run::{Captures, Options, SimError, run, run_with_captures};

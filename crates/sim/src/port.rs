@@ -1,0 +1,539 @@
+//! A port: what stands between a node and one of its outgoing links.
+//!
+//! signal: packets to send, the link's answers · model: a queue (or one per user) in front of a link; on a phone the
+//! stack that QCUT draws: qdisc → gate → firmware buffer → air, with the modem's late reports · action: packets start,
+//! wait, arrive, or are dropped, and each stage's delay is measured.
+
+use std::collections::VecDeque;
+
+use algo::aqm::{Aqm, Dropped, QueueDiscipline};
+use algo::gate::{AnyGate, Event, Gate, Limit};
+use algo::link::{Head, Link, Medium, Offer};
+use algo::{Packet, Rng};
+use units::{Bytes, Duration, Histogram, Instant};
+
+/// The queue or queues in front of a link.
+pub enum Queue {
+    /// Everybody's.
+    Shared(Aqm),
+    /// One for each user, served in turn by bytes.
+    PerUser {
+        /// A new user's queue.
+        fresh: Box<Aqm>,
+        /// Queue and deficit by user.
+        users: Vec<(u16, Aqm, i64)>,
+        /// Whose turn it is.
+        turn: usize,
+    },
+}
+
+/// Bytes that one user may send before the next one's turn: a full packet, as in deficit round robin.
+const QUANTUM: i64 = 1_514;
+
+impl Queue {
+    /// A packet arrives.
+    #[inline]
+    pub fn enqueue(&mut self, now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng) {
+        match self {
+            Queue::Shared(queue) => queue.enqueue(now, packet, dropped, rng),
+            Queue::PerUser { fresh, users, .. } => {
+                let at = users.iter().position(|(user, ..)| *user == packet.host).unwrap_or_else(|| {
+                    users.push((packet.host, (**fresh).clone(), QUANTUM));
+                    users.len() - 1
+                });
+                users[at].1.enqueue(now, packet, dropped, rng);
+            }
+        }
+    }
+
+    /// The next packet, if one may go.
+    #[inline]
+    pub fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet> {
+        match self {
+            Queue::Shared(queue) => queue.dequeue(now, dropped, rng),
+            Queue::PerUser { users, turn, .. } => {
+                // Twice round: once to spend what is left, once with fresh deficits.
+                for _ in 0..2 * users.len() {
+                    let at = *turn % users.len();
+                    let (_, queue, deficit) = &mut users[at];
+                    if !queue.is_empty() && *deficit > 0 {
+                        if let Some(packet) = queue.dequeue(now, dropped, rng) {
+                            *deficit -= i64::from(packet.bytes);
+                            return Some(packet);
+                        }
+                    } else if *deficit <= 0 {
+                        *deficit += QUANTUM;
+                    }
+                    *turn = (at + 1) % users.len();
+                }
+                None
+            }
+        }
+    }
+
+    /// Packets held.
+    pub fn len(&self) -> usize {
+        match self {
+            Queue::Shared(queue) => queue.len(),
+            Queue::PerUser { users, .. } => users.iter().map(|(_, q, _)| q.len()).sum(),
+        }
+    }
+
+    /// Bytes held.
+    pub fn backlog(&self) -> Bytes {
+        match self {
+            Queue::Shared(queue) => queue.backlog(),
+            Queue::PerUser { users, .. } => {
+                users.iter().fold(Bytes::ZERO, |sum, (_, q, _)| sum + q.backlog())
+            }
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        match self {
+            Queue::Shared(queue) => queue.next_wakeup(),
+            Queue::PerUser { users, .. } => users.iter().filter_map(|(_, q, _)| q.next_wakeup()).min(),
+        }
+    }
+
+    fn set_rate(&mut self, now: Instant, rate: units::Rate) {
+        match self {
+            Queue::Shared(queue) => queue.set_rate(now, rate),
+            Queue::PerUser { users, .. } => users.iter_mut().for_each(|(_, q, _)| q.set_rate(now, rate)),
+        }
+    }
+}
+
+/// Gate and firmware buffer of a phone.
+pub struct Device {
+    /// The gate.
+    pub gate: AnyGate,
+    buffer: u64,
+    /// Packets in the firmware buffer, with the time they entered.
+    firmware: VecDeque<(Packet, Instant)>,
+    firmware_bytes: u64,
+    report_every: Duration,
+    report_delay: Duration,
+    next_report: Instant,
+    /// Reports on their way to the kernel.
+    reports: VecDeque<(Instant, Event)>,
+    reported: Option<Event>,
+    /// IP bytes that the link took since the gate was last told.
+    pub moved: u64,
+    /// Since when.
+    pub moved_since: Instant,
+    armed: Option<Instant>,
+}
+
+impl Device {
+    /// An idle device.
+    pub fn new(gate: AnyGate, firmware: &scenario::Firmware) -> Device {
+        Device {
+            gate,
+            buffer: firmware.buffer.0,
+            firmware: VecDeque::new(),
+            firmware_bytes: 0,
+            report_every: firmware.report_every.max(Duration(1)),
+            report_delay: firmware.report_delay,
+            next_report: Instant::ZERO,
+            reports: VecDeque::new(),
+            reported: None,
+            moved: 0,
+            moved_since: Instant::ZERO,
+            armed: None,
+        }
+    }
+
+    /// Bytes in the firmware buffer.
+    pub fn firmware_bytes(&self) -> u64 {
+        self.firmware_bytes
+    }
+
+    /// How often the gate wants to be told of a round trip.
+    pub fn gate_probe_every(&self) -> Option<Duration> {
+        self.gate.probe_every()
+    }
+
+    /// Packets in the firmware buffer.
+    pub fn firmware_len(&self) -> usize {
+        self.firmware.len()
+    }
+}
+
+/// What one stage of a port did, since the beginning.
+#[derive(Clone, Debug, Default)]
+pub struct Stage {
+    /// Time that packets spent in it, ns, after the warm-up.
+    pub delays: Histogram,
+    /// Since last taken: sum, count and largest.
+    pub bin: (u64, u64, u64),
+    /// Nobody waited in the last bin.
+    pub silent: bool,
+    /// Sum of all delays after the warm-up, and their number.
+    pub sum: (u128, u64),
+}
+
+impl Stage {
+    #[inline]
+    fn record(&mut self, delay: u64, measured: bool) {
+        self.bin = (self.bin.0 + delay, self.bin.1 + 1, self.bin.2.max(delay));
+        if measured {
+            self.delays.record(delay);
+            self.sum = (self.sum.0 + u128::from(delay), self.sum.1 + 1);
+        }
+    }
+}
+
+/// Totals of a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Packets that came.
+    pub offered: u64,
+    /// Packets dropped for want of room.
+    pub overflowed: u64,
+    /// Packets dropped by the queue discipline's choice.
+    pub chosen: u64,
+    /// Packets lost on the link.
+    pub lost: u64,
+    /// Packets that arrived at the other end.
+    pub arrived: u64,
+    /// IP bytes of them.
+    pub bytes: u64,
+    /// IP bytes of them after the warm-up.
+    pub measured_bytes: u64,
+}
+
+/// What the world has to do after a port moved.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// A packet left the operating system's queue (TSQ counts it off) after so long.
+    LeftQueue(Packet),
+    /// A packet is on its way; it arrives then.
+    Started(Packet, Instant),
+    /// A packet is gone: by overflow, by choice, or on the link.
+    Gone(Packet, Loss),
+}
+
+/// How a packet was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// No room in a queue.
+    Overflow,
+    /// The queue discipline's choice.
+    Aqm,
+    /// On the link.
+    Link,
+}
+
+/// See the module text.
+pub struct Port {
+    /// Where the link leads.
+    pub to: usize,
+    /// The queue.
+    pub queue: Queue,
+    /// Gate and firmware, on a phone.
+    pub device: Option<Device>,
+    /// The link.
+    pub link: Link,
+    /// Packets on the way, in order of arrival.
+    pub pipe: VecDeque<(Instant, u32)>,
+    rng: Rng,
+    busy_until: Instant,
+    /// The packet that the link would not take yet.
+    waiting: Option<(Packet, Instant)>,
+    armed: Option<Instant>,
+    /// Queue delays.
+    pub queued: Stage,
+    /// Firmware delays.
+    pub firmware: Stage,
+    /// Totals.
+    pub counters: Counters,
+    dropped: Dropped,
+    /// Statistics count from here.
+    pub measured_from: Instant,
+}
+
+impl Port {
+    /// An idle port.
+    pub fn new(to: usize, queue: Queue, device: Option<Device>, link: Link, rng: Rng) -> Port {
+        Port {
+            to,
+            queue,
+            device,
+            link,
+            pipe: VecDeque::new(),
+            rng,
+            busy_until: Instant::ZERO,
+            waiting: None,
+            armed: None,
+            queued: Stage::default(),
+            firmware: Stage::default(),
+            counters: Counters::default(),
+            dropped: Dropped::new(),
+            measured_from: Instant::ZERO,
+        }
+    }
+
+    /// Packets held before the link.
+    pub fn held(&self) -> usize {
+        let firmware = self.device.as_ref().map_or(0, Device::firmware_len);
+        self.queue.len() + firmware + usize::from(self.waiting.is_some())
+    }
+
+    /// A packet wants to go.
+    #[inline]
+    pub fn enqueue(&mut self, now: Instant, packet: Packet, outcomes: &mut Vec<Outcome>) {
+        self.counters.offered += 1;
+        let mut packet = packet;
+        packet.enqueued = now;
+        self.queue.enqueue(now, packet, &mut self.dropped, &mut self.rng);
+        self.report_drops(outcomes);
+        self.run(now, outcomes);
+    }
+
+    fn report_drops(&mut self, outcomes: &mut Vec<Outcome>) {
+        for (packet, why) in self.dropped.drain(..) {
+            let loss = match why {
+                algo::aqm::Drop::Overflow => {
+                    self.counters.overflowed += 1;
+                    Loss::Overflow
+                }
+                algo::aqm::Drop::Aqm => {
+                    self.counters.chosen += 1;
+                    Loss::Aqm
+                }
+            };
+            outcomes.push(Outcome::Gone(packet, loss));
+        }
+    }
+
+    /// Moves whatever can move now.
+    pub fn run(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+        loop {
+            let fed = self.device.is_some() && self.feed(now, outcomes);
+            let started = now >= self.busy_until && self.start(now, outcomes);
+            if !fed && !started {
+                return;
+            }
+        }
+    }
+
+    /// Queue → gate → firmware; whether anything moved.
+    fn feed(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) -> bool {
+        let measured = now >= self.measured_from;
+        let mut moved = false;
+        while let Some(device) = &mut self.device {
+            // Back-pressure: a full modem takes nothing, so nothing is dropped below the queue.
+            if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
+                break;
+            }
+            if let Limit::Rate(rate) = device.gate.limit(now) {
+                self.queue.set_rate(now, rate);
+            }
+            let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else { break };
+            let bytes = u64::from(packet.bytes);
+            device.gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) });
+            device.firmware_bytes += bytes;
+            device.firmware.push_back((packet, now));
+            self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
+            self.queued.record(now.since(packet.enqueued).0, measured);
+            outcomes.push(Outcome::LeftQueue(packet));
+            moved = true;
+        }
+        self.report_drops(outcomes);
+        moved
+    }
+
+    /// The head goes on the link, if the link takes it.
+    fn start(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) -> bool {
+        let measured = now >= self.measured_from;
+        let (packet, since) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => match &mut self.device {
+                Some(device) => match device.firmware.front() {
+                    Some(front) => *front,
+                    None => return false,
+                },
+                None => {
+                    let packet = self.queue.dequeue(now, &mut self.dropped, &mut self.rng);
+                    if !self.dropped.is_empty() {
+                        self.report_drops(outcomes);
+                    }
+                    let Some(packet) = packet else { return false };
+                    (packet, packet.enqueued)
+                }
+            },
+        };
+        let bytes = u64::from(packet.bytes);
+        let backlog = match &self.device {
+            Some(device) => device.firmware_bytes,
+            None => self.queue.backlog().0 + bytes,
+        };
+        let head = Head { bytes: Bytes(bytes), backlog: Bytes(backlog) };
+        let (leaves, arrives) = match self.link.offer(now, &head, &mut self.rng) {
+            Offer::Start { leaves, arrives } => (leaves, arrives),
+            Offer::WaitUntil(at) => {
+                self.busy_until = at;
+                if self.device.is_none() {
+                    self.waiting = Some((packet, since));
+                }
+                return false;
+            }
+        };
+        self.busy_until = leaves;
+        if let Some(device) = &mut self.device {
+            device.firmware.pop_front();
+            device.firmware_bytes -= bytes;
+            device.moved += bytes;
+            device.gate.on_event(now, &Event::Completed { bytes: Bytes(bytes) });
+            self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
+            self.firmware.record(leaves.since(since).0, measured);
+        } else {
+            self.queued.record(now.since(since).0, measured);
+            outcomes.push(Outcome::LeftQueue(packet));
+        }
+        match arrives {
+            Some(at) => outcomes.push(Outcome::Started(packet, at)),
+            None => {
+                self.counters.lost += 1;
+                outcomes.push(Outcome::Gone(packet, Loss::Link));
+            }
+        }
+        true
+    }
+
+    /// When the port has to be run again: only where something waits for the link or the queue.
+    pub fn next_free(&self, now: Instant) -> Option<Instant> {
+        let waits = match &self.device {
+            Some(device) => device.firmware_len() > 0,
+            None => self.waiting.is_some() || self.queue.len() > 0,
+        };
+        let mut next = None;
+        if waits && self.busy_until > now {
+            next = Some(self.busy_until);
+        }
+        if self.queue.len() > 0
+            && let Some(at) = self.queue.next_wakeup()
+        {
+            let at = at.max(Instant(now.0 + 1));
+            next = Some(next.map_or(at, |n: Instant| n.min(at)));
+        }
+        next
+    }
+
+    /// Arms the wake-up for [`Port::next_free`]; the time to wake at, where none earlier is set.
+    #[inline]
+    pub fn arm(&mut self, now: Instant) -> Option<Instant> {
+        let at = self.next_free(now)?;
+        if self.armed.is_some_and(|armed| armed <= at && armed > now) {
+            return None;
+        }
+        self.armed = Some(at);
+        Some(at)
+    }
+
+    /// Puts a packet on the way; the time of an event for it, where it is the next to arrive.
+    #[inline]
+    pub fn push_pipe(&mut self, at: Instant, handle: u32) -> Option<Instant> {
+        let sorted = self.pipe.back().is_none_or(|(last, _)| *last <= at);
+        if sorted {
+            self.pipe.push_back((at, handle));
+            (self.pipe.len() == 1).then_some(at)
+        } else {
+            // A layer that reorders.
+            let place = self.pipe.partition_point(|(t, _)| *t <= at);
+            self.pipe.insert(place, (at, handle));
+            (place == 0).then_some(at)
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------ gate and modem
+
+    /// The time of the next report, of one on its way, or of a gate that opens by itself.
+    pub fn arm_gate(&mut self, now: Instant) -> Option<Instant> {
+        let queue_waits = self.queue.len() > 0;
+        let device = self.device.as_mut()?;
+        let mut next: Option<Instant> = None;
+        let mut earlier = |at: Instant| next = Some(next.map_or(at, |n| n.min(at)));
+        if let Some((at, _)) = device.reports.front() {
+            earlier(*at);
+        }
+        // An idle modem whose kernel knows that it is empty has nothing to report.
+        let idle = device.firmware_bytes == 0
+            && device.reports.is_empty()
+            && matches!(device.reported, Some(Event::Report { occupancy: Bytes(0), granted: Bytes(0), .. }));
+        if !idle {
+            earlier(device.next_report.max(Instant(now.0 + 1)));
+        }
+        if queue_waits && let Some(at) = device.gate.next_wakeup(now) {
+            earlier(at.max(Instant(now.0 + 1)));
+        }
+        let at = next?;
+        if device.armed.is_some_and(|armed| armed <= at && armed > now) {
+            return None;
+        }
+        device.armed = Some(at);
+        Some(at)
+    }
+
+    /// Reports that are due are written and delivered; then the port runs.
+    pub fn on_gate(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+        let Some(device) = &mut self.device else { return };
+        if now >= device.next_report {
+            let grants = self.link.medium.take_grants(now);
+            let event = Event::Report {
+                at: now,
+                occupancy: Bytes(device.firmware_bytes),
+                granted: grants.granted,
+                padding: grants.padding,
+            };
+            device.reports.push_back((now + device.report_delay, event));
+            // On the grid, so that a pause does not move it.
+            let every = device.report_every.0;
+            device.next_report = Instant((now.0 / every + 1) * every);
+        }
+        while let Some((at, event)) = device.reports.front().copied() {
+            if at > now {
+                break;
+            }
+            device.reports.pop_front();
+            device.reported = Some(event);
+            device.gate.on_event(now, &event);
+        }
+        self.run(now, outcomes);
+    }
+
+    /// The link is another one now: what it was waiting for is void.
+    pub fn on_link_changed(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+        self.busy_until = now;
+        if let Some(device) = &self.device {
+            self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
+        }
+        self.run(now, outcomes);
+    }
+
+    /// Another gate takes over.
+    pub fn set_gate(&mut self, now: Instant, gate: AnyGate, outcomes: &mut Vec<Outcome>) {
+        if let Some(device) = &mut self.device {
+            device.gate = gate;
+        }
+        self.run(now, outcomes);
+    }
+
+    /// A probe of the gate came back after `rtt`.
+    pub fn on_probe(&mut self, now: Instant, rtt: Duration, outcomes: &mut Vec<Outcome>) {
+        let Some(device) = &mut self.device else { return };
+        let event = Event::Probe {
+            // cake-autorate takes half the RTT for the one-way delay.
+            delay: Duration(rtt.0 / 2),
+            moved: Bytes(std::mem::take(&mut device.moved)),
+            span: now.since(device.moved_since),
+        };
+        device.moved_since = now;
+        device.gate.on_event(now, &event);
+        if let Limit::Rate(rate) = device.gate.limit(now) {
+            self.queue.set_rate(now, rate);
+        }
+        self.run(now, outcomes);
+    }
+}

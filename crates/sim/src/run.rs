@@ -1,0 +1,108 @@
+//! The door: a scenario in, results and captures out.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use scenario::Scenario;
+use units::Instant;
+
+use crate::frame::Frame;
+use crate::record::Results;
+use crate::wire::{self, Wiring};
+use crate::world::{NoTap, Tap, World};
+
+/// Why a run gave no results.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The caller's progress function said stop.
+    #[error("stopped")]
+    Stopped,
+    /// A capture file could not be written.
+    #[error("{path}: {source}")]
+    Capture {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What is kept beside the results.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Rows for each loss and mark.
+    pub events: bool,
+}
+
+/// Runs a scenario; `progress` hears the share done and may stop it by answering false.
+pub fn run(
+    scenario: &Scenario,
+    options: Options,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<Results, SimError> {
+    let world = World::new(scenario, NoTap, options.events);
+    world.run(progress).map(|(results, _)| results).ok_or(SimError::Stopped)
+}
+
+/// One capture file per node.
+pub struct Captures {
+    files: Vec<(PathBuf, wire::Tap<BufWriter<File>>)>,
+    failed: Option<(PathBuf, io::Error)>,
+}
+
+impl Captures {
+    /// Creates `DIR/<node>.pcapng` for each node.
+    pub fn create(scenario: &Scenario, dir: &Path) -> Result<Captures, SimError> {
+        let error = |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
+        std::fs::create_dir_all(dir).map_err(|e| error(dir, e))?;
+        let mut files = Vec::new();
+        for node in &scenario.nodes {
+            let path = dir.join(format!("{}.pcapng", node.name));
+            let file = File::create(&path).map_err(|e| error(&path, e))?;
+            let tap = wire::Tap::new(BufWriter::with_capacity(1 << 20, file), &node.name)
+                .map_err(|e| error(&path, e))?;
+            files.push((path, tap));
+        }
+        Ok(Captures { files, failed: None })
+    }
+
+    /// Flushes all files; their paths.
+    fn finish(self) -> Result<Vec<PathBuf>, SimError> {
+        let error = |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
+        if let Some((path, source)) = self.failed {
+            return Err(error(&path, source));
+        }
+        let mut paths = Vec::new();
+        for (path, tap) in self.files {
+            tap.finish().map_err(|e| error(&path, e))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+}
+
+impl Tap for Captures {
+    fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wiring: &Wiring) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Some((path, tap)) = self.files.get_mut(node)
+            && let Err(error) = tap.write(now, frame, wiring)
+        {
+            self.failed = Some((path.clone(), error));
+        }
+    }
+}
+
+/// Runs a scenario and writes what each node saw; the paths of the files come with the results.
+pub fn run_with_captures(
+    scenario: &Scenario,
+    options: Options,
+    captures: Captures,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<(Results, Vec<PathBuf>), SimError> {
+    let world = World::new(scenario, captures, options.events);
+    let (results, captures) = world.run(progress).ok_or(SimError::Stopped)?;
+    Ok((results, captures.finish()?))
+}

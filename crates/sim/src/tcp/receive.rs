@@ -1,0 +1,385 @@
+//! The receiving half of a TCP endpoint.
+//!
+//! signal: data segments, the application's reading · model: reassembly, SACK with DSACK (RFC 2018, RFC 2883), delayed
+//! ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start), a window law of `algo::rwnd`, silly-window
+//! avoidance (RFC 9293 section 3.8.6.2.2) · action: when an ACK is due, and what it says.
+
+use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
+use scenario::Read;
+use units::{Bytes, Duration, Histogram, Instant};
+
+use crate::frame::{Frame, SACK_BLOCKS, flags};
+use crate::ranges::Ranges;
+
+/// ACKs that go at once when a connection is young: Linux `TCP_MAX_QUICKACKS`.
+const QUICK: u32 = 16;
+
+/// Fixed properties of a receiver.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Payload of the peer's full segments.
+    pub mss: u64,
+    /// An ACK after so much data …
+    pub ack_bytes: u64,
+    /// … or after so much time.
+    pub ack_delay: Duration,
+    /// How the application reads.
+    pub read: Read,
+    /// SACK was agreed on.
+    pub sack: bool,
+    /// Shift of the window field: what the wire can say.
+    pub scale: u8,
+}
+
+/// Totals of a receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Segments that carried nothing new.
+    pub duplicates: u64,
+    /// Transitions of the advertised window to zero.
+    pub zero_windows: u64,
+    /// Time with a zero window.
+    pub zero_ns: u64,
+    /// Segments that arrived beyond a hole.
+    pub beyond_hole: u64,
+    /// Segments for which the buffer had no room.
+    pub overflowed: u64,
+    /// Segments with a CE mark.
+    pub marked: u64,
+}
+
+/// The receiving half; see the module text.
+pub struct Receiver {
+    /// Its window law.
+    pub law: Rwnd,
+    settings: Settings,
+    /// Next byte expected.
+    pub nxt: u64,
+    /// Read by the application.
+    pub copied: u64,
+    /// End of the stream, once the FIN was seen.
+    pub fin: Option<u64>,
+    held: Ranges,
+    /// Starts of the segments that arrived most recently beyond a hole, newest first.
+    recent: [Option<u64>; SACK_BLOCKS + 1],
+    dsack: Option<(u64, u64)>,
+    /// Right edge offered.
+    edge: u64,
+    /// Window in the last ACK.
+    offered: u64,
+    zero_since: Option<Instant>,
+    unacked: u64,
+    quick: u32,
+    ack_at: Option<Instant>,
+    now_due: bool,
+    read_at: Option<Instant>,
+    slot_started: Instant,
+    /// Fractions of a byte that the reading rate has earned, × 8·10⁹.
+    credit: u64,
+    /// Timestamp to echo.
+    pub ts_recent: u32,
+    last_ack: u64,
+    ece: bool,
+    last_echo: u32,
+    /// Totals.
+    pub counters: Counters,
+    /// Smallest and largest window advertised.
+    pub window_range: (u64, u64),
+    /// RTT samples of the receiver (timestamp echoes), ns.
+    pub rtts: Histogram,
+}
+
+impl Receiver {
+    /// A receiver that expects byte 0.
+    pub fn new(law: Rwnd, settings: Settings) -> Receiver {
+        let first = law.window().0.min(65_535);
+        Receiver {
+            law,
+            settings,
+            nxt: 0,
+            copied: 0,
+            fin: None,
+            held: Ranges::default(),
+            recent: [None; SACK_BLOCKS + 1],
+            dsack: None,
+            edge: first,
+            offered: first,
+            zero_since: None,
+            unacked: 0,
+            quick: QUICK,
+            ack_at: None,
+            now_due: false,
+            read_at: None,
+            slot_started: Instant::ZERO,
+            credit: 0,
+            ts_recent: 0,
+            last_ack: 0,
+            ece: false,
+            last_echo: 0,
+            counters: Counters::default(),
+            window_range: (u64::MAX, 0),
+            rtts: Histogram::new(),
+        }
+    }
+
+    /// The connection is open: the application begins to read.
+    pub fn open(&mut self, now: Instant) {
+        self.slot_started = now;
+        if let Read::Profile { tick, .. } = &self.settings.read {
+            self.read_at = Some(now + *tick);
+        }
+    }
+
+    /// Unread bytes in the buffer.
+    #[inline]
+    pub fn unread(&self) -> u64 {
+        self.nxt - self.copied
+    }
+
+    /// Data (or a FIN) arrived; the bytes that are new to the application.
+    pub fn on_data(&mut self, now: Instant, f: &Frame, now_ticks: u32) -> u64 {
+        let fin = f.flags & flags::FIN != 0;
+        let (from, to) = (f.seq, f.seq + u64::from(f.len));
+        if fin {
+            self.fin = Some(to);
+        }
+        if f.ecn == algo::Ecn::Marked {
+            self.counters.marked += 1;
+            self.ece = true;
+        }
+        if f.flags & flags::CWR != 0 && f.ecn != algo::Ecn::Marked {
+            self.ece = false;
+        }
+        if from <= self.last_ack {
+            self.ts_recent = f.ts_val;
+        }
+        let before = self.nxt;
+        if to <= self.nxt && !(fin && to == self.nxt) {
+            // RFC 2883: what came twice is told at once.
+            self.counters.duplicates += 1;
+            self.now_due = true;
+            if f.len > 0 {
+                self.dsack = Some((from, to));
+            }
+            return 0;
+        }
+        if to > self.edge.max(self.copied + self.law.buffer().0) {
+            // Beyond what the buffer holds: a sender that counts on the reading rate (AFC) may come to that.
+            self.counters.overflowed += 1;
+            self.now_due = true;
+            return 0;
+        }
+        if from > self.nxt {
+            let mut new = 0;
+            self.held.insert(from, to, |a, b| new += b - a);
+            if new == 0 {
+                self.counters.duplicates += 1;
+                self.dsack = Some((from, to));
+            }
+            self.counters.beyond_hole += 1;
+            self.remember(from);
+            self.now_due = true;
+        } else {
+            self.nxt = to;
+            if !self.held.is_empty() {
+                self.held.remove_below(self.nxt);
+                if let Some((start, end)) = self.held.as_slice().first().copied()
+                    && start <= self.nxt
+                {
+                    self.nxt = self.nxt.max(end);
+                    self.held.remove_below(self.nxt);
+                }
+                // RFC 5681 section 4.2: a segment that fills a hole is acknowledged at once.
+                self.now_due = true;
+            }
+            self.unacked += self.nxt - before;
+        }
+        let rtt = self.echo(f, now_ticks);
+        self.sample(now, Cause::Arrived, rtt);
+        if self.settings.read == Read::AtOnce {
+            self.copied = self.nxt;
+            self.sample(now, Cause::Copied, None);
+        }
+        if self.quick > 0 {
+            self.quick -= 1;
+            self.now_due = true;
+        }
+        if fin || self.unacked >= self.settings.ack_bytes {
+            self.now_due = true;
+        } else if self.unacked > 0 && self.ack_at.is_none() && !self.now_due {
+            self.ack_at = Some(now + self.settings.ack_delay);
+        }
+        self.nxt - before
+    }
+
+    /// The round trip that a timestamp echo shows, in the clock's ticks of 1 ms; each echo counts once.
+    fn echo(&mut self, f: &Frame, now_ticks: u32) -> Option<Duration> {
+        if f.ts_ecr == 0 || f.ts_ecr == self.last_echo || f.len == 0 {
+            return None;
+        }
+        self.last_echo = f.ts_ecr;
+        // Linux takes a difference of 0 as one tick.
+        let rtt = Duration::from_millis(u64::from(now_ticks.wrapping_sub(f.ts_ecr)).max(1));
+        self.rtts.record(rtt.0);
+        Some(rtt)
+    }
+
+    fn sample(&mut self, now: Instant, cause: Cause, rtt: Option<Duration>) {
+        let sample = Sample {
+            cause,
+            received: Bytes(self.nxt),
+            copied: Bytes(self.copied),
+            out_of_order: Bytes(self.held.end().map_or(0, |end| end.saturating_sub(self.nxt))),
+            right_edge: Bytes(self.edge),
+            rtt,
+        };
+        self.law.on_sample(now, &sample);
+    }
+
+    fn remember(&mut self, from: u64) {
+        let keep = self.recent.iter().position(|r| *r == Some(from)).unwrap_or(self.recent.len() - 1);
+        self.recent.copy_within(0..keep, 1);
+        self.recent[0] = Some(from);
+    }
+
+    // ------------------------------------------------------------------------------------------------ window
+
+    /// The window for the next ACK, counted from the next byte expected.
+    fn window(&self) -> u64 {
+        let buffer = self.law.buffer().0;
+        let free = buffer.saturating_sub(self.unread() + self.held.total());
+        let unit = 1_u64 << self.settings.scale;
+        let wanted = self.law.window().0.min(free);
+        let current = self.edge.saturating_sub(self.nxt);
+        // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or not at all.
+        let step = self.settings.mss.min(buffer / 2);
+        let edge = wanted / unit * unit;
+        if edge < current + if free < buffer { step } else { 1 } { current } else { edge }
+    }
+
+    /// Whether reading has opened the window by so much that the sender should hear of it (Linux
+    /// `tcp_cleanup_rbuf`: when it has at least doubled).
+    fn window_news(&self) -> bool {
+        let current = self.edge.saturating_sub(self.nxt);
+        let wanted = self.window();
+        wanted >= 2 * current.max(1) && wanted >= self.settings.mss.min(self.law.buffer().0 / 2)
+    }
+
+    // ------------------------------------------------------------------------------------------------ ACKs
+
+    /// Whether an ACK has to go now.
+    #[inline]
+    pub fn ack_due(&self) -> bool {
+        self.now_due || self.law.wants_ack()
+    }
+
+    /// Asks for an ACK now (window probes, ECN).
+    pub fn ack_now(&mut self) {
+        self.now_due = true;
+    }
+
+    /// Fills in what a frame tells about this half, and books it as an ACK sent.
+    pub fn write(&mut self, now: Instant, f: &mut Frame, pure: bool) {
+        let window = self.window();
+        self.edge = self.edge.max(self.nxt + window);
+        f.ack = self.nxt;
+        f.window = window;
+        f.ts_ecr = self.ts_recent;
+        f.rate_option = self.law.rate_option();
+        f.flags |= flags::ACK | if self.ece { flags::ECE } else { 0 };
+        if pure && self.settings.sack && (self.dsack.is_some() || !self.held.is_empty()) {
+            self.write_sacks(f);
+        }
+        if window == 0 && self.offered > 0 {
+            self.counters.zero_windows += 1;
+            self.zero_since = Some(now);
+        } else if window > 0
+            && let Some(since) = self.zero_since.take()
+        {
+            self.counters.zero_ns += now.since(since).0;
+        }
+        self.offered = window;
+        self.window_range = (self.window_range.0.min(window), self.window_range.1.max(window));
+        self.last_ack = self.nxt;
+        self.unacked = 0;
+        self.ack_at = None;
+        self.now_due = false;
+        self.law.on_ack_sent(now);
+    }
+
+    fn write_sacks(&mut self, f: &mut Frame) {
+        let mut count = 0;
+        if let Some(block) = self.dsack.take() {
+            f.sack[0] = block;
+            f.dsack = true;
+            count = 1;
+        }
+        for start in self.recent.iter().flatten() {
+            if count == SACK_BLOCKS {
+                break;
+            }
+            if let Some(range) = self.held.around(*start)
+                && !f.sack[usize::from(f.dsack)..count].contains(&range)
+            {
+                f.sack[count] = range;
+                count += 1;
+            }
+        }
+        f.sacks = count as u8;
+    }
+
+    // ------------------------------------------------------------------------------------------------ time
+
+    /// The nearest deadline.
+    #[inline]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        [self.ack_at, self.read_at, self.law.next_wakeup()].into_iter().flatten().min()
+    }
+
+    /// Time has passed; the bytes that the application read.
+    pub fn on_timer(&mut self, now: Instant) -> u64 {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            self.now_due = true;
+        }
+        if self.law.next_wakeup().is_some_and(|at| at <= now) {
+            self.sample(now, Cause::Timer, None);
+        }
+        let before = self.copied;
+        if self.read_at.is_some_and(|at| at <= now) {
+            self.read(now);
+            self.now_due |= self.window_news();
+        }
+        self.copied - before
+    }
+
+    fn read(&mut self, now: Instant) {
+        let Read::Profile { rates, slot, tick } = &self.settings.read else { return };
+        self.read_at = Some(now + *tick);
+        // The rate of the slot in which the tick that now ends began.
+        let began = now.since(self.slot_started).saturating_sub(*tick);
+        let slots = rates.len().max(1) as u64;
+        let rate = rates.get((began.0 / slot.0.max(1) % slots) as usize).map_or(0, |r| r.0);
+        let earned = u128::from(rate) * u128::from(tick.0) + u128::from(self.credit);
+        let bytes = (earned / 8_000_000_000) as u64;
+        let read = bytes.min(self.unread());
+        // What could not be read is not saved up: the application was there and found nothing.
+        self.credit = if read < bytes { 0 } else { (earned % 8_000_000_000) as u64 };
+        self.copied += read;
+        if read > 0 {
+            self.sample(now, Cause::Copied, None);
+        }
+    }
+
+    /// Another law takes over on the live connection.
+    pub fn switch(&mut self, law: Rwnd) {
+        self.law = law;
+    }
+
+    /// Closes the books on a zero window that is still standing.
+    pub fn finish(&mut self, now: Instant) {
+        if let Some(since) = self.zero_since.take() {
+            self.counters.zero_ns += now.since(since).0;
+        }
+    }
+}

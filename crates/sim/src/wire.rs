@@ -1,0 +1,200 @@
+//! Simulated frames as bytes: IPv4 with TCP, UDP or ICMP, for capture files that any analyser reads.
+//!
+//! signal: a [`Frame`] at a node · model: RFC 791, RFC 9293 with the options of Linux (MSS, SACK permitted, timestamps,
+//! window scale, SACK; AFC's rate option as an experimental option by RFC 6994) · action: headers with right checksums;
+//! payload is zeros and is not stored beyond the headers.
+
+use std::io::{self, Write};
+
+use algo::rwnd::afc;
+use capture::write::Writer;
+use units::Instant;
+
+use crate::frame::{Frame, Kind, flags};
+use crate::tcp::HEADERS;
+
+/// LINKTYPE_RAW: IP without a link layer.
+const LINKTYPE_RAW: u16 = 101;
+/// Midnight of 2020-01-01 (UTC): capture tools expect an epoch, and results must not depend on today's date.
+const EPOCH_NS: u64 = 1_577_836_800_000_000_000;
+/// Port of isochronous and voice packets.
+const UDP_PORT: u16 = 4_000;
+
+/// What the wire needs to know about a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wiring {
+    /// Node of side 0 and of side 1.
+    pub nodes: [u16; 2],
+    /// Port of side 0 and of side 1.
+    pub ports: [u16; 2],
+    /// Initial sequence numbers.
+    pub isn: [u32; 2],
+    /// Window scale of each side.
+    pub scale: [u8; 2],
+    /// Maximum segment size of each side.
+    pub mss: [u16; 2],
+    /// SACK and timestamps are offered.
+    pub options: (bool, bool),
+    /// ECN is offered.
+    pub ecn: bool,
+}
+
+/// The address of a node: 10.0.0.1 is node 0.
+pub fn address(node: u16) -> [u8; 4] {
+    let n = node + 1;
+    [10, 0, (n >> 8) as u8, n as u8]
+}
+
+/// The capture file of one node.
+pub struct Tap<W: Write> {
+    writer: Writer<W>,
+    buffer: Vec<u8>,
+    identification: [u16; 2],
+}
+
+impl<W: Write> Tap<W> {
+    /// A pcapng file with one interface, called like the node.
+    pub fn new(out: W, node: &str) -> io::Result<Tap<W>> {
+        Ok(Tap {
+            writer: Writer::new(out, LINKTYPE_RAW, &[node])?,
+            buffer: Vec::with_capacity(128),
+            identification: [0; 2],
+        })
+    }
+
+    /// Writes a frame that passes the node.
+    pub fn write(&mut self, now: Instant, f: &Frame, wiring: &Wiring) -> io::Result<()> {
+        let b = &mut self.buffer;
+        b.clear();
+        let side = usize::from(f.side & 1);
+        let id = &mut self.identification[side];
+        *id = id.wrapping_add(1);
+        let protocol = match f.kind {
+            Kind::Tcp => 6,
+            Kind::Isochronous | Kind::Voice => 17,
+            Kind::Ping | Kind::Pong | Kind::GatePing | Kind::GatePong => 1,
+        };
+        // ECN codepoints of RFC 3168: not-ECT, ECT(1), ECT(0), CE.
+        b.extend([0x45, f.ecn as u8, (f.bytes >> 8) as u8, f.bytes as u8]);
+        b.extend(id.to_be_bytes());
+        b.extend([0x40, 0, 64, protocol, 0, 0]);
+        b.extend(address(wiring.nodes[side]));
+        b.extend(address(wiring.nodes[1 - side]));
+        let sum = checksum(&b[..20], 0);
+        b[10..12].copy_from_slice(&sum.to_be_bytes());
+        match f.kind {
+            Kind::Tcp => tcp(b, f, wiring),
+            Kind::Isochronous | Kind::Voice => {
+                b.extend(UDP_PORT.to_be_bytes());
+                b.extend(UDP_PORT.to_be_bytes());
+                b.extend(((f.bytes - 20) as u16).to_be_bytes());
+                // RFC 768: a checksum of 0 means that there is none.
+                b.extend([0, 0]);
+                b.extend(f.seq.to_be_bytes());
+            }
+            Kind::Ping | Kind::GatePing => icmp(b, f, 8),
+            Kind::Pong | Kind::GatePong => icmp(b, f, 0),
+        }
+        self.writer.write(Instant(EPOCH_NS + now.0), b, f.bytes)
+    }
+
+    /// Flushes; the output itself.
+    pub fn finish(self) -> io::Result<W> {
+        self.writer.finish()
+    }
+}
+
+fn icmp(b: &mut Vec<u8>, f: &Frame, kind: u8) {
+    let start = b.len();
+    b.extend([kind, 0, 0, 0]);
+    b.extend((f.owner as u16 + 1).to_be_bytes());
+    b.extend((f.seq as u16).to_be_bytes());
+    let sum = checksum(&b[start..], 0);
+    b[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn tcp(b: &mut Vec<u8>, f: &Frame, w: &Wiring) {
+    let side = usize::from(f.side & 1);
+    let syn = f.flags & flags::SYN != 0;
+    let fin = f.flags & flags::FIN != 0;
+    let start = b.len();
+    // The SYN takes number ISN, the first byte ISN + 1.
+    let seq = if syn { w.isn[side] } else { w.isn[side].wrapping_add(1).wrapping_add(f.seq as u32) };
+    let ack = match (f.flags & flags::ACK != 0, syn) {
+        (false, _) => 0,
+        (true, _) => w.isn[1 - side].wrapping_add(1).wrapping_add(f.ack as u32),
+    };
+    b.extend(w.ports[side].to_be_bytes());
+    b.extend(w.ports[1 - side].to_be_bytes());
+    b.extend(seq.to_be_bytes());
+    b.extend(ack.to_be_bytes());
+    let payload = f.len.saturating_sub(u32::from(fin));
+    let mut bits = u8::from(fin) | u8::from(syn) << 1;
+    bits |= u8::from(payload > 0) << 3 | u8::from(f.flags & flags::ACK != 0) << 4;
+    bits |= u8::from(f.flags & flags::ECE != 0) << 6 | u8::from(f.flags & flags::CWR != 0) << 7;
+    if syn && w.ecn {
+        // RFC 3168 section 6.1.1: ECE and CWR on the SYN, ECE on the SYN/ACK.
+        bits |= if side == 0 { 0xc0 } else { 0x40 };
+    }
+    b.extend([0, bits]);
+    let window = if syn { f.window.min(65_535) } else { (f.window >> w.scale[side]).min(65_535) };
+    b.extend((window as u16).to_be_bytes());
+    b.extend([0, 0, 0, 0]);
+    if syn {
+        b.extend([2, 4]);
+        b.extend(w.mss[side].to_be_bytes());
+        b.extend(if w.options.0 { [4, 2] } else { [1, 1] });
+        if w.options.1 {
+            stamps(b, f);
+        } else {
+            b.extend([1; 10]);
+        }
+        b.extend([1, 3, 3, w.scale[side]]);
+    } else {
+        if w.options.1 {
+            b.extend([1, 1]);
+            stamps(b, f);
+        }
+        if f.sacks > 0 {
+            b.extend([1, 1, 5, 2 + 8 * f.sacks]);
+            let base = w.isn[1 - side].wrapping_add(1);
+            for (from, to) in &f.sack[..usize::from(f.sacks)] {
+                b.extend(base.wrapping_add(*from as u32).to_be_bytes());
+                b.extend(base.wrapping_add(*to as u32).to_be_bytes());
+            }
+        }
+        if payload == 0
+            && let Some(value) = f.rate_option
+        {
+            b.extend(afc::option::to_wire(value));
+            b.extend([1; 3]);
+        }
+    }
+    let header = b.len() - start;
+    b[start + 12] = ((header / 4) as u8) << 4;
+    debug_assert!(f.bytes >= payload + 20 + header as u32 || f.bytes < HEADERS, "the options fit");
+    // Pseudo header of RFC 9293 section 3.1; the payload is zeros and adds nothing but its length.
+    let length = header as u32 + payload;
+    let pseudo = u32::from(6_u8) + length + words(&b[12..20]);
+    let sum = checksum(&b[start..], pseudo);
+    b[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn stamps(b: &mut Vec<u8>, f: &Frame) {
+    b.extend([8, 10]);
+    b.extend(f.ts_val.to_be_bytes());
+    b.extend(f.ts_ecr.to_be_bytes());
+}
+
+fn words(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | c.get(1).copied().map_or(0, u32::from)).sum()
+}
+
+/// RFC 1071.
+fn checksum(bytes: &[u8], start: u32) -> u16 {
+    let mut sum = start + words(bytes);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
