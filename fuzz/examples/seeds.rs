@@ -190,6 +190,7 @@ fn link_layers() -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
+    put("scenario", "example", include_bytes!("../../crates/scenario/tests/example.toml"))?;
     for (name, bytes) in files()? {
         put("file_readers", name, &bytes)?;
         put("whole_capture", name, &bytes)?;

@@ -162,17 +162,22 @@ impl Family {
 
 /// The value of one parameter, checked against its range.
 fn param(param: &Param, tree: &Tree, path: &str) -> Result<Value> {
+    let show = |v: &Value| quantity::shown(param.unit, v);
+    let range = param.range.map(|range| range()).map(|(min, max)| (show(&min), show(&max)));
     let Some(value) = quantity::read(param.unit, tree) else {
         if let (algo::Unit::Choice(words), Item::Text(found)) = (param.unit, &tree.item) {
             return wrong(tree.place, path, unknown_name("choice", found, words.iter().copied()));
         }
-        let expected = quantity::expected(param.unit);
+        let mut expected = quantity::expected(param.unit);
+        if let Some((min, max)) = range {
+            expected += &format!(", {min} to {max}");
+        }
         return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
     };
-    if !param.allows(&value) {
-        let (min, max) = param.range.map_or((Value::Unset, Value::Unset), |range| range());
-        let show = |v: &Value| quantity::shown(param.unit, v);
-        let (found, min, max) = (show(&value), show(&min), show(&max));
+    if let Some((min, max)) = range
+        && !param.allows(&value)
+    {
+        let found = show(&value);
         return wrong(tree.place, path, Problem::OutOfRange { found, min, max });
     }
     let too_many = match &value {

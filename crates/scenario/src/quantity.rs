@@ -125,6 +125,7 @@ pub(crate) fn shown(unit: Unit, value: &Value) -> String {
             &[("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)],
             1,
         ),
+        Value::Capacity(Capacity::Packets(1)) => "1 packet".to_owned(),
         Value::Capacity(Capacity::Packets(n)) => format!("{n} packets"),
         Value::Choice(i) => match unit {
             Unit::Choice(words) => words.get(*i).copied().unwrap_or("none").to_owned(),

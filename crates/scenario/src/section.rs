@@ -233,7 +233,10 @@ pub(crate) fn plain(
         if let (Unit::Choice(words), Item::Text(found)) = (unit, &tree.item) {
             return wrong(tree.place, path, unknown_name("choice", found, words.iter().copied()));
         }
-        let expected = quantity::expected(unit);
+        let mut expected = quantity::expected(unit);
+        if let Some((min, max)) = range {
+            expected += &format!(", {min} to {max}");
+        }
         return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
     };
     if let Some((min, max)) = range {

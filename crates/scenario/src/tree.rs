@@ -63,6 +63,10 @@ pub(crate) const COLLECTIONS: &[(&str, &str)] = &[
     ("change", "change"),
 ];
 
+/// Keys of which a bare name stands for a table with that `kind`.
+const KINDED: &[&str] =
+    &["congestion", "window", "queue", "qdisc", "gate", "medium", "model", "layers", "app"];
+
 impl Tree {
     /// Reads a whole file.
     pub(crate) fn parse(text: &str) -> Result<Tree> {
@@ -123,8 +127,8 @@ impl Tree {
         self.table()?.get(key)
     }
 
-    /// Sets a dotted key. What the first segments address has to exist; tables below it are made as needed, and a
-    /// name that stood where a table is needed becomes its `kind`.
+    /// Sets a dotted key. What the first segments address has to exist; tables below it are made as needed, and the
+    /// bare name of an algorithm becomes the `kind` of one.
     pub(crate) fn set(&mut self, key: &str, new: Tree) -> Result<()> {
         let place = new.place;
         let segments: Vec<&str> = key.split('.').collect();
@@ -144,7 +148,10 @@ impl Tree {
         }
         let mut at = self;
         for (i, segment) in segments.iter().enumerate() {
-            if let Item::Text(kind) = &at.item {
+            let above = segments[..i].iter().rev().find(|s| s.parse::<usize>().is_err());
+            if let Item::Text(kind) = &at.item
+                && above.is_some_and(|key| KINDED.contains(key))
+            {
                 let kind = Tree { item: Item::Text(kind.clone()), place: at.place };
                 at.item = Item::Table(Table { entries: vec![("kind".to_owned(), kind)], inline: true });
             }
