@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 mod occupancy;
 
-pub use occupancy::{Occupancy, averaged, drained, held_after, rate_over};
+pub use occupancy::{Occupancy, RING, averaged, drained, held_after, occupancy_at, rate_over};
 
 /// The circumstances of one device.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub enum Limit {
     None,
     /// Another packet while no more than this lies below the queue.
     Bytes(Bytes),
-    /// The queue's shaper runs at this rate.
+    /// The queue is shaped to this rate; the gate does it by itself, through `open` and `next_wakeup`.
     Rate(Rate),
 }
 

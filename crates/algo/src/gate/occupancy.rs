@@ -3,16 +3,19 @@
 //!
 //! signal: reports (when written, bytes in the buffer, granted and padding since the last), packets that passed ·
 //! model: uplink rate as a moving average over granted − padding; the buffer of the report, drained at that rate and
-//! filled by each packet that passed since · action: bytes now (QCUT section 6.2 and facts of its section 4.4).
+//! filled by each packet that passed since · action: bytes now (QCUT section 6).
 //!
-//! Deviations: packets are remembered in a ring of [`RING`]; where more pass within a report's age, the oldest
-//! are taken together, at the time of the younger, which errs to the full side.
+//! An interval of the average lasts until the first report at least 20 ms after its beginning; one of several times 20
+//! ms counts as so many steps.
+//!
+//! Deviation: packets are remembered in a ring of [`RING`]; where more pass within a report's age, the oldest are taken
+//! together, at the time of the younger, which errs to the full side.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::Event;
 
-/// Interval of the moving average, in nanoseconds (QCUT section 6.2: 20 ms).
+/// Interval of the moving average, in nanoseconds (QCUT section 6: 20 ms).
 const INTERVAL_NS: u64 = 20_000_000;
 /// Packets remembered: at 100 ms of report age good for 61 Mbit/s in packets of 1,500 bytes.
 pub const RING: usize = 512;
@@ -27,17 +30,29 @@ pub const fn drained(rate: u64, ns: u64) -> u64 {
     rate * ns / 1_000_000_000
 }
 
-/// B(t + ns) of a buffer that held `held` and was given nothing: B − min(B, R · Δt) (QCUT section 6.2).
+/// B(t + ns) of a buffer that held `held` and was given nothing: B − min(B, R · Δt) (QCUT section 6).
 #[inline]
 pub const fn held_after(held: u64, rate: u64, ns: u64) -> u64 {
     held.saturating_sub(drained(rate, ns))
 }
 
-/// One step of the moving average: α = 1/4 (QCUT section 6.2: 0.25).
+/// One step of the moving average: α = 1/4 (QCUT section 6: 0.25).
 #[inline]
 pub const fn averaged(rate: u64, sample: u64) -> u64 {
     let (rate, sample) = (if rate < MOST { rate } else { MOST }, if sample < MOST { sample } else { MOST });
     (3 * rate + sample) / 4
+}
+
+/// The whole estimate in one pass: `reported` bytes at `written`, then each packet (time, bytes) that passed since, to
+/// `now`; all times in nanoseconds. What [`Occupancy`] keeps step by step, and what a kernel has to reproduce.
+pub fn occupancy_at(reported: u64, written: u64, passed: &[(u64, u32)], rate: u64, now: u64) -> u64 {
+    let (mut held, mut since) = (reported, written);
+    for &(time, bytes) in passed {
+        // B(t_i+1) = B(t_i) − min(B(t_i), R · (t_i+1 − t_i)) + S_i+1
+        held = held_after(held, rate, time.saturating_sub(since)).saturating_add(u64::from(bytes));
+        since = since.max(time);
+    }
+    held_after(held, rate, now.saturating_sub(since))
 }
 
 /// See the module text.
@@ -59,6 +74,8 @@ pub struct Occupancy {
     since: u64,
     /// Leaves intervals without data out of the average.
     hold: bool,
+    /// There was data in the interval that is being measured.
+    busy: bool,
 }
 
 impl Occupancy {
@@ -66,6 +83,7 @@ impl Occupancy {
     pub fn new(hold: bool) -> Occupancy {
         Occupancy {
             hold,
+            busy: false,
             rate: None,
             interval: None,
             ring: [(0, 0); RING],
@@ -103,12 +121,11 @@ impl Occupancy {
 
     /// A report came: the average first, then the buffer anew from the time at which the report was written.
     pub fn on_report(&mut self, now: Instant, at: Instant, occupancy: Bytes, granted: Bytes, padding: Bytes) {
+        // A modem's clock that runs ahead must not date the buffer into the future.
+        let at = at.min(now);
         let moved = granted.0.saturating_sub(padding.0);
-        if self.hold && moved == 0 && occupancy == Bytes::ZERO {
-            self.interval = None;
-        } else {
-            self.measure(at.0, moved);
-        }
+        self.busy |= moved > 0 || occupancy > Bytes::ZERO;
+        self.measure(at.0, moved);
         self.heard = Some(now);
         if at.0 < self.written {
             // Overtaken by a later one: its grants count, its buffer does not.
@@ -197,12 +214,15 @@ impl Occupancy {
             self.interval = Some((begun, sum));
             return;
         }
+        self.interval = Some((at, 0));
+        if self.hold && !core::mem::take(&mut self.busy) {
+            return;
+        }
         let sample = rate_over(sum, span);
         // 16 steps leave one per cent of what was before.
         for _ in 0..(span / INTERVAL_NS).min(16) {
             self.rate = Some(self.rate.map_or(sample, |rate| averaged(rate, sample)));
         }
-        self.interval = Some((at, 0));
     }
 }
 

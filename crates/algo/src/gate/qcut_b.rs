@@ -1,7 +1,7 @@
 //! QCUT-B: another packet while the firmware buffer is estimated to hold no more than a fixed number of bytes.
 //!
 //! signal: the modem's delayed reports, packets that passed · model: the estimate of [`Occupancy`] · action: open at or
-//! below the limit (QCUT section 6.2, figure 15). No one figure serves: 2 KB was best at −110 dBm, 20 KB at −98,
+//! below the limit (QCUT section 6, figure 15). No one figure serves: 2 KB was best at −110 dBm, 20 KB at −98,
 //! 50 KB at −85.
 //!
 //! Deviation: open until the first report, and again when no report has come for `patience`; a gate that trusts a dead
@@ -16,7 +16,7 @@ pub const NAME: &str = "qcut_b";
 /// One line.
 pub const ABOUT: &str = "a fixed number of bytes in the firmware buffer, by the modem's reports";
 /// Where it is specified.
-pub const SOURCE: &str = "QCUT section 6.2, figure 15";
+pub const SOURCE: &str = "QCUT section 6, figure 15";
 
 config! {
     /// How much, and how long to trust the last report.

@@ -1,12 +1,14 @@
 //! QCUT-D: another packet while what is estimated to lie in the firmware buffer drains within 20 ms. Integers only.
 //!
 //! signal: the modem's delayed reports, packets that passed · model: the estimate B of [`Occupancy`] and its uplink
-//! rate R · action: open while B / R ≤ target (QCUT section 6.2), decided as B ≤ R · target.
+//! rate R · action: open while B / R ≤ target (QCUT section 6), decided as B ≤ R · target.
 //!
 //! Deviations: a floor below which the gate is open whatever the rate, because at rate zero the paper's rule would let
 //! nothing pass that could ever be measured; open until the first report, and again when no report has come for
-//! `patience`. `hold` (off, as in the paper) leaves intervals in which the buffer was empty out of the average: without
-//! it a pause lets the rate fall to zero, and an upload starts from the floor.
+//! `patience`. `hold` leaves intervals out of the average in which nothing was there to send: they say nothing about
+//! the *achievable* rate that the paper means to predict, and the gate itself makes such intervals. The paper does not
+//! say what it does with them; averaged like the others (`hold = false`) they make a low rate a fixed point, where at
+//! −98 dBm half of the throughput is lost that the paper keeps.
 
 use units::{Bytes, Duration, Instant};
 
@@ -17,17 +19,17 @@ pub const NAME: &str = "qcut_d";
 /// One line.
 pub const ABOUT: &str = "a fixed drain time of the firmware buffer, by the modem's reports";
 /// Where it is specified.
-pub const SOURCE: &str = "QCUT section 6.2";
+pub const SOURCE: &str = "QCUT section 6";
 
 config! {
     /// How long, and how long to trust the last report.
     pub struct Config {
-        /// What lies in the firmware buffer may take so long to drain (QCUT section 6.2 chose 20 ms).
+        /// What lies in the firmware buffer may take so long to drain (QCUT section 6 chose 20 ms).
         target: Duration = Duration::from_millis(20), Duration::from_millis(1), Duration::from_millis(4_000);
         /// Packets that may always lie in the firmware buffer: two, as TSQ and BQL allow, one on the air and one behind.
         floor: u64 = 2, 1, 1_000;
-        /// Leaves intervals out of the average in which nothing was sent because nothing was there.
-        hold: bool = false;
+        /// Leaves intervals out of the average in which nothing was sent because nothing was there (see above).
+        hold: bool = true;
         /// Without a report for so long the gate opens; ten times the age of QCUT's reports (100 ms).
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
     }

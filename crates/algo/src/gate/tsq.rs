@@ -22,7 +22,7 @@ pub const SOURCE: &str = "Linux tcp_small_queue_check; QCUT section 7.1";
 config! {
     /// The sender's limit.
     pub struct Config {
-        /// `tcp_limit_output_bytes`: 128 KB in the kernels of QCUT (section 7.1); 4 MiB since Linux 6.11.
+        /// `tcp_limit_output_bytes`: 128 KB in the kernels of QCUT (section 7.1); 4 MiB in Linux 6.18.
         size: Bytes = Bytes(131_072), Bytes(1), Bytes(1 << 30);
         /// Pacing rate of a flow, where the limit follows it; without it the limit is `size`, as in the kernels of 2012.
         pacing: Option<Rate> = None, Some(Rate(1)), Some(Rate(1_000_000_000_000));

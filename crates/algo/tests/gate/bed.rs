@@ -1,0 +1,187 @@
+//! A device that always has something to send: gate, firmware buffer, uplink, and the modem's reports 100 ms late.
+//!
+//! signal: a gate and a medium · model: packets of 1,500 bytes enter the firmware while the gate is open and there is
+//! room · action: how long they stayed, how many left.
+
+use std::collections::VecDeque;
+
+use algo::Rng;
+use algo::gate::{AnyGate, Event, Gate};
+use algo::link::grants::reported;
+use algo::link::{AnyMedium, Head, Medium, Slot};
+use units::{Bytes, Duration, Instant, Rate};
+
+pub const PACKET: Bytes = Bytes(1_500);
+/// The modem writes a report every 5 ms, which the kernel reads about 100 ms later (QCUT section 6): 95 to 105 ms,
+/// in order. An age of exactly twenty reports would keep reports and the packets let in on them in step for ever.
+const REPORT_EVERY: Duration = Duration::from_millis(5);
+const REPORT_AGE: (Duration, u64) = (Duration::from_millis(95), 10_000_000);
+/// Delay of a probe over an empty link.
+const BASE: Duration = Duration::from_millis(25);
+
+/// What was seen between two marks.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Seen {
+    pub packets: u64,
+    /// Sum over the packets of their time in the firmware.
+    pub stayed: Duration,
+}
+
+impl Seen {
+    pub fn delay_ms(&self) -> f64 {
+        self.stayed.as_millis_f64() / self.packets.max(1) as f64
+    }
+    pub fn rate(&self, span: Duration) -> Rate {
+        (PACKET * self.packets).over(span).unwrap_or_default()
+    }
+}
+
+pub struct Bed {
+    pub gate: AnyGate,
+    pub link: AnyMedium,
+    pub now: Instant,
+    pub seen: Seen,
+    /// Whether the source has anything.
+    pub sending: bool,
+    buffer: Bytes,
+    fifo: VecDeque<Instant>,
+    /// The head is on the air until then.
+    leaving: Option<Instant>,
+    /// The link is to be asked then.
+    ask: Option<Instant>,
+    reports: VecDeque<(Instant, Event)>,
+    next_report: Instant,
+    next_probe: Option<Instant>,
+    moved: Bytes,
+    rng: Rng,
+}
+
+impl Bed {
+    pub fn new(gate: AnyGate, link: AnyMedium, buffer: Bytes) -> Bed {
+        let next_probe = gate.probe_every().map(|every| Instant::ZERO + every);
+        Bed {
+            gate,
+            link,
+            now: Instant::ZERO,
+            seen: Seen::default(),
+            sending: true,
+            buffer,
+            fifo: VecDeque::new(),
+            leaving: None,
+            ask: None,
+            reports: VecDeque::new(),
+            // Off the beat of the transmission intervals.
+            next_report: Instant(3_100_000),
+            next_probe,
+            moved: Bytes::ZERO,
+            rng: Rng::new(1, "bed"),
+        }
+    }
+
+    pub fn held(&self) -> Bytes {
+        PACKET * self.fifo.len() as u64
+    }
+
+    /// Runs to `until` and says what was seen since the last call.
+    pub fn run(&mut self, until: Instant) -> Seen {
+        loop {
+            self.settle();
+            let next = self.next_event();
+            if next >= until {
+                self.now = until;
+                return core::mem::take(&mut self.seen);
+            }
+            self.now = next;
+            self.tell();
+        }
+    }
+
+    /// Everything that happens at this very moment.
+    fn settle(&mut self) {
+        loop {
+            if self.leaving.is_some_and(|at| at <= self.now) {
+                self.leave();
+            }
+            while self.sending && self.held() + PACKET <= self.buffer && self.gate.open(self.now) {
+                self.fifo.push_back(self.now);
+                self.gate.on_event(self.now, &Event::Passed { bytes: PACKET });
+                self.link.on_backlog(self.now, self.held());
+                self.ask.get_or_insert(self.now);
+            }
+            if self.fifo.is_empty() || self.leaving.is_some() || self.ask.is_none_or(|at| at > self.now) {
+                return;
+            }
+            let head = Head { bytes: PACKET, backlog: self.held() };
+            match self.link.offer(self.now, &head, &mut self.rng) {
+                Slot::Leaves(at) => {
+                    self.leaving = Some(at);
+                    self.ask = None;
+                    if at > self.now {
+                        return;
+                    }
+                }
+                Slot::WaitUntil(at) => {
+                    assert!(at > self.now, "the link asks to be asked again at once");
+                    self.ask = Some(at);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.leaving = None;
+        let came = self.fifo.pop_front().expect("only a packet that is there leaves");
+        self.seen.packets += 1;
+        self.seen.stayed += self.now.since(came);
+        self.moved += PACKET;
+        self.link.on_backlog(self.now, self.held());
+        self.gate.on_event(self.now, &Event::Completed { bytes: PACKET });
+        self.ask = (!self.fifo.is_empty()).then_some(self.now);
+    }
+
+    fn next_event(&self) -> Instant {
+        let wakeup = match self.gate.next_wakeup(self.now) {
+            Some(at) if self.sending && at > self.now => Some(at),
+            _ => None,
+        };
+        let report = self.reports.front().map(|(at, _)| *at);
+        let ask = if self.leaving.is_none() { self.ask } else { None };
+        [Some(self.next_report), self.next_probe, report, self.leaving, ask, wakeup]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.next_report)
+    }
+
+    /// Reports and probes that are due.
+    fn tell(&mut self) {
+        let now = self.now;
+        if now >= self.next_report {
+            let grants = self.link.take_grants(now);
+            let report = Event::Report {
+                at: now,
+                occupancy: reported(self.held()),
+                granted: grants.granted,
+                padding: grants.padding,
+            };
+            let after = self.reports.back().map_or(now, |(at, _)| *at);
+            let read = now + REPORT_AGE.0 + Duration(self.rng.below(REPORT_AGE.1));
+            self.reports.push_back((read.max(after), report));
+            self.next_report = now + REPORT_EVERY;
+        }
+        while self.reports.front().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, report)) = self.reports.pop_front() {
+                self.gate.on_event(now, &report);
+            }
+        }
+        if self.next_probe.is_some_and(|at| at <= now) {
+            let span = self.gate.probe_every().expect("who is probed says how often");
+            let rate = self.link.state(now).rate.unwrap_or(Rate(1));
+            let delay = BASE + self.held() / rate;
+            let moved = core::mem::take(&mut self.moved);
+            self.gate.on_event(now, &Event::Probe { delay, moved, span });
+            self.next_probe = Some(now + span);
+        }
+    }
+}
