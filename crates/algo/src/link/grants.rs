@@ -12,8 +12,7 @@
 //!
 //! Calibration: the rate of each signal is the mean throughput of figure 15's uploads with at least 50 KB below the
 //! queue; `report_delay` and `ahead` are fitted to the seven pairs of RTT and throughput at −98 dBm alone (root mean
-//! square error 5.4 %). The other signals change the rate
-//! and nothing else.
+//! square error 5.4 %). The other signals change the rate and nothing else.
 //!
 //! Deviations: one logical channel; a scheduling request is sent whenever the buffer holds data of which the base
 //! station cannot know (a modem asks for new data in an empty buffer, and after a timer); block errors and their
