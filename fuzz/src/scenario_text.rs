@@ -7,7 +7,11 @@ use scenario::{Document, TraceMissing, TraceText};
 
 /// Names of even length are there.
 fn traces(name: &str) -> Result<TraceText, TraceMissing> {
-    if name.len() % 2 == 0 { Ok(TraceText("1\n2\n".into())) } else { Err(TraceMissing("odd".to_owned())) }
+    if name.len().is_multiple_of(2) {
+        Ok(TraceText("1\n2\n".into()))
+    } else {
+        Err(TraceMissing("odd".to_owned()))
+    }
 }
 
 /// Reads `text`. Whatever is accepted must be sound; whatever is refused must say why, on one line.

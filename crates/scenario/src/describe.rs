@@ -85,7 +85,7 @@ fn table(keys: &[Key]) -> String {
         };
         let default = match key.default {
             "" => String::new(),
-            text if text.contains('`') || text.contains('…') => text.to_owned(),
+            text if text.starts_with('(') => text.to_owned(),
             text => format!("`{text}`"),
         };
         let (name, about) = (key.name, cell(key.about));

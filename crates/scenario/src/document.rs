@@ -3,7 +3,7 @@
 use crate::error::{Place, Problem, Result, wrong};
 use crate::expect::{self, Expectation, Names};
 use crate::resolve;
-use crate::sweep::{RunSpec, Sweep};
+use crate::sweep::{self, RunSpec, Sweep};
 use crate::traces::{self, Source, Traces};
 use crate::tree::Tree;
 use crate::types::Scenario;
@@ -27,10 +27,11 @@ impl Document {
                 Problem::TooMany { what: "bytes", found: text.len() as u64, most: MOST_BYTES as u64 };
             return wrong(Place::Nowhere, "", problem);
         }
-        Document::of(Tree::parse(text)?)
+        Document::of(Tree::parse(text)?, true)
     }
 
-    fn of(tree: Tree) -> Result<Document> {
+    /// `strict`: an expectation of a run that there is not is a mistake; else it is left out.
+    fn of(tree: Tree, strict: bool) -> Result<Document> {
         resolve::root(&tree)?;
         let sweep = Sweep::read(&tree)?;
         let mut names = Names::default();
@@ -48,27 +49,20 @@ impl Document {
             let mut seen = std::collections::BTreeSet::new();
             list.retain(|name| seen.insert(name.clone()));
         }
-        let expectations = expect::read(&tree, &sweep, &names)?;
+        let expectations = expect::read(&tree, &sweep, &names, strict)?;
         Ok(Document { tree, sweep, expectations })
     }
 
-    /// The file with some keys set from outside: dotted key, value as TOML or plain text.
+    /// The file with some keys set from outside: dotted key, value as TOML or plain text. A key of the sweep keeps this
+    /// one value, and what was expected of the others is left out.
     pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Document> {
         let mut tree = self.tree.clone();
-        let set = self.values(set)?;
+        let set = values(set)?;
         set_all(&mut tree, &set)?;
-        Document::of(tree)
-    }
-
-    fn values<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Vec<(String, Tree)>> {
-        let value = |(key, text): &(K, V)| {
-            let mut tree = Tree::value(key.as_ref(), text.as_ref())?;
-            if let Some(place) = self.sweep.place_of(key.as_ref()) {
-                tree.moved_to(place);
-            }
-            Ok((key.as_ref().to_owned(), tree))
-        };
-        set.iter().map(value).collect()
+        for (key, value) in &set {
+            sweep::pin(&mut tree, key, value);
+        }
+        Document::of(tree, false)
     }
 
     /// The runs of this file: one, or the product of its sweep, the last key changing fastest, seeds fastest of all.
@@ -90,7 +84,13 @@ impl Document {
         traces: &Traces<'_>,
     ) -> Result<(Scenario, Vec<String>)> {
         let mut tree = self.tree.clone();
-        set_all(&mut tree, &self.values(overrides)?)?;
+        let mut set = values(overrides)?;
+        for (key, value) in &mut set {
+            if let Some(place) = self.sweep.place_of(key) {
+                value.moved_to(place);
+            }
+        }
+        set_all(&mut tree, &set)?;
         let source = Source::new(&tree, traces)?;
         resolve::scenario(&tree, seed, &source)
     }
@@ -114,6 +114,13 @@ impl Document {
     pub fn about(&self) -> &str {
         self.tree.root("about").and_then(Tree::text).unwrap_or_default()
     }
+}
+
+/// Keys and values from outside.
+fn values<K: AsRef<str>, V: AsRef<str>>(set: &[(K, V)]) -> Result<Vec<(String, Tree)>> {
+    let value =
+        |(key, text): &(K, V)| Ok((key.as_ref().to_owned(), Tree::value(key.as_ref(), text.as_ref())?));
+    set.iter().map(value).collect()
 }
 
 /// Sets keys; a first key that no file has is refused here, by its nearest name.

@@ -111,7 +111,7 @@ pub struct Bound {
     pub max: Option<f64>,
 }
 
-/// One [[expect]].
+/// One `[[expect]]`.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// Its line in the file.
@@ -135,9 +135,11 @@ impl Expectation {
     }
 }
 
-/// All expectations of a file. `names` are the flows, probes and links that there are.
-pub(crate) fn read(tree: &Tree, sweep: &Sweep, names: &Names) -> Result<Vec<Expectation>> {
-    expectations(tree)?.into_iter().map(|(tree, path)| one(tree, path, sweep, names)).collect()
+/// All expectations of a file. `names` are the flows, probes and links that there are; unless `strict`, those of runs
+/// that there are not are left out.
+pub(crate) fn read(tree: &Tree, sweep: &Sweep, names: &Names, strict: bool) -> Result<Vec<Expectation>> {
+    let one = |(tree, path)| one(tree, path, sweep, names, strict).transpose();
+    expectations(tree)?.into_iter().filter_map(one).collect()
 }
 
 /// What an expectation can speak of.
@@ -148,7 +150,7 @@ pub(crate) struct Names {
     pub(crate) links: Vec<String>,
 }
 
-fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names) -> Result<Expectation> {
+fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names, strict: bool) -> Result<Option<Expectation>> {
     let metrics: Vec<&str> = METRICS.iter().map(|m| m.name).collect();
     let section = Section::open(tree, path, &[keys::EXPECT], &metrics)?;
     let named = |key: &'static str, known: &[String]| match section.text(key)? {
@@ -183,7 +185,8 @@ fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names) -> Result<Expect
         let what = "what is expected, such as flow_goodput_bps = { min = \"1 Mbit/s\" }";
         return wrong(section.place, section.path.clone(), Problem::Missing(what));
     }
-    Ok(Expectation { place: section.place, run: run(&section, sweep)?, flow, probe, link, bounds })
+    let Some(run) = run(&section, sweep, strict)? else { return Ok(None) };
+    Ok(Some(Expectation { place: section.place, run, flow, probe, link, bounds }))
 }
 
 /// `{ min = …, max = … }`.
@@ -235,8 +238,8 @@ fn number(metric: &Metric, tree: &Tree, path: &str) -> Result<f64> {
 }
 
 /// The labels in `run`, each one that the sweep gives.
-fn run(section: &Section<'_>, sweep: &Sweep) -> Result<Vec<(String, String)>> {
-    let Some(tree) = section.get("run") else { return Ok(Vec::new()) };
+fn run(section: &Section<'_>, sweep: &Sweep, strict: bool) -> Result<Option<Vec<(String, String)>>> {
+    let Some(tree) = section.get("run") else { return Ok(Some(Vec::new())) };
     let path = section.full("run");
     let Item::Table(table) = &tree.item else {
         let expected = "a table of labels".to_owned();
@@ -256,10 +259,13 @@ fn run(section: &Section<'_>, sweep: &Sweep) -> Result<Vec<(String, String)>> {
             c.label == wanted || matches!(c.set.as_slice(), [(_, t)] if t.label() == wanted)
         };
         let Some(choice) = axis.choices.iter().find(same) else {
+            if !strict {
+                return Ok(None);
+            }
             let known = axis.choices.iter().map(|c| c.label.as_str());
             return wrong(value.place, full, unknown_name("value of this sweep", &wanted, known));
         };
         labels.push((axis.label.clone(), choice.label.clone()));
     }
-    Ok(labels)
+    Ok(Some(labels))
 }

@@ -42,7 +42,7 @@ pub(crate) const ROOT: &[Key] = &[
     ),
     key("seed", count("0", "9007199254740992"), "1", "of all dice: the same file and seed give the same run"),
     key("bin", duration("1 ms", "60 min"), "100 ms", "length of a bin of the series"),
-    key("node", Form::Other("[[node]]"), "`client` and `server`", "hosts and routers"),
+    key("node", Form::Other("[[node]]"), "(`client` and `server`)", "hosts and routers"),
     key(
         "link",
         Form::Other("[link.NAME] or [[link]]"),
@@ -153,7 +153,7 @@ pub(crate) const ROUTER: &[Key] = &[
 ];
 
 pub(crate) const FLOW: &[Key] = &[
-    key("name", Form::Name, "flow0, flow1, …", "in the results; copies add -0, -1, …"),
+    key("name", Form::Name, "(flow0, flow1, …)", "in the results; copies add -0, -1, …"),
     key(
         "from",
         Form::Name,
@@ -191,6 +191,7 @@ pub(crate) const SENDER: &[Key] = &[
         "4 MiB",
         "unacknowledged and unsent data that the socket takes (Linux `tcp_wmem` maximum)",
     ),
+    // Linux' tcp_limit_output_bytes when QCUT was measured (its table of TSQ sizes: 128 KB by default).
     key(
         "tsq",
         Form::Other("bytes, or false"),
@@ -279,6 +280,7 @@ pub(crate) const OBJECTS: &[Key] = &[
 ];
 
 pub(crate) const VIDEO: &[Key] = &[
+    // The rates that adaptive video is usually studied with.
     key(
         "ladder",
         Form::Other("list of rates"),
@@ -313,7 +315,7 @@ pub(crate) const VOIP: &[Key] = &[
 ];
 
 pub(crate) const PROBE: &[Key] = &[
-    key("name", Form::Name, "probe0, probe1, …", "in the results"),
+    key("name", Form::Name, "(probe0, probe1, …)", "in the results"),
     key(
         "kind",
         Form::Plain(Unit::Choice(&["ping", "isochronous"]), None),
@@ -339,10 +341,10 @@ pub(crate) const SWEEP: &[Key] =
     &[key("seeds", count("1", "1000"), "1", "so many runs of each combination, with seed, seed + 1, …")];
 
 pub(crate) const EXPECT: &[Key] = &[
-    key("run", Form::Other("{ LABEL = value, … }"), "every run", "the runs of the sweep that it speaks of"),
-    key("flow", Form::Name, "every flow", "the flow that it speaks of; all copies where it has some"),
-    key("probe", Form::Name, "every probe", "the probe that it speaks of"),
-    key("link", Form::Name, "every link", "the link that it speaks of"),
+    key("run", Form::Other("{ LABEL = value, … }"), "(every run)", "the runs of the sweep that it speaks of"),
+    key("flow", Form::Name, "(every flow)", "the flow that it speaks of; all copies where it has some"),
+    key("probe", Form::Name, "(every probe)", "the probe that it speaks of"),
+    key("link", Form::Name, "(every link)", "the link that it speaks of"),
 ];
 
 /// The applications with their keys; `kind` names one.

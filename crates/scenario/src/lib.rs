@@ -1,6 +1,6 @@
 //! Scenario files: what is connected how, who sends what to whom, and what is expected of it.
 //!
-//! signal: TOML text · model: the types of [`types`], every value checked and in its unit · action: one
+//! signal: TOML text · model: the types of a run, every value checked and in its unit · action: one
 //! [`Scenario`] per run, ready for the simulator or the lab; or an error that names key, line, and what would fit.
 //!
 //! Nothing here opens a file: [`Document::parse`] takes the text, and the text of traces comes in through a closure.

@@ -156,7 +156,9 @@ fn largest(n: u64, table: &[(&str, u64)], from: u64) -> String {
     if n == 0 {
         return format!("0 {last}");
     }
-    let fits = |(name, factor): &&(&str, u64)| n % factor == 0 && (*name != "min" || n / factor * 60 >= from);
+    let fits = |(name, factor): &&(&str, u64)| {
+        n.is_multiple_of(*factor) && (*name != "min" || n / factor * 60 >= from)
+    };
     table
         .iter()
         .find(fits)

@@ -32,7 +32,7 @@ pub(crate) enum Form {
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// As it would be written (without quotes); empty where nothing is assumed.
+    /// As it would be written (without quotes); empty where nothing is assumed, in brackets where it is described.
     pub(crate) default: &'static str,
     pub(crate) about: &'static str,
 }
@@ -199,11 +199,16 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The plain values that the table gives as default of `name`, separated by commas.
+    pub(crate) fn defaults<T: algo::Setting>(&self, name: &str) -> Vec<T> {
+        let texts = self.key(name).map_or("", |k| k.default).split(", ");
+        texts.filter_map(|text| T::from_value(&quantity::constant(T::UNIT, text)?)).collect()
+    }
+
     /// A list of plain values: each checked, not empty, at most `most`.
     pub(crate) fn list<T: algo::Setting>(
         &self,
         name: &str,
-        unit: Unit,
         range: (&'static str, &'static str),
         most: u64,
     ) -> Result<Vec<T>> {
@@ -215,7 +220,7 @@ impl<'a> Section<'a> {
             return self.wrong(name, Problem::TooMany { what: "elements", found: list.len() as u64, most });
         }
         let one = |tree: &Tree| {
-            let value = plain(unit, Some(range), tree, &self.full(name))?;
+            let value = plain(T::UNIT, Some(range), tree, &self.full(name))?;
             Ok(T::from_value(&value))
         };
         list.iter().filter_map(|tree| one(tree).transpose()).collect()

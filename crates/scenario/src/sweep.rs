@@ -78,6 +78,11 @@ impl Sweep {
             let with = |run: &RunSpec, choice: &Choice| {
                 let mut run = run.clone();
                 run.labels.push((axis.label.clone(), choice.label.clone()));
+                if let Some(Item::Whole(seed)) =
+                    choice.set.iter().rev().find(|(k, _)| k == "seed").map(|(_, t)| &t.item)
+                {
+                    run.seed = u64::try_from(*seed).unwrap_or(run.seed);
+                }
                 run.overrides.extend(choice.set.iter().map(|(key, tree)| (key.clone(), tree.toml())));
                 run
             };
@@ -115,9 +120,23 @@ impl Sweep {
     }
 }
 
+/// Puts one value in place of the values of a key that the sweep has; whether it has it.
+pub(crate) fn pin(tree: &mut Tree, key: &str, value: &Tree) -> bool {
+    let Item::Table(root) = &mut tree.item else { return false };
+    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else { return false };
+    let Some(table) = sweep.table() else { return false };
+    let mut entries = Vec::new();
+    flatten(table, "", &mut entries);
+    let Some((_, values)) = entries.iter_mut().find(|(k, _)| k == key) else { return false };
+    *values = Tree { item: Item::List(vec![value.clone()]), place: values.place };
+    sweep.item = Item::Table(Table { entries, inline: false });
+    true
+}
+
 /// `key = [values]`, or `word = [{ label, keys… }, …]`.
 fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     let path = format!("sweep.{key}");
+    refuse(key, tree.place, &path)?;
     let Some(list) = tree.list() else {
         let expected = "a list of values".to_owned();
         return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
@@ -145,6 +164,16 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     Ok(Axis { key: key.to_owned(), label: key.to_owned(), place: tree.place, choices })
 }
 
+/// Runs differ in what happens in them, not in what is asked of them.
+fn refuse(key: &str, place: Place, path: &str) -> Result<()> {
+    match key.split('.').next() {
+        Some(own @ ("sweep" | "expect")) => {
+            wrong(place, path, Problem::Contradiction(format!("[{own}] is the same for every run")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Several keys at once under a name.
 fn labelled_choice(tree: &Tree, path: &str) -> Result<Choice> {
     let table = tree.table();
@@ -155,6 +184,9 @@ fn labelled_choice(tree: &Tree, path: &str) -> Result<Choice> {
     let mut set = Vec::new();
     table.into_iter().for_each(|t| flatten(t, "", &mut set));
     set.retain(|(key, _)| key != "label");
+    for (key, value) in &set {
+        refuse(key, value.place, &format!("{path}.{key}"))?;
+    }
     Ok(Choice { label: label.to_owned(), set })
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn named(tree: &Tree) -> Vec<String> {
         match &tree.item {
             Item::Table(table) => {
                 for (key, below) in &table.entries {
-                    if key == "trace" || key.ends_with(".trace") {
+                    if key == "trace" || key.ends_with(".trace") || key.starts_with("traces.") {
                         texts(below, out);
                     }
                     walk(below, out);

@@ -106,6 +106,7 @@ fn cases() -> Vec<(&'static str, String)> {
         ("a sweep with a value twice", flow("[sweep]\n\"flow.0.congestion\" = [\"cubic\", \"cubic\"]")),
         ("a sweep with a wrong second value", flow("[sweep]\n\"flow.0.congestion\" = [\"cubic\", \"rheno\"]")),
         ("more runs than fit", flow(&format!("[sweep]\nseeds = 1000\n\"flow.0.count\" = [{}]", (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ")))),
+        ("a sweep over what is expected", flow("[sweep]\n\"expect.0.flow\" = [\"flow0\"]")),
         ("a label missing", flow("[sweep]\ncure = [{ label = \"off\" }, { \"flow.0.congestion\" = \"cubic\" }]")),
         ("an unknown metric", flow("[[expect]]\nflow_goodput = { min = 1 }")),
         ("an unknown statistic", flow("[[expect]]\nflow_rtt_ms = { p90 = { max = 1 } }")),

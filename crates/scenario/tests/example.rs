@@ -346,3 +346,83 @@ fn keys_set_from_outside_take_plain_text_and_replace_what_said_the_same_otherwis
     assert_eq!(scenario.links[1].trace, Some(Trace::Opportunities([1, 2].into())));
     assert_eq!(name(Family::Medium, &scenario.links[1].medium), "trace");
 }
+
+#[test]
+fn a_key_of_the_sweep_that_is_set_from_outside_keeps_that_value() {
+    let document = Document::parse(EXAMPLE).unwrap_or_else(|e| panic!("{e}"));
+    let kept = document.with(&[("flow.0.congestion", "newreno")]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((kept.runs().len(), kept.expectations().len()), (1, 1));
+    let other = document.with(&[("flow.0.congestion", "vegas")]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(other.runs()[0].labels, [("congestion".to_owned(), "vegas".to_owned())]);
+    assert!(other.expectations().is_empty(), "nothing was expected of this run");
+}
+
+#[test]
+fn a_sweep_over_seeds_by_hand_gives_those_seeds() {
+    let document =
+        Document::parse(&format!("{SHORT}[sweep]\nseed = [3, 9]\n")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(document.runs().iter().map(|r| r.seed).collect::<Vec<_>>(), [3, 9]);
+}
+
+#[test]
+fn every_application_that_needs_no_figures_can_be_named_alone() {
+    let flow =
+        |app: &str| run(&format!("{SHORT}[[flow]]\nfrom = \"client\"\napp = {app}\n")).0.flows.remove(0);
+    for app in ["bulk", "web", "abr-video", "voip", "requests"] {
+        assert_eq!(flow(&format!("\"{app}\"")).app, flow(&format!("{{ kind = \"{app}\" }}")).app);
+    }
+    let App::Video { ladder, .. } = flow("\"abr-video\"").app else { panic!("video") };
+    assert_eq!((ladder.len(), ladder[5]), (6, Rate(4_300_000)));
+    let App::Web { objects, .. } = flow("\"web\"").app else { panic!("a page") };
+    assert_eq!(objects, [Bytes(25_000); 40]);
+    let every = Some(Duration::from_secs(5));
+    assert_eq!(
+        flow("{ kind = \"file\", bytes = \"5 MB\", every = \"5 s\" }").app,
+        App::File { bytes: Bytes(5_000_000), every }
+    );
+    let rates = vec![Rate(1_000_000), Rate(0)];
+    let given =
+        flow("{ kind = \"rate-profile\", profile = [\"1 Mbit/s\", 0], unit = \"bit/s\", slot = \"1 s\" }")
+            .app;
+    assert_eq!(given, App::Rates { rates, slot: Duration::from_secs(1) });
+}
+
+#[test]
+fn a_sweep_takes_whole_tables_and_calls_them_by_their_kind() {
+    let text = format!(
+        "{SHORT}
+[device]
+[[flow]]
+from = \"client\"
+[sweep]
+\"device.gate\" = [\"none\", {{ kind = \"qcut_b\" }}, \"qcut_d\"]
+\"link.up\" = [
+    {{ model = {{ kind = \"markov\", model = \"lte-drive\" }}, delay = \"20 ms\" }},
+    {{ medium = {{ kind = \"grants\", signal = \"-110 dBm\" }}, delay = \"25 ms\", arq = 0.2 }},
+]
+"
+    );
+    let document = Document::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+    let runs = document.runs();
+    let gates: Vec<&str> = runs.iter().map(|r| r.labels[0].1.as_str()).collect();
+    assert_eq!(gates, ["none", "none", "qcut_b", "qcut_b", "qcut_d", "qcut_d"]);
+    assert_eq!(runs[0].labels[0].0, "gate");
+    let read = |i: usize| {
+        let run = &runs[i];
+        document.scenario(&run.overrides, run.seed, &no_traces).unwrap_or_else(|e| panic!("{e}")).0
+    };
+    let (first, last) = (read(0), read(5));
+    assert_eq!(name(Family::Medium, &first.links[0].medium), "markov");
+    assert_eq!(name(Family::Medium, &last.links[0].medium), "grants");
+    assert_eq!(name(Family::Layer, &last.links[0].layers[0]), "arq");
+    let gate = |s: &Scenario| name(Family::Gate, &s.nodes[0].device.as_ref().expect("given").gate);
+    assert_eq!((gate(&first), gate(&last)), ("none", "qcut_d"));
+    let expected = document
+        .with(&[("expect", "[{ run = { gate = \"qcut_b\" }, queue_ms = { p95 = { max = \"50 ms\" } } }]")]);
+    let expected = expected.unwrap_or_else(|e| panic!("{e}"));
+    let spoken: Vec<usize> =
+        (0..6).filter(|i| expected.expectations()[0].speaks_of(&runs[*i].labels)).collect();
+    assert_eq!(spoken, [2, 3]);
+    let max = expected.expectations()[0].bounds[0].max;
+    assert!(max.is_some_and(|ms| (ms - 50.0).abs() < 1e-9));
+}

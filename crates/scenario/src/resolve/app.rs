@@ -1,6 +1,5 @@
 //! What a flow wants to send.
 
-use algo::Unit;
 use units::{Bytes, Rate};
 
 use super::profile;
@@ -13,10 +12,6 @@ use crate::types::App;
 /// Most objects of a page, most rates of a ladder.
 const MOST_OBJECTS: u64 = 1_000;
 const MOST_RATES: u64 = 100;
-/// The rates that adaptive video is usually studied with; the default of `ladder`.
-const LADDER: [Rate; 6] =
-    [Rate(300_000), Rate(750_000), Rate(1_200_000), Rate(1_850_000), Rate(2_850_000), Rate(4_300_000)];
-
 /// `app = "web"` or `app = { kind = "web", … }`.
 pub(super) fn read(flow: &Section<'_>) -> Result<App> {
     let path = flow.full("app");
@@ -89,9 +84,7 @@ fn web(section: &Section<'_>) -> Result<App> {
 /// A list of sizes, or so many of one size.
 fn objects(section: &Section<'_>) -> Result<Vec<Bytes>> {
     match section.get("objects") {
-        Some(Tree { item: Item::List(_), .. }) => {
-            section.list("objects", Unit::Bytes, SIZE_RANGE, MOST_OBJECTS)
-        }
+        Some(Tree { item: Item::List(_), .. }) => section.list("objects", SIZE_RANGE, MOST_OBJECTS),
         _ => {
             let alike = section.below("objects", &[keys::OBJECTS])?;
             Ok(vec![alike.bytes("bytes")?; alike.count("count")? as usize])
@@ -100,10 +93,10 @@ fn objects(section: &Section<'_>) -> Result<Vec<Bytes>> {
 }
 
 fn video(section: &Section<'_>) -> Result<App> {
-    let ladder = if section.has("ladder") {
-        section.list("ladder", Unit::Rate, ("1 kbit/s", "10 Gbit/s"), MOST_RATES)?
+    let ladder: Vec<Rate> = if section.has("ladder") {
+        section.list("ladder", ("1 kbit/s", "10 Gbit/s"), MOST_RATES)?
     } else {
-        LADDER.to_vec()
+        section.defaults("ladder")
     };
     if !ladder.is_sorted() {
         return section.wrong("ladder", Problem::Contradiction("not in ascending order".to_owned()));

@@ -11,7 +11,7 @@ use crate::section::{Section, plain};
 use crate::tree::{Item, Tree};
 use crate::types::{App, Flow, Read, Receiver, Sender};
 
-/// All flows, and which of them each [[flow]] became.
+/// All flows, and which of them each `[[flow]]` became.
 pub(super) fn flows(
     root: &Section<'_>,
     run: &Run<'_>,
@@ -41,12 +41,12 @@ pub(super) fn flows(
     Ok((flows, copies))
 }
 
-/// The name of a [[flow]] without one.
+/// The name of a `[[flow]]` without one.
 pub(super) fn default_name(i: usize) -> String {
     format!("flow{i}")
 }
 
-/// One [[flow]] without its copies.
+/// One `[[flow]]` without its copies.
 fn one<'a>(
     tree: &'a Tree,
     path: String,
@@ -126,8 +126,7 @@ fn sender(flow: &Section<'_>) -> Result<Sender> {
 /// TCP small queues: an amount, or `false`.
 fn tsq(section: &Section<'_>) -> Result<Option<Bytes>> {
     match section.get("tsq") {
-        // Linux' tcp_limit_output_bytes when QCUT measured it, its table of TSQ sizes: 128 KB by default.
-        None => Ok(Some(Bytes(128 << 10))),
+        None => Ok(section.defaults("tsq").first().copied()),
         Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
         Some(tree) if tree.text().is_some() => {
             let value = plain(algo::Unit::Bytes, Some(("1 B", "1 GB")), tree, &section.full("tsq"))?;

@@ -58,6 +58,9 @@ pub(crate) fn scenario(tree: &Tree, seed: u64, source: &Source<'_>) -> Result<(S
     let run = Run { duration, nodes: &nodes, ways: &ways };
     let (flows, copies) = flow::flows(&root, &run, &mut warnings)?;
     let probes = probe::probes(&root, &run)?;
+    if flows.is_empty() && probes.is_empty() {
+        warnings.push("no flow and no probe: nothing is sent".to_owned());
+    }
     let changes = change::changes(tree, &root, &run, &links, &copies, source)?;
     let name = root.text("name")?.unwrap_or("scenario").to_owned();
     let about = root.text("about")?.unwrap_or_default().to_owned();
@@ -130,12 +133,12 @@ impl Ways {
     }
 }
 
-/// Every [[expect]] with its path.
+/// Every `[[expect]]` with its path.
 pub(crate) fn expectations(tree: &Tree) -> Result<Vec<(&Tree, String)>> {
     each(&root(tree)?, "expect", MOST_EXPECTATIONS)
 }
 
-/// What each [[flow]] is called, however many copies it has.
+/// What each `[[flow]]` is called, however many copies it has.
 pub(crate) fn flow_names(tree: &Tree) -> Vec<String> {
     let list = tree.root("flow").and_then(Tree::list).unwrap_or_default();
     let name = |(i, t): (usize, &Tree)| {

@@ -1,6 +1,5 @@
 //! Measuring traffic.
 
-use algo::Unit;
 use units::Duration;
 
 use super::{Run, each, once};
@@ -49,10 +48,10 @@ pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
 
 fn every(section: &Section<'_>, duration: Duration) -> Result<Vec<Duration>> {
     // Ten a second follow a queue that builds up within a second.
-    let every = if section.has("every") {
-        section.list("every", Unit::Duration, INTERVAL_RANGE, MOST_INTERVALS)?
+    let every: Vec<Duration> = if section.has("every") {
+        section.list("every", INTERVAL_RANGE, MOST_INTERVALS)?
     } else {
-        vec![Duration::from_millis(100)]
+        section.defaults("every")
     };
     let lap: Duration = every.iter().fold(Duration::ZERO, |sum, d| sum + *d);
     let packets = u128::from(duration.0) * every.len() as u128 / u128::from(lap.0.max(1));
