@@ -42,7 +42,7 @@ pub enum Problem {
     #[error("{0}")]
     Syntax(String),
     /// A key that means nothing here.
-    #[error("unknown key{}known: {}", did_you_mean(.nearest), .known.join(", "))]
+    #[error("unknown key{}known: {}", did_you_mean(.nearest), listed(.known))]
     UnknownKey {
         /// What was probably meant.
         nearest: Option<String>,
@@ -138,7 +138,13 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 }
 
 fn there_are(known: &[String]) -> String {
-    if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) }
+    if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", listed(known)) }
+}
+
+/// As many names as a line holds.
+fn listed(known: &[String]) -> String {
+    let shown = known.iter().take(24).map(String::as_str);
+    shown.chain((known.len() > 24).then_some("…")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a step of reading gives.
