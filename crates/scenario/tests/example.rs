@@ -36,8 +36,8 @@ fn the_example_of_the_manual_becomes_what_it_says() {
     let runs = document.runs();
     let labels: Vec<_> = runs.iter().map(|r| r.labels[0].clone()).collect();
     let label = |value: &str| ("congestion".to_owned(), value.to_owned());
-    assert_eq!(labels, [label("cubic"), label("newreno")]);
-    assert_eq!(runs[1].overrides, [("flow.0.congestion".to_owned(), "\"newreno\"".to_owned())]);
+    assert_eq!(labels, [label("cubic"), label("bbr")]);
+    assert_eq!(runs[1].overrides, [("flow.0.congestion".to_owned(), "\"bbr\"".to_owned())]);
 
     let (scenario, warnings) =
         document.scenario(&runs[0].overrides, runs[0].seed, &no_traces).unwrap_or_else(|e| panic!("{e}"));
@@ -350,7 +350,7 @@ fn keys_set_from_outside_take_plain_text_and_replace_what_said_the_same_otherwis
 #[test]
 fn a_key_of_the_sweep_that_is_set_from_outside_keeps_that_value() {
     let document = Document::parse(EXAMPLE).unwrap_or_else(|e| panic!("{e}"));
-    let kept = document.with(&[("flow.0.congestion", "newreno")]).unwrap_or_else(|e| panic!("{e}"));
+    let kept = document.with(&[("flow.0.congestion", "bbr")]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((kept.runs().len(), kept.expectations().len()), (1, 1));
     let other = document.with(&[("flow.0.congestion", "vegas")]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(other.runs()[0].labels, [("congestion".to_owned(), "vegas".to_owned())]);
