@@ -35,6 +35,9 @@ config! {
     }
 }
 
+/// Resolution of the timestamps, in seconds: Linux `LP_RESOL`, 1000 per second.
+const TICK: f64 = 0.001;
+
 /// The range of one-way delays, in seconds; the offset between the clocks cancels.
 #[derive(Clone, Copy, Debug)]
 struct Range {
@@ -51,6 +54,8 @@ pub struct Lp {
     config: Config,
     window: Window,
     range: Option<Range>,
+    /// One-way delays are to be had: the RTT is not mixed with them.
+    one_way: bool,
     rtt: Duration,
     last_drop: Option<Instant>,
     inferring: bool,
@@ -60,7 +65,15 @@ impl Lp {
     /// A new connection.
     pub fn new(config: Config, setup: &Setup) -> Lp {
         let window = Window::new(setup);
-        Lp { config, window, range: None, rtt: Duration::ZERO, last_drop: None, inferring: false }
+        Lp {
+            config,
+            window,
+            range: None,
+            one_way: false,
+            rtt: Duration::ZERO,
+            last_drop: None,
+            inferring: false,
+        }
     }
 
     /// Whether the smoothed delay is beyond the threshold.
@@ -78,7 +91,9 @@ impl Lp {
             range.max = range.max.max(delay);
         }
         range.smoothed += (delay - range.smoothed) * self.config.weight;
-        if range.smoothed <= range.min + self.config.threshold * (range.max - range.min) {
+        let threshold = self.config.threshold * (range.max - range.min);
+        // Linux counts both sides in whole milliseconds (`LP_RESOL`): less than one tick of the clocks is no delay.
+        if range.smoothed <= range.min + threshold.max(TICK) {
             return false;
         }
         range.min = range.smoothed;
@@ -97,7 +112,12 @@ impl CongestionControl for Lp {
         }
         let phase = self.rtt * self.config.inference;
         self.inferring = self.last_drop.is_some_and(|drop| now.since(drop) < phase);
-        if let Some(delay) = ack.one_way.or(ack.rtt)
+        if ack.one_way.is_some() && !self.one_way {
+            // What the handshake's round trip has told is of another size.
+            self.one_way = true;
+            self.range = None;
+        }
+        if let Some(delay) = if self.one_way { ack.one_way } else { ack.rtt }
             && self.congested(delay, ack.srtt)
         {
             if self.inferring {
@@ -181,6 +201,7 @@ mod tests {
     fn settled() -> Lp {
         let mut cc = Lp::new(Config::default(), &Setup { initial_window: 100, ..Setup::default() });
         cc.window.leave_slow_start();
+        cc.one_way = true;
         cc.range = Some(Range { min: 0.05, max: 0.15, reserve: 0.15, smoothed: 0.05 });
         cc
     }
@@ -189,6 +210,28 @@ mod tests {
     fn delay_within_15_percent_of_its_range_is_no_congestion() {
         assert!((feed(&mut settled(), 1000, 60) - 100.1).abs() < 0.01);
         assert!(feed(&mut settled(), 1000, 80) < 51.0);
+    }
+
+    #[test]
+    fn the_round_trip_is_not_taken_for_a_one_way_delay_where_an_ack_tells_none() {
+        let mut cc = settled();
+        feed(&mut cc, 1000, 50);
+        let before = cc.window.segments();
+        for n in 0..100 {
+            let ack = Ack { acked: Bytes(1448), rtt: Some(RTT), window_limited: true, ..Ack::default() };
+            cc.on_ack(Instant::ZERO + Duration::from_millis(2000 + n), &ack, &mut Rng::new(1, "test"));
+        }
+        assert!(cc.window.segments() > before);
+    }
+
+    #[test]
+    fn a_tick_more_or_less_is_no_congestion() {
+        let mut cc = Lp::new(Config::default(), &Setup { initial_window: 100, ..Setup::default() });
+        cc.window.leave_slow_start();
+        for n in 0..50 {
+            feed(&mut cc, 1000 + n, 25 + n % 2);
+        }
+        assert!(cc.window.segments() > 100.0);
     }
 
     #[test]
@@ -212,7 +255,7 @@ mod tests {
     fn the_offset_between_the_clocks_changes_nothing() {
         let (mut here, mut there) = (Lp::new(Config::default(), &Setup::default()), settled());
         there.window = here.window;
-        there.range = None;
+        (there.range, there.one_way) = (None, false);
         for (n, delay) in [50, 52, 60, 90, 70, 50, 50, 120].into_iter().enumerate() {
             let at = 1000 + 150 * n as u64;
             assert_eq!(feed(&mut here, at, delay), feed(&mut there, at, delay + 4096));

@@ -107,7 +107,8 @@ pub struct Ack {
     pub srtt: Duration,
     /// Smallest RTT of the connection; `Duration::MAX` before the first sample.
     pub min_rtt: Duration,
-    /// One-way delay from sender to receiver by the two ends' timestamps, with an unknown but constant offset.
+    /// One-way delay from sender to receiver by the two ends' timestamps, with an unknown but constant offset. `None`
+    /// without timestamps, and for ACKs that waited for the receiver's timer.
     pub one_way: Option<Duration>,
     /// In flight before this ACK.
     pub prior_in_flight: Bytes,

@@ -16,6 +16,7 @@ use units::{Bytes, Duration, Histogram, Instant, Rate};
 use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::{Scoreboard, Segment};
+use super::ticks;
 use crate::frame::{Frame, flags};
 
 /// Worst delay of a delayed ACK that a tail-loss probe allows for (RFC 8985 section 7.2, Linux `TCP_DELACK_MAX`).
@@ -179,6 +180,8 @@ pub struct Sender {
     cwr: bool,
     last_sent: Instant,
     one_way: Option<Duration>,
+    /// The largest step of an ACK: more than a segment where ACKs are delayed.
+    ack_step: u64,
     /// Bytes of this flow in the host's own queue.
     pub local: u64,
     /// Why nothing is being sent, and since when.
@@ -254,6 +257,7 @@ impl Sender {
             cwr: false,
             last_sent: Instant::ZERO,
             one_way: None,
+            ack_step: 0,
             local: 0,
             hold: Hold::Closed,
             hold_since: Instant::ZERO,
@@ -414,13 +418,7 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.take_rtt(now, rtt);
         }
-        if self.settings.timestamps && f.ts_ecr != 0 {
-            // The difference of two clocks with a constant offset; here the offset happens to be zero. The ACK of a
-            // lone segment waited for the delayed-ACK timer, and shows that timer instead of the path.
-            let ticks = f.ts_val.wrapping_sub(f.ts_ecr);
-            let lone = prior_in_flight <= self.settings.mss;
-            self.one_way = (!lone).then_some(Duration::from_millis(u64::from(ticks)));
-        }
+        self.take_one_way(f, prior_una, newest.as_ref());
         self.finish_sample(now, &mut sample, newest.as_ref());
         if let Some(afc) = &mut self.afc {
             let ack = afc::SenderAck {
@@ -476,6 +474,22 @@ impl Sender {
         if advanced {
             self.arm(now);
         }
+    }
+
+    /// From the sending of the newest segment delivered to the timestamp of its ACK: two clocks with a constant offset,
+    /// which happens to be zero here. The echo will not do: a delayed ACK echoes the oldest segment that it covers (RFC
+    /// 7323 section 4.3), which waited for the newest. Where ACKs are delayed, that of a single segment may have waited
+    /// for the receiver's timer and shows that timer instead of the path.
+    #[inline]
+    fn take_one_way(&mut self, f: &Frame, prior_una: u64, newest: Option<&Segment>) {
+        let step = self.una - prior_una;
+        if f.sacks == 0 {
+            self.ack_step = self.ack_step.max(step);
+        }
+        let waited = f.sacks == 0 && step < self.ack_step.min(2 * self.settings.mss);
+        self.one_way = newest
+            .filter(|s| self.settings.timestamps && !waited && s.sends == 1)
+            .map(|s| Duration::from_millis(u64::from(f.ts_val.saturating_sub(ticks(s.sent)))));
     }
 
     fn finish_sample(&mut self, now: Instant, sample: &mut RateSample, newest: Option<&Segment>) {
