@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use algo::aqm::{Aqm, Dropped, QueueDiscipline};
-use algo::gate::{AnyGate, Event, Gate, Limit};
-use algo::link::{Head, Link, Medium, Offer};
+use algo::gate::{AnyGate, Event, Gate};
+use algo::link::{Head, Link, Medium, Offer, grants};
 use algo::{Packet, Rng};
 use units::{Bytes, Duration, Histogram, Instant};
 
@@ -95,13 +95,6 @@ impl Queue {
             Queue::PerUser { users, .. } => users.iter().filter_map(|(_, q, _)| q.next_wakeup()).min(),
         }
     }
-
-    fn set_rate(&mut self, now: Instant, rate: units::Rate) {
-        match self {
-            Queue::Shared(queue) => queue.set_rate(now, rate),
-            Queue::PerUser { users, .. } => users.iter_mut().for_each(|(_, q, _)| q.set_rate(now, rate)),
-        }
-    }
 }
 
 /// Gate and firmware buffer of a phone.
@@ -117,7 +110,6 @@ pub struct Device {
     next_report: Instant,
     /// Reports on their way to the kernel.
     reports: VecDeque<(Instant, Event)>,
-    reported: Option<Event>,
     /// IP bytes that the link took since the gate was last told.
     pub moved: u64,
     /// Since when.
@@ -137,7 +129,6 @@ impl Device {
             report_delay: firmware.report_delay,
             next_report: Instant::ZERO,
             reports: VecDeque::new(),
-            reported: None,
             moved: 0,
             moved_since: Instant::ZERO,
             armed: None,
@@ -327,9 +318,6 @@ impl Port {
             if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
                 break;
             }
-            if let Limit::Rate(rate) = device.gate.limit(now) {
-                self.queue.set_rate(now, rate);
-            }
             let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else { break };
             let bytes = u64::from(packet.bytes);
             device.gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) });
@@ -458,14 +446,12 @@ impl Port {
         if let Some((at, _)) = device.reports.front() {
             earlier(*at);
         }
-        // An idle modem whose kernel knows that it is empty has nothing to report.
-        let idle = device.firmware_bytes == 0
-            && device.reports.is_empty()
-            && matches!(device.reported, Some(Event::Report { occupancy: Bytes(0), granted: Bytes(0), .. }));
-        if !idle {
-            earlier(device.next_report.max(Instant(now.0 + 1)));
-        }
-        if queue_waits && let Some(at) = device.gate.next_wakeup(now) {
+        // A modem reports when it is idle, too: that is how the kernel knows.
+        earlier(device.next_report.max(Instant(now.0 + 1)));
+        if queue_waits
+            && !device.gate.open(now)
+            && let Some(at) = device.gate.next_wakeup(now)
+        {
             earlier(at.max(Instant(now.0 + 1)));
         }
         let at = next?;
@@ -483,11 +469,17 @@ impl Port {
             let grants = self.link.medium.take_grants(now);
             let event = Event::Report {
                 at: now,
-                occupancy: Bytes(device.firmware_bytes),
+                // What leaves the modem is a level of the buffer status report, not a number of bytes.
+                occupancy: grants::reported(Bytes(device.firmware_bytes)),
                 granted: grants.granted,
                 padding: grants.padding,
             };
-            device.reports.push_back((now + device.report_delay, event));
+            // Reports do not come on the clock: a constant delay would tie the kernel's sampling to their phase.
+            let delay = device.report_delay.0;
+            let jitter = self.rng.below(delay / 10 + 1);
+            let due = Instant(now.0 + delay - delay / 20 + jitter);
+            let due = due.max(device.reports.back().map_or(due, |(at, _)| *at));
+            device.reports.push_back((due, event));
             // On the grid, so that a pause does not move it.
             let every = device.report_every.0;
             device.next_report = Instant((now.0 / every + 1) * every);
@@ -497,7 +489,6 @@ impl Port {
                 break;
             }
             device.reports.pop_front();
-            device.reported = Some(event);
             device.gate.on_event(now, &event);
         }
         self.run(now, outcomes);
@@ -531,9 +522,6 @@ impl Port {
         };
         device.moved_since = now;
         device.gate.on_event(now, &event);
-        if let Limit::Rate(rate) = device.gate.limit(now) {
-            self.queue.set_rate(now, rate);
-        }
         self.run(now, outcomes);
     }
 }

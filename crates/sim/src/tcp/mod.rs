@@ -197,6 +197,7 @@ impl Endpoint {
         if self.phase == Phase::Idle || self.phase == Phase::Opening {
             return news;
         }
+        self.receiver.take_timestamp(f);
         if f.len > 0 || f.flags & flags::FIN != 0 {
             let new = self.receiver.on_data(now, f, ticks(now));
             let fin_taken = self.receiver.fin.is_some_and(|end| self.receiver.nxt == end);

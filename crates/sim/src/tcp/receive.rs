@@ -136,6 +136,15 @@ impl Receiver {
         self.nxt - self.copied
     }
 
+    /// Any frame carries a timestamp; what is echoed is that of the oldest segment not yet acknowledged (RFC 7323
+    /// section 4.3).
+    #[inline]
+    pub fn take_timestamp(&mut self, f: &Frame) {
+        if f.seq <= self.last_ack {
+            self.ts_recent = f.ts_val;
+        }
+    }
+
     /// Data (or a FIN) arrived; the bytes that are new to the application.
     pub fn on_data(&mut self, now: Instant, f: &Frame, now_ticks: u32) -> u64 {
         let fin = f.flags & flags::FIN != 0;
@@ -149,9 +158,6 @@ impl Receiver {
         }
         if f.flags & flags::CWR != 0 && f.ecn != algo::Ecn::Marked {
             self.ece = false;
-        }
-        if from <= self.last_ack {
-            self.ts_recent = f.ts_val;
         }
         let before = self.nxt;
         if to <= self.nxt && !(fin && to == self.nxt) {

@@ -846,6 +846,7 @@ impl Sender {
         self.restart_after_idleness(now);
         let hold;
         let mut sent = false;
+        let mut resent_head = false;
         loop {
             let in_flight = self.in_flight();
             let window = self.congestion_window();
@@ -899,12 +900,15 @@ impl Sender {
                     } else {
                         self.counters.resent_fast += 1;
                     }
+                    // Linux restarts the timer with the resend of the first segment: it is this one's answer that
+                    // is waited for.
+                    resent_head |= segment.seq == self.una;
                     self.retransmit(now, number, &segment, emit);
                 }
                 None => self.transmit_new(now, len, fin, emit),
             }
         }
-        if sent && (self.rto_at.is_none() || self.probe_at.is_some() || self.recovery == Recovery::Open) {
+        if sent && (resent_head || self.rto_at.is_none() || self.recovery == Recovery::Open) {
             self.arm(now);
         }
         self.set_hold(now, hold);
