@@ -8,7 +8,10 @@
 from unbloat.analyze import analyze
 from unbloat.compare import Comparison, compare
 from unbloat.dataset import Run
-from unbloat.errors import CaptureError, UnbloatError
+from unbloat.errors import CaptureError, ScenarioError, TraceMissing, UnbloatError
+from unbloat.runset import RunSet
+from unbloat.scenario import Scenario
+from unbloat.simulate import simulate
 from unbloat.store import open_run
 
 # pyproject.toml takes the version of the package from here.
@@ -18,9 +21,14 @@ __all__ = [
     "CaptureError",
     "Comparison",
     "Run",
+    "RunSet",
+    "Scenario",
+    "ScenarioError",
+    "TraceMissing",
     "UnbloatError",
     "__version__",
     "analyze",
     "compare",
     "open_run",
+    "simulate",
 ]

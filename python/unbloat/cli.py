@@ -181,6 +181,61 @@ def compare(
 
 
 @app.command(
+    short_help="Run a scenario in virtual time.",
+    epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html",
+)
+def sim(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A scenario (docs/scenario.md).", show_default=False)
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Give a key of the scenario another value; repeatable."
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of all dice.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Repeat each run with N seeds; means with confidence intervals."
+        ),
+    ] = None,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a capture per node: DIR/NODE.pcapng.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run.")
+    ] = False,
+    samples: Annotated[bool, typer.Option("--samples", help="With --json: the series, too.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Runs at a time; as many as processors otherwise.")
+    ] = None,
+) -> None:
+    """Run a scenario in virtual time: transfers, queues, probes, and whether it is as expected."""
+    from unbloat.sim_session import Asked, simulate_file
+
+    if (samples or events) and not json:
+        raise typer.BadParameter("--samples and --events belong to --json (--out always stores both)")
+    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
+    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, jobs)
+    raise typer.Exit(simulate_file(file, asked))
+
+
+@app.command(
     short_help="Analyse the captures that come with unbloat.",
     epilog="Example: unbloat demo --report demo.html",
 )

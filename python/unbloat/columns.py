@@ -18,7 +18,25 @@ NativeColumn = tuple[str, str, bytes, "bytes | None", "bytes | None"]
 
 # Words from a closed list: a dictionary costs a small integer per row instead of a string.
 DICTIONARIES = frozenset(
-    {"proto", "end", "vantage", "rtt_method", "limit", "grade", "kind", "rule", "severity"}
+    {
+        "proto",
+        "end",
+        "vantage",
+        "rtt_method",
+        "limit",
+        "grade",
+        "kind",
+        "rule",
+        "severity",
+        "transfer",
+        "congestion",
+        "window_law",
+        "link",
+        "stage",
+        "from_node",
+        "to_node",
+        "probe",
+    }
 )
 
 # Bytes per value; strings and bits have none.
@@ -27,6 +45,8 @@ WIDTH = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "f32": 4, "f64": 8}
 # What each table of docs/format.md is called; the order is the order in `--json` and on disk.
 TABLES = ("connections", "flows", "findings", "samples", "events", "segments")
 SERIES = ("samples", "events", "segments")
+# What only a simulated run has: queues over time and as a whole, probes, figures of applications.
+EXTRA = ("queues", "stages", "probes", "apps")
 
 
 def arrow_table(columns: Sequence[NativeColumn]) -> pa.Table:

@@ -150,7 +150,7 @@ def compare(
         runs[0].load({flow // 2 for _, flow in pairs}, ("samples",))
     sides = []
     for name, (run, flow) in zip(names, pairs, strict=True):
-        sides.append(Side(name, run, flow, figures(run.flow(flow), run.samples(flow=flow))))
+        sides.append(Side(name, run, flow, figures(run.flow(flow), run.samples(flow=flow), run.bin_ms)))
     return Comparison(sides)
 
 
@@ -210,7 +210,7 @@ def sender_text(run: Run, flow: int) -> str:
 def name_of(item: Input) -> str:
     """What an input is called: a run by its capture, a path by its last part."""
     if isinstance(item, Run):
-        return item.name
+        return item.name.replace(".", "_") if item.extra else item.name
     return "stdin" if os.fspath(item) == "-" else Path(item).name
 
 

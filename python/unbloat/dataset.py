@@ -1,8 +1,8 @@
-"""A run: what is known about one capture (later: one simulated, emulated or measured transfer), as Arrow tables.
+"""A run: what is known about one capture or one simulated scenario (later: an emulated or measured transfer), as Arrow tables.
 
 signal: the whole columns of docs/format.md · model: `connections`, `flows` and `findings` are always there; `samples`,
 `events` and `segments` grow with the capture, so they are computed when asked for, by another pass over the files,
-and kept · action: tables that polars, DuckDB and pandas take as they are, a verdict in words, a directory on disk.
+and kept. A simulated run has its series from the beginning, and tables of queues, probes and applications · action: tables that polars, DuckDB and pandas take as they are, a verdict in words, a directory on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unbloat.columns import SERIES
+from unbloat.columns import EXTRA, SERIES
 from unbloat.errors import UnbloatError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 class Run:
-    """The tables of one run. Made by `unbloat.analyze` or `unbloat.open_run`, not by hand."""
+    """The tables of one run. Made by `unbloat.analyze`, `unbloat.simulate` or `unbloat.open_run`, not by hand."""
 
     def __init__(
         self, info: Mapping[str, Any], tables: Mapping[str, pa.Table], source: Source | None = None
@@ -52,13 +52,17 @@ class Run:
         """One row per direction of a connection; id = 2 · connection + direction."""
         self.findings: pa.Table = tables["findings"]
         """What the rules found, with evidence and cure."""
+        self.extra: dict[str, pa.Table] = {name: tables[name] for name in EXTRA if name in tables}
+        """What only a simulated run has: queues, stages, probes, apps."""
         self._source = source
         # (table, bin or cap) → connections it covers (None: all), and the rows so far.
         self._series: dict[tuple[str, float], tuple[set[int] | None, pa.Table]] = {}
 
     @property
     def name(self) -> str:
-        """The first file's name, for titles."""
+        """The first file's name, for titles; of a simulated run its scenario's, with what tells it from others."""
+        if self.info.get("origin") == "simulated":
+            return ", ".join([str(self.info["name"]), *self.info.get("labels", [])])
         files = self.info.get("files") or ["-"]
         first = "standard input" if files[0] == "-" else Path(files[0]).name
         return first if len(files) == 1 else f"{first} and {len(files) - 1} more"
@@ -67,6 +71,31 @@ class Run:
     def warnings(self) -> list[str]:
         """Where and why reading stopped, and the like."""
         return list(self.info.get("warnings", []))
+
+    @property
+    def bin_ms(self) -> float:
+        """Length of a bin of the series unless another is asked for: that of a stored or simulated run, else 100 ms."""
+        return float(self.info.get("bin_ms", BIN_MS))
+
+    @property
+    def queues(self) -> pa.Table:
+        """Simulated: what stood in each queue, bin by bin."""
+        return self._extra("queues")
+
+    @property
+    def stages(self) -> pa.Table:
+        """Simulated: each queue over the whole run."""
+        return self._extra("stages")
+
+    @property
+    def probes(self) -> pa.Table:
+        """Simulated: every probe packet."""
+        return self._extra("probes")
+
+    @property
+    def apps(self) -> pa.Table:
+        """Simulated: what the applications measured."""
+        return self._extra("apps")
 
     @cached_property
     def verdict(self) -> str:
@@ -112,28 +141,29 @@ class Run:
         rows = [row for row in self.findings.to_pylist() if wanted is None or row["flow"] in wanted]
         return sorted(rows, key=lambda row: SEVERITY_ORDER.get(row["severity"], len(SEVERITY_ORDER)))
 
-    def samples(self, connection: Which = None, flow: Which = None, bin_ms: float = BIN_MS) -> pa.Table:
+    def samples(self, connection: Which = None, flow: Which = None, bin_ms: float | None = None) -> pa.Table:
         """The series, one row per flow and bin: goodput, RTT, bytes in flight, window, limit."""
-        return self._serie("samples", flow, connection, bin_ms, MAX_SEGMENTS)
+        return self._serie("samples", flow, connection, bin_ms or self.bin_ms, MAX_SEGMENTS)
 
     def events(self, connection: Which = None, flow: Which = None) -> pa.Table:
         """What happened at a moment: retransmissions, full and zero windows, idle gaps."""
-        return self._serie("events", flow, connection, BIN_MS, MAX_SEGMENTS)
+        return self._serie("events", flow, connection, self.bin_ms, MAX_SEGMENTS)
 
     def segments(
         self, connection: Which = None, flow: Which = None, max_segments: int = MAX_SEGMENTS
     ) -> pa.Table:
         """Every data segment and ACK, thinned out beyond `max_segments` per flow."""
-        return self._serie("segments", flow, connection, BIN_MS, max_segments)
+        return self._serie("segments", flow, connection, self.bin_ms, max_segments)
 
     def load(
         self,
         connections: Which = None,
         kinds: Sequence[str] = ("samples", "events"),
-        bin_ms: float = BIN_MS,
+        bin_ms: float | None = None,
         max_segments: int = MAX_SEGMENTS,
     ) -> None:
         """Compute several series of several connections in one pass, so that later calls find them ready."""
+        bin_ms = bin_ms or self.bin_ms
         unknown = [kind for kind in kinds if kind not in SERIES]
         if unknown:
             raise UnbloatError(f"no series is called {unknown[0]!r}; there are {', '.join(SERIES)}")
@@ -159,7 +189,7 @@ class Run:
         return frame
 
     def write(
-        self, path: str | Path, series: Sequence[str] = ("samples", "events"), bin_ms: float = BIN_MS
+        self, path: str | Path, series: Sequence[str] = ("samples", "events"), bin_ms: float | None = None
     ) -> Path:
         """Store the run as a directory of run.toml and Parquet tables, or as one file when the name ends in .unbloat."""
         from unbloat.store import write_run
@@ -191,9 +221,16 @@ class Run:
     def _flow_rows(self) -> dict[int, int]:
         return {id_: row for row, id_ in enumerate(self.flows.column("id").to_pylist())}
 
+    def _extra(self, name: str) -> pa.Table:
+        if name not in self.extra:
+            raise UnbloatError(f"{self.name}: has no {name}; only a simulated run has")
+        return self.extra[name]
+
     def _row(self, table: pa.Table, rows: dict[int, int], id_: int, noun: str) -> Row:
         if id_ not in rows:
-            raise UnbloatError(f"{self.name}: no {noun} {id_}; the capture has {len(rows)} (numbered from 0)")
+            raise UnbloatError(
+                f"{self.name}: no {noun} {id_}; the {'run' if self.extra else 'capture'} has {len(rows)} (numbered from 0)"
+            )
         row: Row = table.slice(rows[id_], 1).to_pylist()[0]
         return row
 

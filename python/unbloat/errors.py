@@ -1,4 +1,5 @@
-"""What can go wrong, in two names: everything is an `UnbloatError`, an unreadable input is a `CaptureError`."""
+"""What can go wrong, in few names: everything is an `UnbloatError`; an unreadable input is a `CaptureError`, a scenario
+that cannot be run a `ScenarioError`."""
 
 from __future__ import annotations
 
@@ -9,3 +10,11 @@ class UnbloatError(ValueError):
 
 class CaptureError(UnbloatError):
     """An input that cannot be read from its very beginning: no capture, or one of a format that is not known."""
+
+
+class ScenarioError(UnbloatError):
+    """A scenario that cannot be run: a wrong key or value, with its line; or contradictions."""
+
+
+class TraceMissing(ScenarioError):
+    """A scenario that names a trace which is not there."""

@@ -23,12 +23,16 @@ NESTED: dict[str, tuple[str, ...]] = {
     "in_flight_bytes": QUANTILES,
     "rwnd_bytes": ("min", "max", "last"),
     "window_utilisation_pct": QUANTILES,
+    "delay_ms": (*QUANTILES, "mean"),
 }
 COLUMN_OF = {f"{name}_{figure}": (name, figure) for name, figures in NESTED.items() for figure in figures}
 
 
 def run_object(
-    run: Run, connections: Iterable[int] | None = None, series: Iterable[str] = (), bin_ms: float = 100.0
+    run: Run,
+    connections: Iterable[int] | None = None,
+    series: Iterable[str] = (),
+    bin_ms: float | None = None,
 ) -> Row:
     """A run as plain dictionaries and lists. With `connections`, only those."""
     wanted = None if connections is None else set(connections)
@@ -46,6 +50,9 @@ def run_object(
         "flows": [nested(row) for row in flows],
         "findings": findings,
     }
+    for name, table in run.extra.items():
+        if name == "stages":
+            result[name] = [nested(row) for row in table.to_pylist()]
     for kind in series:
         table = (
             run.samples(connection=wanted, bin_ms=bin_ms)

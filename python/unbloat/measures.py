@@ -84,12 +84,12 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-def figures(flow: Row, samples: pa.Table) -> dict[str, Value]:
-    """The value of every measure."""
+def figures(flow: Row, samples: pa.Table, bin_ms: float = BIN_MS) -> dict[str, Value]:
+    """The value of every measure; the samples are those of bins of `bin_ms`."""
     values: dict[str, Value] = {
         measure.name: flow.get(measure.column) for measure in MEASURES if measure.column
     }
-    values["goodput_cv"] = variation(samples)
+    values["goodput_cv"] = variation(samples, bin_ms / 1000)
     return {measure.name: values[measure.name] for measure in MEASURES}
 
 

@@ -15,16 +15,17 @@ PATIENCE_S = 2.0
 
 
 class Shown:
-    """A progress callback for `analyze` that draws a bar when it is worth one."""
+    """A progress callback for `analyze` and `simulate` that draws a bar when it is worth one."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "reading") -> None:
+        self.what = what
         self.begin = time.monotonic()
         self.visible = sys.stderr.isatty()
         self.bar: Progress | None = None
         self.task: TaskID | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Bytes read, bytes in all (0 when that is not known)."""
+        """Bytes read (or steps done), bytes in all (0 when that is not known)."""
         if not self.visible or time.monotonic() - self.begin < PATIENCE_S:
             return
         if self.bar is None or self.task is None:
@@ -34,11 +35,12 @@ class Shown:
 
     def _open(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+        from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-        columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        self.bar = Progress("reading", *columns, console=Console(stderr=True), transient=True)
-        self.task = self.bar.add_task("reading")
+        amount = DownloadColumn() if self.what == "reading" else TaskProgressColumn()
+        columns = (BarColumn(), amount, TimeRemainingColumn())
+        self.bar = Progress(self.what, *columns, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task(self.what)
         self.bar.start()
 
     def __enter__(self) -> Shown:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unbloat.columns import SERIES
+from unbloat.columns import EXTRA, SERIES
 from unbloat.dataset import BIN_MS, MAX_SEGMENTS, Run
 from unbloat.errors import CaptureError, UnbloatError
 
@@ -28,17 +28,19 @@ SUFFIX = ".unbloat"
 
 
 def write_run(
-    run: Run, path: Path, series: Sequence[str] = ("samples", "events"), bin_ms: float = BIN_MS
+    run: Run, path: Path, series: Sequence[str] = ("samples", "events"), bin_ms: float | None = None
 ) -> Path:
     """Store a run with the given series; an older run at the same place is replaced, other files are left alone."""
     import pyarrow.parquet as pq
 
+    bin_ms = bin_ms or run.bin_ms
     if series:
         run.load(None, series, bin_ms)
     tables: dict[str, pa.Table] = {name: getattr(run, name) for name in ALWAYS}
     tables |= {
         name: run.samples(bin_ms=bin_ms) if name == "samples" else getattr(run, name)() for name in series
     }
+    tables |= run.extra
     info = run.info | {"format": FORMAT}
     if "samples" in series:
         info["bin_ms"] = bin_ms
@@ -55,7 +57,7 @@ def write_run(
                 archive.writestr(name, data)
         return path
     path.mkdir(parents=True, exist_ok=True)
-    for name in SERIES:  # a series of an earlier run must not pass for one of this run
+    for name in (*SERIES, *EXTRA):  # a series of an earlier run must not pass for one of this run
         (path / f"{name}.parquet").unlink(missing_ok=True)
     for name, table in tables.items():
         pq.write_table(table, path / f"{name}.parquet", compression="zstd")
@@ -66,7 +68,8 @@ def write_run(
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Read back what `Run.write` stored."""
     stored = Stored(Path(path))
-    return Run(stored.info, {name: stored.table(name) for name in ALWAYS}, stored)
+    extra = [name for name in EXTRA if stored.has(name)]
+    return Run(stored.info, {name: stored.table(name) for name in (*ALWAYS, *extra)}, stored)
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -91,6 +94,16 @@ class Stored:
                 f"{path}: is of format {version}, and this unbloat knows up to {FORMAT}; update it"
             )
         self.info.setdefault("warnings", [])
+
+    def has(self, name: str) -> bool:
+        """Whether a table was stored."""
+        if self.path.is_dir():
+            return (self.path / f"{name}.parquet").is_file()
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return f"{name}.parquet" in archive.namelist()
+        except zipfile.BadZipFile:
+            raise CaptureError(f"{self.path}: is no stored run") from None
 
     def table(self, name: str) -> pa.Table:
         """One table."""

@@ -13,6 +13,8 @@ use pyo3::types::{PyDict, PyList};
 use units::Duration;
 
 mod columns;
+mod sim_tables;
+mod simulate;
 mod tables;
 
 create_exception!(_native, CaptureError, PyValueError, "Input that cannot be read from its start.");
@@ -130,37 +132,44 @@ fn convert<'py>(
     run.set_item("warnings", report.warnings.clone())?;
 
     let out = PyDict::new(py);
-    let add = |name: &str, make: &mut dyn FnMut(tables::Put<'_>)| -> PyResult<()> {
-        let list = PyList::empty(py);
-        let mut failed = None;
-        make(&mut |column| {
-            let appended = column.into_py(py).and_then(|column| list.append(column));
-            failed = failed.take().or(appended.err());
-        });
-        match failed {
-            Some(error) => Err(error),
-            None => out.set_item(name, list),
-        }
-    };
     // Rows are dropped table by table: with many connections they are most of the memory.
     let rows = std::mem::take(&mut a.flows);
-    add("flows", &mut |put| tables::flows(&rows, origin, put))?;
+    add(py, &out, "flows", &mut |put| tables::flows(&rows, origin, put))?;
     drop(rows);
-    add("connections", &mut |put| tables::connections(&a.connections, origin, put))?;
-    add("findings", &mut |put| tables::findings(&a.findings, origin, put))?;
+    add(py, &out, "connections", &mut |put| tables::connections(&a.connections, origin, put))?;
+    add(py, &out, "findings", &mut |put| tables::findings(&a.findings, origin, put))?;
     if with.0 {
-        add("samples", &mut |put| tables::samples(&a.samples, origin, put))?;
+        add(py, &out, "samples", &mut |put| tables::samples(&a.samples, origin, put))?;
     }
     if with.1 {
-        add("events", &mut |put| tables::events(&a.events, origin, put))?;
+        add(py, &out, "events", &mut |put| tables::events(&a.events, origin, put))?;
     }
     if with.2 {
-        add("segments", &mut |put| tables::segments(&a.segments, origin, put))?;
+        add(py, &out, "segments", &mut |put| tables::segments(&a.segments, origin, put))?;
     }
     let result = PyDict::new(py);
     result.set_item("run", run)?;
     result.set_item("tables", out)?;
     Ok(result)
+}
+
+/// Makes a table and puts it under its name.
+fn add(
+    py: Python<'_>,
+    out: &Bound<'_, PyDict>,
+    name: &str,
+    make: &mut dyn FnMut(tables::Put<'_>),
+) -> PyResult<()> {
+    let list = PyList::empty(py);
+    let mut failed = None;
+    make(&mut |column| {
+        let appended = column.into_py(py).and_then(|column| list.append(column));
+        failed = failed.take().or(appended.err());
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => out.set_item(name, list),
+    }
 }
 
 /// Name, one line, source and manual page of every rule.
@@ -180,6 +189,14 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add("CaptureError", m.py().get_type::<CaptureError>())?;
     m.add_function(wrap_pyfunction!(analyze, m)?)?;
+    m.add("ScenarioError", m.py().get_type::<simulate::ScenarioError>())?;
+    m.add("TraceMissing", m.py().get_type::<simulate::TraceMissing>())?;
+    m.add_function(wrap_pyfunction!(simulate::simulate, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::scenario_runs, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::scenario_traces, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::scenario_about, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::scenario_expectations, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)
 }

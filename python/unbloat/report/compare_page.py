@@ -44,7 +44,7 @@ def write_compare(
     begun = time.perf_counter()
     chosen = list(flows) if flows is not None else [main_flow(run) for run in runs]
     sides = [
-        Side(label, run, flow, figures(run.flow(flow), run.samples(flow=flow)))
+        Side(label, run, flow, figures(run.flow(flow), run.samples(flow=flow), run.bin_ms))
         for label, run, flow in zip(labels, runs, chosen, strict=True)
     ]
     comparison = Comparison(sides)

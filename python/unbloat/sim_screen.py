@@ -1,0 +1,306 @@
+"""What `sim` prints: of one run its transfers, queues, probes and applications; of a sweep one row per case.
+
+signal: a `RunSet` · model: none, every figure comes from `figures.py` · action: lines; tables that shrink to what the
+terminal holds, the figures that decide first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from unbloat.dataset import Run
+from unbloat.figures import Figures, Statistics
+from unbloat.runset import Case, RunSet
+from unbloat.spread import Spread
+from unbloat.terminal import Paper, cut, left, plain, right, width
+from unbloat.wording import (
+    byte_text,
+    count_text,
+    limit_text,
+    ms_text,
+    number,
+    plural,
+    rate_text,
+    seconds_text,
+)
+
+Row = Sequence[str]
+# Between two columns.
+GAP = 2
+# Of a label, so that figures stay in sight.
+LONGEST_LABEL = 40
+
+
+def sim_screen(paper: Paper, runs: RunSet) -> None:
+    """A single run in full, several as a table; then what was expected."""
+    if len(runs) == 1:
+        run_screen(paper, runs.runs[0])
+    else:
+        sweep_screen(paper, runs)
+    for one in runs.skipped:
+        where = ", ".join(f"{key}={value}" for key, value in one.labels)
+        paper.wrapped(
+            f"{where}: {one.reason}" if where else one.reason, paper.style("skipped: ", "yellow"), " " * 9
+        )
+    checks_screen(paper, runs)
+
+
+def run_screen(paper: Paper, run: Run) -> None:
+    """One run."""
+    figures = Figures(run)
+    size = f"{seconds_text(run.info['duration_s'])} · {plural(run.info['packets'], 'packet')} · seed {run.info['seed']}"
+    paper.line(
+        f"{paper.style(cut(plain(run.name), max(paper.width - width(size) - 3, 12)), 'bold')} · {size}"
+    )
+    if run.info.get("about"):
+        paper.wrapped(str(run.info["about"]))
+    for warning in run.warnings:
+        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
+    if figures.transfers:
+        paper.line()
+        table(paper, *transfer_table(figures))
+    rows = [row for link in figures.links for row in stage_rows(figures, link)]
+    if rows:
+        paper.line()
+        table(paper, ("queue", "p50", "p95", "max", "throughput", "dropped", "lost"), rows)
+    if figures.probes:
+        paper.line()
+        rows = [probe_row(figures, probe) for probe in figures.probes]
+        table(paper, ("probe", "p50", "p95", "p99", "max", "sent", "lost"), rows)
+    rows = [row for transfer in figures.transfers for row in app_rows(figures, transfer)]
+    if rows:
+        paper.line()
+        table(paper, ("application", "figure", "p50", "p95", "max", "times"), rows, left_columns=2)
+
+
+def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:
+    """One row per transfer."""
+    titles = ("transfer", "goodput", "RTT p50", "p95", "queue p50", "p95", "in flight", "resent", "limit")
+    rows: list[Row] = []
+    for name in figures.transfers:
+        flows = figures.flows(name)
+        if not flows:
+            rows.append((name, "–", "–", "–", "–", "–", "–", "–", "–"))
+            continue
+        rtt, queue, flight = (
+            figures.rtt_ms(name),
+            figures.transfer_queue_ms(name),
+            figures.in_flight_bytes(name),
+        )
+        largest = max(flows, key=lambda row: row["bytes"])
+        rows.append(
+            (
+                name if len(flows) == 1 else f"{name} ({len(flows)})",
+                rate_text(figures.goodput_bps(name)),
+                part(rtt, "p50"),
+                part(rtt, "p95"),
+                part(queue, "p50"),
+                part(queue, "p95"),
+                byte_text(flight.p95 if flight else None),
+                count_text(figures.retransmissions(name)),
+                limit_text(largest["limit"]),
+            )
+        )
+    return titles, rows
+
+
+def part(of: Statistics | None, name: str, text: Callable[[float | None], str] = ms_text) -> str:
+    """One figure of a distribution."""
+    return text(None if of is None else getattr(of, name))
+
+
+def stage_rows(figures: Figures, link: str) -> list[Row]:
+    """Queue, or qdisc and firmware, of one link; none where nothing went through."""
+    rows: list[Row] = []
+    names = figures.stages(link)
+    for stage in names:
+        row = figures._stages[link][stage]
+        if not row["packets"]:
+            continue
+        of, first = figures.stage_ms(link, stage), stage == names[0]
+        rows.append(
+            (
+                link if stage == "queue" else f"{link} {stage}",
+                part(of, "p50"),
+                part(of, "p95"),
+                part(of, "max"),
+                rate_text(row["throughput_bps"]) if first else "",
+                count_text(row["drops_overflow"] + row["drops_aqm"]) if first else "",
+                count_text(row["lost_on_link"]) if first else "",
+            )
+        )
+    return rows
+
+
+def probe_row(figures: Figures, probe: str) -> Row:
+    """One row per probe."""
+    times = figures.probe(probe, "rtt_ms") or figures.probe(probe, "owd_ms")
+    sent, lost = figures.probe_counts(probe)
+    parts = (part(times, name) for name in ("p50", "p95", "p99", "max"))
+    return (probe, *parts, count_text(sent), count_text(lost))
+
+
+def app_rows(figures: Figures, transfer: str) -> list[Row]:
+    """One row per thing that an application told."""
+    from unbloat.figures import statistics
+
+    rows: list[Row] = []
+    for kind in figures.app_kinds(transfer):
+        of = statistics(figures.app(transfer, kind))
+        if of is None:
+            continue
+        words, text = app_words(kind)
+        rows.append((transfer, words, text(of.p50), text(of.p95), text(of.max), count_text(of.count)))
+    stalled = figures.stall_s(transfer)
+    if stalled is not None:
+        rows.append((transfer, "stalled in all", seconds_text(stalled), "", "", ""))
+    return rows
+
+
+def app_words(kind: str) -> tuple[str, Callable[[float | None], str]]:
+    """A figure's name in words and how it is written; the unit is in its name."""
+    for ending, text in (("_ms", ms_text), ("_bps", rate_text), ("_bytes", byte_text), ("_s", seconds_text)):
+        if kind.endswith(ending):
+            return kind.removesuffix(ending).replace("_", " "), text
+    return kind.replace("_", " "), lambda value: "–" if value is None else f"{value:.2f}"
+
+
+def table(paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int = 1) -> None:
+    """Columns as wide as they must be; names on the left, figures on the right."""
+    rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+    for place in range(left_columns):
+        rooms[place] = min(rooms[place], LONGEST_LABEL)
+    over = sum(rooms) + GAP * (len(rooms) - 1) - paper.width
+    rooms[0] = max(rooms[0] - max(over, 0), min(rooms[0], 8))
+
+    def line(cells: Row) -> str:
+        parts = [
+            left(plain(cell), room) if place < left_columns else right(cell, room)
+            for place, (cell, room) in enumerate(zip(cells, rooms, strict=True))
+        ]
+        return (" " * GAP).join(parts).rstrip()
+
+    paper.line(paper.style(line(titles), "dim"))
+    for row in rows:
+        paper.line(line(row))
+
+
+def sweep_screen(paper: Paper, runs: RunSet) -> None:
+    """One row per case: labels, then the figures that the cases have, as many as fit."""
+    cases = runs.cases
+    repeated = max(len(case.runs) for case in cases)
+    seeds = f" · {repeated} seeds each" if repeated > 1 else ""
+    paper.line(
+        f"{paper.style(plain(runs.name), 'bold')} · {plural(len(cases), 'case')}{seeds} · {seconds_text(runs[0].info['duration_s'])} each"
+    )
+    for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
+        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
+    paper.line()
+    keys = [key for key, _ in cases[0].labels] or ["run"]
+    columns = key_figures(runs)
+    titles = (*keys, *(title for title, _, _ in columns))
+    rows: list[Row] = [
+        (
+            *([value for _, value in case.labels] or [runs.name]),
+            *(spread_text(case.figures.get(name), text) for _, name, text in columns),
+        )
+        for case in cases
+    ]
+    if runs.runs[0].main_flow is not None:
+        titles = (*titles, "limit")
+        rows = [(*row, case_limit(case)) for row, case in zip(rows, cases, strict=True)]
+    kept = fitting(titles, rows, paper.width, len(keys))
+    table(
+        paper, [titles[place] for place in kept], [[row[place] for place in kept] for row in rows], len(keys)
+    )
+    if repeated > 1:
+        paper.line(paper.style("± half the 95 % confidence interval of the mean", "dim"))
+
+
+def fitting(titles: Row, rows: Sequence[Row], room: int, labels: int) -> list[int]:
+    """Columns that the screen holds; labels always."""
+    kept: list[int] = []
+    used = 0
+    for place, column in enumerate(zip(titles, *rows, strict=True)):
+        needed = max(width(cell) for cell in column) + GAP
+        if place < labels or used + needed - GAP <= room:
+            kept.append(place)
+            used += needed
+    return kept
+
+
+def case_limit(case: Case) -> str:
+    """What held the main transfer of its first run back."""
+    run = case.runs[0]
+    return limit_text(run.flow(run.main_flow)["limit"]) if run.main_flow is not None else "–"
+
+
+def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> str:
+    """`4.0 ± 0.1 Mbit/s`; the interval only where there is one."""
+    if value is None:
+        return "–"
+    shown = text(value.mean)
+    if value.half is None:
+        return shown
+    figure, _, unit = shown.partition(" ")
+    try:
+        size = float(figure.replace(",", ""))
+    except ValueError:  # "< 0.01 ms"
+        return f"{shown} ± {text(value.half)}"
+    # The unit's prefix is a power of ten: both figures are told in the one that suits the mean.
+    scale = 10.0 ** round(math.log10(abs(value.mean / size))) if size and value.mean else 1.0
+    return f"{figure} ± {number(value.half / scale)} {unit}".rstrip()
+
+
+def key_figures(runs: RunSet) -> list[tuple[str, str, Callable[[float | None], str]]]:
+    """Title, name and form of the figures of a sweep's table, those that decide first."""
+    run = runs.runs[0]
+    figures = Figures(run)
+    main = None if run.main_flow is None else run.flow(run.main_flow)["transfer"]
+    if main is None and figures.transfers:
+        main = figures.transfers[0]
+    found: list[tuple[str, str, Callable[[float | None], str]]] = [
+        ("goodput", "total_goodput_bps", rate_text)
+    ]
+    if main is not None:
+        found += [
+            ("RTT p50", f"{main}.rtt_ms_p50", ms_text),
+            ("p95", f"{main}.rtt_ms_p95", ms_text),
+            ("queue p95", f"{main}.queue_ms_p95", ms_text),
+        ]
+    for name in figures.probes:
+        kind = "rtt_ms" if figures.probe(name, "rtt_ms") else "owd_ms"
+        found += [
+            (f"{name} p50", f"{name}.{kind}_p50", ms_text),
+            (f"{name} p95", f"{name}.{kind}_p95", ms_text),
+        ]
+    for name in figures.transfers:
+        found += [
+            ("page p50", f"{name}.page_load_ms_p50", ms_text),
+            ("file", f"{name}.file_ms_mean", ms_text),
+            ("response p50", f"{name}.response_ms_p50", ms_text),
+            ("video", f"{name}.bitrate_bps_mean", rate_text),
+            ("stalled", f"{name}.stall_s", seconds_text),
+            ("MOS", f"{name}.mos", lambda value: "–" if value is None else f"{value:.2f}"),
+        ]
+    if len(figures.transfers) > 1:
+        found.append(("fairness", "fairness", lambda value: "–" if value is None else f"{value:.2f}"))
+    if main is not None:
+        found.append(
+            ("resent", f"{main}.retransmissions", lambda value: "–" if value is None else number(value))
+        )
+    have = {name for case in runs.cases for name in case.figures}
+    return [one for one in found if one[1] in have]
+
+
+def checks_screen(paper: Paper, runs: RunSet) -> None:
+    """Each expectation, held or not."""
+    if not runs.checks:
+        return
+    paper.line()
+    for check in runs.checks:
+        mark = paper.style("held    ", "green") if check.held else paper.style("not held", "red", "bold")
+        where = f"{check.run}: " if check.run else ""
+        line = f" (line {check.line})" if check.line is not None else ""
+        paper.wrapped(f"{where}{check.text}{line}", f"{mark}  ", " " * 10)
