@@ -77,10 +77,11 @@ def unit_text(name: str, value: float) -> str:
         ("_bytes", byte_text),
         ("_s", seconds_text),
         ("_rate", share_text),
-        ("_utilization", share_text),
     ):
         if name.endswith(ending):
             return text(value)
+    if name.startswith("flow_share_"):
+        return share_text(value)
     # Scores and indices are read to the second place.
     return f"{value:.2f}" if abs(value) < 10 and value != round(value) else number(value)
 

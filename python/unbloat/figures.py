@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from unbloat.dataset import Row, Run
+from unbloat.wording import LIMITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,9 +151,16 @@ class Figures:
     def _series(self, transfer: str) -> list[Row]:
         return [row for flow in self.flows(transfer) for row in self._samples.get(flow["id"], [])]
 
-    def _sum(self, transfer: str, column: str) -> float | None:
+    def sum(self, transfer: str, column: str) -> float | None:
+        """A column of `flows`, all its connections together."""
         rows = self.flows(transfer)
-        return float(sum(row[column] for row in rows)) if rows else None
+        return math.fsum(row[column] for row in rows) if rows else None
+
+    def share(self, transfer: str, limit: str) -> float | None:
+        """Share of the time that a limit held, over its connections by their time."""
+        rows = [row for row in self.flows(transfer) if row[f"share_{limit}"] is not None]
+        active = math.fsum(row["active_s"] for row in rows)
+        return math.fsum(row[f"share_{limit}"] * row["active_s"] for row in rows) / active if active else None
 
     def goodput_bps(self, transfer: str) -> float | None:
         """Delivered per time: of one connection from its first data on, of several from the first's begin to the last's end."""
@@ -189,19 +197,11 @@ class Figures:
         """At the end of each bin."""
         return statistics(row["rwnd_bytes"] for row in self._series(transfer))
 
-    def retransmissions(self, transfer: str) -> float | None:
-        """Segments sent again."""
-        return self._sum(transfer, "retransmissions")
-
     def loss_rate(self, transfer: str) -> float | None:
         """Share of the data packets that the network lost."""
-        sent = self._sum(transfer, "data_packets")
-        lost = self._sum(transfer, "lost_packets")
+        sent = self.sum(transfer, "data_packets")
+        lost = self.sum(transfer, "lost_packets")
         return lost / sent if sent and lost is not None else None
-
-    def zero_windows(self, transfer: str) -> float | None:
-        """Times at which the window went to zero."""
-        return self._sum(transfer, "zero_window_count")
 
     def app(self, transfer: str, kind: str) -> list[float]:
         """What its application told under a name."""
@@ -210,11 +210,6 @@ class Figures:
     def app_kinds(self, transfer: str) -> list[str]:
         """The names under which it told anything."""
         return sorted({row["kind"] for row in self._app_rows.get(transfer, [])})
-
-    def mean_of(self, transfer: str, kind: str) -> float | None:
-        """Mean of what an application told."""
-        found = statistics(self.app(transfer, kind))
-        return found.mean if found else None
 
     def stall_s(self, transfer: str) -> float | None:
         """Video: time without picture after the start; None where none was played."""
@@ -247,8 +242,12 @@ class Figures:
 
     def stage_ms(self, link: str, stage: str) -> Statistics | None:
         """Time spent in one stage."""
-        row = self._stages.get(link, {}).get(stage)
+        row = self.stage(link, stage)
         return None if row is None else gathered([row], "delay_ms", row["delay_ms_mean"])
+
+    def stage(self, link: str, stage: str) -> Row | None:
+        """Its row of `stages`."""
+        return self._stages.get(link, {}).get(stage)
 
     def stages(self, link: str) -> list[str]:
         """`queue`, or `qdisc` and `firmware`."""
@@ -273,6 +272,12 @@ class Figures:
         span = float(self.run.info["duration_s"]) - self.warmup_s
         empty = round(span * 1000 / float(self.run.info["bin_ms"])) - len(bins)
         return statistics([*bins.values(), *([0.0] * max(empty, 0))])
+
+    def throughput_bps(self, link: str) -> float | None:
+        """What arrived, on the IP layer."""
+        for row in self._stages.get(link, {}).values():
+            return None if row["throughput_bps"] is None else float(row["throughput_bps"])
+        return None
 
     def utilization(self, link: str) -> float | None:
         """Throughput over the link's rate, where that is constant."""
@@ -302,30 +307,56 @@ class Figures:
 
 Figure = float | Statistics | None
 
+
+def told(kind: str) -> Callable[[Figures, str], Figure]:
+    """The distribution of what an application tells under a name."""
+    return lambda figures, name: statistics(figures.app(name, kind))
+
+
+def summed(column: str) -> Callable[[Figures, str], Figure]:
+    """A column of `flows`, all connections together."""
+    return lambda figures, name: figures.sum(name, column)
+
+
+def held(limit: str) -> Callable[[Figures, str], Figure]:
+    """The share of a limit."""
+    return lambda figures, name: figures.share(name, limit)
+
+
 # Metric of `[[expect]]` → how it is found, by what it is measured on.
 METRICS: dict[str, Callable[[Figures, str], Figure]] = {
     "flow_goodput_bps": Figures.goodput_bps,
     "flow_rtt_ms": Figures.rtt_ms,
+    "flow_queue_ms": Figures.transfer_queue_ms,
     "flow_in_flight_bytes": Figures.in_flight_bytes,
     "flow_rwnd_bytes": Figures.rwnd_bytes,
-    "flow_retransmissions": Figures.retransmissions,
+    "flow_retransmissions": summed("retransmissions"),
+    "flow_timeouts": summed("timeouts"),
     "flow_loss_rate": Figures.loss_rate,
-    "flow_zero_windows": Figures.zero_windows,
-    "flow_completion_ms": lambda figures, name: figures.mean_of(name, "file_ms"),
+    "flow_zero_window_count": summed("zero_window_count"),
+    "flow_zero_window_s": summed("zero_window_s"),
+    "flow_window_full_s": summed("window_full_s"),
+    **{f"flow_share_{limit}": held(limit) for limit in LIMITS},
     "probe_rtt_ms": lambda figures, name: figures.probe(name, "rtt_ms"),
     "probe_owd_ms": lambda figures, name: figures.probe(name, "owd_ms"),
     "probe_loss_rate": Figures.probe_loss_rate,
     "queue_ms": Figures.link_ms,
-    "queue_bytes": Figures.link_bytes,
     "qdisc_ms": lambda figures, name: figures.stage_ms(name, "qdisc"),
     "firmware_ms": lambda figures, name: figures.stage_ms(name, "firmware"),
-    "link_utilization": Figures.utilization,
+    "queue_bytes": Figures.link_bytes,
     "queue_drops": Figures.drops,
-    "page_load_ms": lambda figures, name: statistics(figures.app(name, "page_load_ms")),
-    "response_ms": lambda figures, name: statistics(figures.app(name, "response_ms")),
-    "video_rate_bps": lambda figures, name: figures.mean_of(name, "bitrate_bps"),
-    "video_stall_s": Figures.stall_s,
-    "voip_mos": Figures.mos,
+    "link_throughput_bps": Figures.throughput_bps,
+    "file_ms": told("file_ms"),
+    "response_ms": told("response_ms"),
+    "page_load_ms": told("page_load_ms"),
+    "object_ms": told("object_ms"),
+    "first_byte_ms": told("first_byte_ms"),
+    "connect_ms": told("connect_ms"),
+    "bitrate_bps": told("bitrate_bps"),
+    "startup_ms": told("startup_ms"),
+    "stall_ms": told("stall_ms"),
+    "stall_s": Figures.stall_s,
+    "mos": Figures.mos,
     "fairness": lambda figures, _: figures.fairness(),
     "total_goodput_bps": lambda figures, _: figures.total_goodput_bps(),
 }

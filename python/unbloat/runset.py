@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unbloat.dataset import Run
 from unbloat.errors import UnbloatError
 from unbloat.expect import Check, label_text
-from unbloat.figures import Figures, Statistics
+from unbloat.figures import Figures, Statistics, statistics
 from unbloat.spread import Spread, spread
 
 if TYPE_CHECKING:
@@ -199,13 +199,12 @@ def flat(figures: Figures) -> dict[str, float]:
         put(f"{name}.rtt_ms", figures.rtt_ms(name))
         put(f"{name}.queue_ms", figures.transfer_queue_ms(name))
         put(f"{name}.in_flight_bytes", figures.in_flight_bytes(name))
-        put(f"{name}.retransmissions", figures.retransmissions(name))
+        put(f"{name}.retransmissions", figures.sum(name, "retransmissions"))
         put(f"{name}.loss_rate", figures.loss_rate(name))
-        put(f"{name}.zero_windows", figures.zero_windows(name))
+        put(f"{name}.zero_windows", figures.sum(name, "zero_window_count"))
         for kind in figures.app_kinds(name):
             if kind not in ("stall_ms", "mos", "mos_back"):
-                values = figures.app(name, kind)
-                put(f"{name}.{kind}", app_statistics(values))
+                put(f"{name}.{kind}", statistics(figures.app(name, kind)))
         put(f"{name}.stall_s", figures.stall_s(name))
         put(f"{name}.mos", figures.mos(name))
     for name in figures.probes:
@@ -219,10 +218,3 @@ def flat(figures: Figures) -> dict[str, float]:
         put(f"{name}.drops", figures.drops(name))
         put(f"{name}.utilization", figures.utilization(name))
     return found
-
-
-def app_statistics(values: Sequence[float]) -> Statistics | None:
-    """Of what an application told."""
-    from unbloat.figures import statistics
-
-    return statistics(values)

@@ -98,7 +98,7 @@ def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:
                 part(queue, "p50"),
                 part(queue, "p95"),
                 byte_text(flight.p95 if flight else None),
-                count_text(figures.retransmissions(name)),
+                count_text(figures.sum(name, "retransmissions")),
                 limit_text(largest["limit"]),
             )
         )
@@ -115,8 +115,8 @@ def stage_rows(figures: Figures, link: str) -> list[Row]:
     rows: list[Row] = []
     names = figures.stages(link)
     for stage in names:
-        row = figures._stages[link][stage]
-        if not row["packets"]:
+        row = figures.stage(link, stage)
+        if row is None or not row["packets"]:
             continue
         of, first = figures.stage_ms(link, stage), stage == names[0]
         rows.append(

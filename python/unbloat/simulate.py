@@ -116,17 +116,12 @@ def simulate_all(
     except _native.ScenarioError as error:
         raise ScenarioError(f"{source.prefix}{error}") from None
     texts = trace_texts(named, (traces, source.directory))
-    swept = [key for key, _ in given if specs[0][1] and key in {key for key, _ in specs[0][1]}]
-    if swept:
-        raise ScenarioError(
-            f'{source.prefix}{swept[0]}: is swept; give "sweep.{swept[0]}" another list instead'
-        )
     made = [
         Job(
             source.text,
             source.prefix,
             tuple((key, value) for key, value in labels),
-            (*(pair for pair in given if not pair[0].startswith("sweep.")), *overrides),
+            (*(item for item in given if not item[0].startswith("sweep.")), *overrides),
             run_seed,
             texts,
             None if pcap is None else str(Path(pcap) / file_name(label_text(labels))),

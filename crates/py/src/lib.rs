@@ -196,6 +196,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::scenario_traces, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_about, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_expectations, m)?)?;
+    m.add_function(wrap_pyfunction!(simulate::scenario_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)

@@ -234,15 +234,7 @@ pub fn scenario_expectations<'py>(py: Python<'py>, text: &str, set: Pairs) -> Py
         for b in &e.bounds {
             let bound = PyDict::new(py);
             bound.set_item("metric", b.metric.name)?;
-            bound.set_item(
-                "on",
-                match b.metric.on {
-                    On::Flow => "flow",
-                    On::Probe => "probe",
-                    On::Link => "link",
-                    On::Run => "run",
-                },
-            )?;
+            bound.set_item("on", on(b.metric.on))?;
             bound.set_item("statistic", b.statistic.map(statistic))?;
             bound.set_item("min", b.min)?;
             bound.set_item("max", b.max)?;
@@ -256,6 +248,21 @@ pub fn scenario_expectations<'py>(py: Python<'py>, text: &str, set: Pairs) -> Py
 
 fn statistic(wanted: Statistic) -> &'static str {
     scenario::STATISTICS.iter().find(|(_, s)| *s == wanted).map_or("", |(name, _)| name)
+}
+
+/// What `[[expect]]` can ask: name, what it is measured on, whether it is a distribution, what it says.
+#[pyfunction]
+pub fn scenario_metrics() -> Vec<(&'static str, &'static str, bool, &'static str)> {
+    scenario::METRICS.iter().map(|m| (m.name, on(m.on), m.distribution, m.about)).collect()
+}
+
+fn on(on: On) -> &'static str {
+    match on {
+        On::Flow => "flow",
+        On::Probe => "probe",
+        On::Link => "link",
+        On::Run => "run",
+    }
 }
 
 /// Every algorithm: family, name, one line, source, parameters.
