@@ -62,6 +62,18 @@ pub(crate) const ROOT: &[Key] = &[
     key("sweep", Form::Other("[sweep]"), "", "one run for every combination of the values given"),
     key("expect", Form::Other("[[expect]]"), "", "what must hold afterwards"),
     key("traces", Form::Other("[traces]"), "", "short names of trace files: `name = \"path\"`"),
+    key(
+        "claim",
+        Form::Other("[claim]"),
+        "",
+        "whose claim this scenario reproduces; read by `unbloat reproduce`",
+    ),
+    key(
+        "figure",
+        Form::Other("[[figure]]"),
+        "",
+        "a figure of the claim and its bounds; read by `unbloat reproduce`",
+    ),
 ];
 
 pub(crate) const NODE: &[Key] = &[

@@ -1,0 +1,148 @@
+"""One number of a simulated run: metrics by the names of `[[expect]]`, in a span of time where asked, and figures of the
+analysis of a capture that the run wrote.
+
+signal: the tables of a run · model: over the whole run the figures of `figures`; in a span, the bins (for flows and
+queues) or packets (for probes) that lie in it, bins weighted by what they delivered · action: a number, or None where
+nothing was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from unbloat.claims import Picked
+from unbloat.dataset import Row, Run
+from unbloat.errors import UnbloatError
+from unbloat.figures import METRICS, Figures, Statistics, figure, statistics
+
+# Columns of `flows` that are figures of their own, with the name under which claims ask for them.
+FLOW_COLUMNS = {
+    "flow_timeouts": "timeouts",
+    "flow_zero_window_count": "zero_window_count",
+    "flow_zero_window_s": "zero_window_s",
+    "flow_window_full_s": "window_full_s",
+    "flow_peak_bps": "peak_bps",
+    "flow_bytes": "bytes",
+}
+
+
+def measure(run: Run, what: Picked, captures: Path | None = None) -> float | None:
+    """The number that `what` picks."""
+    metric, _, statistic = what.metric.partition(" ")
+    if what.capture is not None:
+        if captures is None:
+            raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
+        return analysed(captures / f"{what.capture}.pcapng", metric)
+    figures = Figures(run)
+    name = what.flow or what.probe or what.link or first(figures, metric)
+    if metric.startswith("flow_share_"):
+        return share(figures, name, metric.removeprefix("flow_share_"), what.between)
+    if metric in FLOW_COLUMNS:
+        known = [row[FLOW_COLUMNS[metric]] for row in figures.flows(name)]
+        return float(sum(value for value in known if value is not None)) if known else None
+    if metric.startswith("app_"):
+        kind = metric.removeprefix("app_")
+        values = figures.app(name, kind)
+        return float(len(values)) if statistic == "count" else part(statistics(values), statistic)
+    if what.between is not None:
+        return windowed(figures, metric, statistic, name, what.between)
+    if metric == "flow_queue_ms":
+        return part(figures.transfer_queue_ms(name), statistic)
+    if metric not in METRICS:
+        raise UnbloatError(f"no metric is called {metric!r}")
+    return figure(figures, metric, name, statistic or None)
+
+
+def first(figures: Figures, metric: str) -> str:
+    """What a metric speaks of where nothing is named: the first flow, probe or link."""
+    if metric.startswith("probe"):
+        names = figures.probes
+    elif metric.startswith(("queue", "qdisc", "firmware", "link")):
+        names = figures.links
+    else:
+        names = figures.transfers
+    return names[0] if names else ""
+
+
+def part(found: Statistics | None, statistic: str) -> float | None:
+    """One figure of a distribution; its mean without a name."""
+    if found is None:
+        return None
+    value: float | None = getattr(found, statistic or "mean")
+    return value
+
+
+def share(figures: Figures, flow: str, limit: str, between: tuple[float, float] | None) -> float | None:
+    """Share of time that a limit held, by bins."""
+    begin, end = between or (figures.warmup_s, float("inf"))
+    ids = {row["id"] for row in figures.flows(flow)}
+    table = figures.run.samples().select(["flow", "t_s", "span_s", "limit"]).to_pylist()
+    rows = [row for row in table if row["flow"] in ids and begin <= row["t_s"] < end]
+    total = sum(row["span_s"] for row in rows)
+    held = sum(row["span_s"] for row in rows if row["limit"] == limit)
+    return held / total if total else None
+
+
+# Column of `samples` behind a flow's metric.
+SAMPLED = {
+    "flow_rtt_ms": "rtt_ms",
+    "flow_queue_ms": "queue_ms",
+    "flow_in_flight_bytes": "in_flight_bytes",
+    "flow_rwnd_bytes": "rwnd_bytes",
+    "flow_cwnd_bytes": "cwnd_bytes",
+}
+# Stage of `queues` behind a link's metric.
+STAGED = {"queue_ms": "queue", "qdisc_ms": "qdisc", "firmware_ms": "firmware"}
+
+
+def windowed(
+    figures: Figures, metric: str, statistic: str, name: str, between: tuple[float, float]
+) -> float | None:
+    """A metric in a span of time."""
+    begin, end = between
+    inside: Callable[[Row], bool] = lambda row: begin <= row["t_s"] < end  # noqa: E731
+    if metric in ("probe_rtt_ms", "probe_owd_ms"):
+        column = metric.removeprefix("probe_")
+        rows = [row for row in figures.run.probes.to_pylist() if row["probe"] == name and inside(row)]
+        return part(statistics(row[column] for row in rows), statistic)
+    if metric in STAGED:
+        rows = [row for row in figures.run.queues.to_pylist() if row["link"] == name and inside(row)]
+        return part(statistics(row["delay_ms"] for row in rows if row["stage"] == STAGED[metric]), statistic)
+    ids = {row["id"] for row in figures.flows(name)}
+    rows = [row for row in figures.run.samples().to_pylist() if row["flow"] in ids and inside(row)]
+    if metric == "flow_goodput_bps":
+        return sum(row["delivered_bytes"] for row in rows) * 8 / (end - begin) if rows else None
+    if metric == "flow_goodput_cv":
+        return variation(rows)
+    if metric in SAMPLED:
+        return part(statistics(row[SAMPLED[metric]] for row in rows), statistic)
+    raise UnbloatError(f"{metric} cannot be measured between two times")
+
+
+def variation(rows: Sequence[Row]) -> float | None:
+    """Standard deviation of the goodput of bins over its mean."""
+    values = [row["goodput_bps"] for row in rows]
+    if len(values) < 2 or not sum(values):
+        return None
+    mean = sum(values) / len(values)
+    return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5 / mean)
+
+
+def analysed(path: Path, metric: str) -> float | None:
+    """A figure of the main transfer in the analysis of a capture: a column of `flows`, or `finding_RULE` (1 or 0)."""
+    from unbloat.analyze import analyze
+
+    run = analyze(path)
+    if run.main_flow is None:
+        return None
+    if metric.startswith("finding_"):
+        rule = metric.removeprefix("finding_")
+        return float(any(row["rule"] == rule for row in known_findings(run)))
+    value = run.flow(run.main_flow).get(metric)
+    return None if value is None else float(value)
+
+
+def known_findings(run: Run) -> Iterable[Row]:
+    """Findings about the main transfer, or the capture as a whole."""
+    return [row for row in run.findings_of() if row["flow"] in (None, run.main_flow)]
