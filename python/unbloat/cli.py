@@ -236,6 +236,33 @@ def sim(
 
 
 @app.command(
+    short_help="Run the papers' claims again: held, or not, and by how much.",
+    epilog="Example: unbloat reproduce drwa --report claims.html",
+)
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CLAIM]...", help="Claims, or the beginning of several (`drwa`); all without."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only those that take a few seconds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where trace files are, for claims that replay one.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Claims at a time.")] = None,
+) -> None:
+    """Simulate every claim of the papers and hold it against bounds stated beforehand, with a control each."""
+    from unbloat.reproduce_screen import show
+
+    raise typer.Exit(show(names or [], quick, json, report, traces, jobs))
+
+
+@app.command(
     short_help="Analyse the captures that come with unbloat.",
     epilog="Example: unbloat demo --report demo.html",
 )
