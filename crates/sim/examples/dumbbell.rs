@@ -1,7 +1,8 @@
 //! How fast the simulator is: a dumbbell of 100 Mbit/s, 50 ms and one BDP of buffer behind access links of 1 Gbit/s,
 //! printed as delivered data packets per second of wall time.
 //!
-//! Usage: `dumbbell [flows] [seconds] [congestion control]`.
+//! Usage: `dumbbell [flows] [seconds] [congestion control] [bottleneck Mbit/s] [warm-up s]`. Goodput and the mean time in
+//! the queue count from the end of the warm-up. `bench/sim/dumbbell.cc` is the same network in ns-3.
 
 use std::time::Instant as Clock;
 
@@ -37,11 +38,13 @@ fn link(name: String, from: usize, to: usize, rate: u64, delay_us: u64, packets:
 }
 
 /// Nodes 0 and 1 are the routers, then a sender and a receiver for each flow.
-fn scenario(flows: usize, seconds: u64, congestion: &str) -> Scenario {
+fn scenario(flows: usize, seconds: u64, congestion: &str, mbps: u64, warmup: u64) -> Scenario {
+    // One bandwidth-delay product: 50 ms, 1,500 bytes; 417 packets at 100 Mbit/s.
+    let (rate, limit) = (mbps * 1_000_000, (mbps * 6_250).div_ceil(1_500));
     let mut nodes = vec!["left".to_string(), "right".to_string()];
     let mut links = vec![
-        link("bottleneck".into(), 0, 1, 100_000_000, 24_000, 417),
-        link("back".into(), 1, 0, 100_000_000, 24_000, 417),
+        link("bottleneck".into(), 0, 1, rate, 24_000, limit),
+        link("back".into(), 1, 0, rate, 24_000, limit),
     ];
     let mut transfers = Vec::new();
     for i in 0..flows {
@@ -86,7 +89,7 @@ fn scenario(flows: usize, seconds: u64, congestion: &str) -> Scenario {
         name: "dumbbell".into(),
         about: String::new(),
         duration: Duration::from_secs(seconds),
-        warmup: Duration::ZERO,
+        warmup: Duration::from_secs(warmup),
         seed: 1,
         bin: Duration::from_millis(100),
         nodes: nodes.into_iter().map(node).collect(),
@@ -103,11 +106,17 @@ fn main() {
     let flows = args.next().and_then(|a| a.parse().ok()).unwrap_or(1);
     let seconds = args.next().and_then(|a| a.parse().ok()).unwrap_or(60);
     let congestion = args.next().unwrap_or_else(|| "cubic".into());
-    let scenario = scenario(flows, seconds, &congestion);
+    let mbps = args.next().and_then(|a| a.parse().ok()).unwrap_or(100);
+    let warmup = args.next().and_then(|a| a.parse().ok()).unwrap_or(0);
+    let scenario = scenario(flows, seconds, &congestion, mbps, warmup);
     let began = Clock::now();
     let Ok(results) = sim::run(&scenario, sim::Options::default(), &mut |_| true) else { return };
     let wall = began.elapsed().as_secs_f64();
-    let goodput: f64 = results.flows.iter().map(|f| f.bytes as f64 * 8.0).sum::<f64>() / seconds as f64 / 1e6;
+    let goodput = if warmup == 0 {
+        results.flows.iter().map(|f| f.bytes as f64 * 8.0).sum::<f64>() / seconds as f64 / 1e6
+    } else {
+        results.flows.iter().filter_map(|f| f.goodput).map(|g| g.0 as f64).sum::<f64>() / 1e6
+    };
     let queue = results.stages[0].delay_ms.map_or(0.0, |q| q.p50);
     println!(
         "{{\"flows\": {flows}, \"congestion\": \"{congestion}\", \"wall_s\": {wall:.4}, \"data_packets\": {}, \

@@ -32,7 +32,8 @@ pub enum Target {
     GateProbe(u32),
 }
 
-/// Time, then order of insertion; the target rides along. One number compares in one step.
+/// Time in the upper half, order of insertion in the lower: one number compares in one step, without a branch that
+/// could be guessed wrongly. The target rides along.
 #[derive(Clone, Copy)]
 struct Entry {
     time: u64,
@@ -42,15 +43,20 @@ struct Entry {
 
 impl Entry {
     #[inline]
-    fn before(&self, other: &Entry) -> bool {
-        (self.time, self.order) < (other.time, other.order)
+    fn key(&self) -> u128 {
+        u128::from(self.time) << 64 | u128::from(self.order)
     }
 }
 
 /// The pending events.
+///
+/// What was handed out last keeps its place at the top until something else happens: handling an event mostly adds
+/// another, which then takes that place and sinks, instead of climbing up after the last one sank.
 #[derive(Default)]
 pub struct Events {
     heap: Vec<Entry>,
+    /// The top has been handed out.
+    taken: bool,
     order: u64,
     /// Events handed out so far.
     pub fired: u64,
@@ -65,11 +71,15 @@ impl Events {
     pub fn push(&mut self, time: Instant, target: Target) {
         let entry = Entry { time: time.0, order: self.order, target };
         self.order += 1;
+        if std::mem::take(&mut self.taken) {
+            self.sink(entry);
+            return;
+        }
         let mut at = self.heap.len();
         self.heap.push(entry);
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if !entry.before(&self.heap[parent]) {
+            if entry.key() >= self.heap[parent].key() {
                 break;
             }
             self.heap[at] = self.heap[parent];
@@ -81,40 +91,53 @@ impl Events {
     /// The next event, if it is not later than `end`.
     #[inline]
     pub fn pop(&mut self, end: Instant) -> Option<(Instant, Target)> {
+        if std::mem::take(&mut self.taken) {
+            let last = self.heap.pop()?;
+            if !self.heap.is_empty() {
+                self.sink(last);
+            }
+        }
         let first = *self.heap.first()?;
         if first.time > end.0 {
             return None;
         }
-        let last = self.heap.pop()?;
-        if !self.heap.is_empty() {
-            self.sink(last);
-        }
+        self.taken = true;
         self.fired += 1;
         Some((Instant(first.time), first.target))
     }
 
+    /// Puts an entry in the place of the top one.
     #[inline]
     fn sink(&mut self, entry: Entry) {
-        let len = self.heap.len();
+        let heap = self.heap.as_mut_slice();
+        let key = entry.key();
         let mut at = 0;
         loop {
             let first = at * ARITY + 1;
-            if first >= len {
-                break;
-            }
-            let mut least = first;
-            for child in first + 1..(first + ARITY).min(len) {
-                if self.heap[child].before(&self.heap[least]) {
-                    least = child;
+            let least = match heap.get(first..).and_then(|children| children.first_chunk::<ARITY>()) {
+                // All children are there: two pairs, then their winners.
+                Some([a, b, c, d]) => {
+                    let (left, low) = if b.key() < a.key() { (1, b.key()) } else { (0, a.key()) };
+                    let (right, high) = if d.key() < c.key() { (3, d.key()) } else { (2, c.key()) };
+                    first + if high < low { right } else { left }
                 }
+                None => {
+                    let mut least = first;
+                    for child in first + 1..heap.len() {
+                        if heap[child].key() < heap[least].key() {
+                            least = child;
+                        }
+                    }
+                    least
+                }
+            };
+            match heap.get(least) {
+                Some(child) if child.key() < key => heap[at] = *child,
+                _ => break,
             }
-            if !self.heap[least].before(&entry) {
-                break;
-            }
-            self.heap[at] = self.heap[least];
             at = least;
         }
-        self.heap[at] = entry;
+        heap[at] = entry;
     }
 }
 
@@ -138,6 +161,37 @@ mod tests {
             assert_eq!(events.pop(Instant(100)), Some((Instant(time), Target::App(i))));
         }
         assert_eq!(events.pop(Instant(100)), None);
+    }
+
+    #[test]
+    fn events_added_while_others_are_handled_come_in_the_same_order_as_from_a_sorted_list() {
+        let mut events = Events::default();
+        let (mut x, mut added) = (77_u64, 0_u32);
+        let mut waiting: Vec<(u64, u32)> = Vec::new();
+        let mut add = |events: &mut Events, waiting: &mut Vec<(u64, u32)>, now: u64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let time = now + (x >> 33) % 20;
+            events.push(Instant(time), Target::App(added));
+            waiting.push((time, added));
+            added += 1;
+            x >> 60
+        };
+        add(&mut events, &mut waiting, 0);
+        for step in 0..3_000 {
+            let least = waiting.iter().copied().min();
+            let got = events.pop(Instant(u64::MAX));
+            assert_eq!(got, least.map(|(time, i)| (Instant(time), Target::App(i))));
+            waiting.retain(|w| Some(*w) != least);
+            let now = least.map_or(0, |(time, _)| time);
+            // None to four follow; never so few that all is over early.
+            while add(&mut events, &mut waiting, now) % 5 < if step < 1_000 { 3 } else { 1 } {}
+            while waiting.len() > 200 {
+                let least = waiting.iter().copied().min();
+                let got = events.pop(Instant(u64::MAX));
+                assert_eq!(got, least.map(|(time, i)| (Instant(time), Target::App(i))));
+                waiting.retain(|w| Some(*w) != least);
+            }
+        }
     }
 
     #[test]

@@ -117,14 +117,14 @@ pub struct Frames {
 impl Frames {
     /// Keeps a frame; its handle.
     #[inline]
-    pub fn insert(&mut self, frame: Frame) -> u32 {
+    pub fn insert(&mut self, frame: &Frame) -> u32 {
         match self.free.pop() {
             Some(handle) => {
-                self.slots[handle as usize] = frame;
+                self.slots[handle as usize] = *frame;
                 handle
             }
             None => {
-                self.slots.push(frame);
+                self.slots.push(*frame);
                 (self.slots.len() - 1) as u32
             }
         }

@@ -29,6 +29,8 @@ pub enum Queue {
 
 /// Bytes that one user may send before the next one's turn: a full packet, as in deficit round robin.
 const QUANTUM: i64 = 1_514;
+/// Largest packet of IPv4 (RFC 791 section 3.1).
+const MAX_PACKET: u32 = 65_535;
 
 impl Queue {
     /// A packet arrives.
@@ -87,6 +89,16 @@ impl Queue {
                 users.iter().fold(Bytes::ZERO, |sum, (_, q, _)| sum + q.backlog())
             }
         }
+    }
+
+    /// Whether it hands out every packet of any size as it comes while it is empty, and keeps no account of it: a
+    /// packet then need not pass through it.
+    fn is_transparent(&self) -> bool {
+        let Queue::Shared(Aqm::Droptail(queue)) = self else { return false };
+        let largest = Packet { bytes: MAX_PACKET, ..Packet::default() };
+        let mut dropped = Dropped::new();
+        queue.clone().enqueue(Instant::ZERO, largest, &mut dropped, &mut Rng::new(0, ""));
+        dropped.is_empty()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -167,10 +179,13 @@ pub struct Stage {
 impl Stage {
     #[inline]
     fn record(&mut self, delay: u64, measured: bool) {
-        self.bin = (self.bin.0 + delay, self.bin.1 + 1, self.bin.2.max(delay));
+        self.bin.0 += delay;
+        self.bin.1 += 1;
+        self.bin.2 = self.bin.2.max(delay);
         if measured {
             self.delays.record(delay);
-            self.sum = (self.sum.0 + u128::from(delay), self.sum.1 + 1);
+            self.sum.0 += u128::from(delay);
+            self.sum.1 += 1;
         }
     }
 }
@@ -197,12 +212,23 @@ pub struct Counters {
 /// What the world has to do after a port moved.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// A packet left the operating system's queue (TSQ counts it off) after so long.
+    /// A packet left the queue of an operating system with a device (TSQ counts it off).
     LeftQueue(Packet),
     /// A packet is on its way; it arrives then.
     Started(Packet, Instant),
     /// A packet is gone: by overflow, by choice, or on the link.
     Gone(Packet, Loss),
+}
+
+/// What became of a packet that met an idle port.
+#[derive(Clone, Copy, Debug)]
+pub enum Passage {
+    /// It is on its way; it arrives then.
+    Started(Instant),
+    /// It was lost on the link.
+    Lost,
+    /// The link asked to wait: the port has to be armed.
+    Waits,
 }
 
 /// How a packet was lost.
@@ -242,6 +268,8 @@ pub struct Port {
     dropped: Dropped,
     /// Statistics count from here.
     pub measured_from: Instant,
+    /// No device, and a queue that an idle link's packets may pass by.
+    transparent: bool,
 }
 
 impl Port {
@@ -249,6 +277,7 @@ impl Port {
     pub fn new(to: usize, queue: Queue, device: Option<Device>, link: Link, rng: Rng) -> Port {
         Port {
             to,
+            transparent: device.is_none() && queue.is_transparent(),
             queue,
             device,
             link,
@@ -271,6 +300,39 @@ impl Port {
         self.queue.len() + firmware + usize::from(self.waiting.is_some())
     }
 
+    /// The device that stands before the link, and its qdisc.
+    pub fn set_device(&mut self, queue: Queue, device: Device) {
+        self.transparent = false;
+        self.queue = queue;
+        self.device = Some(device);
+    }
+
+    /// A packet meets a port where nothing waits and the link is free: most packets at most ports. What [`Port::enqueue`]
+    /// would do, without the queue; `None` where that has to be asked.
+    #[inline]
+    pub fn pass(&mut self, now: Instant, packet: &Packet) -> Option<Passage> {
+        if !self.transparent || now < self.busy_until || self.waiting.is_some() || self.queue.len() > 0 {
+            return None;
+        }
+        self.counters.offered += 1;
+        let head = Head { bytes: Bytes(u64::from(packet.bytes)), backlog: Bytes(u64::from(packet.bytes)) };
+        match self.link.offer(now, &head, &mut self.rng) {
+            Offer::Start { leaves, arrives } => {
+                self.busy_until = leaves;
+                self.queued.record(0, now >= self.measured_from);
+                if arrives.is_none() {
+                    self.counters.lost += 1;
+                }
+                Some(arrives.map_or(Passage::Lost, Passage::Started))
+            }
+            Offer::WaitUntil(at) => {
+                self.busy_until = at;
+                self.waiting = Some((Packet { enqueued: now, ..*packet }, now));
+                Some(Passage::Waits)
+            }
+        }
+    }
+
     /// A packet wants to go.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, outcomes: &mut Vec<Outcome>) {
@@ -278,8 +340,12 @@ impl Port {
         let mut packet = packet;
         packet.enqueued = now;
         self.queue.enqueue(now, packet, &mut self.dropped, &mut self.rng);
-        self.report_drops(outcomes);
-        self.run(now, outcomes);
+        if !self.dropped.is_empty() {
+            self.report_drops(outcomes);
+        }
+        if self.device.is_some() || now >= self.busy_until {
+            self.run(now, outcomes);
+        }
     }
 
     fn report_drops(&mut self, outcomes: &mut Vec<Outcome>) {
@@ -378,7 +444,6 @@ impl Port {
             self.firmware.record(leaves.since(since).0, measured);
         } else {
             self.queued.record(now.since(since).0, measured);
-            outcomes.push(Outcome::LeftQueue(packet));
         }
         match arrives {
             Some(at) => outcomes.push(Outcome::Started(packet, at)),
@@ -400,7 +465,8 @@ impl Port {
         if waits && self.busy_until > now {
             next = Some(self.busy_until);
         }
-        if self.queue.len() > 0
+        if !self.transparent
+            && self.queue.len() > 0
             && let Some(at) = self.queue.next_wakeup()
         {
             let at = at.max(Instant(now.0 + 1));

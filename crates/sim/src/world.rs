@@ -12,7 +12,7 @@ use units::{Duration, Histogram, Instant};
 use crate::apps::{App, Command, Commands, Voice};
 use crate::events::{Events, Target};
 use crate::frame::{Frame, Frames, Kind, flags};
-use crate::port::{Device, Loss, Outcome, Port, Queue};
+use crate::port::{Device, Loss, Outcome, Passage, Port, Queue};
 use crate::record::{AppRow, EventRow, ProbeRow, Results};
 use crate::rewrite::Rewriter;
 use crate::routes::Routes;
@@ -84,6 +84,8 @@ struct VoiceCall {
 
 /// Who sees frames pass: capture files.
 pub trait Tap {
+    /// Whether it looks at all: else nothing is prepared for it.
+    const LOOKS: bool = true;
     /// A frame passes a node: it is sent or received there.
     fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wiring: &Wiring);
 }
@@ -92,6 +94,7 @@ pub trait Tap {
 pub struct NoTap;
 
 impl Tap for NoTap {
+    const LOOKS: bool = false;
     #[inline]
     fn frame(&mut self, _node: usize, _now: Instant, _frame: &Frame, _wiring: &Wiring) {}
 }
@@ -145,8 +148,11 @@ impl<'s, T: Tap> World<'s, T> {
         for node in &scenario.nodes {
             if let Some(device) = &node.device {
                 let port = &mut ports[device.link];
-                port.queue = Queue::Shared(device.qdisc.queue(&aqm::Setup::default()));
-                port.device = Some(Device::new(device.gate.gate(&gate::Setup::default()), &device.firmware));
+                let qdisc = Queue::Shared(device.qdisc.queue(&aqm::Setup::default()));
+                port.set_device(
+                    qdisc,
+                    Device::new(device.gate.gate(&gate::Setup::default()), &device.firmware),
+                );
             }
         }
         ports.iter_mut().for_each(|p| p.measured_from = measured_from);
@@ -274,10 +280,9 @@ impl<'s, T: Tap> World<'s, T> {
     // ------------------------------------------------------------------------------------------ frames
 
     /// A host sends a frame.
-    fn send(&mut self, node: usize, frame: Frame) {
+    fn send(&mut self, node: usize, frame: &Frame) {
         self.results.conservation.sent += 1;
-        let wiring = self.wiring(&frame);
-        self.tap.frame(node, self.now, &frame, &wiring);
+        self.show(node, frame);
         let port = self.routes.port(frame.route, 0);
         if frame.kind == Kind::Tcp && self.ports[port as usize].device.is_some() {
             let c = &mut self.connections[frame.owner as usize];
@@ -285,6 +290,14 @@ impl<'s, T: Tap> World<'s, T> {
         }
         let handle = self.frames.insert(frame);
         self.enqueue(port, handle);
+    }
+
+    #[inline]
+    fn show(&mut self, node: usize, frame: &Frame) {
+        if T::LOOKS {
+            let wiring = self.wiring(frame);
+            self.tap.frame(node, self.now, frame, &wiring);
+        }
     }
 
     fn wiring(&self, frame: &Frame) -> Wiring {
@@ -297,7 +310,33 @@ impl<'s, T: Tap> World<'s, T> {
     #[inline]
     fn enqueue(&mut self, port: u32, handle: u32) {
         let packet = self.frames.get(handle).packet(handle);
-        self.run_port(port, |port, now, outcomes| port.enqueue(now, packet, outcomes));
+        match self.ports[port as usize].pass(self.now, &packet) {
+            Some(Passage::Started(at)) => self.start(port, at, handle),
+            Some(Passage::Lost) => self.gone(port, handle, Loss::Link),
+            Some(Passage::Waits) => self.arm_port(port),
+            None => self.run_port(port, |port, now, outcomes| port.enqueue(now, packet, outcomes)),
+        }
+    }
+
+    /// A frame is on its way over a port's link.
+    #[inline]
+    fn start(&mut self, port: u32, at: Instant, handle: u32) {
+        if let Some(at) = self.ports[port as usize].push_pipe(at, handle) {
+            self.events.push(at, Target::PortArrival(port));
+        }
+    }
+
+    #[inline]
+    fn arm_port(&mut self, index: u32) {
+        let port = &mut self.ports[index as usize];
+        if let Some(at) = port.arm(self.now) {
+            self.events.push(at, Target::PortFree(index));
+        }
+        if port.device.is_some()
+            && let Some(at) = port.arm_gate(self.now)
+        {
+            self.events.push(at, Target::PortGate(index));
+        }
     }
 
     /// Runs a step of a port and carries out what follows from it.
@@ -313,29 +352,17 @@ impl<'s, T: Tap> World<'s, T> {
                     let frame = self.frames.get_mut(packet.handle);
                     frame.queued += now.since(packet.enqueued).0;
                     frame.ecn = packet.ecn;
-                    if let Some(at) = self.ports[index as usize].push_pipe(at, packet.handle) {
-                        self.events.push(at, Target::PortArrival(index));
-                    }
+                    self.start(index, at, packet.handle);
                 }
                 Outcome::LeftQueue(packet) => {
-                    if self.ports[index as usize].device.is_some() {
-                        let frame = *self.frames.get(packet.handle);
-                        self.left_host_queue(&frame);
-                    }
+                    let frame = *self.frames.get(packet.handle);
+                    self.left_host_queue(&frame);
                 }
                 Outcome::Gone(packet, loss) => self.gone(index, packet.handle, loss),
             }
         }
         self.outcomes = outcomes;
-        let port = &mut self.ports[index as usize];
-        if let Some(at) = port.arm(now) {
-            self.events.push(at, Target::PortFree(index));
-        }
-        if port.device.is_some()
-            && let Some(at) = port.arm_gate(now)
-        {
-            self.events.push(at, Target::PortGate(index));
-        }
+        self.arm_port(index);
         while let Some((connection, side)) = self.unblocked.pop() {
             self.push_endpoint(connection, side);
         }
@@ -389,12 +416,13 @@ impl<'s, T: Tap> World<'s, T> {
 
     /// Frames reach the far end of a link.
     fn arrivals(&mut self, index: u32) {
-        while let Some(&(at, handle)) = self.ports[index as usize].pipe.front() {
+        loop {
+            let port = &mut self.ports[index as usize];
+            let Some(&(at, handle)) = port.pipe.front() else { return };
             if at > self.now {
                 self.events.push(at, Target::PortArrival(index));
                 return;
             }
-            let port = &mut self.ports[index as usize];
             port.pipe.pop_front();
             let node = port.to;
             let bytes = u64::from(self.frames.get(handle).bytes);
@@ -404,7 +432,7 @@ impl<'s, T: Tap> World<'s, T> {
                 port.counters.measured_bytes += bytes;
             }
             // The next one is armed before this one is handled, because handling may add to this very link.
-            let next = self.ports[index as usize].pipe.front().map(|(t, _)| *t);
+            let next = port.pipe.front().map(|(t, _)| *t);
             if let Some(next) = next
                 && next > self.now
             {
@@ -417,33 +445,35 @@ impl<'s, T: Tap> World<'s, T> {
     }
 
     fn arrive(&mut self, node: usize, handle: u32) {
-        let frame = self.frames.get_mut(handle);
-        frame.hop += 1;
-        let frame = *frame;
-        let wiring = self.wiring(&frame);
-        self.tap.frame(node, self.now, &frame, &wiring);
-        if frame.kind == Kind::Tcp
-            && frame.flags & flags::SYN == 0
-            && let Some(rewriter) = &mut self.rewriters[node]
-        {
-            rewriter.on_frame(self.now, self.frames.get_mut(handle));
+        self.frames.get_mut(handle).hop += 1;
+        if T::LOOKS {
+            let frame = *self.frames.get(handle);
+            self.show(node, &frame);
         }
-        if let Some(port) = self.routes.next_port(frame.route, frame.hop) {
+        let frame = self.frames.get_mut(handle);
+        let (route, hop) = (frame.route, frame.hop);
+        if let Some(rewriter) = &mut self.rewriters[node]
+            && frame.kind == Kind::Tcp
+            && frame.flags & flags::SYN == 0
+        {
+            rewriter.on_frame(self.now, frame);
+        }
+        if let Some(port) = self.routes.next_port(route, hop) {
             self.enqueue(port, handle);
             return;
         }
         let frame = self.frames.remove(handle);
         self.results.conservation.delivered += 1;
-        self.deliver(node, frame);
+        self.deliver(node, &frame);
     }
 
-    fn deliver(&mut self, node: usize, frame: Frame) {
+    fn deliver(&mut self, node: usize, frame: &Frame) {
         match frame.kind {
-            Kind::Tcp => self.deliver_tcp(&frame),
+            Kind::Tcp => self.deliver_tcp(frame),
             Kind::Ping => {
                 let back = self.probes[frame.owner as usize].back;
-                let pong = Frame { kind: Kind::Pong, side: 1, hop: 0, route: back, queued: 0, ..frame };
-                self.send(node, pong);
+                let pong = Frame { kind: Kind::Pong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
+                self.send(node, &pong);
             }
             Kind::Pong => {
                 let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
@@ -463,8 +493,8 @@ impl<'s, T: Tap> World<'s, T> {
             }
             Kind::GatePing => {
                 let Some((_, back)) = self.gate_routes[frame.owner as usize] else { return };
-                let pong = Frame { kind: Kind::GatePong, side: 1, hop: 0, route: back, queued: 0, ..frame };
-                self.send(node, pong);
+                let pong = Frame { kind: Kind::GatePong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
+                self.send(node, &pong);
             }
             Kind::GatePong => {
                 let rtt = self.now.since(frame.sent);
@@ -509,7 +539,7 @@ impl<'s, T: Tap> World<'s, T> {
     fn flush(&mut self, connection: u32, side: u8, out: &mut Vec<Frame>) {
         let now = self.now;
         let node = self.connections[connection as usize].nodes[usize::from(side)];
-        for frame in out.drain(..) {
+        for frame in out.iter() {
             let c = &mut self.connections[connection as usize];
             let book = &mut c.books[usize::from(side)];
             if frame.len > 0 && book.first_data.is_none() {
@@ -518,6 +548,7 @@ impl<'s, T: Tap> World<'s, T> {
             book.wire_bytes += u64::from(frame.bytes);
             self.send(node, frame);
         }
+        out.clear();
         self.arm_endpoint(connection, side);
     }
 
@@ -658,7 +689,7 @@ impl<'s, T: Tap> World<'s, T> {
                 sent: self.now,
                 ..Frame::default()
             };
-            self.send(node, frame);
+            self.send(node, &frame);
         }
         let every = self.voices[index].every;
         self.events.push(self.now + every, Target::App(flow as u32));
@@ -836,7 +867,7 @@ impl<'s, T: Tap> World<'s, T> {
         let every = spec.every[state.next % spec.every.len()];
         state.next += 1;
         self.events.push(self.now + every, Target::Probe(index as u32));
-        self.send(spec.from, frame);
+        self.send(spec.from, &frame);
     }
 
     fn on_gate_probe(&mut self, port: u32) {
@@ -857,7 +888,7 @@ impl<'s, T: Tap> World<'s, T> {
             ..Frame::default()
         };
         self.events.push(self.now + every, Target::GateProbe(port));
-        self.send(node, frame);
+        self.send(node, &frame);
     }
 
     // ------------------------------------------------------------------------------------------ changes
