@@ -1,4 +1,4 @@
-"""The small captures that come with unbloat, made by the project itself (samples/README.md says how)."""
+"""What comes with unbloat: small captures made by the project itself (samples/README.md says how), and scenarios."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ PLACES = (Path(__file__).parent / "samples", Path(__file__).parents[2] / "sample
 # The one that shows the most: a queue of seconds, and then a receive window that is full.
 FIRST = "bloated-cubic-upload"
 PATTERNS = ("*.pcapng.zst", "*.pcapng.gz", "*.pcapng", "*.pcap.zst", "*.pcap.gz", "*.pcap")
+
+
+# Claims and examples as scenario files, the same way.
+SCENARIO_PLACES = (Path(__file__).parent / "scenarios", Path(__file__).parents[2] / "scenarios")
+
+
+def scenarios() -> list[Path]:
+    """The bundled scenario files, by name; none where unbloat was installed without them."""
+    for place in SCENARIO_PLACES:
+        if found := sorted(place.glob("*.toml")):
+            return found
+    return []
 
 
 def samples() -> list[Path]:

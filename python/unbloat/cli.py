@@ -302,19 +302,19 @@ def plot(
 
 @app.command(
     "list",
-    short_help="List rules, limits, charts, link types.",
+    short_help="List rules, limits, charts, link types, algorithms, metrics, scenarios.",
     epilog="Example: unbloat list rules bufferbloat",
 )
 def list_(
     kind: Annotated[
-        Literal["rules", "limits", "charts", "linktypes"],
+        Literal["rules", "limits", "charts", "linktypes", "algorithms", "metrics", "scenarios"],
         typer.Argument(help="What to list.", show_default=False),
     ],
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="One of them: its manual page.", show_default=False)
     ] = None,
 ) -> None:
-    """Every rule, limit, chart or link type; with NAME the manual page of one."""
+    """Every rule, limit, chart, link type, algorithm, metric or scenario; with NAME the manual page of one."""
     from unbloat.session import show_list
 
     show_list(kind, name)

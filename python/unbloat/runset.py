@@ -144,6 +144,37 @@ class RunSet(Sequence[Run]):
             return compare(*self.runs, labels=names)
         return compare(*(case.runs[0] for case in cases), labels=[short(case.labels) for case in cases])
 
+    def write_report(self, path: str | Path) -> Path:
+        """A self-contained page: a single run's own, or the cases side by side."""
+        from unbloat.report import write_compare, write_report
+
+        if len(self.runs) == 1:
+            return write_report(self.runs[0], path).path
+        comparison = self.compare()
+        return write_compare(
+            [side.run for side in comparison.sides],
+            comparison.labels,
+            path,
+            flows=[side.flow for side in comparison.sides],
+            title=self.name,
+            further=self.further(),
+        ).path
+
+    def further(self) -> list[tuple[str, list[str]]]:
+        """What a comparison of main transfers does not say: probes, applications, all transfers together."""
+        from unbloat.sim_screen import key_figures, spread_text
+
+        cases = self.cases if len(self.cases) > 1 else [Case((), [run]) for run in self.runs]
+        return [
+            (title, [spread_text(case.figures.get(name), text) for case in cases])
+            for title, name, text in key_figures(self)
+            if (
+                (name != "total_goodput_bps" or len(self.runs[0].info["transfers"]) > 1)
+                and not name.endswith(("rtt_ms_p50", "rtt_ms_p95", "queue_ms_p95", "retransmissions"))
+            )
+            or name.split(".")[0] in self.runs[0].info["probed"]
+        ]
+
     def write(self, path: str | Path) -> list[Path]:
         """Stores each run in DIR/NAME, named by its labels."""
         names = [file_name(label_text(labels)) or "run" for labels in self.labels]

@@ -138,7 +138,8 @@ def write_page(run: Run, path: Path) -> None:
 
     with writing(path):
         path.touch()  # before the second pass, so that a wrong path costs no time
-        run.load(charted(run), ("samples", "events", "segments"))
+        # A simulated run keeps no segments; its capture has them.
+        run.load(charted(run), ("samples", "events", *([] if run.extra else ["segments"])))
         write_report(run, path)
 
 
@@ -207,14 +208,19 @@ def plot_file(file: str, out: Path, flow: int | None, bin_ms: float) -> None:
 
 def show_list(kind: str, name: str | None) -> None:
     """`unbloat list`"""
-    from unbloat.manual import entries, page
+    from unbloat.manual import groups, page
 
     paper = Paper(sys.stdout)
     if name is not None:
         for text in page(kind, name).splitlines():
             paper.line(text)
         return
-    known = entries(kind)
-    room = max(len(entry) for entry, _ in known)
-    for entry, about in known:
-        paper.wrapped(about, paper.style(entry.ljust(room), "bold") + "  ", " " * (room + 2))
+    found = groups(kind)
+    room = max((len(entry) for _, known in found for entry, _ in known), default=0)
+    for place, (heading, known) in enumerate(found):
+        if heading is not None:
+            if place:
+                paper.line()
+            paper.line(paper.style(heading, "dim"))
+        for entry, about in known:
+            paper.wrapped(about, paper.style(entry.ljust(room), "bold") + "  ", " " * (room + 2))

@@ -48,7 +48,6 @@ def sim_screen(paper: Paper, runs: RunSet) -> None:
 
 def run_screen(paper: Paper, run: Run) -> None:
     """One run."""
-    figures = Figures(run)
     size = f"{seconds_text(run.info['duration_s'])} · {plural(run.info['packets'], 'packet')} · seed {run.info['seed']}"
     paper.line(
         f"{paper.style(cut(plain(run.name), max(paper.width - width(size) - 3, 12)), 'bold')} · {size}"
@@ -57,21 +56,24 @@ def run_screen(paper: Paper, run: Run) -> None:
         paper.wrapped(str(run.info["about"]))
     for warning in run.warnings:
         paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
-    if figures.transfers:
+    for titles, rows in run_tables(run):
         paper.line()
-        table(paper, *transfer_table(figures))
-    rows = [row for link in figures.links for row in stage_rows(figures, link)]
-    if rows:
-        paper.line()
-        table(paper, ("queue", "p50", "p95", "max", "throughput", "dropped", "lost"), rows)
-    if figures.probes:
-        paper.line()
-        rows = [probe_row(figures, probe) for probe in figures.probes]
-        table(paper, ("probe", "p50", "p95", "p99", "max", "sent", "lost"), rows)
-    rows = [row for transfer in figures.transfers for row in app_rows(figures, transfer)]
-    if rows:
-        paper.line()
-        table(paper, ("application", "figure", "p50", "p95", "max", "times"), rows, left_columns=2)
+        table(paper, titles, rows, left_columns=2 if titles[1] == "figure" else 1)
+
+
+def run_tables(run: Run) -> list[tuple[Row, list[Row]]]:
+    """Transfers, queues, probes and applications: titles and rows of what there is."""
+    figures = Figures(run)
+    stages = [row for link in figures.links for row in stage_rows(figures, link)]
+    probes = [probe_row(figures, probe) for probe in figures.probes]
+    apps = [row for transfer in figures.transfers for row in app_rows(figures, transfer)]
+    tables: list[tuple[Row, list[Row]]] = [
+        transfer_table(figures),
+        (("queue", "p50", "p95", "max", "throughput", "dropped", "lost"), stages),
+        (("probe", "p50", "p95", "p99", "max", "sent", "lost"), probes),
+        (("application", "figure", "p50", "p95", "max", "times"), apps),
+    ]
+    return [(titles, rows) for titles, rows in tables if rows]
 
 
 def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:

@@ -101,5 +101,5 @@ def write_files(notes: Paper, runs: RunSet, asked: Asked) -> None:
         else:
             with writing(asked.report):
                 asked.report.touch()
-                runs.compare().write_report(asked.report)
+                runs.write_report(asked.report)
         notes.line(f"report: {asked.report}")

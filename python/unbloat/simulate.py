@@ -141,7 +141,9 @@ def simulate_all(
         run = finished(job, outcome, source)
         runs.append(run)
         labels.append(job.labels)
-        checks += checked(run, job.labels, expectations)
+        own = checked(run, job.labels, expectations)
+        run.info["checks"] = [f"{'held' if check.held else 'not held'}: {check.text}" for check in own]
+        checks += own
     if not runs:
         raise TraceMissing(skipped[0].reason)
     return RunSet(name, runs, labels, checks, skipped)

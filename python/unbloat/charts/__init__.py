@@ -1,12 +1,24 @@
 """The charts of the report, in the order in which they are shown."""
 
-from . import in_flight, limits, rtt, rtt_distribution, throughput, time_sequence, utilisation
+from . import (
+    in_flight,
+    limits,
+    probe_rtt,
+    queue,
+    rtt,
+    rtt_distribution,
+    throughput,
+    time_sequence,
+    utilisation,
+)
 from .spec import Chart
 
 CHARTS: tuple[Chart, ...] = (
     limits.CHART,
     throughput.CHART,
     rtt.CHART,
+    queue.CHART,
+    probe_rtt.CHART,
     in_flight.CHART,
     utilisation.CHART,
     time_sequence.CHART,

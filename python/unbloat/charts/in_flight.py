@@ -5,11 +5,12 @@ from .spec import Chart, Level, Line, Spans
 CHART = Chart(
     name="in-flight",
     title="Bytes in flight and receive window",
-    about="Data sent and not yet acknowledged, against the window that the receiver offers and what the path itself can hold (BDP). Where the curves meet, the receiver's window is the limit.",
+    about="Data sent and not yet acknowledged, against the window that the receiver offers and what the path itself can hold (BDP). Where the curves meet, the receiver's window is the limit. The congestion window is known of simulated runs only.",
     unit="bytes",
     marks=(
         Spans("window_full", "window full", "red"),
         Line("rwnd_bytes", "receive window", "orange", width=1.75, dash=(6, 3), step=True, overlay=True),
+        Line("cwnd_bytes", "congestion window", "purple", width=1.25, step=True),
         Line("in_flight_bytes", "in flight", "blue", width=1.75, area=True, overlay=True),
         Level("bdp_bytes", "BDP", "green", dash=(8, 3)),
     ),

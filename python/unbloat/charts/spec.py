@@ -118,6 +118,16 @@ class Stairs:
 
 
 @dataclass(frozen=True)
+class Many:
+    """One curve for each queue, or each probe, of a simulated run: what is the whole run's, not one flow's."""
+
+    table: Literal["queues", "probes"]
+    label: str
+    color: Color = "ink"
+    mark: str = "many"
+
+
+@dataclass(frozen=True)
 class Ribbon:
     """What held the flow back, as a band of colours, patterns and words."""
 
@@ -138,7 +148,7 @@ class Histogram:
     mark: str = "histogram"
 
 
-Mark = Line | Band | Level | Constant | Spans | Points | Ticks | Stairs | Ribbon | Histogram
+Mark = Line | Band | Level | Constant | Spans | Points | Ticks | Stairs | Many | Ribbon | Histogram
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,11 @@ class Chart:
     height: int = 260
     floor: float | None = 0.0
     """Where the y axis begins; None: at the smallest visible value."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it draws what only a simulated run has."""
+        return any(need.startswith(("queues.", "probes.")) for need in self.needs)
 
     def to_json(self) -> dict[str, Any]:
         """As the page reads it."""

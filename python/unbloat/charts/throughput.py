@@ -23,6 +23,8 @@ CHART = Chart(
             "triangle",
             at="bottom",
         ),
+        Points(("drop_overflow", "drop_aqm", "drop_link"), "lost", "orange", "cross", at="top"),
+        Points(("ecn_mark",), "marked", "purple", "diamond", at="top"),
     ),
     needs=("samples.t_s", "samples.span_s", "samples.sent_bytes", "samples.delivered_bytes"),
     rules=("application-limited", "uneven-rate", "ecn-marked"),

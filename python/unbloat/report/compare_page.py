@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from .headline import GRADES
+from .series import run_series
 from .write import ReportInfo, Store, Tables, columns, finite, page_facts, render, save
 
 if TYPE_CHECKING:
     from ..dataset import Run
+
+
+# More curves over one another cannot be told apart; the table has all sides.
+MOST_LAYERS = 8
+# A sentence for each of more sides than this is nothing that is read.
+MOST_SENTENCES = 4
 
 
 def begin(run: Tables, flow: int) -> float:
@@ -36,8 +43,11 @@ def write_compare(
     flows: Sequence[int] | None = None,
     *,
     max_segments: int = 200_000,
+    title: str | None = None,
+    further: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> ReportInfo:
-    """Writes the page that compares one flow of each run: the main flow, or the one that `flows` names."""
+    """Writes the page that compares one flow of each run: the main flow, or the one that `flows` names. `further` are
+    more lines of the table, a text for each run."""
     from ..compare import Comparison, Side, main_flow
     from ..measures import figures
 
@@ -50,12 +60,15 @@ def write_compare(
     comparison = Comparison(sides)
     store = Store()
     layers: list[dict[str, Any]] = []
-    for place, side in enumerate(sides):
+    curves: list[dict[str, Any]] = []
+    for place, side in enumerate(sides[:MOST_LAYERS]):
         run, flow = side.run, side.flow
         ids = [flow // 2]
         samples, events = run.samples(connection=ids), run.events(connection=ids)
         # Segments of several runs on one sheet would hide each other: they stay on each run's own report.
         store.put_flow(f"r{place}", flow, samples, events, None, max_segments)
+        own = run_series(store.put, run.extra, run.info, f"r{place}")
+        curves += own
         findings = run.findings.filter(pc.equal(run.findings["flow"], flow))
         layers.append(
             {
@@ -64,9 +77,10 @@ def write_compare(
                 "shift": begin(run, flow),
                 "flow": {name: finite(value) for name, value in run.flow(flow).items()},
                 "findings": columns(findings),
+                "series": own,
             }
         )
-    facts = {**page_facts(), "layers": layers, "tables": store.index}
+    facts = {**page_facts(runs, curves), "layers": layers, "tables": store.index}
     table = [
         {
             "label": line.measure.label.strip(),
@@ -83,6 +97,10 @@ def write_compare(
         }
         for line in comparison.lines
     ]
+    table += [
+        {"label": label, "minor": False, "cells": [{"text": text} for text in texts]}
+        for label, texts in further
+    ]
     text = render(
         "compare.html.j2",
         ("compare.js",),
@@ -91,7 +109,11 @@ def write_compare(
         labels=list(labels),
         grades=[(side.label, side.values.get("grade")) for side in sides],
         grade_words=GRADES,
-        verdict=comparison.verdict,
+        verdict=comparison.verdict
+        if len(sides) <= MOST_SENTENCES
+        else f"{len(sides)} transfers side by side",
+        title=title or " against ".join(labels[:MOST_SENTENCES]),
+        charted=len(layers),
         table=table,
         layers=layers,
         tool=str(runs[0].info.get("tool", "unbloat")),

@@ -39,6 +39,8 @@ def headline(run: Tables) -> Headline:
     files = [str(file) for file in info.get("files") or []]
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    if info.get("origin") == "simulated":
+        title = ", ".join([str(info["name"]), *info.get("labels", [])])
     figures = [
         ("Duration", seconds_text(info.get("duration_s"))),
         ("Packets", count_text(info.get("packets"))),
@@ -52,6 +54,8 @@ def headline(run: Tables) -> Headline:
         ("duplicates", "Duplicates dropped"),
         ("reported_drops", "Drops reported"),
         ("broken_packets", "Broken packets"),
+        ("dropped_packets", "Dropped in queues"),
+        ("lost_packets", "Lost on links"),
     ):
         if info.get(key):
             figures.append((words, count_text(info[key])))

@@ -84,6 +84,9 @@ def samples(table: pa.Table, cap: int = MAX_BINS) -> Thinned:
         "retransmissions": "sum",
         "limit": "first",
     }
+    # Known of simulated runs only.
+    extra = {"cwnd_bytes": "last", "queue_ms": "mean"}
+    how |= {name: verb for name, verb in extra.items() if name in table.column_names}
     if table.num_rows > cap:
         place = table.schema.get_field_index("limit")
         table = table.set_column(place, "limit", flat(table["limit"]).cast(pa.string()))

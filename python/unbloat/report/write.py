@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from ..wording import LIMITS
 from . import thin
 from .headline import headline
 from .pack import Packed, codes, flat, floats, pack, seconds, steps
+from .series import run_series
 
 # Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
 MAX_LISTED = 1_000
@@ -38,6 +39,9 @@ TOP_COUNTED = 5
 ASSETS = Path(__file__).parent / "page"
 STYLES = ("style.css",)
 PROGRAM = ("units.js", "data.js", "pen.js", "marks.js", "chart.js", "view.js", "export.js", "panel.js")
+
+# Columns of `samples` that only a simulated run has.
+SIMULATED = ("cwnd_bytes", "queue_ms")
 
 EVENT_KINDS = [
     "syn",
@@ -57,6 +61,10 @@ EVENT_KINDS = [
     "ecn",
     "idle",
     "ack_burst",
+    "drop_overflow",
+    "drop_aqm",
+    "drop_link",
+    "ecn_mark",
 ]
 
 
@@ -71,6 +79,8 @@ class Tables(Protocol):
     def flows(self) -> pa.Table: ...
     @property
     def findings(self) -> pa.Table: ...
+    @property
+    def extra(self) -> dict[str, pa.Table]: ...
     @property
     def warnings(self) -> Sequence[str]: ...
     @property
@@ -142,6 +152,7 @@ def pack_samples(table: pa.Table) -> tuple[Packed, int]:
             "window_full_s": floats(flat(part["window_full_s"])),
             "retransmissions": steps(flat(part["retransmissions"])),
             "limit": codes(flat(part["limit"]), list(LIMITS)),
+            **{name: floats(flat(part[name])) for name in SIMULATED if name in part.column_names},
         },
         part.num_rows,
     )
@@ -237,10 +248,15 @@ def render(template: str, program: Iterable[str], **values: Any) -> str:
     )
 
 
-def page_facts() -> dict[str, Any]:
-    """What every page knows: charts, words of the limits, kinds of events."""
+def page_facts(runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What every page knows: the charts that can be filled, words of the limits, kinds of events."""
+    known = {"samples", "events", *(str(curve["table"]) for curve in curves)}
+    if not all(run.extra for run in runs):
+        known.add("segments")  # a simulated run has none, a captured one shows why it has none
     return {
-        "charts": [chart.to_json() for chart in CHARTS],
+        "charts": [
+            chart.to_json() for chart in CHARTS if {need.split(".")[0] for need in chart.needs} <= known
+        ],
         "limits": {name: {"short": words[0], "meaning": words[2]} for name, words in LIMITS.items()},
         "event_kinds": EVENT_KINDS,
     }
@@ -300,8 +316,10 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
         for flow in (2 * connection, 2 * connection + 1):
             store.put_flow(f"f{flow}", flow, samples, events, segments, max_segments)
     rest = ranked.slice(MAX_LISTED)
+    curves = run_series(store.put, run.extra, run.info, "s")
     facts = {
-        **page_facts(),
+        **page_facts([run], curves),
+        "series": curves,
         "run": {key: finite(value) for key, value in run.info.items()},
         "stem": stem(run),
         "connections": columns(listed),
@@ -319,10 +337,19 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
         facts=facts,
         blobs=store.blobs,
         head=headline(run),
+        tables=simulated_tables(run),
         info=run.info,
         warnings=list(run.warnings),
     )
     return save(text, path, begun, listed.num_rows, len(drawn))
+
+
+def simulated_tables(run: Tables) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
+    """Titles and rows of what a simulated run shows beside its connections: transfers, queues, probes, applications."""
+    from ..dataset import Run
+    from ..sim_screen import run_tables
+
+    return run_tables(run) if isinstance(run, Run) and run.extra else []
 
 
 def save(text: str, path: str | Path, begun: float, listed: int, drawn: int) -> ReportInfo:

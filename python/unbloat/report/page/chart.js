@@ -9,8 +9,18 @@ class Chart {
     this.spec = spec; this.layers = layers; this.view = view; this.words = words;
     this.hidden = new Set();
     this.overlaid = layers.length > 1;
-    this.marks = spec.marks.filter((mark) => !this.overlaid || mark.overlay || ["constant", "ribbon", "histogram"].includes(mark.mark))
+    this.marks = spec.marks.flatMap((mark) => (mark.mark === "many" ? this.curves(mark) : [mark])).filter((mark) => !this.overlaid || mark.overlay || ["constant", "ribbon", "histogram"].includes(mark.mark))
       .filter((mark) => this.layers.some((layer) => this.holds(mark, layer.data)));
+  }
+
+  // One mark for each curve of the whole run that any layer has.
+  curves(many) {
+    const labels = [];
+    for (const { data } of this.layers) for (const one of data.series) if (one.table === many.table && !labels.includes(one.label)) labels.push(one.label);
+    return labels.map((label, i) => {
+      const look = LAYER_LOOKS[(i + 1) % LAYER_LOOKS.length];
+      return { mark: "serie", table: many.table, label, color: look.color, dash: i ? LAYER_LOOKS[i % LAYER_LOOKS.length].dash : [], width: 1.5, overlay: true };
+    });
   }
 
   // Whether a layer has anything for a mark: a legend without ink would be a riddle.
@@ -20,6 +30,8 @@ class Chart {
     if (mark.mark === "spans") return data.eventsOf([mark.kind]).t_s.length > 0;
     if (mark.mark === "ticks") return Boolean(data[mark.kind] && data[mark.kind].rows);
     if (mark.mark === "stairs") return Boolean(data.ack && data.ack.rows);
+    if (mark.mark === "serie") return Boolean(data.curve(mark.table, mark.label));
+    if (mark.mark === "line" && typeof mark.column === "string") return Boolean(data.samples) && data.has(`samples.${mark.column}`);
     return mark.mark === "constant" || Boolean(data.samples);
   }
 
@@ -39,6 +51,7 @@ class Chart {
     const { t0, t1 } = this.view;
     for (const layer of this.layers) {
       for (const mark of this.shown()) {
+        if (!this.holds(mark, layer.data)) continue;
         const [small, large] = MARKS[mark.mark].extent(mark, layer.data, t0, t1);
         if (small < low) low = small;
         if (large > high) high = large;
@@ -81,7 +94,7 @@ class Chart {
           this.layers.forEach((layer, place) => {
             const look = LAYER_LOOKS[place % LAYER_LOOKS.length];
             const frame = this.overlaid ? { ...base, color: mark.mark === "constant" ? null : look.color, dash: look.dash } : base;
-            if (mark.mark === "constant" && place > 0) return;
+            if ((mark.mark === "constant" && place > 0) || !this.holds(mark, layer.data)) return;
             MARKS[mark.mark].draw(mark, frame, layer.data);
           });
         }
@@ -164,7 +177,7 @@ class Chart {
         .map(([name, look]) => ({ key: "limit", look, label: this.words[name].short, name }));
     }
     if (!this.overlaid) return this.shown().map((mark) => ({ key: mark.mark, mark, label: mark.label }));
-    const lines = this.shown().filter((mark) => mark.mark === "line");
+    const lines = this.shown().filter((mark) => mark.mark === "line" || mark.mark === "serie");
     const entries = this.layers.map((layer, place) => ({
       key: "line", label: layer.label,
       mark: { color: LAYER_LOOKS[place % 6].color, dash: LAYER_LOOKS[place % 6].dash, width: 2 },
@@ -179,13 +192,13 @@ class Chart {
     const found = [];
     this.layers.forEach((layer, place) => {
       for (const mark of this.shown()) {
-        if (["level", "constant"].includes(mark.mark) || !MARKS[mark.mark] || !MARKS[mark.mark].read) continue;
+        if (["level", "constant"].includes(mark.mark) || !MARKS[mark.mark] || !MARKS[mark.mark].read || !this.holds(mark, layer.data)) continue;
         const value = MARKS[mark.mark].read(mark, layer.data, t);
         if (value === null) continue;
         const words = mark.mark === "ribbon" ? this.words[value].short
           : Array.isArray(value) ? `${valueText(this.spec.unit, value[0])} – ${valueText(this.spec.unit, value[1])}`
             : typeof value === "string" ? value : valueText(this.spec.unit, value);
-        const lines = this.shown().filter((other) => other.mark === "line").length;
+        const lines = this.shown().filter((other) => other.mark === "line" || other.mark === "serie").length;
         const label = this.overlaid ? (lines > 1 ? `${layer.label}, ${mark.label}` : layer.label) : mark.label;
         found.push({ label, words, value, column: mark.column, color: this.overlaid ? LAYER_LOOKS[place % 6].color : mark.color });
       }
@@ -198,9 +211,12 @@ class Chart {
     const rows = [];
     const { t0, t1 } = this.view;
     for (const layer of this.layers) {
-      for (const mark of this.marks.filter((one) => one.mark === "line")) {
-        if (!layer.data.samples) continue;
-        const t = layer.data.samples.t_s, values = layer.data.column(mark.column), span = layer.data.samples.span_s;
+      for (const mark of this.marks.filter((one) => one.mark === "line" || one.mark === "serie")) {
+        if (!layer.data.samples || !this.holds(mark, layer.data)) continue;
+        const own = mark.mark === "serie" ? layer.data.curve(mark.table, mark.label) : null;
+        const t = own ? own.t_s : layer.data.samples.t_s, values = own ? own.value : layer.data.column(mark.column);
+        // Moments (probes) count alike.
+        const span = own ? own.span_s.map((length) => length || 1) : layer.data.samples.span_s;
         let sum = 0, time = 0, low = Infinity, high = -Infinity;
         for (let i = after(t, t0 - 1e-9); i < t.length && t[i] < t1; i += 1) {
           if (Number.isNaN(values[i])) continue;

@@ -6,13 +6,13 @@ class Comparison {
 
   async fill() {
     const layers = await Promise.all(facts.layers.map(async (layer, place) => ({
-      label: layer.label, data: await FlowData.open(facts.tables, facts.event_kinds, `r${place}`, layer.flow, layer.shift),
+      label: layer.label, data: await FlowData.open(facts.tables, facts.event_kinds, `r${place}`, layer.flow, layer.shift, layer.series),
     })));
     const ends = layers.map(({ data }) => (data.samples ? data.samples.t_s[data.samples.rows - 1] + data.samples.span_s[data.samples.rows - 1] : 0));
     const view = new View(0, Math.max(...ends, 0.001));
     this.view = view;
     this.layers = layers;
-    const drawable = facts.charts.filter((chart) => ["limit", "share"].includes(chart.unit) || chart.marks.some((mark) => mark.overlay));
+    const drawable = facts.charts.filter((chart) => ["limit", "share"].includes(chart.unit) || chart.marks.some((mark) => mark.overlay || mark.mark === "many"));
     const claimed = new Map(facts.charts.flatMap((chart) => chart.rules.map((rule) => [rule, chart.name])));
     const findings = facts.layers.flatMap((layer) => {
       const names = Object.keys(layer.findings);

@@ -114,7 +114,7 @@ function withPauses(table) {
 
 // Everything of one flow, ready to be drawn. `shift` moves its time axis (compare page).
 class FlowData {
-  static async open(index, kinds, key, figures, shift = 0) {
+  static async open(index, kinds, key, figures, shift = 0, series = []) {
     const names = ["samples", "events", "data", "again", "ack", "sack"];
     const [samples, ...rest] = await Promise.all(names.map((name) => openTable(index, `${key}-${name}`)));
     const data = new FlowData();
@@ -125,6 +125,11 @@ class FlowData {
     for (const table of [data.samples, ...rest]) {
       if (table && shift) for (let i = 0; i < table.rows; i += 1) table.t_s[i] -= shift;
     }
+    data.series = await Promise.all(series.map(async (about) => {
+      const curve = await openTable(index, about.place);
+      if (curve && shift) for (let i = 0; i < curve.rows; i += 1) curve.t_s[i] -= shift;
+      return { ...about, ...(curve || { rows: 0, t_s: new Float64Array(0), value: new Float32Array(0), span_s: new Float32Array(0) }) };
+    }));
     if (data.samples) data.rates();
     for (const table of [data.data, data.again, data.sack, data.ack]) {
       if (!table) continue;
@@ -165,12 +170,18 @@ class FlowData {
 
   has(need) {
     const [table, column] = need.split(".");
+    if (table === "queues" || table === "probes") return this.series.some((one) => one.table === table);
     if (table === "segments") return Boolean(this.data || this.ack || this.again);
     const rows = this[table];
     if (!rows || !rows.rows) return false;
-    if (column.endsWith("_bytes") && !column.startsWith("in_") && !column.startsWith("rwnd")) return true;
+    if (!rows[column]) return false;
     return !(rows[column] instanceof Float32Array) || rows[column].some((value) => !Number.isNaN(value));
   }
+
+  // A curve of the whole run, by its table and label.
+  curve(table, label) { return this.series.find((one) => one.table === table && one.label === label); }
+
+  heights(curve) { return this.once(`series ${curve.place}`, () => new Pyramid(curve.value)); }
 
   once(name, make) {
     if (!this.cache.has(name)) this.cache.set(name, make());

@@ -92,6 +92,25 @@ const MARKS = {
       return i < 0 ? NaN : data.column(mark.column)[i];
     },
   },
+  serie: {
+    extent(mark, data, t0, t1) {
+      const curve = data.curve(mark.table, mark.label), [from, to] = visibleRows(curve.t_s, t0, t1);
+      const pyramid = data.heights(curve);
+      pyramid.range(from, to);
+      return [pyramid.small, pyramid.large];
+    },
+    draw(mark, frame, data) {
+      const one = data.curve(mark.table, mark.label), color = frame.color || mark.color;
+      const points = curve(frame, one.t_s, one.value, data.heights(one), false, one.span_s);
+      const { alone } = gaps(points);
+      if (alone.length) frame.pen.marks(alone, "dot", 1.6, { color });
+      frame.pen.line(points, { color, width: mark.width, dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash });
+    },
+    read(mark, data, t) {
+      const one = data.curve(mark.table, mark.label), i = after(one.t_s, t) - 1;
+      return i < 0 ? NaN : one.value[i];
+    },
+  },
   band: {
     extent(mark, data, t0, t1) {
       const [from, to] = visibleRows(data.samples.t_s, t0, t1);

@@ -65,7 +65,7 @@ class Page {
   async open(flow) {
     if (!this.opened.has(flow.id)) {
       const begun = performance.now();
-      this.opened.set(flow.id, await FlowData.open(facts.tables, facts.event_kinds, `f${flow.id}`, flow));
+      this.opened.set(flow.id, await FlowData.open(facts.tables, facts.event_kinds, `f${flow.id}`, flow, 0, facts.series || []));
       timings.inflate_ms = Math.round(performance.now() - begun);
       // Two flows at a time stay inflated: a page of twenty would hold hundreds of megabytes.
       for (const id of [...this.opened.keys()].slice(0, -2)) this.opened.delete(id);
@@ -128,10 +128,11 @@ class Page {
       }, make("b", {}, direction ? "b → a" : "a → b"), ` ${asBytes(one ? one.bytes || one.payload_bytes || one.wire_bytes : 0)}`);
     };
     const place = (facts.run.interfaces || [])[connection.interface];
-    const told = [connection.proto.toUpperCase(), place ? `interface ${place}` : null, connection.mptcp ? "Multipath TCP subflow" : null,
+    const simulated = facts.run.origin === "simulated";
+    const told = [connection.proto.toUpperCase(), simulated ? `transfer ${connection.transfer}` : null, simulated && flow ? `${flow.congestion}, window ${flow.window_law}` : null, place ? `interface ${place}` : null, connection.mptcp ? "Multipath TCP subflow" : null,
       connection.proto === "tcp" && !connection.syn_seen ? "no SYN in the capture" : null,
       flow && flow.vantage && flow.vantage !== "unknown" ? `captured at the ${flow.vantage === "middle" ? "middle of the path" : flow.vantage}` : null,
-      connection.proto === "tcp" ? `ended by ${connection.end === "fin" ? "FIN" : connection.end === "rst" ? "reset" : "nothing in the capture"}` : null].filter(Boolean).join(" · ");
+      connection.proto === "tcp" && simulated ? (connection.end === "fin" ? "closed" : "open at the end of the run") : connection.proto === "tcp" ? `ended by ${connection.end === "fin" ? "FIN" : connection.end === "rst" ? "reset" : "nothing in the capture"}` : null].filter(Boolean).join(" · ");
     const tiles = flow ? [
       ["Goodput", "goodput_bps", flow.peak_bps ? `best second ${asRate(flow.peak_bps)}` : ""],
       ["RTT", null, isFigure(flow.initial_rtt_ms) ? `handshake ${asMs(flow.initial_rtt_ms)}` : "", rttText(flow)],
