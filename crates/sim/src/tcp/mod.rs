@@ -148,8 +148,6 @@ impl Endpoint {
         f.flags = flags::SYN;
         f.bytes = HEADERS + SYN_OPTIONS;
         self.receiver.write(now, &mut f, false);
-        // The window of a SYN is not scaled (RFC 7323 section 2.2).
-        f.window = f.window.min(65_535);
         if self.labels.side == 0 {
             f.flags &= !flags::ACK;
             f.ts_ecr = 0;

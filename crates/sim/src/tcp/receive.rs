@@ -260,7 +260,12 @@ impl Receiver {
         // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or not at all.
         let step = self.settings.mss.min(buffer / 2);
         let edge = wanted / unit * unit;
-        if edge < current + if free < buffer { step } else { 1 } { current } else { edge }
+        if edge < current + if free < buffer { step } else { 1 } {
+            // Rounded up to what the field can say: down would take back what was offered (Linux tcp_select_window).
+            current.next_multiple_of(unit)
+        } else {
+            edge
+        }
     }
 
     /// Whether reading has opened the window by so much that the sender should hear of it (Linux
@@ -286,7 +291,9 @@ impl Receiver {
 
     /// Fills in what a frame tells about this half, and books it as an ACK sent.
     pub fn write(&mut self, now: Instant, f: &mut Frame, pure: bool) {
-        let window = self.window();
+        // The window of a SYN is not scaled (RFC 7323 section 2.2).
+        let most = if f.flags & flags::SYN != 0 { 65_535 } else { u64::MAX };
+        let window = self.window().min(most);
         self.edge = self.edge.max(self.nxt + window);
         f.ack = self.nxt;
         f.window = window;

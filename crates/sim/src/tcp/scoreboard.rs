@@ -264,7 +264,7 @@ impl Scoreboard {
                 && let Some(segment) = self.segments.get(i as usize)
                 && segment.sends == sends
                 && !segment.sacked
-                && !(segment.lost && !segment.resent)
+                && (!segment.lost || segment.resent)
             {
                 return Some((number, *segment));
             }

@@ -28,6 +28,8 @@ const REORDER_STEPS_MAX: u64 = 8;
 const REORDER_PERSIST: u32 = 16;
 /// Duplicate ACKs that mean loss (RFC 5681; RFC 6675 DupThresh).
 const DUP_THRESHOLD: u64 = 3;
+/// RFC 9293 section 3.7.1: what a segment may hold where nothing was agreed on; smaller windows are not halved.
+const DEFAULT_MSS: u64 = 536;
 /// Longest pause that pacing makes up for in one go: without it, the time that an idle sender waited would count.
 const PACING_CREDIT: Duration = Duration::from_millis(1);
 
@@ -141,6 +143,8 @@ pub struct Sender {
     /// The application always has more (bulk): only whole segments are cut from what the buffer holds.
     pub endless: bool,
     window: u64,
+    /// Largest window that the peer has offered.
+    window_most: u64,
     board: Scoreboard,
     /// Estimate of the RTT.
     pub rto: Rto,
@@ -180,6 +184,9 @@ pub struct Sender {
     cwr: bool,
     last_sent: Instant,
     one_way: Option<Duration>,
+    initial_window: u64,
+    /// The window after idleness, until it has grown to that of the congestion control.
+    restart: Option<u64>,
     /// The largest step of an ACK: more than a segment where ACKs are delayed.
     ack_step: u64,
     /// Bytes of this flow in the host's own queue.
@@ -213,6 +220,7 @@ struct Frto {
 impl Sender {
     /// A sender that is not open yet.
     pub fn new(cc: Cc, rng: Rng, settings: Settings) -> Sender {
+        let initial_window = cc.window().0;
         Sender {
             cc,
             afc: None,
@@ -224,6 +232,7 @@ impl Sender {
             closing: false,
             endless: false,
             window: 0,
+            window_most: 0,
             board: Scoreboard::default(),
             rto: Rto::default(),
             recovery: Recovery::Open,
@@ -257,6 +266,8 @@ impl Sender {
             cwr: false,
             last_sent: Instant::ZERO,
             one_way: None,
+            initial_window,
+            restart: None,
             ack_step: 0,
             local: 0,
             hold: Hold::Closed,
@@ -289,6 +300,7 @@ impl Sender {
     /// The handshake is over: the window that the SYN (or SYN/ACK) told, and its round trip.
     pub fn open(&mut self, now: Instant, window: u64, rtt: Option<Duration>) {
         self.window = window;
+        self.window_most = window;
         self.delivered_at = now;
         if let Some(rtt) = rtt {
             self.take_rtt(now, rtt);
@@ -345,23 +357,26 @@ impl Sender {
                 self.persist_backoff = 0;
             }
             self.window = f.window;
+            self.window_most = self.window_most.max(f.window);
         }
 
         let mut sample = RateSample::default();
         let mut newest: Option<Segment> = None;
         let mut rtt = None;
+        // RFC 5682: only what was sent before the timeout proves something.
+        let originals_end = self.frto.map_or(0, |f| f.end);
         let mut acked_original = false;
         while let Some(segment) = self.board.pop_acked(f.ack) {
             self.una = segment.end();
             if !segment.sacked {
                 self.delivered += u64::from(segment.len);
-                acked_original |= segment.sends == 1;
+                acked_original |= segment.sends == 1 && segment.end() <= originals_end;
                 take(&mut self.flight_sent, &mut sample, &mut newest, &segment);
                 rtt = if segment.sends == 1 { Some(now.since(segment.sent)) } else { None };
                 if segment.sends == 1 && segment.end() < self.highest {
                     self.reorder_seen = true;
                 }
-                self.rack_update(now, &segment);
+                self.rack_update(now, &segment, f.ts_ecr);
             }
         }
         let advanced = self.una > prior_una;
@@ -369,7 +384,6 @@ impl Sender {
             self.board.sacked_ranges.remove_below(self.una);
             self.highest = self.highest.max(self.una);
         }
-        let mut sacks = 0;
         if self.settings.sack && f.sacks > 0 {
             let mut blocks = f.sack;
             if f.dsack {
@@ -386,7 +400,7 @@ impl Sender {
                 board.sack(from.max(self.una), to, |segment| {
                     delivered += u64::from(segment.len);
                     if segment.sends == 1 {
-                        acked_original = true;
+                        acked_original |= segment.end() <= originals_end;
                         let sample = now.since(segment.sent);
                         if rtt.is_none_or(|r: Duration| sample < r) {
                             rtt = Some(sample);
@@ -402,9 +416,8 @@ impl Sender {
                 });
                 self.board = board;
                 self.delivered += delivered;
-                sacks += delivered;
                 if let Some(segment) = found[0] {
-                    self.rack_update(now, &segment);
+                    self.rack_update(now, &segment, 0);
                 }
                 self.highest = self.highest.max(to);
             }
@@ -430,7 +443,7 @@ impl Sender {
             };
             afc.on_ack(now, &ack);
         }
-        self.check_timeout_was_needed(now, f, advanced, acked_original || sacks > 0);
+        self.check_timeout_was_needed(now, f, advanced, acked_original);
         let before = self.board.lost_total;
         self.detect_losses(now);
         if !self.settings.sack {
@@ -440,6 +453,10 @@ impl Sender {
         self.on_probe_answered(now, f, advanced);
         self.step_recovery(now, newly_lost > 0, prior_in_flight);
 
+        if let Some(window) = self.restart {
+            // Slow start from there to what the window was.
+            self.restart = Some(window + acked).filter(|w| *w < self.cc.window().0);
+        }
         let marked = self.on_ecn_echo(now, f, prior_in_flight, acked);
         if acked > 0 || self.board.lost_total > prior_lost {
             let in_flight = self.in_flight();
@@ -507,10 +524,15 @@ impl Sender {
 
     /// RFC 8985 section 6.2 step 2: the most recently sent segment known to be delivered.
     #[inline]
-    fn rack_update(&mut self, now: Instant, segment: &Segment) {
+    fn rack_update(&mut self, now: Instant, segment: &Segment, echo: u32) {
         let rtt = now.since(segment.sent);
-        if segment.sends > 1 && rtt < self.rto.min {
-            return;
+        if segment.sends > 1 {
+            // An earlier copy arrived: the echo is older than the last one, or came back too soon for it. An ACK that
+            // tells of a hole echoes what stands before the hole and proves nothing (`echo` is 0 then).
+            let older = self.settings.timestamps && echo != 0 && echo < ticks(segment.sent);
+            if older || rtt < self.rto.min {
+                return;
+            }
         }
         if (segment.sent, segment.end()) > (self.rack_sent, self.rack_end) {
             self.rack_sent = segment.sent;
@@ -621,20 +643,16 @@ impl Sender {
     /// F-RTO and Eifel: an ACK after a timeout that proves that the originals arrived.
     fn check_timeout_was_needed(&mut self, now: Instant, f: &Frame, advanced: bool, original: bool) {
         let Some(mut frto) = self.frto else { return };
-        let echo_is_older = self.settings.timestamps
-            && advanced
-            && f.ts_ecr != 0
-            && u64::from(f.ts_ecr) < frto.resent_at.0 / 1_000_000;
-        if echo_is_older || (original && f.ack <= frto.end) {
+        let echo_is_older =
+            self.settings.timestamps && advanced && f.ts_ecr != 0 && f.ts_ecr < ticks(frto.resent_at);
+        if echo_is_older || original {
             self.frto = None;
             self.board.forgive();
             self.recovery = Recovery::Open;
             self.counters.undone += 1;
             self.cc.on_spurious(now);
             self.cc.on_recovered(now);
-        } else if !advanced {
-            self.frto = None;
-        } else if frto.probing {
+        } else if !advanced || frto.probing {
             self.frto = None;
         } else {
             frto.probing = true;
@@ -647,7 +665,10 @@ impl Sender {
         let Some((end, again)) = self.probe else { return };
         if f.dsack || (f.ack >= end && !again) {
             self.probe = None;
-        } else if f.ack >= end && advanced {
+        } else if f.ack == end && !advanced && f.sacks == 0 && f.len == 0 {
+            // Both copies arrived, and the second made a plain duplicate ACK.
+            self.probe = None;
+        } else if f.ack > end && advanced {
             self.probe = None;
             if self.recovery == Recovery::Open {
                 let loss = Loss { lost: Bytes(self.settings.mss), in_flight: Bytes(self.in_flight()) };
@@ -662,8 +683,9 @@ impl Sender {
         if !self.settings.ecn || f.flags & flags::ECE == 0 {
             return 0;
         }
-        // RFC 3168 section 6.1.2: one reaction per window of data.
-        if self.una >= self.ecn_end && self.recovery == Recovery::Open {
+        // RFC 3168 section 6.1.2: one reaction per window of data. The first segment behind that window carries CWR, and
+        // until it is acknowledged the receiver repeats the old mark (Linux leaves TCP_CA_CWR then).
+        if self.una > self.ecn_end && self.recovery == Recovery::Open {
             self.ecn_end = self.nxt;
             self.cwr = true;
             self.counters.ecn_reactions += 1;
@@ -810,19 +832,27 @@ impl Sender {
 
     // ------------------------------------------------------------------------------------------------ sending
 
+    /// A full segment, or half of a window that never held two of them (Linux `tcp_bound_to_half_wnd`; RFC 9293 section
+    /// 3.8.6.2.1 lets half of the largest window go).
+    #[inline]
+    fn segment_most(&self) -> u64 {
+        let half = if self.window_most > DEFAULT_MSS { self.window_most / 2 } else { self.window_most };
+        self.settings.mss.min(half.max(1))
+    }
+
     /// Length of the next new segment (0: none) and whether it ends the stream.
     #[inline]
     fn next_new(&self) -> (u64, bool) {
         let limit = self.una.saturating_add(self.settings.buffer);
         let available = self.end.min(limit).saturating_sub(self.nxt);
-        if available >= self.settings.mss {
-            let len = self.settings.mss;
-            return (len, false);
+        let most = self.segment_most();
+        if available >= most {
+            return (most, false);
         }
         if self.end <= limit {
             // The tail: with the FIN behind it, if the application has closed.
             let fin = self.closing && self.nxt <= self.end;
-            if self.endless && available < self.settings.mss && !fin {
+            if self.endless && available < most && !fin {
                 return (0, false);
             }
             return (available + u64::from(fin), fin);
@@ -929,7 +959,7 @@ impl Sender {
     fn congestion_window(&self) -> u64 {
         match self.recovery {
             Recovery::Recovering if !self.cc.rules_recovery() => self.allowed,
-            _ => self.cc.window().0,
+            _ => self.cc.window().0.min(self.restart.unwrap_or(u64::MAX)),
         }
     }
 
@@ -954,6 +984,13 @@ impl Sender {
             && self.end > self.nxt
             && now.since(self.last_sent) > self.rto.timeout()
         {
+            // Who paces by a model of the path knows its rate still (Linux asks for `cong_control` here).
+            if !self.cc.rules_recovery() {
+                // Linux tcp_cwnd_restart: half for each timeout that has passed, down to the initial window.
+                let halvings = now.since(self.last_sent).0 / self.rto.timeout().0.max(1);
+                let window = self.cc.window().0 >> halvings.min(63);
+                self.restart = Some(window.max(self.initial_window));
+            }
             self.last_sent = now;
             let sent = Sent { bytes: Bytes::ZERO, in_flight: Bytes::ZERO, app_limited: true, again: false };
             self.cc.on_sent(now, &sent, &mut self.rng);

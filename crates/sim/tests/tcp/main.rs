@@ -1,0 +1,10 @@
+//! How the simulated TCP behaves, each clause on a path made for it.
+
+#[path = "../made/mod.rs"]
+mod made;
+
+mod acks;
+mod congestion;
+mod ends;
+mod recovery;
+mod window;

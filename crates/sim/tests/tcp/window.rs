@@ -1,0 +1,208 @@
+//! The receive window: closed forms, closing and opening, and that what was offered stays offered.
+
+use algo::Value;
+use scenario::{App, Read};
+use units::{Bytes, Rate};
+
+use crate::made::{self, MSS, RECEIVER, SENDER, THERE, at_ms, ms};
+use sim::record::Limit;
+
+#[test]
+fn a_window_gives_its_size_per_round_trip() {
+    for segments in [4, 10, 22, 44] {
+        let mut s = made::path(1_000.0, ms(100), 1_000, 20);
+        // The field counts in steps of 128 bytes.
+        s.flows[0].receiver.window = made::fixed(segments * MSS + 127);
+        let results = made::run(&s);
+        let got = made::mbit_between(&results, ms(5_000), ms(15_000));
+        // The first of a burst waits for the second to be acknowledged with it: one serialisation time.
+        let rtt = 0.1 + 1_500.0 * 8.0 / 1e9;
+        let expected = (segments * MSS) as f64 * 8.0 / rtt / 1e6;
+        assert!((got / expected - 1.0).abs() < 0.01, "{segments} segments: {got} Mbit/s, not {expected}");
+        let shares = made::data(&results).shares.expect("time passed");
+        assert!(shares[Limit::ReceiveWindow as usize] > 0.95, "{shares:?}");
+        assert_eq!(made::data(&results).retransmissions, 0);
+    }
+}
+
+#[test]
+fn the_wire_says_what_the_simulator_counts() {
+    let mut s = made::path(20.0, ms(40), 50, 4);
+    s.flows[0].receiver.window = made::fixed(100_000);
+    s.flows[0].receiver.read = Read::Profile { rates: vec![Rate(7_000_000)], slot: ms(1_000), tick: ms(10) };
+    let seen = made::segments(&s, RECEIVER);
+    let scale = seen[1].options.window_scale.expect("a scale");
+    let told = seen.iter().filter(|p| p.src_port == seen[1].src_port);
+    let scale_of = |p: &capture::TcpSegment| if p.options.mss.is_some() { 0 } else { scale };
+    let most = told.map(|p| u64::from(p.window) << scale_of(p)).max().expect("ACKs");
+    let row = made::run(&s);
+    assert_eq!(made::data(&row).rwnd_max, Some(most));
+}
+
+/// The right edge that each ACK offers may not be left of one offered before (RFC 9293 section 3.8.6).
+pub fn assert_edge_never_moves_back(seen: &[capture::TcpSegment], context: &str) {
+    let mut ends: Vec<(u16, Option<u8>, u32, u32)> = Vec::new();
+    for p in seen {
+        if p.options.mss.is_some() {
+            ends.push((p.src_port, p.options.window_scale, p.seq, 0));
+            continue;
+        }
+        let Some(end) = ends.iter_mut().find(|e| e.0 == p.src_port) else { continue };
+        let edge = p.ack.wrapping_add(u32::from(p.window) << end.1.unwrap_or(0));
+        if end.3 != 0 {
+            assert!(edge.wrapping_sub(end.3) < 1 << 31, "{context}: {p:?} offers {edge}, after {}", end.3);
+        }
+        end.3 = edge;
+    }
+}
+
+#[test]
+fn the_edge_never_moves_back_with_a_slow_reader() {
+    for bytes in [10_000, 40_001, 65_535, 300_000] {
+        let mut s = made::path(20.0, ms(40), 50, 6);
+        s.flows[0].receiver.window = made::fixed(bytes);
+        let rates = vec![Rate(0), Rate(3_000_000), Rate(1_000_000)];
+        s.flows[0].receiver.read = Read::Profile { rates, slot: ms(700), tick: ms(7) };
+        assert_edge_never_moves_back(&made::segments(&s, RECEIVER), &format!("{bytes} bytes"));
+    }
+}
+
+#[test]
+fn the_edge_never_moves_back_behind_a_middlebox() {
+    for (name, law) in [
+        ("fixed", made::fixed(30_001)),
+        ("small", made::fixed(5_000)),
+        ("drwa", made::algorithm!(algo::rwnd, "drwa")),
+        ("autotune", made::algorithm!(algo::rwnd, "autotune")),
+    ] {
+        let mut s = made::path(8.0, ms(40), 300, 6);
+        s.nodes[SENDER].window = Some(law);
+        // What the sender obeys is seen when it has been rewritten: the data's left and right.
+        let results = made::run(&s);
+        let row = made::data(&results);
+        assert!(row.bytes > 500_000, "{name}: {row:?}");
+        if name == "fixed" {
+            assert!(row.in_flight_bytes.expect("series").max <= 30_001.0, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_stops_closes_the_window_and_probes_keep_it_alive() {
+    let mut s = made::path(20.0, ms(40), 200, 12);
+    s.flows[0].receiver.window = made::fixed(200_000);
+    let rates = vec![Rate(8_000_000), Rate(0)];
+    s.flows[0].receiver.read = Read::Profile { rates, slot: ms(3_000), tick: ms(20) };
+    let results = made::run(&s);
+    let row = made::data(&results);
+    assert_eq!(row.zero_window_count, 2, "{row:?}");
+    assert!(row.zero_window_probes >= 4, "{row:?}");
+    let zero_s = row.zero_window.as_secs_f64();
+    assert!((5.0..6.0).contains(&zero_s), "{zero_s}");
+    assert_eq!((row.retransmissions, row.timeouts), (0, 0), "a closed window is no loss");
+    let shares = row.shares.expect("time passed");
+    assert!((0.40..0.52).contains(&shares[Limit::ZeroWindow as usize]), "{shares:?}");
+    // What was read is what came.
+    let read = 8e6 / 8.0 * 6.0;
+    assert!((row.bytes as f64 - read).abs() < 210_000.0, "{} of {read}", row.bytes);
+}
+
+#[test]
+fn window_probes_are_a_byte_below_and_come_at_growing_intervals() {
+    // RFC 9293 section 3.8.6.1.
+    let mut s = made::path(20.0, ms(40), 200, 12);
+    s.flows[0].receiver.window = made::fixed(60_000);
+    let rates = vec![Rate(8_000_000), Rate(0)];
+    s.flows[0].receiver.read = Read::Profile { rates, slot: ms(6_000), tick: ms(20) };
+    let seen = made::segments(&s, SENDER);
+    let data_port = seen[0].src_port;
+    let mut next = seen[0].seq.wrapping_add(1);
+    let mut probes = Vec::new();
+    for p in seen.iter().filter(|p| p.src_port == data_port) {
+        if p.payload == 0 && p.seq == next.wrapping_sub(1) && p.options.mss.is_none() {
+            probes.push(at_ms(p, &seen[0]));
+        }
+        next = next.max(p.seq.wrapping_add(p.payload));
+    }
+    assert!(probes.len() >= 3, "{probes:?}");
+    let steps: Vec<f64> = probes.windows(2).map(|w| w[1] - w[0]).collect();
+    for pair in steps.windows(2).take(3) {
+        assert!((pair[1] / pair[0] - 2.0).abs() < 0.2, "{steps:?}");
+    }
+}
+
+#[test]
+fn a_window_below_a_segment_still_moves_data() {
+    let mut s = made::path(10.0, ms(40), 50, 10);
+    s.flows[0].receiver.window = made::fixed(1_000);
+    let results = made::run(&s);
+    // Segments of half the largest window that was ever offered (Linux tcp_bound_to_half_wnd), each acknowledged late,
+    // because it is no full one: about ten a second, not one for each persist timer.
+    let bytes = made::data(&results).bytes;
+    assert!(bytes > 50_000, "{bytes} bytes");
+}
+
+#[test]
+fn drwa_and_rledbat_hold_a_bloated_queue_down() {
+    let bulk = |window| {
+        let mut s = made::path(5.0, ms(50), 1_000, 20);
+        s.warmup = ms(5_000);
+        s.flows[0].sender.congestion = made::algorithm!(algo::cc, "cubic");
+        s.flows[0].receiver.window = window;
+        let results = made::run(&s);
+        let row = made::data(&results).clone();
+        (row.goodput.expect("data").0 as f64 / 1e6, row.queue_ms.expect("data").p50)
+    };
+    let (_, bloat) = bulk(made::fixed(4 << 20));
+    assert!(bloat > 1_000.0, "{bloat} ms");
+    for name in ["drwa", "rledbat"] {
+        let (rate, queue) = bulk(made::algorithm!(algo::rwnd, name));
+        assert!(queue < 200.0 && rate > 4.2, "{name}: {rate} Mbit/s, {queue} ms");
+    }
+}
+
+#[test]
+fn a_sender_without_data_is_limited_by_its_application() {
+    let mut s = made::path(50.0, ms(40), 200, 10);
+    s.flows[0].app = App::Rates { rates: vec![Rate(2_000_000)], slot: ms(1_000) };
+    let results = made::run(&s);
+    let row = made::data(&results);
+    let shares = row.shares.expect("time passed");
+    assert!(shares[Limit::Application as usize] > 0.95, "{shares:?}");
+    let got = made::mbit_between(&results, ms(2_000), ms(8_000));
+    assert!((got / 2.0 - 1.0).abs() < 0.01, "{got}");
+}
+
+#[test]
+fn the_send_buffer_bounds_what_is_in_flight() {
+    let mut s = made::path(50.0, ms(100), 2_000, 5);
+    s.flows[0].sender.buffer = Bytes(64_000);
+    let results = made::run(&s);
+    let row = made::data(&results);
+    assert!(row.in_flight_bytes.expect("series").max <= 64_000.0);
+    let expected = 64_000.0 / MSS as f64;
+    let got = made::mbit_between(&results, ms(2_000), ms(4_500)) * 1e6 / 8.0 * 0.1 / MSS as f64;
+    assert!((got - expected.floor()).abs() < 1.5, "{got} segments a round trip of {expected}");
+}
+
+#[test]
+fn jitter_and_loss_do_not_move_the_edge_back() {
+    for seed in 0..6 {
+        let mut s = made::path(10.0, ms(40), 60, 3);
+        s.seed = seed;
+        s.links[THERE].layers = vec![
+            made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.02)),
+            made::algorithm!(
+                algo::link::layer,
+                "jitter",
+                "mean" = Value::Duration(ms(5)),
+                "spread" = Value::Duration(ms(5)),
+                "reorder" = Value::Flag(true),
+            ),
+        ];
+        s.flows[0].receiver.window = made::fixed(20_000 + 7_777 * seed);
+        s.flows[0].receiver.read =
+            Read::Profile { rates: vec![Rate(2_000_000), Rate(9_000_000)], slot: ms(300), tick: ms(10) };
+        assert_edge_never_moves_back(&made::segments(&s, RECEIVER), &format!("seed {seed}"));
+    }
+}
