@@ -49,6 +49,8 @@ class Picked:
     """Seconds; the whole run (less its warm-up) without."""
     capture: str | None = None
     """Node whose capture is analysed for it."""
+    plus: float = 0.0
+    """Added to the number: the path's own RTT, where a source states round trips and the run tells a stage's delay."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,8 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
 
 
 FIGURE_KEYS = {
-    "name", "metric", "run", "flow", "probe", "link", "between", "capture", "as", "against", "paper", "min", "max", "why",
-    "mark", "control", "reason",
+    "name", "metric", "run", "flow", "probe", "link", "between", "capture", "plus", "as", "against", "paper", "min", "max",
+    "why", "mark", "control", "reason",
 }  # fmt: skip
 
 
@@ -199,6 +201,8 @@ def picked(entry: Mapping[str, Any], base: Picked | None, place: str) -> Picked:
     if values.get("between") is not None and not isinstance(values["between"], tuple):
         begin, end = values["between"]
         values["between"] = (seconds(begin, place), seconds(end, place))
+    if "plus" in entry:
+        values["plus"] = number(entry["plus"], f"{place}.plus")
     return Picked(**values)
 
 

@@ -172,7 +172,7 @@ def number(pick: Picked, runs: RunSet, captures: Path | None) -> float | None:
         raise UnbloatError(f"{runs.name}: no run has {labels}; there are {known}")
     values = [measure(runs.runs[place], pick, folder(captures, runs.runs[place])) for place in places]
     found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    return sum(found) / len(found) + pick.plus if found else None
 
 
 def folder(captures: Path | None, run: Run) -> Path | None:
