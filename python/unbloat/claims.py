@@ -183,9 +183,22 @@ def figure(entry: Mapping[str, Any], place: str, mark: str) -> Figure:
         entry["why"],
         own,
         None if control is None else picked(control, of, f"{place}.control"),
-        None if control is None or compared is None else compared,
+        beside(against, control, of, compared, place),
         entry.get("reason"),
     )
+
+
+def beside(
+    against: Mapping[str, Any] | None,
+    control: Mapping[str, Any] | None,
+    of: Picked,
+    compared: Picked | None,
+    place: str,
+) -> Picked | None:
+    """What the control is related to: a number of its own run, unless `against` names another run."""
+    if against is None or control is None or compared is None:
+        return None
+    return compared if "run" in against else picked(against, picked(control, of, place), place)
 
 
 PICKED = tuple(field.name for field in fields(Picked))
