@@ -7,3 +7,4 @@
 pub mod drive;
 pub mod invariants;
 pub mod scenario_text;
+pub mod trace_text;

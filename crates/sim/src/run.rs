@@ -8,7 +8,7 @@ use scenario::Scenario;
 use units::Instant;
 
 use crate::frame::Frame;
-use crate::record::Results;
+use crate::record::{Conservation, Results};
 use crate::wire::{self, Wiring};
 use crate::world::{NoTap, Tap, World};
 
@@ -18,6 +18,9 @@ pub enum SimError {
     /// The caller's progress function said stop.
     #[error("stopped")]
     Stopped,
+    /// Frames appeared or vanished: a defect of the engine, never of the scenario.
+    #[error("frames are not conserved: {0:?}")]
+    NotConserved(Conservation),
     /// A capture file could not be written.
     #[error("{path}: {source}")]
     Capture {
@@ -42,7 +45,13 @@ pub fn run(
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Results, SimError> {
     let world = World::new(scenario, NoTap, options.events);
-    world.run(progress).map(|(results, _)| results).ok_or(SimError::Stopped)
+    let (results, _) = world.run(progress).ok_or(SimError::Stopped)?;
+    conserved(results)
+}
+
+/// Every run answers for every frame.
+fn conserved(results: Results) -> Result<Results, SimError> {
+    if results.conservation.holds() { Ok(results) } else { Err(SimError::NotConserved(results.conservation)) }
 }
 
 /// One capture file per node.
@@ -104,5 +113,5 @@ pub fn run_with_captures(
 ) -> Result<(Results, Vec<PathBuf>), SimError> {
     let world = World::new(scenario, captures, options.events);
     let (results, captures) = world.run(progress).ok_or(SimError::Stopped)?;
-    Ok((results, captures.finish()?))
+    Ok((conserved(results)?, captures.finish()?))
 }
