@@ -8,7 +8,7 @@ nothing was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from unbloat.claims import Picked
@@ -114,15 +114,17 @@ def windowed(
     if metric == "flow_goodput_bps":
         return sum(row["delivered_bytes"] for row in rows) * 8 / (end - begin) if rows else None
     if metric == "flow_goodput_cv":
-        return variation(rows)
+        return variation(row["goodput_bps"] for row in rows)
+    if metric == "flow_in_flight_cv":
+        return variation(row["in_flight_bytes"] for row in rows)
     if metric in SAMPLED:
         return part(statistics(row[SAMPLED[metric]] for row in rows), statistic)
     raise UnbloatError(f"{metric} cannot be measured between two times")
 
 
-def variation(rows: Sequence[Row]) -> float | None:
-    """Standard deviation of the goodput of bins over its mean."""
-    values = [row["goodput_bps"] for row in rows]
+def variation(found: Iterable[float | None]) -> float | None:
+    """Standard deviation of the values of bins over their mean."""
+    values = [value for value in found if value is not None]
     if len(values) < 2 or not sum(values):
         return None
     mean = sum(values) / len(values)
