@@ -243,43 +243,47 @@ pub enum Loss {
 }
 
 /// See the module text.
+///
+/// What every packet touches comes first and together: a network of a thousand flows has thousands of ports, of which
+/// each one has left the cache when its next packet comes.
+#[repr(C)]
 pub struct Port {
+    /// No device, and a queue that an idle link's packets may pass by.
+    transparent: bool,
     /// Where the link leads.
     pub to: usize,
-    /// The queue.
-    pub queue: Queue,
-    /// Gate and firmware, on a phone.
-    pub device: Option<Device>,
-    /// The link.
-    pub link: Link,
-    /// Packets on the way, in order of arrival.
-    pub pipe: VecDeque<(Instant, u32)>,
-    rng: Rng,
     busy_until: Instant,
     /// The packet that the link would not take yet.
     waiting: Option<(Packet, Instant)>,
     armed: Option<Instant>,
-    /// Queue delays.
-    pub queued: Stage,
-    /// Firmware delays.
-    pub firmware: Stage,
+    /// Packets on the way, in order of arrival.
+    pub pipe: VecDeque<(Instant, u32)>,
     /// Totals.
     pub counters: Counters,
-    dropped: Dropped,
     /// Statistics count from here.
     pub measured_from: Instant,
-    /// No device, and a queue that an idle link's packets may pass by.
-    transparent: bool,
+    /// Gate and firmware, on a phone; boxed, because they are large and most ports have none.
+    pub device: Option<Box<Device>>,
+    /// Queue delays.
+    pub queued: Stage,
+    /// The queue.
+    pub queue: Queue,
+    /// The link.
+    pub link: Link,
+    rng: Rng,
+    dropped: Dropped,
+    /// Firmware delays.
+    pub firmware: Stage,
 }
 
 impl Port {
     /// An idle port.
-    pub fn new(to: usize, queue: Queue, device: Option<Device>, link: Link, rng: Rng) -> Port {
+    pub fn new(to: usize, queue: Queue, link: Link, rng: Rng) -> Port {
         Port {
             to,
-            transparent: device.is_none() && queue.is_transparent(),
+            transparent: queue.is_transparent(),
             queue,
-            device,
+            device: None,
             link,
             pipe: VecDeque::new(),
             rng,
@@ -296,7 +300,7 @@ impl Port {
 
     /// Packets held before the link.
     pub fn held(&self) -> usize {
-        let firmware = self.device.as_ref().map_or(0, Device::firmware_len);
+        let firmware = self.device.as_ref().map_or(0, |d| d.firmware_len());
         self.queue.len() + firmware + usize::from(self.waiting.is_some())
     }
 
@@ -304,7 +308,7 @@ impl Port {
     pub fn set_device(&mut self, queue: Queue, device: Device) {
         self.transparent = false;
         self.queue = queue;
-        self.device = Some(device);
+        self.device = Some(Box::new(device));
     }
 
     /// A packet meets a port where nothing waits and the link is free: most packets at most ports. What [`Port::enqueue`]

@@ -113,6 +113,7 @@ pub struct World<'s, T: Tap> {
     apps: Vec<Option<App>>,
     voices: Vec<VoiceCall>,
     probes: Vec<ProbeState>,
+    /// By node; empty where no node rewrites windows at any time.
     rewriters: Vec<Option<Rewriter>>,
     /// For each port with a probing gate: routes there and back.
     gate_routes: Vec<Option<(u32, u32)>>,
@@ -142,7 +143,7 @@ impl<'s, T: Tap> World<'s, T> {
                     QueuePer::Link => Queue::Shared(aqm),
                     QueuePer::User => Queue::PerUser { fresh: Box::new(aqm), users: Vec::new(), turn: 0 },
                 };
-                Port::new(link.to, queue, None, link.build(), Rng::new(scenario.seed, &name))
+                Port::new(link.to, queue, link.build(), Rng::new(scenario.seed, &name))
             })
             .collect();
         for node in &scenario.nodes {
@@ -157,9 +158,12 @@ impl<'s, T: Tap> World<'s, T> {
         }
         ports.iter_mut().for_each(|p| p.measured_from = measured_from);
         let routes = Routes::new(scenario.nodes.len(), scenario.links.iter().map(|l| (l.from, l.to)));
+        let rewrites = scenario.nodes.iter().any(|n| n.window.is_some())
+            || scenario.changes.iter().flat_map(|c| &c.what).any(|w| matches!(w, Changed::NodeWindow(..)));
         let rewriters = scenario
             .nodes
             .iter()
+            .filter(|_| rewrites)
             .map(|n| n.window.as_ref().map(|w| Rewriter::new(w.clone(), 1_448)))
             .collect();
         let gates = ports.len();
@@ -452,7 +456,7 @@ impl<'s, T: Tap> World<'s, T> {
         }
         let frame = self.frames.get_mut(handle);
         let (route, hop) = (frame.route, frame.hop);
-        if let Some(rewriter) = &mut self.rewriters[node]
+        if let Some(Some(rewriter)) = self.rewriters.get_mut(node)
             && frame.kind == Kind::Tcp
             && frame.flags & flags::SYN == 0
         {
@@ -872,7 +876,7 @@ impl<'s, T: Tap> World<'s, T> {
 
     fn on_gate_probe(&mut self, port: u32) {
         let Some((there, _)) = self.gate_routes[port as usize] else { return };
-        let Some(every) = self.ports[port as usize].device.as_ref().and_then(Device::gate_probe_every) else {
+        let Some(every) = self.ports[port as usize].device.as_ref().and_then(|d| d.gate_probe_every()) else {
             self.gate_routes[port as usize] = None;
             return;
         };
