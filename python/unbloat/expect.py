@@ -83,7 +83,9 @@ def unit_text(name: str, value: float) -> str:
     if name.startswith("flow_share_"):
         return share_text(value)
     # Scores and indices are read to the second place.
-    return f"{value:.2f}" if abs(value) < 10 and value != round(value) else number(value)
+    if value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else number(value)
 
 
 def checked(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from unbloat.dataset import Run
+from unbloat.expect import Check, label_text
 from unbloat.figures import Figures, Statistics
 from unbloat.runset import Case, RunSet
 from unbloat.spread import Spread
@@ -18,6 +19,7 @@ from unbloat.wording import (
     byte_text,
     count_text,
     limit_text,
+    ms_range,
     ms_text,
     number,
     plural,
@@ -28,8 +30,8 @@ from unbloat.wording import (
 Row = Sequence[str]
 # Between two columns.
 GAP = 2
-# Of a label, so that figures stay in sight.
-LONGEST_LABEL = 40
+# Of a label, so that figures stay in sight, and it can be told from others.
+LONGEST_LABEL, LEAST_LABEL = 40, 8
 
 
 def sim_screen(paper: Paper, runs: RunSet) -> None:
@@ -78,33 +80,33 @@ def run_tables(run: Run) -> list[tuple[Row, list[Row]]]:
 
 def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:
     """One row per transfer."""
-    titles = ("transfer", "goodput", "RTT p50", "p95", "queue p50", "p95", "in flight", "resent", "limit")
+    titles = ("transfer", "goodput", "RTT p50 → p95", "queue p50→p95", "in flight", "resent", "limit")
     rows: list[Row] = []
     for name in figures.transfers:
         flows = figures.flows(name)
         if not flows:
-            rows.append((name, "–", "–", "–", "–", "–", "–", "–", "–"))
+            if not figures.app_kinds(name):  # of a call its application tells everything
+                rows.append((name, *["–"] * 6))
             continue
-        rtt, queue, flight = (
-            figures.rtt_ms(name),
-            figures.transfer_queue_ms(name),
-            figures.in_flight_bytes(name),
-        )
+        flight = figures.in_flight_bytes(name)
         largest = max(flows, key=lambda row: row["bytes"])
         rows.append(
             (
                 name if len(flows) == 1 else f"{name} ({len(flows)})",
                 rate_text(figures.goodput_bps(name)),
-                part(rtt, "p50"),
-                part(rtt, "p95"),
-                part(queue, "p50"),
-                part(queue, "p95"),
+                usual(figures.rtt_ms(name)),
+                usual(figures.transfer_queue_ms(name)),
                 byte_text(flight.p95 if flight else None),
                 count_text(figures.sum(name, "retransmissions")),
                 limit_text(largest["limit"]),
             )
         )
     return titles, rows
+
+
+def usual(of: Statistics | None) -> str:
+    """`45 → 90 ms`"""
+    return ms_range(of.p50, of.p95) if of else "–"
 
 
 def part(of: Statistics | None, name: str, text: Callable[[float | None], str] = ms_text) -> str:
@@ -168,13 +170,25 @@ def app_words(kind: str) -> tuple[str, Callable[[float | None], str]]:
     return kind.replace("_", " "), lambda value: "–" if value is None else f"{value:.2f}"
 
 
-def table(paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int = 1) -> None:
-    """Columns as wide as they must be; names on the left, figures on the right."""
+def table(
+    paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int = 1, names: Sequence[str] = ()
+) -> None:
+    """Columns as wide as they must be; names on the left, figures on the right, or below their names where both do not
+    fit."""
     rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     for place in range(left_columns):
         rooms[place] = min(rooms[place], LONGEST_LABEL)
     over = sum(rooms) + GAP * (len(rooms) - 1) - paper.width
-    rooms[0] = max(rooms[0] - max(over, 0), min(rooms[0], 8))
+    if over > 0 and left_columns == 1 and rooms[0] - over < LEAST_LABEL:
+        # The name stands above its figures.
+        table(
+            paper,
+            ("", *titles[1:]),
+            [("", *row[1:]) for row in rows],
+            names=[titles[0], *(row[0] for row in rows)],
+        )
+        return
+    rooms[0] = rooms[0] - max(over, 0)
 
     def line(cells: Row) -> str:
         parts = [
@@ -183,8 +197,12 @@ def table(paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int = 1)
         ]
         return (" " * GAP).join(parts).rstrip()
 
+    if names:
+        paper.line(paper.style(names[0], "dim"))
     paper.line(paper.style(line(titles), "dim"))
-    for row in rows:
+    for place, row in enumerate(rows):
+        if names:
+            paper.line(cut(plain(names[place + 1]), paper.width))
         paper.line(line(row))
 
 
@@ -246,6 +264,8 @@ def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> st
     if value.half is None:
         return shown
     figure, _, unit = shown.partition(" ")
+    if value.half == 0:
+        return f"{figure} ± 0 {unit}".rstrip()
     try:
         size = float(figure.replace(",", ""))
     except ValueError:  # "< 0.01 ms"
@@ -301,8 +321,24 @@ def checks_screen(paper: Paper, runs: RunSet) -> None:
     if not runs.checks:
         return
     paper.line()
-    for check in runs.checks:
-        mark = paper.style("held    ", "green") if check.held else paper.style("not held", "red", "bold")
-        where = f"{check.run}: " if check.run else ""
+    for label, checks in by_case(runs):
+        failed = [check for check in checks if not check.held]
+        check = (failed or checks)[0]
+        mark = paper.style("not held", "red", "bold") if failed else paper.style("held    ", "green")
+        where = f"{label}: " if label else ""
         line = f" (line {check.line})" if check.line is not None else ""
-        paper.wrapped(f"{where}{check.text}{line}", f"{mark}  ", " " * 10)
+        seeds = f", {'not ' if failed else ''}with {len(failed or checks)} of {len(checks)} seeds"
+        paper.wrapped(f"{where}{check.text}{line}{seeds if len(checks) > 1 else ''}", f"{mark}  ", " " * 10)
+
+
+def by_case(runs: RunSet) -> list[tuple[str, list[Check]]]:
+    """Checks of runs that differ by their seed alone, together."""
+    cases = {
+        label_text(labels): label_text([pair for pair in labels if pair[0] != "seed"])
+        for labels in runs.labels
+    }
+    groups: dict[tuple[object, ...], list[Check]] = {}
+    for check in runs.checks:
+        key = (cases[check.run], check.line, check.place, check.metric, check.statistic)
+        groups.setdefault(key, []).append(check)
+    return [(str(key[0]), checks) for key, checks in groups.items()]

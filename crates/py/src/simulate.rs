@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use scenario::{Document, Family, On, Place, Scenario, Statistic, TraceMissing as NoTrace, TraceText};
@@ -83,6 +83,9 @@ pub fn simulate<'py>(
         Err(Refused::Sim(SimError::Stopped)) => {
             Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped")))
         }
+        Err(Refused::Sim(error @ SimError::NotConserved(_))) => {
+            Err(PyRuntimeError::new_err(error.to_string()))
+        }
         Err(Refused::Sim(SimError::Capture { path, source })) => {
             Err(PyOSError::new_err((source.raw_os_error().unwrap_or(5), source.to_string(), path)))
         }
@@ -110,7 +113,7 @@ fn run(
         Some(text) => Ok(TraceText(Arc::from(text.as_str()))),
         None => {
             missing.set(true);
-            Err(NoTrace("there is no such trace".to_owned()))
+            Err(NoTrace("not found beside the scenario, nor in a directory of traces (--traces)".to_owned()))
         }
     };
     let refused = |error: scenario::ScenarioError| match missing.get() {
