@@ -12,6 +12,7 @@ test:
 
 bench: install
 	.venv/bin/python bench/run.py
+	.venv/bin/python bench/sim/run.py
 
 install:
 	./setup

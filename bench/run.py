@@ -284,7 +284,10 @@ def main() -> None:
     text += [*table(costs), "", "`unbloat analyze FILE --report page.html`, whole process:", "", *pages, ""]
     print("\n".join(text))
     if not args.quick:
-        (HERE / "RESULTS.md").write_text("\n".join(text))
+        results = HERE / "RESULTS.md"
+        # Sections with a heading of their own belong to the other benchmarks.
+        _, heading, others = results.read_text().partition("\n## ") if results.exists() else ("", "", "")
+        results.write_text("\n".join(text) + heading + others)
 
 
 if __name__ == "__main__":
