@@ -7,12 +7,13 @@ name it are refused, the others go on.
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 # mahimahi's files have no ending of their own (`NAME.up`, `NAME.down`); rates over time are CSV.
-ENDINGS = ("", ".csv", ".txt")
+ENDINGS = ("", ".csv", ".txt", ".gz", ".csv.gz")
 
 
 def trace_texts(names: Iterable[str], places: Iterable[str | os.PathLike[str] | None]) -> dict[str, str]:
@@ -22,8 +23,14 @@ def trace_texts(names: Iterable[str], places: Iterable[str | os.PathLike[str] | 
     for name in names:
         path = trace_path(name, directories)
         if path is not None:
-            found[name] = path.read_text(encoding="utf-8", errors="replace")
+            found[name] = trace_text(path)
     return found
+
+
+def trace_text(path: Path) -> str:
+    """A trace file's text, unpacked where it is packed."""
+    packed = path.read_bytes()
+    return (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode(errors="replace")
 
 
 def trace_path(name: str, directories: Iterable[Path]) -> Path | None:

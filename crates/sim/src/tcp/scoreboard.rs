@@ -87,6 +87,12 @@ impl Scoreboard {
         self.segments.is_empty()
     }
 
+    /// The oldest.
+    #[inline]
+    pub fn front(&self) -> Option<&Segment> {
+        self.segments.front()
+    }
+
     /// The newest.
     pub fn back(&self) -> Option<&Segment> {
         self.segments.back()

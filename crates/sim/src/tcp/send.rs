@@ -366,6 +366,8 @@ impl Sender {
         // RFC 5682: only what was sent before the timeout proves something.
         let originals_end = self.frto.map_or(0, |f| f.end);
         let mut acked_original = false;
+        // When the newest of the segments that this ACK SACKs first was sent.
+        let mut sacked_sent: Option<Instant> = None;
         while let Some(segment) = self.board.pop_acked(f.ack) {
             self.una = segment.end();
             if !segment.sacked {
@@ -401,6 +403,7 @@ impl Sender {
                     delivered += u64::from(segment.len);
                     if segment.sends == 1 {
                         acked_original |= segment.end() <= originals_end;
+                        sacked_sent = Some(segment.sent.max(sacked_sent.unwrap_or(segment.sent)));
                         let sample = now.since(segment.sent);
                         if rtt.is_none_or(|r: Duration| sample < r) {
                             rtt = Some(sample);
@@ -488,7 +491,10 @@ impl Sender {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        if advanced {
+        // What was sent before the head was (re)sent is still arriving, so the head's turn has not come: Linux starts the
+        // timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like a lost resend.
+        let older = sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
+        if advanced || older {
             self.arm(now);
         }
     }
