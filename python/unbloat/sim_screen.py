@@ -167,7 +167,7 @@ def app_words(kind: str) -> tuple[str, Callable[[float | None], str]]:
     for ending, text in (("_ms", ms_text), ("_bps", rate_text), ("_bytes", byte_text), ("_s", seconds_text)):
         if kind.endswith(ending):
             return kind.removesuffix(ending).replace("_", " "), text
-    return kind.replace("_", " "), lambda value: "–" if value is None else f"{value:.2f}"
+    return kind.replace("_", " "), score_text
 
 
 def table(
@@ -275,6 +275,16 @@ def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> st
     return f"{figure} ± {number(value.half / scale)} {unit}".rstrip()
 
 
+def score_text(value: float | None) -> str:
+    """A score or an index, to the second place."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def mean_count_text(value: float | None) -> str:
+    """A count, or the mean of several."""
+    return "–" if value is None else f"{value:,.0f}" if value == round(value) else number(value)
+
+
 def key_figures(runs: RunSet) -> list[tuple[str, str, Callable[[float | None], str]]]:
     """Title, name and form of the figures of a sweep's table, those that decide first."""
     run = runs.runs[0]
@@ -304,13 +314,13 @@ def key_figures(runs: RunSet) -> list[tuple[str, str, Callable[[float | None], s
             ("response p50", f"{name}.response_ms_p50", ms_text),
             ("video", f"{name}.bitrate_bps_mean", rate_text),
             ("stalled", f"{name}.stall_s", seconds_text),
-            ("MOS", f"{name}.mos", lambda value: "–" if value is None else f"{value:.2f}"),
+            ("MOS", f"{name}.mos", score_text),
         ]
     if len(figures.transfers) > 1:
-        found.append(("fairness", "fairness", lambda value: "–" if value is None else f"{value:.2f}"))
+        found.append(("fairness", "fairness", score_text))
     if main is not None:
         found.append(
-            ("resent", f"{main}.retransmissions", lambda value: "–" if value is None else number(value))
+            ("resent", f"{main}.retransmissions", mean_count_text))
         )
     have = {name for case in runs.cases for name in case.figures}
     return [one for one in found if one[1] in have]

@@ -469,6 +469,19 @@ def analyze(
     return {"run": run, "tables": tables}
 
 
+def algorithms() -> list[dict[str, Any]]:
+    """An algorithm of each of two families, of the same name."""
+    return [
+        {"family": family, "name": "fixed", "about": f"a {family} that stays", "source": "none", "params": []}
+        for family in ("window law", "medium")
+    ]
+
+
+def scenario_metrics() -> list[tuple[str, str, bool, str]]:
+    """Two metrics."""
+    return [("flow_rtt_ms", "flow", True, "round trips"), ("fairness", "run", False, "Jain's index")]
+
+
 def rules() -> list[tuple[str, str, str, str]]:
     """Two rules."""
     return [
