@@ -13,6 +13,8 @@ use algo::{Packet, Rng};
 use units::{Bytes, Duration, Histogram, Instant};
 
 /// The queue or queues in front of a link.
+// The large variant is the usual one; a box would cost it a pointer to follow for every packet.
+#[allow(clippy::large_enum_variant)]
 pub enum Queue {
     /// Everybody's.
     Shared(Aqm),
