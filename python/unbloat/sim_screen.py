@@ -319,9 +319,7 @@ def key_figures(runs: RunSet) -> list[tuple[str, str, Callable[[float | None], s
     if len(figures.transfers) > 1:
         found.append(("fairness", "fairness", score_text))
     if main is not None:
-        found.append(
-            ("resent", f"{main}.retransmissions", mean_count_text))
-        )
+        found.append(("resent", f"{main}.retransmissions", mean_count_text))
     have = {name for case in runs.cases for name in case.figures}
     return [one for one in found if one[1] in have]
 
