@@ -106,8 +106,9 @@ impl Events {
         Some((Instant(first.time), first.target))
     }
 
-    /// Puts an entry in the place of the top one.
-    #[inline]
+    /// Puts an entry in the place of the top one. Inlined, so that the entry stays in registers: written to memory in
+    /// words and read back in pairs it would stall.
+    #[inline(always)]
     fn sink(&mut self, entry: Entry) {
         let heap = self.heap.as_mut_slice();
         let key = entry.key();

@@ -101,6 +101,16 @@ pub fn ticks(now: Instant) -> u32 {
     (now.0 / 1_000_000) as u32 + 1
 }
 
+/// The earlier of two deadlines.
+#[inline]
+fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 impl Endpoint {
     /// An endpoint that waits to be opened, or to be called.
     pub fn new(labels: Labels, sender: Sender, receiver: Receiver, timestamps: bool, ecn: bool) -> Endpoint {
@@ -259,9 +269,7 @@ impl Endpoint {
         match self.phase {
             Phase::Idle => None,
             Phase::Opening => self.syn_at,
-            Phase::Open => {
-                [self.sender.next_wakeup(), self.receiver.next_wakeup()].into_iter().flatten().min()
-            }
+            Phase::Open => sooner(self.sender.next_wakeup(), self.receiver.next_wakeup()),
             Phase::Closed => None,
         }
     }

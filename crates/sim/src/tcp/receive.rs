@@ -346,7 +346,7 @@ impl Receiver {
     /// The nearest deadline.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        [self.ack_at, self.read_at, self.law.next_wakeup()].into_iter().flatten().min()
+        super::sooner(super::sooner(self.ack_at, self.read_at), self.law.next_wakeup())
     }
 
     /// Time has passed; the bytes that the application read.

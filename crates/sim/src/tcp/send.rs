@@ -735,11 +735,8 @@ impl Sender {
     /// The nearest deadline.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let mut next = self.probe_at.or(self.rto_at);
-        for at in [self.rack_at, self.persist_at, self.pacing_wait].into_iter().flatten() {
-            next = Some(next.map_or(at, |n| n.min(at)));
-        }
-        next
+        let next = super::sooner(self.probe_at.or(self.rto_at), self.rack_at);
+        super::sooner(super::sooner(self.persist_at, self.pacing_wait), next)
     }
 
     /// Time has passed: call [`Sender::send`] afterwards.
