@@ -267,6 +267,7 @@ proptest! {
         quick: bool,
         alpha in 0..16_u64,
         lambda in 1..=256_u64,
+        increment in 0..100_000_u64,
         old in 1..100_000_000_u64,
         old_rate in 1..1_000_000_000_u64,
         bytes in 0..100_000_000_u64,
@@ -276,7 +277,7 @@ proptest! {
     ) {
         let rtt_us = rtt_min_us + queue_us;
         let elapsed_us = rtt_us + late_us;
-        let law = Law { rate_form, alpha, lambda, quick, floor: 2_896, max: 1 << 30 };
+        let law = Law { rate_form, alpha, lambda, quick, increment, floor: 2_896, max: 1 << 30 };
         let old = Estimate { cwnd: old, rate: old_rate };
         let (new, window) = decide(&law, &old, &Round { elapsed_us, bytes, rtt_us, rtt_min_us });
 
@@ -293,7 +294,7 @@ proptest! {
         } else {
             (l * rtt_min_us as f64 / rtt_us as f64 * cwnd, 2.0 * l + 1.0)
         };
-        let wanted = wanted.clamp(2_896.0, (1_u64 << 30) as f64);
+        let wanted = (wanted + increment as f64).clamp(2_896.0, (1_u64 << 30) as f64);
         let slack = slack + wanted * 1e-9;
         prop_assert!((window as f64 - wanted).abs() <= slack, "{window} {wanted} {slack} {new:?}");
         prop_assert!((new.cwnd as f64 - cwnd).abs() <= 2.0 + cwnd * 1e-9);

@@ -19,10 +19,17 @@
 //! - Idle: a round of more than two RTTs in which nothing arrived for more than one says nothing about the path and is
 //!   dropped; the window stays. The paper says nothing about it; taken literally, a pause would close the window.
 //! - Until the first round has ended the window is Linux's first one, so that short transfers run as ever.
-//! - `rtt_min_age` forgets an old RTTmin, off by default: a longer route then no longer starves, but a standing queue
-//!   is taken for a longer route too, and RTT grows by λ per age. The paper's RTTmin never ages.
+//! - `rtt_min_age` measures RTTmin anew when it has not been seen for so long, off by default: a longer route then no
+//!   longer starves. The window goes down to half a bandwidth-delay product until everything offered before has arrived
+//!   and one window more (two with the window estimator, whose samples overlap); the smallest RTT of these is the new
+//!   RTTmin, the old window comes back, and the next round begins when that has arrived. Without emptying the queue first, λ·RTTmin would be taken for the path, and
+//!   RTT would grow by λ per age. Others' standing queues it cannot empty. The paper's RTTmin never ages.
 //! - `rtt_min_seed`, [`Drwa::learn_rtt_min`]: RTTmin known from other connections to the same place. A latecomer into a
 //!   standing queue never sees the empty path and would take λ times the others' share of delay.
+//! - `increment` adds some segments to every decision, off by default. The paper's law multiplies all windows at one
+//!   bottleneck by the same factor, so they keep the proportions that they began with, and a millisecond between two
+//!   RTTmin multiplies up until one of them starves. With `a` bytes more per decision a window settles at
+//!   a / (1 − λ·RTTmin / RTT), the same for all; the price is an RTT above λ·RTTmin by a / λ·BDP for each of them.
 //! - `quick`: the average jumps up to a larger value at once; ramp-up then multiplies by λ per RTT, not by α + (1−α)λ.
 
 use alloc::vec::Vec;
@@ -79,8 +86,10 @@ config! {
         /// Payload that the buffer holds, and so the largest window: half (`scaling_ratio` 128 of 256) of Linux 6.18's
         /// 32 MiB.
         max: Bytes = Bytes(16_777_216), Bytes(65_536), Bytes(1 << 30);
-        /// Forget an RTTmin that has not been seen for so long. A deviation, off by default.
+        /// Empty the queue and measure RTTmin anew when it has not been seen for so long. A deviation, off by default.
         rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
+        /// Segments that every decision adds, so that windows at one bottleneck become alike. A deviation, off by default.
+        increment: u64 = 0, 0, 1_000;
         /// RTTmin that is known from other connections to the same place.
         rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));
     }
@@ -104,6 +113,8 @@ pub struct Law {
     pub lambda: u64,
     /// The average jumps up.
     pub quick: bool,
+    /// What every decision adds, bytes.
+    pub increment: u64,
     /// Smallest window, bytes.
     pub floor: u64,
     /// Largest window, bytes.
@@ -149,7 +160,7 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     } else {
         cwnd * lambda * rtt_min / (16 * rtt)
     };
-    (Estimate { cwnd, rate }, wanted.max(law.floor).min(law.max))
+    (Estimate { cwnd, rate }, wanted.saturating_add(law.increment).max(law.floor).min(law.max))
 }
 
 fn average(law: &Law, old: u64, new: u64) -> u64 {
@@ -170,6 +181,23 @@ pub fn replay(config: Config, setup: &Setup, samples: &[(Instant, Sample)]) -> V
     samples.iter().map(step).collect()
 }
 
+/// RTTmin is measured anew, with the queue emptied.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// The window before.
+    resume: u64,
+    /// The step ends when data beyond this arrives: what follows was sent under the small window.
+    edge: Bytes,
+    /// Windows to wait for yet: the first one empties the queue, then one or two are measured, then [`SETTLING`].
+    left: u8,
+    /// Smallest RTT since the queue was empty, µs.
+    min_us: u64,
+}
+
+/// Windows from the return of the old window to the next decision: one until data comes that was sent under it, and that
+/// one itself. Before, RTT is that of the empty path and `cwnd_est` that of the full one, which multiplies.
+const SETTLING: u8 = 2;
+
 /// See the module text.
 #[derive(Clone, Debug)]
 pub struct Drwa {
@@ -183,6 +211,7 @@ pub struct Drwa {
     rtt_min_us: u64,
     rtt_min_seen: Instant,
     rtt_min_age: Option<Duration>,
+    probe: Option<Probe>,
     /// The current round: when and where it began, its RTT samples, and its longest silence.
     begun: Option<(Instant, Bytes)>,
     rtt_sum_us: u64,
@@ -203,6 +232,7 @@ impl Drwa {
             alpha: config.alpha,
             lambda: config.lambda,
             quick: config.quick,
+            increment: config.increment.saturating_mul(setup.mss.0).min(MAX_BYTES),
             floor,
             max,
         };
@@ -217,6 +247,7 @@ impl Drwa {
             rtt_min_us: config.rtt_min_seed.map_or(MAX_RTT_US, micros),
             rtt_min_seen: Instant::ZERO,
             rtt_min_age: config.rtt_min_age,
+            probe: None,
             begun: None,
             rtt_sum_us: 0,
             rtt_count: 0,
@@ -235,16 +266,47 @@ impl Drwa {
     fn on_rtt(&mut self, now: Instant, rtt: Duration) {
         let us = micros(rtt);
         let first = self.rtt_us == 0 && self.rtt_count == 0;
-        if first {
-            self.rtt_min_seen = now;
-        }
-        let aged = self.rtt_min_age.is_some_and(|age| now.since(self.rtt_min_seen) > age);
-        if us <= self.rtt_min_us || aged {
-            self.rtt_min_us = us;
+        if us <= self.rtt_min_us || first {
+            self.rtt_min_us = self.rtt_min_us.min(us);
             self.rtt_min_seen = now;
         }
         self.rtt_sum_us = self.rtt_sum_us.saturating_add(us);
         self.rtt_count += 1;
+    }
+
+    /// Begins, carries on and ends the measuring of an RTTmin that has aged.
+    fn on_aging(&mut self, now: Instant, sample: &Sample, rtt: Option<Duration>, age: Duration) {
+        let measured = if self.window_rtt.is_some() { 2 } else { 1 };
+        let Some(probe) = &mut self.probe else {
+            if self.rtt_us > 0 && now.since(self.rtt_min_seen) > age {
+                // Half a bandwidth-delay product: the queue empties, and the ACKs keep going.
+                let half = self.estimate.cwnd / 2 * self.rtt_min_us / self.rtt_us;
+                let (resume, edge) = (self.window, sample.right_edge);
+                self.probe = Some(Probe { resume, edge, left: SETTLING + measured + 1, min_us: MAX_RTT_US });
+                self.window = half.max(self.law.floor).min(self.window);
+            }
+            return;
+        };
+        let passed = sample.received > probe.edge;
+        if passed {
+            probe.edge = sample.right_edge;
+            probe.left -= 1;
+        }
+        let measuring = (SETTLING..=SETTLING + measured).contains(&probe.left);
+        if measuring && let Some(rtt) = rtt {
+            probe.min_us = probe.min_us.min(micros(rtt));
+        }
+        if passed && probe.left == SETTLING {
+            if probe.min_us < MAX_RTT_US {
+                self.rtt_min_us = probe.min_us;
+            }
+            self.rtt_min_seen = now;
+            self.window = probe.resume;
+        }
+        if probe.left == 0 {
+            self.probe = None;
+            self.begin_round(now, sample.copied);
+        }
     }
 
     /// RTT_est, from the samples of this round, or of the last one while there are none.
@@ -262,6 +324,9 @@ impl Drwa {
     /// Data reached the application: the end of the round when an RTT has passed.
     fn on_read(&mut self, now: Instant, copied: Bytes) {
         let Some((begun, from)) = self.begun else { return };
+        if self.probe.is_some() {
+            return;
+        }
         let rtt_us = self.rtt_estimate();
         let elapsed_us = now.since(begun).0 / 1_000;
         if rtt_us == 0 || elapsed_us < rtt_us {
@@ -299,6 +364,9 @@ impl WindowControl for Drwa {
             };
             if let Some(rtt) = rtt {
                 self.on_rtt(now, rtt);
+            }
+            if let Some(age) = self.rtt_min_age {
+                self.on_aging(now, sample, rtt, age);
             }
         }
         // The paper's trigger is the copy to user space. On a box between, and at the sending side, `copied` is

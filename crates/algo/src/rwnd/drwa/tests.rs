@@ -189,8 +189,81 @@ fn an_aged_minimum_follows_a_longer_route_and_the_papers_does_not() {
 }
 
 #[test]
+fn an_aged_minimum_does_not_take_the_standing_queue_for_a_longer_route() {
+    for form in [Form::Paper, Form::Rate] {
+        for estimator in [Estimator::Timestamps, Estimator::Window] {
+            let age = Some(Duration::from_secs(10));
+            let config = Config { form, estimator, rtt_min_age: age, ..published() };
+            let mut path = Path::new(config, &Setup::default());
+            path.run(5, RATE, RTT_MIN);
+            let (begun, at) = (path.received, path.now);
+            for _ in 0..20 {
+                let (rtt, _) = path.run(5, RATE, RTT_MIN);
+                // The window estimator sees the path in steps of 10 ms, and the edges a step late: two, λ times.
+                let coarse = if estimator == Estimator::Window { 60 } else { 0 };
+                let coarse = Duration::from_millis(coarse);
+                assert!(
+                    close(rtt, RTT_MIN * 3) || rtt < RTT_MIN * 3 + coarse,
+                    "{form:?} {estimator:?}: {rtt}"
+                );
+            }
+            // Ten times in 100 s the queue runs empty, for less than two RTTs each.
+            let rate = (path.received - begun).over(path.now.since(at)).unwrap_or_default();
+            assert!(rate.0 * 100 >= RATE.0 * 97, "{form:?} {estimator:?}: {rate}");
+        }
+    }
+}
+
+/// Two windows at one bottleneck, decided round by round; their RTTmin may differ. Returns both at the end, and the RTT.
+fn two_windows(increment: u64, rtt_min_us: [u64; 2]) -> ([u64; 2], u64) {
+    let law = Law {
+        rate_form: false,
+        alpha: 14,
+        lambda: 48,
+        quick: false,
+        increment,
+        floor: 2_896,
+        max: MAX_BYTES,
+    };
+    let (mut windows, mut estimates) = ([160_000, 20_000], [Estimate::default(); 2]);
+    let mut rtt_us = 0;
+    for _ in 0..10_000 {
+        // 1 byte per µs.
+        rtt_us = (windows[0] + windows[1]).max(60_000);
+        for i in 0..2 {
+            let round = Round { elapsed_us: rtt_us, bytes: windows[i], rtt_us, rtt_min_us: rtt_min_us[i] };
+            (estimates[i], windows[i]) = decide(&law, &estimates[i], &round);
+        }
+    }
+    (windows, rtt_us)
+}
+
+#[test]
+fn two_windows_keep_their_proportion_and_with_an_increment_become_alike() {
+    let ([a, b], _) = two_windows(0, [60_000, 60_000]);
+    assert!((a / b).abs_diff(8) <= 1, "{a} {b}");
+    // One per cent between two RTTmin is enough to starve one of them.
+    let ([a, b], _) = two_windows(0, [60_600, 60_000]);
+    assert!(b == 2_896, "{a} {b}");
+    let ([a, b], rtt) = two_windows(4 * 1_448, [60_000, 60_000]);
+    assert!(a.abs_diff(b) * 100 < a, "{a} {b}");
+    // a / λ·BDP for each: 5,792 / 180,000, twice.
+    assert!(rtt.abs_diff(180_000 + 2 * 5_792) < 1_000, "{rtt}");
+    let ([a, b], _) = two_windows(4 * 1_448, [60_600, 60_000]);
+    assert!(a < 2 * b, "{a} {b}");
+}
+
+#[test]
 fn no_input_overflows_the_decision() {
-    let top = Law { rate_form: false, alpha: 15, lambda: 256, quick: false, floor: 1, max: MAX_BYTES };
+    let top = Law {
+        rate_form: false,
+        alpha: 15,
+        lambda: 256,
+        quick: false,
+        increment: u64::MAX,
+        floor: 1,
+        max: MAX_BYTES,
+    };
     for rate_form in [false, true] {
         for value in [0, 1, u64::MAX] {
             let round =
@@ -205,7 +278,15 @@ fn no_input_overflows_the_decision() {
 #[test]
 fn a_decision_of_the_independent_port_comes_out_the_same() {
     // α = 1/2, λ = 3: (40,000 + 60,000) / 2 = 50,000; 3 · 50,000 · 60 / 90.
-    let law = Law { rate_form: false, alpha: 8, lambda: 48, quick: false, floor: 2_896, max: MAX_BYTES };
+    let law = Law {
+        rate_form: false,
+        alpha: 8,
+        lambda: 48,
+        quick: false,
+        increment: 0,
+        floor: 2_896,
+        max: MAX_BYTES,
+    };
     let round = Round { elapsed_us: 90_000, bytes: 60_000, rtt_us: 90_000, rtt_min_us: 60_000 };
     let (estimate, window) = decide(&law, &Estimate { cwnd: 40_000, rate: 0 }, &round);
     assert_eq!((estimate.cwnd, window), (50_000, 100_000));
