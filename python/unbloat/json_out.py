@@ -36,6 +36,7 @@ def run_object(
 ) -> Row:
     """A run as plain dictionaries and lists. With `connections`, only those."""
     wanted = None if connections is None else set(connections)
+    series = list(series)
     rows = [row for row in run.connections.to_pylist() if wanted is None or row["id"] in wanted]
     flows = [row for row in run.flows.to_pylist() if wanted is None or row["connection"] in wanted]
     findings = [
@@ -51,8 +52,9 @@ def run_object(
         "findings": findings,
     }
     for name, table in run.extra.items():
-        if name == "stages":
-            result[name] = [nested(row) for row in table.to_pylist()]
+        # Queues and probes are series, too.
+        if name in ("stages", "apps") or "samples" in series:
+            result[name] = [nested(row) if name == "stages" else clean(row) for row in table.to_pylist()]
     for kind in series:
         table = (
             run.samples(connection=wanted, bin_ms=bin_ms)

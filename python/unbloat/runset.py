@@ -132,17 +132,31 @@ class RunSet(Sequence[Run]):
             rows.append(row)
         return pa.Table.from_pylist(rows, schema=schema(rows))
 
+    @cached_property
+    def lead(self) -> str | None:
+        """The transfer that stands for the scenario: its first one that has a connection in every run."""
+        found = [Figures(run) for run in self.runs]
+        every = found[0].transfers if found else []
+        return next((name for name in every if all(figures.flows(name) for figures in found)), None)
+
     def compare(self) -> Comparison:
-        """The first run of each case side by side."""
+        """The first run of each case side by side, by the same transfer."""
         from unbloat.compare import compare
 
-        cases = self.cases
-        if len(cases) < 2:
+        runs = [case.runs[0] for case in self.cases]
+        names = [short(case.labels) for case in self.cases]
+        if len(runs) < 2:
             if len(self.runs) < 2:
                 raise UnbloatError(f"{self.name}: one run alone cannot be compared")
-            names = [f"seed {run.info['seed']}" for run in self.runs]
-            return compare(*self.runs, labels=names)
-        return compare(*(case.runs[0] for case in cases), labels=[short(case.labels) for case in cases])
+            runs, names = self.runs, [f"seed {run.info['seed']}" for run in self.runs]
+        return compare(*runs, labels=names, flows=self.lead_flows(runs))
+
+    def lead_flows(self, runs: Sequence[Run]) -> list[int] | None:
+        """The largest flow of the lead in each run."""
+        if self.lead is None:
+            return None
+        found = (Figures(run).flows(self.lead) for run in runs)
+        return [max(rows, key=lambda row: (row["bytes"], -row["id"]))["id"] for rows in found]
 
     def write_report(self, path: str | Path) -> Path:
         """A self-contained page: a single run's own, or the cases side by side."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from unbloat.dataset import Run
 from unbloat.expect import Check, label_text
 from unbloat.figures import Figures, Statistics
-from unbloat.runset import Case, RunSet
+from unbloat.runset import RunSet
 from unbloat.spread import Spread
 from unbloat.terminal import Paper, cut, left, plain, right, width
 from unbloat.wording import (
@@ -227,13 +227,18 @@ def sweep_screen(paper: Paper, runs: RunSet) -> None:
         )
         for case in cases
     ]
-    if runs.runs[0].main_flow is not None:
+    leads = runs.lead_flows([case.runs[0] for case in cases])
+    if leads is not None:
         titles = (*titles, "limit")
-        rows = [(*row, case_limit(case)) for row, case in zip(rows, cases, strict=True)]
+        limits = [case.runs[0].flow(flow)["limit"] for case, flow in zip(cases, leads, strict=True)]
+        rows = [(*row, limit_text(limit)) for row, limit in zip(rows, limits, strict=True)]
     kept = fitting(titles, rows, paper.width, len(keys))
     table(
         paper, [titles[place] for place in kept], [[row[place] for place in kept] for row in rows], len(keys)
     )
+    if runs.lead is not None and len(runs[0].info["transfers"]) > 1:
+        words = f"goodput of all transfers together; RTT, queue, resent and limit of {runs.lead}"
+        paper.wrapped(words)
     if repeated > 1:
         paper.line(paper.style("± half the 95 % confidence interval of the mean", "dim"))
 
@@ -248,12 +253,6 @@ def fitting(titles: Row, rows: Sequence[Row], room: int, labels: int) -> list[in
             kept.append(place)
             used += needed
     return kept
-
-
-def case_limit(case: Case) -> str:
-    """What held the main transfer of its first run back."""
-    run = case.runs[0]
-    return limit_text(run.flow(run.main_flow)["limit"]) if run.main_flow is not None else "–"
 
 
 def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> str:
@@ -272,7 +271,8 @@ def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> st
         return f"{shown} ± {text(value.half)}"
     # The unit's prefix is a power of ten: both figures are told in the one that suits the mean.
     scale = 10.0 ** round(math.log10(abs(value.mean / size))) if size and value.mean else 1.0
-    return f"{figure} ± {number(value.half / scale)} {unit}".rstrip()
+    half = number(value.half / scale)
+    return f"{figure} ± {'0' if half.startswith('<') else half} {unit}".rstrip()
 
 
 def score_text(value: float | None) -> str:
@@ -289,9 +289,7 @@ def key_figures(runs: RunSet) -> list[tuple[str, str, Callable[[float | None], s
     """Title, name and form of the figures of a sweep's table, those that decide first."""
     run = runs.runs[0]
     figures = Figures(run)
-    main = None if run.main_flow is None else run.flow(run.main_flow)["transfer"]
-    if main is None and figures.transfers:
-        main = figures.transfers[0]
+    main = runs.lead
     found: list[tuple[str, str, Callable[[float | None], str]]] = [
         ("goodput", "total_goodput_bps", rate_text)
     ]

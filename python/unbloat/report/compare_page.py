@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # More curves over one another cannot be told apart; the table has all sides.
-MOST_LAYERS = 8
+MOST_LAYERS = 6
 # A sentence for each of more sides than this is nothing that is read.
 MOST_SENTENCES = 4
 
