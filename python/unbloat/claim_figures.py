@@ -15,6 +15,7 @@ from unbloat.claims import Picked
 from unbloat.dataset import Row, Run
 from unbloat.errors import UnbloatError
 from unbloat.figures import METRICS, Figures, Statistics, figure, statistics
+from unbloat.uplink_estimate import estimate_error
 
 # Columns of `flows` that are figures of their own, with the name under which claims ask for them.
 FLOW_COLUMNS = {
@@ -35,7 +36,7 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
             raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
         return analysed(captures / f"{what.capture}.pcapng", metric)
     figures = Figures(run)
-    name = what.flow or what.probe or what.link or first(figures, metric)
+    name = told(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):
         return share(figures, name, metric.removeprefix("flow_share_"), what.between)
     if metric in FLOW_COLUMNS:
@@ -45,6 +46,8 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         kind = metric.removeprefix("app_")
         values = figures.app(name, kind)
         return float(len(values)) if statistic == "count" else part(statistics(values), statistic)
+    if metric.startswith("estimate_error_"):
+        return estimate_error(figures, name, metric.removeprefix("estimate_error_"))
     if what.between is not None:
         return windowed(figures, metric, statistic, name, what.between)
     if metric == "flow_queue_ms":
@@ -54,11 +57,22 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
     return figure(figures, metric, name, statistic or None)
 
 
+# How metrics of a link begin; others are a probe's, or a flow's.
+OF_LINK = ("queue", "qdisc", "firmware", "link", "estimate")
+
+
+def told(what: Picked, metric: str) -> str | None:
+    """The name that is given for what a metric speaks of; a number that is related to another has two or three."""
+    if metric.startswith("probe"):
+        return what.probe
+    return what.link if metric.startswith(OF_LINK) else what.flow
+
+
 def first(figures: Figures, metric: str) -> str:
     """What a metric speaks of where nothing is named: the first flow, probe or link."""
     if metric.startswith("probe"):
         names = figures.probes
-    elif metric.startswith(("queue", "qdisc", "firmware", "link")):
+    elif metric.startswith(OF_LINK):
         names = figures.links
     else:
         names = figures.transfers
