@@ -140,7 +140,7 @@ def compare(
         pairs = [
             (run, flows[place] if flows is not None else main_flow(run)) for place, run in enumerate(runs)
         ]
-        names = stems([name_of(item) for item in inputs])
+        names = [name_of(item) for item in inputs]
     if len(pairs) < 2:
         raise UnbloatError("a comparison needs two flows")
     if labels is not None and len(labels) != len(pairs):
@@ -208,10 +208,14 @@ def sender_text(run: Run, flow: int) -> str:
 
 
 def name_of(item: Input) -> str:
-    """What an input is called: a run by its capture, a path by its last part."""
+    """What an input is called: by its capture's file without endings; a simulated or stored run in full, since its
+    labels may hold a point (`rate=2.5 Mbit/s`)."""
     if isinstance(item, Run):
-        return item.name.replace(".", "_") if item.extra else item.name
-    return "stdin" if os.fspath(item) == "-" else Path(item).name
+        return item.name if item.extra else stems([item.name])[0]
+    if os.fspath(item) == "-":
+        return "stdin"
+    name = Path(item).name
+    return name.removesuffix(".unbloat") or name if is_run(item) else stems([name])[0]
 
 
 def stems(names: Sequence[str]) -> list[str]:

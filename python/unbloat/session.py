@@ -19,6 +19,7 @@ from unbloat.dataset import Run
 from unbloat.errors import UnbloatError
 from unbloat.json_out import json_line, run_object
 from unbloat.progress import Shown
+from unbloat.runset import file_name
 from unbloat.screens import file_screen
 from unbloat.store import is_run, open_run
 from unbloat.terminal import Paper
@@ -51,7 +52,8 @@ def analyze_files(files: Sequence[str], merge: bool, wanted: Wanted) -> int:
     """`unbloat analyze`; returns the exit code."""
     outcomes = open_each(files, merge, wanted.keep)
     runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
-    names = distinct(stems([run.name for run in runs]))
+    # Labels of a simulated run may hold what a file name must not: `rate=2 Mbit/s`.
+    names = distinct([file_name(run.name) if run.extra else stems([run.name])[0] for run in runs])
     paper = Paper(sys.stdout)
     failed = False
     first = True

@@ -459,7 +459,7 @@ def test_stored_runs_are_analysed_and_compared(place: Path) -> None:
     assert stored == ["congestion=cubic", "congestion=vegas"]
     command = [sys.executable, "-m", "unbloat"]
     for arguments in (
-        ["analyze", "runs/congestion=cubic"],
+        ["analyze", *(f"runs/{name}" for name in stored), "--out", "again"],
         ["compare", *(f"runs/{name}" for name in stored), "--report", "compare.html"],
     ):
         done = subprocess.run(
@@ -473,6 +473,7 @@ def test_stored_runs_are_analysed_and_compared(place: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
     assert "congestion=vegas: " in done.stdout
+    assert sorted(path.name for path in (place / "again").iterdir()) == [f"lossy_{name}" for name in stored]
     assert (place / "compare.html").stat().st_size > 50_000
 
 
