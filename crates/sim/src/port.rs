@@ -474,8 +474,9 @@ impl Port {
         if !self.transparent
             && self.queue.len() > 0
             && let Some(at) = self.queue.next_wakeup()
+            && at > now
         {
-            let at = at.max(Instant(now.0 + 1));
+            // A shaper whose time has come waits for the link or the modem, which have their own wake-ups.
             next = Some(next.map_or(at, |n: Instant| n.min(at)));
         }
         next
@@ -595,5 +596,53 @@ impl Port {
         device.moved_since = now;
         device.gate.on_event(now, &event);
         self.run(now, outcomes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use algo::Settings;
+
+    /// An entry of a table, by default but for its rate.
+    fn built<T, S: Default>(table: &[algo::Entry<T, S>], name: &str, rate: Option<u64>) -> T {
+        let entry = table.iter().find(|e| e.name == name).expect("the table has it");
+        let mut settings = Settings::defaults(entry.params);
+        if let Some(bps) = rate {
+            assert!(settings.set(entry.params, "rate", algo::Value::Rate(units::Rate(bps))));
+        }
+        (entry.build)(&settings, &S::default())
+    }
+
+    #[test]
+    fn a_shaper_whose_time_has_come_does_not_wake_a_port_that_waits_for_the_modem() {
+        let medium = built(algo::link::TABLE, "fixed", Some(100_000));
+        let link = Link::new(medium, Duration::from_millis(10), Vec::new());
+        let plain = Queue::Shared(built(algo::aqm::TABLE, "droptail", None));
+        let mut port = Port::new(1, plain, link, Rng::new(1, "port"));
+        let firmware = scenario::Firmware {
+            buffer: Bytes(3_000),
+            report_every: Duration::from_millis(5),
+            report_delay: Duration::from_millis(100),
+        };
+        let shaper = Queue::Shared(built(algo::aqm::TABLE, "cake", Some(8_000_000)));
+        port.set_device(shaper, Device::new(built(algo::gate::TABLE, "none", None), &firmware));
+        let mut outcomes = Vec::new();
+        for _ in 0..10 {
+            port.enqueue(Instant::ZERO, Packet { bytes: 1_500, ..Packet::default() }, &mut outcomes);
+        }
+        // The shaper lets a packet go every 1.5 ms; the modem, full after two, sends one every 120 ms.
+        let mut now = Instant::ZERO;
+        let mut turns = 0;
+        while let Some(at) = port.next_free(now)
+            && turns < 100
+        {
+            assert!(at > now);
+            now = at;
+            port.run(now, &mut outcomes);
+            turns += 1;
+        }
+        assert!(turns < 30, "{turns}");
+        assert_eq!(port.held(), 0);
     }
 }
