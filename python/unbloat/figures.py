@@ -106,6 +106,12 @@ class Figures:
         return found
 
     @cached_property
+    def _times(self) -> dict[int, Row]:
+        """When each connection was."""
+        rows = self.run.connections.select(["id", "start_s", "duration_s"]).to_pylist()
+        return {row["id"]: row for row in rows}
+
+    @cached_property
     def _samples(self) -> dict[int, list[Row]]:
         names = ["flow", "t_s", "span_s", "delivered_bytes", "rtt_ms", "in_flight_bytes", "rwnd_bytes"]
         rows: dict[int, list[Row]] = {}
@@ -169,7 +175,7 @@ class Figures:
             return 0.0 if value is None else float(value)
         if not rows:
             return None
-        connections = [self.run.connection(row["connection"]) for row in rows]
+        connections = [self._times[row["connection"]] for row in rows]
         begin = max(min(row["start_s"] for row in connections), self.warmup_s)
         end = max(row["start_s"] + row["duration_s"] for row in connections)
         delivered = sum(row["delivered_bytes"] for row in self._series(transfer))
