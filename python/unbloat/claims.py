@@ -87,6 +87,8 @@ class Claim:
     group: str
     quick: bool
     figures: tuple[Figure, ...]
+    columns: tuple[tuple[str, Picked], ...] = ()
+    """Of the table of all runs, where the claim shows one: heading, and what is measured in each run."""
 
 
 def scenario_directory() -> Path:
@@ -121,7 +123,7 @@ def read_claim(path: Path) -> Claim | None:
 def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     """Raises KeyError with one line for what is wrong."""
     claim = data["claim"]
-    known(claim, {"title", "source", "mark", "group", "quick"}, "claim")
+    known(claim, {"title", "source", "mark", "group", "quick", "table"}, "claim")
     for key in ("title", "source", "mark", "group"):
         if key not in claim:
             raise KeyError(f"claim.{key} is missing")
@@ -142,7 +144,16 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         claim["group"],
         bool(claim.get("quick", False)),
         figures,
+        tuple(column(entry, f"claim.table.{n}") for n, entry in enumerate(claim.get("table", []))),
     )
+
+
+def column(entry: Mapping[str, Any], place: str) -> tuple[str, Picked]:
+    """A column of the table of all runs: its heading beside the keys that pick a number."""
+    for key in ("name", "metric"):
+        if key not in entry:
+            raise KeyError(f"{place}.{key} is missing")
+    return entry["name"], picked({key: value for key, value in entry.items() if key != "name"}, None, place)
 
 
 FIGURE_KEYS = {

@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,19 @@ from unbloat.claim_figures import measure
 from unbloat.claims import Claim, Figure, Picked, claims
 from unbloat.dataset import Run
 from unbloat.errors import TraceMissing, UnbloatError
-from unbloat.runset import RunSet
+from unbloat.runset import Labels, RunSet
 from unbloat.simulate import simulate_all
 
 HELD, NOT_HELD, SHOWN, SKIPPED = "held", "not held", "shown", "skipped"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One run in the table of a claim."""
+
+    labels: Labels
+    values: tuple[float | None, ...]
+    """By the columns of the claim."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class Outcome:
     state: str
     note: str
     """Why it does not hold, or was not run."""
+    table: tuple[TableRow, ...] = ()
+    """All runs of the claim, where it shows them."""
 
     @property
     def surprising(self) -> bool:
@@ -114,7 +125,18 @@ def examine(claim: Claim, traces: str | os.PathLike[str] | None = None) -> list[
             runs = simulate_all(claim.path, traces=traces, jobs=1, pcap=captures)
         except TraceMissing as missing:
             return [Outcome(claim, figure, None, None, SKIPPED, str(missing)) for figure in claim.figures]
-        return [judged(claim, figure, runs, captures) for figure in claim.figures]
+        rows = table(claim, runs, captures)
+        return [replace(judged(claim, figure, runs, captures), table=rows) for figure in claim.figures]
+
+
+def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[TableRow, ...]:
+    """The columns that the claim asks for, measured in every run."""
+    if not claim.columns:
+        return ()
+    return tuple(
+        TableRow(labels, tuple(measure(run, pick, folder(captures, run)) for _, pick in claim.columns))
+        for run, labels in zip(runs.runs, runs.labels, strict=True)
+    )
 
 
 def picks(figure: Figure) -> list[Picked]:
