@@ -8,7 +8,8 @@ nothing was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from unbloat.claims import Picked
@@ -129,6 +130,9 @@ def windowed(
         return sum(row["delivered_bytes"] for row in rows) * 8 / (end - begin) if rows else None
     if metric == "flow_goodput_cv":
         return variation(row["goodput_bps"] for row in rows)
+    if metric in ("flow_goodput_wave", "flow_goodput_lag"):
+        share, lag = wave(rows, float(statistic), begin)
+        return share if metric == "flow_goodput_wave" else lag
     if metric == "flow_in_flight_cv":
         return variation(row["in_flight_bytes"] for row in rows)
     if metric in SAMPLED:
@@ -143,6 +147,18 @@ def variation(found: Iterable[float | None]) -> float | None:
         return None
     mean = sum(values) / len(values)
     return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5 / mean)
+
+
+def wave(rows: Sequence[Row], period_s: float, origin_s: float) -> tuple[float | None, float | None]:
+    """The goodput's wave of a period: its amplitude over the mean, and its lag in degrees behind a sine from `origin_s` on."""
+    turn = 2 * math.pi / period_s
+    middles = [(row["t_s"] + row["span_s"] / 2 - origin_s, row["delivered_bytes"]) for row in rows]
+    total = sum(value for _, value in middles)
+    if not total:
+        return None, None
+    sine = 2 * math.fsum(value * math.sin(turn * t) for t, value in middles) / total
+    cosine = 2 * math.fsum(value * math.cos(turn * t) for t, value in middles) / total
+    return math.hypot(sine, cosine), math.degrees(math.atan2(-cosine, sine)) % 360
 
 
 def analysed(path: Path, metric: str) -> float | None:
