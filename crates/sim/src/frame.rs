@@ -93,6 +93,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Bytes of data: a FIN takes a number, but carries none.
+    #[inline]
+    pub fn payload(&self) -> u32 {
+        self.len.saturating_sub(u32::from(self.flags & flags::FIN != 0))
+    }
+
     /// What queues see of it.
     #[inline]
     pub fn packet(&self, handle: u32) -> Packet {

@@ -398,7 +398,7 @@ impl<'s, T: Tap> World<'s, T> {
         if frame.kind != Kind::Tcp {
             return;
         }
-        let data = frame.len > 0;
+        let data = frame.payload() > 0;
         if data {
             self.connections[frame.owner as usize].books[usize::from(frame.side)].lost += 1;
         }
@@ -412,7 +412,7 @@ impl<'s, T: Tap> World<'s, T> {
                 flow: frame.owner * 2 + u32::from(frame.side),
                 t: self.now,
                 kind,
-                value: f64::from(frame.len),
+                value: f64::from(frame.payload()),
                 seq: frame.seq,
             });
         }
@@ -520,7 +520,7 @@ impl<'s, T: Tap> World<'s, T> {
         let side = frame.side ^ 1;
         let mut out = std::mem::take(&mut self.out);
         let news = c.ends[usize::from(side)].on_frame(now, frame, &mut out);
-        if frame.len > 0 {
+        if frame.payload() > 0 {
             self.results.data_packets += 1;
             let measured = now >= self.measured_from;
             let book = &mut c.books[usize::from(frame.side)];
@@ -550,7 +550,7 @@ impl<'s, T: Tap> World<'s, T> {
         for frame in out.iter() {
             let c = &mut self.connections[connection as usize];
             let book = &mut c.books[usize::from(side)];
-            if frame.len > 0 && book.first_data.is_none() {
+            if frame.payload() > 0 && book.first_data.is_none() {
                 book.first_data = Some(now);
             }
             book.wire_bytes += u64::from(frame.bytes);

@@ -169,7 +169,7 @@ fn any_scenario(d: &Dice) -> Scenario {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_scenario_keeps_its_books_and_delivers_something(d in dice()) {

@@ -44,6 +44,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Bytes of data: a FIN takes a number, but carries none.
+    #[inline]
+    pub fn payload(&self) -> u64 {
+        u64::from(self.len) - u64::from(self.fin)
+    }
+
     /// One behind its last byte.
     #[inline]
     pub fn end(&self) -> u64 {

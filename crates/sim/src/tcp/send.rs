@@ -802,7 +802,7 @@ impl Sender {
         } else if let Some(number) = self.board.last_number() {
             let Some(last) = self.board.back().copied() else { return };
             self.probe = Some((last.end(), true));
-            self.counters.resent_probe += 1;
+            self.counters.resent_probe += u64::from(last.payload() > 0);
             self.retransmit(now, number, &last, emit);
         }
         self.rto_at = Some(now + self.rto.timeout());
@@ -811,14 +811,15 @@ impl Sender {
 
     /// RFC 9293 section 3.8.6.1: a closed (or too small) window is asked again from time to time.
     fn probe_window(&mut self, now: Instant, emit: &mut impl FnMut(Emit)) {
-        if !self.board.is_empty() || self.end <= self.nxt {
+        let (new, fin) = self.next_new();
+        if !self.board.is_empty() || new == 0 {
             return;
         }
-        self.counters.window_probes += 1;
         if self.window > 0 {
-            let len = self.window.min(self.settings.mss).min(self.end - self.nxt);
-            self.transmit_new(now, len, false, emit);
+            let len = self.window.min(new);
+            self.transmit_new(now, len, fin && len == new, emit);
         } else {
+            self.counters.window_probes += 1;
             // Linux sends the byte before the window: the receiver answers with its window.
             emit(Emit { seq: self.nxt.saturating_sub(1), len: 0, fin: false, again: true, cwr: false });
             self.persist_backoff = (self.persist_backoff + 1).min(8);
@@ -897,8 +898,8 @@ impl Sender {
                     break;
                 }
                 let flow_window = self.flow_window();
-                let payload = len - u64::from(fin);
-                if self.nxt + payload > self.una + flow_window && payload > 0 {
+                // A FIN takes a number of the window like any byte (RFC 9293 section 3.4).
+                if self.nxt + len > self.una + flow_window {
                     hold = if flow_window == 0 { Hold::ZeroWindow } else { Hold::ReceiveWindow };
                     if self.board.is_empty() {
                         self.arm_persist(now);
@@ -928,10 +929,12 @@ impl Sender {
             self.persist_at = None;
             match resend {
                 Some((number, segment)) => {
+                    // A lone FIN is no data.
+                    let data = u64::from(segment.payload() > 0);
                     if self.recovery == Recovery::Lost {
-                        self.counters.resent_timeout += 1;
+                        self.counters.resent_timeout += data;
                     } else {
-                        self.counters.resent_fast += 1;
+                        self.counters.resent_fast += data;
                     }
                     // Linux restarts the timer with the resend of the first segment: it is this one's answer that
                     // is waited for.
@@ -1028,7 +1031,7 @@ impl Sender {
         };
         self.nxt += len;
         self.board.push(segment);
-        self.after_sending(now, len, in_flight, false);
+        self.after_sending(now, &segment, in_flight, false);
         let cwr = std::mem::take(&mut self.cwr);
         emit(Emit { seq: segment.seq, len: segment.len, fin, again: false, cwr });
     }
@@ -1047,16 +1050,17 @@ impl Sender {
             s.lost_total = lost_total;
             s.in_flight = in_flight + u64::from(s.len);
         });
-        self.counters.resent += 1;
-        self.counters.resent_bytes += u64::from(segment.len);
-        self.after_sending(now, u64::from(segment.len), in_flight, true);
+        self.counters.resent += u64::from(segment.payload() > 0);
+        self.counters.resent_bytes += segment.payload();
+        self.after_sending(now, segment, in_flight, true);
         emit(Emit { seq: segment.seq, len: segment.len, fin: segment.fin, again: true, cwr: false });
     }
 
-    fn after_sending(&mut self, now: Instant, len: u64, in_flight: u64, again: bool) {
+    fn after_sending(&mut self, now: Instant, segment: &Segment, in_flight: u64, again: bool) {
+        let (len, payload) = (u64::from(segment.len), segment.payload());
         self.last_sent = now;
-        self.counters.segments += 1;
-        self.counters.payload += len;
+        self.counters.segments += u64::from(payload > 0);
+        self.counters.payload += payload;
         self.in_flight_max = self.in_flight_max.max(in_flight + len);
         if self.recovery == Recovery::Recovering {
             self.prr.on_sent(len);

@@ -2,6 +2,8 @@
 
 use capture::flags;
 
+use units::{Bytes, Duration, Rate};
+
 use crate::made::{self, MSS, RECEIVER, SENDER, at_ms, ms};
 
 #[test]
@@ -88,4 +90,37 @@ fn the_side_that_receives_may_open() {
     assert_eq!(results.connections[0].a, RECEIVER);
     assert!(made::data(&results).bytes > 1_000_000);
     assert_eq!(made::data(&results).id, 1);
+}
+
+#[test]
+fn a_lone_fin_is_no_data() {
+    let mut s = made::path(10.0, ms(50), 100, 5);
+    s.flows[0].app = made::file(5);
+    // Five segments and the FIN leave 50 ms after the SYN and take 6 ms: only the FIN is lost.
+    made::lose(&mut s, made::THERE, Duration::from_micros(56_120), ms(20));
+    let results = made::run(&s);
+    let row = made::data(&results);
+    assert!(results.connections[0].closed);
+    assert_eq!(
+        (row.data_packets, row.payload_bytes, row.lost_packets, row.retransmissions),
+        (5, 5 * MSS, 0, 0)
+    );
+}
+
+#[test]
+fn a_fin_waits_for_the_window_like_any_byte() {
+    let mut s = made::path(10.0, ms(50), 100, 20);
+    // In whole numbers of the 128 bytes in which the field counts: nothing is rounded.
+    let mss = 11 * 128;
+    s.flows[0].sender.mss = Bytes(mss);
+    s.flows[0].app = scenario::App::File { bytes: Bytes(16 * mss), every: None };
+    s.flows[0].receiver.window = made::fixed(16 * mss);
+    let read =
+        scenario::Read::Profile { rates: vec![Rate(0), Rate(8_000_000)], slot: ms(5_000), tick: ms(50) };
+    s.flows[0].receiver.read = read;
+    let results = made::run(&s);
+    let row = made::data(&results);
+    assert!(results.connections[0].closed);
+    assert!(row.zero_window_count >= 1, "{row:?}");
+    assert_eq!((row.timeouts, row.retransmissions, row.bytes), (0, 0, 16 * mss), "{row:?}");
 }

@@ -6,5 +6,6 @@ mod made;
 mod acks;
 mod congestion;
 mod ends;
+mod host;
 mod recovery;
 mod window;
