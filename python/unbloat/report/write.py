@@ -248,6 +248,15 @@ def render(template: str, program: Iterable[str], **values: Any) -> str:
     )
 
 
+def render_plain(template: str, **values: Any) -> str:
+    """A page without charts as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    styles = [Markup((ASSETS / name).read_text(encoding="utf-8")) for name in STYLES]
+    return environment.get_template(template).render(styles=styles, **values)
+
+
 def page_facts(runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What every page knows: the charts that can be filled, words of the limits, kinds of events."""
     known = {"samples", "events", *(str(curve["table"]) for curve in curves)}

@@ -1,0 +1,134 @@
+"""The page of `unbloat reproduce`: every claim with its figures, as one file that holds everything it shows.
+
+signal: outcomes · model: counts at the top, claims by group, a row per figure; reasons for the bounds and the scenario's
+text are folded; claims that show all their runs have them as a table · action: a jinja2 template filled in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unbloat import __version__
+from unbloat.claims import MARKS, Claim, Picked
+from unbloat.expect import unit_text
+from unbloat.report.write import ReportInfo, render_plain, save
+from unbloat.reproduce import HELD, NOT_HELD, SHOWN, SKIPPED, Outcome, TableRow
+from unbloat.reproduce_screen import bounds_text, value_text
+
+# Order of the counts, with what each says of a figure.
+STATES = {
+    HELD: "within bounds stated beforehand, and the control is not",
+    NOT_HELD: "outside the bounds, or the control is inside as well",
+    SHOWN: "without bounds: measured and shown",
+    SKIPPED: "not run: a trace is not there",
+}
+Cells = tuple[list[str], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure as the page shows it."""
+
+    name: str
+    state: str
+    mark: str
+    metric: str
+    paper: str
+    ours: str
+    bounds: str
+    control: str
+    why: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A claim as the page shows it."""
+
+    claim: Claim
+    lines: list[Line]
+    runs: Cells | None
+
+    @property
+    def state(self) -> str:
+        """The worst of its figures."""
+        states = {line.state for line in self.lines}
+        return next(state for state in (NOT_HELD, SKIPPED, HELD, SHOWN) if state in states)
+
+
+def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
+    """Writes the page."""
+    begun = time.perf_counter()
+    blocks = [block(claim) for claim in by_claim(outcomes)]
+    groups: dict[str, list[Block]] = {}
+    for one in blocks:
+        groups.setdefault(one.claim.group, []).append(one)
+    counts = {state: sum(outcome.state == state for outcome in outcomes) for state in STATES}
+    text = render_plain(
+        "reproduce.html.j2",
+        tool=f"unbloat {__version__}",
+        groups=groups,
+        counts=[
+            (state, count, STATES[state])
+            for state, count in counts.items()
+            if count or state in (HELD, NOT_HELD)
+        ],
+        claims=len(blocks),
+        figures=len(outcomes),
+        marks=MARKS,
+    )
+    return save(text, path, begun, len(blocks), len(outcomes))
+
+
+def by_claim(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes of each claim together, in their order."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        found.setdefault(outcome.claim.id, []).append(outcome)
+    return list(found.values())
+
+
+def block(outcomes: Sequence[Outcome]) -> Block:
+    """One claim."""
+    claim = outcomes[0].claim
+    return Block(claim, [line(outcome) for outcome in outcomes], table_cells(claim, outcomes[0].table))
+
+
+def line(outcome: Outcome) -> Line:
+    """One figure."""
+    figure = outcome.figure
+    return Line(
+        figure.name,
+        outcome.state,
+        figure.mark,
+        f"{figure.of.metric}{'' if figure.relation == 'value' else f', {figure.relation} of two runs'}",
+        figure.paper or "–",
+        value_text(figure, outcome.value),
+        bounds_text(figure),
+        value_text(figure, outcome.control) if figure.control is not None else "–",
+        figure.why,
+        outcome.note,
+    )
+
+
+def table_cells(claim: Claim, rows: Sequence[TableRow]) -> Cells | None:
+    """All runs of a claim in text: headings, and a line per run."""
+    if not rows:
+        return None
+    headings = [name for name, _ in rows[0].labels] + [name for name, _ in claim.columns]
+    return headings, [
+        [value for _, value in row.labels]
+        + [cell(pick, value) for (_, pick), value in zip(claim.columns, row.values, strict=True)]
+        for row in rows
+    ]
+
+
+def cell(pick: Picked, value: float | None) -> str:
+    """A number of the table in its unit."""
+    if value is None:
+        return "–"
+    metric, _, statistic = pick.metric.partition(" ")
+    return f"{value:g}" if statistic == "count" else unit_text(metric, value)
