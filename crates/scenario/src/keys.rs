@@ -231,6 +231,13 @@ pub(crate) const RECEIVER: &[Key] = &[
         "at-once",
         "how the application drains the buffer",
     ),
+    // AFC's slides: "open window" of one segment, then its ACK tells the rest; Linux: tcp_cleanup_rbuf.
+    key(
+        "window_update",
+        Form::Plain(Unit::Choice(&["linux", "segment"]), None),
+        "linux",
+        "when reading makes room: in bytes, told when the window has doubled; or, as in AFC's simulations, in whole segments, the first one after a zero window told at once and alone",
+    ),
     key("ack_every", count("1", "100"), "2", "an ACK at the latest after so many segments (RFC 9293)"),
     key(
         "ack_delay",

@@ -31,5 +31,5 @@ pub use sweep::RunSpec;
 pub use traces::{TraceMissing, TraceText, Traces};
 pub use types::{
     Algorithm, App, Change, Changed, Device, Firmware, Flow, Link, Node, Probe, ProbeKind, QueuePer, Read,
-    Receiver, Scenario, Sender, Trace,
+    Receiver, Scenario, Sender, Trace, WindowUpdate,
 };

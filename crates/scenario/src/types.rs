@@ -222,6 +222,8 @@ pub struct Receiver {
     pub window: Algorithm,
     /// How the application reads.
     pub read: Read,
+    /// How the window that slow reading leaves is counted, and told.
+    pub window_update: WindowUpdate,
     /// An ACK at the latest after so much data, in segments (2: RFC 9293).
     pub ack_every: u64,
     /// … and after so much time (40 ms: Linux's minimum).
@@ -244,6 +246,17 @@ pub enum Read {
         /// How often the application reads.
         tick: Duration,
     },
+}
+
+/// How a receiver counts the window that slow reading leaves, and when it tells of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WindowUpdate {
+    /// As Linux does: in bytes, with an ACK of its own when reading has at least doubled the window.
+    #[default]
+    Linux,
+    /// As AFC's simulations did: in whole segments, so that it is zero as soon as none fits; the first segment that is
+    /// free again is told at once, and alone; all else goes with the ACKs of data.
+    Segment,
 }
 
 /// What an application wants to send, or fetch.

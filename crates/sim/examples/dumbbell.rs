@@ -7,7 +7,7 @@
 use std::time::Instant as Clock;
 
 use algo::{Capacity, Settings, Value, aqm, cc, link, rwnd};
-use scenario::{Algorithm, App, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender};
+use scenario::{Algorithm, App, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender, WindowUpdate};
 use units::{Bytes, Duration, Rate};
 
 /// An entry of a table by name, with some values set.
@@ -77,6 +77,7 @@ fn scenario(flows: usize, seconds: u64, congestion: &str, mbps: u64, warmup: u64
             receiver: Receiver {
                 window: algorithm!(rwnd, "autotune"),
                 read: Read::AtOnce,
+                window_update: WindowUpdate::Linux,
                 ack_every: 2,
                 ack_delay: Duration::from_millis(40),
                 ack_class: 1,

@@ -6,7 +6,7 @@
 //! Nothing here reads a clock or rolls dice of its own; the same scenario gives the same frames on every machine.
 
 use algo::{Rng, aqm, cc, gate, rwnd};
-use scenario::{App as AppKind, Changed, ProbeKind, QueuePer, Scenario};
+use scenario::{App as AppKind, Changed, ProbeKind, QueuePer, Scenario, WindowUpdate};
 use units::{Duration, Histogram, Instant};
 
 use crate::apps::{App, Command, Commands, Voice};
@@ -797,11 +797,13 @@ impl<'s, T: Tap> World<'s, T> {
             } else {
                 spec.receiver.window.window(&setup)
             };
-            scale[usize::from(side)] = window_scale(&law);
-            let is_afc = rwnd::TABLE[spec.receiver.window.index].name == rwnd::afc::NAME;
-            if side == data_side && is_afc {
-                let config = rwnd::afc::SenderConfig { mss: s.mss, ..rwnd::afc::SenderConfig::default() };
-                sender.afc = Some(rwnd::afc::Sender::new(config));
+            let window_update =
+                if side == data_side { WindowUpdate::Linux } else { spec.receiver.window_update };
+            scale[usize::from(side)] = window_scale(&law, window_update);
+            if side == data_side
+                && let rwnd::Rwnd::Afc(afc) = spec.receiver.window.window(&setup)
+            {
+                sender.afc = Some(rwnd::afc::Sender::new(afc.sender_config(s.mss)));
             }
             let read = if side == data_side { scenario::Read::AtOnce } else { spec.receiver.read.clone() };
             let receiver = Receiver::new(
@@ -811,6 +813,7 @@ impl<'s, T: Tap> World<'s, T> {
                     ack_bytes: spec.receiver.ack_every * mss,
                     ack_delay: spec.receiver.ack_delay,
                     read,
+                    window_update,
                     sack: s.sack,
                     scale: scale[usize::from(side)],
                 },
@@ -993,10 +996,11 @@ impl<'s, T: Tap> World<'s, T> {
 }
 
 /// The scale that a receiver offers: enough for what its law may come to want; Linux computes it from `tcp_rmem`'s
-/// maximum and comes to 7 with 6 MB.
-fn window_scale(law: &rwnd::Rwnd) -> u8 {
+/// maximum and comes to 7 with 6 MB. Who counts in segments gets the finest steps.
+fn window_scale(law: &rwnd::Rwnd, update: WindowUpdate) -> u8 {
     use rwnd::WindowControl;
-    let most = law.buffer().0.max(law.window().0).max(6 << 20);
+    let least = if update == WindowUpdate::Segment { 0 } else { 6 << 20 };
+    let most = law.buffer().0.max(law.window().0).max(least);
     let mut scale = 0;
     while scale < 14 && most >> scale > 65_535 {
         scale += 1;

@@ -58,6 +58,12 @@ config! {
         change: f64 = 0.5, 0.05, 10.0;
         /// Whether to tell at all (component 3).
         proactive: bool = true;
+        /// Whether the sender adds the reading rate to the window (component 1).
+        rate_term: bool = true;
+        /// Whether the sender hides overflow losses from congestion control (component 2).
+        hide_losses: bool = true;
+        /// Whether the sender paces what a reopened window releases (component 4).
+        pace: bool = true;
     }
 }
 
@@ -100,6 +106,12 @@ impl Afc {
             slot: None,
             wants_ack: false,
         }
+    }
+
+    /// How the sender's half of the same connection works.
+    pub fn sender_config(&self, mss: Bytes) -> SenderConfig {
+        let Config { rate_term, hide_losses, pace, .. } = self.config;
+        SenderConfig { rate_term, hide_losses, pace, mss }
     }
 
     /// The average reading rate.

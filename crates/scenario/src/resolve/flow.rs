@@ -9,7 +9,7 @@ use crate::error::{Problem, Result};
 use crate::keys;
 use crate::section::{Section, plain};
 use crate::tree::{Item, Tree};
-use crate::types::{App, Flow, Read, Receiver, Sender};
+use crate::types::{App, Flow, Read, Receiver, Sender, WindowUpdate};
 
 /// All flows, and which of them each `[[flow]]` became.
 pub(super) fn flows(
@@ -145,6 +145,10 @@ fn receiver(flow: &Section<'_>) -> Result<Receiver> {
     Ok(Receiver {
         window: section.algorithm("window")?,
         read: read(&section)?,
+        window_update: match section.choice("window_update")? {
+            0 => WindowUpdate::Linux,
+            _ => WindowUpdate::Segment,
+        },
         ack_every: section.count("ack_every")?,
         ack_delay: section.duration("ack_delay")?,
         ack_class: section.class("ack_class")?,

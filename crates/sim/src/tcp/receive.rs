@@ -5,7 +5,7 @@
 //! avoidance (RFC 9293 section 3.8.6.2.2) · action: when an ACK is due, and what it says.
 
 use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
-use scenario::Read;
+use scenario::{Read, WindowUpdate};
 use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::frame::{Frame, SACK_BLOCKS, flags};
@@ -25,6 +25,8 @@ pub struct Settings {
     pub ack_delay: Duration,
     /// How the application reads.
     pub read: Read,
+    /// How the window is counted and told.
+    pub window_update: WindowUpdate,
     /// SACK was agreed on.
     pub sack: bool,
     /// Shift of the window field: what the wire can say.
@@ -257,6 +259,13 @@ impl Receiver {
         let unit = 1_u64 << self.settings.scale;
         let wanted = self.law.window().0.min(free);
         let current = self.edge.saturating_sub(self.nxt);
+        if self.settings.window_update == WindowUpdate::Segment {
+            // AFC's simulations: whole segments; the one that ends a zero window is told alone.
+            let mss = self.settings.mss.max(1);
+            let whole = if self.offered == 0 { wanted.min(mss) } else { wanted } / mss * mss;
+            // Rounded down: an edge that crept up with every ACK would keep the window from ever being zero.
+            return whole.max(current) / unit * unit;
+        }
         // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or not at all.
         let step = self.settings.mss.min(buffer / 2);
         let edge = wanted / unit * unit;
@@ -273,6 +282,9 @@ impl Receiver {
     fn window_news(&self) -> bool {
         let current = self.edge.saturating_sub(self.nxt);
         let wanted = self.window();
+        if self.settings.window_update == WindowUpdate::Segment {
+            return self.offered == 0 && wanted > 0;
+        }
         wanted >= 2 * current.max(1) && wanted >= self.settings.mss.min(self.law.buffer().0 / 2)
     }
 

@@ -8,6 +8,7 @@ use algo::{Capacity, Settings, Value};
 use capture::{Decoded, Decoder, TcpSegment};
 use scenario::{
     Algorithm, App, Change, Changed, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender,
+    WindowUpdate,
 };
 use sim::record::{FlowRow, SampleRow};
 use sim::{Captures, Options, Results};
@@ -84,6 +85,7 @@ pub fn transfer(from: usize, to: usize, congestion: &str) -> Flow {
         receiver: Receiver {
             window: fixed(4 << 20),
             read: Read::AtOnce,
+            window_update: WindowUpdate::Linux,
             ack_every: 2,
             ack_delay: ms(40),
             ack_class: 1,

@@ -1,7 +1,7 @@
 //! The receive window: closed forms, closing and opening, and that what was offered stays offered.
 
 use algo::Value;
-use scenario::{App, Read};
+use scenario::{App, Read, WindowUpdate};
 use units::{Bytes, Rate};
 
 use crate::made::{self, MSS, RECEIVER, SENDER, THERE, at_ms, ms};
@@ -205,4 +205,29 @@ fn jitter_and_loss_do_not_move_the_edge_back() {
             Read::Profile { rates: vec![Rate(2_000_000), Rate(9_000_000)], slot: ms(300), tick: ms(10) };
         assert_edge_never_moves_back(&made::segments(&s, RECEIVER), &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn counted_in_segments_a_pausing_reader_closes_the_window_once_per_period() {
+    // The AFC slides' limitation 2: 1.45 Mbit/s and 328 zero windows in 600 s. Slot and tick are a fit.
+    let mut s = made::path(15.6, ms(530), 8_000, 600);
+    let flow = &mut s.flows[0];
+    flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
+    flow.sender.initial_window = 1;
+    flow.sender.mss = Bytes(1_000);
+    flow.sender.timestamps = false;
+    flow.sender.slow_start_after_idle = false;
+    flow.receiver.window = made::fixed(262_144);
+    flow.receiver.ack_every = 1;
+    flow.receiver.window_update = WindowUpdate::Segment;
+    let rates = vec![Rate(0), Rate(6_000_000), Rate(6_000_000)];
+    flow.receiver.read = Read::Profile { rates, slot: ms(600), tick: ms(100) };
+    let results = made::run(&s);
+    let row = made::data(&results);
+    let got = row.bytes as f64 * 8.0 / 600e6;
+    assert!((1.38..1.52).contains(&got), "{got} Mbit/s");
+    assert!((312..345).contains(&row.zero_window_count), "{}", row.zero_window_count);
+    // Today's receiver tells of the freed buffer in full.
+    s.flows[0].receiver.window_update = WindowUpdate::Linux;
+    assert!(made::data(&made::run(&s)).bytes as f64 * 8.0 / 600e6 > 2.0);
 }
