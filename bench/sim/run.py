@@ -144,21 +144,23 @@ def difference(own: float, other: float) -> str:
 def speed(measured: dict[Case, dict[str, Run]]) -> list[str]:
     """Data packets delivered per second of wall time."""
     lines = [
-        "| case | program | wall s | packets/s | µs CPU per packet | max RSS MB | times ns-3 | promise kept |",
-        "|---|---|---|---|---|---|---|---|",
+        "| case | program | wall s | packets/s | µs CPU per packet | max RSS MB | times ns-3 | by CPU time | promise kept |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for case, named in measured.items():
         own, other = named["unbloat"], named.get("ns-3")
         for name, run in named.items():
-            ratio = kept = ""
+            ratio = by_cpu = kept = ""
             if name == "unbloat" and other is not None:
                 ratio = f"{own.rate / other.rate:.0f}"
+                by_cpu = f"{other.cpu / other.packets * own.packets / own.cpu:.0f}"
                 kept = f"{GOAL_RATIO} ×: {'yes' if own.rate >= GOAL_RATIO * other.rate else 'no'}; "
             if name == "unbloat":
                 kept += f"aim {AIM_RATE / 1e6:.0f} M/s: {'yes' if own.rate >= AIM_RATE else 'no'}"
             cpu = run.cpu / run.packets * 1e6
             lines.append(
-                f"| {case} | {name} | {run.wall:.2f} | {run.rate:,.0f} | {cpu:.2f} | {run.rss:.0f} | {ratio} | {kept} |"
+                f"| {case} | {name} | {run.wall:.2f} | {run.rate:,.0f} | {cpu:.2f} | {run.rss:.0f} | {ratio} "
+                f"| {by_cpu} | {kept} |"
             )
     return lines
 
@@ -250,7 +252,7 @@ def main() -> None:
         crowded = rounds(tools, own, crowd, count)
         held = memory(tools, programs["unbloat"], 60 // scale)
     lines = [
-        f"Made by `python3 bench/sim/run.py`; {machine}. Medians of {count} interleaved rounds.",
+        f"Made by `python3 bench/sim/run.py`; {machine}. Interleaved rounds: {count}; medians.",
         "",
         "Dumbbell: access links of 1 Gbit/s, RTT 50 ms, a drop-tail queue of one bandwidth-delay product, bulk transfers of",
         "1,448-byte segments; ns-3 3.37 as Debian builds it (its logging compiled in). Packets are data packets delivered.",
@@ -260,10 +262,14 @@ def main() -> None:
     ]
     if apart:
         lines += [
-            "Do the two agree? 20 Mbit/s, 200 s of which the first 20 do not count. ns-3 counts two bytes more per packet",
+            f"Do the two agree? The first {judged[0].warmup} s do not count. ns-3 counts two bytes more per packet",
             "(point-to-point framing, 0.13 %); its CUBIC is Linux's with HyStart, its recovery has no RACK.",
             "",
             *agreement(apart),
+            "",
+            "With ten NewReno flows ns-3 keeps about 2.5 ms more in the queue, for a reason not found. It is not the law of",
+            "growth nor the recovery: with its TcpNewReno, which grows half as fast, it keeps 39.0 ms over 120 s, with its",
+            "classic recovery 39.2, as it stands 39.7. Losses are alike: 19 drops per second there, 17 here.",
             "",
         ]
     else:
