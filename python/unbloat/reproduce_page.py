@@ -6,6 +6,7 @@ text are folded; claims that show all their runs have them as a table · action:
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
     begun = time.perf_counter()
     blocks = [block(claim) for claim in by_claim(outcomes)]
     groups: dict[str, list[Block]] = {}
-    for one in blocks:
+    for one in sorted(blocks, key=lambda one: one.claim.mark == "own"):  # what others claim comes first
         groups.setdefault(one.claim.group, []).append(one)
     counts = {state: sum(outcome.state == state for outcome in outcomes) for state in STATES}
     text = render_plain(
@@ -106,12 +107,17 @@ def line(outcome: Outcome) -> Line:
         figure.mark,
         f"{figure.of.metric}{'' if figure.relation == 'value' else f', {figure.relation} of two runs'}",
         figure.paper or "–",
-        value_text(figure, outcome.value),
-        bounds_text(figure),
-        value_text(figure, outcome.control) if figure.control is not None else "–",
+        unbroken(value_text(figure, outcome.value)),
+        unbroken(bounds_text(figure)),
+        unbroken(value_text(figure, outcome.control)) if figure.control is not None else "–",
         figure.why,
         outcome.note,
     )
+
+
+def unbroken(text: str) -> str:
+    """No line break between a number and its unit, or a sign and its number."""
+    return re.sub(r" (?=[×%A-Za-z])(?!to )|(?<=[≥≤]) ", "\u00a0", text)
 
 
 def table_cells(claim: Claim, rows: Sequence[TableRow]) -> Cells | None:
