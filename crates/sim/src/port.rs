@@ -273,6 +273,8 @@ pub struct Port {
     /// The link.
     pub link: Link,
     rng: Rng,
+    /// The link's own dice: whatever stands in front of it, the same seed makes the same link.
+    weather: Rng,
     dropped: Dropped,
     /// Firmware delays.
     pub firmware: Stage,
@@ -280,7 +282,7 @@ pub struct Port {
 
 impl Port {
     /// An idle port.
-    pub fn new(to: usize, queue: Queue, link: Link, rng: Rng) -> Port {
+    pub fn new(to: usize, queue: Queue, link: Link, rng: Rng, weather: Rng) -> Port {
         Port {
             to,
             transparent: queue.is_transparent(),
@@ -289,6 +291,7 @@ impl Port {
             link,
             pipe: VecDeque::new(),
             rng,
+            weather,
             busy_until: Instant::ZERO,
             waiting: None,
             armed: None,
@@ -322,7 +325,7 @@ impl Port {
         }
         self.counters.offered += 1;
         let head = Head { bytes: Bytes(u64::from(packet.bytes)), backlog: Bytes(u64::from(packet.bytes)) };
-        match self.link.offer(now, &head, &mut self.rng) {
+        match self.link.offer(now, &head, &mut self.weather) {
             Offer::Start { leaves, arrives } => {
                 self.busy_until = leaves;
                 self.queued.record(0, now >= self.measured_from);
@@ -430,7 +433,7 @@ impl Port {
             None => self.queue.backlog().0 + bytes,
         };
         let head = Head { bytes: Bytes(bytes), backlog: Bytes(backlog) };
-        let (leaves, arrives) = match self.link.offer(now, &head, &mut self.rng) {
+        let (leaves, arrives) = match self.link.offer(now, &head, &mut self.weather) {
             Offer::Start { leaves, arrives } => (leaves, arrives),
             Offer::WaitUntil(at) => {
                 self.busy_until = at;
@@ -619,7 +622,7 @@ mod tests {
         let medium = built(algo::link::TABLE, "fixed", Some(100_000));
         let link = Link::new(medium, Duration::from_millis(10), Vec::new());
         let plain = Queue::Shared(built(algo::aqm::TABLE, "droptail", None));
-        let mut port = Port::new(1, plain, link, Rng::new(1, "port"));
+        let mut port = Port::new(1, plain, link, Rng::new(1, "port"), Rng::new(1, "link"));
         let firmware = scenario::Firmware {
             buffer: Bytes(3_000),
             report_every: Duration::from_millis(5),

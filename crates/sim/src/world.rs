@@ -137,13 +137,14 @@ impl<'s, T: Tap> World<'s, T> {
             .links
             .iter()
             .map(|link| {
-                let name = format!("link.{}", link.name);
                 let aqm = link.queue.queue(&aqm::Setup::default());
                 let queue = match link.queue_per {
                     QueuePer::Link => Queue::Shared(aqm),
                     QueuePer::User => Queue::PerUser { fresh: Box::new(aqm), users: Vec::new(), turn: 0 },
                 };
-                Port::new(link.to, queue, link.build(), Rng::new(scenario.seed, &name))
+                let [port, weather] = ["port", "link"]
+                    .map(|element| Rng::new(scenario.seed, &format!("{element}.{}", link.name)));
+                Port::new(link.to, queue, link.build(), port, weather)
             })
             .collect();
         for node in &scenario.nodes {
