@@ -17,6 +17,9 @@ use super::Event;
 
 /// Interval of the moving average, in nanoseconds (QCUT section 6: 20 ms).
 const INTERVAL_NS: u64 = 20_000_000;
+/// Padding beyond this part of what was moved says that data ran out, not the air: a full buffer fills its blocks but for
+/// a few bytes, an empty one wastes every grant that is on its way.
+const STARVED: u64 = 8;
 /// Packets remembered: at 100 ms of report age good for 61 Mbit/s in packets of 1,500 bytes.
 pub const RING: usize = 512;
 /// The product of both, and so every product here, fits 64 bits: 34 Gbit/s, 4.29 s.
@@ -60,8 +63,8 @@ pub fn occupancy_at(reported: u64, written: u64, passed: &[(u64, u32)], rate: u6
 pub struct Occupancy {
     /// Moving average, bytes per second; `None` before its first interval is over.
     rate: Option<u64>,
-    /// When the interval that is being measured began, and what it has moved.
-    interval: Option<(u64, u64)>,
+    /// When the interval that is being measured began, what it has moved, and its padding.
+    interval: Option<(u64, u64, u64)>,
     /// Time and bytes of what passed, oldest first, from `first` on.
     ring: [(u64, u32); RING],
     first: usize,
@@ -72,14 +75,15 @@ pub struct Occupancy {
     /// B after the last packet that passed, and when that was.
     held: u64,
     since: u64,
-    /// Leaves intervals without data out of the average.
+    /// Leaves intervals without data out of the average, and takes those that ran out of it as a lower bound.
     hold: bool,
     /// There was data in the interval that is being measured.
     busy: bool,
 }
 
 impl Occupancy {
-    /// Before anything is known; `hold` leaves intervals out of the average in which nothing was there to send.
+    /// Before anything is known; `hold` leaves intervals out of the average in which nothing was there to send, and takes
+    /// for a lower bound what an interval moved in which data ran out.
     pub fn new(hold: bool) -> Occupancy {
         Occupancy {
             hold,
@@ -125,7 +129,7 @@ impl Occupancy {
         let at = at.min(now);
         let moved = granted.0.saturating_sub(padding.0);
         self.busy |= moved > 0 || occupancy > Bytes::ZERO;
-        self.measure(at.0, moved);
+        self.measure(at.0, moved, granted.0.min(padding.0));
         self.heard = Some(now);
         if at.0 < self.written {
             // Overtaken by a later one: its grants count, its buffer does not.
@@ -202,23 +206,27 @@ impl Occupancy {
     }
 
     /// An interval lasts until the first report at least 20 ms after its beginning; a longer one counts as so many.
-    fn measure(&mut self, at: u64, moved: u64) {
-        let Some((begun, sum)) = self.interval else {
+    fn measure(&mut self, at: u64, moved: u64, padding: u64) {
+        let Some((begun, sum, wasted)) = self.interval else {
             // What was moved before the first report was written has no known beginning.
-            self.interval = Some((at, 0));
+            self.interval = Some((at, 0, 0));
             return;
         };
-        let sum = sum.saturating_add(moved);
+        let (sum, wasted) = (sum.saturating_add(moved), wasted.saturating_add(padding));
         let span = at.saturating_sub(begun);
         if span < INTERVAL_NS {
-            self.interval = Some((begun, sum));
+            self.interval = Some((begun, sum, wasted));
             return;
         }
-        self.interval = Some((at, 0));
+        self.interval = Some((at, 0, 0));
         if self.hold && !core::mem::take(&mut self.busy) {
             return;
         }
         let sample = rate_over(sum, span);
+        let starved = wasted > sum / STARVED;
+        if self.hold && starved && self.rate.is_some_and(|rate| sample < rate) {
+            return;
+        }
         // 16 steps leave one per cent of what was before.
         for _ in 0..(span / INTERVAL_NS).min(16) {
             self.rate = Some(self.rate.map_or(sample, |rate| averaged(rate, sample)));

@@ -5,10 +5,11 @@
 //!
 //! Deviations: a floor below which the gate is open whatever the rate, because at rate zero the paper's rule would let
 //! nothing pass that could ever be measured; open until the first report, and again when no report has come for
-//! `patience`. `hold` leaves intervals out of the average in which nothing was there to send: they say nothing about
-//! the *achievable* rate that the paper means to predict, and the gate itself makes such intervals. The paper does not
-//! say what it does with them; averaged like the others (`hold = false`) they make a low rate a fixed point, where at
-//! −98 dBm half of the throughput is lost that the paper keeps.
+//! `patience`. `hold` leaves intervals out of the average in which nothing was there to send, and takes one that was
+//! padded because data ran out for a lower bound: neither says what is *achievable*, which the paper means to predict, and
+//! the gate itself makes such intervals. The paper does not say what it does with them; averaged like the others (`hold =
+//! false`) they make a low rate a fixed point, where at −98 dBm half of the throughput is lost that the paper keeps, and
+//! the handshake of the next connection pulls a known rate down.
 
 use units::{Bytes, Duration, Instant};
 

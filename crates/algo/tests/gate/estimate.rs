@@ -169,6 +169,26 @@ fn the_average_moves_by_a_quarter_each_twenty_milliseconds() {
 }
 
 #[test]
+fn an_interval_in_which_data_ran_out_raises_a_held_average_but_does_not_lower_it() {
+    let ms = |t: u64| Instant(t * 1_000_000);
+    let after = |hold, granted: u64, padding: u64| {
+        let mut estimate = Occupancy::new(hold);
+        estimate.on_report(ms(0), ms(0), Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
+        estimate.on_report(ms(20), ms(20), Bytes(9_000), Bytes(20_000), Bytes::ZERO);
+        estimate.on_report(ms(40), ms(40), Bytes(9_000), Bytes(granted), Bytes(padding));
+        estimate.bytes_per_second()
+    };
+    // 4,000 bytes moved of 8,000 that were granted: the air could have borne more.
+    assert_eq!(after(true, 8_000, 4_000), Some(1_000_000));
+    assert_eq!(after(true, 44_000, 4_000), Some(1_250_000));
+    // Without padding the air was the limit, or as good as without it.
+    assert_eq!(after(true, 4_000, 0), Some(800_000));
+    assert_eq!(after(true, 4_400, 400), Some(800_000));
+    // QCUT section 6 as it is written.
+    assert_eq!(after(false, 8_000, 4_000), Some(800_000));
+}
+
+#[test]
 fn qcut_d_allows_twenty_milliseconds_of_the_rate_or_two_packets() {
     let floor = 1_500;
     assert_eq!(qcut_d::limit(1_000_000, 20_000_000, floor), 20_000);
