@@ -1,8 +1,9 @@
 //! Adaptive video over HTTP: segments of fixed play time, at the best rate that the measured throughput carries.
 //!
 //! signal: segments that arrived, and how fast · model: a rate-based player as ExoPlayer's default is one: throughput
-//! smoothed over segments, a share of it used, the buffer filled up to a limit; playing stops when it runs dry and goes
-//! on when the start buffer is there again · action: start-up delay, stalls, bit rate.
+//! from a segment's first bytes to its last, smoothed over segments, a share of it used, the buffer filled up to a limit;
+//! playing stops when it runs dry and goes on when the start buffer is there again · action: start-up delay, stalls, bit
+//! rate.
 
 use units::{Duration, Instant, Rate};
 
@@ -22,7 +23,8 @@ pub struct Video {
     safety: f64,
     connection: Option<u32>,
     started: Instant,
-    asked: Instant,
+    /// When the segment's first bytes came.
+    first: Option<Instant>,
     size: u64,
     got: u64,
     heard: u64,
@@ -55,7 +57,7 @@ impl Video {
             safety,
             connection: None,
             started: Instant::ZERO,
-            asked: Instant::ZERO,
+            first: None,
             size: 0,
             got: 0,
             heard: 0,
@@ -115,7 +117,7 @@ impl Video {
         }
         self.size = (self.rate * self.segment).0.max(1);
         self.got = 0;
-        self.asked = now;
+        self.first = None;
         self.waiting = true;
         out.push(Command::Tell { kind: "bitrate_bps", value: self.rate.0 as f64 });
         out.push(Command::Write { connection, up: true, bytes: REQUEST });
@@ -131,14 +133,19 @@ impl Video {
             }
             return;
         }
+        let first = *self.first.get_or_insert(now);
         self.got += bytes;
         if !self.waiting || self.got < self.size {
             return;
         }
         self.waiting = false;
-        let span = now.since(self.asked).as_secs_f64().max(1e-6);
-        let seen = self.size as f64 * 8.0 / span;
-        self.estimate = Some(self.estimate.map_or(seen, |e| e + NEWEST * (seen - e)));
+        // ExoPlayer's meter runs from the answer's beginning, not from the request: a long round trip before it does not
+        // count. What comes in less than its clock's millisecond tells no rate.
+        let span = now.since(first);
+        if span >= Duration::from_millis(1) {
+            let seen = self.size as f64 * 8.0 / span.as_secs_f64();
+            self.estimate = Some(self.estimate.map_or(seen, |e| e + NEWEST * (seen - e)));
+        }
         self.play(now);
         self.buffered += self.segment;
         if !self.playing && self.buffered >= self.start_buffer {
@@ -168,5 +175,25 @@ impl Video {
         } else if !self.begun {
             out.push(Command::Tell { kind: "startup_unfinished_ms", value: ms(now.since(self.started)) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_round_trip_before_the_answer_does_not_lower_the_estimate() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let second = Duration::from_secs(1);
+        let rates = vec![Rate(100_000), Rate(400_000), Rate(900_000)];
+        let mut video = Video::new(rates, second, second, Duration::from_secs(30), 0.8);
+        let mut out = Commands::new();
+        video.on_start(at(0), &mut out);
+        video.on_opened(at(0), 1, &mut out);
+        // 12,500 bytes, asked for at 0, from 900 to 1,000 ms: 1 Mbit/s, of which 0.8 are used.
+        video.on_received(at(900), 1, false, 500, &mut out);
+        video.on_received(at(1_000), 1, false, 12_000, &mut out);
+        assert_eq!(video.rate, Rate(400_000));
     }
 }
