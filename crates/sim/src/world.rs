@@ -766,6 +766,8 @@ impl<'s, T: Tap> World<'s, T> {
         let routes = [self.routes.between(a, b), self.routes.between(b, a)];
         let mut numbers = Rng::new(self.scenario.seed, &format!("isn.{id}"));
         let mut scale = [0; 2];
+        // Only a device's qdisc is a queue of the host's own.
+        let own_queue = routes.map(|route| self.ports[self.routes.port(route, 0) as usize].device.is_some());
         let mut make = |side: u8| {
             let labels = Labels {
                 connection: id,
@@ -783,7 +785,7 @@ impl<'s, T: Tap> World<'s, T> {
             let settings = send::Settings {
                 mss,
                 buffer: s.buffer.0,
-                tsq: s.tsq.map(|b| b.0),
+                tsq: s.tsq.filter(|_| own_queue[usize::from(side)]).map(|b| b.0),
                 pacing: s.pacing,
                 sack: s.sack,
                 timestamps: s.timestamps,

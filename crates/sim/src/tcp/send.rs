@@ -30,6 +30,8 @@ const REORDER_PERSIST: u32 = 16;
 const DUP_THRESHOLD: u64 = 3;
 /// RFC 9293 section 3.7.1: what a segment may hold where nothing was agreed on; smaller windows are not halved.
 const DEFAULT_MSS: u64 = 536;
+/// IP and TCP header with timestamps.
+const FRAME: u64 = 52;
 /// Longest pause that pacing makes up for in one go: without it, the time that an idle sender waited would count.
 const PACING_CREDIT: Duration = Duration::from_millis(1);
 
@@ -881,6 +883,7 @@ impl Sender {
         let hold;
         let mut sent = false;
         let mut resent_head = false;
+        let mut handed = 0;
         loop {
             let in_flight = self.in_flight();
             let window = self.congestion_window();
@@ -912,7 +915,7 @@ impl Sender {
                 break;
             }
             if let Some(tsq) = self.settings.tsq
-                && self.local >= tsq
+                && self.local + handed >= tsq
             {
                 hold = Hold::Local;
                 break;
@@ -926,6 +929,8 @@ impl Sender {
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
             }
             sent = true;
+            // The host's queue is counted by those who see the frames; those of this call are still to come there.
+            handed += len + FRAME;
             self.persist_at = None;
             match resend {
                 Some((number, segment)) => {
