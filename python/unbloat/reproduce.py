@@ -130,13 +130,25 @@ def examine(claim: Claim, traces: str | os.PathLike[str] | None = None) -> list[
 
 
 def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[TableRow, ...]:
-    """The columns that the claim asks for, measured in every run."""
+    """The columns that the claim asks for, measured in every run; runs that differ by their seed make one mean."""
     if not claim.columns:
         return ()
     return tuple(
-        TableRow(labels, tuple(measure(run, pick, folder(captures, run)) for _, pick in claim.columns))
-        for run, labels in zip(runs.runs, runs.labels, strict=True)
+        TableRow(
+            case.labels,
+            tuple(
+                mean(measure(run, pick, folder(captures, run)) for run in case.runs)
+                for _, pick in claim.columns
+            ),
+        )
+        for case in runs.cases
     )
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Of those that were measured."""
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
 
 
 def picks(figure: Figure) -> list[Picked]:
