@@ -1,7 +1,7 @@
 //! A window law outside the receiver: on the ACKs that a router passes on, or that come in at the sending side.
 //!
 //! signal: data and ACKs that pass, with their timestamps · model: the RTT is the sum of two halves, each measured from
-//! a timestamp that passed to its echo that comes back (at the sending side one half is next to nothing); the ACK
+//! a timestamp that passed to its echo that comes back (at the sending side there is one half only); the ACK
 //! number stands for both what was received and what was read · action: the window field of the ACK becomes the
 //! smaller of its own and the law's, and the right edge is never moved to the left of where it was told before.
 
@@ -77,6 +77,11 @@ impl Rewriter {
             edge: 0,
             acked: 0,
         })
+    }
+
+    /// Data of the node's own leaves: the far half of the RTT begins, and there is no near one.
+    pub fn on_sent(&mut self, now: Instant, f: &Frame) {
+        self.direction((f.owner as usize) * 2 + usize::from(f.side)).data_stamps.passed(f.ts_val, now);
     }
 
     /// A TCP frame without SYN passes; its window may be lowered.

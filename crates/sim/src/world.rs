@@ -194,7 +194,7 @@ impl<'s, T: Tap> World<'s, T> {
         }
     }
 
-    /// Runs to the end; `progress` hears the share that is done, about a hundred times, and may stop it.
+    /// Runs to the end; `progress` hears the share that is done, at least a hundred times, and may stop it.
     pub fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Option<(Results, T)> {
         self.set_up();
         let step = (self.end.0 / 100).max(1);
@@ -202,7 +202,8 @@ impl<'s, T: Tap> World<'s, T> {
         while let Some((now, target)) = self.events.pop(self.end) {
             self.now = now;
             self.handle(target);
-            if now.0 >= next {
+            // A million events are a fraction of a second: a long run with many flows is heard of, too.
+            if now.0 >= next || self.events.fired.is_multiple_of(1 << 20) {
                 next = now.0 + step;
                 if !progress(now.0 as f64 / self.end.0 as f64) {
                     return None;
@@ -294,6 +295,12 @@ impl<'s, T: Tap> World<'s, T> {
             c.ends[usize::from(frame.side)].sender.local += u64::from(frame.bytes);
         }
         let handle = self.frames.insert(frame);
+        if let Some(Some(rewriter)) = self.rewriters.get_mut(node)
+            && frame.kind == Kind::Tcp
+            && frame.payload() > 0
+        {
+            rewriter.on_sent(self.now, frame);
+        }
         self.enqueue(port, handle);
     }
 
@@ -396,6 +403,10 @@ impl<'s, T: Tap> World<'s, T> {
                 }
             }
         }
+        if matches!(frame.kind, Kind::Ping | Kind::Pong | Kind::Isochronous) {
+            let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
+            self.results.probes[row].lost = true;
+        }
         if frame.kind != Kind::Tcp {
             return;
         }
@@ -488,13 +499,11 @@ impl<'s, T: Tap> World<'s, T> {
                 let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
                 let row = &mut self.results.probes[row];
                 row.rtt = Some(self.now.since(frame.sent));
-                row.lost = false;
             }
             Kind::Isochronous => {
                 let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
                 let row = &mut self.results.probes[row];
                 row.owd = Some(self.now.since(frame.sent));
-                row.lost = false;
             }
             Kind::Voice => {
                 let call = &mut self.voices[frame.owner as usize];
@@ -800,8 +809,7 @@ impl<'s, T: Tap> World<'s, T> {
             } else {
                 spec.receiver.window.window(&setup)
             };
-            let window_update =
-                if side == data_side { WindowUpdate::Linux } else { spec.receiver.window_update };
+            let window_update = if side == data_side { WindowUpdate::Linux } else { spec.receiver.window_update };
             scale[usize::from(side)] = window_scale(&law, window_update);
             if side == data_side
                 && let rwnd::Rwnd::Afc(afc) = spec.receiver.window.window(&setup)
@@ -860,7 +868,7 @@ impl<'s, T: Tap> World<'s, T> {
         let spec = &self.scenario.probes[index];
         let host = self.host(spec.from, spec.to);
         let state = &mut self.probes[index];
-        let row = ProbeRow { probe: index, t: self.now, rtt: None, owd: None, lost: true };
+        let row = ProbeRow { probe: index, t: self.now, rtt: None, owd: None, lost: false };
         state.rows.push(self.results.probes.len());
         self.results.probes.push(row);
         let frame = Frame {

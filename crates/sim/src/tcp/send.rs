@@ -313,10 +313,9 @@ impl Sender {
         self.set_hold(now, Hold::Application);
     }
 
-    /// Whether the congestion control is below its threshold.
+    /// Whether the congestion control is still doubling: an algorithm without a threshold says so by its phase alone.
     fn slow_start(&self) -> bool {
-        let state = self.cc.state();
-        state.threshold.is_none_or(|t| state.window < t)
+        matches!(self.cc.state().phase, "slow_start" | "startup")
     }
 
     #[inline]
