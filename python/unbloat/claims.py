@@ -8,6 +8,7 @@ typed objects; a claim file is checked as strictly as a scenario.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 
 from unbloat.errors import ScenarioError, UnbloatError
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 # Installed beside this file; in a source tree at its top.

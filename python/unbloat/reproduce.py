@@ -122,7 +122,7 @@ def examine(claim: Claim, traces: str | os.PathLike[str] | None = None) -> list[
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as folder:
         captures = Path(folder) if needs_capture else None
         try:
-            runs = simulate_all(claim.path, traces=traces, jobs=1, pcap=captures)
+            runs = simulate_all(claim.path, traces=traces, jobs=1, pcap=captures, events=False)
         except TraceMissing as missing:
             return [Outcome(claim, figure, None, None, SKIPPED, str(missing)) for figure in claim.figures]
         rows = table(claim, runs, captures)

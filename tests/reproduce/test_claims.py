@@ -1,0 +1,182 @@
+"""Claims: the bundled ones hold, and what is wrong in one is said in a line."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FIGURE, Writer
+from typer.testing import CliRunner
+
+from unbloat import _native
+from unbloat.claims import MARKS, Claim, claims, read_claim, scenario_directory
+from unbloat.cli import app
+from unbloat.errors import UnbloatError
+from unbloat.reproduce import HELD, NOT_HELD, SHOWN, examine, reproduce
+
+# What `make test` may spend on the quick claims, on a machine that does something else as well.
+QUICK_S = 60
+
+
+def test_the_quick_claims_hold_within_a_minute() -> None:
+    begun = time.perf_counter()
+    outcomes = reproduce(quick=True)
+    took = time.perf_counter() - begun
+    surprising = [f"{o.claim.id}: {o.figure.name}: {o.value} {o.note}" for o in outcomes if o.surprising]
+    assert surprising == []
+    assert outcomes
+    assert any(outcome.state == HELD for outcome in outcomes)
+    assert took < QUICK_S
+
+
+@pytest.mark.parametrize("path", sorted(scenario_directory().glob("*.toml")), ids=lambda path: path.stem)
+def test_every_scenario_file_is_valid_and_every_claim_in_one_can_be_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert _native.scenario_runs(text, set=[])
+    read_claim(path)
+
+
+def test_every_bounded_value_has_a_control_and_no_recalled_figure_is_printed() -> None:
+    for claim in claims():
+        for figure in claim.figures:
+            bounded = figure.least is not None or figure.most is not None
+            assert not bounded or figure.relation != "value" or figure.control is not None, claim.id
+            assert figure.mark != "recalled" or figure.paper is None, claim.id
+            assert figure.mark in MARKS
+
+
+def test_a_claim_holds_and_its_control_does_not(made_up: Claim) -> None:
+    (outcome,) = examine(made_up)
+    assert outcome.state == HELD
+    assert outcome.value is not None
+    assert outcome.control is not None
+    assert outcome.value > 100 > outcome.control
+
+
+def test_a_figure_whose_control_lies_in_the_bounds_too_does_not_hold(written: Writer) -> None:
+    claim = read_claim(written("100 ms", "41 ms"))
+    assert claim is not None
+    (outcome,) = examine(claim)
+    assert (outcome.state, outcome.note) == (NOT_HELD, "the control holds as well")
+    assert outcome.surprising
+
+
+def test_a_figure_outside_its_bounds_does_not_hold_and_a_reason_on_record_is_no_surprise(
+    written: Writer,
+) -> None:
+    claim = read_claim(written('min = "100 ms"', 'max = "60 ms"\nreason = "it is known"'))
+    assert claim is not None
+    (outcome,) = examine(claim)
+    assert (outcome.state, outcome.note, outcome.surprising) == (NOT_HELD, "it is known", False)
+
+
+def test_a_figure_without_bounds_is_shown(written: Writer) -> None:
+    claim = read_claim(written('min = "100 ms"\n', ""))
+    assert claim is not None
+    assert [outcome.state for outcome in examine(claim)] == [SHOWN]
+
+
+def test_two_runs_can_be_related(written: Writer) -> None:
+    more = FIGURE.replace('min = "100 ms"', 'as = "RELATION"\nagainst = { run = { queue = "shallow" } }')
+    for relation in ("ratio", "change", "difference"):
+        claim = read_claim(written(more=more.replace("RELATION", relation)))
+        assert claim is not None
+        value, related = examine(claim)
+        assert value.value is not None
+        assert value.control is not None
+        wanted = {
+            "ratio": value.value / value.control,
+            "change": value.value / value.control - 1,
+            "difference": value.value - value.control,
+        }
+        assert related.value == pytest.approx(wanted[relation])
+
+
+def test_all_runs_of_a_claim_can_be_shown(written: Writer) -> None:
+    table = 'table = [{ name = "ping", metric = "probe_rtt_ms p95" }]\n'
+    claim = read_claim(written('group = "made up"\n', f'group = "made up"\n{table}'))
+    assert claim is not None
+    (outcome,) = examine(claim)
+    assert [row.labels for row in outcome.table] == [(("queue", "deep"),), (("queue", "shallow"),)]
+    assert [row.values for row in outcome.table] == [(outcome.value,), (outcome.control,)]
+
+
+MISTAKES = [
+    ('why = "it', 'whi = "it', "figure.0.whi: no such key"),
+    ('group = "made up"', 'groop = "made up"', "claim.groop: no such key"),
+    ('source = "nobody"\n', "", "claim.source is missing"),
+    ('mark = "own"', 'mark = "heard"', "claim.mark: there is no 'heard'; there are seed, found"),
+    ('control = { run = { queue = "shallow" } }\n', "", "figure.0.control is missing"),
+    ('mark = "own"', 'mark = "recalled"', None),
+    ('min = "100 ms"', 'min = "100 miles"', "'100 miles' is no bound"),
+    ('why = "it', 'as = "sum"\nwhy = "it', "figure.0.as: there is no 'sum'"),
+    ('why = "it', 'as = "ratio"\nwhy = "it', "`against` and `as` belong together"),
+    ('name = "made-up"', "name = ", "made-up.toml: "),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
+def test_a_mistake_in_a_claim_is_told_in_one_line(
+    written: Writer, old: str, new: str, said: str | None
+) -> None:
+    path = written(old, new)
+    if said is None:
+        path.write_text(path.read_text().replace("why =", 'paper = "100 ms"\nwhy ='))
+        said = "figure.0.paper: a figure that is only recalled is not printed as the paper's"
+    with pytest.raises(UnbloatError) as caught:
+        claims()
+    message = str(caught.value)
+    assert said in message
+    assert str(path) in message
+    assert "\n" not in message.strip()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("probe_rtt_ms p95", "probe_rtt p95", "no metric is called 'probe_rtt'"),
+        ('run = { queue = "deep" }', 'run = { queue = "depp" }', "no run has queue=depp"),
+    ],
+)
+def test_a_metric_or_a_run_that_is_not_there_is_told_in_one_line(
+    written: Writer, old: str, new: str, said: str
+) -> None:
+    written(old, new)
+    with pytest.raises(UnbloatError, match=said):
+        reproduce()
+
+
+def test_a_name_that_no_claim_has_is_refused(made_up: Claim) -> None:
+    with pytest.raises(UnbloatError, match="no claim is called 'mde'; there are made-up"):
+        reproduce(["mde"])
+
+
+def command(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["reproduce", *words])
+    return result.exit_code, result.stdout
+
+
+def test_json_has_a_row_per_figure(made_up: Claim) -> None:
+    code, text = command("--json")
+    assert code == 0
+    told: dict[str, Any] = json.loads(text)
+    assert told["format"] == 1
+    (row,) = told["figures"]
+    assert row["claim"] == "made-up"
+    assert row["state"] == HELD
+    assert set(row) >= {
+        "claim", "title", "source", "mark", "figure", "metric", "relation", "paper", "value", "min", "max", "why",
+        "control", "state", "note",
+    }  # fmt: skip
+    assert isinstance(row["value"], float)
+
+
+def test_the_exit_code_is_1_where_a_claim_does_not_hold_and_nobody_knows_why(written: Writer) -> None:
+    written("100 ms", "41 ms")
+    code, text = command()
+    assert code == 1
+    assert "not held" in text
+    assert "the control holds as well" in text
