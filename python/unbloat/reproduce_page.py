@@ -137,4 +137,4 @@ def cell(pick: Picked, value: float | None) -> str:
     if value is None:
         return "–"
     metric, _, statistic = pick.metric.partition(" ")
-    return f"{value:g}" if statistic == "count" else unit_text(metric, value)
+    return f"{value:.1f}".removesuffix(".0") if statistic == "count" else unit_text(metric, value)
