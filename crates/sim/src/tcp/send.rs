@@ -154,6 +154,8 @@ pub struct Sender {
     recovery_end: u64,
     prr: Prr,
     allowed: u64,
+    /// The losses of this recovery are hidden from congestion control (AFC): its window stays as it is.
+    hidden: bool,
     /// NewReno without SACK: bytes that duplicate ACKs stand for.
     dup_bytes: u64,
     rack_sent: Instant,
@@ -241,6 +243,7 @@ impl Sender {
             recovery_end: 0,
             prr: Prr::default(),
             allowed: 0,
+            hidden: false,
             dup_bytes: 0,
             rack_sent: Instant::ZERO,
             rack_end: 0,
@@ -449,6 +452,9 @@ impl Sender {
         }
         self.check_timeout_was_needed(now, f, advanced, acked_original);
         let before = self.board.lost_total;
+        if !advanced && acked == 0 && f.window < self.settings.mss && !f.dsack && f.len == 0 {
+            self.detect_refusal(now);
+        }
         self.detect_losses(now);
         if !self.settings.sack {
             self.detect_by_duplicates(advanced);
@@ -582,6 +588,21 @@ impl Sender {
         }
     }
 
+    /// AFC: an ACK that tells of nothing but a closed window answers a segment that the full buffer refused. Segments
+    /// arrive in order, so it was the one sent first of those that can have arrived. Without this only a timer would find
+    /// them: nothing behind them is accepted, so SACK shows no hole.
+    fn detect_refusal(&mut self, now: Instant) {
+        if !self.settings.sack || !self.afc.as_ref().is_some_and(afc::Sender::hides_loss) {
+            return;
+        }
+        if let Some((number, segment)) = self.board.oldest_in_flight()
+            && now.since(segment.sent) >= self.rto.min
+        {
+            self.board.mark_lost(number);
+            self.board.skip_oldest();
+        }
+    }
+
     /// Without SACK a duplicate ACK stands for one segment delivered (RFC 5681 section 3.2).
     fn count_duplicate(&mut self, f: &Frame, advanced: bool, prior_una: u64) {
         if advanced {
@@ -643,6 +664,7 @@ impl Sender {
             let loss = Loss { lost: Bytes(self.board.lost), in_flight: Bytes(prior_in_flight) };
             self.cc.on_loss(now, &loss);
         }
+        self.hidden = hidden;
         self.prr = Prr::begin(self.nxt - self.una, self.cc.window().0);
         self.allowed = self.in_flight() + self.settings.mss;
     }
@@ -968,7 +990,7 @@ impl Sender {
 
     fn congestion_window(&self) -> u64 {
         match self.recovery {
-            Recovery::Recovering if !self.cc.rules_recovery() => self.allowed,
+            Recovery::Recovering if !self.cc.rules_recovery() && !self.hidden => self.allowed,
             _ => self.cc.window().0.min(self.restart.unwrap_or(u64::MAX)),
         }
     }

@@ -231,3 +231,24 @@ fn counted_in_segments_a_pausing_reader_closes_the_window_once_per_period() {
     s.flows[0].receiver.window_update = WindowUpdate::Linux;
     assert!(made::data(&made::run(&s)).bytes as f64 * 8.0 / 600e6 > 2.0);
 }
+
+#[test]
+fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
+    // The slides' limitation 2 again, where 4 Mbit/s are to be had: classic flow control gets 1.5 of them.
+    let mut s = made::path(15.6, ms(530), 8_000, 120);
+    let flow = &mut s.flows[0];
+    flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
+    flow.sender.mss = Bytes(1_000);
+    flow.sender.timestamps = false;
+    flow.sender.slow_start_after_idle = false;
+    flow.receiver.window = made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
+    flow.receiver.ack_every = 1;
+    flow.receiver.window_update = WindowUpdate::Segment;
+    let rates = vec![Rate(0), Rate(6_000_000), Rate(6_000_000)];
+    flow.receiver.read = Read::Profile { rates, slot: ms(600), tick: ms(100) };
+    let results = made::run(&s);
+    let got = made::mbit_between(&results, ms(20_000), ms(120_000));
+    assert!(got > 3.8, "{got} Mbit/s");
+    assert!(made::data(&results).retransmissions > 0, "nothing was refused");
+    assert_eq!(made::data(&results).timeouts, 0);
+}
