@@ -72,7 +72,7 @@ fn any_scenario(d: &Dice) -> Scenario {
         let i = d.entries[4] % link::layer::TABLE.len();
         let entry = &link::layer::TABLE[i];
         let mut layer = made::defaults(i, entry.params);
-        layer.settings.set(entry.params, "reorder", Value::Flag(d.numbers[4] % 2 == 0));
+        layer.settings.set(entry.params, "reorder", Value::Flag(d.numbers[4].is_multiple_of(2)));
         layer.settings.set(entry.params, "first", Value::Duration(ms(d.numbers[4] % 2_000)));
         s.links[(d.numbers[4] % 2) as usize].layers.push(layer);
     }
@@ -99,13 +99,13 @@ fn any_scenario(d: &Dice) -> Scenario {
         let i = (d.entries[2] + n) % rwnd::TABLE.len();
         flow.receiver.window = made::defaults(i, rwnd::TABLE[i].params);
         flow.receiver.ack_every = 1 + d.numbers[7] % 4;
-        flow.sender.sack = d.numbers[8] % 4 != 0;
-        flow.sender.timestamps = d.numbers[8] % 3 != 0;
+        flow.sender.sack = !d.numbers[8].is_multiple_of(4);
+        flow.sender.timestamps = !d.numbers[8].is_multiple_of(3);
         flow.sender.ecn = d.flags[4];
         flow.sender.pacing = d.flags[5];
         flow.sender.mss = Bytes(200 + d.numbers[9] % 1_300);
         flow.sender.tsq = d.flags[6].then_some(Bytes(2_000 + d.numbers[9] % 200_000));
-        flow.sender_opens = d.numbers[10] % 2 == 0;
+        flow.sender_opens = d.numbers[10].is_multiple_of(2);
         if d.flags[7] {
             flow.receiver.read = Read::Profile {
                 rates: vec![Rate((rate / 2.0) as u64), Rate(0), Rate((rate * 2.0) as u64)],
@@ -127,13 +127,13 @@ fn any_scenario(d: &Dice) -> Scenario {
             },
             _ => App::Bulk,
         };
-        if d.numbers[11] % 5 == 0 {
+        if d.numbers[11].is_multiple_of(5) {
             flow.stop = Some(flow.start + ms(1_200));
         }
         s.flows.push(flow);
     }
     s.flows.remove(0);
-    if d.numbers[5] % 3 == 0 {
+    if d.numbers[5].is_multiple_of(3) {
         let kind = if d.flags[0] { ProbeKind::Ping } else { ProbeKind::Isochronous };
         s.probes.push(Probe {
             name: "probe".into(),
@@ -146,7 +146,7 @@ fn any_scenario(d: &Dice) -> Scenario {
             class: 0,
         });
     }
-    if d.numbers[3] % 3 == 0 {
+    if d.numbers[3].is_multiple_of(3) {
         let mut other = s.links[0].clone();
         other.delay = Duration(rtt.0 / 4);
         let i = d.entries[5] % cc::TABLE.len();
@@ -154,12 +154,12 @@ fn any_scenario(d: &Dice) -> Scenario {
         let what = vec![Changed::Link(0, other), Changed::Congestion(0, congestion)];
         s.changes.push(Change { at: ms(900), what });
     }
-    s.nodes[1].window = (d.numbers[2] % 5 == 0).then(|| {
+    s.nodes[1].window = d.numbers[2].is_multiple_of(5).then(|| {
         let i = d.entries[5] % rwnd::TABLE.len();
         made::defaults(i, rwnd::TABLE[i].params)
     });
     let router = |name: &str| Node { name: name.into(), device: None, window: None };
-    if d.numbers[1] % 2 == 0 {
+    if d.numbers[1].is_multiple_of(2) {
         // A router behind the receiver's side: the last link becomes two.
         s.nodes.push(router("router"));
         s.links[0].to = 2;
