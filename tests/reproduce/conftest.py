@@ -1,49 +1,14 @@
-"""Made-up claims: a scenario of a second, and whatever claim a test is about."""
+"""Made-up claims, written where `unbloat reproduce` looks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_claims import FIGURE, SCENARIO, Writer
 
 from unbloat import claims
 from unbloat.claims import Claim, read_claim
-
-SCENARIO = """
-name = "made-up"
-duration = "4 s"
-[link.down]
-rate = "4 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "1 MB" }
-[link.up]
-rate = "4 Mbit/s"
-delay = "20 ms"
-[[flow]]
-name = "download"
-from = "server"
-[[probe]]
-name = "ping"
-[sweep]
-queue = [{ label = "deep" }, { label = "shallow", "link.down.queue" = { kind = "droptail", limit = "20 KB" } }]
-[claim]
-title = "A deep queue delays"
-source = "nobody"
-mark = "own"
-group = "made up"
-"""
-FIGURE = """
-[[figure]]
-name = "ping"
-metric = "probe_rtt_ms p95"
-run = { queue = "deep" }
-min = "100 ms"
-why = "it is made up"
-control = { run = { queue = "shallow" } }
-"""
-
-Writer = Callable[..., Path]
 
 
 @pytest.fixture

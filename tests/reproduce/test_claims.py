@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIGURE, Writer
+from made_claims import FIGURE, Writer
 from typer.testing import CliRunner
 
 from unbloat import _native

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Writer
+from made_claims import Writer
 
 from unbloat.claims import read_claim
 from unbloat.reproduce import examine
@@ -39,7 +39,7 @@ def test_it_shows_counts_figures_runs_and_the_scenario(page: Path) -> None:
         "nobody",
         "it is made up",
         "≥\u00a0100\u00a0ms",
-        "all 2 runs",
+        "all 2 cases",
         "shallow",
         "duration = &#34;4 s&#34;",
     ):
