@@ -809,7 +809,8 @@ impl<'s, T: Tap> World<'s, T> {
             } else {
                 spec.receiver.window.window(&setup)
             };
-            let window_update = if side == data_side { WindowUpdate::Linux } else { spec.receiver.window_update };
+            let window_update =
+                if side == data_side { WindowUpdate::Linux } else { spec.receiver.window_update };
             scale[usize::from(side)] = window_scale(&law, window_update);
             if side == data_side
                 && let rwnd::Rwnd::Afc(afc) = spec.receiver.window.window(&setup)
