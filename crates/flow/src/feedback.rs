@@ -274,9 +274,14 @@ impl Stream {
             m.echoes.passed(tsval, cx.now, known, advanced);
         }
         if at_sender {
-            let full = self.is_full(m, self.right_edge, self.mss()) && self.max > self.una;
+            // With nothing in flight a window below a segment holds the sender back like a window of zero: it may not
+            // send less (silly-window avoidance). The send unit of fast paths says nothing then.
+            let shut = self.max <= self.una
+                && self.rwnd_max >= 2 * u64::from(self.mss())
+                && self.right_edge - self.max < i64::from(self.mss());
+            let full = (self.is_full(m, self.right_edge, self.mss()) && self.max > self.una) || shut;
             let state = m.bins.state();
-            let idle = self.max <= self.una && m.zero_since.is_none();
+            let idle = self.max <= self.una && m.zero_since.is_none() && !shut;
             self.set_state(full || m.zero_since.is_some(), idle || (state.app_limited && !full), m, cx);
             let in_flight = ((self.max - self.una).max(0) as u64).saturating_sub(m.board.sacked_bytes());
             m.bins.in_flight(in_flight);
