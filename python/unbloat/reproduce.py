@@ -124,7 +124,9 @@ def examine(claim: Claim, traces: str | os.PathLike[str] | None = None) -> list[
         try:
             runs = simulate_all(claim.path, traces=traces, jobs=1, pcap=captures, events=False)
         except TraceMissing as missing:
-            return [Outcome(claim, figure, None, None, SKIPPED, str(missing)) for figure in claim.figures]
+            # Where the file is says nothing about the claim, and differs from one installation to the next.
+            note = str(missing).removeprefix(f"{claim.path}: ")
+            return [Outcome(claim, figure, None, None, SKIPPED, note) for figure in claim.figures]
         rows = table(claim, runs, captures)
         return [replace(judged(claim, figure, runs, captures), table=rows) for figure in claim.figures]
 

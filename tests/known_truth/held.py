@@ -69,7 +69,7 @@ def p95(errors: list[float]) -> float:
 def by_time(run: Run, number: int, begin_s: float) -> dict[int, str]:
     """The limit of each tenth of a second while the application wants to send: the word that holds for most of it."""
     shares: dict[int, dict[str, float]] = {}
-    for row in run.samples(bin_ms=paths.BIN_MS if run.info.get("origin") else 100.0).to_pylist():
+    for row in run.samples(bin_ms=paths.BIN_MS).to_pylist():
         if row["flow"] != number:
             continue
         at, left = row["t_s"] + begin_s, row["span_s"]
