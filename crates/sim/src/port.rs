@@ -4,112 +4,17 @@
 //! stack that QCUT draws: qdisc → gate → firmware buffer → air, with the modem's late reports · action: packets start,
 //! wait, arrive, or are dropped, and each stage's delay is measured.
 
+mod queue;
+
 use std::collections::VecDeque;
 
-use algo::aqm::{Aqm, Dropped, QueueDiscipline};
+use algo::aqm::Dropped;
 use algo::gate::{AnyGate, Event, Gate};
 use algo::link::{Head, Link, Medium, Offer, grants};
 use algo::{Packet, Rng};
 use units::{Bytes, Duration, Histogram, Instant};
 
-/// The queue or queues in front of a link.
-// The large variant is the usual one; a box would cost it a pointer to follow for every packet.
-#[allow(clippy::large_enum_variant)]
-pub enum Queue {
-    /// Everybody's.
-    Shared(Aqm),
-    /// One for each user, served in turn by bytes.
-    PerUser {
-        /// A new user's queue.
-        fresh: Box<Aqm>,
-        /// Queue and deficit by user.
-        users: Vec<(u16, Aqm, i64)>,
-        /// Whose turn it is.
-        turn: usize,
-    },
-}
-
-/// Bytes that one user may send before the next one's turn: a full packet, as in deficit round robin.
-const QUANTUM: i64 = 1_514;
-/// Largest packet of IPv4 (RFC 791 section 3.1).
-const MAX_PACKET: u32 = 65_535;
-
-impl Queue {
-    /// A packet arrives.
-    #[inline]
-    pub fn enqueue(&mut self, now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng) {
-        match self {
-            Queue::Shared(queue) => queue.enqueue(now, packet, dropped, rng),
-            Queue::PerUser { fresh, users, .. } => {
-                let at = users.iter().position(|(user, ..)| *user == packet.host).unwrap_or_else(|| {
-                    users.push((packet.host, (**fresh).clone(), QUANTUM));
-                    users.len() - 1
-                });
-                users[at].1.enqueue(now, packet, dropped, rng);
-            }
-        }
-    }
-
-    /// The next packet, if one may go.
-    #[inline]
-    pub fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet> {
-        match self {
-            Queue::Shared(queue) => queue.dequeue(now, dropped, rng),
-            Queue::PerUser { users, turn, .. } => {
-                // Twice round: once to spend what is left, once with fresh deficits.
-                for _ in 0..2 * users.len() {
-                    let at = *turn % users.len();
-                    let (_, queue, deficit) = &mut users[at];
-                    if !queue.is_empty() && *deficit > 0 {
-                        if let Some(packet) = queue.dequeue(now, dropped, rng) {
-                            *deficit -= i64::from(packet.bytes);
-                            return Some(packet);
-                        }
-                    } else if *deficit <= 0 {
-                        *deficit += QUANTUM;
-                    }
-                    *turn = (at + 1) % users.len();
-                }
-                None
-            }
-        }
-    }
-
-    /// Packets held.
-    pub fn len(&self) -> usize {
-        match self {
-            Queue::Shared(queue) => queue.len(),
-            Queue::PerUser { users, .. } => users.iter().map(|(_, q, _)| q.len()).sum(),
-        }
-    }
-
-    /// Bytes held.
-    pub fn backlog(&self) -> Bytes {
-        match self {
-            Queue::Shared(queue) => queue.backlog(),
-            Queue::PerUser { users, .. } => {
-                users.iter().fold(Bytes::ZERO, |sum, (_, q, _)| sum + q.backlog())
-            }
-        }
-    }
-
-    /// Whether it hands out every packet of any size as it comes while it is empty, and keeps no account of it: a
-    /// packet then need not pass through it.
-    fn is_transparent(&self) -> bool {
-        let Queue::Shared(Aqm::Droptail(queue)) = self else { return false };
-        let largest = Packet { bytes: MAX_PACKET, ..Packet::default() };
-        let mut dropped = Dropped::new();
-        queue.clone().enqueue(Instant::ZERO, largest, &mut dropped, &mut Rng::new(0, ""));
-        dropped.is_empty()
-    }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        match self {
-            Queue::Shared(queue) => queue.next_wakeup(),
-            Queue::PerUser { users, .. } => users.iter().filter_map(|(_, q, _)| q.next_wakeup()).min(),
-        }
-    }
-}
+pub use queue::Queue;
 
 /// Gate and firmware buffer of a phone.
 pub struct Device {

@@ -1,0 +1,419 @@
+//! What a sender learns from an ACK: what is delivered, what is lost, and whether the window may grow.
+//!
+//! signal: cumulative ACK, SACK blocks, DSACK, ECE, timestamp echo · model: RACK (RFC 8985 section 6.2), NewReno's duplicate
+//! ACKs where SACK is off (RFC 6582), F-RTO and Eifel (RFC 5682, RFC 3522), one reaction per window to ECN (RFC 3168) ·
+//! action: segments marked lost, recovery begun and ended, congestion control told.
+
+use algo::cc::{Ack, CongestionControl, Loss, RateSample, Recovery};
+use algo::rwnd::afc;
+use units::{Bytes, Duration, Instant};
+
+use super::Sender;
+use crate::frame::{Frame, flags};
+use crate::tcp::prr::Prr;
+use crate::tcp::scoreboard::Segment;
+use crate::tcp::ticks;
+
+/// RACK's window grows by a quarter of the smallest RTT per round with DSACKs, to at most this many quarters; Linux
+/// lets it reach the smoothed RTT, which is checked as well.
+const REORDER_STEPS_MAX: u64 = 8;
+/// Recoveries without DSACK after which RACK's window shrinks again (RFC 8985 section 6.2).
+const REORDER_PERSIST: u32 = 16;
+/// Duplicate ACKs that mean loss (RFC 5681; RFC 6675 DupThresh).
+const DUP_THRESHOLD: u64 = 3;
+
+impl Sender {
+    /// An ACK arrived; call [`Sender::send`] afterwards.
+    pub fn on_ack(&mut self, now: Instant, f: &Frame) {
+        if f.ack > self.nxt {
+            return;
+        }
+        let prior_in_flight = self.in_flight();
+        let prior_una = self.una;
+        let prior_delivered = self.delivered;
+        let prior_lost = self.board.lost_total;
+        if f.ack > self.una || (f.ack == self.una && f.window > self.window) {
+            if self.window == 0 && f.window > 0 {
+                self.persist_backoff = 0;
+            }
+            self.window = f.window;
+            self.window_most = self.window_most.max(f.window);
+        }
+
+        let mut sample = RateSample::default();
+        let mut newest: Option<Segment> = None;
+        let mut rtt = None;
+        // RFC 5682: only what was sent before the timeout proves something.
+        let originals_end = self.frto.map_or(0, |f| f.end);
+        let mut acked_original = false;
+        // When the newest of the segments that this ACK SACKs first was sent.
+        let mut sacked_sent: Option<Instant> = None;
+        while let Some(segment) = self.board.pop_acked(f.ack) {
+            self.una = segment.end();
+            if !segment.sacked {
+                self.delivered += u64::from(segment.len);
+                acked_original |= segment.sends == 1 && segment.end() <= originals_end;
+                take(&mut self.flight_sent, &mut sample, &mut newest, &segment);
+                rtt = if segment.sends == 1 { Some(now.since(segment.sent)) } else { None };
+                if segment.sends == 1 && segment.end() < self.highest {
+                    self.reorder_seen = true;
+                }
+                self.rack_update(now, &segment, f.ts_ecr);
+            }
+        }
+        let advanced = self.una > prior_una;
+        if advanced {
+            self.board.sacked_ranges.remove_below(self.una);
+            self.highest = self.highest.max(self.una);
+        }
+        if self.settings.sack && f.sacks > 0 {
+            let mut blocks = f.sack;
+            if f.dsack {
+                self.on_dsack(f.sack[0]);
+                blocks[0] = (0, 0);
+            }
+            for &(from, to) in &blocks[..f.sacks as usize] {
+                if to <= self.una || from >= to || to > self.nxt {
+                    continue;
+                }
+                let mut delivered = 0;
+                let mut found: [Option<Segment>; 1] = [None];
+                let mut board = std::mem::take(&mut self.board);
+                board.sack(from.max(self.una), to, |segment| {
+                    delivered += u64::from(segment.len);
+                    if segment.sends == 1 {
+                        acked_original |= segment.end() <= originals_end;
+                        sacked_sent = Some(segment.sent.max(sacked_sent.unwrap_or(segment.sent)));
+                        let sample = now.since(segment.sent);
+                        if rtt.is_none_or(|r: Duration| sample < r) {
+                            rtt = Some(sample);
+                        }
+                        if segment.end() < self.highest {
+                            self.reorder_seen = true;
+                        }
+                    }
+                    take(&mut self.flight_sent, &mut sample, &mut newest, segment);
+                    if found[0].is_none_or(|f| (f.sent, f.end()) < (segment.sent, segment.end())) {
+                        found[0] = Some(*segment);
+                    }
+                });
+                self.board = board;
+                self.delivered += delivered;
+                if let Some(segment) = found[0] {
+                    self.rack_update(now, &segment, 0);
+                }
+                self.highest = self.highest.max(to);
+            }
+        } else if !self.settings.sack {
+            self.count_duplicate(f, advanced, prior_una);
+        }
+        let acked = self.delivered - prior_delivered;
+        if acked > 0 {
+            self.delivered_at = now;
+        }
+        if let Some(rtt) = rtt {
+            self.take_rtt(now, rtt);
+        }
+        self.take_one_way(f, prior_una, newest.as_ref());
+        self.finish_sample(now, &mut sample, newest.as_ref());
+        if let Some(afc) = &mut self.afc {
+            let ack = afc::SenderAck {
+                acknowledged: Bytes(self.una),
+                sent: Bytes(self.nxt),
+                window: Bytes(f.window),
+                rate_option: f.rate_option,
+                rtt: self.rto.srtt,
+            };
+            afc.on_ack(now, &ack);
+        }
+        self.check_timeout_was_needed(now, f, advanced, acked_original);
+        let before = self.board.lost_total;
+        if !advanced && acked == 0 && f.window < self.settings.mss && !f.dsack && f.len == 0 {
+            self.detect_refusal(now);
+        }
+        self.detect_losses(now);
+        if !self.settings.sack {
+            self.detect_by_duplicates(advanced);
+        }
+        let newly_lost = self.board.lost_total - before;
+        self.on_probe_answered(now, f, advanced);
+        self.step_recovery(now, newly_lost > 0, prior_in_flight);
+
+        if let Some(window) = self.restart {
+            // Slow start from there to what the window was.
+            self.restart = Some(window + acked).filter(|w| *w < self.cc.window().0);
+        }
+        let marked = self.on_ecn_echo(now, f, prior_in_flight, acked);
+        if acked > 0 || self.board.lost_total > prior_lost {
+            let in_flight = self.in_flight();
+            let window = self.cc.window().0;
+            let limited = prior_in_flight + self.settings.mss > window
+                || (prior_in_flight * 2 > window && self.slow_start());
+            let ack = Ack {
+                acked: Bytes(acked),
+                delivered: Bytes(self.delivered),
+                rtt,
+                srtt: self.rto.srtt,
+                min_rtt: self.rto.min,
+                one_way: self.one_way,
+                prior_in_flight: Bytes(prior_in_flight),
+                in_flight: Bytes(in_flight),
+                lost: Bytes(self.board.lost_total.saturating_sub(self.lost_told)),
+                window_limited: limited,
+                marked: Bytes(marked),
+                recovery: self.recovery,
+                rate: sample,
+            };
+            self.lost_told = self.board.lost_total;
+            self.cc.on_ack(now, &ack, &mut self.rng);
+            if self.recovery == Recovery::Recovering && !self.cc.rules_recovery() {
+                let safe = advanced && newly_lost == 0;
+                self.allowed = self.prr.on_ack(acked, in_flight, safe, self.settings.mss);
+            }
+        }
+        if self.app_limited > 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        // What was sent before the head was (re)sent is still arriving, so the head's turn has not come: Linux starts the
+        // timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like a lost resend.
+        let older = sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
+        if advanced || older {
+            self.arm(now);
+        }
+    }
+
+    /// From the sending of the newest segment delivered to the timestamp of its ACK: two clocks with a constant offset,
+    /// which happens to be zero here. The echo will not do: a delayed ACK echoes the oldest segment that it covers (RFC
+    /// 7323 section 4.3), which waited for the newest. Where ACKs are delayed, that of a single segment may have waited
+    /// for the receiver's timer and shows that timer instead of the path.
+    #[inline]
+    pub(super) fn take_one_way(&mut self, f: &Frame, prior_una: u64, newest: Option<&Segment>) {
+        let step = self.una - prior_una;
+        if f.sacks == 0 {
+            self.ack_step = self.ack_step.max(step);
+        }
+        let waited = f.sacks == 0 && step < self.ack_step.min(2 * self.settings.mss);
+        self.one_way = newest
+            .filter(|s| self.settings.timestamps && !waited && s.sends == 1)
+            .map(|s| Duration::from_millis(u64::from(f.ts_val.saturating_sub(ticks(s.sent)))));
+    }
+
+    pub(super) fn finish_sample(&mut self, now: Instant, sample: &mut RateSample, newest: Option<&Segment>) {
+        let Some(s) = newest else { return };
+        let send = s.sent.since(s.flight_sent);
+        let ack = now.since(s.delivered_at);
+        sample.interval = send.max(ack);
+        sample.delivered = Bytes(self.delivered - s.delivered);
+        sample.lost = Bytes(self.board.lost_total.saturating_sub(s.lost_total));
+        // Shorter than any round trip: ACKs of resends that prove nothing (draft-ietf-ccwg-bbr section 4.1.2.3).
+        if self.rto.min != Duration::MAX && sample.interval < self.rto.min {
+            sample.interval = Duration::ZERO;
+        }
+    }
+
+    /// RFC 8985 section 6.2 step 2: the most recently sent segment known to be delivered.
+    #[inline]
+    pub(super) fn rack_update(&mut self, now: Instant, segment: &Segment, echo: u32) {
+        let rtt = now.since(segment.sent);
+        if segment.sends > 1 {
+            // An earlier copy arrived: the echo is older than the last one, or came back too soon for it. An ACK that
+            // tells of a hole echoes what stands before the hole and proves nothing (`echo` is 0 then).
+            let older = self.settings.timestamps && echo != 0 && echo < ticks(segment.sent);
+            if older || rtt < self.rto.min {
+                return;
+            }
+        }
+        if (segment.sent, segment.end()) > (self.rack_sent, self.rack_end) {
+            self.rack_sent = segment.sent;
+            self.rack_end = segment.end();
+            self.rack_rtt = rtt;
+        }
+    }
+
+    /// RFC 8985 section 6.2 step 4: how far ACKs may be out of order.
+    pub(super) fn reorder_window(&self) -> Duration {
+        let segments = self.board.sacked / self.settings.mss.max(1);
+        if !self.reorder_seen && (self.recovery != Recovery::Open || segments >= DUP_THRESHOLD) {
+            return Duration::ZERO;
+        }
+        if self.rto.min == Duration::MAX {
+            return Duration::ZERO;
+        }
+        Duration(self.rto.min.0 / 4 * self.reorder_steps).min(self.rto.srtt)
+    }
+
+    /// RFC 8985 section 6.2 step 5.
+    pub(super) fn detect_losses(&mut self, now: Instant) {
+        self.rack_at = None;
+        let Some((_, first)) = self.board.oldest_in_flight() else { return };
+        if !self.settings.sack || (first.sent, first.end()) >= (self.rack_sent, self.rack_end) {
+            return;
+        }
+        let window = self.reorder_window();
+        while let Some((number, segment)) = self.board.oldest_in_flight() {
+            if (segment.sent, segment.end()) >= (self.rack_sent, self.rack_end) {
+                return;
+            }
+            let deadline = segment.sent + self.rack_rtt + window;
+            if deadline > now {
+                self.rack_at = Some(deadline);
+                return;
+            }
+            self.board.mark_lost(number);
+            self.board.skip_oldest();
+        }
+    }
+
+    /// AFC: an ACK that tells of nothing but a closed window answers a segment that the full buffer refused. Segments
+    /// arrive in order, so it was the one sent first of those that can have arrived. Without this only a timer would find
+    /// them: nothing behind them is accepted, so SACK shows no hole.
+    pub(super) fn detect_refusal(&mut self, now: Instant) {
+        if !self.settings.sack || !self.afc.as_ref().is_some_and(afc::Sender::hides_loss) {
+            return;
+        }
+        if let Some((number, segment)) = self.board.oldest_in_flight()
+            && now.since(segment.sent) >= self.rto.min
+        {
+            self.board.mark_lost(number);
+            self.board.skip_oldest();
+        }
+    }
+
+    /// Without SACK a duplicate ACK stands for one segment delivered (RFC 5681 section 3.2).
+    pub(super) fn count_duplicate(&mut self, f: &Frame, advanced: bool, prior_una: u64) {
+        if advanced {
+            self.dup_bytes =
+                self.dup_bytes.saturating_sub((self.una - prior_una).saturating_sub(self.settings.mss));
+            if self.recovery == Recovery::Open {
+                self.dup_bytes = 0;
+            }
+        } else if f.ack == self.una && f.len == 0 && self.nxt > self.una {
+            let most = (self.nxt - self.una).saturating_sub(self.settings.mss);
+            self.dup_bytes = (self.dup_bytes + self.settings.mss).min(most);
+        }
+    }
+
+    /// RFC 6582: three duplicates, or a partial ACK, mean that the oldest segment is lost.
+    pub(super) fn detect_by_duplicates(&mut self, advanced: bool) {
+        let enough = self.dup_bytes >= DUP_THRESHOLD * self.settings.mss;
+        let partial = advanced && self.recovery == Recovery::Recovering && self.una < self.recovery_end;
+        if ((enough && self.recovery == Recovery::Open) || partial)
+            && let Some(last) = self.board.last_number()
+        {
+            let first = last + 1 - self.board.len() as u64;
+            self.board.mark_lost(first);
+        }
+    }
+
+    pub(super) fn on_dsack(&mut self, block: (u64, u64)) {
+        self.counters.resent_spurious += 1;
+        // RFC 8985 section 6.2 step 4: once per round trip.
+        if block.1 > self.reorder_round {
+            self.reorder_round = self.nxt;
+            self.reorder_steps = (self.reorder_steps + 1).min(REORDER_STEPS_MAX);
+            self.reorder_recoveries = REORDER_PERSIST;
+        }
+    }
+
+    pub(super) fn step_recovery(&mut self, now: Instant, newly_lost: bool, prior_in_flight: u64) {
+        if self.recovery != Recovery::Open && self.una >= self.recovery_end {
+            self.recovery = Recovery::Open;
+            self.dup_bytes = 0;
+            self.frto = None;
+            self.reorder_recoveries = self.reorder_recoveries.saturating_sub(1);
+            if self.reorder_recoveries == 0 {
+                self.reorder_steps = 1;
+            }
+            self.cc.on_recovered(now);
+        }
+        if newly_lost && self.recovery == Recovery::Open {
+            self.begin_recovery(now, prior_in_flight);
+        }
+    }
+
+    pub(super) fn begin_recovery(&mut self, now: Instant, prior_in_flight: u64) {
+        self.recovery = Recovery::Recovering;
+        self.recovery_end = self.nxt;
+        self.counters.recoveries += 1;
+        let hidden = self.afc.as_ref().is_some_and(afc::Sender::hides_loss);
+        if !hidden {
+            let loss = Loss { lost: Bytes(self.board.lost), in_flight: Bytes(prior_in_flight) };
+            self.cc.on_loss(now, &loss);
+        }
+        self.hidden = hidden;
+        self.prr = Prr::begin(self.nxt - self.una, self.cc.window().0);
+        self.allowed = self.in_flight() + self.settings.mss;
+    }
+
+    /// F-RTO and Eifel: an ACK after a timeout that proves that the originals arrived.
+    pub(super) fn check_timeout_was_needed(
+        &mut self,
+        now: Instant,
+        f: &Frame,
+        advanced: bool,
+        original: bool,
+    ) {
+        let Some(mut frto) = self.frto else { return };
+        let echo_is_older =
+            self.settings.timestamps && advanced && f.ts_ecr != 0 && f.ts_ecr < ticks(frto.resent_at);
+        if echo_is_older || original {
+            self.frto = None;
+            self.board.forgive();
+            self.recovery = Recovery::Open;
+            self.counters.undone += 1;
+            self.cc.on_spurious(now);
+            self.cc.on_recovered(now);
+        } else if !advanced || frto.probing {
+            self.frto = None;
+        } else {
+            frto.probing = true;
+            self.frto = Some(frto);
+        }
+    }
+
+    /// RFC 8985 section 7.4.2: a probe that was a resend and is answered without DSACK has repaired a loss.
+    pub(super) fn on_probe_answered(&mut self, now: Instant, f: &Frame, advanced: bool) {
+        let Some((end, again)) = self.probe else { return };
+        if f.dsack || (f.ack >= end && !again) {
+            self.probe = None;
+        } else if f.ack == end && !advanced && f.sacks == 0 && f.len == 0 {
+            // Both copies arrived, and the second made a plain duplicate ACK.
+            self.probe = None;
+        } else if f.ack > end && advanced {
+            self.probe = None;
+            if self.recovery == Recovery::Open {
+                let loss = Loss { lost: Bytes(self.settings.mss), in_flight: Bytes(self.in_flight()) };
+                self.cc.on_loss(now, &loss);
+                self.cc.on_recovered(now);
+                self.counters.recoveries += 1;
+            }
+        }
+    }
+
+    pub(super) fn on_ecn_echo(&mut self, now: Instant, f: &Frame, in_flight: u64, acked: u64) -> u64 {
+        if !self.settings.ecn || f.flags & flags::ECE == 0 {
+            return 0;
+        }
+        // RFC 3168 section 6.1.2: one reaction per window of data. The first segment behind that window carries CWR, and
+        // until it is acknowledged the receiver repeats the old mark (Linux leaves TCP_CA_CWR then).
+        if self.una > self.ecn_end && self.recovery == Recovery::Open {
+            self.ecn_end = self.nxt;
+            self.cwr = true;
+            self.counters.ecn_reactions += 1;
+            self.cc.on_ecn(now, &Loss { lost: Bytes::ZERO, in_flight: Bytes(in_flight) });
+        }
+        acked
+    }
+}
+
+/// The newest segment that an ACK delivers carries the rate sample (draft-ietf-ccwg-bbr section 4.1.2.3).
+#[inline]
+fn take(flight_sent: &mut Instant, sample: &mut RateSample, newest: &mut Option<Segment>, segment: &Segment) {
+    if newest.is_none_or(|n| (n.delivered, n.sent, n.seq) < (segment.delivered, segment.sent, segment.seq)) {
+        *newest = Some(*segment);
+        sample.prior_delivered = Bytes(segment.delivered);
+        sample.in_flight_at_send = Bytes(segment.in_flight);
+        sample.app_limited = segment.app_limited;
+        *flight_sent = segment.sent;
+    }
+}

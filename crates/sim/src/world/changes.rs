@@ -1,0 +1,56 @@
+//! What a scenario changes in mid-run: links, gates, window laws, congestion controls.
+//!
+//! signal: the time of a change · model: the part is replaced, what it holds stays · action: whatever waited may move.
+
+use algo::{cc, gate, rwnd};
+use scenario::Changed;
+
+use super::{Tap, World};
+use crate::rewrite::Rewriter;
+
+impl<T: Tap> World<'_, T> {
+    pub(super) fn on_change(&mut self, index: usize) {
+        let scenario = self.scenario;
+        for what in &scenario.changes[index].what {
+            match what {
+                Changed::Link(i, link) => {
+                    self.ports[*i].link = link.build();
+                    self.run_port(*i as u32, |port, now, outcomes| port.on_link_changed(now, outcomes));
+                }
+                Changed::Gate(node, gate) => {
+                    let Some(device) = &scenario.nodes[*node].device else { continue };
+                    let gate = gate.gate(&gate::Setup::default());
+                    self.run_port(device.link as u32, |port, now, outcomes| {
+                        port.set_gate(now, gate, outcomes)
+                    });
+                    self.route_gate(*node, device.link);
+                }
+                Changed::NodeWindow(node, law) => match (&mut self.rewriters[*node], law) {
+                    (Some(rewriter), Some(law)) => rewriter.switch(law.clone()),
+                    (slot, law) => *slot = law.clone().map(|law| Rewriter::new(law, 1_448)),
+                },
+                Changed::Congestion(flow, algorithm) => {
+                    let s = &scenario.flows[*flow].sender;
+                    let setup = cc::Setup { mss: s.mss, initial_window: s.initial_window };
+                    for i in 0..self.connections.len() {
+                        let c = &mut self.connections[i];
+                        if c.flow == *flow && !c.closed {
+                            let side = c.data_side;
+                            let end = &mut c.ends[usize::from(side)];
+                            end.sender.switch(self.now, algorithm.congestion(&setup));
+                            self.push_endpoint(i as u32, side);
+                        }
+                    }
+                }
+                Changed::Window(flow, algorithm) => {
+                    let s = &scenario.flows[*flow].sender;
+                    let setup = rwnd::Setup { mss: s.mss, timestamps: s.timestamps };
+                    for c in self.connections.iter_mut().filter(|c| c.flow == *flow && !c.closed) {
+                        let side = 1 - usize::from(c.data_side);
+                        c.ends[side].receiver.switch(algorithm.window(&setup));
+                    }
+                }
+            }
+        }
+    }
+}
