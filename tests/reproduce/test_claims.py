@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,13 @@ from unbloat.cli import app
 from unbloat.errors import UnbloatError
 from unbloat.reproduce import HELD, NOT_HELD, SHOWN, examine, reproduce
 
-# What `make test` may spend on the quick claims, on a machine that does something else as well.
-QUICK_S = 60
 
-
-def test_the_quick_claims_hold_within_a_minute() -> None:
-    begun = time.perf_counter()
+def test_the_quick_claims_hold() -> None:
     outcomes = reproduce(quick=True)
-    took = time.perf_counter() - begun
     surprising = [f"{o.claim.id}: {o.figure.name}: {o.value} {o.note}" for o in outcomes if o.surprising]
     assert surprising == []
     assert outcomes
     assert any(outcome.state == HELD for outcome in outcomes)
-    assert took < QUICK_S
 
 
 @pytest.mark.parametrize("path", sorted(scenario_directory().glob("*.toml")), ids=lambda path: path.stem)
