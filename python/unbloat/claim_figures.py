@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from unbloat.claims import Picked
@@ -29,6 +30,21 @@ FLOW_COLUMNS = {
 }
 
 
+# A claim measures a few runs again and again; a matrix has hundreds, whose rows shall not all stay.
+@lru_cache(maxsize=32)
+def figures_of(run: Run) -> Figures:
+    """The figures of a run, made once for all that are picked of it."""
+    return Figures(run)
+
+
+@lru_cache(maxsize=8)
+def analysis(path: Path) -> Run:
+    """The analysis of a capture, made once for all that are picked of it."""
+    from unbloat.analyze import analyze
+
+    return analyze(path)
+
+
 def measure(run: Run, what: Picked, captures: Path | None = None) -> float | None:
     """The number that `what` picks."""
     metric, _, statistic = what.metric.partition(" ")
@@ -36,7 +52,7 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         if captures is None:
             raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
         return analysed(captures / f"{what.capture}.pcapng", metric)
-    figures = Figures(run)
+    figures = figures_of(run)
     name = told(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):
         return share(figures, name, metric.removeprefix("flow_share_"), what.between)
@@ -163,9 +179,7 @@ def wave(rows: Sequence[Row], period_s: float, origin_s: float) -> tuple[float |
 
 def analysed(path: Path, metric: str) -> float | None:
     """A figure of the main transfer in the analysis of a capture: a column of `flows`, or `finding_RULE` (1 or 0)."""
-    from unbloat.analyze import analyze
-
-    run = analyze(path)
+    run = analysis(path)
     if run.main_flow is None:
         return None
     if metric.startswith("finding_"):

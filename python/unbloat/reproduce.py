@@ -206,9 +206,8 @@ def number(pick: Picked, runs: RunSet, captures: Path | None) -> float | None:
         labels = ", ".join(f"{key}={value}" for key, value in pick.run)
         known = "; ".join(", ".join(f"{k}={v}" for k, v in labels) for labels in runs.labels[:8])
         raise UnbloatError(f"{runs.name}: no run has {labels}; there are {known}")
-    values = [measure(runs.runs[place], pick, folder(captures, runs.runs[place])) for place in places]
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) + pick.plus if found else None
+    found = mean(measure(runs.runs[place], pick, folder(captures, runs.runs[place])) for place in places)
+    return None if found is None else found + pick.plus
 
 
 def folder(captures: Path | None, run: Run) -> Path | None:

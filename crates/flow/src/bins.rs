@@ -14,9 +14,6 @@ use crate::profile::{Profile, ProfileBin};
 use crate::record::{Limit, Sample};
 use units::Histogram;
 
-/// Standing queue from which a flow counts as bloated: 30 ms in the last second (`design` section 4), the upper
-/// end of grade A.
-const BLOAT_NS: u64 = 30_000_000;
 /// A state holds a bin when it lasts half of it.
 const MAJORITY: u64 = 2;
 /// Rounds without a quarter more rate that end slow start: BBR's full-pipe test (draft-ietf-ccwg-bbr 5.3.1.2).
@@ -354,7 +351,7 @@ impl Bins {
         match (now.base_rtt, self.second.rtt_min()) {
             (Some(base), Some(lowest)) => {
                 let queue = lowest.saturating_sub(base);
-                if queue >= BLOAT_NS {
+                if queue >= Limit::BLOAT.0 {
                     return Limit::Bufferbloat;
                 }
                 let mean = open.rtt_sum.checked_div(u64::from(open.rtt_count)).unwrap_or(lowest);

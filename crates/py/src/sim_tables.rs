@@ -4,7 +4,7 @@
 use flow::grade::grade;
 use scenario::Scenario;
 use sim::Results;
-use sim::record::{FlowRow, LIMITS, SampleRow};
+use sim::record::{FlowRow, Limit, SampleRow};
 use units::{Bytes, Duration, Quantiles, Rate};
 
 use crate::columns::Column;
@@ -181,7 +181,7 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     };
     put(Column::maybe_f64("rtt_ceiling_ms", r().map(ceiling)));
     put(unknown("unlimited_goodput_bps"));
-    for (i, limit) in LIMITS.iter().enumerate() {
+    for (i, limit) in Limit::ALL.iter().enumerate() {
         let name = format!("share_{}", limit.name());
         put(Column::maybe_f64(name, r().map(move |f| f.shares.map(|s| s[i]))));
     }
@@ -212,7 +212,7 @@ fn main_limit(flow: &FlowRow) -> Option<&'static str> {
             best = i;
         }
     }
-    Some(LIMITS[best].name())
+    Some(Limit::ALL[best].name())
 }
 
 /// `samples`.

@@ -8,12 +8,10 @@ use algo::rwnd;
 use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::port::Port;
-use crate::record::{ConnectionRow, FlowRow, LIMITS, Limit, QueueRow, SampleRow, StageRow};
+use crate::record::{ConnectionRow, FlowRow, Limit, QueueRow, SampleRow, StageRow};
 use crate::tcp::{Hold, Phase};
 use crate::world::{Book, Connection, Tap, World};
 
-/// A standing queue is bufferbloat from here on (docs/format.md, the limits).
-const BLOAT_NS: u64 = 30_000_000;
 /// … when it stood for so long.
 const STANDING: Duration = Duration::from_secs(1);
 /// A queue of less than this is a packet or two in service, not a queue.
@@ -113,7 +111,7 @@ fn sample(
         book.recent.remove(0);
     }
     let times = limit_times(&held, book, queued);
-    let limit = LIMITS[(0..8).max_by_key(|&i| (times[i], 8 - i)).unwrap_or(7)];
+    let limit = Limit::ALL[(0..8).max_by_key(|&i| (times[i], 8 - i)).unwrap_or(7)];
     let limit = if times.iter().sum::<u64>() == 0 { Limit::Unknown } else { limit };
     let full = |h: Hold| held[0][h as usize] + held[1][h as usize];
     let window_full = full(Hold::ZeroWindow) + full(Hold::ReceiveWindow);
@@ -146,7 +144,7 @@ fn sample(
     book.last = counters;
 }
 
-/// Time by limit, in the order of [`LIMITS`].
+/// Time by limit, in the order of [`Limit::ALL`].
 fn limit_times(held: &[[u64; crate::tcp::HOLDS]; 2], book: &Book, queued: (u64, u64, u64)) -> [u64; 8] {
     let both = |h: Hold| held[0][h as usize] + held[1][h as usize];
     let network = |part: usize| {
@@ -161,7 +159,7 @@ fn limit_times(held: &[[u64; crate::tcp::HOLDS]; 2], book: &Book, queued: (u64, 
     // The smallest queueing delay of the last second: a queue that never drained in that time is a standing one.
     let standing = book.recent.iter().copied().filter(|q| *q != u64::MAX).min().unwrap_or(0);
     let mean = queued.1.checked_div(queued.2).unwrap_or(standing);
-    let kind = if standing >= BLOAT_NS {
+    let kind = if standing >= Limit::BLOAT.0 {
         Limit::Bufferbloat
     } else if mean >= QUEUE_NS {
         Limit::Bottleneck

@@ -3,57 +3,8 @@
 //! Column names and units of the tables made from them are in `docs/format.md`. A figure that was never measured is
 //! `None`.
 
+pub use units::Limit;
 use units::{Bytes, Duration, Instant, Quantiles, Rate};
-
-/// What held a flow back in a bin; the names and the precedence are those of `docs/format.md`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Limit {
-    /// The receiver had no window.
-    ZeroWindow,
-    /// Less than a segment of the window was left.
-    ReceiveWindow,
-    /// Nothing to send.
-    Application,
-    /// Still doubling.
-    SlowStart,
-    /// Behind a standing queue of at least 30 ms.
-    Bufferbloat,
-    /// Behind a shorter queue.
-    Bottleneck,
-    /// By the congestion window, without any queue.
-    CongestionWindow,
-    /// None of them.
-    Unknown,
-}
-
-/// Every limit, in order of precedence.
-pub const LIMITS: [Limit; 8] = [
-    Limit::ZeroWindow,
-    Limit::ReceiveWindow,
-    Limit::Application,
-    Limit::SlowStart,
-    Limit::Bufferbloat,
-    Limit::Bottleneck,
-    Limit::CongestionWindow,
-    Limit::Unknown,
-];
-
-impl Limit {
-    /// The name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limit::ZeroWindow => "zero_window",
-            Limit::ReceiveWindow => "receive_window",
-            Limit::Application => "application",
-            Limit::SlowStart => "slow_start",
-            Limit::Bufferbloat => "bufferbloat",
-            Limit::Bottleneck => "bottleneck",
-            Limit::CongestionWindow => "congestion_window",
-            Limit::Unknown => "unknown",
-        }
-    }
-}
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -154,7 +105,7 @@ pub struct FlowRow {
     pub lost_packets: u64,
     /// Segments marked CE.
     pub ecn_ce: u64,
-    /// Share of time by limit, in the order of [`LIMITS`].
+    /// Share of time by limit, in the order of [`Limit::ALL`].
     pub shares: Option<[f64; 8]>,
 }
 

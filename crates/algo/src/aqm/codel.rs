@@ -10,7 +10,7 @@
 //! fixed-point value; IEEE 754 rounds a square root exactly, so that it is the same on every machine. Marking in place
 //! of dropping is Linux's (`codel_impl.h`): RFC 8289 leaves ECN to later work. No `ce_threshold`.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
@@ -249,12 +249,6 @@ impl QueueDiscipline for Codel {
     fn backlog(&self) -> Bytes {
         self.queue.bytes()
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State {

@@ -6,7 +6,7 @@
 //!
 //! Deviation from Linux's `pfifo_head_drop`: a limit in bytes is possible; a packet larger than it is dropped itself.
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
@@ -67,12 +67,6 @@ impl QueueDiscipline for Drophead {
     fn backlog(&self) -> Bytes {
         self.queue.bytes()
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State { packets: self.queue.len() as u64, bytes: self.queue.bytes(), ..State::default() }

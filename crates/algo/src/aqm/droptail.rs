@@ -5,7 +5,7 @@
 
 use alloc::collections::VecDeque;
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
 use crate::{Capacity, Packet, Rng};
@@ -68,12 +68,6 @@ impl QueueDiscipline for Droptail {
     fn backlog(&self) -> Bytes {
         Bytes(self.bytes)
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State { packets: self.queue.len() as u64, bytes: Bytes(self.bytes), ..State::default() }

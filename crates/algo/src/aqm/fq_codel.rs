@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::codel::{Controller, Law, Source};
 use super::slab::{Linked, NONE, Ring, Slab};
@@ -200,12 +200,6 @@ impl QueueDiscipline for FqCodel {
     fn backlog(&self) -> Bytes {
         Bytes(self.slab.bytes())
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State {

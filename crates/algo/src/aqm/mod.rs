@@ -68,9 +68,11 @@ pub trait QueueDiscipline {
     /// Bytes held.
     fn backlog(&self) -> Bytes;
     /// When a `dequeue` that just gave nothing, although packets are held, may give one (shapers).
-    fn next_wakeup(&self) -> Option<Instant>;
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
     /// A new shaped rate, from a gate that commands one (cake-autorate's law); disciplines that do not shape ignore it.
-    fn set_rate(&mut self, now: Instant, rate: Rate);
+    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
     /// For charts and snapshots.
     fn state(&self) -> State;
 }

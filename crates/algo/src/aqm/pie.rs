@@ -11,7 +11,7 @@
 //! queue is empty, as in Linux (RFC 8033 section 4.3 allows either); MEAN_PKTSIZE is the MTU, as in Linux; Linux's
 //! extra 2 % above 250 ms is not in the RFC and not here.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
@@ -344,12 +344,6 @@ impl QueueDiscipline for Pie {
     fn backlog(&self) -> Bytes {
         self.queue.bytes()
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State {

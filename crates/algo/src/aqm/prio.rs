@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
@@ -80,12 +80,6 @@ impl QueueDiscipline for Prio {
     fn backlog(&self) -> Bytes {
         Bytes(self.bytes)
     }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
 
     fn state(&self) -> State {
         State { packets: self.packets as u64, bytes: Bytes(self.bytes), ..State::default() }

@@ -13,7 +13,7 @@
 //! first arrival after each half second, as in ns-2, since the average changes only there; the time that an idle queue
 //! would have needed for a packet is an MTU at the link's rate, or, where that is unknown, the last one observed.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
@@ -227,12 +227,6 @@ impl QueueDiscipline for Red {
         self.queue.bytes()
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
-
     fn state(&self) -> State {
         let probability = if self.average < self.config.min { 0.0 } else { self.line().unwrap_or(1.0) };
         State {
@@ -248,6 +242,7 @@ impl QueueDiscipline for Red {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use units::Rate;
 
     fn red(config: Config) -> Red {
         Red::new(config, &Setup { rate: Some(Rate(12_000_000)), ..Setup::default() })

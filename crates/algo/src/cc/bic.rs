@@ -8,10 +8,10 @@
 //! Deviations: Linux also multiplies the growth by its estimate of segments per ACK, which made up for counting ACKs;
 //! here segments are counted.
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::window::{LIMIT, Window};
-use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use super::{Ack, CongestionControl, Loss, Recovery, Setup, State, Timeout};
 use crate::Rng;
 
 /// Name in the table.
@@ -87,8 +87,6 @@ impl Bic {
 }
 
 impl CongestionControl for Bic {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-
     fn on_ack(&mut self, _now: Instant, ack: &Ack, _rng: &mut Rng) {
         if ack.recovery == Recovery::Recovering || !ack.window_limited {
             return;
@@ -111,12 +109,6 @@ impl CongestionControl for Bic {
         self.max = None;
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
         self.max = self.max_before;
@@ -124,14 +116,6 @@ impl CongestionControl for Bic {
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -10,7 +10,7 @@
 //! application-limited periods), measured from ACK to ACK. Linux's rounding to whole segments and jiffies is left out.
 
 use libm::cbrt;
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Kind, Verdict};
 use super::window::{LIMIT, Window, seconds};
@@ -233,8 +233,6 @@ impl CongestionControl for Cubic {
         self.timed_out = false;
     }
 
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
         self.curve = self.before;
@@ -243,14 +241,6 @@ impl CongestionControl for Cubic {
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

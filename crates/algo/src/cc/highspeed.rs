@@ -8,10 +8,10 @@
 //! moved by a segment; beyond High_Window b stays at High_Decrease, where the formula would fall towards nothing.
 
 use libm::{log, pow};
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
 use super::window::{LIMIT, Window};
-use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use super::{Ack, CongestionControl, Loss, Recovery, Setup, State, Timeout};
 use crate::Rng;
 
 /// Name in the table.
@@ -86,8 +86,6 @@ impl HighSpeed {
 }
 
 impl CongestionControl for HighSpeed {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-
     fn on_ack(&mut self, _now: Instant, ack: &Ack, _rng: &mut Rng) {
         if ack.recovery == Recovery::Recovering || !ack.window_limited {
             return;
@@ -110,26 +108,12 @@ impl CongestionControl for HighSpeed {
         self.window.collapse(self.left(), timeout);
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
     }
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -7,7 +7,7 @@
 //!
 //! Deviations: exact instead of fixed-point arithmetic; time in which nothing was in flight lowers no throughput.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::window::{LIMIT, Window, seconds};
 use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
@@ -195,10 +195,6 @@ impl CongestionControl for Htcp {
         self.window.collapse(left, timeout);
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
     fn on_recovered(&mut self, now: Instant) {
         // Linux htcp_state: the time counts from the end of recovery.
         self.path.loss_end = now;
@@ -211,14 +207,6 @@ impl CongestionControl for Htcp {
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -8,10 +8,10 @@
 //! Deviations: without timestamps the RTT stands for the one-way delay. The congestion timeout is the sender's.
 
 use libm::ceil;
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::window::{LIMIT, Window};
-use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use super::{Ack, CongestionControl, Loss, Recovery, Setup, State, Timeout};
 use crate::Rng;
 
 /// Name in the table.
@@ -188,8 +188,6 @@ impl Ledbat {
 }
 
 impl CongestionControl for Ledbat {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-
     fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
         // LEDBAT++ section 4.1: round trips, because not every pair of hosts has good clocks.
         let one_way = ack.one_way.filter(|_| self.config.form == Form::Rfc);
@@ -216,26 +214,12 @@ impl CongestionControl for Ledbat {
         self.window.collapse(self.window.segments() / 2.0, timeout);
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
     }
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

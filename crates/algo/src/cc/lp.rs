@@ -10,10 +10,10 @@
 //! Halving also ends slow start (the paper increases additively; Linux would double again). Without timestamps the RTT
 //! stands for the one-way delay.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::window::{LIMIT, Window};
-use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use super::{Ack, CongestionControl, Loss, Recovery, Setup, State, Timeout};
 use crate::Rng;
 
 /// Name in the table.
@@ -104,8 +104,6 @@ impl Lp {
 }
 
 impl CongestionControl for Lp {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-
     fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
         if let Some(rtt) = ack.rtt {
             self.rtt = rtt;
@@ -146,26 +144,12 @@ impl CongestionControl for Lp {
         self.window.collapse(self.window.flight(timeout.in_flight) / 2.0, timeout);
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
     }
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -161,7 +161,7 @@ pub struct State {
 /// The contract of a congestion control; see the module text for who calls what.
 pub trait CongestionControl {
     /// Data was sent.
-    fn on_sent(&mut self, now: Instant, sent: &Sent, rng: &mut Rng);
+    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
     /// An ACK delivered data or marked losses. Called in every state of recovery; algorithms under PRR do not grow
     /// unless `ack.recovery` is `Open` (or `Lost`, where slow start begins again).
     fn on_ack(&mut self, now: Instant, ack: &Ack, rng: &mut Rng);
@@ -170,17 +170,23 @@ pub trait CongestionControl {
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Instant, timeout: &Timeout);
     /// The receiver echoed a CE mark (at most once per round trip): by default as a loss, RFC 3168 section 6.1.2.
-    fn on_ecn(&mut self, now: Instant, loss: &Loss);
+    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
+        self.on_loss(now, loss);
+    }
     /// Everything that was in flight at the last `on_loss` or `on_timeout` has been acknowledged.
-    fn on_recovered(&mut self, now: Instant);
+    fn on_recovered(&mut self, _now: Instant) {}
     /// The last `on_loss` or `on_timeout` was a mistake (DSACK, Eifel, F-RTO): take the decrease back.
     fn on_spurious(&mut self, now: Instant);
     /// How much may be in flight.
     fn window(&self) -> Bytes;
     /// How fast data may be sent; `None`: as fast as the window opens.
-    fn pacing_rate(&self) -> Option<Rate>;
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
     /// Whether the algorithm itself sets the window during recovery (BBR), instead of PRR.
-    fn rules_recovery(&self) -> bool;
+    fn rules_recovery(&self) -> bool {
+        false
+    }
     /// For charts and snapshots.
     fn state(&self) -> State;
 }

@@ -6,9 +6,9 @@
 //!
 //! Deviation: window inflation by duplicate ACKs (RFC 5681 section 3.2) is left to the sender's PRR, as in Linux.
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Instant};
 
-use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
+use super::{Ack, CongestionControl, Loss, Recovery, Setup, State, Timeout};
 use crate::Rng;
 
 /// Name in the table.
@@ -67,8 +67,6 @@ impl NewReno {
 }
 
 impl CongestionControl for NewReno {
-    fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-
     fn on_ack(&mut self, _now: Instant, ack: &Ack, _rng: &mut Rng) {
         if ack.recovery == Recovery::Recovering || !ack.window_limited {
             return;
@@ -98,12 +96,6 @@ impl CongestionControl for NewReno {
         self.window = self.mss;
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window = self.window.max(self.before.0);
         self.threshold = self.before.1;
@@ -111,14 +103,6 @@ impl CongestionControl for NewReno {
 
     fn window(&self) -> Bytes {
         self.window
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -8,7 +8,7 @@
 //! Deviations: the paper's finer retransmission timers are left to the sender; losses halve the flight as Linux has it
 //! (the paper takes a quarter for the first retransmission). Fewer than three RTT samples in a round: Reno, as Linux.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::window::{LIMIT, Window};
 use super::{Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout};
@@ -167,10 +167,6 @@ impl CongestionControl for Vegas {
         self.restart();
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
     fn on_recovered(&mut self, _now: Instant) {
         self.restart();
     }
@@ -181,14 +177,6 @@ impl CongestionControl for Vegas {
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

@@ -8,7 +8,7 @@
 //! Deviation: a loss before the first bandwidth sample halves the flight (RFC 5681), where Linux would leave two
 //! segments.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Duration, Instant};
 
 use super::window::{LIMIT, Window};
 use super::{Ack, CongestionControl, Loss, Recovery, Sent, Setup, State, Timeout};
@@ -148,26 +148,12 @@ impl CongestionControl for Westwood {
         self.window.collapse(self.left(timeout.in_flight), timeout);
     }
 
-    fn on_ecn(&mut self, now: Instant, loss: &Loss) {
-        self.on_loss(now, loss);
-    }
-
-    fn on_recovered(&mut self, _now: Instant) {}
-
     fn on_spurious(&mut self, _now: Instant) {
         self.window.undo();
     }
 
     fn window(&self) -> Bytes {
         self.window.bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn rules_recovery(&self) -> bool {
-        false
     }
 
     fn state(&self) -> State {

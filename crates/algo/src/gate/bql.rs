@@ -137,9 +137,6 @@ impl Gate for Bql {
     fn next_wakeup(&self, _now: Instant) -> Option<Instant> {
         None
     }
-    fn probe_every(&self) -> Option<Duration> {
-        None
-    }
     fn state(&self, _now: Instant) -> State {
         State { occupancy: Some(Bytes(self.queued())), rate: None, limit: Some(Bytes(self.limit)) }
     }

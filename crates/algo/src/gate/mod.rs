@@ -93,7 +93,9 @@ pub trait Gate {
     /// When a closed gate opens by the passing of time alone.
     fn next_wakeup(&self, now: Instant) -> Option<Instant>;
     /// Whether the law needs probes, and how often.
-    fn probe_every(&self) -> Option<Duration>;
+    fn probe_every(&self) -> Option<Duration> {
+        None
+    }
     /// For charts and snapshots.
     fn state(&self, now: Instant) -> State;
 }

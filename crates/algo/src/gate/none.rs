@@ -3,7 +3,7 @@
 //! signal: none · model: none · action: always open. What every phone ships with: the device's own buffer fills first,
 //! then the queue above it (QCUT section 4).
 
-use units::{Duration, Instant};
+use units::Instant;
 
 use super::{Event, Gate, Limit, Setup, State};
 
@@ -39,9 +39,6 @@ impl Gate for Open {
         true
     }
     fn next_wakeup(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-    fn probe_every(&self) -> Option<Duration> {
         None
     }
     fn state(&self, _now: Instant) -> State {

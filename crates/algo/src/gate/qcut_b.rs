@@ -56,9 +56,6 @@ impl Gate for QcutB {
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         if self.open(now) { None } else { self.occupancy.opens(self.limit, self.patience) }
     }
-    fn probe_every(&self) -> Option<Duration> {
-        None
-    }
     fn state(&self, now: Instant) -> State {
         State {
             occupancy: Some(self.occupancy.bytes(now)),

@@ -83,9 +83,6 @@ impl Gate for QcutD {
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.patience) }
     }
-    fn probe_every(&self) -> Option<Duration> {
-        None
-    }
     fn state(&self, now: Instant) -> State {
         State {
             occupancy: Some(self.occupancy.bytes(now)),

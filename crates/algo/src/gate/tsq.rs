@@ -8,7 +8,7 @@
 //! below the queue when the queue itself is empty; as in QCUT, it bounds the firmware buffer only where it is smaller
 //! than that, and a packet that is in the firmware counts until the firmware hands it back.
 
-use units::{Bytes, Duration, Instant, Rate};
+use units::{Bytes, Instant, Rate};
 
 use super::{Event, Gate, Limit, Setup, State};
 
@@ -67,9 +67,6 @@ impl Gate for Tsq {
         self.below <= self.limit
     }
     fn next_wakeup(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-    fn probe_every(&self) -> Option<Duration> {
         None
     }
     fn state(&self, _now: Instant) -> State {

@@ -183,16 +183,6 @@ impl WindowControl for Autotune {
     fn buffer(&self) -> Bytes {
         Bytes(self.clamp())
     }
-    fn rate_option(&self) -> Option<u8> {
-        None
-    }
-    fn wants_ack(&self) -> bool {
-        false
-    }
-    fn on_ack_sent(&mut self, _now: Instant) {}
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
     fn state(&self) -> State {
         State {
             window: Bytes(self.ssthresh),

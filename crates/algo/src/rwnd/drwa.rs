@@ -383,16 +383,6 @@ impl WindowControl for Drwa {
     fn buffer(&self) -> Bytes {
         self.max
     }
-    fn rate_option(&self) -> Option<u8> {
-        None
-    }
-    fn wants_ack(&self) -> bool {
-        false
-    }
-    fn on_ack_sent(&mut self, _now: Instant) {}
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
     fn state(&self) -> State {
         let rtt = self.rtt_estimate();
         State {

@@ -51,16 +51,6 @@ impl WindowControl for Fixed {
     fn buffer(&self) -> Bytes {
         self.window
     }
-    fn rate_option(&self) -> Option<u8> {
-        None
-    }
-    fn wants_ack(&self) -> bool {
-        false
-    }
-    fn on_ack_sent(&mut self, _now: Instant) {}
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
     fn state(&self) -> State {
         State { window: self.window, ..State::default() }
     }

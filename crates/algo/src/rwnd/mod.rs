@@ -82,13 +82,19 @@ pub trait WindowControl {
     /// and out-of-order data.
     fn buffer(&self) -> Bytes;
     /// The value of AFC's rate option for the next ACK; `None` for every other law.
-    fn rate_option(&self) -> Option<u8>;
+    fn rate_option(&self) -> Option<u8> {
+        None
+    }
     /// Whether an ACK has to go out now although no data asks for it (AFC's proactive feedback).
-    fn wants_ack(&self) -> bool;
+    fn wants_ack(&self) -> bool {
+        false
+    }
     /// An ACK went out, with the window and option that were asked.
-    fn on_ack_sent(&mut self, now: Instant);
+    fn on_ack_sent(&mut self, _now: Instant) {}
     /// When the law wants a sample with [`Cause::Timer`].
-    fn next_wakeup(&self) -> Option<Instant>;
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
     /// For charts and snapshots.
     fn state(&self) -> State;
 }

@@ -280,16 +280,6 @@ impl WindowControl for RLedbat {
     fn buffer(&self) -> Bytes {
         Bytes(self.max as u64)
     }
-    fn rate_option(&self) -> Option<u8> {
-        None
-    }
-    fn wants_ack(&self) -> bool {
-        false
-    }
-    fn on_ack_sent(&mut self, _now: Instant) {}
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
     fn state(&self) -> State {
         let known = |rtt: Duration| (rtt != Duration::MAX).then_some(rtt);
         State {

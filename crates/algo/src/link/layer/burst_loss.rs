@@ -7,8 +7,6 @@
 //! Gilbert, "Capacity of a burst-noise channel", BSTJ 1960; Elliott, "Estimates of error rates for codes on burst-noise
 //! channels", BSTJ 1963. No default is published: these lose 1 % of the packets, four in a row on average.
 
-use units::Instant;
-
 use super::{Head, LayerControl, Setup, Transit};
 use crate::Rng;
 
@@ -48,10 +46,6 @@ impl BurstLoss {
 }
 
 impl LayerControl for BurstLoss {
-    fn not_before(&mut self, _now: Instant, _head: &Head) -> Option<Instant> {
-        None
-    }
-
     fn on_transit(&mut self, transit: &mut Transit, _head: &Head, rng: &mut Rng) {
         let c = &self.config;
         let (loss, change) = if self.bad { (c.loss_bad, c.leave) } else { (c.loss_good, c.enter) };
@@ -64,7 +58,7 @@ impl LayerControl for BurstLoss {
 mod tests {
     use super::*;
     use std::vec::Vec;
-    use units::Bytes;
+    use units::{Bytes, Instant};
 
     fn lost(config: Config, count: usize) -> Vec<bool> {
         let mut layer = BurstLoss::new(config, &Setup::default());

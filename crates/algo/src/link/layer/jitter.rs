@@ -70,10 +70,6 @@ impl Jitter {
 }
 
 impl LayerControl for Jitter {
-    fn not_before(&mut self, _now: Instant, _head: &Head) -> Option<Instant> {
-        None
-    }
-
     fn on_transit(&mut self, transit: &mut Transit, _head: &Head, rng: &mut Rng) {
         transit.arrives = transit.arrives + self.draw(rng);
         if self.config.reorder {

@@ -3,8 +3,6 @@
 //! signal: none · model: a probability (Bernoulli) · action: the packet does not arrive, though it took its time on
 //! the medium.
 
-use units::Instant;
-
 use super::{Head, LayerControl, Setup, Transit};
 use crate::Rng;
 
@@ -37,10 +35,6 @@ impl Loss {
 }
 
 impl LayerControl for Loss {
-    fn not_before(&mut self, _now: Instant, _head: &Head) -> Option<Instant> {
-        None
-    }
-
     fn on_transit(&mut self, transit: &mut Transit, _head: &Head, rng: &mut Rng) {
         transit.lost |= rng.chance(self.rate);
     }
@@ -49,7 +43,7 @@ impl LayerControl for Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Bytes;
+    use units::{Bytes, Instant};
 
     #[test]
     fn the_share_of_lost_packets_is_the_probability() {

@@ -30,7 +30,9 @@ pub struct Transit {
 /// The contract of a layer.
 pub trait LayerControl {
     /// The earliest time at which the head may be given to the medium; `None`: any.
-    fn not_before(&mut self, now: Instant, head: &Head) -> Option<Instant>;
+    fn not_before(&mut self, _now: Instant, _head: &Head) -> Option<Instant> {
+        None
+    }
     /// A packet has been sent.
     fn on_transit(&mut self, transit: &mut Transit, head: &Head, rng: &mut Rng);
 }

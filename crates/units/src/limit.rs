@@ -1,0 +1,57 @@
+//! What held a flow back: one word per interval, the same in captures, simulations and measurements.
+//!
+//! In the tradition of T-RAT and rate-limit analysis. Shares of time over the limits sum to 1.
+
+use crate::Duration;
+
+/// What held a flow back. In order of precedence where several hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Limit {
+    /// The receiver advertised no window at all.
+    ZeroWindow = 0,
+    /// Less than one segment of the receive window was left.
+    ReceiveWindow = 1,
+    /// The sender had nothing to send.
+    Application = 2,
+    /// The sender was still doubling its rate.
+    SlowStart = 3,
+    /// Rate-limited behind a standing queue: at least 30 ms in the last second.
+    Bufferbloat = 4,
+    /// Rate-limited, shallow queue.
+    Bottleneck = 5,
+    /// The congestion window after loss or ECN.
+    CongestionWindow = 6,
+    /// None could be shown.
+    Unknown = 7,
+}
+
+impl Limit {
+    /// Standing queue from which a flow counts as bloated, when it stood for a second: the upper end of grade A
+    /// (DSLReports).
+    pub const BLOAT: Duration = Duration::from_millis(30);
+    /// Every limit, in order of precedence.
+    pub const ALL: [Limit; 8] = [
+        Limit::ZeroWindow,
+        Limit::ReceiveWindow,
+        Limit::Application,
+        Limit::SlowStart,
+        Limit::Bufferbloat,
+        Limit::Bottleneck,
+        Limit::CongestionWindow,
+        Limit::Unknown,
+    ];
+    /// The name in tables and on the terminal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::ZeroWindow => "zero_window",
+            Limit::ReceiveWindow => "receive_window",
+            Limit::Application => "application",
+            Limit::SlowStart => "slow_start",
+            Limit::Bufferbloat => "bufferbloat",
+            Limit::Bottleneck => "bottleneck",
+            Limit::CongestionWindow => "congestion_window",
+            Limit::Unknown => "unknown",
+        }
+    }
+}
