@@ -15,7 +15,7 @@ from unbloat.wording import LIMITS
 
 
 def test_every_limit_of_the_analysis_has_its_words() -> None:
-    source = (ROOT / "crates/flow/src/record.rs").read_text()
+    source = (ROOT / "crates/units/src/limit.rs").read_text()
     assert list(LIMITS) == re.findall(r'Limit::\w+ => "(\w+)"', source)
 
 
