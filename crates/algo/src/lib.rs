@@ -28,6 +28,7 @@ pub mod cc;
 pub mod gate;
 pub mod link;
 mod packet;
+pub mod port;
 mod rng;
 pub mod rwnd;
 

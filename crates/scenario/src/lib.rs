@@ -14,6 +14,7 @@ mod expect;
 mod family;
 mod keys;
 mod nearest;
+mod ports;
 mod quantity;
 mod resolve;
 mod section;
@@ -30,6 +31,6 @@ pub use family::{Family, Named};
 pub use sweep::RunSpec;
 pub use traces::{TraceMissing, TraceText, Traces};
 pub use types::{
-    Algorithm, App, Change, Changed, Device, Firmware, Flow, Link, Node, Probe, ProbeKind, QueuePer, Read,
-    Receiver, Scenario, Sender, Trace, WindowUpdate,
+    Algorithm, App, Bulk, Capture, Change, Changed, Device, Firmware, Flow, Lab, Link, Node, Offload, Probe,
+    ProbeKind, QueuePer, Read, Receiver, Scenario, Sender, Trace, WindowUpdate,
 };

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+pub use algo::port::Firmware;
 use algo::{Settings, aqm, cc, gate, link, rwnd};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -68,6 +69,53 @@ pub struct Scenario {
     pub probes: Vec<Probe>,
     /// What changes in mid-run, in order of time.
     pub changes: Vec<Change>,
+    /// How it is run on the kernel's own TCP.
+    pub lab: Lab,
+}
+
+/// What only a run on the real clock needs to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lab {
+    /// Whether the TUN devices take segments larger than the MTU.
+    pub offload: Offload,
+    /// Who makes bulk traffic.
+    pub bulk: Bulk,
+    /// Where packets are captured.
+    pub capture: Capture,
+}
+
+/// Segmentation offload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Offload {
+    /// Where a link is faster than 200 Mbit/s.
+    #[default]
+    Auto,
+    /// Everywhere.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+/// A maker of bulk traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Bulk {
+    /// The lab's own sender.
+    #[default]
+    Own,
+    /// iperf3.
+    Iperf3,
+}
+
+/// The nodes at which packets are captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Capture {
+    /// Those where flows and probes begin and end.
+    #[default]
+    Ends,
+    /// All of them.
+    All,
+    /// None of them.
+    None,
 }
 
 /// A host or a router.
@@ -94,17 +142,6 @@ pub struct Device {
     pub gate: Algorithm,
     /// The firmware buffer.
     pub firmware: Firmware,
-}
-
-/// The modem's buffer below the operating system, and what it reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Firmware {
-    /// Bytes it holds; the queue above stops when it is full (back-pressure, nothing is dropped here).
-    pub buffer: Bytes,
-    /// Interval of its reports (5 ms, QCUT section 6).
-    pub report_every: Duration,
-    /// How old a report is when the kernel reads it (100 ms there).
-    pub report_delay: Duration,
 }
 
 /// Which packets share a queue.

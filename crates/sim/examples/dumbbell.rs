@@ -98,6 +98,7 @@ fn scenario(flows: usize, seconds: u64, congestion: &str, mbps: u64, warmup: u64
         flows: transfers,
         probes: Vec::new(),
         changes: Vec::new(),
+        lab: scenario::Lab::default(),
     }
 }
 

@@ -5,10 +5,9 @@
 
 use algo::cc::{self, CongestionControl};
 use algo::rwnd;
-use units::{Bytes, Duration, Histogram, Instant};
+use units::{Bytes, Duration, Instant};
 
-use crate::port::Port;
-use crate::record::{ConnectionRow, FlowRow, Limit, QueueRow, SampleRow, StageRow};
+use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
 use crate::tcp::{Hold, Phase};
 use crate::world::{Book, Connection, Tap, World};
 
@@ -33,7 +32,7 @@ impl<T: Tap> World<'_, T> {
             }
         }
         for (link, port) in self.ports.iter_mut().enumerate() {
-            queue_rows(&mut self.results.queues, link, port, from);
+            port.take_bin(link, from, |row| self.results.queues.push(row));
         }
     }
 
@@ -68,8 +67,7 @@ impl<T: Tap> World<'_, T> {
             }
         }
         for (link, port) in self.ports.iter().enumerate() {
-            let rows = stage_rows(link, port, end.since(measured_from));
-            self.results.stages.extend(rows);
+            self.results.stages.extend(port.stages(link, end.since(measured_from)));
         }
     }
 
@@ -241,54 +239,4 @@ fn flow_row(
         ecn_ce: theirs.receiver.counters.marked,
         shares: (total > 0).then(|| book.limits.map(|t| t as f64 / total as f64)),
     }
-}
-
-fn queue_rows(rows: &mut Vec<QueueRow>, link: usize, port: &mut Port, t: Instant) {
-    let drops = port.counters.overflowed + port.counters.chosen;
-    // A stage in which nobody waits has no rows, but one when that begins.
-    let silent = |packets: usize, bin: (u64, u64, u64)| packets == 0 && bin.2 == 0;
-    let mut push = |stage, packets: usize, bytes: u64, bin: (u64, u64, u64), was: &mut bool| {
-        let now = silent(packets, bin);
-        if std::mem::replace(was, now) && now {
-            return;
-        }
-        rows.push(QueueRow {
-            link,
-            stage,
-            t,
-            packets: packets as u64,
-            bytes,
-            delay: bin.0.checked_div(bin.1).map(Duration),
-            delay_max: Duration(bin.2),
-            drops,
-        });
-    };
-    let bin = std::mem::take(&mut port.queued.bin);
-    let stage = if port.device.is_some() { "qdisc" } else { "queue" };
-    push(stage, port.queue.len(), port.queue.backlog().0, bin, &mut port.queued.silent);
-    if let Some(device) = &port.device {
-        let bin = std::mem::take(&mut port.firmware.bin);
-        push("firmware", device.firmware_len(), device.firmware_bytes(), bin, &mut port.firmware.silent);
-    }
-}
-
-fn stage_rows(link: usize, port: &Port, span: Duration) -> Vec<StageRow> {
-    let c = &port.counters;
-    let row = |stage, delays: &Histogram, sum: (u128, u64)| StageRow {
-        link,
-        stage,
-        delay_ms: delays.quantiles(1e-6),
-        delay_ms_mean: (sum.1 > 0).then(|| sum.0 as f64 / sum.1 as f64 / 1e6),
-        packets: c.offered,
-        overflowed: c.overflowed,
-        dropped_by_aqm: c.chosen,
-        lost_on_link: c.lost,
-        throughput: Bytes(c.measured_bytes).over(span),
-    };
-    let stage = if port.device.is_some() { "qdisc" } else { "queue" };
-    let mut rows = vec![row(stage, &port.queued.delays, port.queued.sum)];
-    if port.device.is_some() {
-        rows.push(row("firmware", &port.firmware.delays, port.firmware.sum));
-    }
-    rows
 }

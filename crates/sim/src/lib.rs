@@ -10,7 +10,6 @@ mod apps;
 mod books;
 mod events;
 mod frame;
-mod port;
 mod ranges;
 pub mod record;
 mod rewrite;

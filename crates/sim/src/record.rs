@@ -3,6 +3,7 @@
 //! Column names and units of the tables made from them are in `docs/format.md`. A figure that was never measured is
 //! `None`.
 
+pub use algo::port::{QueueRow, StageRow};
 pub use units::Limit;
 use units::{Bytes, Duration, Instant, Quantiles, Rate};
 
@@ -142,50 +143,6 @@ pub struct SampleRow {
     pub retransmissions: u64,
     /// What held it back for most of the bin.
     pub limit: Limit,
-}
-
-/// One bin of one stage of one port.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueRow {
-    /// Index of the link.
-    pub link: usize,
-    /// `queue`, `qdisc` or `firmware`.
-    pub stage: &'static str,
-    /// Begin of the bin.
-    pub t: Instant,
-    /// Packets held at its end.
-    pub packets: u64,
-    /// Bytes held at its end.
-    pub bytes: u64,
-    /// Mean time spent by those that left.
-    pub delay: Option<Duration>,
-    /// Longest.
-    pub delay_max: Duration,
-    /// Packets dropped since the beginning.
-    pub drops: u64,
-}
-
-/// A stage of a port over the whole run.
-#[derive(Clone, Debug)]
-pub struct StageRow {
-    /// Index of the link.
-    pub link: usize,
-    /// `queue`, `qdisc` or `firmware`.
-    pub stage: &'static str,
-    /// Time spent in it, ms, after the warm-up.
-    pub delay_ms: Option<Quantiles>,
-    /// Mean of it.
-    pub delay_ms_mean: Option<f64>,
-    /// Packets offered.
-    pub packets: u64,
-    /// Dropped for want of room.
-    pub overflowed: u64,
-    /// Dropped by choice.
-    pub dropped_by_aqm: u64,
-    /// Lost on the link.
-    pub lost_on_link: u64,
-    /// IP bytes that arrived after the warm-up, per second.
-    pub throughput: Option<Rate>,
 }
 
 /// A probe packet.

@@ -10,19 +10,18 @@ mod frames;
 mod probes;
 mod transfers;
 
-use algo::{Rng, aqm, gate};
-use scenario::{App as AppKind, Changed, QueuePer, Scenario};
+use scenario::{App as AppKind, Changed, Scenario};
 use units::{Duration, Histogram, Instant};
 
 use crate::apps::{App, Command, Commands, Voice};
 use crate::events::{Events, Target};
 use crate::frame::{Frame, Frames};
-use crate::port::{Device, Outcome, Port, Queue};
 use crate::record::{AppRow, Results};
 use crate::rewrite::Rewriter;
 use crate::routes::Routes;
 use crate::tcp::{Endpoint, send};
 use crate::wire::Wiring;
+use algo::port::{Outcome, Port};
 
 /// A connection.
 pub(crate) struct Connection {
@@ -67,6 +66,7 @@ pub(crate) struct Book {
 struct ProbeState {
     route: u32,
     back: u32,
+    host: u16,
     sent: u64,
     next: usize,
     /// Rows of probes on the way, by number.
@@ -133,31 +133,7 @@ impl<'s, T: Tap> World<'s, T> {
     pub fn new(scenario: &'s Scenario, tap: T, keep_events: bool) -> World<'s, T> {
         let end = Instant(scenario.duration.0);
         let measured_from = Instant(scenario.warmup.0);
-        let mut ports: Vec<Port> = scenario
-            .links
-            .iter()
-            .map(|link| {
-                let aqm = link.queue.queue(&aqm::Setup::default());
-                let queue = match link.queue_per {
-                    QueuePer::Link => Queue::Shared(aqm),
-                    QueuePer::User => Queue::PerUser { fresh: Box::new(aqm), users: Vec::new(), turn: 0 },
-                };
-                let [port, weather] = ["port", "link"]
-                    .map(|element| Rng::new(scenario.seed, &format!("{element}.{}", link.name)));
-                Port::new(link.to, queue, link.build(), port, weather)
-            })
-            .collect();
-        for node in &scenario.nodes {
-            if let Some(device) = &node.device {
-                let port = &mut ports[device.link];
-                let qdisc = Queue::Shared(device.qdisc.queue(&aqm::Setup::default()));
-                port.set_device(
-                    qdisc,
-                    Device::new(device.gate.gate(&gate::Setup::default()), &device.firmware),
-                );
-            }
-        }
-        ports.iter_mut().for_each(|p| p.measured_from = measured_from);
+        let ports: Vec<Port> = (0..scenario.links.len()).map(|link| scenario.port(link)).collect();
         let routes = Routes::new(scenario.nodes.len(), scenario.links.iter().map(|l| (l.from, l.to)));
         let rewrites = scenario.nodes.iter().any(|n| n.window.is_some())
             || scenario.changes.iter().flat_map(|c| &c.what).any(|w| matches!(w, Changed::NodeWindow(..)));
@@ -237,7 +213,8 @@ impl<'s, T: Tap> World<'s, T> {
         for (i, probe) in scenario.probes.iter().enumerate() {
             let route = self.routes.between(probe.from, probe.to);
             let back = self.routes.between(probe.to, probe.from);
-            self.probes.push(ProbeState { route, back, sent: 0, next: 0, rows: Vec::new() });
+            let host = scenario.user(probe.from, probe.to) as u16;
+            self.probes.push(ProbeState { route, back, host, sent: 0, next: 0, rows: Vec::new() });
             self.events.push(Instant(probe.start.0), Target::Probe(i as u32));
         }
         for (i, change) in scenario.changes.iter().enumerate() {

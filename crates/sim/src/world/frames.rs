@@ -8,10 +8,10 @@ use units::Instant;
 use super::{Tap, World};
 use crate::events::Target;
 use crate::frame::{Frame, Kind, flags};
-use crate::port::{Loss, Outcome, Passage, Port};
 use crate::record::EventRow;
 use crate::tcp::Hold;
 use crate::wire::Wiring;
+use algo::port::{Loss, Outcome, Passage, Port};
 
 impl<T: Tap> World<'_, T> {
     /// A host sends a frame.

@@ -12,7 +12,6 @@ use crate::record::ProbeRow;
 impl<T: Tap> World<'_, T> {
     pub(super) fn on_probe_timer(&mut self, index: usize) {
         let spec = &self.scenario.probes[index];
-        let host = self.host(spec.from, spec.to);
         let state = &mut self.probes[index];
         let row = ProbeRow { probe: index, t: self.now, rtt: None, owd: None, lost: false };
         state.rows.push(self.results.probes.len());
@@ -22,7 +21,7 @@ impl<T: Tap> World<'_, T> {
                 ProbeKind::Ping => Kind::Ping,
                 ProbeKind::Isochronous => Kind::Isochronous,
             },
-            host,
+            host: state.host,
             owner: index as u32,
             route: state.route,
             bytes: spec.bytes.0 as u32,

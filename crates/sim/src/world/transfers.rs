@@ -99,7 +99,7 @@ impl<T: Tap> World<'_, T> {
         let Some(index) = self.voices.iter().position(|v| v.flow == flow) else { return };
         for side in 0..2_u8 {
             let spec = &self.scenario.flows[flow];
-            let host = self.host(spec.from, spec.to);
+            let host = self.scenario.user(spec.from, spec.to) as u16;
             let call = &mut self.voices[index];
             if let Some(score) = call.calls[usize::from(side)].on_sent(self.now)
                 && side == 0
@@ -170,19 +170,12 @@ impl<T: Tap> World<'_, T> {
         }
     }
 
-    /// The user whose traffic goes between two nodes: the one of the two that has a device or fewer links.
-    pub(super) fn host(&self, from: usize, to: usize) -> u16 {
-        let degree = |n: usize| self.scenario.links.iter().filter(|l| l.from == n).count();
-        let user = if degree(to) < degree(from) { to } else { from.min(to) };
-        user as u16
-    }
-
     pub(super) fn connect(&mut self, flow: usize) -> u32 {
         let spec = &self.scenario.flows[flow];
         let id = self.connections.len() as u32;
         let (a, b) = if spec.sender_opens { (spec.from, spec.to) } else { (spec.to, spec.from) };
         let data_side = u8::from(!spec.sender_opens);
-        let host = self.host(spec.from, spec.to);
+        let host = self.scenario.user(spec.from, spec.to) as u16;
         let nodes = [a, b];
         let routes = [self.routes.between(a, b), self.routes.between(b, a)];
         let mut numbers = Rng::new(self.scenario.seed, &format!("isn.{id}"));

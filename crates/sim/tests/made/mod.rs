@@ -118,6 +118,7 @@ pub fn path(mbit: f64, rtt: Duration, packets: u64, seconds: u64) -> Scenario {
         flows: vec![transfer(SENDER, RECEIVER, "newreno")],
         probes: Vec::new(),
         changes: Vec::new(),
+        lab: scenario::Lab::default(),
     }
 }
 

@@ -5,16 +5,32 @@
 //! wait, arrive, or are dropped, and each stage's delay is measured.
 
 mod queue;
+mod rows;
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use algo::aqm::Dropped;
-use algo::gate::{AnyGate, Event, Gate};
-use algo::link::{Head, Link, Medium, Offer, grants};
-use algo::{Packet, Rng};
 use units::{Bytes, Duration, Histogram, Instant};
 
+use crate::aqm::{self, Dropped};
+use crate::gate::{AnyGate, Event, Gate};
+use crate::link::{Head, Link, Medium, Offer, grants};
+use crate::{Packet, Rng};
+
 pub use queue::Queue;
+pub use rows::{QueueRow, StageRow};
+
+/// The modem's buffer below the operating system, and what it reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firmware {
+    /// Bytes it holds; the queue above stops when it is full (back-pressure, nothing is dropped here).
+    pub buffer: Bytes,
+    /// Interval of its reports (5 ms, QCUT section 6).
+    pub report_every: Duration,
+    /// How old a report is when the kernel reads it (100 ms there).
+    pub report_delay: Duration,
+}
 
 /// Gate and firmware buffer of a phone.
 pub struct Device {
@@ -38,7 +54,7 @@ pub struct Device {
 
 impl Device {
     /// An idle device.
-    pub fn new(gate: AnyGate, firmware: &scenario::Firmware) -> Device {
+    pub fn new(gate: AnyGate, firmware: &Firmware) -> Device {
         Device {
             gate,
             buffer: firmware.buffer.0,
@@ -225,7 +241,7 @@ impl Port {
     /// would do, without the queue; `None` where that has to be asked.
     #[inline]
     pub fn pass(&mut self, now: Instant, packet: &Packet) -> Option<Passage> {
-        if !self.transparent || now < self.busy_until || self.waiting.is_some() || self.queue.len() > 0 {
+        if !self.transparent || now < self.busy_until || self.waiting.is_some() || !self.queue.is_empty() {
             return None;
         }
         self.counters.offered += 1;
@@ -265,11 +281,11 @@ impl Port {
     fn report_drops(&mut self, outcomes: &mut Vec<Outcome>) {
         for (packet, why) in self.dropped.drain(..) {
             let loss = match why {
-                algo::aqm::Drop::Overflow => {
+                aqm::Drop::Overflow => {
                     self.counters.overflowed += 1;
                     Loss::Overflow
                 }
-                algo::aqm::Drop::Aqm => {
+                aqm::Drop::Aqm => {
                     self.counters.chosen += 1;
                     Loss::Aqm
                 }
@@ -373,14 +389,14 @@ impl Port {
     pub fn next_free(&self, now: Instant) -> Option<Instant> {
         let waits = match &self.device {
             Some(device) => device.firmware_len() > 0,
-            None => self.waiting.is_some() || self.queue.len() > 0,
+            None => self.waiting.is_some() || !self.queue.is_empty(),
         };
         let mut next = None;
         if waits && self.busy_until > now {
             next = Some(self.busy_until);
         }
         if !self.transparent
-            && self.queue.len() > 0
+            && !self.queue.is_empty()
             && let Some(at) = self.queue.next_wakeup()
             && at > now
         {
@@ -420,7 +436,7 @@ impl Port {
 
     /// The time of the next report, of one on its way, or of a gate that opens by itself.
     pub fn arm_gate(&mut self, now: Instant) -> Option<Instant> {
-        let queue_waits = self.queue.len() > 0;
+        let queue_waits = !self.queue.is_empty();
         let device = self.device.as_mut()?;
         let mut next: Option<Instant> = None;
         let mut earlier = |at: Instant| next = Some(next.map_or(at, |n| n.min(at)));
@@ -498,7 +514,7 @@ impl Port {
         let event = Event::Probe {
             // cake-autorate takes half the RTT for the one-way delay.
             delay: Duration(rtt.0 / 2),
-            moved: Bytes(std::mem::take(&mut device.moved)),
+            moved: Bytes(core::mem::take(&mut device.moved)),
             span: now.since(device.moved_since),
         };
         device.moved_since = now;
@@ -510,31 +526,31 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use algo::Settings;
+    use crate::{Entry, Settings, Value, gate, link};
 
     /// An entry of a table, by default but for its rate.
-    fn built<T, S: Default>(table: &[algo::Entry<T, S>], name: &str, rate: Option<u64>) -> T {
+    fn built<T, S: Default>(table: &[Entry<T, S>], name: &str, rate: Option<u64>) -> T {
         let entry = table.iter().find(|e| e.name == name).expect("the table has it");
         let mut settings = Settings::defaults(entry.params);
         if let Some(bps) = rate {
-            assert!(settings.set(entry.params, "rate", algo::Value::Rate(units::Rate(bps))));
+            assert!(settings.set(entry.params, "rate", Value::Rate(units::Rate(bps))));
         }
         (entry.build)(&settings, &S::default())
     }
 
     #[test]
     fn a_shaper_whose_time_has_come_does_not_wake_a_port_that_waits_for_the_modem() {
-        let medium = built(algo::link::TABLE, "fixed", Some(100_000));
+        let medium = built(link::TABLE, "fixed", Some(100_000));
         let link = Link::new(medium, Duration::from_millis(10), Vec::new());
-        let plain = Queue::Shared(built(algo::aqm::TABLE, "droptail", None));
+        let plain = Queue::Shared(built(aqm::TABLE, "droptail", None));
         let mut port = Port::new(1, plain, link, Rng::new(1, "port"), Rng::new(1, "link"));
-        let firmware = scenario::Firmware {
+        let firmware = Firmware {
             buffer: Bytes(3_000),
             report_every: Duration::from_millis(5),
             report_delay: Duration::from_millis(100),
         };
-        let shaper = Queue::Shared(built(algo::aqm::TABLE, "cake", Some(8_000_000)));
-        port.set_device(shaper, Device::new(built(algo::gate::TABLE, "none", None), &firmware));
+        let shaper = Queue::Shared(built(aqm::TABLE, "cake", Some(8_000_000)));
+        port.set_device(shaper, Device::new(built(gate::TABLE, "none", None), &firmware));
         let mut outcomes = Vec::new();
         for _ in 0..10 {
             port.enqueue(Instant::ZERO, Packet { bytes: 1_500, ..Packet::default() }, &mut outcomes);

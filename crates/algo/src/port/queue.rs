@@ -1,11 +1,15 @@
 //! The queue of a port, or one queue for each user.
 //!
-//! signal: packets, the link asking for one · model: a discipline of `algo::aqm`, shared, or a copy for each user served
+//! signal: packets, the link asking for one · model: a discipline of [`crate::aqm`], shared, or a copy for each user served
 //! in turn by bytes (deficit round robin), as base stations do · action: the next packet.
 
-use algo::aqm::{Aqm, Dropped, QueueDiscipline};
-use algo::{Packet, Rng};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use units::{Bytes, Instant};
+
+use crate::aqm::{Aqm, Dropped, QueueDiscipline};
+use crate::{Packet, Rng};
 
 /// The queue or queues in front of a link.
 // The large variant is the usual one; a box would cost it a pointer to follow for every packet.
@@ -76,6 +80,11 @@ impl Queue {
             Queue::Shared(queue) => queue.len(),
             Queue::PerUser { users, .. } => users.iter().map(|(_, q, _)| q.len()).sum(),
         }
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Bytes held.

@@ -1,0 +1,45 @@
+//! From a link of a scenario to the port that stands before it, as the simulator and the emulator both run it.
+//!
+//! signal: a resolved scenario · model: queue (or one per user), device stack where a node has one, link; each with dice of
+//! its own, drawn from the run's seed and the element's name · action: an idle [`Port`].
+
+use algo::port::{Device, Port, Queue};
+use algo::{Rng, aqm, gate};
+use units::Instant;
+
+use crate::types::{QueuePer, Scenario};
+
+impl Scenario {
+    /// The port in front of a link, idle.
+    pub fn port(&self, index: usize) -> Port {
+        let link = &self.links[index];
+        let aqm = link.queue.queue(&aqm::Setup::default());
+        let queue = match link.queue_per {
+            QueuePer::Link => Queue::Shared(aqm),
+            QueuePer::User => Queue::PerUser { fresh: Box::new(aqm), users: Vec::new(), turn: 0 },
+        };
+        let [port, weather] =
+            ["port", "link"].map(|element| Rng::new(self.seed, &format!("{element}.{}", link.name)));
+        let mut port = Port::new(link.to, queue, link.build(), port, weather);
+        let device = self.nodes.iter().filter_map(|n| n.device.as_ref()).find(|d| d.link == index);
+        if let Some(device) = device {
+            let qdisc = Queue::Shared(device.qdisc.queue(&aqm::Setup::default()));
+            let gate = device.gate.gate(&gate::Setup::default());
+            port.set_device(qdisc, Device::new(gate, &device.firmware));
+        }
+        port.measured_from = Instant(self.warmup.0);
+        port
+    }
+
+    /// The user as whose traffic packets between two nodes count where users have queues of their own: the end that takes
+    /// part in fewer transfers and probes, since a server has to do with many users; of two alike the one named first.
+    pub fn user(&self, a: usize, b: usize) -> usize {
+        let parts = |node: usize| {
+            let flows = self.flows.iter().filter(|f| f.from == node || f.to == node).count();
+            let probes = self.probes.iter().filter(|p| p.from == node || p.to == node).count();
+            flows + probes
+        };
+        let (low, high) = (a.min(b), a.max(b));
+        if parts(high) < parts(low) { high } else { low }
+    }
+}
