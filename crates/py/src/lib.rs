@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyList};
 use units::Duration;
 
 mod columns;
+mod plan;
 mod sim_tables;
 mod simulate;
 mod tables;
@@ -193,6 +194,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("TraceMissing", m.py().get_type::<simulate::TraceMissing>())?;
     m.add_function(wrap_pyfunction!(simulate::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_runs, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::scenario_plan, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_traces, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_about, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_expectations, m)?)?;

@@ -24,13 +24,27 @@ create_exception!(_native, TraceMissing, ScenarioError, "A scenario that names a
 /// Times of a simulated run count from here, in its captures and in `start_s`: midnight of 2020-01-01 (UTC).
 const EPOCH_S: f64 = 1_577_836_800.0;
 
-type Pairs = Vec<(String, String)>;
+pub(crate) type Pairs = Vec<(String, String)>;
 
 /// Why there is no run.
-enum Refused {
+pub(crate) enum Refused {
     Scenario(String),
     Trace(String),
     Sim(SimError),
+}
+
+impl From<Refused> for PyErr {
+    fn from(refused: Refused) -> PyErr {
+        match refused {
+            Refused::Scenario(text) => ScenarioError::new_err(text),
+            Refused::Trace(text) => TraceMissing::new_err(text),
+            Refused::Sim(SimError::Stopped) => PyKeyboardInterrupt::new_err("stopped"),
+            Refused::Sim(error @ SimError::NotConserved(_)) => PyRuntimeError::new_err(error.to_string()),
+            Refused::Sim(SimError::Capture { path, source }) => {
+                PyOSError::new_err((source.raw_os_error().unwrap_or(5), source.to_string(), path))
+            }
+        }
+    }
 }
 
 fn document(text: &str, set: &Pairs) -> Result<Document, scenario::ScenarioError> {
@@ -78,17 +92,7 @@ pub fn simulate<'py>(
     });
     match outcome {
         Ok(done) => convert(py, &done, events),
-        Err(Refused::Scenario(text)) => Err(ScenarioError::new_err(text)),
-        Err(Refused::Trace(text)) => Err(TraceMissing::new_err(text)),
-        Err(Refused::Sim(SimError::Stopped)) => {
-            Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped")))
-        }
-        Err(Refused::Sim(error @ SimError::NotConserved(_))) => {
-            Err(PyRuntimeError::new_err(error.to_string()))
-        }
-        Err(Refused::Sim(SimError::Capture { path, source })) => {
-            Err(PyOSError::new_err((source.raw_os_error().unwrap_or(5), source.to_string(), path)))
-        }
+        Err(refused) => Err(raised.unwrap_or_else(|| refused.into())),
     }
 }
 
@@ -108,6 +112,25 @@ fn run(
     events: bool,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Done, Refused> {
+    let (scenario, warnings) = scenario_of(text, overrides, seed, traces)?;
+    let options = sim::Options { events };
+    let (results, captures) = match pcap_dir {
+        Some(dir) => {
+            let captures = Captures::create(&scenario, &dir).map_err(Refused::Sim)?;
+            sim::run_with_captures(&scenario, options, captures, progress).map_err(Refused::Sim)?
+        }
+        None => (sim::run(&scenario, options, progress).map_err(Refused::Sim)?, Vec::new()),
+    };
+    Ok(Done { scenario, warnings, results, captures })
+}
+
+/// One run of a scenario file, resolved, and what a person should know about it.
+pub(crate) fn scenario_of(
+    text: &str,
+    overrides: &Pairs,
+    seed: Option<u64>,
+    traces: &HashMap<String, String>,
+) -> Result<(Scenario, Vec<String>), Refused> {
     let missing = Cell::new(false);
     let read = |name: &str| match traces.get(name) {
         Some(text) => Ok(TraceText(Arc::from(text.as_str()))),
@@ -122,16 +145,7 @@ fn run(
     };
     let document = Document::parse(text).map_err(refused)?;
     let seed = seed.unwrap_or_else(|| document.seed());
-    let (scenario, warnings) = document.scenario(overrides, seed, &read).map_err(refused)?;
-    let options = sim::Options { events };
-    let (results, captures) = match pcap_dir {
-        Some(dir) => {
-            let captures = Captures::create(&scenario, &dir).map_err(Refused::Sim)?;
-            sim::run_with_captures(&scenario, options, captures, progress).map_err(Refused::Sim)?
-        }
-        None => (sim::run(&scenario, options, progress).map_err(Refused::Sim)?, Vec::new()),
-    };
-    Ok(Done { scenario, warnings, results, captures })
+    document.scenario(overrides, seed, &read).map_err(refused)
 }
 
 fn convert<'py>(py: Python<'py>, done: &Done, events: bool) -> PyResult<Bound<'py, PyDict>> {

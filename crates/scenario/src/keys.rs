@@ -59,6 +59,7 @@ pub(crate) const ROOT: &[Key] = &[
     key("flow", Form::Other("[[flow]]"), "", "transfers"),
     key("probe", Form::Other("[[probe]]"), "", "measuring traffic"),
     key("change", Form::Other("[[change]]"), "", "what changes in mid-run"),
+    key("lab", Form::Other("[lab]"), "", "how `unbloat lab` runs it; the simulator does not look here"),
     key("sweep", Form::Other("[sweep]"), "", "one run for every combination of the values given"),
     key("expect", Form::Other("[[expect]]"), "", "what must hold afterwards"),
     key("traces", Form::Other("[traces]"), "", "short names of trace files: `name = \"path\"`"),
@@ -248,6 +249,28 @@ pub(crate) const RECEIVER: &[Key] = &[
     key("ack_class", CLASS, "1", "priority band of its ACKs"),
 ];
 
+pub(crate) const LAB: &[Key] = &[
+    key(
+        "offload",
+        // A full frame at a time is cheap enough up to here, and shows a capture what was on the wire.
+        Form::Plain(Unit::Choice(&["auto", "on", "off"]), None),
+        "auto",
+        "segmentation offload of the TUN devices; auto: where a link is faster than 200 Mbit/s",
+    ),
+    key(
+        "bulk",
+        Form::Plain(Unit::Choice(&["own", "iperf3"]), None),
+        "own",
+        "who makes bulk traffic: a sender of its own, or iperf3",
+    ),
+    key(
+        "capture",
+        Form::Plain(Unit::Choice(&["ends", "all", "none"]), None),
+        "ends",
+        "where packets are captured: where flows and probes end, at every node, nowhere",
+    ),
+];
+
 /// A profile of rates, for links and readers and senders.
 pub(crate) const PROFILE: &[Key] = &[
     key("profile", Form::Other("list of numbers, or of rates"), "", "one rate per slot, repeated; required"),
@@ -400,6 +423,7 @@ pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
     ("read", "A profile, and:", TICK),
     ("[[probe]]", "", PROBE),
     ("[[change]]", "", CHANGE),
+    ("[lab]", "How `unbloat lab` runs the scenario on the kernel's own TCP.", LAB),
     ("[sweep]", "", SWEEP),
     ("[[expect]]", "", EXPECT),
 ];

@@ -3,6 +3,7 @@
 mod app;
 mod change;
 mod flow;
+mod lab;
 mod link;
 mod node;
 mod probe;
@@ -64,8 +65,9 @@ pub(crate) fn scenario(tree: &Tree, seed: u64, source: &Source<'_>) -> Result<(S
     let changes = change::changes(tree, &root, &run, &links, &copies, source)?;
     let name = root.text("name")?.unwrap_or("scenario").to_owned();
     let about = root.text("about")?.unwrap_or_default().to_owned();
+    let lab = lab::lab(&root)?;
     let scenario =
-        Scenario { name, about, duration, warmup, seed, bin, nodes, links, flows, probes, changes };
+        Scenario { name, about, duration, warmup, seed, bin, nodes, links, flows, probes, changes, lab };
     Ok((scenario, warnings))
 }
 
