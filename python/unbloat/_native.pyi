@@ -22,6 +22,7 @@ def analyze(
     events: str | list[int] | None = None,
     segments: str | list[int] | None = None,
     max_segments: int = 200_000,
+    span: tuple[int, int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, object]: ...
 def rules() -> list[tuple[str, str, str, str]]: ...

@@ -93,6 +93,8 @@ pub struct Bins {
     link_mark: u64,
     /// Number of closed bins.
     closed: u64,
+    /// Shares and distributions leave out the time before.
+    counted_from: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +152,17 @@ impl Bins {
             utilisation: Histogram::default(),
             link_mark: link_bytes,
             closed: 0,
+            counted_from: Instant::ZERO,
         }
+    }
+
+    /// Shares of time and distributions begin anew at `from`. A bin that it falls into counts from there.
+    pub fn measure_from(&mut self, from: Instant) {
+        self.counted_from = from;
+        self.limit_ns = [0; 8];
+        self.window_full_ns = 0;
+        self.rates = Histogram::default();
+        self.utilisation = Histogram::default();
     }
 
     /// The ongoing state.
@@ -190,7 +202,7 @@ impl Bins {
         }
         if self.state.window_full {
             self.open.window_full += spent;
-            self.window_full_ns += spent;
+            self.window_full_ns += at.since(self.mark.max(self.counted_from)).as_nanos();
         }
         if self.state.zero_window {
             self.open.zero_window += spent;
@@ -242,14 +254,15 @@ impl Bins {
         self.per_ms = self.second.sum.saturating_mul(1_000_000).checked_div(filled).unwrap_or(0);
         self.best_second = self.best_second.max(self.second.sum);
         self.best_bin = self.best_bin.max(open.delivered);
-        if self.second.full() && self.second.sum > 0 {
+        let counted = span.min((self.start + Duration(span)).since(self.counted_from).as_nanos());
+        if counted > 0 && self.second.full() && self.second.sum > 0 {
             self.rates.record(self.second.sum);
         }
         let limit = self.vote(span, now);
-        self.limit_ns[limit as usize] += span;
+        self.limit_ns[limit as usize] += counted;
         self.last_limit = limit;
         let in_flight = open.in_flight_max.max(now.in_flight.unwrap_or(0));
-        if open.used_max > 0 {
+        if open.used_max > 0 && counted > 0 {
             self.utilisation.record(open.used_max);
         }
         let link = now.link_bytes.saturating_sub(self.link_mark);

@@ -230,6 +230,16 @@ impl Conn {
         }
     }
 
+    /// Both streams begin their distributions anew.
+    pub fn measure_from(&mut self, from: Instant) {
+        for stream in &mut self.streams {
+            let before = stream.delivered_bytes();
+            if let Some(m) = &mut stream.measured {
+                m.measure_from(from, before);
+            }
+        }
+    }
+
     fn set_vantage(&mut self, from_a: Vantage) {
         self.vantage = from_a;
         for i in 0..2 {

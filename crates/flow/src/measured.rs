@@ -1,7 +1,7 @@
 //! The state of one stream: what it counts, and what a stream with data measures. What is done with it is in
 //! `stream` (data) and `feedback` (ACKs).
 
-use units::{Duration, Instant};
+use units::{Bytes, Duration, Instant};
 
 use crate::bins::Bins;
 use crate::bursts::Bursts;
@@ -146,6 +146,8 @@ pub(crate) struct Measured {
     pub window_rtt: Histogram,
     pub wakeups: Vec<Wakeup>,
     pub first_data: Instant,
+    /// Delivered in the warm-up.
+    pub before: Bytes,
     pub full_first: Option<Instant>,
     pub full_rtt_min: Option<u64>,
     pub zero_first: Option<Instant>,
@@ -184,9 +186,26 @@ impl Measured {
             window_rtt: Histogram::default(),
             wakeups: Vec::new(),
             first_data: now,
+            before: Bytes::ZERO,
             full_first: None,
             full_rtt_min: None,
             zero_first: None,
         })
+    }
+
+    /// Distributions, shares and goodput begin at `from`, when `before` was delivered. The state of the connection
+    /// stays, and so do its counters.
+    #[cold]
+    #[inline(never)]
+    pub fn measure_from(&mut self, from: Instant, before: Bytes) {
+        self.rtt = Histogram::default();
+        self.loaded_rtt = Histogram::default();
+        self.window_rtt = Histogram::default();
+        self.in_flight = Histogram::default();
+        self.in_flight_plain_max = 0;
+        self.full_rtt_min = None;
+        self.first_data = self.first_data.max(from);
+        self.before = before;
+        self.bins.measure_from(from);
     }
 }

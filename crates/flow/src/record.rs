@@ -105,6 +105,8 @@ pub struct Connection {
 pub struct Flow {
     /// 2 · connection + direction; direction 0 is a → b.
     pub id: u32,
+    /// Sequence number of its first byte on the wire; `None` where no SYN told.
+    pub first_seq: Option<u32>,
     /// Packets this side sent.
     pub packets: u64,
     /// Packets with payload.
@@ -232,6 +234,7 @@ impl Flow {
     pub const fn blank(id: u32) -> Flow {
         Flow {
             id,
+            first_seq: None,
             packets: 0,
             data_packets: 0,
             wire_bytes: Bytes::ZERO,

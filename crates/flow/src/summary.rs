@@ -80,7 +80,7 @@ pub(crate) fn flow_row(
     f.active = end.since(m.first_data);
     // Gaps overlap where the clock of the capture went back.
     f.idle = f.idle.min(f.active);
-    f.goodput = f.bytes.over(f.active);
+    f.goodput = Bytes(f.bytes.get().saturating_sub(m.before.get())).over(f.active);
     f.peak = m.bins.best_second().map(|b| Rate(b * 8)).or(f.goodput);
     round_trips(s, &m, &mut f);
     windows(s, &m, &mut f);
@@ -97,6 +97,7 @@ pub(crate) fn flow_row(
 
 fn counters(s: &Stream, f: &mut Flow) {
     let c = &s.counts;
+    f.first_seq = s.syn_seen.then(|| s.isn.wrapping_add(1));
     f.packets = c.packets;
     f.data_packets = c.data_packets;
     f.wire_bytes = Bytes(c.wire_bytes);

@@ -42,6 +42,11 @@ pub struct Options {
     pub segments: Select,
     /// Most segment rows per flow; neighbours are joined beyond.
     pub max_segments: usize,
+    /// Distributions, shares of time and goodput of flows leave out what was before: a warm-up. Counters and series
+    /// tell of everything.
+    pub measured_from: Instant,
+    /// Packets from here on are not read.
+    pub until: Instant,
 }
 
 impl Default for Options {
@@ -52,9 +57,14 @@ impl Default for Options {
             events: Select::None,
             segments: Select::None,
             max_segments: 200_000,
+            measured_from: Instant::ZERO,
+            until: END_OF_TIME,
         }
     }
 }
+
+/// Later than any packet.
+const END_OF_TIME: Instant = Instant(u64::MAX);
 
 /// No connection.
 const NOWHERE: u32 = u32::MAX;
@@ -122,6 +132,8 @@ pub struct Analyzer {
     next_id: u32,
     next_sweep: Instant,
     clock: Instant,
+    /// End of the warm-up; past it, the end of time.
+    warm_at: Instant,
     out: Analysis,
 }
 
@@ -129,6 +141,8 @@ impl Analyzer {
     /// Nothing seen yet.
     pub fn new(options: Options) -> Analyzer {
         let series = Series::new(options.max_segments);
+        let warm_at =
+            if options.measured_from == Instant::ZERO { END_OF_TIME } else { options.measured_from };
         Analyzer {
             options,
             series,
@@ -143,6 +157,7 @@ impl Analyzer {
             next_id: 0,
             next_sweep: Instant::ZERO,
             clock: Instant::ZERO,
+            warm_at,
             out: Analysis::default(),
         }
     }
@@ -150,6 +165,9 @@ impl Analyzer {
     /// Takes one packet in. `time` and `wire_len` are those of the frame.
     #[inline]
     pub fn push(&mut self, time: Instant, wire_len: u32, packet: &Decoded) {
+        if time >= self.options.until {
+            return;
+        }
         self.out.packets.all += 1;
         self.out.packets.wire_bytes += u64::from(wire_len);
         if self.out.packets.all == 1 {
@@ -160,6 +178,9 @@ impl Analyzer {
             self.out.facts.backward_steps += 1;
         } else {
             self.clock = time;
+            if time >= self.warm_at {
+                self.begin_measuring();
+            }
         }
         match packet {
             Decoded::Tcp(segment) => {
@@ -310,6 +331,23 @@ impl Analyzer {
         self.hosts.moved(from, to, u64::from(d.ip.total_len));
     }
 
+    /// The warm-up is over: open connections forget the figures that it gave.
+    #[cold]
+    #[inline(never)]
+    fn begin_measuring(&mut self) {
+        self.warm_at = END_OF_TIME;
+        let from = self.options.measured_from;
+        for slot in 0..self.conns.len() {
+            if let Some(mut c) = self.conns[slot].take() {
+                // The smallest round trip is the path's own, whenever it was seen.
+                let path = self.learn(&c, c.addrs[0].0, c.addrs[1].0);
+                c.set_path_min(path);
+                c.measure_from(from);
+                self.conns[slot] = Some(c);
+            }
+        }
+    }
+
     fn rank(&mut self, rival: Rival) {
         if let Some(known) = self.rivals.iter_mut().find(|r| r.flow == rival.flow) {
             *known = rival;
@@ -386,6 +424,9 @@ impl Analyzer {
         }
         let (a, b) = (c.addrs[0].0, c.addrs[1].0);
         let path = self.learn(&c, a, b);
+        if self.warm_at != END_OF_TIME {
+            c.measure_from(self.options.measured_from);
+        }
         let connection = connection_row(&c);
         c.set_path_min(path);
         let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };

@@ -10,7 +10,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use units::Duration;
+use units::{Duration, Instant};
 
 mod columns;
 mod plan;
@@ -34,9 +34,10 @@ fn select(wanted: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Select> {
     Ok(Select::Connections(ids.into_iter().collect::<HashSet<u32>>()))
 }
 
-/// Analyses `paths` as one capture.
+/// Analyses `paths` as one capture. `span` are two times (ns since 1970): statistics begin at the first, reading ends at
+/// the second; the result then says with which sequence number each flow begins.
 #[pyfunction]
-#[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, progress = None))]
+#[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, span = None, progress = None))]
 #[allow(clippy::too_many_arguments)]
 fn analyze<'py>(
     py: Python<'py>,
@@ -46,6 +47,7 @@ fn analyze<'py>(
     events: Option<Bound<'py, PyAny>>,
     segments: Option<Bound<'py, PyAny>>,
     max_segments: usize,
+    span: Option<(u64, u64)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     if !(1.0..=60_000.0).contains(&bin_ms) {
@@ -60,6 +62,8 @@ fn analyze<'py>(
         events: select(events.as_ref(), "events")?,
         segments: select(segments.as_ref(), "segments")?,
         max_segments,
+        measured_from: span.map_or(Instant::ZERO, |s| Instant(s.0)),
+        until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
     let mut raised: Option<PyErr> = None;
@@ -82,7 +86,7 @@ fn analyze<'py>(
         })
     });
     match result {
-        Ok(report) => convert(py, report, with),
+        Ok(report) => convert(py, report, with, span.is_some()),
         Err(AnalyzeError::Stopped) => Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped"))),
         Err(e) => Err(CaptureError::new_err(e.to_string())),
     }
@@ -92,6 +96,7 @@ fn convert<'py>(
     py: Python<'py>,
     mut report: Report,
     with: (bool, bool, bool),
+    first_seqs: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut a = std::mem::take(&mut report.analysis);
     let origin = a.facts.start;
@@ -136,6 +141,10 @@ fn convert<'py>(
     // Rows are dropped table by table: with many connections they are most of the memory.
     let rows = std::mem::take(&mut a.flows);
     add(py, &out, "flows", &mut |put| tables::flows(&rows, origin, put))?;
+    let result = PyDict::new(py);
+    if first_seqs {
+        result.set_item("first_seqs", rows.iter().map(|f| f.first_seq).collect::<Vec<_>>())?;
+    }
     drop(rows);
     add(py, &out, "connections", &mut |put| tables::connections(&a.connections, origin, put))?;
     add(py, &out, "findings", &mut |put| tables::findings(&a.findings, origin, put))?;
@@ -148,7 +157,6 @@ fn convert<'py>(
     if with.2 {
         add(py, &out, "segments", &mut |put| tables::segments(&a.segments, origin, put))?;
     }
-    let result = PyDict::new(py);
     result.set_item("run", run)?;
     result.set_item("tables", out)?;
     Ok(result)
