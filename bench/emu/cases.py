@@ -1,0 +1,335 @@
+"""What is measured: each case is a setting, the traffic through it, and plain figures out of that."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.emu import bed, roads
+from bench.emu.programs import Stream, send_udp, transfer
+from bench.emu.roads import Maker, Road, Setting, Tools
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = 1500  # bytes of an IP packet
+# 83 opportunities of 1,500 bytes in each millisecond: 996 Mbit/s
+GIGABIT, GIGABIT_BPS = 83, 83 * FULL * 8 * 1000
+USERS = 64
+
+
+@dataclass
+class Outcome:
+    """What one run gave."""
+
+    figures: dict[str, float]
+    histogram_us: list[tuple[int, int]] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure on several roads."""
+
+    group: str
+    label: str
+    setting: Setting
+    measure: Callable[[Road, Tools], Outcome]
+    only: tuple[str, ...] = ()  # these roads; none: all
+    make: Maker | None = None  # a road of its own, for the emulator alone
+    rounds: int = 0  # so many at most; 0: as many as asked for
+
+    def __hash__(self) -> int:
+        return hash((self.group, self.label))
+
+
+OURS = ("floor", "unbloat-emu")
+
+
+def counted(stream: Stream) -> dict[str, float]:
+    """Figures that every UDP case has."""
+    return {
+        "sent": stream.sent,
+        "received": stream.received,
+        "socket": stream.socket_drops,
+        "overtaken": stream.overtaken,
+        "rate_bps": stream.rate_bps,
+        "cpu": stream.cpu,
+        "sender_late_ms": stream.late_ms,
+    }
+
+
+def rate_held(rate_bps: float, ip_bytes: int, packets: int, road: Road, tools: Tools) -> Outcome:
+    """Delivered rate against the rate set, with a sender a quarter above it."""
+    per_s = rate_bps / 8 / ip_bytes
+    stream = send_udp(road, tools, per_s * 1.15, ip_bytes, packets / per_s + 0.1)
+    error = (stream.rate_bps / rate_bps - 1) * 100
+    return Outcome(counted(stream) | {"error_pct": error})
+
+
+def delay_error(delay_ms: float, packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+    """One-way delay beyond what was set."""
+    stream = send_udp(road, tools, packets_per_s, 200, seconds)
+    figures = counted(stream) | {
+        name: stream.delay_ms[name] - delay_ms for name in ("mean", "min", "p50", "p99", "p999", "max")
+    }
+    figures["sd"] = math.sqrt(max(stream.delay_ms["variance"], 0.0))
+    return Outcome(figures, [(round(us - delay_ms * 1000), n) for us, n in stream.histogram_us])
+
+
+def tcp(congestion: str, seconds: float, road: Road, tools: Tools) -> Outcome:
+    """One connection."""
+    done = transfer(road, congestion, seconds)
+    return Outcome({"goodput_bps": done.goodput_bps, "retransmits": done.retransmits, "cpu": done.cpu})
+
+
+def step(packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+    """One step of the ladder."""
+    stream = send_udp(road, tools, packets_per_s, FULL, seconds)
+    lost = (1 - stream.received / stream.sent) * 100 if stream.sent else 0.0
+    return Outcome(counted(stream) | {"lost_pct": lost, "p99": stream.delay_ms["p99"]})
+
+
+def opportunities(trace: Path) -> list[int]:
+    """The times of a mahimahi trace in ms."""
+    return [int(line) for line in trace.read_text().split()]
+
+
+def ideal(trace: Path, until_ms: int) -> list[int]:
+    """Bytes that a trace offers in each millisecond, looped: its last value is its period."""
+    times, offered = opportunities(trace), [0] * until_ms
+    period = times[-1]
+    for turn in range(until_ms // period + 1):
+        for t in times:
+            if turn * period + t < until_ms:
+                offered[turn * period + t] += FULL
+    return offered
+
+
+def nrms(got: Sequence[int], wanted: Sequence[int], bin_ms: int) -> float:
+    """Root of the mean squared difference per bin over the mean of what was offered."""
+    ends = range(0, len(wanted) - bin_ms + 1, bin_ms)
+    pairs = [(sum(got[i : i + bin_ms]), sum(wanted[i : i + bin_ms])) for i in ends]
+    mean = sum(w for _, w in pairs) / len(pairs)
+    return math.sqrt(sum((g - w) ** 2 for g, w in pairs) / len(pairs)) / mean if mean else 0.0
+
+
+def trace_held(trace: Path, packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+    """Delivered bytes against the opportunities, from a second after the beginning to half a second before the end."""
+    begin = (time.monotonic_ns() - road.origin_ns) / 1e9
+    stream = send_udp(road, tools, packets_per_s, FULL, seconds, idle=2.0, drain=8.0)
+    first, last = round((begin + 1) * 1000), round((begin + seconds - 0.5) * 1000)
+    figures = counted(stream)
+    if road.origin_ns:
+        wanted = ideal(trace, last)[first:]
+        got = [*stream.per_ms, *[0] * last][first:last]
+        total = sum(wanted)
+        figures["total"] = sum(got) / total if total else math.nan
+        figures |= {f"nrms{b}": nrms(got, wanted, b) for b in (10, 100)}
+        figures["offered_bps"] = total * 8000 / len(wanted)
+    else:
+        figures["total"] = stream.rate_bps / GIGABIT_BPS
+    return Outcome(figures)
+
+
+def crowd(targets: Sequence[str], packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+    """Many receivers at once: how even their shares are, what it costs."""
+    before = bed.memory_mb(road.pid)
+    stream = send_udp(road, tools, packets_per_s, FULL, seconds, to=targets)
+    shares = [*stream.per_flow, *[0] * (len(targets) - len(stream.per_flow))]
+    mean = sum(shares) / len(shares)
+    jain = sum(shares) ** 2 / (len(shares) * sum(s * s for s in shares)) if mean else 0.0
+    figures = counted(stream) | {"jain": jain, "rss_before": before, "rss": bed.memory_mb(road.pid)}
+    figures |= {"least": min(shares) / mean, "most": max(shares) / mean} if mean else {}
+    return Outcome(figures)
+
+
+def memory(ip_bytes: int, packets: int, road: Road, tools: Tools) -> Outcome:
+    """Fills a buffer that hardly drains, and looks how much memory that took."""
+    before = bed.memory_mb(road.pid)
+    stream = send_udp(road, tools, 50_000, ip_bytes, packets / 50_000, drain=0.5)
+    return Outcome(
+        {"rss_before": before, "rss": bed.memory_mb(road.pid), "offered": stream.sent * ip_bytes / 1e6}
+    )
+
+
+def cell(users: int) -> str:
+    """A server, a base station with a queue for each user, the users."""
+    nodes = "\n".join(f'[[node]]\nname = "{name}"' for name in ("server", "base", *names(users)))
+    links = [
+        link("cell", "server", "base", '"100 Mbit/s"', "user"),
+        link("back", "base", "server", f'"{roads.FREE}"'),
+    ]
+    links += both_ways("base", users, f'"{roads.FREE}"')
+    return scenario(nodes, links, users)
+
+
+def star(users: int) -> str:
+    """A server and as many links, each with a slow queue of its own."""
+    nodes = "\n".join(f'[[node]]\nname = "{name}"' for name in ("server", *names(users)))
+    return scenario(nodes, both_ways("server", users, '"1.5 Mbit/s"'), users)
+
+
+def names(users: int) -> list[str]:
+    return [f"user{i}" for i in range(users)]
+
+
+def link(name: str, source: str, to: str, rate: str, per: str = "link") -> str:
+    """A link with a queue of 50 packets."""
+    lines = (f'name = "{name}"', f'from = "{source}"', f'to = "{to}"', f"rate = {rate}", 'delay = "5 ms"')
+    queue = ('queue = { kind = "droptail", limit = "50 packets" }', f'queue_per = "{per}"')
+    return "\n".join(("[[link]]", *lines, *queue))
+
+
+def both_ways(middle: str, users: int, rate: str) -> list[str]:
+    """A link to each user and back."""
+    there = [link(f"to{i}", middle, name, rate) for i, name in enumerate(names(users))]
+    return there + [link(f"from{i}", name, middle, f'"{roads.FREE}"') for i, name in enumerate(names(users))]
+
+
+def scenario(nodes: str, links: Sequence[str], users: int) -> str:
+    flows = "\n".join(f'[[flow]]\nfrom = "server"\nto = "{name}"' for name in names(users))
+    head = 'name = "bench-crowd"\nduration = "600 s"\n[lab]\noffload = "off"'
+    return "\n".join((head, nodes, *links, flows))
+
+
+@contextlib.contextmanager
+def crowded(text: str, middle: bool, tools: Tools, setting: Setting) -> Iterator[Road]:
+    """The emulator on a star; all users live in one namespace."""
+    with bed.namespaces("a", "m", "b") as (a, m, b):
+        places = {"server": a} | ({"base": m} if middle else {}) | dict.fromkeys(names(USERS), b)
+        with roads.emulated(tools, text, places) as road:
+            if middle:
+                base = bed.run("ip", "-n", a, "-o", "link", "show", "type", "tun").split(":")[1].strip()
+                bed.batch(
+                    a, [f"route append {address}/32 dev {base} src 10.0.0.1" for address in user_addresses(2)]
+                )
+            yield road
+
+
+def user_addresses(first: int) -> list[str]:
+    """Addresses of the users, who come after `first` other nodes."""
+    return [roads.address(first + i) for i in range(USERS)]
+
+
+def traces(scratch: Path) -> list[Path]:
+    """The 13 recorded traces of mahimahi, unpacked; none where they are not there."""
+    shared = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared")) / "traces" / "mahimahi"
+    found = []
+    for path in sorted(shared.glob("*.gz")):
+        plain = scratch / path.stem
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        found.append(plain)
+    return found
+
+
+def gigabit(scratch: Path) -> Path:
+    """A trace of a gigabit per second."""
+    path = scratch / "gigabit.trace"
+    path.write_text("".join(f"{ms}\n" for ms in range(1, 11) for _ in range(GIGABIT)))
+    return path
+
+
+def rate_cases(quick: bool) -> list[Case]:
+    """100 kbit/s to 1 Gbit/s, at least 2,000 packets each; small ones where full ones would take minutes."""
+    steps = [(1e5, 64), (1e6, 200), (1e7, FULL), (1e8, FULL), (1e9, FULL)]
+    made = []
+    for rate, size in [s for s in steps if not quick or s[0] in (1e6, 1e8)]:
+        packets = max(2100, int(rate / 8 / size * (1 if quick else 3)))
+        # 100 ms of the link, so that the queue outlasts a sender that was kept waiting
+        buffer = max(50 * size, int(rate / 80))
+        label = f"{rate / 1e6:g} Mbit/s, {size} B"
+        setting = Setting(0, int(rate), None, buffer)
+        made.append(Case("rate", label, setting, partial(rate_held, rate, size, packets), OURS))
+    return made
+
+
+def delay_cases(quick: bool) -> list[Case]:
+    measure = partial(delay_error, 20.0, 10_000, 2.0 if quick else 6.0)
+    return [Case("delay", "20 ms, 10,000 packets/s", Setting(20.0), measure)]
+
+
+def tcp_cases(quick: bool) -> list[Case]:
+    """CUBIC and BBR through 20 ms and through nothing, packets one by one and in bundles."""
+    made = []
+    for delay in (20.0,) if quick else (20.0, 0.0):
+        for offload in (False,) if quick else (False, True):
+            for congestion in ("cubic",) if quick else ("cubic", "bbr"):
+                label = f"{congestion}, {delay:g} ms each way, offload {'on' if offload else 'off'}"
+                setting = Setting(delay, offload=offload)
+                only = OURS if offload else ()
+                made.append(Case("tcp", label, setting, partial(tcp, congestion, 3 if quick else 6), only))
+    return made
+
+
+def ladder_cases(quick: bool) -> list[Case]:
+    steps = (40, 80) if quick else (10, 20, 30, 40, 60, 80, 100, 120)
+    measures = [(k, partial(step, k * 1000, 1.0 if quick else 3.0)) for k in steps]
+    return [Case("ladder", f"{k},000 packets/s", Setting(20.0), measure) for k, measure in measures]
+
+
+def gigabit_cases(quick: bool, scratch: Path) -> list[Case]:
+    trace = gigabit(scratch)
+    setting = Setting(0, GIGABIT_BPS, trace, 5_000_000)
+    udp = Case("gigabit", "UDP", setting, partial(trace_held, trace, 95_000, 2.5 if quick else 4.0))
+    if quick:
+        return [udp]
+    return [udp, *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 6)) for cc in ("cubic", "bbr"))]
+
+
+def trace_cases(quick: bool, scratch: Path) -> list[Case]:
+    """The recorded traces, 8,000 packets/s offered (96 Mbit/s)."""
+    found = traces(scratch)
+    if not found:
+        print("the recorded traces are left out: no folder traces/mahimahi below UNBLOAT_SHARED", flush=True)
+    made = []
+    for path in found[:2] if quick else found:
+        setting = Setting(0, 0, path, 300_000)
+        measure = partial(trace_held, path, 8_000, 2.5 if quick else 6.0)
+        made.append(Case("traces", path.name, setting, measure, ("unbloat-emu",), rounds=1))
+    return made
+
+
+def crowd_cases(quick: bool) -> list[Case]:
+    seconds = 2.0 if quick else 5.0
+    one = partial(crowd, user_addresses(2), 12_000, seconds)
+    made = [
+        Case("crowd", f"one link of 100 Mbit/s, {USERS} users' queues", Setting(), one, ("unbloat-emu",),
+             partial(crowded, cell(USERS), True))
+    ]  # fmt: skip
+    if not quick:
+        many = partial(crowd, user_addresses(1), 12_000, seconds)
+        label = f"{USERS} links of 1.5 Mbit/s, and as many back"
+        made.append(
+            Case("crowd", label, Setting(), many, ("unbloat-emu",), partial(crowded, star(USERS), False))
+        )
+    return made
+
+
+def memory_cases(quick: bool) -> list[Case]:
+    sizes = ((FULL, 10_000_000),) if quick else ((FULL, 100_000_000), (64, 10_000_000))
+    made = []
+    for size, buffer in sizes:
+        label = f"{buffer / 1e6:g} MB, packets of {size} B"
+        setting = Setting(0, 100_000, None, buffer)
+        measure = partial(memory, size, int(buffer / size * 1.2))
+        made.append(Case("memory", label, setting, measure, ("unbloat-emu",), rounds=1))
+    return made
+
+
+def all_cases(quick: bool, scratch: Path) -> list[Case]:
+    """In the order of the page."""
+    return [
+        *rate_cases(quick),
+        *delay_cases(quick),
+        *tcp_cases(quick),
+        *ladder_cases(quick),
+        *gigabit_cases(quick, scratch),
+        *trace_cases(quick, scratch),
+        *crowd_cases(quick),
+        *memory_cases(quick),
+    ]

@@ -1,0 +1,299 @@
+"""The section of `bench/RESULTS.md`: tables from the outcomes, medians with their ranges."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from bench.emu.cases import Case, Outcome
+
+TITLE = "## Emulator"
+Results = dict[tuple[Case, str], list[Outcome]]
+# Errors of the one-way delay in µs at which the histogram's rows end.
+EDGES = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 20000)
+OWN, FLOOR = "unbloat-emu", "floor"
+
+
+def values(outcomes: Iterable[Outcome], figure: str) -> list[float]:
+    """A figure in all rounds that have it."""
+    found = [o.figures[figure] for o in outcomes if figure in o.figures]
+    return [value for value in found if not math.isnan(value)]
+
+
+def middle(outcomes: Iterable[Outcome], figure: str) -> float:
+    """Its median."""
+    several = values(outcomes, figure)
+    return statistics.median(several) if several else math.nan
+
+
+def told(outcomes: Sequence[Outcome], figure: str, form: str = ",.0f", scale: float = 1.0) -> str:
+    """Median and range."""
+    several = [value * scale for value in values(outcomes, figure)]
+    if not several:
+        return "failed" if values(outcomes, "failed") else ""
+    text = format(statistics.median(several), form)
+    if len(several) > 1:
+        text += f" [{min(several):{form}}–{max(several):{form}}]"
+    return text
+
+
+def of(results: Results, group: str) -> list[tuple[Case, dict[str, list[Outcome]]]]:
+    """The cases of a group, in their order, with what each road gave."""
+    found: dict[Case, dict[str, list[Outcome]]] = {}
+    for (case, road), outcomes in results.items():
+        if case.group == group:
+            found.setdefault(case, {})[road] = outcomes
+    return list(found.items())
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table; empty without rows."""
+    body = ["| " + " | ".join(row) + " |" for row in rows]
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *body, ""] if body else []
+
+
+def yes(held: bool) -> str:
+    return "yes" if held else "no"
+
+
+def rate_table(results: Results) -> list[str]:
+    rows = []
+    for case, by_road in of(results, "rate"):
+        for road, outcomes in by_road.items():
+            worst = max((abs(v) for v in values(outcomes, "error_pct")), default=math.nan)
+            row = [
+                case.label,
+                road,
+                told(outcomes, "rate_bps", ",.3f", 1e-6),
+                told(outcomes, "error_pct", "+.3f"),
+            ]
+            row += [told(outcomes, "received"), told(outcomes, "cpu", ".0%"), yes(worst <= 0.5)]
+            rows.append(row)
+    head = ("set", "road", "delivered Mbit/s", "error %", "packets", "CPU", "within 0.5 %")
+    return grid(head, rows)
+
+
+def delay_table(results: Results) -> list[str]:
+    rows, drawn = [], []
+    for case, by_road in of(results, "delay"):
+        for road, outcomes in by_road.items():
+            figures = [told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")]
+            held = yes(middle(outcomes, "p99") < 0.3) if road == OWN else ""
+            rows.append([case.label, road, *figures, told(outcomes, "cpu", ".0%"), held])
+        drawn += ["", *histogram(by_road)]
+    head = ("case", "road", "mean ms", "sd", "p50", "p99", "p99.9", "max", "CPU", "p99 below 0.3 ms")
+    return grid(head, rows) + drawn
+
+
+def histogram(by_road: dict[str, list[Outcome]]) -> list[str]:
+    """How the error of the one-way delay is distributed, all rounds together; a mark is two per cent."""
+    shares = {road: binned(outcomes) for road, outcomes in by_road.items()}
+    lines = ["```", "error of the one-way delay, share of the packets of all rounds", ""]
+    lines.append(f"{'below ms':>9}" + "".join(f"  {road[:26]:<26}" for road in shares))
+    for i in range(len(EDGES) + 1):
+        edge = f"{EDGES[i] / 1000:g}" if i < len(EDGES) else "more"
+        parts = (f"  {share[i]:7.3%} {'#' * round(share[i] * 50):<18.18}" for share in shares.values())
+        lines.append(f"{edge:>9}" + "".join(parts).rstrip())
+    return [*lines, "```", ""]
+
+
+def binned(outcomes: Iterable[Outcome]) -> list[float]:
+    """Shares of the packets between the edges."""
+    counts = [0] * (len(EDGES) + 1)
+    for outcome in outcomes:
+        for us, n in outcome.histogram_us or []:
+            counts[sum(us >= edge for edge in EDGES)] += n
+    total = sum(counts) or 1
+    return [n / total for n in counts]
+
+
+def tcp_table(results: Results, group: str = "tcp") -> list[str]:
+    rows = []
+    for case, by_road in of(results, group):
+        if not case.label.startswith(("cubic", "bbr", "TCP")):
+            continue
+        floor = middle(by_road.get(FLOOR, []), "goodput_bps")
+        for road, outcomes in by_road.items():
+            own = middle(outcomes, "goodput_bps")
+            ratio = "" if road == FLOOR or math.isnan(floor) else f"{own / floor:.2f}"
+            row = [case.label, road, told(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
+            row += [told(outcomes, "retransmits"), told(outcomes, "cpu", ".0%")]
+            row += [told(outcomes, "named"), told(outcomes, "kernel")]
+            rows.append(row)
+    head = (
+        "case",
+        "road",
+        "goodput Mbit/s",
+        "× floor",
+        "retransmits",
+        "CPU",
+        "lost by its log",
+        "lost by the kernel",
+    )
+    return grid(head, rows)
+
+
+def ladder_table(results: Results) -> list[str]:
+    rows = []
+    for case, by_road in of(results, "ladder"):
+        for road, outcomes in by_road.items():
+            row = [case.label, road, told(outcomes, "lost_pct", ".3f"), told(outcomes, "kernel")]
+            row += [told(outcomes, name) for name in ("named", "unnamed")]
+            rows.append([*row, told(outcomes, "p99", ".2f"), told(outcomes, "cpu", ".0%")])
+    head = ("offered", "road", "lost %", "by the kernel", "by its log", "unnamed", "delay p99 ms", "CPU")
+    return grid(head, rows)
+
+
+def loss_free(results: Results) -> list[str]:
+    """Up to which step each road lost nothing in half of the rounds."""
+    best: dict[str, str] = {}
+    broken: set[str] = set()
+    for case, by_road in of(results, "ladder"):
+        for road, outcomes in by_road.items():
+            if middle(outcomes, "lost_pct") == 0 and road not in broken:
+                best[road] = case.label
+            else:
+                broken.add(road)
+                best.setdefault(road, "no step")
+    return (
+        [f"Free of loss (median) up to: {'; '.join(f'{r} {s}' for r, s in best.items())}.", ""]
+        if best
+        else []
+    )
+
+
+def trace_table(results: Results, group: str) -> list[str]:
+    rows = []
+    for case, by_road in of(results, group):
+        for road, outcomes in by_road.items():
+            if not values(outcomes, "total") and not values(outcomes, "failed"):
+                continue
+            row = [
+                case.label,
+                road,
+                told(outcomes, "offered_bps", ",.2f", 1e-6),
+                told(outcomes, "total", ".4f"),
+            ]
+            row += [told(outcomes, "nrms10", ".4f"), told(outcomes, "nrms100", ".4f")]
+            row += [told(outcomes, name) for name in ("named", "kernel", "unnamed")]
+            rows.append([*row, told(outcomes, "cpu", ".0%")])
+    head = ("trace", "road", "offered Mbit/s", "delivered / offered", "nrms 10 ms", "100 ms", "lost by its log",
+            "by the kernel", "unnamed", "CPU")  # fmt: skip
+    return grid(head, rows)
+
+
+def crowd_table(results: Results) -> list[str]:
+    rows = []
+    for case, by_road in of(results, "crowd"):
+        for outcomes in by_road.values():
+            row = [case.label, told(outcomes, "rate_bps", ",.2f", 1e-6), told(outcomes, "jain", ".5f")]
+            row += [
+                told(outcomes, "least", ".3f"),
+                told(outcomes, "most", ".3f"),
+                told(outcomes, "cpu", ".0%"),
+            ]
+            row += [told(outcomes, "rss_before", ".0f"), told(outcomes, "rss", ".0f")]
+            rows.append([*row, *(told(outcomes, name) for name in ("named", "kernel", "unnamed"))])
+    head = ("case", "delivered Mbit/s", "Jain's index", "least / mean", "most / mean", "CPU", "RSS MB before", "after",
+            "lost by its log", "by the kernel", "unnamed")  # fmt: skip
+    return grid(head, rows)
+
+
+def memory_table(results: Results) -> list[str]:
+    rows = []
+    for case, by_road in of(results, "memory"):
+        for outcomes in by_road.values():
+            grown = middle(outcomes, "rss") - middle(outcomes, "rss_before")
+            times = grown / (case.setting.buffer_bytes / 1e6)
+            row = [case.label, told(outcomes, "offered", ".0f"), told(outcomes, "rss_before", ".0f")]
+            rows.append([*row, told(outcomes, "rss", ".0f"), f"{times:.2f}"])
+    head = ("buffer", "MB offered", "RSS MB empty", "full", "growth / buffer")
+    return grid(head, rows)
+
+
+def books(results: Results) -> list[str]:
+    """Where packets were lost, by name, over all runs of each road."""
+    kernel: dict[str, Counter[str]] = {}
+    unnamed: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
+    for (case, road), outcomes in results.items():
+        for outcome in outcomes:
+            runs[road] += 1
+            for figure, n in outcome.figures.items():
+                if figure.startswith("kernel: ") and n:
+                    kernel.setdefault(road, Counter())[figure.removeprefix("kernel: ")] += int(n)
+            if case.group != "memory":
+                unnamed[road] += int(abs(outcome.figures.get("unnamed", 0)))
+    rows = []
+    for road, n in runs.items():
+        lost = ", ".join(f"{name} {count:,}" for name, count in kernel.get(road, Counter()).items())
+        rows.append([road, f"{n}", lost or "none", f"{unnamed[road]:,}"])
+    return grid(("road", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows)
+
+
+def load_line(results: Results) -> list[str]:
+    loads = [value for outcomes in results.values() for value in values(outcomes, "load")]
+    if not loads:
+        return []
+    return [
+        f"Load average before each run: median {statistics.median(loads):.1f}, {min(loads):.1f}–{max(loads):.1f}.",
+        "",
+    ]
+
+
+def part(lines: Sequence[str], text: Sequence[str]) -> list[str]:
+    """A table with the words above it; nothing where there is no table."""
+    return [*text, "", *lines] if lines else []
+
+
+def section(results: Results, where: str) -> list[str]:
+    """All of it."""
+    tables: list[tuple[Callable[[], list[str]], list[str]]] = [
+        (lambda: rate_table(results), RATE_TEXT),
+        (lambda: delay_table(results), DELAY_TEXT),
+        (lambda: tcp_table(results), TCP_TEXT),
+        (lambda: ladder_table(results) + loss_free(results), LADDER_TEXT),
+        (lambda: trace_table(results, "gigabit") + tcp_table(results, "gigabit"), GIGABIT_TEXT),
+        (lambda: trace_table(results, "traces"), TRACES_TEXT),
+        (lambda: crowd_table(results), CROWD_TEXT),
+        (lambda: memory_table(results), MEMORY_TEXT),
+        (lambda: books(results), BOOKS_TEXT),
+    ]
+    lines = [f"Made by `python3 bench/emu/run.py`; {where}", "Median [range]. The floor is `bench/emu/floor.c`, a minimal", "forwarder between two TUN devices; compare only within this run.", ""]  # fmt: skip
+    lines += load_line(results)
+    for table, text in tables:
+        lines += part(table(), text)
+    return lines
+
+
+RATE_TEXT = [
+    "Delivered rate, a UDP sender 15 % above the rate set: IP bytes after the first packet over the time from the first to",
+    "the last arrival, as the kernel stamps them.",
+]
+DELAY_TEXT = ["One-way delay beyond the 20 ms set, 200-byte packets:"]
+TCP_TEXT = ["One TCP connection (iperf3), windows large enough for the path:"]
+LADDER_TEXT = ["UDP, packets of 1,500 bytes through 20 ms:"]
+GIGABIT_TEXT = [
+    "A trace of 83 opportunities per millisecond (996 Mbit/s; at most 961 Mbit/s of TCP payload), drop-tail of 5 MB; the",
+    "floor shapes to the same rate:",
+]
+TRACES_TEXT = [
+    "mahimahi's recorded traces, 96 Mbit/s offered, drop-tail of 300 KB; the first second does not count:"
+]
+CROWD_TEXT = ["Many queues at once, 144 Mbit/s offered in turn to 64 receivers:"]
+MEMORY_TEXT = ["Memory with a full buffer in front of a link of 100 kbit/s:"]
+BOOKS_TEXT = [
+    "Where packets were lost. Unnamed: sent, less received, less what the emulator's log names, less what the counters of",
+    "devices, sockets and input queues name.",
+]
+
+
+def put_section(path: Path, lines: Sequence[str]) -> None:
+    """Replaces this benchmark's section of the file, and leaves the others as they are."""
+    text = path.read_text() if path.exists() else "# Benchmark results\n"
+    before, found, rest = text.partition(f"\n{TITLE}\n")
+    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
+    path.write_text(before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after)

@@ -1,0 +1,146 @@
+"""The emulator's benchmark: `python3 bench/emu/run.py` builds the programs, measures, writes its section.
+
+signal: UDP and TCP through `floor.c`, `unbloat-emu`, and mahimahi and rattan where they are on the PATH; packets counted
+        at both ends, by the emulator's log and by the kernel
+model:  interleaved rounds, medians and ranges; the machine is shared, so only figures of one run are compared
+action: a section of `bench/RESULTS.md`: rates, delays, speed beside the floor, traces, many queues, memory, and where
+        each packet was lost
+
+It needs root and iperf3, makes network namespaces of its own and removes them. `--quick` takes less than a minute and
+writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench.emu import pages  # noqa: E402
+from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
+from bench.emu.roads import Maker, Tools, makers  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "RESULTS.md"
+
+
+def build(into: Path, emulator: bool = True) -> Tools:
+    """Compiles the programs. `UNBLOAT_EMU` names an emulator that is built already."""
+    for name in ("floor", "udp"):
+        source = str(HERE / f"{name}.c")
+        subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", str(into / name), source], check=True)
+    own = None
+    if emulator and "UNBLOAT_EMU" in os.environ:
+        own = Path(os.environ["UNBLOAT_EMU"])
+    elif emulator:
+        cargo = ["cargo", "build", "--release", "--quiet", "-p", "unbloat-emu"]
+        subprocess.run(cargo, check=True, cwd=ROOT)
+        own = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-emu"
+    return Tools(into / "floor", into / "udp", own)
+
+
+def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
+    """One run of a case on a road, and who lost what."""
+    with maker(tools, case.setting) as road:
+        outcome = case.measure(road, tools)
+    figures = outcome.figures
+    figures["named"] = sum(road.named.values())
+    figures["kernel"] = sum(road.kernel.values())
+    if "sent" in figures:
+        # In the same run ping or neighbour discovery may have been lost, too: only UDP stands against UDP.
+        named = sum(
+            n for reason, n in road.named.items() if not reason.startswith(("tcp ", "icmp ", "other "))
+        )
+        lost = figures["sent"] - figures["received"]
+        figures["unnamed"] = lost - named - figures["kernel"] - figures["socket"]
+    for reason, n in road.kernel.items():
+        figures[f"kernel: {reason}"] = n
+    return outcome
+
+
+def rounds(cases: Sequence[Case], roads: dict[str, Maker], tools: Tools, count: int) -> pages.Results:
+    """Every case on every road, `count` times, interleaved."""
+    results: pages.Results = defaultdict(list)
+    for n in range(count):
+        for case in cases:
+            if case.rounds and n >= case.rounds:
+                continue
+            for name, maker in roads.items():
+                if case.only and name not in case.only:
+                    continue
+                load = os.getloadavg()[0]
+                try:
+                    outcome = perform(case, name, case.make or maker, tools)
+                except (RuntimeError, OSError, ValueError) as error:
+                    # Another emulator may fail where ours must not; the page says so.
+                    print(f"{n + 1}/{count} {case.group}: {case.label}: {name} failed: {error}", flush=True)
+                    results[case, name].append(Outcome({"failed": 1.0}))
+                    continue
+                outcome.figures["load"] = load
+                results[case, name].append(outcome)
+                print(f"{n + 1}/{count} {case.group}: {case.label}: {name}: {brief(outcome)}", flush=True)
+    return results
+
+
+def brief(outcome: Outcome) -> str:
+    """The figures of a run in a line."""
+    return ", ".join(
+        f"{name} {value:,.4g}" for name, value in outcome.figures.items() if value or name in ("unnamed",)
+    )
+
+
+def machine() -> str:
+    """One line on where this ran."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "?")
+    return (
+        f"{os.cpu_count()} × {model}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f} at the start"
+    )
+
+
+def missing() -> str | None:
+    """Why nothing can be measured here."""
+    if os.geteuid() != 0:
+        return "root is needed: network namespaces and TUN devices are made"
+    absent = [program for program in ("ip", "gcc", "iperf3", "ss") if not shutil.which(program)]
+    return f"{', '.join(absent)} not found" if absent else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
+    parser.add_argument("--floor-only", action="store_true", help="leave unbloat-emu out; nothing is written")
+    parser.add_argument("--group", action="append", help="only this group of cases; nothing is written")
+    parser.add_argument("--out", type=Path, help="write the section to this file as well")
+    args = parser.parse_args()
+    if reason := missing():
+        raise SystemExit(reason)
+    where, begin, count = machine(), time.monotonic(), 1 if args.quick else args.rounds
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)  # mahimahi is started by another user
+        tools = build(Path(scratch), not args.floor_only)
+        cases = [c for c in all_cases(args.quick, Path(scratch)) if not args.group or c.group in args.group]
+        results = rounds(cases, makers(tools), tools, count)
+    took = (time.monotonic() - begin) / 60
+    text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
+    print("\n".join(text))
+    if args.out:
+        args.out.write_text("\n".join(text) + "\n")
+    if not (args.quick or args.floor_only or args.group):
+        pages.put_section(RESULTS, text)
+
+
+if __name__ == "__main__":
+    main()
