@@ -1,0 +1,33 @@
+"""What a traffic program tells: JSON lines, one object each.
+
+Kinds: `connection`, `congestion` (switched in mid-run), `sample`, `app`, `probe`, `error`. Times are scenario time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class Book:
+    """One file of JSON lines."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "w", encoding="utf-8", buffering=1 << 16)  # noqa: SIM115 - open as long as the run
+
+    def tell(self, kind: str, **what: Any) -> None:
+        """One line."""
+        self._file.write(json.dumps({"kind": kind, **what}, separators=(",", ":")) + "\n")
+
+    def error(self, text: str) -> None:
+        """Said to the user as a warning; on disk at once."""
+        self.tell("error", text=text)
+        self.flush()
+
+    def flush(self) -> None:
+        """What was told is on disk."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """The end."""
+        self._file.close()
