@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import threading
@@ -110,7 +111,9 @@ def kernel_losses(spaces: Sequence[str]) -> Counter[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process and its threads have used."""
+    """Processor time that a process and its threads have used; no process, no figure."""
+    if not pid:
+        return math.nan
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 

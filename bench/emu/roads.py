@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -47,12 +46,18 @@ class Road:
     to_sender: Callable[[Sequence[str]], list[str]]
     to_receiver: Callable[[Sequence[str]], list[str]]
     address: str  # of the receiver, as the sender knows it
-    pid: int
+    pid: int  # of its process; 0: there is none that lasts
     origin_ns: int = 0  # CLOCK_MONOTONIC at which its time begins; 0: unknown
     named: Counter[str] = field(default_factory=Counter)  # packets that its own log says were lost, by reason
     told: dict[str, Any] = field(default_factory=dict)  # its own summary
     kernel: Counter[str] = field(default_factory=Counter)  # what the kernel's counters say was lost
-    sent_by_log: int = 0  # packets that left the link by its own count
+    delivered: dict[str, int] = field(default_factory=dict)  # packets handed over, by link, as it counts them
+    held: int = 0  # packets that still waited at the end
+
+    def unnamed(self, sent: int, received: int, by_socket: int) -> int:
+        """UDP packets lost that neither its log nor a counter of the kernel names."""
+        log = sum(n for why, n in self.named.items() if " " not in why or why.startswith("udp "))
+        return sent - received - by_socket - log - self.held - sum(self.kernel.values())
 
 
 @dataclass(frozen=True)
@@ -176,11 +181,12 @@ def configure(devices: Sequence[dict[str, Any]]) -> None:
 
 
 def losses(folder: Path) -> Counter[str]:
-    """What the log names, by reason."""
+    """What the log names, by protocol and reason."""
     found: Counter[str] = Counter()
     with (folder / "losses.jsonl").open() as file:
         for line in file:
-            found[json.loads(line)["why"]] += 1
+            row = json.loads(line)
+            found[f"{row['proto']} {row['why']}"] += 1
     return found
 
 
@@ -254,7 +260,7 @@ def mahimahi_command(setting: Setting, scratch: Path) -> list[str]:
     command = ["mm-delay", str(round(setting.delay_ms))] if setting.delay_ms else []
     if setting.trace:
         queue = f"--uplink-queue=droptail --uplink-queue-args=bytes={setting.buffer_bytes}".split()
-        command += ["mm-link", str(setting.trace), str(back_trace(scratch)), *queue]
+        command += ["mm-link", str(setting.trace), str(back_trace(scratch)), *queue, "--"]
     return command or ["mm-delay", "0"]
 
 
@@ -282,7 +288,7 @@ def other(name: str, variable: str, command: list[str]) -> Iterator[Road]:
     with bed.namespaces("m") as (m,):
         before = bed.softnet_losses()
         wrapped = shell_of([*bed.inside(m), *command], variable)
-        road = Road(name, wrapped, in_namespace(m), "ADDRESS", os.getpid())
+        road = Road(name, wrapped, in_namespace(m), "ADDRESS", 0)
         yield road
         road.kernel = bed.kernel_losses([m])
         road.kernel["softnet"] += bed.softnet_losses() - before

@@ -58,12 +58,8 @@ def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
     figures["named"] = sum(road.named.values())
     figures["kernel"] = sum(road.kernel.values())
     if "sent" in figures:
-        # In the same run ping or neighbour discovery may have been lost, too: only UDP stands against UDP.
-        named = sum(
-            n for reason, n in road.named.items() if not reason.startswith(("tcp ", "icmp ", "other "))
-        )
-        lost = figures["sent"] - figures["received"]
-        figures["unnamed"] = lost - named - figures["kernel"] - figures["socket"]
+        told = (int(figures[name]) for name in ("sent", "received", "socket"))
+        figures["unnamed"] = road.unnamed(*told)
     for reason, n in road.kernel.items():
         figures[f"kernel: {reason}"] = n
     return outcome
