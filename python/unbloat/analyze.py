@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from unbloat.columns import SERIES, arrow_table
+from unbloat.columns import arrow_table
 from unbloat.dataset import BIN_MS, MAX_SEGMENTS, Run
 from unbloat.errors import CaptureError, UnbloatError
 
@@ -169,7 +169,9 @@ class Capture:
                 bin_ms=bin_ms,
                 max_segments=max_segments,
                 progress=progress or nothing_to_say,
-                **{kind: wanted.get(kind) for kind in SERIES},
+                samples=wanted.get("samples"),
+                events=wanted.get("events"),
+                segments=wanted.get("segments"),
             )
         except _native.CaptureError as error:
             raise CaptureError(self.renamed(str(error))) from None

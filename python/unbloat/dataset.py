@@ -1,8 +1,8 @@
-"""A run: what is known about one capture or one simulated scenario (later: an emulated or measured transfer), as Arrow tables.
+"""A run: what is known about one capture, or about one scenario that was simulated or run in the lab, as Arrow tables.
 
 signal: the whole columns of docs/format.md · model: `connections`, `flows` and `findings` are always there; `samples`,
 `events` and `segments` grow with the capture, so they are computed when asked for, by another pass over the files,
-and kept. A simulated run has its series from the beginning, and tables of queues, probes and applications · action: tables that polars, DuckDB and pandas take as they are, a verdict in words, a directory on disk.
+and kept. A scenario's run has its series from the beginning, and tables of queues, probes and applications · action: tables that polars, DuckDB and pandas take as they are, a verdict in words, a directory on disk.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ Row = dict[str, Any]
 Which = int | Iterable[int] | None
 """One id, several, or None for all."""
 
+# Where runs of a scenario come from.
+ORIGINS = ("simulated", "lab")
 # Figures every 100 ms show a 200 ms round trip and keep an hour at 36,000 rows.
 BIN_MS = 100.0
 # Segments of a flow beyond this are thinned out; more than a screen can show, few enough for a page.
@@ -53,19 +55,25 @@ class Run:
         self.findings: pa.Table = tables["findings"]
         """What the rules found, with evidence and cure."""
         self.extra: dict[str, pa.Table] = {name: tables[name] for name in EXTRA if name in tables}
-        """What only a simulated run has: queues, stages, probes, apps."""
+        """What only the run of a scenario has: queues, stages, probes, apps."""
         self._source = source
         # (table, bin or cap) → connections it covers (None: all), and the rows so far.
         self._series: dict[tuple[str, float], tuple[set[int] | None, pa.Table]] = {}
 
     @property
     def name(self) -> str:
-        """The first file's name, for titles; of a simulated run its scenario's, with what tells it from others."""
-        if self.info.get("origin") == "simulated":
-            return ", ".join([str(self.info["name"]), *self.info.get("labels", [])])
+        """The first file's name, for titles; of a scenario's run that, with what tells it from others."""
+        if self.made:
+            lab = ["lab"] if self.info["origin"] == "lab" else []
+            return ", ".join([str(self.info["name"]), *self.info.get("labels", []), *lab])
         files = self.info.get("files") or ["-"]
         first = "standard input" if files[0] == "-" else Path(files[0]).name
         return first if len(files) == 1 else f"{first} and {len(files) - 1} more"
+
+    @property
+    def made(self) -> bool:
+        """Whether a scenario made it, in the simulator or in the lab, rather than a capture."""
+        return self.info.get("origin") in ORIGINS
 
     @property
     def warnings(self) -> list[str]:
@@ -79,22 +87,22 @@ class Run:
 
     @property
     def queues(self) -> pa.Table:
-        """Simulated: what stood in each queue, bin by bin."""
+        """Of a scenario: what stood in each queue, bin by bin."""
         return self._extra("queues")
 
     @property
     def stages(self) -> pa.Table:
-        """Simulated: each queue over the whole run."""
+        """Of a scenario: each queue over the whole run."""
         return self._extra("stages")
 
     @property
     def probes(self) -> pa.Table:
-        """Simulated: every probe packet."""
+        """Of a scenario: every probe packet."""
         return self._extra("probes")
 
     @property
     def apps(self) -> pa.Table:
-        """Simulated: what the applications measured."""
+        """Of a scenario: what the applications measured."""
         return self._extra("apps")
 
     @cached_property
@@ -223,7 +231,7 @@ class Run:
 
     def _extra(self, name: str) -> pa.Table:
         if name not in self.extra:
-            raise UnbloatError(f"{self.name}: has no {name}; only a simulated run has")
+            raise UnbloatError(f"{self.name}: has no {name}; only the run of a scenario has")
         return self.extra[name]
 
     def _row(self, table: pa.Table, rows: dict[int, int], id_: int, noun: str) -> Row:

@@ -158,8 +158,8 @@ class Figures:
 
     def sum(self, transfer: str, column: str) -> float | None:
         """A column of `flows`, all its connections together."""
-        rows = self.flows(transfer)
-        return math.fsum(row[column] for row in rows) if rows else None
+        known = [row[column] for row in self.flows(transfer) if row[column] is not None]
+        return math.fsum(known) if known else None
 
     def share(self, transfer: str, limit: str) -> float | None:
         """Share of the time that a limit held, over its connections by their time."""
