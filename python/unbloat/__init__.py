@@ -8,7 +8,8 @@
 from unbloat.analyze import analyze
 from unbloat.compare import Comparison, compare
 from unbloat.dataset import Run
-from unbloat.errors import CaptureError, ScenarioError, TraceMissing, UnbloatError
+from unbloat.errors import CaptureError, LabError, ScenarioError, TraceMissing, UnbloatError
+from unbloat.lab import lab
 from unbloat.runset import RunSet
 from unbloat.scenario import Scenario
 from unbloat.simulate import simulate
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CaptureError",
     "Comparison",
+    "LabError",
     "Run",
     "RunSet",
     "Scenario",
@@ -29,6 +31,7 @@ __all__ = [
     "__version__",
     "analyze",
     "compare",
+    "lab",
     "open_run",
     "simulate",
 ]

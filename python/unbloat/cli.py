@@ -1,6 +1,6 @@
 """The command `unbloat`: reads the arguments, calls one public function per command, prints what it returns.
 
-Exit codes: 0 fine, 1 ran but a check failed, 2 wrong usage, 3 an input could not be read, 130 stopped by Ctrl-C.
+Exit codes: 0 fine, 1 ran but a check failed (or the lab did), 2 wrong usage, 3 an input could not be read, 130 stopped by Ctrl-C.
 Results go to standard output, progress and errors to standard error. Heavy imports wait until a command needs them.
 """
 
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from unbloat.errors import CaptureError, UnbloatError
+from unbloat.errors import CaptureError, LabError, UnbloatError
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings=SETTINGS,
 )
 
-UNREADABLE, WRONG_USAGE = 3, 2
+UNREADABLE, WRONG_USAGE, FAILED = 3, 2, 1
 
 Bin = Annotated[
     float,
@@ -51,6 +51,9 @@ def main() -> None:
     except (OSError, CaptureError) as error:
         complain(error)
         sys.exit(UNREADABLE)
+    except LabError as error:
+        complain(error)
+        sys.exit(FAILED)
     except UnbloatError as error:
         complain(error)
         sys.exit(WRONG_USAGE)
@@ -233,6 +236,83 @@ def sim(
     series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
     asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, jobs)
     raise typer.Exit(simulate_file(file, asked))
+
+
+@app.command(
+    short_help="Run a scenario on the kernel's own TCP.",
+    epilog="Example: sudo unbloat lab upload.toml --set flow.0.congestion=bbr --report upload.html",
+)
+def lab(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|clean",
+            help="A scenario (docs/scenario.md); or the word clean, which removes what dead labs left behind "
+            "(a scenario of that name is ./clean).",
+            show_default=False,
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Give a key of the scenario another value; repeatable."
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of the links' dice.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Repeat each run with N seeds; means with confidence intervals."
+        ),
+    ] = None,
+    capture: Annotated[
+        Literal["ends", "all", "none"] | None,
+        typer.Option(help="Where packets are captured: where transfers end, at every node, nowhere."),
+    ] = None,
+    snap: Annotated[
+        int, typer.Option(metavar="BYTES", min=68, max=262_144, help="Captured of each packet.")
+    ] = 120,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the captures: DIR/NODE.pcap.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep all raw files: what the emulator and every program wrote down."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run.")
+    ] = False,
+    samples: Annotated[bool, typer.Option("--samples", help="With --json: the series, too.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."),
+    ] = None,
+) -> None:
+    """Run a scenario on the kernel's own TCP: namespaces, real programs, links emulated in user space. Needs root.
+
+    Runs of a sweep follow one another: they take the time they take, and two at once would disturb each other.
+    """
+    from unbloat.lab_session import lab_clean, lab_file
+    from unbloat.sim_session import Asked
+
+    if file == "clean":
+        raise typer.Exit(lab_clean())
+    if (samples or events) and not json:
+        raise typer.BadParameter("--samples and --events belong to --json (--out always stores both)")
+    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
+    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, None)
+    raise typer.Exit(lab_file(file, asked, capture, snap, keep))
 
 
 @app.command(

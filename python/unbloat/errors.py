@@ -1,5 +1,5 @@
 """What can go wrong, in few names: everything is an `UnbloatError`; an unreadable input is a `CaptureError`, a scenario
-that cannot be run a `ScenarioError`."""
+that cannot be run a `ScenarioError`, a lab that failed while it ran a `LabError`."""
 
 from __future__ import annotations
 
@@ -18,3 +18,7 @@ class ScenarioError(UnbloatError):
 
 class TraceMissing(ScenarioError):
     """A scenario that names a trace which is not there."""
+
+
+class LabError(UnbloatError):
+    """A lab that failed while it ran: a program died, a namespace vanished, the disk is full."""

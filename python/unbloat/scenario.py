@@ -44,6 +44,7 @@ class Scenario:
     flows: list[dict[str, Value]] = field(default_factory=list)
     probes: list[dict[str, Value]] = field(default_factory=list)
     changes: list[dict[str, Value]] = field(default_factory=list)
+    lab: dict[str, Value] | None = None
     sweep: dict[str, Value] = field(default_factory=dict)
     expectations: list[dict[str, Value]] = field(default_factory=list)
     traces: dict[str, str] = field(default_factory=dict)
@@ -90,6 +91,7 @@ class Scenario:
             "flow": self.flows,
             "probe": self.probes,
             "change": self.changes,
+            "lab": self.lab,
             "sweep": self.sweep,
             "expect": self.expectations,
         }

@@ -1,4 +1,4 @@
-"""What `unbloat sim` does once its arguments are read: simulate, then print, store or draw."""
+"""What `unbloat sim` does once its arguments are read: simulate, then print, store or draw (`unbloat lab` ends alike)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_HELD = 1
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of `unbloat sim`."""
+    """The options of `unbloat sim`, and of `unbloat lab` where it has them."""
 
     set: list[str]
     seed: int | None
@@ -53,6 +53,11 @@ def simulate_file(file: Path, asked: Asked) -> int:
             jobs=asked.jobs,
             progress=shown,
         )
+    return shown_and_written(runs, asked)
+
+
+def shown_and_written(runs: RunSet, asked: Asked) -> int:
+    """What every way of running a scenario ends with; the exit code."""
     paper = Paper(sys.stdout)
     if asked.json:
         print_json(paper, runs, asked.series)

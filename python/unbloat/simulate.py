@@ -100,10 +100,44 @@ def simulate_all(
     progress: Progress | None = None,
 ) -> RunSet:
     """As `simulate`, but always a `RunSet`."""
+    work = prepared(scenario, pairs(set), seed=seed, seeds=seeds, pcap=pcap, traces=traces, events=events)
+    outcomes = run_all(work.jobs, executor, jobs, progress)
+    return gathered_runs(
+        work,
+        [
+            Skipped(job.labels, str(outcome))
+            if isinstance(outcome, TraceMissing)
+            else finished(job, outcome, work.source)
+            for job, outcome in zip(work.jobs, outcomes, strict=True)
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario, and the runs that it asks for."""
+
+    name: str
+    source: Source
+    expectations: list[dict[str, Any]]
+    jobs: list[Job]
+
+
+def prepared(
+    scenario: Given,
+    given: Sequence[tuple[str, str]],
+    *,
+    seed: int | None,
+    seeds: int | None,
+    pcap: str | os.PathLike[str] | None,
+    traces: str | os.PathLike[str] | None,
+    events: bool = True,
+) -> Prepared:
+    """Reads a scenario and lists its runs."""
     from unbloat import _native
 
     source = source_of(scenario)
-    given = [*pairs(set)]
+    given = [*given]
     if seed is not None:
         given.append(("seed", str(seed)))
     if seeds is not None:
@@ -129,24 +163,27 @@ def simulate_all(
         )
         for labels, overrides, run_seed in specs
     ]
-    outcomes = run_all(made, executor, jobs, progress)
+    return Prepared(name, source, expectations, made)
+
+
+def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
+    """The runs that were, held against what the scenario expects; an error where none was."""
     runs: list[Run] = []
     labels: list[Labels] = []
     skipped: list[Skipped] = []
     checks = []
-    for job, outcome in zip(made, outcomes, strict=True):
-        if isinstance(outcome, TraceMissing):
-            skipped.append(Skipped(job.labels, str(outcome)))
+    for job, outcome in zip(work.jobs, outcomes, strict=True):
+        if isinstance(outcome, Skipped):
+            skipped.append(outcome)
             continue
-        run = finished(job, outcome, source)
-        runs.append(run)
+        runs.append(outcome)
         labels.append(job.labels)
-        own = checked(run, job.labels, expectations)
-        run.info["checks"] = [f"{'held' if check.held else 'not held'}: {check.text}" for check in own]
+        own = checked(outcome, job.labels, work.expectations)
+        outcome.info["checks"] = [f"{'held' if check.held else 'not held'}: {check.text}" for check in own]
         checks += own
     if not runs:
         raise TraceMissing(skipped[0].reason)
-    return RunSet(name, runs, labels, checks, skipped)
+    return RunSet(work.name, runs, labels, checks, skipped)
 
 
 def pairs(settings: Settings) -> list[tuple[str, str]]:
@@ -158,15 +195,20 @@ def pairs(settings: Settings) -> list[tuple[str, str]]:
 def finished(job: Job, result: Result, source: Source) -> Run:
     """The tables of a job as a `Run` that knows its scenario."""
     info, tables = result
-    info = info | {
+    info = info | described(job, source)
+    return Run(
+        info, {name: table for name, table in tables.items() if name not in SERIES}, Kept(tables, info)
+    )
+
+
+def described(job: Job, source: Source) -> dict[str, Any]:
+    """What a run says of the scenario that it comes from."""
+    return {
         "files": [] if source.path is None else [str(source.path)],
         "labels": [f"{key}={value}" for key, value in job.labels],
         "set": [f"{key}={value}" for key, value in job.overrides],
         "scenario": job.text,
     }
-    return Run(
-        info, {name: table for name, table in tables.items() if name not in SERIES}, Kept(tables, info)
-    )
 
 
 class Kept:

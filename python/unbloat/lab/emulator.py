@@ -1,0 +1,111 @@
+"""The emulator's program, as the lab sees it: events as JSON lines, two words to it.
+
+signal: `devices`, `started`, `counters` once a second, `done` · model: each event has its time limit · action: devices to
+configure, time zero, how far the run is; one clear error where the program dies, is silent or talks nonsense.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unbloat.errors import LabError
+from unbloat.lab.child import Child
+from unbloat.lab.custody import Custody
+from unbloat.lab.needs import found
+from unbloat.lab.netns import Device
+from unbloat.lab.stacks import Plan
+
+# Making TUN devices takes milliseconds; traces of a day take seconds to read.
+DEVICES_S, STARTED_S = 20.0, 5.0
+# After the scenario's end: writing the logs.
+DONE_S = 20.0
+
+Event = dict[str, Any]
+
+
+class Emulator:
+    """One run of `unbloat-emu`."""
+
+    def __init__(
+        self,
+        custody: Custody,
+        plan: Plan,
+        namespaces: Sequence[str],
+        raw: Path,
+        overrides: Sequence[tuple[str, str]],
+        traces: dict[str, Path],
+    ) -> None:
+        argv = [
+            found("unbloat-emu") or "unbloat-emu",
+            "run",
+            str(raw / "scenario.toml"),
+            "--out",
+            str(raw / "emu"),
+        ]
+        argv += ["--seed", str(plan["seed"])]
+        for node, namespace in zip(plan["nodes"], namespaces, strict=True):
+            argv += ["--netns", f"{node['name']}={namespace}"]
+        for key, value in overrides:
+            argv += ["--set", f"{key}={value}"]
+        for name, path in traces.items():
+            argv += ["--trace", f"{name}={path}"]
+        self.child = Child(custody, "unbloat-emu", argv, raw / "logs")
+        self.summary: Event | None = None
+
+    def devices(self) -> list[Device]:
+        """The TUN devices, which are there now."""
+        event = self.expect("devices", DEVICES_S)
+        try:
+            return [Device.of(device) for device in event["devices"]]
+        except (KeyError, TypeError, IndexError) as error:
+            raise LabError(f"unbloat-emu told of devices without {error}") from None
+
+    def go(self) -> tuple[int, int]:
+        """Starts the links' clock; time zero on the monotonic clock and on the calendar's, in ns."""
+        self.child.say("go")
+        event = self.expect("started", STARTED_S)
+        try:
+            return int(event["t0_monotonic_ns"]), int(event["t0_unix_ns"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise LabError(f"unbloat-emu started without telling when ({error})") from None
+
+    def expect(self, kind: str, within_s: float) -> Event:
+        """The next event, which must be this one."""
+        event = parsed(self.child.line(within_s, f'event "{kind}"'))
+        if event["event"] != kind:
+            raise LabError(f'unbloat-emu: expected event "{kind}", got "{event["event"]}"')
+        return event
+
+    def heard(self) -> list[Event]:
+        """What it has said since; the summary is kept."""
+        events = [parsed(line) for line in self.child.hear()]
+        for event in events:
+            if event["event"] == "done":
+                self.summary = event
+        return events
+
+    def finish(self) -> Event:
+        """Waits for the summary and the program's end."""
+        while self.summary is None:
+            event = parsed(self.child.line(DONE_S, 'event "done"'))
+            if event["event"] == "done":
+                self.summary = event
+        if not self.child.wait(DONE_S):
+            raise LabError(f"unbloat-emu did not end within {DONE_S:g} s of being done")
+        if self.child.process.returncode != 0:
+            raise self.child.failure(self.child.status())
+        return self.summary
+
+
+def parsed(line: str) -> Event:
+    """A line as an event."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise LabError(f"unbloat-emu said what is no event: {line[:100]!r}")
+    return event
