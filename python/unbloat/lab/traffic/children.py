@@ -1,0 +1,38 @@
+"""Programs that are not ours, started so that they cannot outlive us."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def dies_with_us(number: int = signal.SIGKILL) -> Callable[[], None]:
+    """For `preexec_fn`: the kernel sends the child this signal when we are gone, however that came about."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+    return ask
+
+
+def start(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """A child that dies with us; its own standard input is empty."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen(argv, preexec_fn=dies_with_us(), **options)  # noqa: PLW1509 - no threads here
+
+
+def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM, patience_s: float = 1.0) -> None:
+    """Asks it to end, then makes it."""
+    if process.poll() is None:
+        process.send_signal(number)
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()

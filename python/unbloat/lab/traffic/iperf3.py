@@ -1,0 +1,109 @@
+"""Role `iperf3`: bulk traffic made by iperf3; one process per flow and side.
+
+SPEC: `{"role":"iperf3", "address": OWN, "duration_s", "warmup_s", "bin_ms", "flow", "part": "server" or "client", "side":
+"sender" or "receiver", "peer", "port", "out", "json": FILE, "notes": [TEXT]}`
+
+Its own report (JSON) is kept beside the rows; connections and samples are the kernel's, asked for by bins. The data
+connection comes from port 20,000 above the server's, which tells it from iperf3's control connection.
+
+Differences from the simulator:
+- iperf3's control connection comes first, so data begins two round trips later.
+- The class is that of both directions: iperf3 sets it on both ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from typing import Any
+
+from unbloat.lab.traffic import children, sockets
+from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.loop import Loop
+from unbloat.lab.traffic.watch import Watch
+
+_DATA_PORT = 20_000
+_PATIENCE_S = 2.0
+
+
+def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
+    flow = spec["flow"]
+    argv = ["iperf3", "--json", "-p", str(spec["port"]), "-B", spec["address"]]
+    if spec["part"] == "server":
+        return [*argv, "-s", "-1"]
+    sender = flow["sender"]
+    argv += ["-c", spec["peer"], "--cport", str(spec["port"] + _DATA_PORT), "-t", f"{max(round(length_s), 1)}"]
+    argv += ["-C", sockets.kernel_name(sender["congestion"]), "-S", str(sockets.tos(sender["class"]))]
+    argv += ["-i", f"{min(max(spec['bin_ms'] / 1e3, 0.1), 60.0):g}"]
+    if not flow["sender_opens"]:
+        argv.append("-R")
+    mss = sender["mss_bytes"] + (12 if sender["timestamps"] else 0)
+    if mss != 1460:
+        argv += ["-M", str(mss)]
+    law = flow["receiver"]["window"]
+    if law["kind"] == "fixed":
+        # -w is SO_RCVBUF, which the kernel doubles.
+        buffer = law["rmem_max"] if not law.get("window") else 2 * law["window"]
+        argv += ["-w", str(-(-buffer // 2))]
+    return argv
+
+
+def run(spec: dict[str, Any]) -> None:
+    """The whole life of the process."""
+    loop = Loop()
+    flow = spec["flow"]
+    book = Book(spec["out"])
+    for note in spec["notes"]:
+        book.error(note)
+    process: subprocess.Popen[bytes] | None = None
+    with open(spec["json"], "wb") as report:
+
+        def begin(length_s: float) -> None:
+            nonlocal process
+            process = children.start(_argv(spec, length_s), stdout=report, stderr=subprocess.STDOUT)
+
+        server = spec["part"] == "server"
+        if server:
+            begin(0)
+            _wait_until_listening(spec["port"])
+        end_s = spec["duration_s"] if flow["stop_s"] is None else min(flow["stop_s"], spec["duration_s"])
+        if loop.wait_for_start():
+            data_port = spec["port"] + _DATA_PORT
+            where = {"remote_port": data_port} if server else {"local_port": data_port}
+            Watch(loop, book, flow, spec["side"], **where).start(spec["bin_ms"])
+            if not server:
+                # To the whole second above: it is stopped at the right time.
+                loop.at(loop.ns(flow["start_s"]), lambda: begin(end_s - flow["start_s"] + 1))
+                loop.at(loop.ns(end_s), lambda: process and process.send_signal(signal.SIGINT))
+            loop.run(loop.ns(spec["duration_s"]))
+        if process is not None:
+            # SIGINT: it writes its report.
+            children.end(process, signal.SIGINT, _PATIENCE_S)
+    _complain(spec, book)
+    book.close()
+
+
+def _wait_until_listening(port: int) -> None:
+    import time
+
+    want = f":{port:04X} "
+    for _ in range(500):
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table, encoding="ascii") as file:
+                if any(want in line and " 0A " in line for line in file):
+                    return
+        time.sleep(0.01)
+    raise OSError(f"iperf3 does not listen on port {port}")
+
+
+def _complain(spec: dict[str, Any], book: Book) -> None:
+    """What iperf3 itself found wrong; that it was stopped is not wrong."""
+    import json
+
+    try:
+        with open(spec["json"], encoding="utf-8") as file:
+            error = json.load(file).get("error", "")
+    except (OSError, ValueError):
+        error = "no report"
+    if error and "interrupt" not in error and "terminated" not in error:
+        book.error(f"{spec['flow']['name']}: iperf3: {error}")
