@@ -97,10 +97,10 @@ class Custody:
         """Has everything removed; what could not be, in words."""
         if self.keeper is not None:
             try:
-                said, _ = self.keeper.communicate("", timeout=CLEAN_S)
+                self.keeper.communicate("", timeout=CLEAN_S)
             except subprocess.TimeoutExpired:
                 self.keeper.kill()
-                said, _ = self.keeper.communicate()
+                self.keeper.communicate()
             if self.keeper.returncode == 0:
                 return []
             self.state["keeper"] = None

@@ -167,30 +167,34 @@ def advmss(flow: Flow) -> int:
     return int(flow["sender"]["mss_bytes"]) + (TIMESTAMPS_BYTES if flow["sender"]["timestamps"] else 0)
 
 
+PER_WAY: tuple[tuple[str, bool, Callable[[Flow], str]], ...] = (
+    ("initial_window", False, lambda flow: str(flow["sender"]["initial_window"])),
+    ("congestion", True, lambda flow: kernel_name(flow["sender"]["congestion"])),
+    ("mss", True, lambda flow: str(flow["sender"]["mss_bytes"])),
+    ("ack_every", False, lambda flow: str(flow["receiver"]["ack_every"])),
+)
+"""What all flows from one node to another share; whether a socket of our own programs can differ."""
+
+
 def disagreements(plan: Plan) -> list[str]:
     """What flows want of a namespace or a route that they share."""
-    found: dict[str, None] = {}
+    found: list[str] = []
     for node, described in enumerate(plan["nodes"]):
-        for name, (_, by_value) in shared(plan, node).items():
-            if len(by_value) > 1:
-                found[f"{name.removeprefix('net.ipv4.')} on {described['name']}: {against(by_value)}"] = None
-    pairs = dict.fromkeys((flow["from"], flow["to"]) for flow in plan["flows"] if is_tcp(flow))
-    for one, other in pairs:
-        sent = [f for f in plan["flows"] if is_tcp(f) and (f["from"], f["to"]) == (one, other)]
-        told = [flow for flow in sent if not has_own_sockets(flow, plan)]
-        for name, flows, value in (
-            ("initial_window", sent, lambda flow: str(flow["sender"]["initial_window"])),
-            ("congestion", told, lambda flow: kernel_name(flow["sender"]["congestion"])),
-            ("mss", told, lambda flow: str(flow["sender"]["mss_bytes"])),
-            ("ack_every", sent, lambda flow: str(flow["receiver"]["ack_every"])),
-        ):
-            by_value: dict[str, list[str]] = {}
-            for flow in flows:
-                by_value.setdefault(value(flow), []).append(flow["name"])
-            if len(by_value) > 1:
-                where = f"{plan['nodes'][one]['name']} to {plan['nodes'][other]['name']}"
-                found[f"{name} from {where}: {against(by_value)}"] = None
-    return list(found)
+        for name, (_, wishes) in shared(plan, node).items():
+            if len(wishes) > 1:
+                found.append(f"{name.removeprefix('net.ipv4.')} on {described['name']}: {against(wishes)}")
+    tcp = [flow for flow in plan["flows"] if is_tcp(flow)]
+    for start, end in dict.fromkeys((flow["from"], flow["to"]) for flow in tcp):
+        where = f"{plan['nodes'][start]['name']} to {plan['nodes'][end]['name']}"
+        sent = [flow for flow in tcp if (flow["from"], flow["to"]) == (start, end)]
+        for name, can_differ, value in PER_WAY:
+            wishes = {}
+            for flow in sent:
+                if not (can_differ and has_own_sockets(flow, plan)):
+                    wishes.setdefault(value(flow), []).append(flow["name"])
+            if len(wishes) > 1:
+                found.append(f"{name} from {where}: {against(wishes)}")
+    return found
 
 
 def against(by_value: dict[str, list[str]]) -> str:
