@@ -48,6 +48,7 @@ class Case:
 
 
 OURS = ("floor", "unbloat-emu")
+USUAL = (*OURS, "mahimahi", "rattan")
 
 
 def counted(stream: Stream) -> dict[str, float]:
@@ -261,7 +262,7 @@ def tcp_cases(quick: bool) -> list[Case]:
             for congestion in ("cubic",) if quick else ("cubic", "bbr"):
                 label = f"{congestion}, {delay:g} ms each way, offload {'on' if offload else 'off'}"
                 setting = Setting(delay, offload=offload)
-                only = OURS if offload else ()
+                only = OURS if offload else USUAL
                 made.append(Case("tcp", label, setting, partial(tcp, congestion, 3 if quick else 6), only))
     return made
 
@@ -269,16 +270,19 @@ def tcp_cases(quick: bool) -> list[Case]:
 def ladder_cases(quick: bool) -> list[Case]:
     steps = (40, 80) if quick else (10, 20, 30, 40, 60, 80, 100, 120)
     measures = [(k, partial(step, k * 1000, 1.0 if quick else 3.0)) for k in steps]
-    return [Case("ladder", f"{k},000 packets/s", Setting(20.0), measure) for k, measure in measures]
+    return [Case("ladder", f"{k},000 packets/s", Setting(20.0), measure, USUAL) for k, measure in measures]
 
 
 def gigabit_cases(quick: bool, scratch: Path) -> list[Case]:
     trace = gigabit(scratch)
     setting = Setting(0, GIGABIT_BPS, trace, 5_000_000)
-    udp = Case("gigabit", "UDP", setting, partial(trace_held, trace, 95_000, 2.5 if quick else 4.0))
+    udp = Case("gigabit", "UDP", setting, partial(trace_held, trace, 95_000, 2.5 if quick else 4.0), USUAL)
     if quick:
         return [udp]
-    return [udp, *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 6)) for cc in ("cubic", "bbr"))]
+    return [
+        udp,
+        *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 6), USUAL) for cc in ("cubic", "bbr")),
+    ]
 
 
 def trace_cases(quick: bool, scratch: Path) -> list[Case]:

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -213,6 +214,7 @@ def emulated(
             process.stdin.write("go\n")
             process.stdin.flush()
             origin = json.loads(told.wait_for('"started"'))["t0_monotonic_ns"]
+            time.sleep(max(0.0, (origin - time.monotonic_ns()) / 1e9))
             sender, receiver = in_namespace(spaces[0]), in_namespace(spaces[-1])
             road = Road(name, sender, receiver, address(len(places) - 1), process.pid, origin)
             yield road
@@ -226,6 +228,10 @@ def emulated(
                 raise RuntimeError(f"unbloat-emu ended with {process.returncode}")
             road.told = json.loads((out / "emu.json").read_text())
             road.named = losses(out)
+            road.delivered = {link["link"]: link["arrived"] for link in road.told["links"]}
+            road.held = sum(link["held"] for link in road.told["links"])
+            for what in ("early", "oversize"):
+                road.named[what] = sum(link[what] for link in road.told["links"])
         finally:
             end(process)
 
@@ -313,7 +319,7 @@ def rattan(tools: Tools, setting: Setting) -> Iterator[Road]:
 
 def makers(tools: Tools) -> dict[str, Maker]:
     """All that can be measured here, by name; a line says what cannot."""
-    known: dict[str, Maker] = {"floor": floor}
+    known: dict[str, Maker] = {"floor": floor, "floor, SCHED_FIFO": fast_floor}
     if tools.emulator:
         known["unbloat-emu"] = emulator
     for name, program, maker in (("mahimahi", "mm-delay", mahimahi), ("rattan", "rattan", rattan)):

@@ -60,6 +60,17 @@ static uint64_t clock_ns(clockid_t clock) {
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
+/* From CLOCK_MONOTONIC to CLOCK_REALTIME. Read again where something came in between: it would look like a delay. */
+static uint64_t clock_offset(uint64_t *now) {
+    uint64_t real, after, tries = 0;
+    do {
+        *now = clock_ns(CLOCK_MONOTONIC);
+        real = clock_ns(CLOCK_REALTIME);
+        after = clock_ns(CLOCK_MONOTONIC);
+    } while (after - *now > 1000 && tries++ < 100);
+    return real - (*now + (after - *now) / 2);
+}
+
 static void sleep_until(uint64_t t) {
     struct timespec when = {t / 1000000000, t % 1000000000};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL);
@@ -174,7 +185,7 @@ static int receive_all(char **argument) {
         }
         /* MSG_TRUNC: the whole length is told although only the head is copied */
         int n = recvmmsg(fd, messages, BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
-        uint64_t now = clock_ns(CLOCK_MONOTONIC), offset = clock_ns(CLOCK_REALTIME) - now;
+        uint64_t now, offset = clock_offset(&now);
         for (int i = 0; i < n; i++) {
             struct content c;
             uint64_t arrived = now;
