@@ -141,6 +141,8 @@ pub enum Outcome {
     Started(Packet, Instant),
     /// A packet is gone: by overflow, by choice, or on the link.
     Gone(Packet, Loss),
+    /// The kernel reads a report of the modem: what a gate, or an agent, learns of it.
+    Reported(Event),
 }
 
 /// What became of a packet that met an idle port.
@@ -434,24 +436,28 @@ impl Port {
 
     // ------------------------------------------------------------------------------------------ gate and modem
 
-    /// The time of the next report, of one on its way, or of a gate that opens by itself.
-    pub fn arm_gate(&mut self, now: Instant) -> Option<Instant> {
-        let queue_waits = !self.queue.is_empty();
-        let device = self.device.as_mut()?;
-        let mut next: Option<Instant> = None;
-        let mut earlier = |at: Instant| next = Some(next.map_or(at, |n| n.min(at)));
-        if let Some((at, _)) = device.reports.front() {
-            earlier(*at);
-        }
+    /// The time of the next report, of one on its way, or of a gate that opens by itself; `None`: no device.
+    pub fn next_gate(&self, now: Instant) -> Option<Instant> {
+        let device = self.device.as_ref()?;
+        let soon = Instant(now.0 + 1);
         // A modem reports when it is idle, too: that is how the kernel knows.
-        earlier(device.next_report.max(Instant(now.0 + 1)));
-        if queue_waits
+        let mut next = device.next_report.max(soon);
+        if let Some((at, _)) = device.reports.front() {
+            next = next.min(*at);
+        }
+        if !self.queue.is_empty()
             && !device.gate.open(now)
             && let Some(at) = device.gate.next_wakeup(now)
         {
-            earlier(at.max(Instant(now.0 + 1)));
+            next = next.min(at.max(soon));
         }
-        let at = next?;
+        Some(next)
+    }
+
+    /// Arms the wake-up for [`Port::next_gate`]; the time to wake at, where none earlier is set.
+    pub fn arm_gate(&mut self, now: Instant) -> Option<Instant> {
+        let at = self.next_gate(now)?;
+        let device = self.device.as_mut()?;
         if device.armed.is_some_and(|armed| armed <= at && armed > now) {
             return None;
         }
@@ -487,6 +493,7 @@ impl Port {
             }
             device.reports.pop_front();
             device.gate.on_event(now, &event);
+            outcomes.push(Outcome::Reported(event));
         }
         self.run(now, outcomes);
     }

@@ -100,6 +100,7 @@ impl<T: Tap> World<'_, T> {
                     self.left_host_queue(&frame);
                 }
                 Outcome::Gone(packet, loss) => self.gone(index, packet.handle, loss),
+                Outcome::Reported(_) => {}
             }
         }
         self.outcomes = outcomes;

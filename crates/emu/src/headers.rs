@@ -1,0 +1,199 @@
+//! What a queue has to know of an IP packet: flow, class, ECN, ends; and the one bit that a queue sets.
+//!
+//! signal: the bytes of an IPv4 or IPv6 packet as a TUN device hands it out (RFC 791, RFC 8200) · model: fixed offsets;
+//! what is cut short or strange counts as a flow of its addresses alone · action: [`View`]; [`mark`] sets CE (RFC 3168
+//! section 5) and mends the checksum (RFC 1624).
+
+use algo::Ecn;
+
+/// Protocol numbers (IANA).
+pub const TCP: u8 = 6;
+/// UDP.
+pub const UDP: u8 = 17;
+
+/// DSCP that a node gives packets of the most urgent band: expedited forwarding (RFC 3246).
+const EXPEDITED: u8 = 46;
+/// … and of the least: class selector 1 (RFC 2474; the lower effort of RFC 3662).
+const LOWER_EFFORT: u8 = 8;
+
+/// The header fields of a packet that matter here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// 4 or 6; 0 if it is neither.
+    pub version: u8,
+    /// Protocol above IP.
+    pub protocol: u8,
+    /// Where that begins.
+    pub transport: usize,
+    /// Sender; IPv4 addresses stand in the first four bytes.
+    pub source: [u8; 16],
+    /// Receiver.
+    pub destination: [u8; 16],
+    /// Ports of TCP and UDP, else 0.
+    pub ports: [u16; 2],
+    /// TCP's sequence number.
+    pub sequence: u32,
+    /// Differentiated services code point.
+    pub dscp: u8,
+    /// ECN field.
+    pub ecn: Ecn,
+}
+
+/// Reads the headers; what is not there is left at zero.
+pub fn view(packet: &[u8]) -> View {
+    let mut view = View::default();
+    let Some(first) = packet.first() else { return view };
+    let traffic_class;
+    match first >> 4 {
+        4 if packet.len() >= 20 => {
+            view.version = 4;
+            view.protocol = packet[9];
+            view.transport = usize::from(first & 15) * 4;
+            view.source[..4].copy_from_slice(&packet[12..16]);
+            view.destination[..4].copy_from_slice(&packet[16..20]);
+            traffic_class = packet[1];
+            // Later fragments carry no ports (RFC 791 section 3.2).
+            if u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0 {
+                view.transport = packet.len();
+            }
+        }
+        6 if packet.len() >= 40 => {
+            view.version = 6;
+            view.protocol = packet[6];
+            view.transport = 40;
+            view.source.copy_from_slice(&packet[8..24]);
+            view.destination.copy_from_slice(&packet[24..40]);
+            traffic_class = packet[0] << 4 | packet[1] >> 4;
+        }
+        _ => return view,
+    }
+    view.dscp = traffic_class >> 2;
+    view.ecn = match traffic_class & 3 {
+        0 => Ecn::NotCapable,
+        1 => Ecn::Capable1,
+        2 => Ecn::Capable0,
+        _ => Ecn::Marked,
+    };
+    if matches!(view.protocol, TCP | UDP)
+        && let Some(ports) = packet.get(view.transport..view.transport + 4)
+    {
+        view.ports = [u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])];
+    }
+    if view.protocol == TCP
+        && let Some(s) = packet.get(view.transport + 4..view.transport + 8)
+    {
+        view.sequence = u32::from_be_bytes([s[0], s[1], s[2], s[3]]);
+    }
+    view
+}
+
+impl View {
+    /// A hash of the five-tuple.
+    pub fn hash(&self) -> u32 {
+        // FNV-1a over words, then a finaliser (murmur3's), so that low bits are good enough for a bucket number.
+        let mut x = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(self.protocol);
+        let ports = u32::from(self.ports[0]) << 16 | u32::from(self.ports[1]);
+        let words = self.source.chunks_exact(4).chain(self.destination.chunks_exact(4));
+        for word in words.map(|w| u32::from_be_bytes([w[0], w[1], w[2], w[3]])).chain([ports]) {
+            x = (x ^ u64::from(word)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (x ^ x >> 33) as u32
+    }
+
+    /// The priority band that its DSCP stands for.
+    pub fn class(&self) -> u8 {
+        match self.dscp {
+            EXPEDITED => 0,
+            LOWER_EFFORT => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Sets congestion experienced. Packets that are not ECN-capable never come here: queues mark no others.
+pub fn mark(packet: &mut [u8]) {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => {
+            packet[1] |= 3;
+            let length = usize::from(packet[0] & 15) * 4;
+            if packet.len() >= length {
+                packet[10..12].fill(0);
+                let sum = !sum(0, &packet[..length]);
+                packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Some(6) if packet.len() >= 40 => packet[1] |= 3 << 4,
+        _ => {}
+    }
+}
+
+/// Ones' complement sum of 16-bit words (RFC 1071), folded.
+pub fn sum(start: u64, bytes: &[u8]) -> u16 {
+    let mut total = start;
+    let mut words = bytes.chunks_exact(2);
+    for word in &mut words {
+        total += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    if let [last] = words.remainder() {
+        total += u64::from(*last) << 8;
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A TCP segment from 10.0.0.1:4000 to 10.0.0.2:5001, ECT(0), expedited.
+    fn packet() -> Vec<u8> {
+        let mut p = vec![0x45, 46 << 2 | 2, 0, 44, 0, 1, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let check = !sum(0, &p);
+        p[10..12].copy_from_slice(&check.to_be_bytes());
+        p.extend([0x0f, 0xa0, 0x13, 0x89, 0, 0, 1, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
+        p
+    }
+
+    #[test]
+    fn the_fields_of_a_segment_are_read() {
+        let view = view(&packet());
+        assert_eq!((view.version, view.protocol, view.transport), (4, TCP, 20));
+        assert_eq!((view.ports, view.sequence), ([4_000, 5_001], 256));
+        assert_eq!((view.ecn, view.class()), (Ecn::Capable0, 0));
+    }
+
+    #[test]
+    fn a_mark_leaves_a_good_checksum() {
+        let mut p = packet();
+        mark(&mut p);
+        assert_eq!(view(&p).ecn, Ecn::Marked);
+        assert_eq!(sum(0, &p[..20]), 0xffff);
+    }
+
+    #[test]
+    fn flows_differ_by_their_ports_and_directions() {
+        let a = view(&packet());
+        let mut other = packet();
+        other[21] += 1;
+        assert_ne!(a.hash(), view(&other).hash());
+        assert_eq!(a.hash(), view(&packet()).hash());
+    }
+
+    #[test]
+    fn nothing_cut_short_or_strange_panics() {
+        let whole = packet();
+        for end in 0..whole.len() {
+            let mut cut = whole[..end].to_vec();
+            view(&cut);
+            mark(&mut cut);
+        }
+        let mut options = whole;
+        options[0] = 0x4f;
+        view(&options[..24]);
+        mark(&mut options[..24]);
+    }
+}

@@ -1,0 +1,254 @@
+//! What a run leaves behind while it runs: series, losses, decision logs.
+//!
+//! signal: notes of the workers · model: one thread writes for all of them, at ordinary priority, so that a slow disk
+//! delays no packet · action: `queues.jsonl`, `losses.jsonl`, `LINK.decisions`; the first file that cannot be written ends
+//! the run with a message.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use algo::port::{Loss, QueueRow, StageRow};
+use nix::sys::eventfd::EventFd;
+use serde_json::{Value, json};
+use units::{Duration, Instant, Rate};
+
+use crate::headers::{TCP, UDP, View};
+
+/// Notes that may wait for the writer; some milliseconds of the busiest run.
+const WAITING: usize = 4_096;
+/// Notes that a worker keeps when the writer is behind: seconds of a flood, 100 MB.
+const KEPT: usize = 1 << 20;
+
+/// What became of a lost packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The lane's decision.
+    Decided(Loss),
+    /// The far kernel did not take it.
+    Undeliverable,
+}
+
+/// Something to be written.
+pub enum Note {
+    /// Bytes of a decision log.
+    Log(usize, Vec<u8>),
+    /// A bin of a stage.
+    Bin(QueueRow),
+    /// A lost packet: when, on which link, why, what it was, its IP bytes.
+    Loss(Instant, usize, Why, View, u32),
+}
+
+/// A worker's end: never blocks.
+pub struct Outbox {
+    notes: SyncSender<Note>,
+    waiting: VecDeque<Note>,
+    /// Notes that were given up; the log is not complete.
+    pub given_up: u64,
+}
+
+impl Outbox {
+    /// Sends a note, or keeps it for later.
+    pub fn put(&mut self, note: Note) {
+        if self.waiting.len() >= KEPT {
+            self.given_up += 1;
+            return;
+        }
+        self.waiting.push_back(note);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while let Some(note) = self.waiting.pop_front() {
+            if let Err(TrySendError::Full(note) | TrySendError::Disconnected(note)) =
+                self.notes.try_send(note)
+            {
+                self.waiting.push_front(note);
+                return;
+            }
+        }
+    }
+
+    /// Sends all, waiting for the writer; for the end of the run.
+    pub fn finish(mut self) -> u64 {
+        let mut given_up = self.given_up;
+        while let Some(note) = self.waiting.pop_front() {
+            // The writer is gone only after an error that it has told itself.
+            given_up += u64::from(self.notes.send(note).is_err());
+        }
+        given_up
+    }
+}
+
+/// The writing thread.
+pub struct Reporter {
+    notes: SyncSender<Note>,
+    thread: JoinHandle<Result<(), (PathBuf, io::Error)>>,
+}
+
+impl Reporter {
+    /// Creates the files; `failed` becomes readable when one cannot be written any more.
+    pub fn start(
+        dir: &Path,
+        links: &[String],
+        failed: Arc<EventFd>,
+    ) -> Result<Reporter, (PathBuf, io::Error)> {
+        let mut logs = Vec::new();
+        for link in links {
+            logs.push(Kept::create(dir.join(format!("{link}.decisions")))?);
+        }
+        let mut files = Files {
+            logs,
+            queues: Kept::create(dir.join("queues.jsonl"))?,
+            losses: Kept::create(dir.join("losses.jsonl"))?,
+        };
+        let (notes, received) = sync_channel(WAITING);
+        let thread = std::thread::spawn(move || {
+            let outcome = files.write(&received);
+            if outcome.is_err() {
+                // Nobody is left to tell if this fails, too.
+                let _ = failed.write(1);
+                // Workers go on until they are told to stop: take their notes and forget them.
+                while received.recv().is_ok() {}
+            }
+            outcome
+        });
+        Ok(Reporter { notes, thread })
+    }
+
+    /// An end for a worker.
+    pub fn outbox(&self) -> Outbox {
+        Outbox { notes: self.notes.clone(), waiting: VecDeque::new(), given_up: 0 }
+    }
+
+    /// Waits until all is written; every outbox has to be finished.
+    pub fn finish(self) -> Result<(), (PathBuf, io::Error)> {
+        drop(self.notes);
+        self.thread.join().unwrap_or_else(|_| {
+            Err((PathBuf::from("decision log"), io::Error::other("the writing thread panicked")))
+        })
+    }
+}
+
+/// A file that knows its name.
+struct Kept {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Kept {
+    fn create(path: PathBuf) -> Result<Kept, (PathBuf, io::Error)> {
+        match File::create(&path) {
+            Ok(file) => Ok(Kept { path, file: BufWriter::with_capacity(1 << 16, file) }),
+            Err(error) => Err((path, error)),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), (PathBuf, io::Error)> {
+        self.file.write_all(bytes).map_err(|error| (self.path.clone(), error))
+    }
+}
+
+struct Files {
+    logs: Vec<Kept>,
+    queues: Kept,
+    losses: Kept,
+}
+
+impl Files {
+    fn write(&mut self, notes: &Receiver<Note>) -> Result<(), (PathBuf, io::Error)> {
+        while let Ok(note) = notes.recv() {
+            match note {
+                Note::Log(link, bytes) => self.logs[link].put(&bytes)?,
+                Note::Bin(row) => self.queues.put(&line(&queue_row(&row)))?,
+                Note::Loss(at, link, why, view, bytes) => {
+                    self.losses.put(&line(&loss_row(at, link, why, &view, bytes)))?;
+                }
+            }
+        }
+        for kept in self.logs.iter_mut().chain([&mut self.queues, &mut self.losses]) {
+            kept.file.flush().map_err(|error| (kept.path.clone(), error))?;
+        }
+        Ok(())
+    }
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    let mut bytes = value.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+fn queue_row(row: &QueueRow) -> Value {
+    json!({
+        "link": row.link,
+        "stage": row.stage,
+        "t_s": seconds(row.t),
+        "packets": row.packets,
+        "bytes": row.bytes,
+        "delay_ms": row.delay.map(Duration::as_millis_f64),
+        "delay_ms_max": row.delay_max.as_millis_f64(),
+        "drops": row.drops,
+    })
+}
+
+/// A stage as a whole, as `stages.jsonl` has it.
+pub fn stage_row(row: &StageRow) -> Value {
+    let delay = row.delay_ms.map(|q| {
+        json!({
+            "count": q.count, "min": q.min, "p50": q.p50, "p95": q.p95, "p99": q.p99, "max": q.max, "mean": row.delay_ms_mean,
+        })
+    });
+    json!({
+        "link": row.link,
+        "stage": row.stage,
+        "packets": row.packets,
+        "drops_overflow": row.overflowed,
+        "drops_aqm": row.dropped_by_aqm,
+        "lost_on_link": row.lost_on_link,
+        "throughput_bps": row.throughput.map(Rate::bps),
+        "delay_ms": delay,
+    })
+}
+
+fn loss_row(at: Instant, link: usize, why: Why, view: &View, bytes: u32) -> Value {
+    let why = match why {
+        Why::Decided(Loss::Overflow) => "overflow",
+        Why::Decided(Loss::Aqm) => "aqm",
+        Why::Decided(Loss::Link) => "link",
+        Why::Undeliverable => "undeliverable",
+    };
+    let protocol = match view.protocol {
+        TCP => json!("tcp"),
+        UDP => json!("udp"),
+        1 | 58 => json!("icmp"),
+        other => json!(other),
+    };
+    json!({
+        "t_s": seconds(at),
+        "link": link,
+        "why": why,
+        "proto": protocol,
+        "src": address(view, &view.source),
+        "sport": view.ports[0],
+        "dst": address(view, &view.destination),
+        "dport": view.ports[1],
+        "bytes": bytes,
+        "seq": (view.protocol == TCP).then_some(view.sequence),
+    })
+}
+
+fn address(view: &View, bytes: &[u8; 16]) -> String {
+    match view.version {
+        4 => std::net::Ipv4Addr::from([bytes[0], bytes[1], bytes[2], bytes[3]]).to_string(),
+        _ => std::net::Ipv6Addr::from(*bytes).to_string(),
+    }
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.0 as f64 / 1e9
+}

@@ -1,0 +1,553 @@
+//! A run from beginning to end, and what it says to its parent.
+//!
+//! signal: words on standard input (`go`, `stop`, or its end), signals, the clock · model: devices are made and told of; at `go` the
+//! clock's zero is set and a thread per direction starts; one thread watches over all · action: JSON lines on standard
+//! output, files in the run's directory, an exit that says what went wrong in one line.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use scenario::{Offload, Scenario};
+use serde_json::{Value, json};
+use units::{Duration, Histogram, Instant};
+
+use crate::clock::{self, Clock};
+use crate::report::{Reporter, stage_row};
+use crate::telemetry::Telemetry;
+use crate::tun::{Tun, Wanted};
+use crate::worker::{Finished, Live, Parts, Worker, WorkerError};
+
+/// From `go` to the run's zero: workers are up by then, and the parent has read when it is.
+const LEAD_NS: u64 = 20_000_000;
+/// How often the watching thread looks at namespaces and the end of the run, ms.
+const WATCH_MS: u16 = 50;
+/// Counters are told once a second.
+const COUNTERS_NS: u64 = 1_000_000_000;
+/// From this rate on a link's devices take large segments, if the scenario leaves it open: below it a packet lasts longer
+/// than 60 µs, and system calls cost nothing beside it.
+const OFFLOAD_BPS: u64 = 200_000_000;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where files go.
+    pub out: PathBuf,
+    /// Namespace of each node, by name.
+    pub namespaces: BTreeMap<String, String>,
+    /// Instead of what the scenario says.
+    pub offload: Option<Offload>,
+    /// Queues per device.
+    pub queues: usize,
+    /// Stop after so long, if that is before the scenario's end.
+    pub stop_after: Option<Duration>,
+    /// Start without `go`, and take no words.
+    pub at_once: bool,
+}
+
+/// Why there was no run, or no good one.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A node has no namespace.
+    #[error("no namespace for node {0}: give --netns {0}=NAME")]
+    NoNamespace(String),
+    /// A device could not be made.
+    #[error("device {name} in namespace {namespace}: {source}")]
+    Device {
+        /// Its name.
+        name: String,
+        /// Where.
+        namespace: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A namespace is not there any more.
+    #[error("namespace {0} is gone")]
+    NamespaceGone(String),
+    /// A direction stopped.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// A thread of a direction died: a defect of this program.
+    #[error("the thread of link {0} died")]
+    Died(String),
+    /// A system call that cannot fail did.
+    #[error("{0}: {1}")]
+    System(&'static str, nix::errno::Errno),
+}
+
+/// Two devices that face each other, and the links between them.
+struct Pair {
+    /// By side: node, index of the link that leaves it here.
+    sides: [(usize, Option<usize>); 2],
+    offload: bool,
+}
+
+/// Which links go back to back over one pair of devices: the k-th from A to B with the k-th from B to A.
+fn pairs(scenario: &Scenario, offload: Option<Offload>) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> = Vec::new();
+    for (index, link) in scenario.links.iter().enumerate() {
+        let partner = pairs.iter_mut().find(|p| p.sides[0].0 == link.to && p.sides[1] == (link.from, None));
+        let fast = match offload.unwrap_or(scenario.lab.offload) {
+            Offload::On => true,
+            Offload::Off => false,
+            Offload::Auto => top_rate(scenario, index) >= OFFLOAD_BPS,
+        };
+        match partner {
+            Some(pair) => {
+                pair.sides[1].1 = Some(index);
+                pair.offload |= fast;
+            }
+            None => {
+                let sides = [(link.from, Some(index)), (link.to, None)];
+                pairs.push(Pair { sides, offload: fast });
+            }
+        }
+    }
+    pairs
+}
+
+/// What a link carries at best, as far as the scenario says.
+fn top_rate(scenario: &Scenario, index: usize) -> u64 {
+    let link = &scenario.links[index];
+    let entry = &algo::link::TABLE[link.medium.index];
+    match (&link.trace, entry.name) {
+        (Some(scenario::Trace::Rates(steps)), _) => {
+            steps.iter().map(|(_, rate)| rate.bps()).max().unwrap_or(0)
+        }
+        (Some(scenario::Trace::Opportunities(ms)), _) => {
+            // Opportunities of 1,504 bytes, on average over the trace.
+            let last = ms.last().copied().unwrap_or(1).max(1);
+            ms.len() as u64 * 1_504 * 8 * 1_000 / last
+        }
+        (None, "fixed") => {
+            let place = entry.params.iter().position(|p| p.name == "rate");
+            match place.and_then(|place| link.medium.settings.0.get(place)) {
+                Some(algo::Value::Rate(rate)) => rate.bps(),
+                _ => 0,
+            }
+        }
+        _ => 0,
+    }
+}
+
+/// A device name that the kernel takes: at most 15 bytes, none of them a slash, a blank or a colon.
+fn device_name(scenario: &Scenario, side: (usize, Option<usize>), peer: usize) -> String {
+    let name = match side.1 {
+        Some(link) => scenario.links[link].name.clone(),
+        None => format!("from-{}", scenario.nodes[peer].name),
+    };
+    let clean: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    match clean.len() {
+        1..=15 if clean != "lo" && clean != "." && clean != ".." => clean,
+        _ => side.1.map_or_else(|| format!("in{peer}"), |link| format!("link{link}")),
+    }
+}
+
+/// Both devices of a pair, opened.
+type Opened = [Arc<Tun>; 2];
+
+fn open(scenario: &Scenario, options: &Options, pair: &Pair) -> Result<Opened, RunError> {
+    let one = |side: usize| {
+        let (node, _) = pair.sides[side];
+        let peer = pair.sides[1 - side].0;
+        let namespace = &options.namespaces[&scenario.nodes[node].name];
+        let name = device_name(scenario, pair.sides[side], peer);
+        let path = namespace_path(namespace);
+        let wanted = Wanted { namespace: &path, name: &name, queues: options.queues, offload: pair.offload };
+        let error = |source| RunError::Device { name: name.clone(), namespace: namespace.clone(), source };
+        Tun::open(&wanted).map(Arc::new).map_err(error)
+    };
+    Ok([one(0)?, one(1)?])
+}
+
+/// Named namespaces are files there (ip-netns(8)); a path is taken as it is.
+fn namespace_path(name: &str) -> PathBuf {
+    if name.contains('/') { PathBuf::from(name) } else { Path::new("/run/netns").join(name) }
+}
+
+/// Runs a scenario; `say` gets each line for the parent.
+pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -> Result<(), RunError> {
+    for node in &scenario.nodes {
+        if !options.namespaces.contains_key(&node.name) {
+            return Err(RunError::NoNamespace(node.name.clone()));
+        }
+    }
+    let file = |path: PathBuf| move |source| RunError::File { path, source };
+    std::fs::create_dir_all(&options.out).map_err(file(options.out.clone()))?;
+    let mut watch = Watch::new()?;
+    let pairs = pairs(scenario, options.offload);
+    let opened: Vec<Opened> =
+        pairs.iter().map(|pair| open(scenario, options, pair)).collect::<Result<_, _>>()?;
+    say(told_devices(scenario, options, &pairs, &opened));
+    if !options.at_once && !watch.wait_for_go(scenario, options)? {
+        return Ok(());
+    }
+    let names: Vec<String> = scenario.links.iter().map(|l| l.name.replace('/', "-")).collect();
+    let failed = watch.failed.clone();
+    let reporter = Reporter::start(&options.out, &names, failed)
+        .map_err(|(path, source)| RunError::File { path, source })?;
+
+    let clock = Clock { zero_ns: clock::monotonic_ns() + LEAD_NS };
+    let t0_unix_ns = clock::unix_ns() + (clock.zero_ns - clock::monotonic_ns());
+    let mut threads = Vec::new();
+    for (pair, tuns) in pairs.iter().zip(&opened) {
+        for side in 0..2 {
+            let Some(link) = pair.sides[side].1 else { continue };
+            let telemetry = telemetry(scenario, options, link)?;
+            let live = Arc::new(Live::default());
+            let parts = Parts {
+                scenario,
+                link,
+                input: tuns[side].clone(),
+                output: tuns[1 - side].clone(),
+                offload: pair.offload,
+                clock,
+                stop: watch.stop.clone(),
+                outbox: reporter.outbox(),
+                telemetry,
+                live: live.clone(),
+            };
+            let worker = Worker::new(parts);
+            let done = watch.failed.clone();
+            let thread = std::thread::Builder::new()
+                .name(names[link].chars().take(15).collect())
+                .spawn(move || {
+                    prefer();
+                    let outcome = worker.run();
+                    if outcome.1.is_err() {
+                        // The watching thread sees the dead worker at its next look anyway.
+                        let _ = done.write(1);
+                    }
+                    outcome
+                })
+                .map_err(|source| RunError::File { path: PathBuf::from("thread"), source })?;
+            threads.push((link, live, thread));
+        }
+    }
+    threads.sort_by_key(|(link, ..)| *link);
+    say(json!({"event": "started", "t0_monotonic_ns": clock.zero_ns, "t0_unix_ns": t0_unix_ns}));
+
+    let watched = watch.until_the_end(scenario, options, clock, &threads, say);
+    let ran = clock.now().min(Instant(scenario.duration.0));
+    watch.stop_workers();
+    let mut finished = Vec::new();
+    let mut trouble = watched.err();
+    for (link, live, thread) in threads {
+        match thread.join() {
+            Ok((one, outcome)) => {
+                trouble = trouble.or(outcome.err().map(RunError::from));
+                finished.push((link, live, one));
+            }
+            Err(_) => trouble = trouble.or(Some(RunError::Died(scenario.links[link].name.clone()))),
+        }
+    }
+    let written = reporter.finish();
+    let complete = written.is_ok() && finished.iter().all(|(.., one)| one.notes_lost == 0);
+    // Where the disk is full, that is what has to be said, whatever it led to.
+    if let Err((path, source)) = written {
+        trouble = Some(RunError::File { path, source });
+    }
+    let summary = summary(scenario, &finished, &pairs, &opened, ran, complete);
+    let stages: String = finished
+        .iter()
+        .flat_map(|(.., one)| &one.stages)
+        .map(|row| stage_row(row).to_string() + "\n")
+        .collect();
+    for (name, text) in [("stages.jsonl", stages), ("emu.json", format!("{summary:#}\n"))] {
+        let path = options.out.join(name);
+        if let Err(source) = std::fs::write(&path, text) {
+            trouble = trouble.or(Some(RunError::File { path, source }));
+        }
+    }
+    let mut done = summary;
+    done["event"] = json!("done");
+    say(done);
+    trouble.map_or(Ok(()), Err)
+}
+
+fn telemetry(scenario: &Scenario, options: &Options, link: usize) -> Result<Option<Telemetry>, RunError> {
+    let Some(node) = scenario.nodes.iter().position(|n| n.device.as_ref().is_some_and(|d| d.link == link))
+    else {
+        return Ok(None);
+    };
+    let devices = scenario.nodes.iter().filter(|n| n.device.is_some()).count();
+    let name = match devices {
+        1 => "telemetry.sock".to_owned(),
+        _ => format!("telemetry-{}.sock", scenario.nodes[node].name),
+    };
+    let path = options.out.join(name);
+    let made = Telemetry::listen(&path, node as u16);
+    made.map(Some).map_err(|source| RunError::File { path, source })
+}
+
+fn told_devices(scenario: &Scenario, options: &Options, pairs: &[Pair], opened: &[Opened]) -> Value {
+    let mut devices = Vec::new();
+    for (pair, tuns) in pairs.iter().zip(opened) {
+        for (side, tun) in tuns.iter().enumerate() {
+            let (node, out) = pair.sides[side];
+            let (peer, back) = pair.sides[1 - side];
+            devices.push(json!({
+                "node": node,
+                "peer": peer,
+                "namespace": options.namespaces[&scenario.nodes[node].name],
+                "name": tun.name,
+                "links": [out, back],
+                "offload": pair.offload,
+            }));
+        }
+    }
+    json!({"event": "devices", "devices": devices})
+}
+
+fn counters(live: &Live) -> [(&'static str, u64); 7] {
+    let read = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
+    [
+        ("offered", read(&live.offered)),
+        ("arrived", read(&live.arrived)),
+        ("bytes", read(&live.bytes)),
+        ("dropped", read(&live.dropped)),
+        ("lost", read(&live.lost)),
+        ("undeliverable", read(&live.refused)),
+        ("waiting_bytes", read(&live.waiting)),
+    ]
+}
+
+fn link_object(scenario: &Scenario, link: usize, live: &Live) -> Value {
+    let mut object = json!({"link": scenario.links[link].name});
+    for (name, value) in counters(live) {
+        object[name] = json!(value);
+    }
+    object
+}
+
+fn summary(
+    scenario: &Scenario,
+    finished: &[(usize, Arc<Live>, Finished)],
+    pairs: &[Pair],
+    opened: &[Opened],
+    ran: Instant,
+    complete: bool,
+) -> Value {
+    let mut links = Vec::new();
+    let mut all = Histogram::default();
+    for (link, live, one) in finished {
+        let mut object = link_object(scenario, *link, live);
+        for (name, value) in [
+            ("early", one.early),
+            ("oversize", one.oversize),
+            ("held", one.held),
+            ("memory_bytes", one.memory),
+        ] {
+            object[name] = json!(value);
+        }
+        object["lateness_us"] = quantiles(&one.lateness);
+        all.merge(&one.lateness);
+        links.push(object);
+    }
+    let mut devices = Vec::new();
+    let mut lost = 0;
+    for (pair, tuns) in pairs.iter().zip(opened) {
+        for (side, tun) in tuns.iter().enumerate() {
+            // A device that is gone has no counters.
+            let counters = tun.counters().unwrap_or_default();
+            lost += counters.dropped;
+            devices.push(json!({
+                "node": scenario.nodes[pair.sides[side].0].name,
+                "name": tun.name,
+                "dropped": counters.dropped,
+                "refused": counters.refused,
+                "offload": pair.offload,
+            }));
+        }
+    }
+    json!({
+        "ran_s": ran.0 as f64 / 1e9,
+        "links": links,
+        "devices": devices,
+        "kernel_drops": lost,
+        "lateness_us": quantiles(&all),
+        "log_complete": complete,
+    })
+}
+
+fn quantiles(histogram: &Histogram) -> Value {
+    let at = |q: f64| histogram.quantile(q).map(|ns| ns as f64 / 1e3);
+    json!({"p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": at(1.0)})
+}
+
+type Thread = (usize, Arc<Live>, JoinHandle<(Finished, Result<(), WorkerError>)>);
+
+/// Signals, the parent's words, and the end.
+struct Watch {
+    signals: SignalFd,
+    /// Readable for everybody when it is over.
+    stop: Arc<EventFd>,
+    /// Readable when a worker or the writer has failed.
+    failed: Arc<EventFd>,
+    words: Vec<u8>,
+}
+
+/// What made the watching thread look up.
+enum Heard {
+    Go,
+    Stop,
+    Failed,
+    Nothing,
+}
+
+impl Watch {
+    fn new() -> Result<Watch, RunError> {
+        let system = |what| move |error| RunError::System(what, error);
+        let mut set = SigSet::empty();
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().for_each(|signal| set.add(signal));
+        // Before any thread starts, so that all of them leave signals to this one.
+        set.thread_block().map_err(system("signals"))?;
+        let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(system("signalfd"))?;
+        let event = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map(Arc::new);
+        let stop = event().map_err(system("eventfd"))?;
+        let failed = event().map_err(system("eventfd"))?;
+        Ok(Watch { signals, stop, failed, words: Vec::new() })
+    }
+
+    /// Waits a little for anything to be heard.
+    fn hear(&mut self, words: bool) -> Result<Heard, RunError> {
+        let stdin = io::stdin();
+        let mut polled = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.failed.as_fd(), PollFlags::POLLIN),
+        ];
+        if words {
+            polled.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut polled, PollTimeout::from(WATCH_MS)) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(Heard::Nothing),
+            Ok(_) => {}
+            Err(error) => return Err(RunError::System("poll", error)),
+        }
+        let happened: Vec<bool> =
+            polled.iter().map(|fd| !fd.revents().unwrap_or(PollFlags::empty()).is_empty()).collect();
+        drop(polled);
+        if happened[1] {
+            return Ok(Heard::Failed);
+        }
+        if happened[0] {
+            return Ok(Heard::Stop);
+        }
+        if happened.get(2) == Some(&true) {
+            let mut buffer = [0; 256];
+            // Unlocked and unbuffered, or poll would not see what a buffer has swallowed.
+            let length = nix::unistd::read(stdin.as_fd(), &mut buffer).unwrap_or(0);
+            if length == 0 {
+                return Ok(Heard::Stop);
+            }
+            self.words.extend(&buffer[..length]);
+            if let Some(end) = self.words.iter().position(|b| *b == b'\n') {
+                let word: Vec<u8> = self.words.drain(..=end).collect();
+                return Ok(match word.trim_ascii() {
+                    b"go" => Heard::Go,
+                    b"stop" => Heard::Stop,
+                    _ => Heard::Nothing,
+                });
+            }
+        }
+        Ok(Heard::Nothing)
+    }
+
+    /// Whether it is to be started.
+    fn wait_for_go(&mut self, scenario: &Scenario, options: &Options) -> Result<bool, RunError> {
+        loop {
+            match self.hear(true)? {
+                Heard::Go => return Ok(true),
+                Heard::Stop => return Ok(false),
+                Heard::Failed | Heard::Nothing => namespaces_are_there(scenario, options)?,
+            }
+        }
+    }
+
+    fn until_the_end(
+        &mut self,
+        scenario: &Scenario,
+        options: &Options,
+        clock: Clock,
+        threads: &[Thread],
+        say: &mut dyn FnMut(Value),
+    ) -> Result<(), RunError> {
+        let end = Instant(options.stop_after.unwrap_or(scenario.duration).min(scenario.duration).0);
+        let mut told = 0;
+        loop {
+            let now = clock.now();
+            if now >= end {
+                return Ok(());
+            }
+            if now.0 / COUNTERS_NS > told {
+                told = now.0 / COUNTERS_NS;
+                let links: Vec<Value> =
+                    threads.iter().map(|(link, live, _)| link_object(scenario, *link, live)).collect();
+                say(json!({"event": "counters", "t_s": now.0 as f64 / 1e9, "links": links}));
+            }
+            match self.hear(!options.at_once)? {
+                Heard::Stop | Heard::Failed => return Ok(()),
+                Heard::Go | Heard::Nothing => {}
+            }
+            if threads.iter().any(|(.., thread)| thread.is_finished()) {
+                return Ok(());
+            }
+            namespaces_are_there(scenario, options)?;
+        }
+    }
+
+    fn stop_workers(&self) {
+        // Nobody reads it: it stays readable for all. A counter at one cannot overflow.
+        let _ = self.stop.write(1);
+    }
+}
+
+/// A device keeps its namespace alive, so that only the name tells that somebody took it away.
+fn namespaces_are_there(scenario: &Scenario, options: &Options) -> Result<(), RunError> {
+    for node in &scenario.nodes {
+        let name = &options.namespaces[&node.name];
+        if !namespace_path(name).exists() {
+            return Err(RunError::NamespaceGone(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Workers come before everything else that is ready to run, where this is allowed: a delivery that waits for a busy
+/// program is late by a scheduler's slice, milliseconds (specs measured 24 to 87 ms on a busy machine without).
+#[allow(unsafe_code)]
+fn prefer() {
+    let parameter = libc::sched_param { sched_priority: 10 };
+    // SAFETY: plain old data, read by the call only. Not being allowed to is no error: it is only less precise.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+}
+
+/// A line for the parent; whether it is still there shows at its words.
+pub fn say_to(stdout: &mut impl Write, value: &Value) {
+    let _ = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
+}
+
+/// Reads a file whole, as text.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
