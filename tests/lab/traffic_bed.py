@@ -96,12 +96,16 @@ class Traffic:
         self.t0 = 0
 
     def __enter__(self) -> Traffic:
-        for started in self.started:
-            self.processes.append((started, self.bed.start(started.node, *started.argv)))
-        for started, process in self.processes:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said == "ready\n", f"{started.role} {started.name} said {said!r}"
+        try:
+            for started in self.started:
+                self.processes.append((started, self.bed.start(started.node, *started.argv)))
+            for started, process in self.processes:
+                assert process.stdout is not None
+                said = process.stdout.readline()
+                assert said == "ready\n", f"{started.role} {started.name} said {said!r}"
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def go(self) -> None:

@@ -1,0 +1,194 @@
+"""Role `browser`: pages loaded by headless Chromium, with the browser's own timings; one process per web flow.
+
+SPEC: `{"role":"browser", "address": OWN, "duration_s", "warmup_s", "bin_ms", "flow", "peer", "port", "out", "work":
+DIRECTORY, "notes": [TEXT]}`
+
+Every page has a context of its own, with an empty cache and no connections; it is thrown away when the page is there, which
+closes its connections. The context of the next page is made at once, so that the page begins at its time.
+
+Differences from the simulator:
+- Requests are the browser's own: about 400 bytes, whatever `request` says.
+- The page begins with the first SYN (`connectStart`), as there; what the browser does before is left out. What it does between
+  objects (script, rendering) is in `page_load_ms`.
+- Six connections at most. A connection that takes longer than 250 ms to open has a second one beside it: Chromium's rule.
+- A late page is followed by the next as soon as its context is made, about 50 ms later.
+- A browser answers `stop` at once: the page under way is given up; there, what is in the network still arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import Any
+
+from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.devtools import PROGRAMS, Browser
+from unbloat.lab.traffic.loop import READ, Loop, now_ns
+from unbloat.lab.traffic.watch import Watch
+
+# On a busy machine; it takes one or two.
+_START_PATIENCE_S = 60.0
+
+Json = dict[str, Any]
+
+
+class Pages:
+    """Loads one page after another."""
+
+    def __init__(self, loop: Loop, browser: Browser, book: Book, spec: Json) -> None:
+        self._loop, self._browser, self._book = loop, browser, book
+        self._flow, self._warmup_s = spec["flow"], spec["warmup_s"]
+        self._url = f"http://{spec['peer']}:{spec['port']}/page"
+        self._context = self._session = ""
+        self.prepared = False
+        self._due_ns: int | None = None
+        self._begun_ns: int | None = None
+        self._complained = False
+        self.stopped = False
+        browser.on_event = self._on_event
+
+    # A chain of answers: context, target, session, ready.
+
+    def prepare(self) -> None:
+        """A fresh context."""
+        self.prepared = False
+        self._browser.send("Target.createBrowserContext", {"disposeOnDetach": True}, then=self._on_context)
+
+    def _on_context(self, answer: Json) -> None:
+        self._context = self._result(answer)["browserContextId"]
+        self._browser.send(
+            "Target.createTarget",
+            {"url": "about:blank", "browserContextId": self._context},
+            then=self._on_target,
+        )
+
+    def _on_target(self, answer: Json) -> None:
+        self._browser.send(
+            "Target.attachToTarget",
+            {"targetId": self._result(answer)["targetId"], "flatten": True},
+            then=self._on_session,
+        )
+
+    def _on_session(self, answer: Json) -> None:
+        self._session = self._result(answer)["sessionId"]
+        self._browser.send("Runtime.enable", {}, self._session)
+        self._browser.send("Runtime.addBinding", {"name": "pageDone"}, self._session, then=self._on_ready)
+
+    def _on_ready(self, answer: Json) -> None:
+        self._result(answer)
+        self.prepared = True
+        if self._due_ns is not None:
+            self.begin_at(self._due_ns)
+
+    @staticmethod
+    def _result(answer: Json) -> Json:
+        if "error" in answer:
+            raise OSError(f"the browser refused: {answer['error'].get('message', answer['error'])}")
+        result: Json = answer["result"]
+        return result
+
+    # ------------------------------------------------------------------------------------------------------- pages
+
+    def begin_at(self, when_ns: int) -> None:
+        """The next page, at that time, or as soon as its context is there."""
+        self._due_ns = when_ns
+        if self.prepared:
+            self._due_ns = None
+            self._loop.at(when_ns, self._begin)
+
+    def _begin(self) -> None:
+        if self.stopped:
+            return
+        self._begun_ns = now_ns()
+        self._browser.send("Page.navigate", {"url": self._url}, self._session, then=self._on_navigated)
+
+    def _on_navigated(self, answer: Json) -> None:
+        if self.stopped:
+            return
+        failed = self._result(answer).get("errorText")
+        if failed:
+            self._over(f"{self._url}: {failed}")
+
+    def _on_event(self, session: str, method: str, params: Json) -> None:
+        if method == "Runtime.bindingCalled" and session == self._session and self._begun_ns is not None:
+            told = json.loads(params["payload"])
+            if told["e"]:
+                self._over(told["e"])
+            else:
+                self._tell(told)
+                self._over("")
+
+    def _over(self, error: str) -> None:
+        if error and not self._complained:
+            # Once: what goes wrong goes wrong every time.
+            self._complained = True
+            self._book.error(f"{self._flow['name']}: page not loaded: {error}")
+        begun, self._begun_ns = self._begun_ns, None
+        self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+        self.prepare()
+        every_ns = round(self._flow["app"]["every_s"] * 1e9)
+        self.begin_at(max((begun or now_ns()) + every_ns, now_ns()))
+
+    def _tell(self, told: Json) -> None:
+        offset_ns = time.time_ns() - now_ns()
+
+        def t_s(ms: float) -> float:
+            return self._loop.seconds(round((told["t"] + ms) * 1e6) - offset_ns)
+
+        document = told["a"][0]
+        start = document[0]
+        rows = [(document[1], "connect_ms", document[1] - start)]
+        for _, _, asked, first, last, _ in told["a"]:
+            rows.append((first, "first_byte_ms", first - asked))
+            rows.append((last, "object_ms", last - asked))
+        end = max(timing[4] for timing in told["a"])
+        rows.append((end, "page_load_ms", end - start))
+        # In order of time; at the same time the page comes last.
+        for at, name, value in sorted(rows, key=lambda row: row[0]):
+            if t_s(at) >= self._warmup_s:
+                self._book.tell("app", t_s=t_s(at), name=name, value=value)
+
+    def stop(self) -> None:
+        """No more pages; the one under way is given up."""
+        self.stopped = True
+        self._begun_ns = None
+        if self._context:
+            self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+
+    def finish(self) -> None:
+        """A page that never came is told as the time that it has taken so far."""
+        at = now_ns()
+        if self._begun_ns is not None and self._loop.seconds(at) >= self._warmup_s:
+            age = (at - self._begun_ns) / 1e6
+            self._book.tell("app", t_s=self._loop.seconds(at), name="page_unfinished_ms", value=age)
+
+
+def run(spec: Json) -> None:
+    """The whole life of the process."""
+    loop = Loop()
+    book = Book(spec["out"])
+    for note in spec["notes"]:
+        book.error(note)
+    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    if program is None:
+        raise OSError("chromium is not installed")
+    browser = Browser(program, spec["work"])
+    try:
+        pages = Pages(loop, browser, book, spec)
+        pages.prepare()
+        browser.wait(lambda: pages.prepared, _START_PATIENCE_S)
+        if not loop.wait_for_start():
+            return
+        flow = spec["flow"]
+        loop.watch(browser.fd, READ, browser.read)
+        Watch(loop, book, flow, "receiver", remote_port=spec["port"]).start(spec["bin_ms"])
+        pages.begin_at(loop.ns(flow["start_s"]))
+        if flow["stop_s"] is not None:
+            loop.at(loop.ns(flow["stop_s"]), pages.stop)
+        loop.run(loop.ns(spec["duration_s"]))
+        pages.finish()
+    finally:
+        book.close()
+        browser.end()
+        shutil.rmtree(f"{spec['work']}/profile", ignore_errors=True)
