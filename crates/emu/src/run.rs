@@ -30,6 +30,8 @@ use crate::worker::{Finished, Live, Parts, Worker, WorkerError};
 const LEAD_NS: u64 = 20_000_000;
 /// How often the watching thread looks at namespaces and the end of the run, ms.
 const WATCH_MS: u16 = 50;
+/// How long a parent that has heard `done` may take to end its captures, ms.
+const LINGER_MS: u16 = 3_000;
 /// Counters are told once a second.
 const COUNTERS_NS: u64 = 1_000_000_000;
 /// From this rate on a link's devices take large segments, if the scenario leaves it open: below it a packet lasts longer
@@ -279,6 +281,9 @@ pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -
     let mut done = summary;
     done["event"] = json!("done");
     say(done);
+    if trouble.is_none() && !options.at_once {
+        watch.wait_for_parent()?;
+    }
     trouble.map_or(Ok(()), Err)
 }
 
@@ -512,6 +517,17 @@ impl Watch {
             }
             namespaces_are_there(scenario, options)?;
         }
+    }
+
+    /// The devices stay until the parent lets go of them: a capture on a device that vanishes loses its last packets.
+    fn wait_for_parent(&mut self) -> Result<(), RunError> {
+        let looks = LINGER_MS / WATCH_MS;
+        for _ in 0..looks {
+            if let Heard::Stop | Heard::Failed = self.hear(true)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn stop_workers(&self) {

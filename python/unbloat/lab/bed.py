@@ -88,10 +88,10 @@ def run(custody: Custody, order: Order) -> None:
         for program in bed.programs:
             program.say(str(begin_ns))
         watch(bed, emulator, begin_ns)
+        # The devices are there until the emulator is let go.
+        bed.warnings += captures.stop(bed.captures)
         summary = emulator.finish()
         end_programs(bed)
-        for capture in bed.captures:
-            bed.warnings += capture.stop()
     except OSError as error:
         raise full(raw) or error from None
     except LabError as error:
@@ -102,7 +102,10 @@ def run(custody: Custody, order: Order) -> None:
         "t0_monotonic_ns": begin_ns,
         "t0_unix_ns": unix_ns,
         "kernel": f"{platform.system()} {platform.release()}",
-        "offloads": summary.get("offloads", plan["lab"]["offload"]),
+        "offloads": [
+            f"{device['node']}.{device['name']}: segmentation offload {'on' if device['offload'] else 'off'}"
+            for device in summary.get("devices", [])
+        ],
         "namespaces": bed.namespaces,
         "warnings": bed.warnings,
         "vetoes": [],
@@ -162,7 +165,7 @@ def end_programs(bed: Bed) -> None:
             program.process.wait(max(0.0, deadline - time.monotonic()))
         if not program.has_ended():
             bed.warnings.append(f"{program.name} did not end with the scenario")
-            program.close()
+            program.let_go()
             program.end()
         elif program.process.returncode != 0:
             raise program.failure(program.status())

@@ -23,7 +23,10 @@ SNAP_BYTES = 120
 # The kernel's buffer in KiB: some tenths of a second of small packets at a gigabit per second.
 BUFFER_KIB = 32_768
 READY_S = 10.0
+# How often tcpdump is asked for its counts in the end, and for how long.
+ASK_S, WRITTEN_S = 0.1, 2.0
 
+COUNTS = re.compile(r"(\d+) packets? captured, (\d+) packets? received by filter")
 LOST = re.compile(r"(\d+) packets? dropped by (kernel|interface)")
 
 
@@ -49,6 +52,17 @@ class Capture:
                 raise self.child.failure(f"does not listen after {READY_S:g} s")
             time.sleep(0.01)
 
+    def counts(self) -> tuple[int, int] | None:
+        """Packets written and packets seen, as it last said."""
+        said = COUNTS.findall(self.child.errors.read_text(errors="replace"))
+        return (int(said[-1][0]), int(said[-1][1])) if said else None
+
+    def ask(self) -> None:
+        """Has it say its counts."""
+        if self.child.has_ended():
+            raise self.child.failure(self.child.status())
+        self.child.process.send_signal(signal.SIGUSR1)
+
     def stop(self) -> list[str]:
         """Ends it; warnings about what is missing."""
         if self.child.has_ended():
@@ -59,6 +73,24 @@ class Capture:
         said = self.child.errors.read_text(errors="replace")
         lost = {where: int(count) for count, where in LOST.findall(said) if int(count) > 0}
         return [f"capture {self.name}: {count} packets dropped by {where}" for where, count in lost.items()]
+
+
+def stop(captures: Sequence[Capture]) -> list[str]:
+    """Ends captures when everything that they have seen is written: the kernel hands packets over once a second, and
+    tcpdump leaves at once when it is told to. Warnings."""
+    seen: dict[str, int] = {}
+    deadline = time.monotonic() + WRITTEN_S
+    behind = list(captures)
+    while behind and time.monotonic() < deadline:
+        for capture in behind:
+            capture.ask()
+        time.sleep(ASK_S)
+        for capture in list(behind):
+            counts = capture.counts()
+            if counts is not None and counts[0] >= seen.setdefault(capture.name, counts[1]):
+                behind.remove(capture)
+    warnings = [f"capture {capture.name} misses its last packets" for capture in behind]
+    return [*warnings, *(warning for capture in captures for warning in capture.stop())]
 
 
 def captured_nodes(plan: Plan) -> list[int]:

@@ -61,6 +61,12 @@ class Child:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(f"{line}\n".encode())
 
+    def let_go(self) -> None:
+        """The end of its standard input."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
     def hear(self) -> list[str]:
         """The lines that it has said since."""
         while not self.ended:
@@ -134,10 +140,3 @@ class Child:
             self.process.wait()
             return False
         return True
-
-    def close(self) -> None:
-        """Its pipes."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()

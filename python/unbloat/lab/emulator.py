@@ -88,11 +88,12 @@ class Emulator:
         return events
 
     def finish(self) -> Event:
-        """Waits for the summary and the program's end."""
+        """Waits for the summary, lets go of the devices, and waits for the program's end."""
         while self.summary is None:
             event = parsed(self.child.line(DONE_S, 'event "done"'))
             if event["event"] == "done":
                 self.summary = event
+        self.child.let_go()
         if not self.child.wait(DONE_S):
             raise LabError(f"unbloat-emu did not end within {DONE_S:g} s of being done")
         if self.child.process.returncode != 0:
