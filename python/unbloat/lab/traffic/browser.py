@@ -20,17 +20,51 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 from unbloat.lab.traffic.book import Book
 from unbloat.lab.traffic.devtools import PROGRAMS, Browser
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
+from unbloat.lab.traffic.page import document
 from unbloat.lab.traffic.watch import Watch
 
 # On a busy machine; it takes one or two.
 _START_PATIENCE_S = 60.0
 
 Json = dict[str, Any]
+
+
+@contextmanager
+def rehearsal(app: Json) -> Iterator[str]:
+    """The page, with little objects, on this namespace's loopback."""
+    text = document(app).encode("ascii")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = text if self.path == "/page" else b"x"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody asks."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/page"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Pages:
@@ -46,6 +80,7 @@ class Pages:
         self._begun_ns: int | None = None
         self._complained = False
         self.stopped = False
+        self.warm = False
         browser.on_event = self._on_event
 
     # A chain of answers: context, target, session, ready.
@@ -88,6 +123,10 @@ class Pages:
         result: Json = answer["result"]
         return result
 
+    def warm_up(self, url: str) -> None:
+        """A first page that does not count: fresh processes are several times slower."""
+        self._browser.send("Page.navigate", {"url": url}, self._session)
+
     # ------------------------------------------------------------------------------------------------------- pages
 
     def begin_at(self, when_ns: int) -> None:
@@ -111,7 +150,13 @@ class Pages:
             self._over(f"{self._url}: {failed}")
 
     def _on_event(self, session: str, method: str, params: Json) -> None:
-        if method == "Runtime.bindingCalled" and session == self._session and self._begun_ns is not None:
+        if method != "Runtime.bindingCalled" or session != self._session:
+            return
+        if not self.warm:
+            self.warm = True
+            self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+            self.prepare()
+        elif self._begun_ns is not None:
             told = json.loads(params["payload"])
             if told["e"]:
                 self._over(told["e"])
@@ -178,6 +223,9 @@ def run(spec: Json) -> None:
         pages = Pages(loop, browser, book, spec)
         pages.prepare()
         browser.wait(lambda: pages.prepared, _START_PATIENCE_S)
+        with rehearsal(spec["flow"]["app"]) as url:
+            pages.warm_up(url)
+            browser.wait(lambda: pages.warm and pages.prepared, _START_PATIENCE_S)
         if not loop.wait_for_start():
             return
         flow = spec["flow"]

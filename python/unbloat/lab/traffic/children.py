@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def dies_with_us(number: int = signal.SIGKILL) -> Callable[[], None]:
@@ -38,3 +41,19 @@ def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM, patience
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
+
+
+def adopt_orphans() -> None:
+    """What our children leave behind becomes ours, not the machine's."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(patience_s: float) -> None:
+    """Waits for all that is still ours to end."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
+        except ChildProcessError:
+            return

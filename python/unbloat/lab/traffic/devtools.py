@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from unbloat.lab.traffic.children import dies_with_us
+from unbloat.lab.traffic.children import adopt_orphans, dies_with_us, reap_orphans
 
 Json = dict[str, Any]
 Answer = Callable[[Json], None]
@@ -43,6 +43,8 @@ _FLAGS = (
     "--no-proxy-server",
     "--remote-debugging-pipe",
 )
+# No connections before they are asked for: 2 is "never predict".
+_PREFERENCES = {"net": {"network_prediction_options": 2}}
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -50,7 +52,10 @@ class Browser:
     """A headless Chromium."""
 
     def __init__(self, program: str, work: str) -> None:
-        os.makedirs(work, exist_ok=True)
+        os.makedirs(f"{work}/profile/Default", exist_ok=True)
+        with open(f"{work}/profile/Default/Preferences", "w", encoding="ascii") as file:
+            json.dump(_PREFERENCES, file)
+        adopt_orphans()
         theirs_in, self._out = (_high(fd) for fd in os.pipe())
         self.fd, theirs_out = (_high(fd) for fd in os.pipe())
         ask = dies_with_us(signal.SIGKILL)
@@ -116,20 +121,13 @@ class Browser:
                 self.read()
 
     def end(self) -> None:
-        """Gone, with all its processes."""
-        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
-            if self.process.poll() is not None:
-                break
-            os.killpg(self.process.pid, number)
-            try:
-                self.process.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-        # Its helpers are of the same session; a browser that has crashed may leave some behind.
+        """Gone, with all its processes: there is nothing to be saved."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+        self.process.wait()
+        reap_orphans(5.0)
 
 
 def _high(fd: int) -> int:
