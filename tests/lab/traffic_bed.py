@@ -5,6 +5,7 @@ No emulator: where a rate matters, the programs themselves are the slow part.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -128,10 +129,8 @@ class Traffic:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    try:
+                    with contextlib.suppress(BrokenPipeError):
                         pipe.close()
-                    except BrokenPipeError:
-                        pass
 
 
 class Told:

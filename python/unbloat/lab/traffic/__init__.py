@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from unbloat.lab.traffic.notes import notes
 from unbloat.lab.traffic.sockets import kernel_name
 
-__all__ = ["FLOW_PORT", "PROBE_PORT", "Started", "commands", "kernel_name", "needed_programs", "notes"]
+__all__ = ["FLOW_PORT", "PROBE_PORT", "Started", "commands", "kernel_name", "needed_programs"]
 
 # Flow number i uses 5001 + i, at the side that does not open; probe number i uses 6001 + i.
 FLOW_PORT = 5001
@@ -146,8 +146,6 @@ class _Work:
                     "port": FLOW_PORT + index,
                     "out": self._out(flow, side),
                     "changes": self._changes(index),
-                    # Said once, by the sender.
-                    "notes": notes(flow) if side == "sender" else [],
                 }
             )
 
@@ -164,7 +162,7 @@ class _Work:
                 port=FLOW_PORT + index,
                 out=self._out(flow, side),
                 json=str(self._folder / "flows" / f"{flow['name']}.{side}.iperf3.json"),
-                notes=notes(flow, "iperf3", self._changes(index)) if side == "sender" else [],
+                notes=notes(flow, "iperf3") if side == "sender" else [],
             )
 
     def voice(self, index: int, flow: Json) -> None:
@@ -198,7 +196,7 @@ class _Work:
             port=FLOW_PORT + index,
             out=self._out(flow, "receiver"),
             work=str(self._folder / "work" / f"{role}-{flow['name']}"),
-            notes=notes(flow, role, self._changes(index)),
+            notes=notes(flow, role),
         )
 
     def probe(self, index: int, probe: Json) -> None:

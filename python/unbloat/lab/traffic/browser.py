@@ -168,7 +168,7 @@ class Pages:
         if error and not self._complained:
             # Once: what goes wrong goes wrong every time.
             self._complained = True
-            self._book.error(f"{self._flow['name']}: page not loaded: {error}")
+            self._book.error(f"page not loaded: {error}")
         begun, self._begun_ns = self._begun_ns, None
         self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
         self.prepare()

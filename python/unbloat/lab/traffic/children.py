@@ -24,12 +24,10 @@ def dies_with_us(number: int = signal.SIGKILL) -> Callable[[], None]:
     return ask
 
 
-def start(
-    argv: list[str], *, when_we_die: int = signal.SIGKILL, **options: Any
-) -> subprocess.Popen[bytes]:
+def start(argv: list[str], *, when_we_die: int = signal.SIGKILL, **options: Any) -> subprocess.Popen[bytes]:
     """A child that dies with us; its own standard input is empty."""
     options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.Popen(argv, preexec_fn=dies_with_us(when_we_die), **options)  # noqa: PLW1509 - no threads here
+    return subprocess.Popen(argv, preexec_fn=dies_with_us(when_we_die), **options)
 
 
 def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM, patience_s: float = 1.0) -> None:

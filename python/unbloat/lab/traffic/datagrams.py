@@ -143,9 +143,7 @@ class Call:
         stop = self._flow["stop_s"]
         until = end_s if stop is None else min(stop, end_s)
         sent = times(self._flow["start_s"], [self._app["every_s"]], until)
-        windows, total = voice.scores(
-            self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived
-        )
+        windows, total = voice.scores(self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived)
         # The end called "to" hears what "from" says.
         there = self._side == "to"
         if there:
@@ -251,7 +249,7 @@ class Ping:
 def _checksum(data: bytes) -> int:
     if len(data) % 2:
         data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from unbloat.lab.traffic.children import adopt_orphans, dies_with_us, reap_orphans
@@ -70,7 +71,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=prepare,  # noqa: PLW1509 - no threads here
+            preexec_fn=prepare,
             pass_fds=(3, 4),
             start_new_session=True,
             cwd=work,
@@ -122,10 +123,8 @@ class Browser:
 
     def end(self) -> None:
         """Gone, with all its processes: there is nothing to be saved."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         reap_orphans(5.0)
 

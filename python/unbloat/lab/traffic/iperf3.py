@@ -13,8 +13,10 @@ Differences from the simulator:
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
+import time
 from typing import Any
 
 from unbloat.lab.traffic import children, sockets
@@ -32,7 +34,14 @@ def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
     if spec["part"] == "server":
         return [*argv, "-s", "-1"]
     sender = flow["sender"]
-    argv += ["-c", spec["peer"], "--cport", str(spec["port"] + _DATA_PORT), "-t", f"{max(round(length_s), 1)}"]
+    argv += [
+        "-c",
+        spec["peer"],
+        "--cport",
+        str(spec["port"] + _DATA_PORT),
+        "-t",
+        f"{max(round(length_s), 1)}",
+    ]
     argv += ["-C", sockets.kernel_name(sender["congestion"]), "-S", str(sockets.tos(sender["class"]))]
     argv += ["-i", f"{min(max(spec['bin_ms'] / 1e3, 0.1), 60.0):g}"]
     if not flow["sender_opens"]:
@@ -62,6 +71,10 @@ def run(spec: dict[str, Any]) -> None:
             nonlocal process
             process = children.start(_argv(spec, length_s), stdout=report, stderr=subprocess.STDOUT)
 
+        def stop() -> None:
+            if process is not None:
+                process.send_signal(signal.SIGINT)
+
         server = spec["part"] == "server"
         if server:
             begin(0)
@@ -74,7 +87,7 @@ def run(spec: dict[str, Any]) -> None:
             if not server:
                 # To the whole second above: it is stopped at the right time.
                 loop.at(loop.ns(flow["start_s"]), lambda: begin(end_s - flow["start_s"] + 1))
-                loop.at(loop.ns(end_s), lambda: process and process.send_signal(signal.SIGINT))
+                loop.at(loop.ns(end_s), stop)
             loop.run(loop.ns(spec["duration_s"]))
         if process is not None:
             # SIGINT: it writes its report.
@@ -84,8 +97,6 @@ def run(spec: dict[str, Any]) -> None:
 
 
 def _wait_until_listening(port: int) -> None:
-    import time
-
     want = f":{port:04X} "
     for _ in range(500):
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -98,12 +109,10 @@ def _wait_until_listening(port: int) -> None:
 
 def _complain(spec: dict[str, Any], book: Book) -> None:
     """What iperf3 itself found wrong; that it was stopped is not wrong."""
-    import json
-
     try:
         with open(spec["json"], encoding="utf-8") as file:
             error = json.load(file).get("error", "")
     except (OSError, ValueError):
         error = "no report"
     if error and "interrupt" not in error and "terminated" not in error:
-        book.error(f"{spec['flow']['name']}: iperf3: {error}")
+        book.error(f"iperf3: {error}")

@@ -31,7 +31,7 @@ def document(app: dict[str, Any]) -> str:
         d=max(app["depth"], 1),
         m=max(min(app["connections"], BROWSER_CONNECTIONS), 1),
     )
-    padding = max(app["html_bytes"] - len(_HEAD) - len(_FOOT) - len(script), 0)
+    padding: int = max(app["html_bytes"] - len(_HEAD) - len(_FOOT) - len(script), 0)
     return _HEAD + "x" * padding + _FOOT + script
 
 

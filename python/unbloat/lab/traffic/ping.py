@@ -120,7 +120,7 @@ class Ping:
 
     def _between(self, before: tuple[int, float], number: int) -> float:
         after = next((n for n in range(number + 1, self._last + self._high + 1) if n in self._answers), None)
-        step = self._probe["every_s"][0]
+        step: float = self._probe["every_s"][0]
         if after is not None:
             step = (self._answers[after][0] - before[1]) / (after - before[0])
         return before[1] + step * (number - before[0])

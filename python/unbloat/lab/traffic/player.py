@@ -40,9 +40,9 @@ class Player:
     def __init__(self, app: dict[str, Any], tell: Tell) -> None:
         self._ladder = app["ladder_bps"]
         self.segment_s = app["segment_s"]
-        self._segment, self._start_buffer, self._max_buffer = (
-            round(app[key] * 1e9) for key in ("segment_s", "start_buffer_s", "max_buffer_s")
-        )
+        self._segment: int = round(app["segment_s"] * 1e9)
+        self._start_buffer: int = round(app["start_buffer_s"] * 1e9)
+        self._max_buffer: int = round(app["max_buffer_s"] * 1e9)
         self._safety = app["safety"]
         self._tell = tell
         self._started = self._at = 0
@@ -138,7 +138,7 @@ class Session:
         try:
             sockets.prepare(sock, self._flow, "receiver")
         except OSError as error:
-            self._book.error(f"{self._flow['name']}: {error.strerror}; this flow does not run")
+            self._book.error(f"{error.strerror}; this flow does not run")
             return
         assert stream.window is not None
         stream.window.prepare(sock)
@@ -175,7 +175,7 @@ class Session:
                 return
             if b" 200 " not in stream.head[:15]:
                 status = stream.head.split(b"\r\n")[0].decode(errors="replace")
-                self._book.error(f"{self._flow['name']}: segment refused: {status}")
+                self._book.error(f"segment refused: {status}")
                 stream.drop()
                 return
             self._left = self._size - (len(stream.head) - end - 4)
@@ -189,7 +189,7 @@ class Session:
 
     def _on_end(self) -> None:
         if not self._stopped and self._loop.seconds() < self._spec["duration_s"]:
-            self._book.error(f"{self._flow['name']}: the connection ended")
+            self._book.error("the connection ended")
 
     def sample(self) -> None:
         """The connection, now."""

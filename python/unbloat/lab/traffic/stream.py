@@ -140,7 +140,7 @@ class Stream:
         self.on_end(self)
 
     def _fail(self, error: OSError) -> None:
-        self.book.error(f"{self.flow['name']}: {self.local or self.side}: {error.strerror or error}")
+        self.book.error(f"{self.local or self.side}: {error.strerror or error}")
         self.drop()
 
     # ---------------------------------------------------------------------------------------------------- writing
@@ -295,7 +295,7 @@ class Stream:
         try:
             now_runs = sockets.set_congestion(self.sock, name)
         except OSError as error:
-            self.book.error(f"{self.flow['name']}: {error.strerror}")
+            self.book.error(str(error.strerror))
             return
         self.book.tell(
             "congestion", local=self.local, remote=self.remote, t_s=self.loop.seconds(), congestion=now_runs

@@ -2,7 +2,7 @@
 
 SPEC: `{"role":"streams", "address": OWN, "duration_s", "warmup_s", "bin_ms", "ends": [{"flow": FLOW OF THE PLAN, "side":
 "sender" (of the data) or "receiver", "opens": bool, "peer": ADDRESS, "port": PORT OF THE SIDE THAT DOES NOT OPEN, "out":
-FILE, "changes": [{"at_s", "what": "congestion" or "window", "to": ALG}], "notes": [TEXT]}]}`
+FILE, "changes": [{"at_s", "what": "congestion" or "window", "to": ALG}]}]}`
 
 Differences from the simulator:
 - An uploaded file's start is written into its first eight bytes, because another process than the one that started it sees
@@ -16,6 +16,7 @@ Differences from the simulator:
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import Any
 
 from unbloat.lab.traffic import sockets
@@ -43,8 +44,6 @@ class End:
         self._warmup_s = warmup_s
         self._started_ns = 0
         self._listening: socket.socket | None = None
-        for note in spec.get("notes", ()):
-            self.book.error(note)
         if not spec["opens"]:
             self._listening = self._socket()
             self._listening.bind((own, spec["port"]))
@@ -59,7 +58,7 @@ class End:
             if self.side == "receiver":
                 Window(self.flow["receiver"]["window"]).prepare(sock)
         except OSError as error:
-            self.book.error(f"{self.flow['name']}: {error.strerror}; this flow does not run")
+            self.book.error(f"{error.strerror}; this flow does not run")
             self.stopped = True
         return sock
 
@@ -74,7 +73,7 @@ class End:
         if self.flow["stop_s"] is not None:
             self.loop.at(self.loop.ns(self.flow["stop_s"]), self.stop)
         for change in self.spec.get("changes", ()):
-            self.loop.at(self.loop.ns(change["at_s"]), lambda change=change: self._change(change))
+            self.loop.at(self.loop.ns(change["at_s"]), partial(self._change, change))
 
     def _open(self) -> None:
         if self.stopped:
@@ -99,7 +98,7 @@ class End:
         try:
             sockets.after_accept(sock, self.flow)
         except OSError as error:
-            self.book.error(f"{self.flow['name']}: {error.strerror}")
+            self.book.error(str(error.strerror))
         stream = Stream(self.loop, self.book, self.flow, self.side, sock)
         self._add(stream)
         stream.begin()

@@ -61,7 +61,9 @@ class Seen:
 
 def connections(*, local_port: int = 0, remote_port: int = 0) -> list[Seen]:
     """This namespace's open TCP connections with that port (IPv4)."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as netlink:
+    with socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+    ) as netlink:
         wanted = 1 << (_INFO - 1) | 1 << (_CONG - 1) | 1 << (_MEMORY - 1)
         ports = socket.htons(local_port), socket.htons(remote_port)
         no_cookie = 0xFFFFFFFF
@@ -70,7 +72,7 @@ def connections(*, local_port: int = 0, remote_port: int = 0) -> list[Seen]:
         )
         head = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 1, 0)
         netlink.send(head + request)
-        found = []
+        found: list[Seen] = []
         while True:
             data = netlink.recv(1 << 17)
             at = 0
@@ -107,7 +109,7 @@ class Watch:
             found = connections(**self._port)
         except OSError as error:
             if not self._failed:
-                self._book.error(f"{self._flow['name']}: no samples: {error.strerror}")
+                self._book.error(f"no samples: {error.strerror}")
             self._failed = True
             return
         for one in found:

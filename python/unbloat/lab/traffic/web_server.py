@@ -70,7 +70,7 @@ def _listen(site: dict[str, Any], own: str, book: Book) -> socket.socket | None:
     try:
         sockets.prepare(sock, flow, "sender")
     except OSError as error:
-        book.error(f"{flow['name']}: {error.strerror}; this flow does not run")
+        book.error(f"{error.strerror}; this flow does not run")
         return None
     sock.bind((own, site["port"]))
     sock.listen(511)
@@ -86,7 +86,7 @@ def _start(spec: dict[str, Any], books: list[Book]) -> subprocess.Popen[bytes] |
     for site, book in zip(spec["sites"], books, strict=True):
         root = f"{work}/{site['flow']['name']}"
         for text in page.write_site(site["flow"]["app"], root):
-            book.error(f"{site['flow']['name']}: {text}")
+            book.error(text)
         sock = _listen(site, spec["address"], book)
         if sock is not None:
             open_sockets.append(sock)
