@@ -5,6 +5,7 @@
 //! `crates/scenario/tests/any_text.rs` in the same way.
 
 pub mod drive;
+pub mod emulator;
 pub mod invariants;
 pub mod scenario_text;
 pub mod trace_text;

@@ -119,9 +119,7 @@ impl Lane {
             && let Some((_, what)) = self.changes.pop_front()
         {
             self.change(now, what);
-        } else if self.gate_at.is_some_and(|at| at <= now) {
-            self.port.on_gate(now, &mut self.outcomes);
-        } else if self.free_at.is_some_and(|at| at <= now) {
+        } else if [self.free_at, self.gate_at].into_iter().flatten().any(|at| at <= now) {
             self.port.run(now, &mut self.outcomes);
         } else {
             let began = self.bin_began;

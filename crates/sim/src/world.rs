@@ -248,9 +248,10 @@ impl<'s, T: Tap> World<'s, T> {
 
     fn handle(&mut self, target: Target) {
         match target {
-            Target::PortFree(port) => self.run_port(port, |port, now, outcomes| port.run(now, outcomes)),
+            Target::PortFree(port) | Target::PortGate(port) => {
+                self.run_port(port, |port, now, outcomes| port.run(now, outcomes));
+            }
             Target::PortArrival(port) => self.arrivals(port),
-            Target::PortGate(port) => self.run_port(port, |port, now, outcomes| port.on_gate(now, outcomes)),
             Target::Endpoint(id) => self.on_endpoint_timer(id),
             Target::App(flow) => self.on_app_timer(flow as usize),
             Target::Probe(probe) => self.on_probe_timer(probe as usize),

@@ -296,8 +296,10 @@ impl Port {
         }
     }
 
-    /// Moves whatever can move now.
+    /// Reports that are due are written and read, then whatever can move now does: in this order, whichever of the two the
+    /// port was woken for.
     pub fn run(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+        self.hear(now, outcomes);
         loop {
             let fed = self.device.is_some() && self.feed(now, outcomes);
             let started = now >= self.busy_until && self.start(now, outcomes);
@@ -465,8 +467,8 @@ impl Port {
         Some(at)
     }
 
-    /// Reports that are due are written and delivered; then the port runs.
-    pub fn on_gate(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+    /// Reports that are due are written and delivered.
+    fn hear(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
         let Some(device) = &mut self.device else { return };
         if now >= device.next_report {
             let grants = self.link.medium.take_grants(now);
@@ -495,7 +497,6 @@ impl Port {
             device.gate.on_event(now, &event);
             outcomes.push(Outcome::Reported(event));
         }
-        self.run(now, outcomes);
     }
 
     /// The link is another one now: what it was waiting for is void.
