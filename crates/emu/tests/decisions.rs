@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use algo::port::{Outcome, QueueRow};
@@ -177,7 +177,7 @@ fn a_replay_tells_where_a_decision_differs() {
 }
 
 /// Packets of a simulated capture that one node sent to the other, with the run's time.
-fn sent_by(path: &PathBuf, node: u8) -> Vec<(Instant, Vec<u8>)> {
+fn sent_by(path: &Path, node: u8) -> Vec<(Instant, Vec<u8>)> {
     let mut reader = capture::open(path).expect("the simulator's own file");
     let mut found = Vec::new();
     while let Some(frame) = reader.next_frame().expect("whole") {
