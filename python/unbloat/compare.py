@@ -1,7 +1,8 @@
 """`compare`: transfers side by side. CUBIC against BBR, LTE against Wi-Fi, one direction of a capture against the other.
 
-signal: the main flow of each capture (most payload bytes), or the two main directions of one capture · model: the
-measures of `measures.py`, each with its better end · action: a table, and a verdict in words.
+signal: the main flow of each capture (most payload bytes), or the two main directions of one capture; of runs of one scenario,
+simulated or of the lab, the same transfer · model: the measures of `measures.py`, each with its better end; of a scenario also
+every other figure, by name · action: a table, and a verdict in words.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbloat.analyze import analyze_each
+from unbloat.compare_scenario import Section, sections
 from unbloat.dataset import Row, Run
 from unbloat.errors import UnbloatError
+from unbloat.figures import Figures
 from unbloat.measures import MEASURES, Measure, Value, best_and_worst, figures
 from unbloat.store import FORMAT, is_run, open_run
 from unbloat.wording import address_text, endpoint_text, limit_phrase, ms_text, number, rate_text, share_text
@@ -76,6 +79,12 @@ class Comparison:
                 lines.append(Line(measure, values, *best_and_worst(measure, values)))
         return lines
 
+    @cached_property
+    def sections(self) -> list[Section]:
+        """Of runs of a scenario all transfers, queues, probes and applications; none where a capture takes part."""
+        runs = [side.run for side in self.sides]
+        return sections(runs) if all(run.made for run in runs) and len(set(map(id, runs))) > 1 else []
+
     @property
     def verdict(self) -> str:
         """How the others differ from the first, one sentence each."""
@@ -97,6 +106,7 @@ class Comparison:
             "format": FORMAT,
             "sides": [side_object(side) for side in self.sides],
             "measures": [measure_object(line, self.labels) for line in self.lines],
+            **({"scenario": [section.to_dict() for section in self.sections]} if self.sections else {}),
             "verdict": self.verdict,
         }
 
@@ -105,7 +115,11 @@ class Comparison:
         from unbloat.report import write_compare
 
         write_compare(
-            [side.run for side in self.sides], self.labels, path, flows=[side.flow for side in self.sides]
+            [side.run for side in self.sides],
+            self.labels,
+            path,
+            flows=[side.flow for side in self.sides],
+            sections=self.sections,
         )
 
     def _repr_html_(self) -> str:
@@ -122,8 +136,8 @@ def compare(
 ) -> Comparison:
     """Lay captures, stored runs or `Run`s side by side.
 
-    Each takes part with its main flow, or with the one that `flows` names. A single input takes part with the main
-    flows of its two directions, or with all that `flows` names.
+    Each takes part with its main flow, or with the one that `flows` names; runs of one scenario with the same transfer. A single
+    input takes part with the main flows of its two directions, or with all that `flows` names.
     """
     if not inputs:
         raise UnbloatError("nothing to compare was given")
@@ -137,6 +151,7 @@ def compare(
             raise UnbloatError(
                 f"{len(runs)} captures need {len(runs)} flows, one each; {len(flows)} were named"
             )
+        flows = flows if flows is not None else same_transfer(runs)
         pairs = [
             (run, flows[place] if flows is not None else main_flow(run)) for place, run in enumerate(runs)
         ]
@@ -172,6 +187,18 @@ def main_flow(run: Run) -> int:
     if run.main_flow is None:
         raise UnbloatError(f"{run.name}: holds no TCP data to compare")
     return run.main_flow
+
+
+def same_transfer(runs: Sequence[Run]) -> list[int] | None:
+    """Of runs of a scenario: the largest flow of the first transfer that all of them have."""
+    if not all(run.made for run in runs):
+        return None
+    found = [Figures(run) for run in runs]
+    for name in found[0].transfers:
+        rows = [one.flows(name) for one in found]
+        if all(rows):
+            return [max(own, key=lambda row: (row["bytes"], -row["id"]))["id"] for own in rows]
+    return None
 
 
 def directions(run: Run) -> list[int]:

@@ -1,10 +1,12 @@
-"""What `compare` prints: measures down, sides across, and the verdict in words."""
+"""What `compare` prints: measures down, sides across, of runs of a scenario all its figures, and the verdict in words."""
 
 from __future__ import annotations
 
 from unbloat.compare import Comparison
+from unbloat.compare_scenario import Section
 from unbloat.measures import SAME_WITHIN
 from unbloat.screens import flow_text
+from unbloat.sim_screen import table
 from unbloat.terminal import Paper, left, plain, right
 
 BETTER, WORSE = "▲", "▼"
@@ -35,5 +37,21 @@ def compare_screen(paper: Paper, comparison: Comparison) -> None:
     paper.line(paper.style(f"{BETTER} better, {WORSE} worse by more than {SAME_WITHIN:.0%}", "dim"))
     for side in comparison.sides:
         paper.wrapped(f"{side.label}: {plain(side.run.name)}, {flow_text(side.run, side.flow)}", "  ", "  ")
+    for section in comparison.sections:
+        paper.line()
+        section_screen(paper, section, comparison.labels)
     paper.line()
     paper.wrapped(comparison.verdict)
+
+
+def section_screen(paper: Paper, section: Section, labels: list[str]) -> None:
+    """One line per figure below the name of what it is about; a column of the differences of two runs."""
+    titles = [section.title, *map(plain, labels), *(["difference"] if len(labels) == 2 else [])]
+    rows: list[list[str]] = []
+    before = None
+    for line in section.lines:
+        if line.place != before:
+            rows.append([line.place, *[""] * (len(titles) - 1)])
+            before = line.place
+        rows.append([f"  {line.label}", *line.texts, *([line.difference or ""] if len(labels) == 2 else [])])
+    table(paper, titles, rows)

@@ -140,8 +140,8 @@ def write_page(run: Run, path: Path) -> None:
 
     with writing(path):
         path.touch()  # before the second pass, so that a wrong path costs no time
-        # A simulated run keeps no segments; its capture has them.
-        run.load(charted(run), ("samples", "events", *([] if run.extra else ["segments"])))
+        # Runs of a scenario have their series; segments are in the captures, where there are any.
+        run.load(charted(run), ("samples", "events", *([] if run.made else ["segments"])))
         write_report(run, path)
 
 

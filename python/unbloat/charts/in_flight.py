@@ -5,7 +5,7 @@ from .spec import Chart, Level, Line, Spans
 CHART = Chart(
     name="in-flight",
     title="Bytes in flight and receive window",
-    about="Data sent and not yet acknowledged, against the window that the receiver offers and what the path itself can hold (BDP). Where the curves meet, the receiver's window is the limit. The congestion window is known of simulated runs only.",
+    about="Data sent and not yet acknowledged, against the window that the receiver offers and what the path itself can hold (BDP). Where the curves meet, the receiver's window is the limit. The congestion window is known of runs of a scenario only.",
     unit="bytes",
     marks=(
         Spans("window_full", "window full", "red"),

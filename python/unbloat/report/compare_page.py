@@ -18,6 +18,7 @@ from .series import run_series
 from .write import ReportInfo, Store, Tables, columns, finite, page_facts, render, save
 
 if TYPE_CHECKING:
+    from ..compare_scenario import Section
     from ..dataset import Run
 
 
@@ -36,6 +37,11 @@ def begin(run: Tables, flow: int) -> float:
     return float(first) if first is not None else 0.0
 
 
+def made_warnings(run: Run) -> list[str]:
+    """What makes figures of a scenario's run doubtful; a capture's own report tells of the capture."""
+    return run.warnings if run.made else []
+
+
 def write_compare(
     runs: Sequence[Run],
     labels: Sequence[str],
@@ -45,9 +51,10 @@ def write_compare(
     max_segments: int = 200_000,
     title: str | None = None,
     further: Sequence[tuple[str, Sequence[str]]] = (),
+    sections: Sequence[Section] = (),
 ) -> ReportInfo:
     """Writes the page that compares one flow of each run: the main flow, or the one that `flows` names. `further` are
-    more lines of the table, a text for each run."""
+    more lines of the table, a text for each run; `sections` tables of their own, of all that a scenario names."""
     from ..compare import Comparison, Side, main_flow
     from ..measures import figures
 
@@ -116,6 +123,12 @@ def write_compare(
         charted=len(layers),
         table=table,
         layers=layers,
+        sections=sections,
+        warnings=[
+            (label, warning)
+            for label, run in zip(labels, runs, strict=True)
+            for warning in made_warnings(run)
+        ],
         tool=str(runs[0].info.get("tool", "unbloat")),
     )
     return save(text, path, begun, len(sides), len(sides))

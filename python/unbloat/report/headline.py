@@ -39,8 +39,9 @@ def headline(run: Tables) -> Headline:
     files = [str(file) for file in info.get("files") or []]
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    if info.get("origin") == "simulated":
-        title = ", ".join([str(info["name"]), *info.get("labels", [])])
+    if info.get("origin") in ("simulated", "lab"):
+        lab = ["lab"] if info["origin"] == "lab" else []
+        title = ", ".join([str(info["name"]), *info.get("labels", []), *lab])
     figures = [
         ("Duration", seconds_text(info.get("duration_s"))),
         ("Packets", count_text(info.get("packets"))),
@@ -53,6 +54,7 @@ def headline(run: Tables) -> Headline:
         ("icmp_packets", "ICMP packets"),
         ("duplicates", "Duplicates dropped"),
         ("reported_drops", "Drops reported"),
+        ("kernel_drops", "Lost in the kernel"),
         ("broken_packets", "Broken packets"),
         ("dropped_packets", "Dropped in queues"),
         ("lost_packets", "Lost on links"),

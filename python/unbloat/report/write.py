@@ -40,7 +40,7 @@ ASSETS = Path(__file__).parent / "page"
 STYLES = ("style.css",)
 PROGRAM = ("units.js", "data.js", "pen.js", "marks.js", "chart.js", "view.js", "export.js", "panel.js")
 
-# Columns of `samples` that only a simulated run has.
+# Columns of `samples` that only the run of a scenario has.
 SIMULATED = ("cwnd_bytes", "queue_ms")
 
 EVENT_KINDS = [
@@ -260,7 +260,7 @@ def render_plain(template: str, **values: Any) -> str:
 def page_facts(runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What every page knows: the charts that can be filled, words of the limits, kinds of events."""
     known = {"samples", "events", *(str(curve["table"]) for curve in curves)}
-    if not all(run.extra for run in runs):
+    if any(run.info.get("origin") != "simulated" for run in runs):
         known.add("segments")  # a simulated run has none, a captured one shows why it has none
     return {
         "charts": [
@@ -354,7 +354,7 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
 
 
 def simulated_tables(run: Tables) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
-    """Titles and rows of what a simulated run shows beside its connections: transfers, queues, probes, applications."""
+    """Titles and rows of what the run of a scenario shows beside its connections: transfers, queues, probes, applications."""
     from ..dataset import Run
     from ..sim_screen import run_tables
 

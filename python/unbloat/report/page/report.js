@@ -128,11 +128,12 @@ class Page {
       }, make("b", {}, direction ? "b → a" : "a → b"), ` ${asBytes(one ? one.bytes || one.payload_bytes || one.wire_bytes : 0)}`);
     };
     const place = (facts.run.interfaces || [])[connection.interface];
-    const simulated = facts.run.origin === "simulated";
-    const told = [connection.proto.toUpperCase(), simulated ? `transfer ${connection.transfer}` : null, simulated && flow ? `${flow.congestion}, window ${flow.window_law}` : null, place ? `interface ${place}` : null, connection.mptcp ? "Multipath TCP subflow" : null,
+    const made = facts.run.origin === "simulated" || facts.run.origin === "lab";
+    const ran = flow ? [flow.congestion, flow.window_law ? `window ${flow.window_law}` : null].filter(Boolean).join(", ") : "";
+    const told = [connection.proto.toUpperCase(), made ? `transfer ${connection.transfer}` : null, made && ran ? ran : null, place ? `interface ${place}` : null, connection.mptcp ? "Multipath TCP subflow" : null,
       connection.proto === "tcp" && !connection.syn_seen ? "no SYN in the capture" : null,
       flow && flow.vantage && flow.vantage !== "unknown" ? `captured at the ${flow.vantage === "middle" ? "middle of the path" : flow.vantage}` : null,
-      connection.proto === "tcp" && simulated ? (connection.end === "fin" ? "closed" : "open at the end of the run") : connection.proto === "tcp" ? `ended by ${connection.end === "fin" ? "FIN" : connection.end === "rst" ? "reset" : "nothing in the capture"}` : null].filter(Boolean).join(" · ");
+      connection.proto === "tcp" && made && connection.end !== "rst" ? (connection.end === "fin" ? "closed" : "open at the end of the run") : connection.proto === "tcp" ? `ended by ${connection.end === "fin" ? "FIN" : connection.end === "rst" ? "reset" : "nothing in the capture"}` : null].filter(Boolean).join(" · ");
     const tiles = flow ? [
       ["Goodput", "goodput_bps", flow.peak_bps ? `best second ${asRate(flow.peak_bps)}` : ""],
       ["RTT", null, isFigure(flow.initial_rtt_ms) ? `handshake ${asMs(flow.initial_rtt_ms)}` : "", rttText(flow)],
