@@ -31,7 +31,7 @@ SYSCTLS = {
 LOSSES = {
     "Ip": ("InDiscards", "OutDiscards", "InHdrErrors", "OutNoRoutes"),
     "Udp": ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors"),
-    "TcpExt": ("TCPBacklogDrop", "TCPRcvQDrop", "PruneCalled", "TCPZeroWindowDrop"),
+    "TcpExt": ("TCPBacklogDrop", "TCPRcvQDrop", "TCPZeroWindowDrop"),
 }
 TICK = os.sysconf("SC_CLK_TCK")
 

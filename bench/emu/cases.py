@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from bench.emu import bed, roads
@@ -48,7 +49,8 @@ class Case:
 
 
 OURS = ("floor", "unbloat-emu")
-USUAL = (*OURS, "mahimahi", "rattan")
+BOTH_FLOORS = ("floor", "floor, SCHED_FIFO", "unbloat-emu")
+USUAL = (*BOTH_FLOORS, "mahimahi", "rattan")
 
 
 def counted(stream: Stream) -> dict[str, float]:
@@ -111,6 +113,12 @@ def ideal(trace: Path, until_ms: int) -> list[int]:
     return offered
 
 
+def longest_pause(trace: Path) -> float:
+    """Seconds without an arrival after which none will come: the longest gap at the beginning, and a second."""
+    offered = [ms for ms, n in enumerate(ideal(trace, 30_000)) if n]
+    return max((b - a for a, b in pairwise(offered)), default=0) / 1000 + 1
+
+
 def nrms(got: Sequence[int], wanted: Sequence[int], bin_ms: int) -> float:
     """Root of the mean squared difference per bin over the mean of what was offered."""
     ends = range(0, len(wanted) - bin_ms + 1, bin_ms)
@@ -122,7 +130,7 @@ def nrms(got: Sequence[int], wanted: Sequence[int], bin_ms: int) -> float:
 def trace_held(trace: Path, packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
     """Delivered bytes against the opportunities, from a second after the beginning to half a second before the end."""
     begin = (time.monotonic_ns() - road.origin_ns) / 1e9
-    stream = send_udp(road, tools, packets_per_s, FULL, seconds, idle=2.0, drain=8.0)
+    stream = send_udp(road, tools, packets_per_s, FULL, seconds, idle=longest_pause(trace), drain=20.0)
     first, last = round((begin + 1) * 1000), round((begin + seconds - 0.5) * 1000)
     figures = counted(stream)
     if road.origin_ns:
@@ -262,7 +270,7 @@ def tcp_cases(quick: bool) -> list[Case]:
             for congestion in ("cubic",) if quick else ("cubic", "bbr"):
                 label = f"{congestion}, {delay:g} ms each way, offload {'on' if offload else 'off'}"
                 setting = Setting(delay, offload=offload)
-                only = OURS if offload else USUAL
+                only = BOTH_FLOORS if offload else USUAL
                 made.append(Case("tcp", label, setting, partial(tcp, congestion, 3 if quick else 6), only))
     return made
 
@@ -292,7 +300,9 @@ def trace_cases(quick: bool, scratch: Path) -> list[Case]:
         print("the recorded traces are left out: no folder traces/mahimahi below UNBLOAT_SHARED", flush=True)
     made = []
     for path in found[:2] if quick else found:
-        setting = Setting(0, 0, path, 300_000)
+        mean = sum(ideal(path, 6_000)) / 6_000  # bytes per ms
+        # 200 ms of it: enough for a sender that was kept waiting, little enough to be emptied soon
+        setting = Setting(0, 0, path, max(60 * FULL, round(200 * mean)))
         measure = partial(trace_held, path, 8_000, 2.5 if quick else 6.0)
         made.append(Case("traces", path.name, setting, measure, ("unbloat-emu",), rounds=1))
     return made

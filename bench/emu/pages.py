@@ -115,10 +115,13 @@ def tcp_table(results: Results, group: str = "tcp") -> list[str]:
     for case, by_road in of(results, group):
         if not case.label.startswith(("cubic", "bbr", "TCP")):
             continue
-        floor = middle(by_road.get(FLOOR, []), "goodput_bps")
+        floors = [
+            middle(outcomes, "goodput_bps") for road, outcomes in by_road.items() if road.startswith(FLOOR)
+        ]
+        floor = max((figure for figure in floors if not math.isnan(figure)), default=math.nan)
         for road, outcomes in by_road.items():
             own = middle(outcomes, "goodput_bps")
-            ratio = "" if road == FLOOR or math.isnan(floor) else f"{own / floor:.2f}"
+            ratio = "" if road.startswith(FLOOR) or math.isnan(floor) else f"{own / floor:.2f}"
             row = [case.label, road, told(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
             row += [told(outcomes, "retransmits"), told(outcomes, "cpu", ".0%")]
             row += [told(outcomes, "named"), told(outcomes, "kernel")]
@@ -281,7 +284,7 @@ GIGABIT_TEXT = [
     "floor shapes to the same rate:",
 ]
 TRACES_TEXT = [
-    "mahimahi's recorded traces, 96 Mbit/s offered, drop-tail of 300 KB; the first second does not count:"
+    "mahimahi's recorded traces, 96 Mbit/s offered, drop-tail of 200 ms; the first second does not count:"
 ]
 CROWD_TEXT = ["Many queues at once, 144 Mbit/s offered in turn to 64 receivers:"]
 MEMORY_TEXT = ["Memory with a full buffer in front of a link of 100 kbit/s:"]
