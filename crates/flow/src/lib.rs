@@ -22,6 +22,7 @@ pub mod grade;
 mod hosts;
 mod key;
 mod late;
+pub mod locate;
 mod measured;
 mod out;
 pub mod profile;

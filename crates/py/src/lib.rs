@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyList};
 use units::{Duration, Instant};
 
 mod columns;
+mod locate;
 mod plan;
 mod sim_tables;
 mod simulate;
@@ -208,6 +209,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::scenario_expectations, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::scenario_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
+    m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)
 }

@@ -1,0 +1,349 @@
+//! Two clocks from the delays of packets that went both ways.
+//!
+//! signal: the smallest apparent delay (time at one clock minus time at the other) of each short window, in both
+//! directions · model: an apparent delay is a true one plus (the other way: minus) the difference of the clocks, which
+//! is a straight line between steps; true delays never fall below a constant. So the line lies below all points of
+//! one direction and above those of the other, mirrored (V. Paxson, "On calibrating measurements of packet transit
+//! times", SIGMETRICS 1998; S. Moon, P. Skelly, D. Towsley, "Estimation and removal of clock skew from network delay
+//! measurements", INFOCOM 1999: the lower convex hull holds the line) · action: [`fit`] gives offset and slope of each
+//! stretch of time without a step.
+//!
+//! Slope: every edge of both hulls is a candidate, and so is 0. The one under which most windows of both directions lie
+//! closest to their envelope wins: a sum of logarithms, so that a direction that stands in a queue all the time has no
+//! say while the other one is quiet. Moon's linear program minimises the plain sum, which a queue that grows
+//! pulls along. Offset: the smallest delays of both directions are taken to be equal; nothing in the packets
+//! can show the difference, so half of the smallest round trip is the uncertainty.
+//!
+//! A step shifts one direction up and the other down by the same amount, while a queue or another route changes their sum.
+
+/// A point of an envelope: when (s), and the apparent delay (s).
+pub(crate) type Point = (f64, f64);
+
+/// The difference of two clocks over some time: `offset + slope · t`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Line {
+    /// From this time on, s; minus infinity for the first.
+    pub from: f64,
+    /// At t = 0, s.
+    pub offset: f64,
+    /// s per s.
+    pub slope: f64,
+}
+
+impl Line {
+    /// The difference at `t`.
+    #[inline]
+    pub fn at(&self, t: f64) -> f64 {
+        self.offset + self.slope * t
+    }
+}
+
+/// Lines in order of time; at least one.
+pub(crate) type Lines = Vec<Line>;
+
+/// The line that holds at `t`.
+#[inline]
+pub(crate) fn at(lines: &[Line], t: f64) -> f64 {
+    let i = lines.partition_point(|l| l.from <= t).max(1) - 1;
+    lines.get(i).map_or(0.0, |l| l.at(t))
+}
+
+/// A crystal is off by up to 100 ppm, NTP slews by 500 ppm at most (RFC 5905, "frequency tolerance").
+const STEEPEST: f64 = 600e-6;
+/// Below the jitter of a good path nothing is to be gained by lying closer, s.
+const CLOSE: f64 = 20e-6;
+/// Windows that a search for steps looks at, in each direction.
+const STEP_WINDOWS: usize = 160;
+/// More steps than a clock that deserves the name makes.
+const MOST_STEPS: usize = 8;
+/// A drift is only believed when it draws a window closer by this factor on average (natural logarithm): below,
+/// noise would do as well.
+const WORTH: f64 = 0.05;
+/// … and a step when it does so by this much.
+const STEP_WORTH: f64 = 0.4;
+/// Windows on each side of a step: fewer are an outlier.
+const FEWEST: usize = 3;
+
+/// Lower convex hull (Andrew's monotone chain); `points` in order of time.
+fn hull(points: &[Point]) -> Vec<Point> {
+    let mut out: Vec<Point> = Vec::new();
+    for &p in points {
+        while let [.., a, b] = out[..] {
+            if (b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0) > 0.0 {
+                break;
+            }
+            out.pop();
+        }
+        out.push(p);
+    }
+    out
+}
+
+/// Height of the highest line of this slope below all points.
+fn floor(points: &[Point], slope: f64) -> f64 {
+    points.iter().map(|(t, v)| v - slope * t).fold(f64::INFINITY, f64::min)
+}
+
+/// How far the points lie above a line, as a sum of logarithms.
+fn distance(points: &[Point], slope: f64, floor: f64) -> f64 {
+    points.iter().map(|(t, v)| ((v - slope * t - floor).max(0.0) + CLOSE).ln()).sum()
+}
+
+/// A slope with its two envelopes.
+#[derive(Clone, Copy, Debug)]
+struct Envelope {
+    slope: f64,
+    /// Floors of the direction that goes with the clock, and of the other.
+    forward: f64,
+    backward: f64,
+    cost: f64,
+}
+
+fn envelope(forward: &[Point], backward: &[Point], slope: f64) -> Envelope {
+    let (f, b) = (floor(forward, slope), floor(backward, -slope));
+    let cost = distance(forward, slope, f) + distance(backward, -slope, b);
+    Envelope { slope, forward: f, backward: b, cost }
+}
+
+fn best(forward: &[Point], backward: &[Point]) -> Envelope {
+    let level = envelope(forward, backward, 0.0);
+    let slope = |edge: &[Point]| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
+    let ahead = hull(forward).windows(2).map(slope).collect::<Vec<f64>>();
+    let back = hull(backward).windows(2).map(|e| -slope(e)).collect::<Vec<f64>>();
+    let found = ahead
+        .into_iter()
+        .chain(back)
+        .filter(|s| s.abs() <= STEEPEST)
+        .map(|s| envelope(forward, backward, s))
+        .min_by(|a, b| a.cost.total_cmp(&b.cost));
+    let enough = WORTH * (forward.len() + backward.len()) as f64 + 1.0;
+    match found {
+        Some(found) if found.cost + enough < level.cost => found,
+        _ => level,
+    }
+}
+
+impl Envelope {
+    /// Smallest round trip; infinite with one direction alone.
+    fn round(&self) -> f64 {
+        self.forward + self.backward
+    }
+
+    /// The offset under which both directions have the same smallest delay; with one alone that delay counts as 0.
+    fn offset(&self) -> f64 {
+        match (self.forward.is_finite(), self.backward.is_finite()) {
+            (true, true) => (self.forward - self.backward) / 2.0,
+            (true, false) => self.forward,
+            (false, true) => -self.backward,
+            (false, false) => 0.0,
+        }
+    }
+}
+
+/// Neighbours joined until few enough are left; each keeps its smallest.
+fn thinned(points: &[Point]) -> Vec<Point> {
+    let chunk = points.len().div_ceil(STEP_WINDOWS).max(1);
+    points.chunks(chunk).filter_map(|c| c.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))).collect()
+}
+
+fn before(points: &[Point], t: f64) -> (&[Point], &[Point]) {
+    points.split_at(points.partition_point(|p| p.0 < t))
+}
+
+/// The difference of the clocks from both envelopes, which are in order of time. `smallest`: steps below this many
+/// seconds are not looked for.
+pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines {
+    let (few_f, few_b) = (thinned(forward), thinned(backward));
+    let mut steps = Vec::new();
+    if !forward.is_empty() && !backward.is_empty() {
+        find_steps(&few_f, &few_b, smallest, &mut steps);
+    }
+    steps.sort_by(f64::total_cmp);
+    let mut parts = Vec::new();
+    let (mut f, mut b) = (forward, backward);
+    let mut from = f64::NEG_INFINITY;
+    for step in steps.iter().copied().chain([f64::INFINITY]) {
+        let ((f_now, f_rest), (b_now, b_rest)) = (before(f, step), before(b, step));
+        parts.push((from, f_now, b_now, best(f_now, b_now)));
+        (f, b, from) = (f_rest, b_rest, step);
+    }
+    // The path is the same on both sides of a step: the smallest round trip of all parts holds for each.
+    let round = parts.iter().map(|p| p.3.round()).fold(f64::INFINITY, f64::min);
+    parts
+        .iter()
+        .map(|(from, f, b, e)| {
+            let slack = e.round() - round;
+            let middle = e.offset();
+            let offset = if slack.is_finite() && slack > 0.0 {
+                // One of both directions stood in a queue all the time: the one that others lie close to did not.
+                [middle - slack / 2.0, middle, middle + slack / 2.0]
+                    .into_iter()
+                    .map(|o| {
+                        let cost = distance(f, e.slope, o + round / 2.0)
+                            + distance(b, -e.slope, round / 2.0 - o);
+                        (cost, o)
+                    })
+                    .min_by(|x, y| x.0.total_cmp(&y.0))
+                    .map_or(middle, |x| x.1)
+            } else {
+                middle
+            };
+            Line { from: *from, offset, slope: e.slope }
+        })
+        .collect()
+}
+
+/// Looks for the one step that explains most, then on both sides of it.
+fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut Vec<f64>) {
+    if found.len() >= MOST_STEPS {
+        return;
+    }
+    let whole = best(forward, backward).cost;
+    let mut times: Vec<f64> = forward.iter().chain(backward).map(|p| p.0).collect();
+    times.sort_by(f64::total_cmp);
+    let every = times.len().div_ceil(STEP_WINDOWS).max(1);
+    let mut chosen: Option<(f64, f64)> = None;
+    for &t in times.iter().step_by(every) {
+        let ((f1, f2), (b1, b2)) = (before(forward, t), before(backward, t));
+        if [f1, f2, b1, b2].iter().any(|part| part.len() < FEWEST) {
+            continue;
+        }
+        let (left, right) = (best(f1, b1), best(f2, b2));
+        let (was, is) = (left.offset() + left.slope * t, right.offset() + right.slope * t);
+        let step = (is - was).abs();
+        let gain = whole - left.cost - right.cost;
+        let same_path = (left.round() - right.round()).abs() <= step / 2.0;
+        let worth = STEP_WORTH * (forward.len() + backward.len()) as f64;
+        if step >= smallest && same_path && gain > worth && chosen.is_none_or(|(most, _)| gain > most) {
+            chosen = Some((gain, t));
+        }
+    }
+    let Some((_, t)) = chosen else { return };
+    found.push(t);
+    let ((f1, f2), (b1, b2)) = (before(forward, t), before(backward, t));
+    find_steps(f1, b1, smallest, found);
+    find_steps(f2, b2, smallest, found);
+}
+
+/// The smallest value of each window of time; windows grow when there are too many of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    /// ns.
+    width: i64,
+    least: std::collections::BTreeMap<i64, (i64, i64)>,
+}
+
+/// Windows kept: an hour in windows of a second.
+const MOST_WINDOWS: usize = 4096;
+
+impl Default for Windows {
+    fn default() -> Windows {
+        // Short enough that a capture of a few seconds has dozens.
+        Windows { width: 50_000_000, least: std::collections::BTreeMap::new() }
+    }
+}
+
+impl Windows {
+    /// An apparent delay at `time`, both in ns.
+    #[inline]
+    pub fn add(&mut self, time: i64, delay: i64) {
+        let window = self.least.entry(time.div_euclid(self.width)).or_insert((time, delay));
+        if delay < window.1 {
+            *window = (time, delay);
+        }
+        if self.least.len() > MOST_WINDOWS {
+            self.widen();
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        let old = std::mem::take(&mut self.least);
+        for (time, delay) in old.into_values() {
+            let window = self.least.entry(time.div_euclid(self.width)).or_insert((time, delay));
+            if delay < window.1 {
+                *window = (time, delay);
+            }
+        }
+    }
+
+    /// In seconds, in order of time.
+    pub fn points(&self) -> Vec<Point> {
+        self.least.values().map(|(t, v)| (*t as f64 / 1e9, *v as f64 / 1e9)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of 10 ms each way; forward a queue of `queue(t)`; the far clock is ahead by `ahead(t)`.
+    fn path(queue: impl Fn(f64) -> f64, ahead: impl Fn(f64) -> f64) -> (Vec<Point>, Vec<Point>) {
+        let jitter = |i: usize| ((i * 7919) % 97) as f64 * 1e-6;
+        let times = (0..600).map(|i| (i, i as f64 / 10.0));
+        let forward = times.clone().map(|(i, t)| (t, 0.010 + queue(t) + ahead(t) + jitter(i))).collect();
+        let backward = times.map(|(i, t)| (t, 0.010 - ahead(t) + jitter(i + 31))).collect();
+        (forward, backward)
+    }
+
+    fn near(lines: &[Line], ahead: impl Fn(f64) -> f64, tolerance: f64) {
+        for i in 0..60 {
+            let t = f64::from(i) + 0.05;
+            assert!((at(lines, t) - ahead(t)).abs() < tolerance, "at {t}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn offset_and_drift_come_out_of_a_quiet_path() {
+        let ahead = |t: f64| 3.7 + 40e-6 * t;
+        let (f, b) = path(|_| 0.0, ahead);
+        let lines = fit(&f, &b, 0.001);
+        assert_eq!(lines.len(), 1);
+        near(&lines, ahead, 2e-4);
+    }
+
+    #[test]
+    fn a_queue_that_never_drains_takes_nothing_from_the_drift() {
+        let ahead = |t: f64| -250.0 - 70e-6 * t;
+        let (f, b) = path(|t| if t < 0.5 { 0.0 } else { 0.4 + 0.0004 * t }, ahead);
+        near(&fit(&f, &b, 0.001), ahead, 3e-4);
+    }
+
+    #[test]
+    fn one_clock_has_no_drift_though_a_queue_grows() {
+        let (f, b) = path(|t| 0.0003 * t, |_| 0.0);
+        near(&fit(&f, &b, 0.001), |_| 0.0, 2e-4);
+    }
+
+    #[test]
+    fn a_step_is_found_and_a_change_of_route_is_none() {
+        let ahead = |t: f64| if t < 33.0 { 0.5 } else { 0.508 };
+        let (f, b) = path(|t| if t > 10.0 { 0.05 } else { 0.0 }, |_| 0.5);
+        assert_eq!(fit(&f, &b, 0.001).len(), 1);
+        let (f, b) = path(|t| if (t as i64) % 2 == 0 { 0.05 } else { 0.0 }, ahead);
+        let lines = fit(&f, &b, 0.001);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!((lines[1].from - 33.0).abs() < 0.5);
+        near(&lines, ahead, 3e-4);
+    }
+
+    #[test]
+    fn one_direction_alone_gives_delays_above_its_smallest() {
+        let (f, _) = path(|_| 0.0, |t| 1.0 + 30e-6 * t);
+        let lines = fit(&f, &[], 0.001);
+        assert!((at(&lines, 30.0) - 1.0109).abs() < 3e-4);
+        assert!(fit(&[], &[], 0.001).len() == 1);
+    }
+
+    #[test]
+    fn windows_widen_and_keep_the_smallest() {
+        let mut windows = Windows::default();
+        for i in 0..100_000_i64 {
+            windows.add(i * 100_000_000, if i % 1000 == 7 { -5 } else { i });
+        }
+        let points = windows.points();
+        assert!(points.len() <= MOST_WINDOWS);
+        assert_eq!(points.iter().filter(|p| p.1 < 0.0).count(), 100);
+    }
+}
