@@ -107,6 +107,8 @@ class Stream:
             self._fail(error)
             return
         self._set_ahead(_AHEAD_FIRST)
+        if self.window is not None:
+            self.window.on_open(self.sock)
         self.book.tell(
             "connection",
             local=self.local,
@@ -305,5 +307,5 @@ class Stream:
         """Another window law takes over on the live connection."""
         if self.over or self.window is None:
             return
-        self.window = Window(law)
-        self.window.prepare(self.sock)
+        before, self.window = self.window, Window(law)
+        self.window.take_over(self.sock, before)

@@ -1,0 +1,316 @@
+"""Our own TCP ends: what really runs is what the scenario says, as `ss`, tcpdump and the kernel's counters see it."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traffic_bed import CLIENT, SERVER, Bed, Told, Traffic, bed, flow, needs, plan, probe
+
+from unbloat.lab.traffic import commands
+from unbloat.lab.traffic.tcp_info import parse
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Bed]:
+    yield from bed("streams")
+
+
+def captured(pair: Bed, made: dict[str, Any], folder: Path, what: str) -> Path:
+    """Runs a plan under tcpdump at the client."""
+    path = folder / "client.pcap"
+    with Traffic(pair, made, folder) as traffic:
+        # One line on standard error says that it listens.
+        dump = pair.start(
+            CLIENT,
+            "tcpdump",
+            "--immediate-mode",
+            "-U",
+            "-i",
+            "net",
+            "-s",
+            "120",
+            "-w",
+            str(path),
+            what,
+            stderr=-1,
+        )
+        assert dump.stderr is not None
+        assert "listening" in dump.stderr.readline()
+        traffic.go()
+        traffic.wait(made["duration_s"] + 10)
+        dump.terminate()
+        dump.communicate()
+    return path
+
+
+def fields(path: Path, wanted: str, *names: str) -> list[list[str]]:
+    """What tshark reads in a capture."""
+    argv = ["tshark", "-r", str(path), "-Y", wanted, "-T", "fields"]
+    for name in names:
+        argv += ["-e", name]
+    out = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return [line.split("\t") for line in out.splitlines()]
+
+
+def sockets(pair: Bed, node: int, port: int) -> str:
+    """What ss shows of a node's connections with that local port."""
+    argv = ["ip", "netns", "exec", pair.spaces[node], "ss", "-tinH", "state", "established"]
+    return subprocess.run(
+        [*argv, "sport", "=", f":{port}"], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def last_sample(told: Told, path: str) -> dict[str, Any]:
+    return told.rows(path, "sample")[-1]
+
+
+@needs("ss")
+def test_each_flow_runs_the_congestion_control_that_it_is_given(pair: Bed, tmp_path: Path) -> None:
+    # bbr is this host's default, cubic may not be set by a namespace's sysctl.
+    flows = [
+        flow(f"{kind}-{way}", upload=way == "up", sender__congestion={"kind": kind})
+        for kind in ("cubic", "newreno")
+        for way in ("up", "down")
+    ]
+    for one in flows:
+        one["app"] = {"kind": "rates", "rates_bps": [10e6], "slot_s": 1.0}
+    seen: dict[str, str] = {}
+
+    def look(_: Bed) -> None:
+        for index, one in enumerate(flows):
+            # The side that does not open has the flow's port: the server, in both ways.
+            text = sockets(pair, SERVER, 5001 + index)
+            seen[one["name"]] = " ".join(re.findall(r"\b(cubic|reno|bbr)\b", text))
+
+    told = pair.run(plan(*flows, duration=1.0), tmp_path, during=look)
+    assert seen == {"cubic-up": "cubic", "cubic-down": "cubic", "newreno-up": "reno", "newreno-down": "reno"}
+    for name, kernel in seen.items():
+        for side in ("sender", "receiver"):
+            (connection,) = told.rows(f"flows/{name}.{side}.jsonl", "connection")
+            assert connection["congestion"] == kernel
+            assert connection["data"] == ("local" if side == "sender" else "remote")
+    assert told.errors() == []
+
+
+def test_a_route_does_not_override_what_a_flow_is_given(pair: Bed, tmp_path: Path) -> None:
+    route = ["ip", "-n", pair.spaces[SERVER], "route", "replace", "10.0.0.1/32", "dev", "net"]
+    subprocess.run([*route, "congctl", "reno"], check=True)
+    try:
+        made = flow("down", sender__congestion={"kind": "cubic"})
+        told = pair.run(plan(made, duration=0.3), tmp_path)
+    finally:
+        subprocess.run([*route, "src", "10.0.0.2"], check=True)
+    assert told.rows("flows/down.sender.jsonl", "connection")[0]["congestion"] == "cubic"
+
+
+def test_a_congestion_control_that_the_kernel_does_not_have_is_said_and_its_flow_does_not_run(
+    pair: Bed, tmp_path: Path
+) -> None:
+    made = flow("down", sender__congestion={"kind": "bbr3"})
+    told = pair.run(plan(made, duration=0.3), tmp_path)
+    assert set(told.errors()) == {
+        "congestion control bbr3 is not in this kernel; this flow does not run",
+    }
+    assert told.rows("flows/down.receiver.jsonl", "connection") == []
+
+
+@needs("ss")
+def test_congestion_control_and_window_change_in_mid_run(pair: Bed, tmp_path: Path) -> None:
+    made = flow("up", upload=True, receiver__window={"kind": "fixed", "window": 200_000, "rmem_max": 110_208})
+    made["app"] = {"kind": "rates", "rates_bps": [20e6], "slot_s": 1.0}
+    window = {"kind": "fixed", "window": 50_000, "rmem_max": 110_208, "ratio": 0.5}
+    changes = (
+        {"at_s": 0.3, "what": [{"kind": "congestion", "flow": 0, "to": {"kind": "newreno"}}]},
+        {"at_s": 0.6, "what": [{"kind": "window", "flow": 0, "to": window}, {"kind": "link", "link": 0}]},
+    )
+    told = pair.run(plan(made, duration=1.2, changes=changes), tmp_path)
+    assert [row["congestion"] for row in told.rows("flows/up.sender.jsonl", "congestion")] == ["reno"]
+    windows = {
+        round(row["t_s"], 1): row["send_window_bytes"] for row in told.rows("flows/up.sender.jsonl", "sample")
+    }
+    assert 190_000 <= windows[0.5] <= 200_064
+    assert 45_000 <= windows[1.1] <= 50_064
+
+
+@needs("tcpdump", "tshark")
+@pytest.mark.parametrize("window", [30_000, 110_000, 800_000])
+def test_the_window_advertised_is_the_fixed_window(pair: Bed, tmp_path: Path, window: int) -> None:
+    law = {"kind": "fixed", "window": window, "rmem_max": 110_208, "ratio": 0.5}
+    app = {"kind": "rates", "rates_bps": [100e6], "slot_s": 1.0}
+    made = flow("down", app, receiver__window=law)
+    path = captured(pair, plan(made, duration=0.5), tmp_path, "tcp and src 10.0.0.1")
+    rows = fields(path, "tcp.flags.syn == 0 && tcp.flags.fin == 0 && tcp.flags.reset == 0", "tcp.window_size")
+    sizes = [int(row[0]) for row in rows]
+    # Steps of the window scale; the kernel rounds up.
+    step = 1 << max(window.bit_length() - 16, 0)
+    assert max(sizes) <= window + step
+    # It opens within the first segments and stays; without a window scale the kernel counts in segments.
+    assert sorted(sizes)[len(sizes) // 2] > (0.97 * window if window > 65_535 else window - 1448)
+
+
+def test_a_fixed_buffer_is_the_kernels_buffer_and_never_grows(pair: Bed, tmp_path: Path) -> None:
+    law = {"kind": "fixed", "window": None, "rmem_max": 110_208, "ratio": 0.5}
+    made = flow("down", {"kind": "rates", "rates_bps": [100e6], "slot_s": 1.0}, receiver__window=law)
+    told = pair.run(plan(made, duration=0.5), tmp_path)
+    windows = [row["send_window_bytes"] for row in told.rows("flows/down.sender.jsonl", "sample")]
+    # Half of it to begin with; the kernel's measured ratio is between that and all of it.
+    assert 0.4 * 110_208 < max(windows) <= 110_208
+
+
+def test_a_slow_reader_reads_by_its_profile_and_the_buffer_stays_full(pair: Bed, tmp_path: Path) -> None:
+    made = flow(
+        "down",
+        receiver__window={"kind": "fixed", "window": 100_000, "rmem_max": 110_208, "ratio": 0.5},
+        receiver__read={"rates_bps": [20e6, 0, 40e6], "slot_s": 0.2, "tick_s": 0.02},
+    )
+    told = pair.run(plan(made, duration=2.41), tmp_path)
+    received = last_sample(told, "flows/down.receiver.jsonl")["bytes_received"]
+    # 2.4 s of 20, 0 and 40 Mbit/s, and what stands in the buffer unread.
+    assert received == pytest.approx(6_000_000 + 50_000, rel=0.02)
+    stalled = [
+        row
+        for row in told.rows("flows/down.sender.jsonl", "sample")
+        if round(row["t_s"] % 0.6, 1) in (0.3, 0.4)
+    ]
+    # Nothing is read in the second slot: the window closes.
+    assert any(row["send_window_bytes"] < 5_000 for row in stalled)
+
+
+def test_data_made_at_a_rate_keeps_it(pair: Bed, tmp_path: Path) -> None:
+    app = {"kind": "rates", "rates_bps": [8e6, 40e6], "slot_s": 0.5}
+    flows = [flow("up", app, upload=True), flow("down", app)]
+    told = pair.run(plan(*flows, duration=2.0), tmp_path)
+    for name in ("up", "down"):
+        received = last_sample(told, f"flows/{name}.receiver.jsonl")["bytes_received"]
+        assert received == pytest.approx(6_000_000, rel=0.02)
+
+
+def test_files_come_whole_one_after_another(pair: Bed, tmp_path: Path) -> None:
+    often = {"kind": "file", "bytes": 300_000, "every_s": 0.2}
+    flows = [
+        flow("up", often, upload=True),
+        flow("down", often, start_s=0.1),
+        flow("once", {"kind": "file", "bytes": 5, "every_s": None}, upload=True),
+        flow("large", {"kind": "file", "bytes": 10_000_000, "every_s": None}, stop_s=0.001),
+    ]
+    told = pair.run(plan(*flows, duration=0.95), tmp_path)
+    assert len(told.values("flows/up.receiver.jsonl", "file_ms")) == 5
+    assert len(told.values("flows/down.receiver.jsonl", "file_ms")) == 5
+    assert len(told.values("flows/once.receiver.jsonl", "file_ms")) == 1
+    assert told.values("flows/large.receiver.jsonl", "file_ms") == []
+    for path in ("flows/up.sender.jsonl", "flows/down.sender.jsonl"):
+        # The kernel counts the FIN as well, once it is acknowledged.
+        final = {row["remote"] + row["local"]: row["bytes_acked"] for row in told.rows(path, "sample")}
+        assert len(final) == 5
+        assert all(300_000 <= acked <= 300_002 for acked in final.values())
+    starts = [row["t_s"] for row in told.rows("flows/up.sender.jsonl", "connection")]
+    assert starts == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=0.1)
+    assert told.errors() == []
+
+
+def test_requests_are_answered_one_after_another(pair: Bed, tmp_path: Path) -> None:
+    app = {"kind": "requests", "request_bytes": 700, "response_bytes": 20_000, "think_s": 0.1}
+    told = pair.run(plan(flow("down", app), duration=1.0, warmup=0.5), tmp_path)
+    answers = told.values("flows/down.receiver.jsonl", "response_ms")
+    # One every 100 ms and a little; none is told of the warm-up.
+    assert 3 <= len(answers) <= 5
+    final = last_sample(told, "flows/down.receiver.jsonl")
+    # A FIN counts as a byte.
+    assert final["bytes_received"] % 20_000 <= 1
+    assert final["bytes_received"] // 20_000 >= 8
+    # Questions sent, SYN and FIN.
+    assert final["bytes_acked"] % 700 <= 2
+
+
+def test_an_application_stops_when_it_is_told_to(pair: Bed, tmp_path: Path) -> None:
+    told = pair.run(plan(flow("up", upload=True, stop_s=0.3), duration=0.8), tmp_path)
+    rows = told.rows("flows/up.receiver.jsonl", "sample")
+    # Closed from both sides, so nothing is left to be measured.
+    assert max(row["t_s"] for row in rows) == pytest.approx(0.3, abs=0.15)
+
+
+@needs("tcpdump", "tshark")
+def test_classes_travel_as_dscp(pair: Bed, tmp_path: Path) -> None:
+    app = {"kind": "rates", "rates_bps": [5e6], "slot_s": 1.0}
+    flows = [
+        flow("urgent", app, sender__class=0, receiver__ack_class=2),
+        flow("plain", app),
+        flow("late", app, upload=True, sender__class=7, receiver__ack_class=0),
+    ]
+    path = captured(pair, plan(*flows, duration=0.3), tmp_path, "tcp")
+    seen: dict[tuple[int, bool], set[str]] = {}
+    for port, source, size, dscp in fields(
+        path, "tcp.flags.syn == 0", "tcp.port", "ip.src", "tcp.len", "ip.dsfield.dscp"
+    ):
+        ends = {int(p) for p in port.split(",")}
+        number = next(p for p in (5001, 5002, 5003) if p in ends)
+        server = source == "10.0.0.2"
+        if int(size) > 0 or number == 5003 or not server:
+            seen.setdefault((number, server), set()).add(dscp)
+    assert seen == {
+        (5001, True): {"46"},
+        (5001, False): {"8"},
+        (5002, True): {"0"},
+        (5002, False): {"0"},
+        (5003, False): {"8"},
+        (5003, True): {"46"},
+    }
+
+
+@needs("tcpdump", "tshark")
+def test_a_segment_has_the_payload_that_the_scenario_says(pair: Bed, tmp_path: Path) -> None:
+    app = {"kind": "rates", "rates_bps": [20e6], "slot_s": 1.0}
+    path = captured(pair, plan(flow("down", app, sender__mss_bytes=512), duration=0.3), tmp_path, "tcp")
+    # The MSS option counts the timestamps, which this figure does not.
+    assert {row[0] for row in fields(path, "tcp.flags.syn == 1", "tcp.options.mss_val")} == {"524"}
+    # One packet on the veth is several segments: segmentation is put off.
+    sizes = {int(row[0]) for row in fields(path, "tcp.len > 0", "tcp.len")}
+    assert any(size % 512 == 0 for size in sizes)
+
+
+def test_many_flows_of_a_node_share_one_process(tmp_path: Path) -> None:
+    made = plan(*(flow(f"f{i}") for i in range(20)), probes=(probe("p"), probe("q")))
+    started = commands(made, tmp_path)
+    assert sorted((one.role, one.node) for one in started) == [
+        ("ping", CLIENT),
+        ("streams", CLIENT),
+        ("streams", SERVER),
+    ]
+
+
+def test_a_program_ends_at_once_when_its_parent_is_gone(pair: Bed, tmp_path: Path) -> None:
+    made = plan(
+        flow("up", upload=True),
+        flow("call", {"kind": "voip", "every_s": 0.02, "bytes": 200, "jitter_buffer_s": 0.06}),
+        duration=60.0,
+        probes=(probe("p"),),
+    )
+    with Traffic(pair, made, tmp_path) as traffic:
+        traffic.go()
+        time.sleep(0.3)
+        for _, process in traffic.processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for started, process in traffic.processes:
+            assert process.wait(3) == 0, started.role
+        # What was measured until then is there.
+        assert Told(tmp_path).rows("probes/p.jsonl", "probe")
+        assert Told(tmp_path).rows("flows/up.sender.jsonl", "sample")
+
+
+def test_older_kernels_tell_less() -> None:
+    info = bytearray(104)
+    struct.pack_into("=I", info, 80, 17)
+    row = parse(bytes(info))
+    assert row["cwnd_segments"] == 17
+    assert row["retransmits"] == 0
+    assert [row[name] for name in ("pacing_bps", "rtt_min_ms", "delivery_bps", "send_window_bytes")] == [
+        None
+    ] * 4
