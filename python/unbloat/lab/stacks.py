@@ -11,7 +11,7 @@ Differences from the simulator:
 - `buffer` is `tcp_wmem`'s third value, of which the kernel counts its own overhead, too.
 - `tsq` does nothing: a TUN device takes packets out of TCP's account at once, so that all of a window may wait in the
   emulated queue (the run says so where a phone's queue is emulated).
-- `initcwnd` and `congctl` are a route's, for all connections between two nodes.
+- `initial_window` is a route's, for all connections between two nodes; so is the congestion control of web servers.
 """
 
 from __future__ import annotations
@@ -144,22 +144,16 @@ def route_options(plan: Plan, node: int, to: int) -> list[str]:
     initial = {flow["sender"]["initial_window"] for flow in sent}
     if len(initial) == 1:
         options += ["initcwnd", str(*initial)]
-    # The receiver's side takes the sender's: its own data are requests.
-    congestion = congestions(sent, plan) or congestions(received, plan)
-    if congestion:
-        options += ["congctl", congestion[0]]
+    # Our own sockets are told one by one.
+    told = [flow for flow in sent if not has_own_sockets(flow, plan)]
+    if told:
+        options += ["congctl", kernel_name(told[0]["sender"]["congestion"])]
     advertised = {advmss(flow) for flow in both}
     if len(advertised) == 1 and advertised != {MSS_BYTES}:
         options += ["advmss", str(*advertised)]
     if received and all(flow["receiver"]["ack_every"] == 1 for flow in received):
         options += ["quickack", "1"]
     return options
-
-
-def congestions(flows: list[Flow], plan: Plan) -> list[str]:
-    """The congestion controls that a route is asked for, those first whose sockets are told by nobody else."""
-    flows = sorted(flows, key=lambda flow: has_own_sockets(flow, plan))
-    return list(dict.fromkeys(kernel_name(flow["sender"]["congestion"]) for flow in flows))
 
 
 def advmss(flow: Flow) -> int:

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab.routes import ambiguous
 from unbloat.lab.stacks import (
     MSS_BYTES,
     Flow,
@@ -49,7 +48,7 @@ def plan_vetoes(plan: Plan) -> list[str]:
             for what in change["what"]
             for veto in change_vetoes(what, plan)
         ]
-    return [*dict.fromkeys([*found, *disagreements(plan), *ambiguous(plan)])]
+    return [*dict.fromkeys([*found, *disagreements(plan)])]
 
 
 def flow_vetoes(flow: Flow, plan: Plan) -> list[str]:

@@ -88,8 +88,8 @@ def prepare(sock: socket.socket, flow: dict[str, Any], side: str) -> None:
         sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, _PACED)
 
 
-def after_accept(sock: socket.socket, flow: dict[str, Any]) -> None:
-    """A route's own congestion control wins over the listening socket's: set again."""
+def against_route(sock: socket.socket, flow: dict[str, Any]) -> None:
+    """A route's own congestion control wins over the socket's when it connects or is accepted: set again."""
     set_congestion(sock, kernel_name(flow["sender"]["congestion"]))
 
 

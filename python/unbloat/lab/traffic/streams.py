@@ -85,6 +85,13 @@ class End:
         stream = Stream(self.loop, self.book, self.flow, self.side, sock)
         self._add(stream)
         stream.connect((self.spec["peer"], self.spec["port"]), self.own)
+        self._insist(sock)
+
+    def _insist(self, sock: socket.socket) -> None:
+        try:
+            sockets.against_route(sock, self.flow)
+        except OSError as error:
+            self.book.error(str(error.strerror))
 
     def _accept(self, _events: int) -> None:
         assert self._listening is not None
@@ -95,10 +102,7 @@ class End:
         if self.stopped:
             sockets.reset(sock)
             return
-        try:
-            sockets.after_accept(sock, self.flow)
-        except OSError as error:
-            self.book.error(str(error.strerror))
+        self._insist(sock)
         stream = Stream(self.loop, self.book, self.flow, self.side, sock)
         self._add(stream)
         stream.begin()
