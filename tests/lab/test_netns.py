@@ -103,7 +103,9 @@ def test_settings_are_those_of_the_scenario(chain: list[str]) -> None:
 def test_the_machine_itself_is_not_changed(tmp_path: Path) -> None:
     before = host_settings()
     devices = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
-    assert unbloat.lab(SHORT).info["origin"] == "lab"
+    run = unbloat.lab(SHORT)
+    assert isinstance(run, unbloat.Run)
+    assert run.info["origin"] == "lab"
     assert host_settings() == before
     assert subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout == devices
 
