@@ -11,6 +11,7 @@ import math
 import os
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -116,6 +117,20 @@ def cpu_seconds(pid: int) -> float:
         return math.nan
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def busy(seconds: float = 0.4) -> float:
+    """Share of all processors in use for so long; before and after a run that is what others use."""
+
+    def used() -> tuple[int, int]:
+        # user nice system idle iowait irq softirq steal
+        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        return sum(fields) - fields[3] - fields[4], sum(fields)
+
+    first, all_first = used()
+    time.sleep(seconds)
+    last, all_last = used()
+    return (last - first) / max(1, all_last - all_first)
 
 
 def memory_mb(pid: int) -> float:

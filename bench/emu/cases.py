@@ -271,7 +271,7 @@ def tcp_cases(quick: bool) -> list[Case]:
                 label = f"{congestion}, {delay:g} ms each way, offload {'on' if offload else 'off'}"
                 setting = Setting(delay, offload=offload)
                 only = BOTH_FLOORS if offload else USUAL
-                made.append(Case("tcp", label, setting, partial(tcp, congestion, 3 if quick else 6), only))
+                made.append(Case("tcp", label, setting, partial(tcp, congestion, 3 if quick else 5), only))
     return made
 
 
@@ -289,7 +289,7 @@ def gigabit_cases(quick: bool, scratch: Path) -> list[Case]:
         return [udp]
     return [
         udp,
-        *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 6), USUAL) for cc in ("cubic", "bbr")),
+        *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 5), USUAL) for cc in ("cubic", "bbr")),
     ]
 
 

@@ -83,7 +83,7 @@ def delay_table(results: Results) -> list[str]:
             figures = [told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")]
             held = yes(middle(outcomes, "p99") < 0.3) if road == OWN else ""
             rows.append([case.label, road, *figures, told(outcomes, "cpu", ".0%"), held])
-        drawn += ["", *histogram(by_road)]
+        drawn += histogram(by_road)
     head = ("case", "road", "mean ms", "sd", "p50", "p99", "p99.9", "max", "CPU", "p99 below 0.3 ms")
     return grid(head, rows) + drawn
 
@@ -130,7 +130,7 @@ def tcp_table(results: Results, group: str = "tcp") -> list[str]:
         "case",
         "road",
         "goodput Mbit/s",
-        "× floor",
+        "× the faster floor",
         "retransmits",
         "CPU",
         "lost by its log",
@@ -237,12 +237,16 @@ def books(results: Results) -> list[str]:
     return grid(("road", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows)
 
 
-def load_line(results: Results) -> list[str]:
-    loads = [value for outcomes in results.values() for value in values(outcomes, "load")]
-    if not loads:
+def others(results: Results) -> list[str]:
+    """How quiet the machine was."""
+    shares = [value for outcomes in results.values() for value in values(outcomes, "busy")]
+    if not shares:
         return []
+    many = sum(share > 0.25 for share in shares)
+    text = f"What others used of the processors just before or after each run: median {statistics.median(shares):.0%}, "
     return [
-        f"Load average before each run: median {statistics.median(loads):.1f}, {min(loads):.1f}–{max(loads):.1f}.",
+        f"{text}{min(shares):.0%}–{max(shares):.0%};",
+        f"more than a quarter around {many} of {len(shares)} runs.",
         "",
     ]
 
@@ -266,7 +270,7 @@ def section(results: Results, where: str) -> list[str]:
         (lambda: books(results), BOOKS_TEXT),
     ]
     lines = [f"Made by `python3 bench/emu/run.py`; {where}", "Median [range]. The floor is `bench/emu/floor.c`, a minimal", "forwarder between two TUN devices; compare only within this run.", ""]  # fmt: skip
-    lines += load_line(results)
+    lines += others(results)
     for table, text in tables:
         lines += part(table(), text)
     return lines

@@ -27,12 +27,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.emu import pages  # noqa: E402
+from bench.emu import bed, pages  # noqa: E402
 from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
 from bench.emu.roads import Maker, Tools, makers  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "RESULTS.md"
+# Share of the processors that others may use.
+QUIET = 0.1
 
 
 def build(into: Path, emulator: bool = True) -> Tools:
@@ -65,8 +67,10 @@ def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
     return outcome
 
 
-def rounds(cases: Sequence[Case], roads: dict[str, Maker], tools: Tools, count: int) -> pages.Results:
-    """Every case on every road, `count` times, interleaved."""
+def rounds(
+    cases: Sequence[Case], roads: dict[str, Maker], tools: Tools, count: int, patience: float
+) -> pages.Results:
+    """Every case on every road, `count` times, interleaved. Waits for a quiet machine as long as its patience lasts."""
     results: pages.Results = defaultdict(list)
     for n in range(count):
         for case in cases:
@@ -75,18 +79,25 @@ def rounds(cases: Sequence[Case], roads: dict[str, Maker], tools: Tools, count: 
             for name, maker in roads.items():
                 if case.only and name not in case.only:
                     continue
-                load = os.getloadavg()[0]
+                before, patience = quiet(patience)
                 try:
                     outcome = perform(case, name, case.make or maker, tools)
                 except (RuntimeError, OSError, ValueError) as error:
                     # Another emulator may fail where ours must not; the page says so.
-                    print(f"{n + 1}/{count} {case.group}: {case.label}: {name} failed: {error}", flush=True)
-                    results[case, name].append(Outcome({"failed": 1.0}))
-                    continue
-                outcome.figures["load"] = load
+                    outcome = Outcome({"failed": 1.0})
+                    print(f"{name} failed: {error}", flush=True)
+                outcome.figures["busy"] = max(before, bed.busy())
                 results[case, name].append(outcome)
                 print(f"{n + 1}/{count} {case.group}: {case.label}: {name}: {brief(outcome)}", flush=True)
     return results
+
+
+def quiet(patience: float) -> tuple[float, float]:
+    """Waits until others use little of the processors; what they use, and the patience left."""
+    while (share := bed.busy()) > QUIET and patience > 0:
+        time.sleep(2)
+        patience -= 2.4
+    return share, patience
 
 
 def brief(outcome: Outcome) -> str:
@@ -119,6 +130,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
     parser.add_argument("--floor-only", action="store_true", help="leave unbloat-emu out; nothing is written")
     parser.add_argument("--group", action="append", help="only this group of cases; nothing is written")
+    parser.add_argument(
+        "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
+    )
     parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
     if reason := missing():
@@ -128,7 +142,7 @@ def main() -> None:
         Path(scratch).chmod(0o755)  # mahimahi is started by another user
         tools = build(Path(scratch), not args.floor_only)
         cases = [c for c in all_cases(args.quick, Path(scratch)) if not args.group or c.group in args.group]
-        results = rounds(cases, makers(tools), tools, count)
+        results = rounds(cases, makers(tools), tools, count, args.patience)
     took = (time.monotonic() - begin) / 60
     text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
     print("\n".join(text))
