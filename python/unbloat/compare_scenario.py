@@ -104,7 +104,10 @@ def lines(
         values = [one.get(figures) for figures in found]
         if all(value is None for value in values):
             continue
-        texts = [value if isinstance(value, str) else one.text(value) for value in values]
+        texts = [
+            NOTHING if value is None else value if isinstance(value, str) else one.text(value)
+            for value in values
+        ]
         difference = apart(values, one.text) if len(values) == 2 else None
         made.append(Line(place, one.name, one.label, values, texts, difference))
     return made
@@ -187,7 +190,7 @@ def largest(figures: Figures, name: str, column: str) -> str | None:
 
 def limit_of(figures: Figures, name: str) -> str | None:
     """What held it back, in words."""
-    word = largest(figures, name, "limit")
+    word = figures.limit(name)
     return None if word is None else limit_text(word)
 
 

@@ -167,6 +167,12 @@ class Figures:
         active = math.fsum(row["active_s"] for row in rows)
         return math.fsum(row[f"share_{limit}"] * row["active_s"] for row in rows) / active if active else None
 
+    def limit(self, transfer: str) -> str | None:
+        """The limit that held longest, over its connections by their time; of two the one that takes precedence."""
+        shares = {name: self.share(transfer, name) for name in LIMITS}
+        known = [(share, name) for name, share in shares.items() if share]
+        return max(known, key=lambda one: one[0])[1] if known else None
+
     def goodput_bps(self, transfer: str) -> float | None:
         """Delivered per time: of one connection from its first data on, of several from the first's begin to the last's end."""
         rows = self.flows(transfer)

@@ -89,7 +89,6 @@ def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:
                 rows.append((name, *["–"] * 6))
             continue
         flight = figures.in_flight_bytes(name)
-        largest = max(flows, key=lambda row: row["bytes"])
         rows.append(
             (
                 name if len(flows) == 1 else f"{name} ({len(flows)})",
@@ -98,7 +97,7 @@ def transfer_table(figures: Figures) -> tuple[Row, list[Row]]:
                 usual(figures.transfer_queue_ms(name)),
                 byte_text(flight.p95 if flight else None),
                 count_text(figures.sum(name, "retransmissions")),
-                limit_text(largest["limit"]),
+                limit_text(figures.limit(name)),
             )
         )
     return titles, rows

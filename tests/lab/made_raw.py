@@ -20,7 +20,8 @@ T0_NS = 1_577_836_800 * 10**9
 # IPv4 and TCP with timestamps.
 HEADERS = 52
 EMULATOR: Row = {
-    "kernel_drops": {"up": 0},
+    "devices": [{"node": "client", "name": "up", "dropped": 0, "refused": 0, "offload": False}],
+    "kernel_drops": 0,
     "lateness_us": {"p50": 40.0, "p95": 90.0, "p99": 120.0, "max": 400.0},
     "log_complete": True,
 }

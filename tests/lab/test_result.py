@@ -388,7 +388,17 @@ def test_segments_are_read_from_the_captures(made: Any) -> None:
 @pytest.mark.parametrize(
     ("file", "values", "warning"),
     [
-        ("emu/emu.json", {"kernel_drops": {"up": 3}}, "the kernel's ring of up lost 3 packets"),
+        (
+            "emu/emu.json",
+            {"devices": [{"node": "client", "name": "up", "dropped": 3, "refused": 0}], "kernel_drops": 3},
+            "the kernel's ring of client.up lost 3 packets",
+        ),
+        (
+            "emu/emu.json",
+            {"devices": [{"node": "client", "name": "up", "dropped": 0, "refused": 1}]},
+            "the kernel refused 1 packet that arrived at client.up",
+        ),
+        ("emu/emu.json", {"links": [{"link": "up", "oversize": 2}]}, "up: 2 packets too large for the link"),
         ("emu/emu.json", {"lateness_us": {"p99": 2500.0}}, "deliveries were late: 1 % by more than 2.5 ms"),
         ("emu/emu.json", {"log_complete": False}, "log is not complete"),
         ("lab.json", {"warnings": ["no fq here"]}, "no fq here"),

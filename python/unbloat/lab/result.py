@@ -138,7 +138,6 @@ def info_of(raw: Raw, tables: dict[str, pa.Table], seen: Sequence[Seen]) -> Row:
     plan, connections = raw.plan, tables["connections"]
     packets = pc.sum(connections.column("packets")).as_py() or 0
     lateness = raw.emulator.get("lateness_us") or {}
-    drops = kernel_drops(raw)
     return {
         "format": FORMAT,
         "tool": f"unbloat {_native.version}",
@@ -161,7 +160,7 @@ def info_of(raw: Raw, tables: dict[str, pa.Table], seen: Sequence[Seen]) -> Row:
         "reported_drops": capture_drops(seen) or None,
         "kernel": flat_text(raw.lab.get("kernel")),
         "offloads": flat_list(raw.lab.get("offloads")),
-        "kernel_drops": None if drops is None else sum(drops.values()),
+        "kernel_drops": kernel_drops(raw),
         **{f"lateness_us_{part}": lateness.get(part) for part in ("p50", "p95", "p99", "max")},
     }
 
@@ -182,19 +181,27 @@ def flat_list(value: Any) -> list[str]:
     return [("on" if value else "off") if isinstance(value, bool) else str(value)]
 
 
-def kernel_drops(raw: Raw) -> dict[str, int] | None:
-    """Packets that the kernel's rings in front of the emulator lost, by device."""
+def kernel_drops(raw: Raw) -> int | None:
+    """Packets that the kernel's rings in front of the emulator lost."""
     drops = raw.emulator.get("kernel_drops")
-    if drops is None:
-        return None
-    if isinstance(drops, dict):
-        return {str(device): int(count) for device, count in drops.items()}
-    if isinstance(drops, list):
-        return {
-            str(one.get("device", one.get("name", place))): int(one.get("tx_dropped", one.get("packets", 0)))
-            for place, one in enumerate(drops)
-        }
-    return {"": int(drops)}
+    return None if drops is None else int(drops)
+
+
+def unnamed_losses(raw: Raw) -> list[str]:
+    """Devices whose packets were lost outside of the scenario's queues and links: no log names them."""
+    lines = []
+    for device in raw.emulator.get("devices", []):
+        where = f"{device['node']}.{device['name']}"
+        if device.get("dropped"):
+            lines.append(
+                f"the kernel's ring of {where} lost {plural(device['dropped'], 'packet')} because the emulator was late: the machine was too busy for this scenario"
+            )
+        if device.get("refused"):
+            lines.append(f"the kernel refused {plural(device['refused'], 'packet')} that arrived at {where}")
+    for link in raw.emulator.get("links", []):
+        if link.get("oversize"):
+            lines.append(f"{link['link']}: {plural(link['oversize'], 'packet')} too large for the link")
+    return lines
 
 
 def capture_drops(seen: Sequence[Seen]) -> int:
@@ -210,12 +217,7 @@ def warnings(raw: Raw, programs: Told, seen: Sequence[Seen], blind: Sequence[Kno
     ]
     if not raw.emulator:
         lines.append("the emulator left no summary: it did not end as it should")
-    for device, count in (kernel_drops(raw) or {}).items():
-        if count:
-            where = f" of {device}" if device else ""
-            lines.append(
-                f"the kernel's ring{where} lost {plural(count, 'packet')} because the emulator was late: the machine was too busy for this scenario"
-            )
+    lines += unnamed_losses(raw)
     late = (raw.emulator.get("lateness_us") or {}).get("p99")
     if late is not None and late > LATE_US:
         lines.append(

@@ -83,7 +83,11 @@ def link_tables(raw: Raw) -> dict[str, pa.Table]:
     )
     return {
         "queues": pa.Table.from_pylist(
-            [queue_row(raw, row) for row in raw.lines("emu/queues.jsonl")], schema=queues
+            sorted(
+                (queue_row(raw, row) for row in raw.lines("emu/queues.jsonl")),
+                key=lambda row: (row["t_s"], raw.links.index(row["link"])),
+            ),
+            schema=queues,
         ),
         "stages": pa.Table.from_pylist(
             [stage_row(raw, row) for row in raw.lines("emu/stages.jsonl")], schema=stages

@@ -257,11 +257,13 @@ def render_plain(template: str, **values: Any) -> str:
     return environment.get_template(template).render(styles=styles, **values)
 
 
-def page_facts(runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What every page knows: the charts that can be filled, words of the limits, kinds of events."""
+def page_facts(
+    runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]], segments: bool = False
+) -> dict[str, Any]:
+    """What every page knows: the charts that can be filled, words of the limits, kinds of events. `segments`: there are some."""
     known = {"samples", "events", *(str(curve["table"]) for curve in curves)}
-    if any(run.info.get("origin") != "simulated" for run in runs):
-        known.add("segments")  # a simulated run has none, a captured one shows why it has none
+    if segments or not all(run.extra for run in runs):
+        known.add("segments")  # the run of a scenario may have none, a capture shows why it has none
     return {
         "charts": [
             chart.to_json() for chart in CHARTS if {need.split(".")[0] for need in chart.needs} <= known
@@ -327,7 +329,7 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
     rest = ranked.slice(MAX_LISTED)
     curves = run_series(store.put, run.extra, run.info, "s")
     facts = {
-        **page_facts([run], curves),
+        **page_facts([run], curves, segments is not None),
         "series": curves,
         "run": {key: finite(value) for key, value in run.info.items()},
         "stem": stem(run),
