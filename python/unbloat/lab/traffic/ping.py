@@ -38,6 +38,7 @@ class Ping:
         self._process: Any = None
         self._rest = b""
         self._sent = 0
+        self._complained = False
         # Sequence number, from 1: when it was sent (scenario time), and the round trip.
         self._answers: dict[int, tuple[float, float]] = {}
         self._high = 0
@@ -74,7 +75,9 @@ class Ping:
             self._on_line(line)
 
     def _on_line(self, line: bytes) -> None:
-        if line.startswith(b"ping: "):
+        if line.startswith(b"ping: ") and not self._complained:
+            # Once: it says so for every packet.
+            self._complained = True
             self._book.error(line.decode(errors="replace"))
         if total := _TOTAL.search(line):
             self._sent = int(total[1])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import struct
 from typing import Any
 
 TCP_WINDOW_CLAMP = 10
@@ -96,9 +95,3 @@ def against_route(sock: socket.socket, flow: dict[str, Any]) -> None:
 def name_of(address: tuple[str, int]) -> str:
     """`a:p`."""
     return f"{address[0]}:{address[1]}"
-
-
-def reset(sock: socket.socket) -> None:
-    """Closes with a reset, at once."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()

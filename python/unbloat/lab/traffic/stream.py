@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -89,8 +90,11 @@ class Stream:
 
     def _on_connected(self, _events: int) -> None:
         error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if self.closing:
+            self.drop()
+            return
         if error:
-            self._fail(OSError(error, "no connection"))
+            self._fail(OSError(error, f"no connection: {os.strerror(error)}"))
             return
         self.begin()
 

@@ -100,7 +100,7 @@ class End:
         except OSError:
             return
         if self.stopped:
-            sockets.reset(sock)
+            sock.close()
             return
         self._insist(sock)
         stream = Stream(self.loop, self.book, self.flow, self.side, sock)
