@@ -255,6 +255,12 @@ def test_tables_have_the_columns_of_a_simulated_run(made: Any) -> None:
     assert json_line(run_object(lab, series=("samples", "events")))
 
 
+def test_every_key_of_a_run_is_documented(made: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
+    for key in run_of(made()[1]).info:
+        assert f"`{key}`" in page, key
+
+
 def test_captures_of_several_nodes_become_one_run(made: Any) -> None:
     truth, raw = made()
     lab = run_of(raw)
