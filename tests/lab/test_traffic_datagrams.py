@@ -17,6 +17,8 @@ from unbloat.lab.traffic.datagrams import times
 
 VOIP = {"kind": "voip", "every_s": 0.02, "bytes": 200, "jitter_buffer_s": 0.06}
 
+BACKWARDS: dict[str, Any] = {"from": SERVER, "to": CLIENT}
+
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Bed]:
@@ -68,9 +70,9 @@ def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
         flow("call", {**VOIP, "bytes": 160}, sender__class=0),
         duration=0.4,
         probes=(
-            probe("system", every=(0.1,), bytes=100, **{"class": 0}),
-            probe("list", every=(0.02, 0.06), bytes=1000, **{"class": 2}),
-            probe("iso", "isochronous", every=(0.05,), bytes=300, **{"class": 3}),
+            probe("system", every=(0.1,), bytes=100, priority=0),
+            probe("list", every=(0.02, 0.06), bytes=1000, priority=2),
+            probe("iso", "isochronous", every=(0.05,), bytes=300, priority=3),
         ),
     )
     with Traffic(pair, made, tmp_path) as traffic:
@@ -90,7 +92,7 @@ def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
 
 def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
     probes = (
-        probe("iso", "isochronous", every=(0.01,), **{"from": SERVER, "to": CLIENT}),
+        probe("iso", "isochronous", every=(0.01,), **BACKWARDS),
         probe("quick", every=(0.01,)),
         probe("system", every=(0.05,)),
     )

@@ -31,7 +31,7 @@ def missing(*programs: str) -> str:
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
-def needs(*programs: str) -> Any:
+def needs(*programs: str) -> pytest.MarkDecorator:
     """Skips, with the reason, where root or a program is missing."""
     reason = missing(*programs)
     return pytest.mark.skipif(bool(reason), reason=reason)
@@ -216,7 +216,9 @@ def flow(
     return made
 
 
-def probe(name: str, kind: str = "ping", every: tuple[float, ...] = (0.05,), **more: Any) -> dict[str, Any]:
+def probe(
+    name: str, kind: str = "ping", every: tuple[float, ...] = (0.05,), priority: int = 1, **more: Any
+) -> dict[str, Any]:
     """A probe of a plan, from the client to the server."""
     return {
         "name": name,
@@ -226,7 +228,7 @@ def probe(name: str, kind: str = "ping", every: tuple[float, ...] = (0.05,), **m
         "start_s": 0.0,
         "every_s": list(every),
         "bytes": 84,
-        "class": 1,
+        "class": priority,
         **more,
     }
 
