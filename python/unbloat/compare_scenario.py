@@ -136,7 +136,7 @@ def apart(values: Sequence[float | str | None], text: Text) -> str:
 
 def signed(value: float) -> str:
     """With its sign, to the first place below ten."""
-    shown = f"{abs(value):.1f}" if abs(value) < 10 else f"{abs(value):.0f}"
+    shown = f"{abs(value):.1f}" if abs(value) < 9.95 else f"{abs(value):.0f}"
     return f"{'+' if value > 0 else '−'}{shown}"
 
 
