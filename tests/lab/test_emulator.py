@@ -179,7 +179,7 @@ def test_a_namespace_or_device_that_is_taken_away_is_one_line(tmp_path: Path) ->
         code, errors = emulation.ended()
     assert (code, errors) == (1, f"unbloat-emu: namespace {emulation.spaces['server']} is gone\n")
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
-        ip("-n", emulation.spaces["client"], "link", "del", "up")
+        ip("-n", emulation.spaces["client"], "link", "del", "dev", "up")
         code, errors = emulation.ended()
     assert code == 1
     assert errors.startswith("unbloat-emu: up: ")
