@@ -21,6 +21,7 @@ from unbloat.lab.result_links import data_losses, link_tables
 from unbloat.lab.result_raw import Raw, raw_of
 from unbloat.lab.result_sockets import from_sockets
 from unbloat.lab.result_told import Known, Told, told, told_tables
+from unbloat.lab.traffic.sockets import KERNEL_NAMES
 from unbloat.store import FORMAT
 from unbloat.wording import ms_text, plural
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 # Later than this, a delay is no longer the scenario's.
 LATE_US = 1000.0
-# What the kernel calls a congestion control that has another name here.
-KERNEL_NAMES = {"newreno": "reno"}
 # A capture without packets: magic of microseconds, version 2.4, no zone, length, link type.
 EMPTY_PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 

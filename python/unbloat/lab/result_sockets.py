@@ -92,14 +92,16 @@ def flow_row(raw: Raw, known: Known, sent: Sequence[Row], bins: Sequence[Row], l
     """The direction of the data."""
     measured = [row for row in sent if row["t_s"] >= raw.warmup_s]
     before = [row for row in sent if row["t_s"] < raw.warmup_s]
-    begin = max(known.start_s, raw.warmup_s)
+    # What was acknowledged by the end of the warm-up is known at the first sample after it.
+    begun = measured[:1] if before else []
+    begin = begun[0]["t_s"] if begun else known.start_s
     active = max(measured[-1]["t_s"] - begin, 0.0) if measured else 0.0
-    delivered = (last(measured, "bytes_acked") or 0) - (last(before, "bytes_acked") or 0)
+    delivered = (last(measured, "bytes_acked") or 0) - (last(begun, "bytes_acked") or 0)
     base = min((row["rtt_min_ms"] for row in sent if row.get("rtt_min_ms")), default=None)
     rtts = [row.get("srtt_ms") for row in measured]
     waits = [None if rtt is None or base is None else max(rtt - base, 0.0) for rtt in rtts]
     windows = [row["send_window_bytes"] for row in sent if row.get("send_window_bytes") is not None]
-    full = grown(measured, before, "rwnd_limited_s")
+    full = grown(measured, begun, "rwnd_limited_s")
     after = [row for row in bins if row["t_s"] >= raw.warmup_s]
     span = sum(row["span_s"] for row in after)
     shares = {
