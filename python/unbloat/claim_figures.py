@@ -51,7 +51,9 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
     if what.capture is not None:
         if captures is None:
             raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
-        return analysed(captures / f"{what.capture}.pcapng", metric)
+        # The simulator writes pcapng, the lab's programs pcap.
+        path = captures / f"{what.capture}.pcapng"
+        return analysed(path if path.exists() else path.with_suffix(".pcap"), metric)
     figures = figures_of(run)
     name = told(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):

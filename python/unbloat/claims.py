@@ -7,13 +7,14 @@ typed objects; a claim file is checked as strictly as a scenario.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from unbloat.claim_keys import known, number, seconds
+from unbloat.claim_lab import LabFigure, LabTable, lab_figure, lab_table
 from unbloat.errors import ScenarioError, UnbloatError
 
 if sys.version_info >= (3, 11):
@@ -73,6 +74,8 @@ class Figure:
     control_against: Picked | None
     reason: str | None
     """Why it is known not to hold."""
+    lab: LabFigure | None = None
+    """How near the lab has to come to the simulator; None where the lab does not measure it."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Claim:
     figures: tuple[Figure, ...]
     columns: tuple[tuple[str, Picked], ...] = ()
     """Of the table of all runs, where the claim shows one: heading, and what is measured in each run."""
+    lab: LabTable | None = None
+    """How the lab runs it; None where it does not."""
 
 
 def scenario_directory() -> Path:
@@ -124,14 +129,15 @@ def read_claim(path: Path) -> Claim | None:
 def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     """Raises KeyError with one line for what is wrong."""
     claim = data["claim"]
-    known(claim, {"title", "source", "mark", "group", "quick", "table"}, "claim")
+    known(claim, {"title", "source", "mark", "group", "quick", "table", "lab"}, "claim")
     for key in ("title", "source", "mark", "group"):
         if key not in claim:
             raise KeyError(f"claim.{key} is missing")
     if claim["mark"] not in MARKS:
         raise KeyError(f"claim.mark: there is no {claim['mark']!r}; there are {', '.join(MARKS)}")
+    lab = lab_table(claim.get("lab"), "claim.lab")
     figures = tuple(
-        figure(entry, f"figure.{n}", claim["mark"]) for n, entry in enumerate(data.get("figure", []))
+        figure(entry, f"figure.{n}", claim["mark"], lab) for n, entry in enumerate(data.get("figure", []))
     )
     if not figures:
         raise KeyError("a claim needs at least one [[figure]]")
@@ -146,6 +152,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         bool(claim.get("quick", False)),
         figures,
         tuple(column(entry, f"claim.table.{n}") for n, entry in enumerate(claim.get("table", []))),
+        lab,
     )
 
 
@@ -159,11 +166,11 @@ def column(entry: Mapping[str, Any], place: str) -> tuple[str, Picked]:
 
 FIGURE_KEYS = {
     "name", "metric", "run", "flow", "probe", "link", "between", "capture", "plus", "as", "against", "paper", "min", "max",
-    "why", "mark", "control", "reason",
+    "why", "mark", "control", "reason", "lab",
 }  # fmt: skip
 
 
-def figure(entry: Mapping[str, Any], place: str, mark: str) -> Figure:
+def figure(entry: Mapping[str, Any], place: str, mark: str, lab: LabTable | None) -> Figure:
     """One `[[figure]]`."""
     known(entry, FIGURE_KEYS, place)
     for key in ("name", "metric", "why"):
@@ -197,6 +204,7 @@ def figure(entry: Mapping[str, Any], place: str, mark: str) -> Figure:
         None if control is None else picked(control, of, f"{place}.control"),
         beside(against, control, of, compared, place),
         entry.get("reason"),
+        lab_figure(entry.get("lab"), lab, f"{place}.lab"),
     )
 
 
@@ -229,35 +237,3 @@ def picked(entry: Mapping[str, Any], base: Picked | None, place: str) -> Picked:
     if "plus" in entry:
         values["plus"] = number(entry["plus"], f"{place}.plus")
     return Picked(**values)
-
-
-def known(entry: Mapping[str, Any], keys: set[str], place: str) -> None:
-    """Refuses what is not known."""
-    for key in entry:
-        if key not in keys:
-            raise KeyError(f"{place}.{key}: no such key; there are {', '.join(sorted(keys))}")
-
-
-# Text form of a bound → factor into the unit that metric names end in.
-UNITS = {
-    "bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "B": 1.0, "KB": 1e3, "MB": 1e6, "KiB": 1024.0, "MiB": 1048576.0,
-    "ms": 1.0, "s": 1e3, "%": 0.01,
-}  # fmt: skip
-
-
-def number(value: object, place: str) -> float | None:
-    """A bound: a plain number, or text with a unit (times in ms, shares in %)."""
-    if value is None or isinstance(value, int | float):
-        return None if value is None else float(value)
-    match = re.fullmatch(r"([-+]?[0-9.]+) ?([A-Za-z/%]+)", str(value))
-    if not match or match[2] not in UNITS:
-        raise KeyError(f"{place}: {value!r} is no bound; write a number, or one with {', '.join(UNITS)}")
-    return float(match[1]) * UNITS[match[2]]
-
-
-def seconds(value: object, place: str) -> float:
-    """A time of `between`."""
-    found = number(value, place)
-    if found is None:
-        raise KeyError(f'{place}.between: expected two times such as ["10 s", "60 s"]')
-    return found / 1000 if isinstance(value, str) else found

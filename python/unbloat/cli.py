@@ -9,9 +9,10 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+import typer.core
 
 from unbloat.errors import CaptureError, LabError, UnbloatError
 
@@ -315,7 +316,16 @@ def lab(
     raise typer.Exit(lab_file(file, asked, capture, snap, keep))
 
 
+class WithLab(typer.core.TyperCommand):
+    """`--lab` alone is `--lab=whole`: what follows it is a claim, never its value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As any command, after that."""
+        return super().parse_args(ctx, ["--lab=whole" if word == "--lab" else word for word in args])
+
+
 @app.command(
+    cls=WithLab,
     short_help="Run the papers' claims again: held, or not, and by how much.",
     epilog="Example: unbloat reproduce drwa --report claims.html",
 )
@@ -335,11 +345,18 @@ def reproduce(
         Path | None, typer.Option(metavar="DIR", help="Where trace files are, for claims that replay one.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Claims at a time.")] = None,
+    lab: Annotated[
+        Literal["quick", "whole"] | None,
+        typer.Option(
+            metavar="[=quick]",
+            help="Also in the lab, those that a stock kernel can make: half an hour; --lab=quick: five minutes. Needs root.",
+        ),
+    ] = None,
 ) -> None:
     """Simulate every claim of the papers and hold it against bounds stated beforehand, with a control each."""
     from unbloat.reproduce_screen import show
 
-    raise typer.Exit(show(names or [], quick, json, report, traces, jobs))
+    raise typer.Exit(show(names or [], quick, json, report, traces, jobs, lab))
 
 
 @app.command(

@@ -49,5 +49,10 @@ class Shown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes the bar away: what it showed is over."""
         if self.bar is not None:
             self.bar.stop()
+            self.bar, self.visible = None, False

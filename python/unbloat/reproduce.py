@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unbloat.claim_figures import measure
-from unbloat.claims import Claim, Figure, Picked, claims
-from unbloat.dataset import Run
+from unbloat.claim_relations import folder, mean, picks, related, within
+from unbloat.claims import Claim, Figure, claims
 from unbloat.errors import TraceMissing, UnbloatError
+from unbloat.reproduce_lab import Laboratory, LabOutcome, Measured, compared, simulated
 from unbloat.runset import Labels, RunSet
 from unbloat.simulate import simulate_all
 
 HELD, NOT_HELD, SHOWN, SKIPPED = "held", "not held", "shown", "skipped"
+Extent = Literal["quick", "whole"]
+"""How much is run in the lab."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,14 @@ class Outcome:
     """Why it does not hold, or was not run."""
     table: tuple[TableRow, ...] = ()
     """All runs of the claim, where it shows them."""
+    lab: LabOutcome | None = None
+    """The same figure in the lab, where it was run there."""
 
     @property
     def surprising(self) -> bool:
-        """Not held, and no reason is on record."""
-        return self.state == NOT_HELD and self.figure.reason is None
+        """Not held, or another in the lab, and no reason is on record."""
+        unheld = self.state == NOT_HELD and self.figure.reason is None
+        return unheld or (self.lab is not None and self.lab.surprising)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -72,6 +78,7 @@ class Outcome:
             "control": self.control,
             "state": self.state,
             "note": self.note,
+            **({} if self.lab is None else {"lab": self.lab.to_dict()}),
         }
 
 
@@ -79,30 +86,51 @@ def reproduce(
     names: Iterable[str] = (),
     *,
     quick: bool = False,
+    lab: Extent | None = None,
     traces: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    lab_progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
     """Run claims (all, those named, or the quick ones) and hold their figures against the papers'.
 
-    A name is a claim's, or the beginning of several: `drwa`. Raises `UnbloatError` for a name that no claim has.
+    A name is a claim's, or the beginning of several: `drwa`. With `lab`, only claims that the lab runs ("quick": those that
+    take it seconds), and each of their figures is held against the simulator's under the lab's settings; needs root. Raises
+    `UnbloatError` for a name that no claim has.
     """
-    chosen = choose(claims(), list(names), quick)
+    chosen = choose(claims(), list(names), quick, lab)
+    laboratory = None if lab is None else Laboratory(chosen, traces, lab_progress)
     done = 0
 
-    def one(claim: Claim) -> list[Outcome]:
+    def one(claim: Claim) -> tuple[list[Outcome], Measured | None]:
         nonlocal done
         outcomes = examine(claim, traces)
+        beside = None if laboratory is None else simulated(claim, traces)
         done += 1
         if progress is not None:
             progress(done, len(chosen))
-        return outcomes
+        return outcomes, beside
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        return [outcome for outcomes in pool.map(one, chosen) for outcome in outcomes]
+        found = [*pool.map(one, chosen)]
+    if laboratory is None:
+        return [outcome for outcomes, _ in found for outcome in outcomes]
+    # One after another, and after everything else: what runs beside it makes a lab late.
+    return [
+        outcome
+        for claim, (outcomes, beside) in zip(chosen, found, strict=True)
+        for outcome in with_lab(outcomes, compared(claim, laboratory.measured(claim), beside))
+    ]
 
 
-def choose(every: Sequence[Claim], names: Sequence[str], quick: bool) -> list[Claim]:
+def with_lab(outcomes: Sequence[Outcome], found: Mapping[str, LabOutcome]) -> list[Outcome]:
+    """Figures beside what they are in the lab."""
+    return [replace(outcome, lab=found.get(outcome.figure.name)) for outcome in outcomes]
+
+
+def choose(
+    every: Sequence[Claim], names: Sequence[str], quick: bool, lab: Extent | None = None
+) -> list[Claim]:
     """The claims asked for, in their order."""
     for name in names:
         if not any(claim.id.startswith(name) for claim in every):
@@ -112,7 +140,9 @@ def choose(every: Sequence[Claim], names: Sequence[str], quick: bool) -> list[Cl
     return [
         claim
         for claim in every
-        if (not names or any(claim.id.startswith(name) for name in names)) and (claim.quick or not quick)
+        if (not names or any(claim.id.startswith(name) for name in names))
+        and (claim.quick or not quick)
+        and (lab is None or (claim.lab is not None and (claim.lab.quick or lab == "whole")))
     ]
 
 
@@ -147,17 +177,6 @@ def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[TableRow, 
     )
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Of those that were measured."""
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
-
-
-def picks(figure: Figure) -> list[Picked]:
-    """Everything that a figure measures."""
-    return [pick for pick in (figure.of, figure.against, figure.control, figure.control_against) if pick]
-
-
 def judged(claim: Claim, figure: Figure, runs: RunSet, captures: Path | None) -> Outcome:
     """One figure: measured, and held against its bounds."""
     value = related(figure.relation, figure.of, figure.against, runs, captures)
@@ -175,44 +194,3 @@ def judged(claim: Claim, figure: Figure, runs: RunSet, captures: Path | None) ->
     if figure.control is not None and control is not None and within(figure, control):
         return Outcome(claim, figure, value, control, NOT_HELD, "the control holds as well")
     return Outcome(claim, figure, value, control, HELD, "")
-
-
-def within(figure: Figure, value: float) -> bool:
-    """Whether a value lies within the bounds."""
-    return (figure.least is None or value >= figure.least) and (figure.most is None or value <= figure.most)
-
-
-def related(
-    relation: str, of: Picked, against: Picked | None, runs: RunSet, captures: Path | None
-) -> float | None:
-    """The value itself, or how it relates to another one."""
-    value = number(of, runs, captures)
-    if against is None or value is None:
-        return value
-    other = number(against, runs, captures)
-    if other is None:
-        return None
-    if relation == "difference":
-        return value - other
-    if other == 0:
-        return None
-    return value / other - (1 if relation == "change" else 0)
-
-
-def number(pick: Picked, runs: RunSet, captures: Path | None) -> float | None:
-    """The mean over the seeds of the run that is picked."""
-    places = [place for place, labels in enumerate(runs.labels) if set(pick.run) <= set(labels)]
-    if not places:
-        labels = ", ".join(f"{key}={value}" for key, value in pick.run)
-        known = "; ".join(", ".join(f"{k}={v}" for k, v in labels) for labels in runs.labels[:8])
-        raise UnbloatError(f"{runs.name}: no run has {labels}; there are {known}")
-    found = mean(measure(runs.runs[place], pick, folder(captures, runs.runs[place])) for place in places)
-    return None if found is None else found + pick.plus
-
-
-def folder(captures: Path | None, run: Run) -> Path | None:
-    """Where a run's captures are."""
-    if captures is None:
-        return None
-    kept = run.info.get("captures")
-    return Path(kept[0]).parent if kept else captures

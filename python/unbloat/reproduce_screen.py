@@ -10,10 +10,13 @@ from pathlib import Path
 from unbloat.claims import Figure
 from unbloat.expect import unit_text
 from unbloat.progress import Shown
-from unbloat.reproduce import HELD, NOT_HELD, Outcome, reproduce
+from unbloat.reproduce import HELD, NOT_HELD, Extent, Outcome, reproduce
+from unbloat.reproduce_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
 from unbloat.terminal import Paper, left
+from unbloat.wording import NOTHING, plural
 
 STYLE = {"held": ("green",), "not held": ("red",), "shown": ("cyan",), "skipped": ("dim",)}
+LAB_STYLE = {AGREES: ("green",), DIFFERS: ("red",), NOT_RUN: ("dim",), FAILED: ("red",)}
 
 
 def show(
@@ -23,10 +26,19 @@ def show(
     report: Path | None,
     traces: Path | None,
     jobs: int | None,
+    lab: Extent | None = None,
 ) -> int:
-    """Runs the claims and prints them; 1 where one does not hold that is not known not to."""
-    with Shown("simulating") as progress:
-        outcomes = reproduce(names, quick=quick, traces=traces, jobs=jobs, progress=progress)
+    """Runs the claims and prints them; 1 where one does not hold, or differs in the lab, that is not known to."""
+    with Shown("simulating") as progress, Shown("in the lab") as lab_progress:
+        outcomes = reproduce(
+            names,
+            quick=quick,
+            lab=lab,
+            traces=traces,
+            jobs=jobs,
+            progress=progress,
+            lab_progress=LabProgress(progress, lab_progress),
+        )
     if report is not None:
         from unbloat.reproduce_page import write_page
 
@@ -36,6 +48,18 @@ def show(
     else:
         table(outcomes, Paper(sys.stdout))
     return int(any(outcome.surprising for outcome in outcomes))
+
+
+class LabProgress:
+    """The lab's bar, which follows the simulator's."""
+
+    def __init__(self, before: Shown, own: Shown) -> None:
+        self.before, self.own = before, own
+
+    def __call__(self, done: int, total: int) -> None:
+        """Seconds done, seconds in all."""
+        self.before.close()
+        self.own(done, total)
 
 
 def value_text(figure: Figure, value: float | None) -> str:
@@ -83,8 +107,54 @@ def table(outcomes: Sequence[Outcome], paper: Paper) -> None:
         paper.wrapped(" · ".join(parts), " " * 12, " " * 12)
         if outcome.note:
             paper.wrapped(outcome.note, " " * 12, " " * 12)
+        if outcome.lab is not None:
+            lab_lines(outcome.lab, paper)
     counts = {state: sum(outcome.state == state for outcome in outcomes) for state in STYLE}
     paper.line()
     parts = [f"{count} {state}" for state, count in counts.items() if count or state in (HELD, NOT_HELD)]
     claims = len({outcome.claim.id for outcome in outcomes})
     paper.line(f"{claims} claims, {len(outcomes)} figures: {', '.join(parts)}")
+    found = [outcome.lab for outcome in outcomes if outcome.lab is not None]
+    if found:
+        paper.line(lab_counts(found))
+
+
+def lab_lines(lab: LabOutcome, paper: Paper) -> None:
+    """A figure in the lab: what it is there, beside the simulator's, and what that makes."""
+    state = paper.style(lab.state, *LAB_STYLE[lab.state])
+    if lab.value is None and lab.simulator is None:
+        paper.wrapped(f"lab {state}: {lab.note}", " " * 12, " " * 12)
+        return
+    parts = [
+        f"lab {value_text(lab.figure, lab.value)}",
+        f"simulator likewise {value_text(lab.figure, lab.simulator)}",
+    ]
+    if lab.difference is not None:
+        parts.append(f"{difference_text(lab)} of {lab.tolerance}")
+    if lab.within is not None:
+        parts.append("within the bounds" if lab.within else "outside the bounds")
+    paper.wrapped(f"{' · '.join(parts)} · {state}", " " * 12, " " * 12)
+    if lab.note:
+        paper.wrapped(lab.note, " " * 12, " " * 12)
+
+
+def difference_text(lab: LabOutcome) -> str:
+    """`+3 %`, `-12 ms`"""
+    if lab.difference is None:
+        return NOTHING
+    if lab.figure.lab is not None and lab.figure.lab.tolerance.relative:
+        return f"{lab.difference * 100:+.0f} %"
+    sign = "-" if lab.difference < 0 else "+"
+    return sign + value_text(lab.figure, abs(lab.difference)).removeprefix("+")
+
+
+def lab_counts(found: Sequence[LabOutcome]) -> str:
+    """What the lab makes of all figures."""
+    counts = {state: sum(one.state == state for one in found) for state in LAB_STYLE}
+    parts = [f"{count} {state}" for state, count in counts.items() if count]
+    held = [one.within for one in found if one.within is not None]
+    text = f"lab: {', '.join(parts)}"
+    if held:
+        text += f"; {sum(held)} of {plural(len(held), 'bounded figure')} within the bounds"
+    late = [one.late_ms for one in found if one.late_ms is not None]
+    return f"{text}; packets late by {max(late):.1f} ms at most (p99 of a run)" if late else text

@@ -31,6 +31,9 @@ Settings = Mapping[str, object] | Sequence[tuple[str, str]]
 Progress = Callable[[int, int], None]
 """Called with steps done and steps in all, about ten times a second; an exception stops the simulation."""
 
+Only = Sequence[Mapping[str, str]]
+"""Runs of a sweep, by some of their labels: a run is meant where it has all labels of one of these."""
+
 # Steps of the progress of one run.
 STEPS = 1000
 
@@ -98,9 +101,12 @@ def simulate_all(
     jobs: int | None = None,
     events: bool = True,
     progress: Progress | None = None,
+    only: Only = (),
 ) -> RunSet:
-    """As `simulate`, but always a `RunSet`."""
-    work = prepared(scenario, pairs(set), seed=seed, seeds=seeds, pcap=pcap, traces=traces, events=events)
+    """As `simulate`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
+    work = prepared(
+        scenario, pairs(set), seed=seed, seeds=seeds, pcap=pcap, traces=traces, events=events, only=only
+    )
     outcomes = run_all(work.jobs, executor, jobs, progress)
     return gathered_runs(
         work,
@@ -132,6 +138,7 @@ def prepared(
     pcap: str | os.PathLike[str] | None,
     traces: str | os.PathLike[str] | None,
     events: bool = True,
+    only: Only = (),
 ) -> Prepared:
     """Reads a scenario and lists its runs."""
     from unbloat import _native
@@ -162,8 +169,21 @@ def prepared(
             events,
         )
         for labels, overrides, run_seed in specs
+        if is_meant(labels, only)
     ]
+    if not made:
+        raise ScenarioError(f"{source.prefix}no run has these labels: {', '.join(map(named_labels, only))}")
     return Prepared(name, source, expectations, made)
+
+
+def is_meant(labels: Sequence[tuple[str, str]], only: Only) -> bool:
+    """Whether a run is one of those that are asked for."""
+    return not only or any(wanted.items() <= dict(labels).items() for wanted in only)
+
+
+def named_labels(labels: Mapping[str, str]) -> str:
+    """In words."""
+    return label_text([*labels.items()])
 
 
 def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:

@@ -6,6 +6,6 @@ cannot do is said beforehand (vetoes.py); links and queues are `unbloat-emu`'s Â
 """
 
 from unbloat.lab.clean import Cleaned, clean
-from unbloat.lab.runs import lab, lab_all
+from unbloat.lab.runs import lab, lab_all, seconds_needed
 
-__all__ = ["Cleaned", "clean", "lab", "lab_all"]
+__all__ = ["Cleaned", "clean", "lab", "lab_all", "seconds_needed"]

@@ -24,9 +24,22 @@ from unbloat.lab.result import run_of
 from unbloat.lab.stacks import Plan
 from unbloat.lab.vetoes import plan_vetoes
 from unbloat.runset import RunSet, Skipped, file_name
-from unbloat.simulate import STEPS, Given, Job, Progress, Settings, described, gathered_runs, pairs, prepared
+from unbloat.simulate import (
+    STEPS,
+    Given,
+    Job,
+    Only,
+    Progress,
+    Settings,
+    described,
+    gathered_runs,
+    pairs,
+    prepared,
+)
 
 Captured = Literal["ends", "all", "none"]
+# What comes before and after a run: namespaces, programs that get ready, captures that are read.
+AROUND_S = 3.0
 
 
 def lab(
@@ -75,11 +88,12 @@ def lab_all(
     snap: int = SNAP_BYTES,
     traces: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    only: Only = (),
 ) -> RunSet:
-    """As `lab`, but always a `RunSet`."""
+    """As `lab`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
     need_root()
     given = [*pairs(set), *([] if capture is None else [("lab.capture", capture)])]
-    work = prepared(scenario, given, seed=seed, seeds=seeds, pcap=pcap, traces=traces)
+    work = prepared(scenario, given, seed=seed, seeds=seeds, pcap=pcap, traces=traces, only=only)
     plans = [plan_or_reason(job) for job in work.jobs]
     possible = [plan for plan in plans if isinstance(plan, dict)]
     if not possible:
@@ -105,6 +119,20 @@ def lab_all(
         run.info |= described(job, work.source)
         outcomes.append(run)
     return gathered_runs(work, outcomes)
+
+
+def seconds_needed(
+    scenario: Given,
+    *,
+    set: Settings = (),
+    seeds: int | None = None,
+    traces: str | os.PathLike[str] | None = None,
+    only: Only = (),
+) -> float:
+    """How long `lab_all` is going to take; what cannot be run takes no time."""
+    work = prepared(scenario, pairs(set), seed=None, seeds=seeds, pcap=None, traces=traces, only=only)
+    plans = [plan for plan in map(plan_or_reason, work.jobs) if isinstance(plan, dict)]
+    return sum(float(plan["duration_s"]) + AROUND_S for plan in plans)
 
 
 def plan_of(job: Job) -> Plan:
