@@ -28,7 +28,7 @@ from typing import Any
 
 from unbloat.lab.traffic.book import Book
 from unbloat.lab.traffic.devtools import PROGRAMS, Browser
-from unbloat.lab.traffic.loop import READ, Loop, now_ns
+from unbloat.lab.traffic.loop import READ, Loop, hurry, now_ns
 from unbloat.lab.traffic.page import document
 from unbloat.lab.traffic.watch import Watch
 
@@ -220,6 +220,7 @@ def run(spec: Json) -> None:
         raise OSError("chromium is not installed")
     browser = Browser(program, spec["work"])
     try:
+        hurry()
         pages = Pages(loop, browser, book, spec)
         pages.prepare()
         browser.wait(lambda: pages.prepared, _START_PATIENCE_S)
