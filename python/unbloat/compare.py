@@ -155,7 +155,7 @@ def compare(
         pairs = [
             (run, flows[place] if flows is not None else main_flow(run)) for place, run in enumerate(runs)
         ]
-        names = [name_of(item) for item in inputs]
+        names = by_origin([name_of(item) for item in inputs], runs)
     if len(pairs) < 2:
         raise UnbloatError("a comparison needs two flows")
     if labels is not None and len(labels) != len(pairs):
@@ -243,6 +243,14 @@ def name_of(item: Input) -> str:
         return "stdin"
     name = Path(item).name
     return name.removesuffix(".unbloat") or name if is_run(item) else stems([name])[0]
+
+
+def by_origin(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Runs of the same name told apart by where they come from: `cubic, simulated` and `cubic, lab`."""
+    return [
+        f"{name}, {run.info['origin']}" if run.made and names.count(name) > 1 else name
+        for name, run in zip(names, runs, strict=True)
+    ]
 
 
 def stems(names: Sequence[str]) -> list[str]:

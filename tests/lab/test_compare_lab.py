@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made_raw import raw_run
 
 import unbloat
-from unbloat.compare import Comparison, compare
+from unbloat.compare import Comparison, by_origin, compare
 from unbloat.compare_scenario import Line, apart
 from unbloat.compare_screen import compare_screen
 from unbloat.lab.result import run_of
@@ -71,6 +71,12 @@ def lines(comparison: Comparison) -> dict[tuple[str, str], Line]:
 def test_sides_are_the_same_transfer_and_not_the_largest_of_each(both: Comparison) -> None:
     assert both.labels == ["sim-run", "lab-run"]
     assert [side.run.flow(side.flow)["transfer"] for side in both.sides] == ["small", "small"]
+
+
+def test_runs_of_the_same_name_are_told_apart_by_their_origin(stored: dict[str, Path]) -> None:
+    runs = [unbloat.open_run(stored[name]) for name in ("sim", "lab", "lab")]
+    assert by_origin(["a", "a", "b"], runs) == ["a, simulated", "a, lab", "b"]
+    assert compare(*runs[:2]).labels == ["two", "two, lab"]
 
 
 def test_everything_that_the_scenario_names_stands_side_by_side(both: Comparison) -> None:
