@@ -4,7 +4,7 @@ Differences from the simulator:
 - `buffer` counts payload there; here it is `sk_sndbuf`, in which the kernel's overhead per segment counts as well.
 - The data's class is the TOS of the sending socket, the ACKs' class that of the receiving one: a request has the class
   of ACKs, and an ACK of a request that of data (there it goes by what the packet is).
-- What is written and not yet sent is held to a few milliseconds' worth (TCP_NOTSENT_LOWAT), so that the application
+- What is written and not yet sent is held to a few dozen milliseconds' worth (TCP_NOTSENT_LOWAT), so that the application
   stops when it is told to; there the rest is thrown away.
 """
 

@@ -20,11 +20,13 @@ _NOTHING = memoryview(bytes(_CHUNK))
 _INTO = bytearray(1 << 20)
 
 # Written and not sent: this many seconds of the measured rate, between these bounds. The kernel asks for more when half of
-# it is gone, so the largest bound is 4 ms at a gigabit.
-_AHEAD_S = 0.02
-_AHEAD_FIRST = 1 << 17
+# it is gone, so on a busy machine this program may be 25 ms late before the connection feels it. In the first second, while
+# the rate is being found, it only grows.
+_AHEAD_S = 0.05
+_AHEAD_FIRST = 1 << 18
 _AHEAD_LEAST = 1 << 14
-_AHEAD_MOST = 1 << 20
+_AHEAD_MOST = 1 << 23
+_AHEAD_GROWS_NS = 1_000_000_000
 
 
 class Reading:
@@ -78,6 +80,7 @@ class Stream:
         self._writing = False
         self._read_over = False
         self._shut = False
+        self._ahead = 0
         sock.setblocking(False)
 
     # ------------------------------------------------------------------------------------------- opening, closing
@@ -208,6 +211,7 @@ class Stream:
             self._pump()
 
     def _set_ahead(self, size: int) -> None:
+        self._ahead = size
         try:
             self.sock.setsockopt(socket.IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, size)
         except OSError:
@@ -289,10 +293,11 @@ class Stream:
         self.book.tell("sample", local=self.local, remote=self.remote, t_s=self.loop.seconds(), **row)
         if self.window is not None:
             self.window.keep(self.sock)
-        if self.pending and row["delivery_bps"] and now_ns() - self.opened_ns > 1_000_000_000:
-            self._set_ahead(
-                max(_AHEAD_LEAST, min(int(row["delivery_bps"] / 8 * _AHEAD_S), _AHEAD_MOST)),
-            )
+        if self.pending and row["delivery_bps"]:
+            ahead = max(_AHEAD_LEAST, min(int(row["delivery_bps"] / 8 * _AHEAD_S), _AHEAD_MOST))
+            if now_ns() - self.opened_ns < _AHEAD_GROWS_NS:
+                ahead = max(ahead, self._ahead)
+            self._set_ahead(ahead)
 
     def switch_congestion(self, name: str) -> None:
         """Another congestion control takes over on the live connection."""
