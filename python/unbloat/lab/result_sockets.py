@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from unbloat.dataset import Row
 from unbloat.figures import Statistics, statistics
-from unbloat.lab.result_flows import segments
+from unbloat.lab.result_facts import segments
 from unbloat.lab.result_links import Loss
 from unbloat.lab.result_raw import Raw
 from unbloat.lab.result_told import Known, Told
