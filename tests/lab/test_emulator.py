@@ -78,6 +78,10 @@ REPLAYED = {
         'medium = "grants"',
         '[device]\ngate = "qcut_d"\nfirmware = { buffer = "100 KB" }\nqdisc = { kind = "fq_codel" }\n',
     ),
+    "probing": (
+        'rate = "2 Mbit/s"',
+        '[device]\ngate = { kind = "autorate", min = "1 Mbit/s", base = "2 Mbit/s", max = "4 Mbit/s" }\n',
+    ),
     "shaped": ('rate = "20 Mbit/s"\nqueue = { kind = "cake", rate = "15 Mbit/s" }\njitter = true', ""),
     "changing": (
         'rate = "4 Mbit/s"\nqueue_per = "user"',
@@ -91,6 +95,9 @@ def test_a_run_replayed_without_a_clock_decides_the_same(tmp_path: Path, kind: s
     up, more = REPLAYED[kind]
     with Emulation(tmp_path, scenario(up, more)) as emulation:
         assert transfer(emulation, 700_000)
+        if kind == "probing":
+            assert emulation.counter("server", "IcmpInEchos") > 30, "20 probes a second"
+            assert emulation.counter("client", "IcmpInEchoReps") == 0, "the answers are the gate's"
         emulation.done()
     again = replay(emulation.out)
     assert again.returncode == 0, again.stderr

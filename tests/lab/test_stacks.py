@@ -159,10 +159,6 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
             "client: window drwa on passing ACKs is no part of a stock kernel",
         ),
         (
-            SHORT + '[device]\ngate = "autorate"\n',
-            "client: gate autorate needs delay probes of its own, which the emulator does not send",
-        ),
-        (
             SHORT + '[[change]]\nat = "1 s"\n"flow.0.receiver.window" = "drwa"\n',
             "at 1 s: flow0: window drwa is no law of a stock kernel (fixed and autotune are)",
         ),

@@ -166,6 +166,20 @@ impl Lane {
         self.rearm();
     }
 
+    /// How often the gate wants to hear of a round trip.
+    pub fn probe_every(&self) -> Option<Duration> {
+        self.port.device.as_ref()?.gate_probe_every()
+    }
+
+    /// A probe of the gate came back at `now` after `rtt`.
+    pub fn probed(&mut self, now: Instant, rtt: Duration, sink: &mut impl Sink) {
+        self.advance(now, sink);
+        let now = self.now;
+        self.port.on_probe(now, rtt, &mut self.outcomes);
+        self.tell(now, sink);
+        self.rearm();
+    }
+
     /// The next packet that has arrived at the far end by `now`: when it was due, and its handle.
     pub fn depart(&mut self, now: Instant) -> Option<(Instant, u32)> {
         let &(at, handle) = self.port.pipe.front()?;

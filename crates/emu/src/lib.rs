@@ -13,6 +13,7 @@ pub mod headers;
 pub mod lane;
 pub mod log;
 pub mod offload;
+pub mod probe;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -14,6 +14,7 @@
 //! | 4 | the kernel read a report of the modem | time, its age, bytes held, granted, padding |
 //! | 5 | the far kernel did not take it | time, back, error number |
 //! | 6 | the lane had come so far when it stopped | time |
+//! | 7 | a probe of the gate came back | time, round trip |
 //!
 //! *time* is in ns since the record before, *back* how many packets arrived since this one. A data packet over a plain link
 //! is about 20 bytes of log.
@@ -21,7 +22,7 @@
 use algo::gate::Event;
 use algo::port::{Loss, Outcome};
 use algo::{Ecn, Packet};
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 /// First bytes of a file.
 pub const MAGIC: [u8; 4] = *b"UBDL";
@@ -57,6 +58,8 @@ pub enum Record {
     Refused(u64, i32),
     /// The lane stopped.
     Stopped,
+    /// A probe of the gate came back after so long.
+    Probed(Duration),
 }
 
 /// Writes records.
@@ -132,6 +135,10 @@ impl Writer {
                 self.number(error.unsigned_abs().into());
             }
             Record::Stopped => self.head(6, since),
+            Record::Probed(rtt) => {
+                self.head(7, since);
+                self.number(rtt.0);
+            }
         }
     }
 
@@ -268,6 +275,7 @@ impl<'a> Reader<'a> {
                 Record::Refused(self.arrivals.wrapping_sub(back), error)
             }
             6 => Record::Stopped,
+            7 => Record::Probed(Duration(number()?)),
             tag => return Err(LogError::Unknown { tag, at: start }),
         };
         self.last = now;
@@ -310,6 +318,7 @@ mod tests {
                 .prop_map(|(at, told)| Record::Reported { at: Instant(at), told }),
             (number, 0..200).prop_map(|(n, error)| Record::Refused(n, error)),
             Just(Record::Stopped),
+            any::<u64>().prop_map(|ns| Record::Probed(Duration(ns))),
         ]
     }
 

@@ -79,6 +79,11 @@ pub fn replay(scenario: &Scenario, log: &[u8]) -> Result<Replayed, ReplayError> 
                 found.arrivals += 1;
                 lane.arrive(now, packet, &mut heard);
             }
+            Record::Probed(rtt) => {
+                lane.advance(now, &mut heard);
+                compare(&mut logged, &mut heard.decisions, &mut found)?;
+                lane.probed(now, rtt, &mut heard);
+            }
             Record::Stopped => {
                 lane.advance(now, &mut heard);
                 compare(&mut logged, &mut heard.decisions, &mut found)?;

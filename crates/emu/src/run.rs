@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use units::{Duration, Histogram, Instant};
 
 use crate::clock::{self, Clock};
+use crate::probe::{self, Listener, Prober};
 use crate::report::{Reporter, stage_row};
 use crate::telemetry::Telemetry;
 use crate::tun::{Tun, Wanted};
@@ -208,6 +209,7 @@ pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -
 
     let clock = Clock { zero_ns: clock::monotonic_ns() + LEAD_NS };
     let t0_unix_ns = clock::unix_ns() + (clock.zero_ns - clock::monotonic_ns());
+    let (mut probers, listeners) = probes(scenario)?;
     let mut threads = Vec::new();
     for (pair, tuns) in pairs.iter().zip(&opened) {
         for side in 0..2 {
@@ -224,6 +226,8 @@ pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -
                 stop: watch.stop.clone(),
                 outbox: reporter.outbox(),
                 telemetry,
+                prober: probers.remove(&link),
+                listeners: listeners.get(&scenario.links[link].to).cloned().unwrap_or_default(),
                 live: live.clone(),
             };
             let worker = Worker::new(parts);
@@ -300,6 +304,29 @@ fn telemetry(scenario: &Scenario, options: &Options, link: usize) -> Result<Opti
     let path = options.out.join(name);
     let made = Telemetry::listen(&path, node as u16);
     made.map(Some).map_err(|source| RunError::File { path, source })
+}
+
+type Probes = (BTreeMap<usize, Prober>, BTreeMap<usize, Vec<Listener>>);
+
+/// By link, who asks for a gate; by node, who keeps the answers back.
+fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
+    let (mut probers, mut listeners) = (BTreeMap::new(), BTreeMap::<usize, Vec<Listener>>::new());
+    for (node, device) in scenario.nodes.iter().enumerate().filter_map(|(i, n)| Some((i, n.device.as_ref()?)))
+    {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let wake = EventFd::from_flags(flags).map_err(|error| RunError::System("eventfd", error))?;
+        let far = scenario.gate_far(node, device.link);
+        let (prober, listener) = probe::pair(address(node), address(far), wake);
+        probers.insert(device.link, prober);
+        listeners.entry(node).or_default().push(listener);
+    }
+    Ok((probers, listeners))
+}
+
+/// The address of a node: 10.0.0.1 is node 0, as in the simulator's captures.
+fn address(node: usize) -> [u8; 4] {
+    let n = node + 1;
+    [10, 0, (n >> 8) as u8, n as u8]
 }
 
 fn told_devices(scenario: &Scenario, options: &Options, pairs: &[Pair], opened: &[Opened]) -> Value {

@@ -26,6 +26,7 @@ use crate::headers::{self, View, view};
 use crate::lane::{Lane, Sink};
 use crate::log::{self, Record};
 use crate::offload::{self, HEADER, Joined, Virtio};
+use crate::probe::{Listener, Prober};
 use crate::report::{Note, Outbox, Why};
 use crate::telemetry::Telemetry;
 use crate::tun::Tun;
@@ -96,6 +97,10 @@ pub struct Parts<'s> {
     pub outbox: Outbox,
     /// Where reports of the modem go.
     pub telemetry: Option<Telemetry>,
+    /// Pings for a gate that wants them.
+    pub prober: Option<Prober>,
+    /// Those of other directions whose answers come this way.
+    pub listeners: Vec<Listener>,
     /// Seen from outside.
     pub live: Arc<Live>,
 }
@@ -124,6 +129,8 @@ pub struct Worker {
     end: Instant,
     stop: Arc<EventFd>,
     users: Users,
+    prober: Option<Prober>,
+    listeners: Vec<Listener>,
     joined: Joined,
     buffer: Vec<u8>,
     measured_from: Instant,
@@ -221,7 +228,20 @@ impl Users {
 impl Worker {
     /// An idle worker.
     pub fn new(parts: Parts<'_>) -> Worker {
-        let Parts { scenario, link, input, output, offload, clock, stop, outbox, telemetry, live } = parts;
+        let Parts {
+            scenario,
+            link,
+            input,
+            output,
+            offload,
+            clock,
+            stop,
+            outbox,
+            telemetry,
+            prober,
+            listeners,
+            live,
+        } = parts;
         let books = Books {
             link,
             zero_ns: clock.zero_ns,
@@ -244,6 +264,8 @@ impl Worker {
             end: Instant(scenario.duration.0),
             stop,
             users: Users::new(scenario),
+            prober,
+            listeners,
             joined: Joined::default(),
             buffer: vec![0; LARGEST],
             measured_from: Instant(scenario.warmup.0),
@@ -262,6 +284,8 @@ impl Worker {
         let (input, stop) = (self.input.clone(), self.stop.clone());
         let mut polled: Vec<PollFd<'_>> =
             input.queues.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
+        let wake = self.prober.as_ref().map(|prober| prober.wake.clone());
+        polled.extend(wake.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         polled.push(PollFd::new(stop.as_fd(), PollFlags::POLLIN));
         let queues = input.queues.len();
         let zero = self.clock.zero_ns;
@@ -274,7 +298,7 @@ impl Worker {
         let mut more = true;
         loop {
             let now = self.clock.now();
-            let sleep = match self.lane.next_due() {
+            let sleep = match self.next_due() {
                 _ if more => Duration::ZERO,
                 Some(at) => at.since(now).min(LONGEST_SLEEP),
                 None => LONGEST_SLEEP,
@@ -294,6 +318,7 @@ impl Worker {
                 }
             }
             let now = self.clock.now();
+            self.probe(now.min(self.end));
             self.lane.advance(now.min(self.end), &mut self.books);
             self.hand_over(now);
             self.publish();
@@ -302,6 +327,31 @@ impl Worker {
                 more = false;
             }
         }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let probe = self.prober.as_ref().filter(|_| self.lane.probe_every().is_some()).map(Prober::next);
+        self.lane.next_due().into_iter().chain(probe).min()
+    }
+
+    /// Answers to the gate's probes, then those that are due.
+    fn probe(&mut self, now: Instant) {
+        let Some(mut prober) = self.prober.take() else { return };
+        while let Some(rtt) = prober.heard(now) {
+            self.lane.advance(now, &mut self.books);
+            self.books.log.put(self.lane.now(), &Record::Probed(rtt));
+            self.lane.probed(now, rtt, &mut self.books);
+        }
+        if self.lane.probe_every().is_none() {
+            prober.rest(now);
+        }
+        while let Some(every) = self.lane.probe_every()
+            && prober.next() <= now
+        {
+            let (at, request) = prober.ask(every);
+            self.arrive(at, &[&request], false);
+        }
+        self.prober = Some(prober);
     }
 
     fn device_error(&self, device: &str, error: Errno) -> WorkerError {
@@ -382,6 +432,13 @@ impl Worker {
             let length = self.books.frames.meta(handle).length;
             self.lane.count(at, u64::from(length));
             self.books.lateness.record(now.since(at).0);
+            if !self.listeners.is_empty() {
+                let bytes = self.books.frames.bytes(handle);
+                if self.listeners.iter().any(|listener| listener.keeps(bytes)) {
+                    self.books.frames.remove(handle);
+                    continue;
+                }
+            }
             if !self.offload {
                 self.write(now, handle);
                 continue;

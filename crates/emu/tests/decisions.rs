@@ -32,7 +32,8 @@ fn names<T, S>(table: &[algo::Entry<T, S>]) -> impl Iterator<Item = &'static str
     table.iter().map(|entry| entry.name)
 }
 
-/// Every medium with something to send at, every layer, every queue, every gate that needs no probes.
+/// Every medium with something to send at, every layer, every queue, every gate that needs no probes (theirs come over the
+/// way back, which a lane alone does not have).
 fn scenarios() -> Vec<(String, Scenario)> {
     let base = |medium: &str, queue: &str, layer: &str, device: &str| {
         format!(

@@ -42,4 +42,15 @@ impl Scenario {
         let (low, high) = (a.min(b), a.max(b));
         if parts(high) < parts(low) { high } else { low }
     }
+
+    /// The far end that a gate on this node's link probes: that of the first transfer that leaves or reaches the node, else
+    /// the link's.
+    pub fn gate_far(&self, node: usize, link: usize) -> usize {
+        let far = self.flows.iter().find_map(|f| match (f.from == node, f.to == node) {
+            (true, _) => Some(f.to),
+            (_, true) => Some(f.from),
+            _ => None,
+        });
+        far.unwrap_or(self.links[link].to)
+    }
 }

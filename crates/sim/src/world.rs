@@ -227,17 +227,12 @@ impl<'s, T: Tap> World<'s, T> {
         self.events.push(Instant(scenario.bin.0), Target::Bin);
     }
 
-    /// A probing gate pings the far end of the first transfer that leaves or reaches its node.
+    /// A probing gate pings a far end.
     fn route_gate(&mut self, node: usize, port: usize) {
         if self.ports[port].device.as_ref().is_none_or(|d| d.gate_probe_every().is_none()) {
             return;
         }
-        let far = self.scenario.flows.iter().find_map(|f| match (f.from == node, f.to == node) {
-            (true, _) => Some(f.to),
-            (_, true) => Some(f.from),
-            _ => None,
-        });
-        let far = far.unwrap_or(self.ports[port].to);
+        let far = self.scenario.gate_far(node, port);
         let there = self.routes.between(node, far);
         let back = self.routes.between(far, node);
         if self.gate_routes[port].is_none() {

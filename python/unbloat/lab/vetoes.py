@@ -38,10 +38,6 @@ def plan_vetoes(plan: Plan) -> list[str]:
         law = node["window"]
         if law is not None:
             found.append(f"{node['name']}: window {law['kind']} on passing ACKs is no part of a stock kernel")
-        if node["device"] is not None and node["device"]["gate"] == "autorate":
-            found.append(
-                f"{node['name']}: gate autorate needs delay probes of its own, which the emulator does not send"
-            )
     for change in plan["changes"]:
         found += [
             f"at {change['at_s']:g} s: {veto}"
