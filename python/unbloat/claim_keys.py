@@ -41,3 +41,10 @@ def seconds(value: object, place: str) -> float:
     if found is None:
         raise KeyError(f'{place}.between: expected two times such as ["10 s", "60 s"]')
     return found / 1000 if isinstance(value, str) else found
+
+
+def span(value: object, place: str) -> tuple[float, float]:
+    """`between`: two times."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise KeyError(f'{place}.between: expected two times such as ["10 s", "60 s"]')
+    return seconds(value[0], place), seconds(value[1], place)

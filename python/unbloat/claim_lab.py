@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unbloat.claim_keys import known, number
+from unbloat.claim_keys import known, number, span
 
 # Where neither claim nor figure says another: what runs of one kernel differ by among themselves.
 USUAL = "10 %"
@@ -38,12 +38,18 @@ class LabTable:
 
     quick: bool
     """Part of `--lab=quick`."""
+    quick_runs: tuple[Mapping[str, str], ...]
+    """Some labels of each run that `--lab=quick` makes; as `runs` without."""
     set: Mapping[str, Any]
     """Keys of the scenario with other values, for lab and simulator."""
     runs: tuple[Mapping[str, str], ...]
     """Some labels of each run that is made; all that no veto forbids without."""
     seeds: int
     tolerance: Tolerance
+
+    def chosen(self, quick: bool) -> tuple[Mapping[str, str], ...]:
+        """The runs that are made."""
+        return self.quick_runs if quick and self.quick_runs else self.runs
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class LabFigure:
     why: str | None = None
     reason: str | None = None
     """Why the lab is known to differ."""
+    between: tuple[float, float] | None = None
+    """Seconds, in place of a span that lies beyond the lab's shorter run: for lab and simulator."""
 
 
 def tolerance(value: object, place: str) -> Tolerance:
@@ -74,19 +82,25 @@ def lab_table(entry: Mapping[str, Any] | None, place: str) -> LabTable | None:
     known(entry, {"quick", "set", "runs", "seeds", "tolerance"}, place)
     if not isinstance(entry.get("set", {}), Mapping):
         raise KeyError(f'{place}.set: expected a table such as {{ duration = "20 s" }}')
-    runs = entry.get("runs", [])
-    if not isinstance(runs, list) or not all(isinstance(run, Mapping) and run for run in runs):
-        raise KeyError(f'{place}.runs: expected tables of labels such as [{{ cure = "none" }}]')
+    quick = entry.get("quick", False)
     seeds = entry.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise KeyError(f"{place}.seeds: {seeds!r} is no number of runs")
     return LabTable(
-        bool(entry.get("quick", False)),
+        bool(quick),
+        () if isinstance(quick, bool) else labelled(quick, f"{place}.quick"),
         entry.get("set", {}),
-        tuple({str(key): str(value) for key, value in run.items()} for run in runs),
+        labelled(entry.get("runs", []), f"{place}.runs"),
         seeds,
         tolerance(entry.get("tolerance", USUAL), f"{place}.tolerance"),
     )
+
+
+def labelled(runs: object, place: str) -> tuple[Mapping[str, str], ...]:
+    """Runs, each by some of its labels."""
+    if not isinstance(runs, list) or not all(isinstance(run, Mapping) and run for run in runs):
+        raise KeyError(f'{place}: expected tables of labels such as [{{ cure = "none" }}]')
+    return tuple({str(key): str(value) for key, value in run.items()} for run in runs)
 
 
 def lab_figure(
@@ -102,8 +116,8 @@ def lab_figure(
     if entry is None:
         return LabFigure(table.tolerance)
     if not isinstance(entry, Mapping):
-        raise KeyError(f"{place}: expected false, or a table with tolerance, min, max, why, reason")
-    known(entry, {"tolerance", "min", "max", "why", "reason"}, place)
+        raise KeyError(f"{place}: expected false, or a table with tolerance, min, max, why, reason, between")
+    known(entry, {"tolerance", "min", "max", "why", "reason", "between"}, place)
     least, most = number(entry.get("min"), f"{place}.min"), number(entry.get("max"), f"{place}.max")
     if (least is not None or most is not None) and "why" not in entry:
         raise KeyError(f"{place}.why is missing: why the lab has bounds of its own")
@@ -113,4 +127,5 @@ def lab_figure(
         most,
         entry.get("why"),
         entry.get("reason"),
+        span(entry["between"], place) if "between" in entry else None,
     )

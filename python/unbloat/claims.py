@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from unbloat.claim_keys import known, number, seconds
+from unbloat.claim_keys import known, number, span
 from unbloat.claim_lab import LabFigure, LabTable, lab_figure, lab_table
 from unbloat.errors import ScenarioError, UnbloatError
 
@@ -232,8 +232,7 @@ def picked(entry: Mapping[str, Any], base: Picked | None, place: str) -> Picked:
     if isinstance(values.get("run"), Mapping):
         values["run"] = tuple((str(key), str(value)) for key, value in values["run"].items())
     if values.get("between") is not None and not isinstance(values["between"], tuple):
-        begin, end = values["between"]
-        values["between"] = (seconds(begin, place), seconds(end, place))
+        values["between"] = span(values["between"], place)
     if "plus" in entry:
         values["plus"] = number(entry["plus"], f"{place}.plus")
     return Picked(**values)

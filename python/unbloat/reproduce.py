@@ -99,13 +99,13 @@ def reproduce(
     `UnbloatError` for a name that no claim has.
     """
     chosen = choose(claims(), list(names), quick, lab)
-    laboratory = None if lab is None else Laboratory(chosen, traces, lab_progress)
+    laboratory = None if lab is None else Laboratory(chosen, lab == "quick", traces, lab_progress)
     done = 0
 
     def one(claim: Claim) -> tuple[list[Outcome], Measured | None]:
         nonlocal done
         outcomes = examine(claim, traces)
-        beside = None if laboratory is None else simulated(claim, traces)
+        beside = None if laboratory is None else simulated(claim, lab == "quick", traces)
         done += 1
         if progress is not None:
             progress(done, len(chosen))

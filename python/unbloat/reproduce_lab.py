@@ -11,7 +11,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,7 @@ class Laboratory:
     """Runs claims in the lab, one after another, and tells how far it is."""
 
     claims: Sequence[Claim]
+    quick: bool
     traces: str | os.PathLike[str] | None
     progress: Callable[[int, int], None] | None = None
     done_s: float = field(default=0.0, init=False)
@@ -125,7 +126,7 @@ class Laboratory:
     @cached_property
     def seconds(self) -> dict[str, float]:
         """How long each claim takes."""
-        return {claim.id: needed(claim, self.traces) for claim in self.claims}
+        return {claim.id: needed(claim, self.quick, self.traces) for claim in self.claims}
 
     def measured(self, claim: Claim) -> Measured:
         """The figures of a claim."""
@@ -142,7 +143,7 @@ class Laboratory:
                     claim.path,
                     set=table.set,
                     seeds=table.seeds,
-                    only=table.runs,
+                    only=table.chosen(self.quick),
                     pcap=captures,
                     traces=self.traces,
                     progress=heard,
@@ -157,13 +158,15 @@ class Laboratory:
         return found
 
 
-def needed(claim: Claim, traces: str | os.PathLike[str] | None) -> float:
+def needed(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) -> float:
     """Seconds that a claim takes in the lab."""
     table = table_of(claim)
-    return seconds_needed(claim.path, set=table.set, seeds=table.seeds, only=table.runs, traces=traces)
+    return seconds_needed(
+        claim.path, set=table.set, seeds=table.seeds, only=table.chosen(quick), traces=traces
+    )
 
 
-def simulated(claim: Claim, traces: str | os.PathLike[str] | None) -> Measured:
+def simulated(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) -> Measured:
     """The figures of a claim in the simulator, under the lab's settings."""
     table = table_of(claim)
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as folder:
@@ -179,7 +182,7 @@ def simulated(claim: Claim, traces: str | os.PathLike[str] | None) -> Measured:
                 claim.path,
                 set=table.set,
                 seeds=table.seeds,
-                only=table.runs,
+                only=table.chosen(quick),
                 traces=traces,
                 jobs=1,
                 pcap=captures,
@@ -204,7 +207,12 @@ def nothing(claim: Claim, error: Exception) -> Measured:
 
 def measured_picks(figure: Figure) -> list[Picked]:
     """What a figure measures in the lab: its control has served the simulator."""
-    return [pick for pick in (figure.of, figure.against) if pick]
+    span = figure.lab.between if figure.lab else None
+    return [
+        pick if span is None or pick.between is None else replace(pick, between=span)
+        for pick in (figure.of, figure.against)
+        if pick
+    ]
 
 
 def measure_all(claim: Claim, runs: RunSet, captures: Path | None) -> Measured:
@@ -214,9 +222,12 @@ def measure_all(claim: Claim, runs: RunSet, captures: Path | None) -> Measured:
     for figure in claim.figures:
         if figure.lab is None:
             continue
-        why = next((why for pick in measured_picks(figure) if (why := absent(pick, runs))), None)
+        of, *against = measured_picks(figure)
+        why = next((why for pick in (of, *against) if (why := absent(pick, runs))), None)
         if why is None:
-            values[figure.name] = related(figure.relation, figure.of, figure.against, runs, captures)
+            values[figure.name] = related(
+                figure.relation, of, against[0] if against else None, runs, captures
+            )
         else:
             missing[figure.name] = why
     late = [run.info["lateness_us_p99"] for run in runs if run.info.get("lateness_us_p99") is not None]
