@@ -20,8 +20,9 @@ from unbloat.lab.stacks import Plan
 
 # Headers, options and a little more: enough for the analysis, and a tenth of the bytes.
 SNAP_BYTES = 120
-# The kernel's buffer in KiB: some tenths of a second of small packets at a gigabit per second.
-BUFFER_KIB = 32_768
+# The kernel's buffers in KiB, of one capture and of all: some tenths of a second of small packets at a gigabit per second;
+# the memory is locked, so that many captures have to share.
+BUFFER_KIB, BUFFERS_KIB, LEAST_BUFFER_KIB = 32_768, 262_144, 2_048
 READY_S = 10.0
 # How often tcpdump is asked for its counts in the end, and for how long.
 ASK_S, WRITTEN_S = 0.1, 2.0
@@ -34,13 +35,13 @@ class Capture:
     """One tcpdump."""
 
     def __init__(
-        self, custody: Custody, name: str, namespace: str, device: str, folder: Path, snap: int, logs: Path
+        self, custody: Custody, name: str, namespace: str, device: str, raw: Path, snap: int, buffer_kib: int
     ) -> None:
         self.name = name
-        self.path = folder / f"{name}.pcap"
+        path = raw / "captures" / f"{name}.pcap"
         argv = [found("tcpdump") or "tcpdump", "-i", device, "-n", "--time-stamp-precision=nano"]
-        argv += ["-s", str(snap), "-B", str(BUFFER_KIB), "-Z", "root", "-w", str(self.path)]
-        self.child = Child(custody, f"tcpdump-{name}", argv, logs, namespace)
+        argv += ["-s", str(snap), "-B", str(buffer_kib), "-Z", "root", "-w", str(path)]
+        self.child = Child(custody, f"tcpdump-{name}", argv, raw / "logs", namespace)
 
     def wait_until_listening(self) -> None:
         """It captures from now on."""
@@ -106,16 +107,15 @@ def start(
     custody: Custody, plan: Plan, namespaces: Sequence[str], devices: Sequence[Device], raw: Path, snap: int
 ) -> list[Capture]:
     """All captures, listening."""
-    folder = raw / "captures"
-    folder.mkdir()
-    made = []
+    (raw / "captures").mkdir()
+    wanted = []
     for node in captured_nodes(plan):
         own = [device for device in devices if device.node == node]
         for device in own:
             name = plan["nodes"][node]["name"]
-            if len(own) > 1:
-                name += f".{device.name}"
-            made.append(Capture(custody, name, namespaces[node], device.name, folder, snap, raw / "logs"))
+            wanted.append((f"{name}.{device.name}" if len(own) > 1 else name, namespaces[node], device.name))
+    share = min(BUFFER_KIB, max(LEAST_BUFFER_KIB, BUFFERS_KIB // max(len(wanted), 1)))
+    made = [Capture(custody, name, where, device, raw, snap, share) for name, where, device in wanted]
     for capture in made:
         capture.wait_until_listening()
     return made
