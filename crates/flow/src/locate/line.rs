@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use capture::Addr;
 
-use super::clock::{self, Point};
+use super::clock;
 use super::packet::Tuple;
 use super::survey::{Sample, Survey};
 use super::{LocateError, MOST_POINTS};
@@ -421,51 +421,69 @@ fn eras(
 ) -> Vec<Era> {
     let parent_of = |s: &Sample| to_reference(parent, s.ordinal, s.time, origin, None);
     let base = common.first().map_or(0, |p| p.b.time.saturating_sub(parent_of(&p.a)));
-    let (mut ahead, mut against): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
-    let mut undirected: Vec<Point> = Vec::new();
-    for p in common {
-        let t = parent_of(&p.a).saturating_sub(origin) as f64 / 1e9;
-        let apart = p.b.time.saturating_sub(parent_of(&p.a)).saturating_sub(base) as f64 / 1e9;
-        match laying.along[p.flow as usize] {
-            Some(along) if along == towards => ahead.push((t, apart)),
-            Some(_) => against.push((t, -apart)),
-            None => undirected.push((t, apart)),
-        }
-    }
-    if ahead.is_empty() && against.is_empty() {
-        ahead = undirected;
-    }
-    for points in [&mut ahead, &mut against] {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points.retain(|p| p.0.is_finite() && p.1.is_finite());
-    }
+    // In the order in which this point saw them, and with a time that follows it: a step happens between two packets of
+    // its file, while packets that wait in a queue straddle it.
+    let mut fits: Vec<Fit> = common
+        .iter()
+        .map(|p| {
+            let t = parent_of(&p.a).saturating_sub(origin) as f64 / 1e9;
+            let apart = p.b.time.saturating_sub(parent_of(&p.a)).saturating_sub(base) as f64 / 1e9;
+            Fit { ordinal: p.b.ordinal, flow: p.flow, t, apart }
+        })
+        .collect();
+    fits.sort_by_key(|f| f.ordinal);
+    let mut latest = f64::NEG_INFINITY;
     let mut windows = [clock::Windows::default(), clock::Windows::default()];
-    for (w, points) in windows.iter_mut().zip([&ahead, &against]) {
-        for (t, v) in points {
-            w.add((t * 1e9) as i64, (v * 1e9) as i64);
-        }
+    let blind = fits.iter().all(|f| laying.along[f.flow as usize].is_none());
+    for f in &mut fits {
+        latest = f.t.max(latest + 1e-6);
+        f.t = latest;
+        let ahead = match laying.along[f.flow as usize] {
+            Some(along) => along == towards,
+            None if blind => true,
+            None => continue,
+        };
+        let (window, apart) = if ahead { (&mut windows[0], f.apart) } else { (&mut windows[1], -f.apart) };
+        window.add((f.t * 1e9) as i64, (apart * 1e9) as i64);
     }
     let lines = clock::fit(&windows[0].points(), &windows[1].points(), LARGE_STEP);
-    let ordinal_at = |t: f64, last: bool| {
-        let mut of = common.iter().map(|p| (parent_of(&p.a).saturating_sub(origin) as f64 / 1e9, p.b.ordinal));
-        if last {
-            of.filter(|(x, _)| *x >= t).map(|x| x.1).min()
-        } else {
-            of.rfind(|(x, _)| *x < t).map(|x| x.1)
+    let mut eras: Vec<Era> = Vec::new();
+    for line in &lines {
+        let (earliest, ordinal) = match eras.last() {
+            Some(before) => boundary(&fits, before, line, base),
+            None => (0, 0),
+        };
+        let offset = base.saturating_add((line.offset * 1e9) as i64);
+        eras.push(Era { from: line.from, ordinal, earliest, offset, slope: line.slope });
+    }
+    eras
+}
+
+/// A sampled packet with its apparent delay, s.
+struct Fit {
+    ordinal: u64,
+    flow: u32,
+    t: f64,
+    apart: f64,
+}
+
+/// Between which packets of the file a clock stepped: where what comes before lies closest to the one line, and what
+/// comes behind to the other. Delays beyond the step itself have no say.
+fn boundary(fits: &[Fit], before: &Era, line: &clock::Line, base: i64) -> (u64, u64) {
+    let start = before.offset.saturating_sub(base) as f64 / 1e9;
+    let old = |f: &Fit| start + before.slope * f.t;
+    let step = fits.iter().map(|f| (line.at(f.t) - old(f)).abs()).fold(0.0, f64::max);
+    let miss = |f: &Fit, at: f64| (f.apart - at).abs().min(step);
+    let mut cost = 0.0;
+    let mut best = (0.0, 0);
+    for (i, f) in fits.iter().enumerate() {
+        cost += miss(f, old(f)) - miss(f, line.at(f.t));
+        if cost < best.0 && f.ordinal >= before.ordinal {
+            best = (cost, i + 1);
         }
-    };
-    // A window is this wide at least, so the step lies within one of its time.
-    let width = 0.1;
-    lines
-        .iter()
-        .map(|l| Era {
-            from: l.from,
-            ordinal: if l.from.is_finite() { ordinal_at(l.from + width, true).unwrap_or(0) } else { 0 },
-            earliest: if l.from.is_finite() { ordinal_at(l.from - width, false).unwrap_or(0) } else { 0 },
-            offset: base.saturating_add((l.offset * 1e9) as i64),
-            slope: l.slope,
-        })
-        .collect()
+    }
+    let earliest = best.1.checked_sub(1).and_then(|i| fits.get(i)).map_or(0, |f| f.ordinal + 1);
+    (earliest, fits.get(best.1).map_or(earliest, |f| f.ordinal))
 }
 
 /// Time of the reference clock when this clock showed `time` at packet `ordinal`. In the uncertain stretch before a

@@ -17,8 +17,6 @@ use crate::record::Protocol;
 const SMALLEST_STEP: f64 = 0.001;
 /// Drift of two readings of one clock: the resolution of the fit over a short capture, ppm.
 const NO_DRIFT: f64 = 1.0;
-/// So near to a step it is not certain on which side of it a packet was, s.
-const NEAR_STEP: f64 = 0.2;
 /// With so many of its packets missing, a stretch has something in it that makes other packets of them.
 const MOST_MISSING: f64 = 0.5;
 
@@ -119,7 +117,8 @@ fn correction(over: &[&[clock::Line]], forward: bool, t: f64) -> f64 {
 }
 
 fn near_step(over: &[&[clock::Line]], from: f64, to: f64) -> bool {
-    over.iter().any(|lines| lines.iter().any(|l| l.from > from - NEAR_STEP && l.from < to + NEAR_STEP))
+    let near = 2.0 * clock::NEAR_STEP;
+    over.iter().any(|lines| lines.iter().any(|l| l.from > from - near && l.from < to + near))
 }
 
 fn corrected(tally: &Tally, mut row: StretchRow, over: &[&[clock::Line]], bin: i64, shift: f64) -> Delays {
