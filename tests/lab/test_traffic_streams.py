@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import subprocess
@@ -273,6 +274,31 @@ def test_a_segment_has_the_payload_that_the_scenario_says(pair: Bed, tmp_path: P
     # One packet on the veth is several segments: segmentation is put off.
     sizes = {int(row[0]) for row in fields(path, "tcp.len > 0", "tcp.len")}
     assert any(size % 512 == 0 for size in sizes)
+
+
+@needs("iperf3", "tcpdump", "tshark")
+def test_iperf3_makes_the_bulk_where_the_scenario_asks_for_it(pair: Bed, tmp_path: Path) -> None:
+    # A small buffer keeps the capture small.
+    small = {"kind": "fixed", "window": None, "rmem_max": 20_000, "ratio": 0.5}
+    flows = [
+        flow("down", sender__congestion={"kind": "newreno"}, sender__class=0, receiver__window=small),
+        flow("up", upload=True, stop_s=0.9, receiver__window=small),
+    ]
+    path = captured(pair, plan(*flows, duration=1.2, bulk="iperf3"), tmp_path, "tcp and port 25001")
+    told = Told(tmp_path)
+    assert told.errors() == []
+    for name, kernel in (("down", "reno"), ("up", "cubic")):
+        for side in ("sender", "receiver"):
+            (connection,) = told.rows(f"flows/{name}.{side}.jsonl", "connection")
+            assert connection["congestion"] == kernel
+            assert connection["data"] == ("local" if side == "sender" else "remote")
+            report = json.loads((tmp_path / f"flows/{name}.{side}.iperf3.json").read_text())
+            assert report["intervals"]
+        received = last_sample(told, f"flows/{name}.receiver.jsonl")["bytes_received"]
+        assert received > 100_000
+    assert max(row["t_s"] for row in told.rows("flows/up.sender.jsonl", "sample")) < 1.15
+    # EF, as class 0 travels.
+    assert {row[0] for row in fields(path, "tcp.len > 0 && ip.src == 10.0.0.2", "ip.dsfield.dscp")} == {"46"}
 
 
 def test_many_flows_of_a_node_share_one_process(tmp_path: Path) -> None:

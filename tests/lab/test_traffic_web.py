@@ -162,12 +162,12 @@ def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(pair: Bed, tmp
     seen: list[str] = []
 
     def look(_: Bed) -> None:
-        argv = ["ip", "netns", "exec", pair.spaces[SERVER], "ss", "-tinH", "state", "established"]
+        argv = ["ip", "netns", "exec", pair.spaces[SERVER], "ss", "-tinH", "--tos", "state", "established"]
         seen.append(
             subprocess.run([*argv, "sport", "=", ":5001"], check=True, capture_output=True, text=True).stdout
         )
 
-    made = plan(flow("film", VIDEO, stop_s=2.6), duration=3.0)
+    made = plan(flow("film", VIDEO, stop_s=2.6, sender__class=2), duration=3.0)
     told = pair.run(made, tmp_path, during=look)
     assert told.errors() == []
     rates = told.values("flows/film.receiver.jsonl", "bitrate_bps")
@@ -180,7 +180,9 @@ def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(pair: Bed, tmp
     assert len({client for client, _, _, _ in rows}) == 1
     first = next(sent for _, _, sent, uri in rows if uri == "/r300000")
     assert 150 < first - segment_bytes(300_000, 0.5) < 300
+    # nginx's connections inherit what its listening socket was given.
     assert re.search(r"\bcubic\b", seen[0])
+    assert "tos:0x20" in seen[0]
     assert of_this_run(tmp_path) == []
 
 

@@ -31,6 +31,8 @@ _PATIENCE_S = 2.0
 def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
     flow = spec["flow"]
     argv = ["iperf3", "--json", "-p", str(spec["port"]), "-B", spec["address"]]
+    # Its shortest interval is a tenth of a second.
+    argv += ["-i", f"{min(max(spec['bin_ms'] / 1e3, 0.1), 60.0):g}"]
     if spec["part"] == "server":
         return [*argv, "-s", "-1"]
     sender = flow["sender"]
@@ -43,7 +45,6 @@ def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
         f"{max(round(length_s), 1)}",
     ]
     argv += ["-C", sockets.kernel_name(sender["congestion"]), "-S", str(sockets.tos(sender["class"]))]
-    argv += ["-i", f"{min(max(spec['bin_ms'] / 1e3, 0.1), 60.0):g}"]
     if not flow["sender_opens"]:
         argv.append("-R")
     mss = sender["mss_bytes"] + (12 if sender["timestamps"] else 0)
