@@ -277,8 +277,8 @@ def section(results: Results, where: str) -> list[str]:
 
 
 RATE_TEXT = [
-    "Delivered rate, a UDP sender 15 % above the rate set: IP bytes after the first packet over the time from the first to",
-    "the last arrival, as the kernel stamps them.",
+    "Delivered rate, a UDP sender at twice the rate set (1 Gbit/s: 15 % above): IP bytes after the first packet over the time",
+    "from the first to the last arrival, as the kernel stamps them.",
 ]
 DELAY_TEXT = ["One-way delay beyond the 20 ms set, 200-byte packets:"]
 TCP_TEXT = ["One TCP connection (iperf3), windows large enough for the path:"]

@@ -56,20 +56,27 @@ def send_udp(
     packets_per_s: float,
     ip_bytes: int,
     seconds: float,
-    packets: int | None = None,
+    burst: int = 0,
     to: Sequence[str] = (),
     idle: float = 1.0,
     drain: float = 5.0,
 ) -> Stream:
-    """Sends at a rate for a time. It ends after a pause of `idle`, or `drain` after the sender."""
+    """Sends at a rate for a time, `burst` packets at once before that. It ends after a pause of `idle`, or `drain` after the sender."""
     process, told = receiver(road, tools, idle, seconds + drain)
     try:
         addresses = ",".join(to) if to else road.address
-        own = [str(tools.udp), "send", addresses, str(PORT), str(packets_per_s), str(ip_bytes), str(seconds)]
+        own = [
+            str(tools.udp),
+            "send",
+            addresses,
+            str(PORT),
+            str(packets_per_s),
+            str(ip_bytes),
+            str(seconds),
+            str(burst),
+        ]
         begin, cpu = time.monotonic(), bed.cpu_seconds(road.pid)
-        sent = json.loads(
-            bed.run(*road.to_sender(own + ([str(packets)] if packets else []))).splitlines()[-1]
-        )
+        sent = json.loads(bed.run(*road.to_sender(own)).splitlines()[-1])
         cpu = (bed.cpu_seconds(road.pid) - cpu) / (time.monotonic() - begin)
         got = json.loads(told.wait_for('"received"', seconds + drain + 20))
     finally:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,24 +72,29 @@ def rounds(
 ) -> pages.Results:
     """Every case on every road, `count` times, interleaved. Waits for a quiet machine as long as its patience lasts."""
     results: pages.Results = defaultdict(list)
+    for n, case, name in order(cases, list(roads), count):
+        try:
+            before, patience = quiet(patience)
+            outcome = perform(case, name, case.make or roads[name], tools)
+        except KeyboardInterrupt:
+            print("interrupted: what was measured follows", flush=True)
+            break
+        except (RuntimeError, OSError, ValueError) as error:
+            # Another emulator may fail where ours must not; the page says so.
+            outcome = Outcome({"failed": 1.0})
+            print(f"{name} failed: {error}", flush=True)
+        outcome.figures["busy"] = max(before, bed.busy())
+        results[case, name].append(outcome)
+        print(f"{n + 1}/{count} {case.group}: {case.label}: {name}: {brief(outcome)}", flush=True)
+    return results
+
+
+def order(cases: Sequence[Case], roads: Sequence[str], count: int) -> Iterator[tuple[int, Case, str]]:
+    """Round by round, the roads of a case one after the other."""
     for n in range(count):
         for case in cases:
-            if case.rounds and n >= case.rounds:
-                continue
-            for name, maker in roads.items():
-                if case.only and name not in case.only:
-                    continue
-                before, patience = quiet(patience)
-                try:
-                    outcome = perform(case, name, case.make or maker, tools)
-                except (RuntimeError, OSError, ValueError) as error:
-                    # Another emulator may fail where ours must not; the page says so.
-                    outcome = Outcome({"failed": 1.0})
-                    print(f"{name} failed: {error}", flush=True)
-                outcome.figures["busy"] = max(before, bed.busy())
-                results[case, name].append(outcome)
-                print(f"{n + 1}/{count} {case.group}: {case.label}: {name}: {brief(outcome)}", flush=True)
-    return results
+            if not case.rounds or n < case.rounds:
+                yield from ((n, case, name) for name in roads if not case.only or name in case.only)
 
 
 def quiet(patience: float) -> tuple[float, float]:

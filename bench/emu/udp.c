@@ -1,9 +1,10 @@
 /* A UDP sender and a receiver that measure a path: rate, loss, one-way delay.
  *
- *   udp send ADDRESS[,ADDRESS…] PORT PACKETS_PER_S BYTES SECONDS [PACKETS]
+ *   udp send ADDRESS[,ADDRESS…] PORT PACKETS_PER_S BYTES SECONDS [BURST]
  *   udp receive PORT IDLE_S LONGEST_S ORIGIN_NS
  *
  * BYTES is the length of the IP packet. With several addresses they are served in turn: flow 0, 1, …
+ * BURST packets are sent at once at the beginning.
  *
  * signal: each packet carries its number, its flow and CLOCK_MONOTONIC just before it is handed to the kernel; the
  *         kernel stamps its arrival (SO_TIMESTAMPNS), so that the delay does not contain how late this program woke up
@@ -96,7 +97,7 @@ static int send_all(char **argument, int count) {
     }
     double every_ns = 1e9 / atof(argument[2]);
     size_t bytes = atoi(argument[3]);
-    uint64_t length_ns = atof(argument[4]) * 1e9, most = count > 5 ? strtoull(argument[5], NULL, 10) : UINT64_MAX;
+    uint64_t length_ns = atof(argument[4]) * 1e9, burst = count > 5 ? strtoull(argument[5], NULL, 10) : 0;
     if (flows == 0 || bytes < HEADERS + sizeof(struct content) || bytes > 65535) {
         fprintf(stderr, "udp: a packet has at least %zu bytes\n", HEADERS + sizeof(struct content));
         return 2;
@@ -112,7 +113,7 @@ static int send_all(char **argument, int count) {
     prctl(PR_SET_TIMERSLACK, 1);
     uint64_t begin = clock_ns(CLOCK_MONOTONIC), end = begin + length_ns, sent = 0, errors = 0, late = 0;
     double due = begin;
-    while (!stopped && sent < most) {
+    while (!stopped) {
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
         if (now >= end) break;
         /* after a long absence go on from here: the test is of a rate, and not of a burst */
@@ -121,8 +122,9 @@ static int send_all(char **argument, int count) {
             due = now;
         }
         int n = 0;
-        while (due <= now && n < BATCH && sent + n < most) {
-            due += every_ns;
+        while ((burst || due <= now) && n < BATCH) {
+            if (burst) burst--;
+            else due += every_ns;
             n++;
         }
         for (int i = 0; i < n; i++) {
@@ -263,7 +265,7 @@ int main(int count, char **argument) {
     sigaction(SIGINT, &action, NULL);
     if (count >= 7 && !strcmp(argument[1], "send")) return send_all(argument + 2, count - 2);
     if (count == 6 && !strcmp(argument[1], "receive")) return receive_all(argument + 2);
-    fprintf(stderr, "usage: udp send ADDRESS[,ADDRESS] PORT PACKETS_PER_S BYTES SECONDS [PACKETS]\n"
+    fprintf(stderr, "usage: udp send ADDRESS[,ADDRESS] PORT PACKETS_PER_S BYTES SECONDS [BURST]\n"
                     "       udp receive PORT IDLE_S LONGEST_S ORIGIN_NS\n");
     return 2;
 }

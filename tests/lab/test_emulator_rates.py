@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.emu import bed, roads  # noqa: E402
-from bench.emu.cases import ideal, traces  # noqa: E402
+from bench.emu.cases import ideal, rate_setting, saturated, traces  # noqa: E402
 from bench.emu.programs import Stream, send_udp  # noqa: E402
 from bench.emu.run import build  # noqa: E402
 
@@ -51,12 +51,9 @@ def unnamed(stream: Stream, road: roads.Road) -> int:
 
 
 def measured(tools: roads.Tools, rate_bps: int, size: int, packets: int) -> tuple[Stream, roads.Road]:
-    """A sender 15 % above a link's rate, until the link has sent so many packets."""
-    per_s = rate_bps / 8 / size
-    with roads.emulator(
-        tools, roads.Setting(rate_bps=rate_bps, buffer_bytes=max(50 * size, rate_bps // 80))
-    ) as road:
-        stream = send_udp(road, tools, per_s * 1.15, size, packets / per_s)
+    """A sender at twice a link's rate, until the link has sent so many packets."""
+    with roads.emulator(tools, rate_setting(rate_bps, size)) as road:
+        stream = saturated(rate_bps, size, packets, road, tools)
     return stream, road
 
 
@@ -68,14 +65,13 @@ def test_a_saturated_link_delivers_its_rate(
 ) -> None:
     for attempt in range(2):
         stream, road = measured(tools, rate_bps, size, packets)
-        # Both are asked again only where the machine, and not the link, was slow.
-        if attempt or (abs(stream.rate_bps / rate_bps - 1) < 0.005 and stream.late_ms == 0):
+        # Once more where the machine, and not the link, may have been slow.
+        if attempt or abs(stream.rate_bps / rate_bps - 1) < 0.005:
             break
     assert stream.received >= 2_000
     assert abs(stream.rate_bps / rate_bps - 1) < 0.005
     assert road.delivered["up"] == stream.received
     assert stream.overtaken == 0
-    assert road.named["udp overflow"] > 0, "the sender was above the rate"
     if not road.kernel.total():
         assert unnamed(stream, road) == 0
 
@@ -122,6 +118,7 @@ def test_every_recorded_trace_is_replayed_under_load(tools: roads.Tools, tmp_pat
     to = [roads.address(1 + i) for i in range(len(found))]
     with all_at_once(tools, found) as road:
         stream = send_udp(road, tools, 26_000, 1_500, 2.0, to=to, idle=2.5, drain=10.0)
+    assert road.named["udp overflow"] > 0, "each trace is offered 24 Mbit/s, some carry less than one"
     until_ms = len(stream.per_ms) + 1
     for i, path in enumerate(found):
         offered, got = sum(ideal(path, until_ms)), stream.per_flow[i]
