@@ -45,7 +45,7 @@ pub struct Options {
     /// Distributions, shares of time and goodput of flows leave out what was before: a warm-up. Counters and series
     /// tell of everything.
     pub measured_from: Instant,
-    /// Packets from here on are not read.
+    /// Packets later than this are not read.
     pub until: Instant,
 }
 
@@ -58,13 +58,10 @@ impl Default for Options {
             segments: Select::None,
             max_segments: 200_000,
             measured_from: Instant::ZERO,
-            until: END_OF_TIME,
+            until: Instant(u64::MAX),
         }
     }
 }
-
-/// Later than any packet.
-const END_OF_TIME: Instant = Instant(u64::MAX);
 
 /// No connection.
 const NOWHERE: u32 = u32::MAX;
@@ -132,8 +129,8 @@ pub struct Analyzer {
     next_id: u32,
     next_sweep: Instant,
     clock: Instant,
-    /// End of the warm-up; past it, the end of time.
-    warm_at: Instant,
+    /// End of the warm-up, until it is past.
+    warm_at: Option<Instant>,
     out: Analysis,
 }
 
@@ -141,8 +138,7 @@ impl Analyzer {
     /// Nothing seen yet.
     pub fn new(options: Options) -> Analyzer {
         let series = Series::new(options.max_segments);
-        let warm_at =
-            if options.measured_from == Instant::ZERO { END_OF_TIME } else { options.measured_from };
+        let warm_at = Some(options.measured_from).filter(|from| *from > Instant::ZERO);
         Analyzer {
             options,
             series,
@@ -165,7 +161,7 @@ impl Analyzer {
     /// Takes one packet in. `time` and `wire_len` are those of the frame.
     #[inline]
     pub fn push(&mut self, time: Instant, wire_len: u32, packet: &Decoded) {
-        if time >= self.options.until {
+        if time > self.options.until {
             return;
         }
         self.out.packets.all += 1;
@@ -178,7 +174,7 @@ impl Analyzer {
             self.out.facts.backward_steps += 1;
         } else {
             self.clock = time;
-            if time >= self.warm_at {
+            if self.warm_at.is_some_and(|from| time >= from) {
                 self.begin_measuring();
             }
         }
@@ -335,7 +331,7 @@ impl Analyzer {
     #[cold]
     #[inline(never)]
     fn begin_measuring(&mut self) {
-        self.warm_at = END_OF_TIME;
+        self.warm_at = None;
         let from = self.options.measured_from;
         for slot in 0..self.conns.len() {
             if let Some(mut c) = self.conns[slot].take() {
@@ -424,8 +420,8 @@ impl Analyzer {
         }
         let (a, b) = (c.addrs[0].0, c.addrs[1].0);
         let path = self.learn(&c, a, b);
-        if self.warm_at != END_OF_TIME {
-            c.measure_from(self.options.measured_from);
+        if let Some(from) = self.warm_at {
+            c.measure_from(from);
         }
         let connection = connection_row(&c);
         c.set_path_min(path);

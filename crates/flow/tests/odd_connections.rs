@@ -158,7 +158,11 @@ fn both_sequence_spaces_may_wrap_anywhere() {
         [1, 500, 1_447, 1_448, 1_449, 20 * 1_448, 21 * 1_448 + 1, 59 * 1_448, 60 * 1_448, 60 * 1_448 + 1]
     {
         let isn = [0u32.wrapping_sub(before), u32::MAX];
-        let a = analyse(&segments(&Script { isn, ..script() }));
+        let mut a = analyse(&segments(&Script { isn, ..script() }));
+        for (flow, same) in a.flows.iter_mut().zip(&truth.flows) {
+            assert_eq!(flow.first_seq, isn.get(flow.id as usize).map(|n| n.wrapping_add(1)));
+            flow.first_seq = same.first_seq;
+        }
         assert_eq!(format!("{:?}", a.flows), format!("{:?}", truth.flows), "{before}");
     }
 }
