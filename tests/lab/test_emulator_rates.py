@@ -117,7 +117,7 @@ def test_every_recorded_trace_is_replayed_under_load(tools: roads.Tools, tmp_pat
     assert len(found) == 13
     to = [roads.address(1 + i) for i in range(len(found))]
     with all_at_once(tools, found) as road:
-        stream = send_udp(road, tools, 26_000, 1_500, 2.0, to=to, idle=2.5, drain=10.0)
+        stream = send_udp(road, tools, 26_000, 1_500, 2.0, to=to, idle=3.0, drain=12.0)
     assert road.named["udp overflow"] > 0, "each trace is offered 24 Mbit/s, some carry less than one"
     until_ms = len(stream.per_ms) + 1
     for i, path in enumerate(found):
