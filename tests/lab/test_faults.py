@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import SHORT, Lab
+from running import SHORT, Lab, inside
 
 import unbloat as package
 from unbloat.lab import bed, emulator, keeper
@@ -85,6 +85,28 @@ class TestInMidRun:
         assert code == 1
         assert "streams-" in errors
         assert "was killed by SIGKILL" in errors
+        assert lab.left() == []
+
+    def test_a_killed_capture_ends_the_run(self, tmp_path: Path) -> None:
+        lab = Lab(tmp_path, text=LONG).under_way()
+        ours = [
+            pid
+            for pid, _ in lab.state["processes"]
+            if b"tcpdump" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(ours[0], signal.SIGTERM)
+        code, _, errors = lab.end()
+        assert code == 1
+        assert "tcpdump-client ended with exit code 0 after" in errors
+        assert lab.left() == []
+
+    def test_a_removed_device_ends_the_run_and_that_is_the_reason(self, tmp_path: Path) -> None:
+        lab = Lab(tmp_path, text=LONG).under_way()
+        inside(lab.state["namespaces"][0], "ip", "link", "del", "dev", "up")
+        code, _, errors = lab.end()
+        assert code == 1
+        assert "0 packets dropped" not in errors
+        assert errors.count("\n") == 1
         assert lab.left() == []
 
     def test_a_removed_namespace_ends_the_run(self, tmp_path: Path) -> None:

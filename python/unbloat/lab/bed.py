@@ -33,6 +33,8 @@ LOOK_S = 0.1
 READY_S = 60.0
 # Programs end by themselves at the scenario's end; a browser writes its files first.
 END_S = 10.0
+# When a program dies, the emulator's own end is waited for so long: it may be the reason.
+CAUSE_S = 0.5
 # The last of the disk is left free: the end of a run is written, too.
 LEAST_FREE_BYTES = 1 << 20
 
@@ -131,30 +133,36 @@ def watch(bed: Bed, emulator: Emulator, begin_ns: int) -> None:
     while emulator.summary is None:
         elapsed = (time.monotonic_ns() - begin_ns) / 1e9
         bed.order.share(min(max(elapsed / duration, 0.0), 1.0))
-        error = full(bed.order.raw)
-        if error is not None:
-            raise error
-        for name in bed.namespaces:
-            if not (keeper.NAMESPACES / name).exists():
-                raise LabError(f"the namespace {name} vanished after {elapsed:.1f} s of {duration:g} s")
-        for capture in bed.captures:
-            if capture.child.has_ended():
-                raise capture.child.failure(
-                    f"{capture.child.status()} after {elapsed:.1f} s of {duration:g} s"
-                )
-        for program in bed.programs:
-            if program.has_ended() and program.process.returncode != 0:
-                raise program.failure(f"{program.status()} after {elapsed:.1f} s of {duration:g} s")
-        emulator.heard()
-        if emulator.summary is None and emulator.child.ended:
-            emulator.child.wait(END_S)
-            raise emulator.child.failure(f"{emulator.child.status()} after {elapsed:.1f} s of {duration:g} s")
+        so_far = f"after {elapsed:.1f} s of {duration:g} s"
+        check(bed, emulator, so_far)
+        dead = [
+            child for child in [*(one.child for one in bed.captures), *bed.programs] if child.has_failed()
+        ]
+        if dead:
+            # Whoever uses a device dies with the emulator: that is told, if it is so.
+            emulator.child.wait_a_little(CAUSE_S)
+            check(bed, emulator, so_far)
+            raise dead[0].failure(f"{dead[0].status()} {so_far}")
         if elapsed > duration + END_S:
             raise emulator.child.failure(f"does not end: {duration:g} s are over since {END_S:g} s")
         select.select([emulator.child.output], [], [], LOOK_S)
     elapsed = (time.monotonic_ns() - begin_ns) / 1e9
     if elapsed < duration - LOOK_S:
         raise emulator.child.failure(f"stopped after {elapsed:.1f} s of {duration:g} s")
+
+
+def check(bed: Bed, emulator: Emulator, so_far: str) -> None:
+    """Disk, namespaces, emulator: what makes everything else fail."""
+    error = full(bed.order.raw)
+    if error is not None:
+        raise error
+    for name in bed.namespaces:
+        if not (keeper.NAMESPACES / name).exists():
+            raise LabError(f"the namespace {name} vanished {so_far}")
+    emulator.heard()
+    if emulator.summary is None and emulator.child.ended:
+        emulator.child.wait(END_S)
+        raise emulator.child.failure(f"{emulator.child.status()} {so_far}")
 
 
 def end_programs(bed: Bed) -> None:

@@ -27,6 +27,7 @@ READY_S = 10.0
 # How often tcpdump is asked for its counts in the end, and for how long.
 ASK_S, WRITTEN_S = 0.1, 2.0
 
+COUNTED = re.compile(r"(tcpdump: )?(\d+ packets? |listening on )")
 COUNTS = re.compile(r"(\d+) packets? captured, (\d+) packets? received by filter")
 LOST = re.compile(r"(\d+) packets? dropped by (kernel|interface)")
 
@@ -42,6 +43,7 @@ class Capture:
         argv = [found("tcpdump") or "tcpdump", "-i", device, "-n", "--time-stamp-precision=nano"]
         argv += ["-s", str(snap), "-B", str(buffer_kib), "-Z", "root", "-w", str(path)]
         self.child = Child(custody, f"tcpdump-{name}", argv, raw / "logs", namespace)
+        self.child.endless, self.child.noise = True, COUNTED
 
     def wait_until_listening(self) -> None:
         """It captures from now on."""

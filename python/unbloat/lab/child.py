@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -31,6 +32,10 @@ class Child:
         self, custody: Custody, name: str, argv: list[str], logs: Path, namespace: str | None = None
     ) -> None:
         self.name = name
+        self.endless = False
+        """It ends only when it is told to."""
+        self.noise = re.compile(r"(?!)")
+        """What it says without meaning anything by it."""
         self.errors = logs / f"{name}.err"
         # A session of its own: Ctrl-C is for the lab, which ends its processes in order.
         outer = [found("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
@@ -100,6 +105,15 @@ class Child:
         """Whether the process is gone."""
         return self.process.poll() is not None
 
+    def has_failed(self) -> bool:
+        """Whether it is gone before its time: a program may end early, a capture may not, and none with an error."""
+        return self.has_ended() and (self.endless or self.process.returncode != 0)
+
+    def wait_a_little(self, within_s: float) -> None:
+        """Until it ends, or the time is over."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(within_s)
+
     def status(self) -> str:
         """How it ended, in words."""
         code = self.process.poll()
@@ -113,12 +127,13 @@ class Child:
             return f"was killed by signal {-code}"
 
     def last_words(self) -> str:
-        """The last line on its standard error."""
+        """The last line on its standard error that says something."""
         with self.errors.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        said = (line.strip() for line in reversed(lines) if not self.noise.match(line))
+        return next((line for line in said if line), "")
 
     def failure(self, what: str) -> LabError:
         """An error with its reason."""
