@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "flow": {"capture", "units"},
     "scenario": {"algo", "units"},
     "sim": {"algo", "capture", "scenario", "units"},
+    "agent": {"algo", "capture", "flow", "units"},
     "emu": {"algo", "scenario", "sim", "units"},
     "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }
@@ -29,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
 FOR_TESTS: dict[str, set[str]] = {"emu": {"sim"}}
 NO_STD = {"units", "algo"}
 # ioctl on TUN devices and bpf(2) have no safe form; each block there says why it is sound.
-UNSAFE = {"emu"}
+UNSAFE = {"agent", "emu"}
 # Names that say nothing about what is inside.
 EMPTY_NAMES = re.compile(r"(^|_)(core|common|utils?|helpers?|managers?|misc)(_|$)")
 

@@ -1,0 +1,66 @@
+/* The laws on recorded streams, in the kernel, for comparison with the Rust side.
+ *
+ * signal: a stream of samples in a map, handed in by a test · model: law.h · action: the window after each. Never loaded by the agent.
+ */
+#include "kernel.h"
+#include "law.h"
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define STREAM 4096
+
+struct drwa_step {
+	__u64 now_ns;
+	struct drwa_sample sample;
+	/* The answer. */
+	__u64 window, rtt_us, rtt_min_us;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct drwa_step);
+} stream SEC(".maps");
+
+struct drwa_bench {
+	struct drwa_law law;
+	struct drwa state;
+	__u32 steps, done;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct drwa_bench);
+} bench SEC(".maps");
+
+static long one(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct drwa_bench *b = bpf_map_lookup_elem(&bench, &zero);
+	struct drwa_step *step = bpf_map_lookup_elem(&stream, &i);
+
+	if (!b || !step)
+		return 1;
+	drwa_on_sample(&b->state, &b->law, step->now_ns, &step->sample);
+	step->window = b->state.window;
+	step->rtt_us = drwa_rtt_estimate(&b->state);
+	step->rtt_min_us = b->state.rtt_min_us;
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_drwa(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct drwa_bench *b = bpf_map_lookup_elem(&bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, one, NULL, 0);
+	return 0;
+}

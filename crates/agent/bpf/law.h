@@ -1,0 +1,225 @@
+/* DRWA and QCUT-D in C: the decisions of crates/algo/src/rwnd/drwa.rs and gate/{occupancy,qcut_d}.rs, bit for bit.
+ *
+ * signal: samples of a connection, or packets and reports of a modem · model: the same state machines in the same integers
+ * (bytes, microseconds, nanoseconds, sixteenths, 64 bits, divisions that round down) · action: a window, or whether a packet may pass.
+ *
+ * No kernel type is used, so that the same text is compiled for the kernel and by tests; `conformance.bpf.c` runs it in the kernel on
+ * recorded streams, and the answers are compared with the Rust side's. What the paper says and what differs from it stands
+ * there, not here twice.
+ */
+#pragma once
+#include <linux/types.h>
+#include <stdbool.h>
+
+/* RFC 7323 section 2.3: windows end at 2^30. */
+#define LAW_MAX_BYTES (1ull << 30)
+/* Longer RTTs are errors: 30 s. */
+#define LAW_MAX_RTT_US 30000000ull
+#define LAW_MAX_RATE (1ull << 32)
+
+static __always_inline __u64 law_min(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline __u64 law_max(__u64 a, __u64 b)
+{
+	return a > b ? a : b;
+}
+
+/* The constants of a law: `Law` and the rest of `Config`. */
+struct drwa_law {
+	__u32 rate_form, alpha, lambda, quick;
+	__u64 increment, floor, max, initial;
+	/* 0: never measured anew. */
+	__u64 rtt_min_age_ns;
+	/* RTT by window instead of timestamps. */
+	__u32 by_window, pad;
+};
+
+struct drwa_sample {
+	__u64 received, copied, right_edge;
+	/* 0: none. */
+	__u64 rtt_us;
+	/* 1 where data arrived, 0 where the application read. */
+	__u32 arrived, pad;
+};
+
+/* `Drwa`. Zeroes are a new connection but for what drwa_init sets. */
+struct drwa {
+	__u64 cwnd, rate, window;
+	__u64 rtt_us, rtt_min_us, rtt_min_seen_ns;
+	__u64 begun_ns, begun_copied, rtt_sum_us, rtt_count, silence_ns, arrived_ns, copied;
+	/* `WindowRtt`: the edge that has to be passed, and since when it was on offer. */
+	__u64 edge, edge_ns;
+	/* `Probe`. */
+	__u64 probe_resume, probe_edge, probe_min_us;
+	__u32 probe_left;
+	__u8 begun, pending, probing, ready;
+};
+
+static __always_inline void drwa_init(struct drwa *d, const struct drwa_law *law)
+{
+	d->window = law_min(law_max(law->initial, law->floor), law->max);
+	d->rtt_min_us = LAW_MAX_RTT_US;
+	d->ready = 1;
+}
+
+static __always_inline __u64 drwa_average(const struct drwa_law *law, __u64 old, __u64 new)
+{
+	__u64 alpha = law_min(law->alpha, 15);
+
+	if (old == 0 || (law->quick && new > old))
+		return new;
+	return (alpha * old + (16 - alpha) * new) / 16;
+}
+
+/* `decide`. */
+static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *law, __u64 elapsed_us, __u64 bytes)
+{
+	__u64 rtt_min = law_min(law_max(d->rtt_min_us, 1), LAW_MAX_RTT_US);
+	__u64 rtt = law_min(law_max(d->rtt_us, rtt_min), LAW_MAX_RTT_US);
+	__u64 elapsed = law_max(elapsed_us, 1);
+	__u64 lambda = law_min(law->lambda, 256);
+	__u64 wanted;
+
+	bytes = law_min(bytes, LAW_MAX_BYTES);
+	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
+	d->rate = drwa_average(law, d->rate, law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE));
+	if (law->rate_form)
+		wanted = d->rate * rtt_min / 1000000 * lambda / 16;
+	else
+		wanted = d->cwnd * lambda * rtt_min / (16 * rtt);
+	d->window = law_min(law_max(wanted + law->increment, law->floor), law->max);
+}
+
+static __always_inline void drwa_begin_round(struct drwa *d, __u64 now, __u64 copied)
+{
+	d->begun = 1;
+	d->begun_ns = now;
+	d->begun_copied = copied;
+	d->rtt_sum_us = 0;
+	d->rtt_count = 0;
+	d->silence_ns = 0;
+}
+
+static __always_inline __u64 drwa_rtt_estimate(const struct drwa *d)
+{
+	return d->rtt_count ? d->rtt_sum_us / d->rtt_count : d->rtt_us;
+}
+
+/* `WindowRtt::on_data`; 0: no sample. A sample below a microsecond counts as one. */
+static __always_inline __u64 drwa_window_rtt(struct drwa *d, __u64 now, const struct drwa_sample *s, bool *some)
+{
+	__u64 sample = 0;
+
+	*some = false;
+	if (d->pending) {
+		if (s->received < d->edge)
+			return 0;
+		*some = true;
+		sample = now - d->edge_ns;
+	}
+	d->pending = 1;
+	d->edge = s->right_edge;
+	d->edge_ns = now;
+	return sample / 1000;
+}
+
+/* Windows from the return of the old window to the next decision: `SETTLING`. */
+#define LAW_SETTLING 2
+
+static __always_inline void drwa_on_aging(struct drwa *d, const struct drwa_law *law, __u64 now, const struct drwa_sample *s,
+					  bool some, __u64 rtt_us)
+{
+	__u32 measured = law->by_window ? 2 : 1;
+	bool passed, measuring;
+
+	if (!d->probing) {
+		if (d->rtt_us > 0 && now - d->rtt_min_seen_ns > law->rtt_min_age_ns) {
+			__u64 half = d->cwnd / 2 * d->rtt_min_us / d->rtt_us;
+
+			d->probing = 1;
+			d->probe_resume = d->window;
+			d->probe_edge = s->right_edge;
+			d->probe_left = LAW_SETTLING + measured + 1;
+			d->probe_min_us = LAW_MAX_RTT_US;
+			d->window = law_min(law_max(half, law->floor), d->window);
+		}
+		return;
+	}
+	passed = s->received > d->probe_edge;
+	if (passed) {
+		d->probe_edge = s->right_edge;
+		d->probe_left--;
+	}
+	measuring = d->probe_left >= LAW_SETTLING && d->probe_left <= LAW_SETTLING + measured;
+	if (measuring && some)
+		d->probe_min_us = law_min(d->probe_min_us, rtt_us);
+	if (passed && d->probe_left == LAW_SETTLING) {
+		if (d->probe_min_us < LAW_MAX_RTT_US)
+			d->rtt_min_us = d->probe_min_us;
+		d->rtt_min_seen_ns = now;
+		d->window = d->probe_resume;
+	}
+	if (d->probe_left == 0) {
+		d->probing = 0;
+		drwa_begin_round(d, now, s->copied);
+	}
+}
+
+static __always_inline void drwa_on_read(struct drwa *d, const struct drwa_law *law, __u64 now, __u64 copied)
+{
+	__u64 rtt_us, elapsed_us;
+	bool idle;
+
+	if (d->probing)
+		return;
+	rtt_us = drwa_rtt_estimate(d);
+	elapsed_us = (now - d->begun_ns) / 1000;
+	if (rtt_us == 0 || elapsed_us < rtt_us)
+		return;
+	d->rtt_us = rtt_us;
+	idle = elapsed_us > 2 * rtt_us && d->silence_ns / 1000 > rtt_us;
+	if (!idle)
+		drwa_decide(d, law, elapsed_us, copied - d->begun_copied);
+	drwa_begin_round(d, now, copied);
+}
+
+/* `on_sample`; the window is in d->window afterwards. */
+static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law *law, __u64 now, const struct drwa_sample *s)
+{
+	if (!d->ready)
+		drwa_init(d, law);
+	if (!d->begun) {
+		d->arrived_ns = now;
+		d->copied = s->copied;
+		drwa_begin_round(d, now, s->copied);
+	}
+	if (s->arrived) {
+		__u64 rtt_us = s->rtt_us;
+		bool some = rtt_us > 0;
+
+		d->silence_ns = law_max(d->silence_ns, now - d->arrived_ns);
+		d->arrived_ns = now;
+		if (law->by_window)
+			rtt_us = drwa_window_rtt(d, now, s, &some);
+		if (some) {
+			bool first = d->rtt_us == 0 && d->rtt_count == 0;
+
+			rtt_us = law_min(law_max(rtt_us, 1), LAW_MAX_RTT_US);
+			if (rtt_us <= d->rtt_min_us || first) {
+				d->rtt_min_us = law_min(d->rtt_min_us, rtt_us);
+				d->rtt_min_seen_ns = now;
+			}
+			d->rtt_sum_us += rtt_us;
+			d->rtt_count++;
+		}
+		if (law->rtt_min_age_ns)
+			drwa_on_aging(d, law, now, s, some, rtt_us);
+	}
+	if (s->copied > d->copied) {
+		d->copied = s->copied;
+		drwa_on_read(d, law, now, s->copied);
+	}
+}

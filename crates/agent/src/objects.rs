@@ -1,0 +1,8 @@
+//! The kernel side as it was compiled: `bpf/build` makes the objects, a test compares them with their sources.
+
+use aya::include_bytes_aligned;
+
+/// DRWA in the receiving host.
+pub static RECEIVE: &[u8] = include_bytes_aligned!("../bpf/receive.bpf.o");
+/// The laws on recorded streams; for tests.
+pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../bpf/conformance.bpf.o");

@@ -1,0 +1,183 @@
+//! What kernel and agent both see: the structs of `bpf/law.h` and of the programs' maps, field by field.
+//!
+//! Every field has the size of its place, without gaps, so that all bytes mean something on both sides.
+#![allow(unsafe_code)]
+
+use algo::rwnd::drwa::{Config, Estimator, Form};
+
+macro_rules! plain {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
+        // SAFETY: integers and such structs only, without padding (checked below), so any bytes are a value.
+        unsafe impl aya::Pod for $name {}
+        const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*);
+    )*};
+}
+
+plain! {
+    /// `struct drwa_law`.
+    struct DrwaLaw {
+        /// Average of the rate instead of the window.
+        rate_form: u32,
+        /// Weight of the old value, in sixteenths.
+        alpha: u32,
+        /// λ in sixteenths.
+        lambda: u32,
+        /// The average jumps up.
+        quick: u32,
+        /// What every decision adds, bytes.
+        increment: u64,
+        /// Smallest window, bytes.
+        floor: u64,
+        /// Largest window, bytes.
+        max: u64,
+        /// Window before the first round has ended.
+        initial: u64,
+        /// RTTmin is measured anew after so long; 0: never.
+        rtt_min_age_ns: u64,
+        /// RTT by window instead of timestamps.
+        by_window: u32,
+        /// Nothing.
+        pad: u32,
+    }
+    /// `struct drwa_sample`.
+    struct DrwaSample {
+        /// Received in order.
+        received: u64,
+        /// Read by the application.
+        copied: u64,
+        /// Up to which the sender may send.
+        right_edge: u64,
+        /// 0: none.
+        rtt_us: u64,
+        /// 1 where data arrived.
+        arrived: u32,
+        /// Nothing.
+        pad: u32,
+    }
+    /// `struct drwa`.
+    struct Drwa {
+        /// cwnd_est, bytes.
+        cwnd: u64,
+        /// Bytes per second.
+        rate: u64,
+        /// Wanted.
+        window: u64,
+        /// Mean RTT of the last round.
+        rtt_us: u64,
+        /// Smallest RTT.
+        rtt_min_us: u64,
+        /// When it was seen.
+        rtt_min_seen_ns: u64,
+        /// Begin of the round.
+        begun_ns: u64,
+        /// What had been read then.
+        begun_copied: u64,
+        /// RTT samples of the round.
+        rtt_sum_us: u64,
+        /// Their number.
+        rtt_count: u64,
+        /// Longest silence of the round.
+        silence_ns: u64,
+        /// When data arrived last.
+        arrived_ns: u64,
+        /// What had been read at the last sample.
+        copied: u64,
+        /// The edge that has to be passed.
+        edge: u64,
+        /// Since when it is on offer.
+        edge_ns: u64,
+        /// The window before RTTmin is measured anew.
+        probe_resume: u64,
+        /// The step ends when data beyond this arrives.
+        probe_edge: u64,
+        /// Smallest RTT of the measurement.
+        probe_min_us: u64,
+        /// Windows to wait for yet.
+        probe_left: u32,
+        /// Flags: a round has begun, an edge is pending, RTTmin is being measured, the state is initialised.
+        flags: [u8; 4],
+    }
+    /// `struct receive_config`.
+    struct ReceiveConfig {
+        /// The law; `floor` and `increment` are set for each socket from its segment size.
+        law: DrwaLaw,
+        /// CLOCK_MONOTONIC; nothing is done after this.
+        lease_until_ns: u64,
+        /// Bytes received before anything is done.
+        start_bytes: u64,
+        /// Smallest window in segments.
+        floor_segments: u32,
+        /// Segments that every decision adds.
+        increment_segments: u32,
+        /// 0 everybody, 1 only listed destinations, 2 all but those.
+        by_place: u32,
+        /// Whether the smallest RTT is shared by all sockets to an address.
+        shared_minimum: u32,
+    }
+    /// `struct receive_flow`.
+    struct ReceiveFlow {
+        /// Remote address, IPv4 as ::ffff:a.b.c.d, in network order.
+        remote: [u32; 4],
+        /// Port here.
+        local_port: u32,
+        /// Port there.
+        remote_port: u32,
+        /// CLOCK_MONOTONIC of the last decision.
+        at_ns: u64,
+        /// Bytes received.
+        received: u64,
+        /// Mean RTT of the last round.
+        rtt_us: u32,
+        /// Smallest RTT.
+        rtt_min_us: u32,
+        /// Window wanted.
+        wanted: u32,
+        /// Window advertised.
+        advertised: u32,
+        /// The socket's clamp before this ACK.
+        clamp: u32,
+        /// How often autotuning had moved it.
+        reapplied: u32,
+    }
+    /// `struct receive_counters`.
+    struct ReceiveCounters {
+        /// Connections that were opened.
+        sockets: u64,
+        /// ACKs looked at.
+        samples: u64,
+        /// Rounds decided.
+        decisions: u64,
+        /// Clamps set.
+        applied: u64,
+        /// … because autotuning had moved one.
+        reapplied: u64,
+        /// Clamps that the kernel refused.
+        refused: u64,
+        /// Clamps lifted after the lease.
+        lifted: u64,
+    }
+}
+
+impl DrwaLaw {
+    /// The law of a configuration, for segments of `mss` bytes: as `algo::rwnd::drwa::Drwa::new` has it.
+    pub fn new(config: &Config, mss: u64, timestamps: bool) -> DrwaLaw {
+        let max = config.max.0.clamp(1, 1 << 30);
+        DrwaLaw {
+            rate_form: (config.form == Form::Rate).into(),
+            alpha: config.alpha as u32,
+            lambda: config.lambda as u32,
+            quick: config.quick.into(),
+            increment: config.increment.saturating_mul(mss).min(1 << 30),
+            floor: config.min_window.saturating_mul(mss).clamp(1, max),
+            max,
+            initial: config.initial.0,
+            rtt_min_age_ns: config.rtt_min_age.map_or(0, |age| age.0),
+            by_window: (config.estimator == Estimator::Window || !timestamps).into(),
+            pad: 0,
+        }
+    }
+}
