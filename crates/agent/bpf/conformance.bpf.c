@@ -64,3 +64,66 @@ int run_drwa(struct __sk_buff *skb)
 	bpf_loop(b->steps, one, NULL, 0);
 	return 0;
 }
+
+struct qcut_step {
+	__u64 now_ns;
+	/* Of a packet, else 0. */
+	__u64 passed;
+	/* Of a report, where no packet passed and `reported`. */
+	struct qcut_report report;
+	__u32 reported, open;
+	/* The answer, and `open`. */
+	__u64 bytes, rate, limit;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct qcut_step);
+} gate_stream SEC(".maps");
+
+struct qcut_bench {
+	struct qcut_law law;
+	__u32 steps, done;
+	struct qcut state;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct qcut_bench);
+} gate_bench SEC(".maps");
+
+static long one_event(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct qcut_bench *b = bpf_map_lookup_elem(&gate_bench, &zero);
+	struct qcut_step *step = bpf_map_lookup_elem(&gate_stream, &i);
+
+	if (!b || !step)
+		return 1;
+	if (step->reported)
+		qcut_on_report(&b->state, &b->law, step->now_ns, &step->report);
+	else if (step->passed)
+		qcut_on_passed(&b->state, step->now_ns, step->passed);
+	step->bytes = qcut_bytes(&b->state, step->now_ns);
+	step->rate = b->state.rated ? b->state.rate : ~0ull;
+	step->limit = qcut_limit(&b->state, &b->law);
+	step->open = qcut_silent(&b->state, &b->law, step->now_ns) || step->bytes <= step->limit;
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_qcut(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct qcut_bench *b = bpf_map_lookup_elem(&gate_bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, one_event, NULL, 0);
+	return 0;
+}
