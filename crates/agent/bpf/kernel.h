@@ -21,22 +21,29 @@ struct minmax {
 
 struct tcp_options_received {
 	__u32 rcv_tsecr;
+	__u16 tstamp_ok : 1;
 };
 
-struct tcp_sock {
-	__u32 rcv_nxt, rcv_wup, rcv_wnd, copied_seq;
-	__u32 window_clamp, rcv_ssthresh;
-	__u16 advmss;
-	__u64 bytes_received;
-	struct tcp_options_received rx_opt;
-	struct minmax rtt_min;
-	__u32 srtt_us;
-	__u8 tcp_usec_ts : 1;
-	__u8 bpf_sock_ops_cb_flags;
+struct kernfs_node {
+	__u64 id;
 };
 
-struct in6_addr_words {
-	__u32 u6_addr32[4];
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	/* Since Linux 6.1. */
+	struct cgroup *ancestors[];
+};
+
+struct sock_cgroup_data {
+	/* Since Linux 5.17. */
+	struct cgroup *cgroup;
+};
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
 };
 
 struct sock_common {
@@ -44,7 +51,44 @@ struct sock_common {
 	__u8 skc_state;
 	__u16 skc_dport;
 	__u16 skc_num;
-	__u32 skc_daddr;
+	__u32 skc_daddr, skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	int sk_rcvbuf;
+	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct tcp_congestion_ops {
+	char name[16];
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 rcv_nxt, rcv_wup, rcv_wnd, copied_seq;
+	__u32 window_clamp, rcv_ssthresh;
+	__u32 snd_cwnd, packets_out, mss_cache;
+	__u64 bytes_acked;
+	__u16 advmss;
+	/* Since Linux 6.6: what of a buffer is payload, in 256ths. */
+	__u8 scaling_ratio;
+	__u64 bytes_received;
+	struct tcp_options_received rx_opt;
+	struct minmax rtt_min;
+	__u32 srtt_us;
+	__u8 tcp_usec_ts : 1;
+	__u8 bpf_sock_ops_cb_flags;
 };
 
 struct seq_file;

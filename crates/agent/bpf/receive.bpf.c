@@ -10,150 +10,28 @@
  *
  * Needs Linux 5.11 (TCP_WINDOW_CLAMP from BPF) with BTF and cgroup v2.
  */
-#include "kernel.h"
-#include "law.h"
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "receive.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#ifndef barrier
-#define barrier() asm volatile("" ::: "memory")
-#endif
-
-#define SOL_TCP 6
-#define TCP_WINDOW_CLAMP 10
-#define AF_INET 2
-/* As good as none; the next step of autotuning puts its own there. */
-#define NO_CLAMP 0x3fffffff
 /* A kernel that only asks how long options are, for a segment that it does not send. */
 #define CURRENT_MSS BPF_WRITE_HDR_TCP_CURRENT_MSS
-
-/* What the agent sets; one entry. */
-struct receive_config {
-	struct drwa_law law;
-	/* CLOCK_MONOTONIC, ns: nothing is done after this. */
-	__u64 lease_until_ns;
-	/* Bytes received before anything is done: handshakes and short replies stay as they are. */
-	__u64 start_bytes;
-	/* Floor of the window in segments; law.floor is set from it for each socket. */
-	__u32 floor_segments;
-	/* Segments that every decision adds. */
-	__u32 increment_segments;
-	/* 1: only destinations of `places`; 2: all but those. */
-	__u32 by_place;
-	__u32 shared_minimum;
-};
-
-/* One socket. */
-struct receive_socket {
-	struct drwa law;
-	__u32 last_echo;
-	/* What was set last; 0: nothing. */
-	__u32 applied;
-	__u32 reapplied;
-	/* Not before the decision of place: 0 unknown, 1 ours, 2 not ours. */
-	__u32 place;
-};
-
-/* What can be seen of a flow from outside, renewed at each decision. */
-struct receive_flow {
-	__u32 remote[4];
-	__u32 local_port, remote_port;
-	__u64 at_ns;
-	__u64 received;
-	__u32 rtt_us, rtt_min_us, wanted, advertised, clamp, reapplied;
-};
-
-struct receive_counters {
-	__u64 sockets, samples, decisions, applied, reapplied, refused, lifted;
-};
-
-struct minimum {
-	__u64 rtt_us;
-	__u64 seen_ns;
-};
-
-struct place {
-	__u32 prefix;
-	__u32 address[4];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct receive_config);
-} config SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct receive_counters);
-} counters SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct receive_socket);
-} sockets SEC(".maps");
-
-/* By remote address, IPv4 as ::ffff:a.b.c.d. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32[4]);
-	__type(value, struct minimum);
-} minima SEC(".maps");
-
-/* By socket cookie. Who is not seen for long is pushed out by others. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct receive_flow);
-} flows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct place);
-	__type(value, __u8);
-} places SEC(".maps");
-
-static __always_inline void remote_address(struct bpf_sock_ops *ctx, __u32 to[4])
-{
-	if (ctx->family == AF_INET) {
-		to[0] = 0;
-		to[1] = 0;
-		to[2] = bpf_htonl(0xffff);
-		to[3] = ctx->remote_ip4;
-		/* Else the compiler makes one read at a chosen offset of both, which no verifier takes. */
-		barrier();
-	} else {
-		to[0] = ctx->remote_ip6[0];
-		to[1] = ctx->remote_ip6[1];
-		to[2] = ctx->remote_ip6[2];
-		to[3] = ctx->remote_ip6[3];
-	}
-}
+/* The kernel takes no smaller clamp (SOCK_MIN_RCVBUF / 2 is some 2.3 KB); a smaller wish would be set anew with every ACK. */
+#define LEAST_WINDOW 4096
 
 static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 {
 	return bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
 }
 
-/* The lease has run out: the socket is the kernel's again. */
-static __always_inline void lift(struct bpf_sock_ops *ctx, struct receive_socket *s, struct receive_counters *count)
+/* The socket's window is the kernel's again, or the application's. */
+static __always_inline void lift(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
+				 struct receive_counters *count)
 {
-	if (s->applied && !set_clamp(ctx, NO_CLAMP))
+	if (!s->applied)
+		return;
+	if (!set_clamp(ctx, s->own ? s->own : kernels_clamp(tp)))
 		count->lifted++;
-	/* A renewed lease begins a new state: what was learnt is old. */
-	__builtin_memset(&s->law, 0, sizeof(s->law));
 	s->applied = 0;
 }
 
@@ -180,6 +58,76 @@ static __always_inline __u64 echoed(struct tcp_sock *tp, struct receive_socket *
 	return (age ? age : 1) * 1000ull;
 }
 
+/* The smallest RTT that is known on the way to an address: this socket's, its handshake's, or another socket's. */
+static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4], __u64 own, __u64 sample, __u64 now)
+{
+	struct minimum *shared = bpf_map_lookup_elem(&minima, address);
+	/* Where this end opened the connection it is the emptiest that the path ever was. */
+	__u32 handshake = tp->rtt_min.s[0].v;
+
+	if (handshake && handshake != ~0u)
+		own = law_min(own, handshake);
+	if (sample)
+		own = law_min(own, sample);
+	if (shared && shared->rtt_us <= own)
+		return shared->rtt_us;
+	if (own < LAW_MAX_RTT_US) {
+		struct minimum new = { .rtt_us = own, .seen_ns = now };
+
+		bpf_map_update_elem(&minima, address, &new, BPF_ANY);
+	}
+	return own;
+}
+
+static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
+				  struct receive_counters *count, __u32 wanted)
+{
+	if (s->own)
+		wanted = law_min(wanted, s->own);
+	if (tp->window_clamp == wanted && tp->rcv_ssthresh <= wanted)
+		return;
+	if (!s->applied) {
+		s->own = tp->window_clamp < kernels_clamp(tp) ? tp->window_clamp : 0;
+		if (s->own)
+			wanted = law_min(wanted, s->own);
+	} else if (tp->window_clamp != s->applied) {
+		/* Autotuning sets the clamp anew whenever it lets the buffer grow, an application's as well as ours. */
+		s->own = 0;
+		s->reapplied++;
+		count->reapplied++;
+	}
+	if (set_clamp(ctx, wanted)) {
+		count->refused++;
+		return;
+	}
+	count->applied++;
+	s->applied = wanted;
+}
+
+static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, const struct receive_socket *s,
+				 const struct receive_config *c, const __u32 address[4], __u64 now)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct receive_flow flow = {
+		.remote = { address[0], address[1], address[2], address[3] },
+		.local_port = ctx->local_port,
+		.remote_port = bpf_ntohl(ctx->remote_port),
+		.at_ns = now,
+		.received = s->received,
+		.rate = s->law.rate,
+		.rtt_us = s->law.rtt_us,
+		.rtt_min_us = s->law.rtt_min_us,
+		.wanted = s->law.window,
+		.advertised = tp->rcv_wnd,
+		.clamp = tp->window_clamp,
+		.reapplied = s->reapplied,
+		.by_window = c->law.by_window || !BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok),
+		.observed = c->observe,
+	};
+
+	bpf_map_update_elem(&flows, &cookie, &flow, BPF_ANY);
+}
+
 static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_config *c, struct receive_counters *count)
 {
 	struct drwa_sample sample = {};
@@ -187,11 +135,9 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	struct receive_socket *s;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk = ctx->sk;
-	struct minimum *shared;
 	__u64 now = bpf_ktime_get_ns();
-	__u64 decided, cookie;
+	__u64 decided;
 	__u32 address[4];
-	__u32 wanted, unread;
 
 	if (!sk)
 		return;
@@ -202,95 +148,81 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	if (!s)
 		return;
 	if (now > c->lease_until_ns) {
-		if (s->applied || s->law.ready)
-			lift(ctx, s, count);
+		lift(ctx, tp, s, count);
+		/* A renewed lease begins a new state: what was learnt is old. */
+		if (s->law.ready)
+			__builtin_memset(&s->law, 0, sizeof(s->law));
 		return;
 	}
 	remote_address(ctx, address);
-	if (c->by_place && !s->place) {
-		struct place key = { .prefix = 128, .address = { address[0], address[1], address[2], address[3] } };
-		bool listed = bpf_map_lookup_elem(&places, &key) != NULL;
-
-		s->place = listed == (c->by_place == 1) ? 1 : 2;
+	if (c->by_place) {
+		if (s->place >> 1 != c->places_version)
+			s->place = c->places_version << 1 | wanted_place(c, address);
+		if (!(s->place & 1)) {
+			lift(ctx, tp, s, count);
+			return;
+		}
 	}
-	if (c->by_place && s->place == 2)
-		return;
-	/* Before the first bytes of a bulk transfer only the smallest RTT is of use. */
 	law = c->law;
-	law.floor = law_min(law_max((__u64)c->floor_segments * tp->advmss, 1), law.max);
+	law.floor = law_min(law_max((__u64)c->floor_segments * tp->advmss, LEAST_WINDOW), law.max);
 	law.increment = (__u64)c->increment_segments * tp->advmss;
-	unread = tp->rcv_nxt - tp->copied_seq;
+	if (!BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok))
+		law.by_window = 1;
 	sample.received = tp->bytes_received;
-	sample.copied = sample.received - law_min(unread, sample.received);
+	sample.copied = sample.received - law_min((__u32)(tp->rcv_nxt - tp->copied_seq), sample.received);
 	sample.right_edge = sample.received + (__u32)(tp->rcv_wup + tp->rcv_wnd - tp->rcv_nxt);
 	sample.rtt_us = echoed(tp, s, now);
-	sample.arrived = 1;
+	/* Own data goes through here, too, and window updates. */
+	sample.arrived = sample.received != s->received || sample.rtt_us;
+	s->received = sample.received;
 	if (!s->law.ready)
 		drwa_init(&s->law, &law);
-	if (c->shared_minimum) {
-		/* The handshake's RTT, where this end opened the connection: the emptiest the path ever is. */
-		__u64 own = s->law.rtt_min_us;
-		__u32 handshake = tp->rtt_min.s[0].v;
-
-		if (handshake && handshake != ~0u)
-			own = law_min(own, law_max(handshake, 1));
-		if (sample.rtt_us)
-			own = law_min(own, sample.rtt_us);
-		shared = bpf_map_lookup_elem(&minima, address);
-		if (shared && shared->rtt_us <= own) {
-			own = shared->rtt_us;
-		} else if (own < LAW_MAX_RTT_US) {
-			struct minimum new = { .rtt_us = own, .seen_ns = now };
-
-			bpf_map_update_elem(&minima, address, &new, BPF_ANY);
-		}
-		s->law.rtt_min_us = own;
-	}
+	if (c->shared_minimum)
+		s->law.rtt_min_us = smallest(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
 	count->samples++;
 	if (sample.received < c->start_bytes) {
-		/* Its round begins when the transfer is one. */
+		/* Its round begins when the transfer is one; only the smallest RTT is of use yet. */
 		if (sample.rtt_us)
 			s->law.rtt_min_us = law_min(s->law.rtt_min_us, sample.rtt_us);
 		return;
 	}
 	decided = s->law.begun_ns;
 	drwa_on_sample(&s->law, &law, now, &sample);
-	wanted = s->law.window;
 	/* Until the first round has ended the kernel's own window stands. */
 	if (!s->law.rtt_us)
 		return;
-	if (tp->window_clamp != wanted || tp->rcv_ssthresh > wanted) {
-		/* Autotuning sets the clamp anew whenever it lets the buffer grow. */
-		if (s->applied && tp->window_clamp != s->applied) {
-			s->reapplied++;
-			count->reapplied++;
-		}
-		if (set_clamp(ctx, wanted)) {
-			count->refused++;
-		} else {
-			count->applied++;
-			s->applied = wanted;
-		}
-	}
+	if (c->observe)
+		lift(ctx, tp, s, count);
+	else
+		apply(ctx, tp, s, count, s->law.window);
 	if (decided != s->law.begun_ns) {
-		struct receive_flow flow = {
-			.remote = { address[0], address[1], address[2], address[3] },
-			.local_port = ctx->local_port,
-			.remote_port = bpf_ntohl(ctx->remote_port),
-			.at_ns = now,
-			.received = sample.received,
-			.rtt_us = s->law.rtt_us,
-			.rtt_min_us = s->law.rtt_min_us,
-			.wanted = wanted,
-			.advertised = tp->rcv_wnd,
-			.clamp = tp->window_clamp,
-			.reapplied = s->reapplied,
-		};
-
 		count->decisions++;
-		cookie = bpf_get_socket_cookie(ctx);
-		bpf_map_update_elem(&flows, &cookie, &flow, BPF_ANY);
+		show(ctx, tp, s, c, address, now);
 	}
+}
+
+/* A connection begins: from now on its ACKs call. */
+static __always_inline void on_established(struct bpf_sock_ops *ctx, struct receive_config *c, struct receive_counters *count)
+{
+	__u32 flags = ctx->bpf_sock_ops_cb_flags;
+	struct bpf_sock *sk = ctx->sk;
+	struct receive_socket *s;
+	__u32 address[4];
+
+	if (!sk || bpf_ktime_get_ns() > c->lease_until_ns)
+		return;
+	remote_address(ctx, address);
+	if (!wanted_place(c, address))
+		return;
+	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s)
+		return;
+	count->sockets++;
+	if (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
+		return;
+	/* One word of flags is shared by all programs on the socket: add to it, never replace it. */
+	if (!bpf_sock_ops_cb_flags_set(ctx, flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
+		s->flagged = 1;
 }
 
 SEC("sockops")
@@ -305,9 +237,7 @@ int receive(struct bpf_sock_ops *ctx)
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		/* One word of flags is shared by all programs on the socket: add to it, never replace it. */
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
-		count->sockets++;
+		on_established(ctx, c, count);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		/* No option is reserved: the callback is only the moment. */

@@ -4,5 +4,8 @@
 //! for bit) · action: windows, gates and congestion controls on stock kernels, each under a lease that undoes it when nobody
 //! renews it.
 
+pub mod cure;
+pub mod journal;
 pub mod objects;
 pub mod shared;
+pub mod status;

@@ -4,5 +4,9 @@ use aya::include_bytes_aligned;
 
 /// DRWA in the receiving host.
 pub static RECEIVE: &[u8] = include_bytes_aligned!("../bpf/receive.bpf.o");
+/// The walk over sockets that exist.
+pub static SOCKETS: &[u8] = include_bytes_aligned!("../bpf/sockets.bpf.o");
+/// Congestion control of new connections.
+pub static CONGESTION: &[u8] = include_bytes_aligned!("../bpf/congestion.bpf.o");
 /// The laws on recorded streams; for tests.
 pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../bpf/conformance.bpf.o");

@@ -109,6 +109,10 @@ plain! {
         lease_until_ns: u64,
         /// Bytes received before anything is done.
         start_bytes: u64,
+        /// Number of the cgroup whose sockets are ours.
+        cgroup: u64,
+        /// Its depth; 0: everybody's.
+        cgroup_level: u32,
         /// Smallest window in segments.
         floor_segments: u32,
         /// Segments that every decision adds.
@@ -117,6 +121,12 @@ plain! {
         by_place: u32,
         /// Whether the smallest RTT is shared by all sockets to an address.
         shared_minimum: u32,
+        /// Measure and decide, but set no clamp.
+        observe: u32,
+        /// Grows when `places` or `by_place` changes.
+        places_version: u32,
+        /// Nothing.
+        pad: u32,
     }
     /// `struct receive_flow`.
     struct ReceiveFlow {
@@ -130,6 +140,8 @@ plain! {
         at_ns: u64,
         /// Bytes received.
         received: u64,
+        /// Average of the law, bytes per second.
+        rate: u64,
         /// Mean RTT of the last round.
         rtt_us: u32,
         /// Smallest RTT.
@@ -142,6 +154,10 @@ plain! {
         clamp: u32,
         /// How often autotuning had moved it.
         reapplied: u32,
+        /// RTT by window, since the connection has no timestamps.
+        by_window: u32,
+        /// Nothing was set: the agent only looks.
+        observed: u32,
     }
     /// `struct receive_counters`.
     struct ReceiveCounters {
@@ -159,6 +175,82 @@ plain! {
         refused: u64,
         /// Clamps lifted after the lease.
         lifted: u64,
+    }
+    /// `struct place`: a prefix, IPv4 as ::ffff:a.b.c.d.
+    struct Place {
+        /// Bits that count.
+        prefix: u32,
+        /// Network order.
+        address: [u32; 4],
+    }
+    /// `struct walk_task`.
+    struct WalkTask {
+        /// What to do.
+        action: u32,
+        /// Sockets visited.
+        seen: u32,
+        /// Sockets changed.
+        changed: u32,
+        /// Sockets that the kernel refused.
+        refused: u32,
+        /// Sockets whose callback another program had silenced.
+        silenced: u32,
+        /// The last refusal, negative errno.
+        error: i32,
+    }
+    /// `struct walk_socket`.
+    struct WalkSocket {
+        /// Local address, IPv4 as ::ffff:a.b.c.d.
+        local: [u32; 4],
+        /// Remote address.
+        remote: [u32; 4],
+        /// Port here.
+        local_port: u32,
+        /// Port there.
+        remote_port: u32,
+        /// TCP's state as the kernel numbers it.
+        state: u32,
+        /// Smoothed RTT of what is sent.
+        rtt_us: u32,
+        /// Smallest RTT of what is sent; all ones: none.
+        rtt_min_us: u32,
+        /// Congestion window, packets.
+        cwnd: u32,
+        /// Packets in flight.
+        out: u32,
+        /// Bytes of a segment.
+        mss: u32,
+        /// The window's clamp.
+        clamp: u32,
+        /// Window advertised.
+        advertised: u32,
+        /// 1: the callback is on, 2: our clamp is set.
+        ours: u32,
+        /// Nothing.
+        pad: u32,
+        /// Bytes received.
+        received: u64,
+        /// Bytes sent and acknowledged.
+        acked: u64,
+        /// Name of the congestion control, with zeroes.
+        congestion: [u8; 16],
+    }
+    /// `struct route`, `struct congestion_before`.
+    struct Route {
+        /// Name with zeroes.
+        name: [u8; 16],
+    }
+    /// `struct congestion_config`.
+    struct CongestionConfig {
+        /// CLOCK_MONOTONIC; nothing is done after this.
+        lease_until_ns: u64,
+    }
+    /// `struct congestion_counters`.
+    struct CongestionCounters {
+        /// Connections that were switched as they began.
+        switched: u64,
+        /// … that the kernel did not let be switched.
+        refused: u64,
     }
 }
 

@@ -1,0 +1,63 @@
+/* Congestion control by destination, for new connections: what `ip route … congctl` does, for one cgroup and under a lease.
+ *
+ * signal: a connection begins · model: the longest prefix that holds its remote address · action: TCP_CONGESTION on the socket, also
+ * to one that unprivileged programs may not choose. What it had before is kept, so that the walk of sockets.bpf.c can undo it.
+ *
+ * Needs Linux 4.13 (TCP_CONGESTION from BPF), and 5.3 for the memory of what was before.
+ */
+#include "congestion.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct congestion_config);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} choice SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct congestion_counters);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} tally SEC(".maps");
+
+SEC("sockops")
+int congestion(struct bpf_sock_ops *ctx)
+{
+	__u32 zero = 0, address[4];
+	struct congestion_config *c = bpf_map_lookup_elem(&choice, &zero);
+	struct congestion_counters *count = bpf_map_lookup_elem(&tally, &zero);
+	struct congestion_before *before;
+	struct bpf_sock *sk = ctx->sk;
+	struct route *route;
+	char name[16], now[16] = {};
+
+	if (!c || !count || !sk)
+		return 1;
+	/* Active ones before the SYN, so that their first window is already the new one's. */
+	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	if (bpf_ktime_get_ns() > c->lease_until_ns)
+		return 1;
+	remote_address(ctx, address);
+	route = route_to(address);
+	if (!route)
+		return 1;
+	__builtin_memcpy(name, route->name, sizeof(name));
+	bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, now, sizeof(now));
+	if (same_name(name, now))
+		return 1;
+	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name))) {
+		count->refused++;
+		return 1;
+	}
+	count->switched++;
+	before = bpf_sk_storage_get(&switched, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (before && !before->name[0])
+		__builtin_memcpy(before->name, now, sizeof(now));
+	return 1;
+}

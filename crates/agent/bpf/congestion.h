@@ -1,0 +1,58 @@
+/* Congestion control by destination: what the program for new connections and the walk over old ones share. */
+#pragma once
+#include "receive.h"
+
+/* What connections to a prefix are to use. */
+struct route {
+	char name[16];
+};
+
+/* What a socket used before us. */
+struct congestion_before {
+	char name[16];
+};
+
+/* What the agent sets; one entry. */
+struct congestion_config {
+	/* CLOCK_MONOTONIC, ns: nothing is done after this. */
+	__u64 lease_until_ns;
+};
+
+struct congestion_counters {
+	__u64 switched, refused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct place);
+	__type(value, struct route);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct congestion_before);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} switched SEC(".maps");
+
+static __always_inline struct route *route_to(const __u32 address[4])
+{
+	struct place key = { .prefix = 128, .address = { address[0], address[1], address[2], address[3] } };
+
+	return bpf_map_lookup_elem(&routes, &key);
+}
+
+static __always_inline bool same_name(const char a[16], const char b[16])
+{
+	for (int i = 0; i < 16; i++) {
+		if (a[i] != b[i])
+			return false;
+		if (!a[i])
+			return true;
+	}
+	return true;
+}
