@@ -4,8 +4,25 @@
 //! for bit) · action: windows, gates and congestion controls on stock kernels, each under a lease that undoes it when nobody
 //! renews it.
 
+pub mod acks;
+pub mod commands;
+pub mod config;
+pub mod congestion;
+pub mod control;
 pub mod cure;
+pub mod daemon;
+pub mod gate;
 pub mod journal;
+pub mod kernel;
+pub mod log;
+pub mod netlink;
 pub mod objects;
+pub mod paths;
+pub mod receive;
 pub mod shared;
+pub mod sockets;
 pub mod status;
+pub mod supervisor;
+pub mod telemetry;
+pub mod trial;
+pub mod undo;

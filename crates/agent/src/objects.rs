@@ -8,5 +8,9 @@ pub static RECEIVE: &[u8] = include_bytes_aligned!("../bpf/receive.bpf.o");
 pub static SOCKETS: &[u8] = include_bytes_aligned!("../bpf/sockets.bpf.o");
 /// Congestion control of new connections.
 pub static CONGESTION: &[u8] = include_bytes_aligned!("../bpf/congestion.bpf.o");
+/// The uplink's gate.
+pub static GATE: &[u8] = include_bytes_aligned!("../bpf/gate.bpf.o");
+/// Windows of passing ACKs.
+pub static ACKS: &[u8] = include_bytes_aligned!("../bpf/acks.bpf.o");
 /// The laws on recorded streams; for tests.
 pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../bpf/conformance.bpf.o");

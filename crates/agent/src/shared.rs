@@ -16,6 +16,7 @@ macro_rules! plain {
         const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*);
     )*};
 }
+pub(crate) use plain;
 
 plain! {
     /// `struct drwa_law`.
@@ -251,6 +252,70 @@ plain! {
         switched: u64,
         /// … that the kernel did not let be switched.
         refused: u64,
+    }
+    /// `struct gate_config`.
+    struct GateConfig {
+        /// What lies below may take so long to drain.
+        target_ns: u64,
+        /// Bytes that may always lie below.
+        floor: u64,
+        /// Without a report for so long the gate is open.
+        patience_ns: u64,
+        /// Leaves intervals without data out of the average.
+        hold: u32,
+        /// Nothing.
+        pad: u32,
+        /// CLOCK_MONOTONIC; everything passes after this.
+        lease_until_ns: u64,
+        /// Bytes of the link layer's header.
+        link_header: u32,
+        /// Nothing.
+        pad2: u32,
+    }
+    /// `struct gate_view`.
+    struct GateView {
+        /// CLOCK_MONOTONIC when the last report came.
+        at_ns: u64,
+        /// … when the newest was written.
+        written_ns: u64,
+        /// How many came.
+        reports: u64,
+        /// Bytes below the operating system.
+        occupancy: u64,
+        /// Bytes that may lie there.
+        limit: u64,
+        /// Bytes per second; 0: not known.
+        rate: u64,
+        /// Share of a flow, as an account of recent bytes.
+        fair: u64,
+        /// Bytes in the last report.
+        reported: u64,
+    }
+    /// `struct gate_counters`.
+    struct GateCounters {
+        /// Packets that passed.
+        passed: u64,
+        /// Their bytes.
+        passed_bytes: u64,
+        /// … above the limit, for being thin, sparse or bare.
+        privileged: u64,
+        /// Refused to sockets of this host, which wait.
+        refused_own: u64,
+        /// Refused to others, who lose them.
+        refused_forwarded: u64,
+        /// Passed without reports or lease.
+        unguarded: u64,
+    }
+}
+
+impl WalkSocket {
+    /// The sockets that a walk wrote, one after the other.
+    pub fn all_of(bytes: &[u8]) -> Vec<WalkSocket> {
+        let one = |bytes: &[u8]| {
+            // SAFETY: integers only, so any bytes are a value; chunks_exact gives as many as it has, and no alignment is asked for.
+            unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<WalkSocket>()) }
+        };
+        bytes.chunks_exact(size_of::<WalkSocket>()).map(one).collect()
     }
 }
 

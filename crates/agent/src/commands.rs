@@ -1,0 +1,350 @@
+//! What a person or systemd calls: each subcommand, one function.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::config;
+use crate::control::ask;
+use crate::daemon::{self, Start};
+use crate::journal::Journal;
+use crate::paths::Paths;
+use crate::{kernel, undo};
+
+/// An answer of the daemon comes within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of the time of `run`, what looks before anything is applied: a quarter, at most this.
+const BEFORE: Duration = Duration::from_secs(15);
+/// Between two looks of `run`.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What went wrong, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure(pub u8, pub String);
+
+type Result<T> = std::result::Result<T, Failure>;
+
+fn failed(e: impl std::fmt::Display) -> Failure {
+    Failure(1, e.to_string())
+}
+
+/// Text or JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// JSON, one object.
+    pub json: bool,
+}
+
+impl Output {
+    fn say(&self, value: &Value, text: impl FnOnce() -> String) {
+        let text = if self.json { value.to_string() } else { text() };
+        // Whoever closed the pipe does not want it.
+        let _ = writeln!(std::io::stdout(), "{text}");
+    }
+
+    /// What went wrong.
+    pub fn failed(&self, text: &str) {
+        if self.json {
+            let _ = writeln!(std::io::stdout(), "{}", json!({"ok": false, "error": text}));
+        }
+        eprintln!("unbloat-agent: {text}");
+    }
+}
+
+fn root() -> Result<()> {
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(failed("needs root: it loads BPF programs and changes sockets")),
+    }
+}
+
+/// The daemon in the foreground.
+pub fn serve(start: Start, output: &Output) -> Result<()> {
+    root()?;
+    start.config().map_err(|e| Failure(3, e))?;
+    let output = *output;
+    daemon::serve(start, || output.say(&json!({"ok": true, "state": "on"}), || "on".to_owned()))
+        .map_err(failed)
+}
+
+/// Cures on: a new daemon in the background, or new settings for one that runs.
+pub fn on(start: &Start, output: &Output) -> Result<()> {
+    root()?;
+    start.config().map_err(|e| Failure(3, e))?;
+    let paths = &start.paths;
+    let question = json!({"ask": "set", "file": start.file, "set": start.set});
+    if let Some(answer) = ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
+        well(&answer)?;
+        output.say(&json!({"ok": true, "state": "set"}), || {
+            "the agent that runs has the new settings".to_owned()
+        });
+        return Ok(());
+    }
+    let process = begin(start)?;
+    output.say(&json!({"ok": true, "state": "on", "pid": process}), || {
+        format!("on; unbloat-agent status shows what it does, {} what it says", paths.log().display())
+    });
+    Ok(())
+}
+
+/// Starts a daemon in the background, and waits until it answers: its process.
+fn begin(start: &Start) -> Result<u32> {
+    let paths = &start.paths;
+    paths.make().map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?;
+    let log = File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
+    let before = log.metadata().map_err(failed)?.len();
+    let mut command = Command::new(&start.program);
+    command.arg("--runtime").arg(&paths.runtime).arg("--pins").arg(&paths.pins).arg("serve");
+    if let Some(file) = &start.file {
+        command.arg("--config").arg(file);
+    }
+    for (key, value) in &start.set {
+        command.arg("--set").arg(format!("{key}={value}"));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/");
+    // Its own group: a terminal's Ctrl-C is not for it.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().map_err(failed)?;
+    let begun = Instant::now();
+    loop {
+        if ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).is_ok_and(|answer| answer.is_some()) {
+            break;
+        }
+        if child.try_wait().map_err(failed)?.is_some() || begun.elapsed() > PATIENCE * 2 {
+            let text = std::fs::read(paths.log()).unwrap_or_default();
+            let said = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
+            let last = said.lines().last().unwrap_or("the agent did not start").to_owned();
+            return Err(failed(last.trim_start_matches("unbloat-agent: ")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(child.id())
+}
+
+fn well(answer: &Value) -> Result<()> {
+    match answer["ok"].as_bool() {
+        Some(true) => Ok(()),
+        _ => Err(failed(answer["error"].as_str().unwrap_or("the agent answers nothing that is understood"))),
+    }
+}
+
+/// Everything back as it was.
+pub fn off(paths: &Paths, output: &Output) -> Result<()> {
+    root()?;
+    let done = end(paths)?;
+    output.say(&json!({"ok": true, "state": "off", "undone": done}), || {
+        if done.is_empty() { "off".to_owned() } else { format!("off; {}", done.join("; ")) }
+    });
+    Ok(())
+}
+
+/// Ends a daemon, and undoes what one left that died: what that was.
+fn end(paths: &Paths) -> Result<Vec<String>> {
+    let told = ask(&paths.socket(), &json!({"ask": "off"}), PATIENCE).map_err(failed)?;
+    if let Some(answer) = &told {
+        well(answer)?;
+    }
+    // It has answered, but is not gone yet; or a supervisor is at work, or nobody is.
+    let begun = Instant::now();
+    let _lock = loop {
+        match paths.lock("off").map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))? {
+            Ok(lock) => break lock,
+            Err(holder) if begun.elapsed() > PATIENCE => {
+                return Err(failed(format!("{holder} does not let go of {}", paths.runtime.display())));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let mut journal =
+        Journal::open(&paths.journal()).map_err(|e| failed(format!("{}: {e}", paths.journal().display())))?;
+    let (done, wrong) = undo::all(&mut journal);
+    match wrong.first() {
+        Some(e) => Err(failed(e)),
+        None => Ok(done),
+    }
+}
+
+fn asked(paths: &Paths) -> Result<Option<Value>> {
+    let answer = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(failed)?;
+    if let Some(answer) = &answer {
+        well(answer)?;
+    }
+    Ok(answer)
+}
+
+/// Every flow.
+pub fn status(paths: &Paths, output: &Output) -> Result<()> {
+    let Some(answer) = asked(paths)? else {
+        let journal = std::fs::read_to_string(paths.journal()).unwrap_or_default();
+        let left = journal.lines().count();
+        output.say(&json!({"ok": true, "state": "off", "pending": left}), || match left {
+            0 => "off".to_owned(),
+            _ => {
+                "off, but an agent ended without undoing what it did; unbloat-agent off undoes it".to_owned()
+            }
+        });
+        return Ok(());
+    };
+    output.say(&answer, || table(&answer));
+    Ok(())
+}
+
+fn table(answer: &Value) -> String {
+    let mut text =
+        format!("on for {:.0} s, process {}\n", answer["up_s"].as_f64().unwrap_or(0.0), answer["pid"]);
+    for problem in answer["problems"].as_array().into_iter().flatten() {
+        text += &format!("! {}\n", problem.as_str().unwrap_or_default());
+    }
+    if let Some(c) = answer["cures"].get("receive") {
+        text += &format!(
+            "downloads: {} connections, {} ACKs, {} decisions, clamp set {} times ({} because autotuning had moved it)\n",
+            c["connections"], c["acks"], c["decisions"], c["applied"], c["reapplied"]
+        );
+    }
+    if let Some(c) = answer["cures"].get("congestion") {
+        text += &format!(
+            "congestion control: {} connections switched, {} refused\n",
+            c["switched"], c["refused"]
+        );
+    }
+    let flows = answer["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    if !flows.is_empty() {
+        text += &format!(
+            "{:<40} {:>8} {:>8} {:>10} {:>10} {:>10} {:>9} {:>9} limit\n",
+            "remote", "RTT ms", "min ms", "wanted", "advertised", "in flight", "queue", "Mbit/s"
+        );
+    }
+    for flow in flows {
+        let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
+        text += &format!(
+            "{:<40} {:>8.1} {:>8.1} {:>10} {:>10} {:>10} {:>9} {:>9.2} {}\n",
+            format!("{}:{}", flow["remote"].as_str().unwrap_or_default(), flow["remote_port"]),
+            number("rtt_ms"),
+            number("rtt_min_ms"),
+            flow["wanted_bytes"],
+            flow["advertised_bytes"],
+            flow["in_flight_bytes"],
+            flow["queue_bytes"],
+            number("rate_bps") / 1e6,
+            flow["limit"].as_str().unwrap_or_default(),
+        );
+    }
+    text.trim_end().to_owned()
+}
+
+/// What this kernel can do.
+pub fn features(output: &Output) -> Result<()> {
+    let features = kernel::features();
+    let list: Vec<Value> = features.iter().map(kernel::Feature::to_json).collect();
+    output.say(&json!({"ok": true, "features": list}), || {
+        let line = |f: &kernel::Feature| match &f.missing {
+            None => format!("yes  {} (Linux {})", f.name, f.since),
+            Some(why) => format!("no   {} (Linux {}): {why}", f.name, f.since),
+        };
+        features.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+/// Every key and its default.
+pub fn defaults() -> Result<()> {
+    let _ = write!(std::io::stdout(), "{}", config::TEMPLATE);
+    Ok(())
+}
+
+/// Mean figures of one half of a run.
+#[derive(Default)]
+struct Half {
+    looks: u32,
+    rate: f64,
+    rtt_ms: f64,
+    weight: f64,
+}
+
+impl Half {
+    /// A look: rates add up; the RTT is that of the bytes.
+    fn look(&mut self, answer: &Value) {
+        self.looks += 1;
+        for flow in answer["flows"].as_array().into_iter().flatten() {
+            let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
+            // One that has decided nothing for a while has come to rest.
+            if number("age_ms") > 1_000.0 {
+                continue;
+            }
+            self.rate += number("rate_bps");
+            self.rtt_ms += number("rtt_ms") * number("rate_bps");
+            self.weight += number("rate_bps");
+        }
+    }
+
+    fn rate_bps(&self) -> f64 {
+        self.rate / f64::from(self.looks.max(1))
+    }
+
+    fn rtt_ms(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.rtt_ms / self.weight)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"goodput_bps": self.rate_bps(), "rtt_ms": self.rtt_ms()})
+    }
+}
+
+/// Looks first, then applies, then undoes: before and after.
+pub fn run(mut start: Start, lasting: Duration, output: &Output) -> Result<()> {
+    let paths = start.paths.clone();
+    if asked(&paths)?.is_some() {
+        return Err(failed("an agent runs already; unbloat-agent off ends it"));
+    }
+    let observe = |value: &str| ("receive.observe".to_owned(), value.to_owned());
+    start.set.push(observe("true"));
+    root()?;
+    start.config().map_err(|e| Failure(3, e))?;
+    begin(&start)?;
+    let outcome = (|| {
+        let before = watch(&paths, (lasting / 4).min(BEFORE))?;
+        let question = json!({"ask": "set", "set": [["receive.observe", "false"]]});
+        if let Some(answer) = ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
+            well(&answer)?;
+        }
+        // The queue that stands drains first: the old window does not come back from the network.
+        let rest = lasting - (lasting / 4).min(BEFORE);
+        watch(&paths, rest / 3)?;
+        let after = watch(&paths, rest - rest / 3)?;
+        Ok((before, after))
+    })();
+    // Whatever happened, nothing stays.
+    let ended = end(&paths);
+    let (before, after): (Half, Half) = outcome?;
+    ended?;
+    output.say(&json!({"ok": true, "before": before.to_json(), "after": after.to_json()}), || {
+        let rtt = |half: &Half| half.rtt_ms().map_or("-".to_owned(), |ms| format!("{ms:.0}"));
+        format!(
+            "{:<12} {:>12} {:>12}\n{:<12} {:>12} {:>12}\n{:<12} {:>12.2} {:>12.2}",
+            "",
+            "before",
+            "after",
+            "RTT ms",
+            rtt(&before),
+            rtt(&after),
+            "Mbit/s",
+            before.rate_bps() / 1e6,
+            after.rate_bps() / 1e6,
+        )
+    });
+    Ok(())
+}
+
+fn watch(paths: &Paths, lasting: Duration) -> Result<Half> {
+    let begun = Instant::now();
+    let mut half = Half::default();
+    while begun.elapsed() < lasting {
+        std::thread::sleep(LOOK_EVERY.min(lasting - begun.elapsed().min(lasting)));
+        let answer = asked(paths)?.ok_or_else(|| failed("the agent has ended meanwhile"))?;
+        half.look(&answer);
+    }
+    Ok(half)
+}

@@ -1,0 +1,194 @@
+//! Congestion control by destination: new connections as they begin, those that exist by a walk.
+//!
+//! signal: settings · model: the longest prefix that holds the remote address says the name · action: TCP_CONGESTION on the socket. It is the
+//! sender's matter, so it helps uploads; what a socket had before is kept beside it, and given back.
+
+use std::path::PathBuf;
+
+use aya::Ebpf;
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, LpmTrie, MapData, PerCpuArray};
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::{CgroupAttachMode, SockOps};
+
+use crate::cure::{CureError, Prefix, Result};
+use crate::journal::{Change, Journal};
+use crate::receive::taken;
+use crate::shared::{CongestionConfig, CongestionCounters, Route};
+use crate::sockets::{self, Action, Walker};
+use crate::{kernel, objects};
+
+/// What the kernel has; modules that are not loaded are not listed.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// Which congestion control to where.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Prefix and name; the longest prefix that fits counts.
+    pub routes: Vec<(Prefix, String)>,
+    /// Connections that exist already, too.
+    pub live: bool,
+    /// The cgroup whose sockets are ours; the root, everybody's, without one.
+    pub cgroup: Option<PathBuf>,
+    /// Where programs and maps are pinned.
+    pub pins: PathBuf,
+}
+
+impl Settings {
+    /// Refuses names that this kernel does not have, in one line.
+    pub fn check(&self, available: &[String]) -> Result<()> {
+        for (prefix, name) in &self.routes {
+            if !available.contains(name) {
+                let list = available.join(", ");
+                let text = format!(
+                    "congestion control \"{name}\" for {prefix}: this kernel has {list} (modprobe tcp_{name} may bring it)"
+                );
+                return Err(CureError::Refused(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What this kernel has.
+pub fn available() -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(AVAILABLE).map_err(CureError::file(AVAILABLE))?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The choice at work.
+pub struct Congestion {
+    choice: Array<MapData, CongestionConfig>,
+    tally: PerCpuArray<MapData, CongestionCounters>,
+    routes: LpmTrie<MapData, [u32; 4], Route>,
+    link: PinnedLink,
+    settings: Settings,
+}
+
+impl Congestion {
+    /// Begins.
+    pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Congestion> {
+        settings.check(&available()?)?;
+        let change = Change::Sockets { pins: settings.pins.clone() };
+        journal.write(&change).map_err(CureError::file(journal.path()))?;
+        let folder = sockets::made(&settings.pins)?;
+        let mut ebpf = kernel::load_sock_ops(objects::CONGESTION, "congestion", Some(&folder))?;
+        let link = attached(&mut ebpf, settings)?;
+        let mut congestion = Congestion {
+            choice: taken(&mut ebpf, "choice")?,
+            tally: taken(&mut ebpf, "tally")?,
+            routes: taken(&mut ebpf, "routes")?,
+            link,
+            settings: settings.clone(),
+        };
+        congestion.write_routes()?;
+        congestion.renew(lease_until_ns)?;
+        Ok(congestion)
+    }
+
+    /// Live connections change now. Call when the scope of [`crate::receive`] is set, whose walk it shares.
+    pub fn switch_live(&mut self) -> Result<u32> {
+        match self.settings.live {
+            true => Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch)?.task.changed),
+            false => Ok(0),
+        }
+    }
+
+    /// Other routes, for connections that begin from now on, and for live ones at the next [`Congestion::switch_live`].
+    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+        settings.check(&available()?)?;
+        self.settings = settings.clone();
+        self.write_routes()
+    }
+
+    /// The lease holds until then.
+    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        let choice = CongestionConfig { lease_until_ns };
+        self.choice.set(0, choice, 0).map_err(|e| CureError::Map("choice", e.to_string()))
+    }
+
+    /// What it did since the pins were made.
+    pub fn counters(&self) -> Result<CongestionCounters> {
+        let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
+        Ok(values.iter().fold(CongestionCounters::default(), |a, b| CongestionCounters {
+            switched: a.switched + b.switched,
+            refused: a.refused + b.refused,
+        }))
+    }
+
+    /// Ends: live connections get back what they had.
+    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.renew(0)?;
+        let pins = self.settings.pins.clone();
+        Walker::load(&pins)?.walk(Action::SwitchBack)?;
+        let path = sockets::folder(&pins).join("congestion");
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),
+            _ => drop(self.link),
+        }
+        sockets::tidy(&pins, journal)
+    }
+
+    fn write_routes(&mut self) -> Result<()> {
+        let failed = |e: aya::maps::MapError| CureError::Map("routes", e.to_string());
+        let mut wanted = Vec::new();
+        for (prefix, name) in &self.settings.routes {
+            let place = prefix.place();
+            let key = Key::new(place.prefix, place.address);
+            self.routes.insert(&key, route(name), 0).map_err(failed)?;
+            wanted.push((place.prefix, place.address));
+        }
+        let there: Vec<Key<[u32; 4]>> = self.routes.keys().filter_map(|key| key.ok()).collect();
+        for key in there {
+            if !wanted.contains(&(key.prefix_len(), key.data())) {
+                let _ = self.routes.remove(&key);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name as the kernel has it: at most 15 letters and a zero.
+fn route(name: &str) -> Route {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
+    Route { name: bytes }
+}
+
+fn attached(ebpf: &mut Ebpf, settings: &Settings) -> Result<PinnedLink> {
+    let path = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
+    let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;
+    let failed =
+        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
+    let program: &mut SockOps = ebpf
+        .program_mut("congestion")
+        .and_then(|program| program.try_into().ok())
+        .ok_or(CureError::Map("program", "congestion is not in its object".to_owned()))?;
+    let id = program.attach(cgroup, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
+    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
+    let link: FdLink =
+        link.try_into().map_err(|e: aya::programs::links::LinkError| failed(kernel::whole(&e)))?;
+    sockets::pin(link, &sockets::folder(&settings.pins), "congestion")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_lacks_is_refused_in_one_line_with_what_it_has() {
+        let settings = Settings {
+            routes: vec![("0.0.0.0/0".parse().unwrap(), "bbr3".to_owned())],
+            live: true,
+            cgroup: None,
+            pins: "/nowhere".into(),
+        };
+        let have = ["reno".to_owned(), "cubic".to_owned()];
+        let text = settings.check(&have).unwrap_err().to_string();
+        assert!(text.contains("\"bbr3\"") && text.contains("reno, cubic") && !text.contains('\n'), "{text}");
+        assert_eq!(&route("cubic").name[..6], b"cubic\0");
+        assert_eq!(route("a name that is far too long").name[15], 0);
+    }
+}

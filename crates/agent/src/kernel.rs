@@ -1,0 +1,217 @@
+//! What this kernel can do: asked by trying, not by its version, since distributions carry features back.
+//!
+//! signal: /sys/kernel/btf, the mounts, whether the kernel takes each program · model: which cure needs which · action: one line per
+//! feature, with the oldest kernel that has it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use aya::programs::{Iter, SockOps};
+use aya::{Btf, Ebpf, EbpfLoader};
+use serde_json::{Value, json};
+
+use crate::cure::{CureError, Result};
+use crate::objects;
+
+/// Where BPF programs find the kernel's types.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// A feature, and whether it is to be had.
+#[derive(Clone, Debug)]
+pub struct Feature {
+    /// What it is for.
+    pub name: &'static str,
+    /// Oldest kernel of kernel.org that has it.
+    pub since: &'static str,
+    /// Why not.
+    pub missing: Option<String>,
+}
+
+impl Feature {
+    /// For `--json`.
+    pub fn to_json(&self) -> Value {
+        json!({"feature": self.name, "since": self.since, "works": self.missing.is_none(), "missing": self.missing})
+    }
+}
+
+/// Every feature of this kernel.
+pub fn features() -> Vec<Feature> {
+    let feature =
+        |name, since, tried: Result<()>| Feature { name, since, missing: tried.err().map(|e| e.to_string()) };
+    vec![
+        feature(
+            "windows of this host's sockets (DRWA)",
+            "5.11",
+            cgroup_root().and_then(|_| load_sock_ops(objects::RECEIVE, "receive", None).map(drop)),
+        ),
+        feature(
+            "the same for connections that exist already",
+            "6.12",
+            load_walk(None).map(drop).and_then(|()| flags_in_a_walk()),
+        ),
+        feature(
+            "congestion control of new connections",
+            "5.3",
+            cgroup_root().and_then(|_| load_sock_ops(objects::CONGESTION, "congestion", None).map(drop)),
+        ),
+        feature("congestion control of connections that exist already", "5.15", load_walk(None).map(drop)),
+    ]
+}
+
+/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change; its constant is in the kernel's types since it exists.
+fn flags_in_a_walk() -> Result<()> {
+    const NAME: &[u8] = b"TCP_BPF_SOCK_OPS_CB_FLAGS\0";
+    let types = std::fs::read(BTF).map_err(CureError::file(BTF))?;
+    match types.windows(NAME.len()).any(|w| w == NAME) {
+        true => Ok(()),
+        false => Err(CureError::Kernel {
+            what: "flags of connections that exist already",
+            since: "6.12",
+            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same".to_owned(),
+        }),
+    }
+}
+
+/// The root of the cgroup v2 hierarchy, wherever it is mounted.
+pub fn cgroup_root() -> Result<PathBuf> {
+    let mounts =
+        std::fs::read_to_string("/proc/self/mounts").map_err(CureError::file("/proc/self/mounts"))?;
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            let (path, kind) = (words.nth(1)?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(path))
+        })
+        .next()
+        .ok_or(CureError::NoCgroup)
+}
+
+/// A cgroup by its directory: its number, and its depth below the root.
+pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
+    let root = cgroup_root()?;
+    let path = path.canonicalize().map_err(CureError::file(path))?;
+    let Ok(below) = path.strip_prefix(&root) else {
+        let text = format!("{} is no cgroup: it does not lie below {}", path.display(), root.display());
+        return Err(CureError::Refused(text));
+    };
+    let number = std::fs::metadata(&path).map_err(CureError::file(&path))?.ino();
+    Ok((number, below.components().count() as u32))
+}
+
+fn refused(what: &'static str, since: &'static str, why: String) -> CureError {
+    if why.contains("Operation not permitted") || why.contains("os error 1)") {
+        return CureError::Rights(why);
+    }
+    // The verifier's whole log is for the journal of who asks; its end says what was wrong.
+    let end = why.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+    CureError::Kernel { what, since, why: end }
+}
+
+/// `std::error::Error` with its sources in one line.
+pub fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// Reads an object into the kernel; its maps are found or made below `pins`, or are nobody's without one.
+fn object(bytes: &[u8], pins: Option<&Path>, what: &'static str, since: &'static str) -> Result<Ebpf> {
+    if !Path::new(BTF).exists() {
+        return Err(CureError::NoBtf);
+    }
+    let mut loader = EbpfLoader::new();
+    let probing;
+    match pins {
+        Some(pins) => loader.default_map_pin_directory(pins),
+        None => {
+            probing = Probing::begin()?;
+            loader.default_map_pin_directory(&probing.0)
+        }
+    };
+    loader.load(bytes).map_err(|e| refused(what, since, whole(&e)))
+}
+
+/// A directory of pins for a moment.
+struct Probing(PathBuf);
+
+impl Probing {
+    fn begin() -> Result<Probing> {
+        let path = PathBuf::from(format!("/sys/fs/bpf/unbloat-probe-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        match std::fs::create_dir(&path) {
+            Ok(()) => Ok(Probing(path)),
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(CureError::Rights(e.to_string()))
+            }
+            Err(e) => Err(CureError::file(path)(e)),
+        }
+    }
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Loads a program on sockets.
+pub fn load_sock_ops(bytes: &[u8], name: &'static str, pins: Option<&Path>) -> Result<Ebpf> {
+    let (what, since) = match name {
+        "receive" => ("the program for windows", "5.11"),
+        _ => ("the program for congestion control", "5.3"),
+    };
+    let mut ebpf = object(bytes, pins, what, since)?;
+    let program: &mut SockOps = ebpf
+        .program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(CureError::Map("program", format!("{name} is not in its object")))?;
+    program.load().map_err(|e| refused(what, since, whole(&e)))?;
+    Ok(ebpf)
+}
+
+/// Loads the walk over sockets.
+pub fn load_walk(pins: Option<&Path>) -> Result<Ebpf> {
+    let (what, since) = ("the walk over sockets", "5.15");
+    let mut ebpf = object(objects::SOCKETS, pins, what, since)?;
+    let btf = Btf::from_sys_fs().map_err(|_| CureError::NoBtf)?;
+    let program: &mut Iter = ebpf
+        .program_mut("walk")
+        .and_then(|program| program.try_into().ok())
+        .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
+    program.load("tcp", &btf).map_err(|e| refused(what, since, whole(&e)))?;
+    Ok(ebpf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_one_line_that_names_it() {
+        let one = refused(
+            "the walk",
+            "5.15",
+            "loading failed\nR1 type=ctx\nunknown func bpf_setsockopt#49\n\n".to_owned(),
+        );
+        assert_eq!(
+            one.to_string(),
+            "the kernel does not take the walk (needs Linux 5.15): unknown func bpf_setsockopt#49"
+        );
+        let one =
+            refused("the walk", "5.15", "bpf_prog_load: Operation not permitted (os error 1)".to_owned());
+        assert!(one.to_string().starts_with("no rights to load BPF programs"));
+    }
+
+    #[test]
+    fn a_directory_that_is_no_cgroup_is_refused() {
+        assert!(cgroup(Path::new("/tmp")).is_err());
+    }
+}

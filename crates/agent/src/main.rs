@@ -1,0 +1,128 @@
+//! The program `unbloat-agent`: arguments, one call, one line for what went wrong.
+//!
+//! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration could not be read.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use agent::commands::{self, Failure, Output};
+use agent::daemon::Start;
+use agent::paths::Paths;
+use agent::supervisor;
+use clap::{Args, Parser, Subcommand};
+
+/// Cures for bufferbloat on this host, undone by themselves.
+#[derive(Parser)]
+#[command(name = "unbloat-agent", version, max_term_width = 100)]
+struct Cli {
+    /// Where journal, lock, control socket and log are.
+    #[arg(long, global = true, value_name = "DIR", default_value = "/run/unbloat-agent")]
+    runtime: PathBuf,
+    /// Where programs and maps are pinned, on a bpf file system.
+    #[arg(long, global = true, value_name = "DIR", default_value = "/sys/fs/bpf/unbloat")]
+    pins: PathBuf,
+    /// JSON instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Configuration {
+    /// The configuration; `unbloat-agent defaults` prints every key.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Give a key another value, as receive.lambda=1.5; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Apply the cures, in the background; new settings for an agent that runs.
+    On(Configuration),
+    /// Put everything back exactly, whether an agent runs or died.
+    Off,
+    /// Every flow: RTT, RTTmin, window wanted and advertised, in flight, queue, who limits.
+    Status,
+    /// Watch, apply, watch again, undo; a table of before and after.
+    Run {
+        #[command(flatten)]
+        configuration: Configuration,
+        /// How long, as "60 s".
+        #[arg(long = "for", value_name = "TIME", value_parser = span)]
+        lasting: std::time::Duration,
+    },
+    /// Apply the cures and stay, as systemd wants it.
+    Serve {
+        #[command(flatten)]
+        configuration: Configuration,
+        /// An agent that runs hands over without undoing anything: for upgrades.
+        #[arg(long)]
+        take_over: bool,
+    },
+    /// What this kernel can do, and what is missing.
+    Features,
+    /// A configuration with every key and its default.
+    Defaults,
+    /// Undo when a daemon dies; started by it.
+    #[command(hide = true)]
+    Supervise { daemon: u32 },
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+fn span(text: &str) -> Result<std::time::Duration, String> {
+    // a bare number is seconds, "60s" is "60 s"
+    let digits = text.trim_end_matches(char::is_alphabetic).trim();
+    let unit = text[digits.len()..].trim();
+    let spaced = format!("{digits} {}", if unit.is_empty() { "s" } else { unit });
+    let span: units::Duration = spaced.parse().map_err(|e: units::ParseError| e.to_string())?;
+    Ok(std::time::Duration::from_nanos(span.0))
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let paths = Paths { runtime: cli.runtime, pins: cli.pins };
+    let output = Output { json: cli.json };
+    let start = |configuration: Configuration, take_over| {
+        let program = std::env::current_exe().map_err(|e| Failure(1, format!("this program: {e}")))?;
+        let Configuration { config, set } = configuration;
+        // A daemon has another working directory.
+        let file = config
+            .map(|path| path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display()))))
+            .transpose()?;
+        Ok(Start { file, set, paths: paths.clone(), program, take_over })
+    };
+    let outcome = match cli.command {
+        Command::On(configuration) => {
+            start(configuration, false).and_then(|start| commands::on(&start, &output))
+        }
+        Command::Off => commands::off(&paths, &output),
+        Command::Status => commands::status(&paths, &output),
+        Command::Run { configuration, lasting } => {
+            start(configuration, false).and_then(|start| commands::run(start, lasting, &output))
+        }
+        Command::Serve { configuration, take_over } => {
+            start(configuration, take_over).and_then(|start| commands::serve(start, &output))
+        }
+        Command::Features => commands::features(&output),
+        Command::Defaults => commands::defaults(),
+        Command::Supervise { daemon } => {
+            supervisor::watch(&mut std::io::stdin(), &paths, daemon).map_err(|e| Failure(1, e.to_string()))
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(code, text)) => {
+            output.failed(&text);
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Where an agent keeps what it needs while it runs.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// The directories of one agent; two agents with different ones do not know of each other.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// Journal, lock, socket, log.
+    pub runtime: PathBuf,
+    /// Pinned programs and maps, on a bpf file system.
+    pub pins: PathBuf,
+}
+
+impl Default for Paths {
+    fn default() -> Paths {
+        Paths { runtime: "/run/unbloat-agent".into(), pins: "/sys/fs/bpf/unbloat".into() }
+    }
+}
+
+/// The right to change this host, held until it is dropped or its process ends.
+pub struct Lock(#[allow(dead_code)] Flock<File>);
+
+impl Paths {
+    /// What is not undone.
+    pub fn journal(&self) -> PathBuf {
+        self.runtime.join("journal.jsonl")
+    }
+
+    /// Where the daemon listens.
+    pub fn socket(&self) -> PathBuf {
+        self.runtime.join("control.sock")
+    }
+
+    /// What a daemon in the background says.
+    pub fn log(&self) -> PathBuf {
+        self.runtime.join("agent.log")
+    }
+
+    /// The runtime directory, root's alone.
+    pub fn make(&self) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.runtime)
+    }
+
+    /// Takes the lock, or says who has it: his process and what it is.
+    pub fn lock(&self, role: &str) -> io::Result<Result<Lock, String>> {
+        self.make()?;
+        let path = self.runtime.join("lock");
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut locked) => {
+                locked.set_len(0)?;
+                locked.rewind()?;
+                write!(locked, "{role}, process {}", std::process::id())?;
+                Ok(Ok(Lock(locked)))
+            }
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut holder = String::new();
+                file.read_to_string(&mut holder)?;
+                Ok(Err(holder))
+            }
+            Err((_, errno)) => Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_the_lock_and_the_others_learn_who() {
+        let runtime = std::env::temp_dir().join(format!("ub-lock-{}", std::process::id()));
+        let paths = Paths { runtime: runtime.clone(), ..Paths::default() };
+        let first = paths.lock("daemon").unwrap().unwrap_or_else(|holder| panic!("held by {holder}"));
+        let holder = paths.lock("off").unwrap().err().unwrap();
+        assert_eq!(holder, format!("daemon, process {}", std::process::id()));
+        drop(first);
+        assert!(paths.lock("off").unwrap().is_ok());
+        std::fs::remove_dir_all(runtime).unwrap();
+    }
+}

@@ -1,0 +1,344 @@
+//! DRWA on this host's sockets: from settings to the program in the kernel, and back.
+//!
+//! signal: settings, the time · model: bpf/receive.bpf.c decides at every ACK, alone; this file only tells it how, keeps its lease, and
+//! sees to sockets that it cannot see by itself (older ones, and those that another program silenced) · action: maps, one pinned link,
+//! a walk over the sockets now and then.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use algo::rwnd::drwa::{Config as Law, Form};
+use aya::Ebpf;
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::{CgroupAttachMode, SockOps};
+use units::Bytes;
+
+use crate::cure::{CureError, Prefix, Result, address, now_ns};
+use crate::journal::{Change, Journal};
+use crate::kernel;
+use crate::objects;
+use crate::shared::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow};
+use crate::sockets::{self, Action, Walker};
+use crate::status::FlowStatus;
+
+/// Flows that have decided nothing for so long are not shown, and forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Between two walks, at least: another program that silenced ours is noticed within this.
+const WALK_EVERY: Duration = Duration::from_secs(2);
+/// A walk may take one part in so many of the time, on hosts with many namespaces.
+const WALK_SHARE: u32 = 200;
+
+/// Which destinations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Everybody.
+    All,
+    /// These.
+    Only(Vec<Prefix>),
+    /// All but these.
+    Except(Vec<Prefix>),
+}
+
+/// How DRWA is to work here.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The law. Its `initial` and `estimator` are the kernel's and the connection's business.
+    pub law: Law,
+    /// Bytes received before anything is done: handshakes and short replies keep the kernel's window.
+    pub start: Bytes,
+    /// RTTmin is shared by all sockets to one address, so that a latecomer knows the empty path.
+    pub shared_minimum: bool,
+    /// Whose connections.
+    pub places: Places,
+    /// The cgroup whose sockets are ours; the root, everybody's, without one.
+    pub cgroup: Option<PathBuf>,
+    /// Measure and decide, but change nothing.
+    pub observe: bool,
+    /// Where programs and maps are pinned.
+    pub pins: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        // The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step where the paper's form takes longer; quick
+        // fills large paths as fast as autotuning. The kernel's memory limits bound the window, not we.
+        let law = Law { form: Form::Rate, alpha: 8, quick: true, max: Bytes(1 << 30), ..Law::default() };
+        Settings {
+            law,
+            start: Bytes(20_000),
+            shared_minimum: true,
+            places: Places::All,
+            cgroup: None,
+            observe: false,
+            pins: "/sys/fs/bpf/unbloat".into(),
+        }
+    }
+}
+
+impl Settings {
+    fn config(&self, before: &ReceiveConfig) -> Result<ReceiveConfig> {
+        let (cgroup, cgroup_level) = kernel::cgroup(&self.cgroup_path()?)?;
+        Ok(ReceiveConfig {
+            law: DrwaLaw::new(&self.law, 0, true),
+            lease_until_ns: before.lease_until_ns,
+            start_bytes: self.start.0,
+            cgroup,
+            cgroup_level,
+            floor_segments: self.law.min_window.min(1_000) as u32,
+            increment_segments: self.law.increment.min(1_000) as u32,
+            by_place: match self.places {
+                Places::All => 0,
+                Places::Only(_) => 1,
+                Places::Except(_) => 2,
+            },
+            shared_minimum: self.shared_minimum.into(),
+            observe: self.observe.into(),
+            places_version: before.places_version.wrapping_add(1) & 0x7fff_ffff,
+            pad: 0,
+        })
+    }
+
+    fn cgroup_path(&self) -> Result<PathBuf> {
+        self.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)
+    }
+
+    fn prefixes(&self) -> &[Prefix] {
+        match &self.places {
+            Places::All => &[],
+            Places::Only(list) | Places::Except(list) => list,
+        }
+    }
+}
+
+/// What a walk or the kernel's side had to tell; for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Connections that existed are treated now.
+    Joined(u32),
+    /// Another program had taken the flag of so many; it is back.
+    Silenced(u32),
+    /// The kernel let so many not join.
+    Refused(u32, i32),
+}
+
+/// DRWA at work.
+pub struct Receive {
+    config: Array<MapData, ReceiveConfig>,
+    counters: PerCpuArray<MapData, ReceiveCounters>,
+    flows: HashMap<MapData, u64, ReceiveFlow>,
+    places: LpmTrie<MapData, [u32; 4], u8>,
+    now: ReceiveConfig,
+    settings: Settings,
+    link: PinnedLink,
+    walker: Option<Walker>,
+    walk_at: Instant,
+    walk_took: Duration,
+}
+
+pub(crate) fn taken<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T>
+where
+    T: TryFrom<Map>,
+    T::Error: std::fmt::Display,
+{
+    let map = ebpf.take_map(name).ok_or(CureError::Map(name, "missing".to_owned()))?;
+    T::try_from(map).map_err(|e| CureError::Map(name, e.to_string()))
+}
+
+impl Receive {
+    /// Begins: what a dead agent left below the same pins is taken over without a gap.
+    pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Receive> {
+        let change = Change::Sockets { pins: settings.pins.clone() };
+        journal.write(&change).map_err(CureError::file(journal.path()))?;
+        let folder = sockets::made(&settings.pins)?;
+        let mut ebpf = kernel::load_sock_ops(objects::RECEIVE, "receive", Some(&folder))?;
+        let config: Array<_, ReceiveConfig> = taken(&mut ebpf, "config")?;
+        let before = config.get(&0, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
+        let mut now = settings.config(&before)?;
+        let link = attached(&mut ebpf, settings, &before, &now)?;
+        now.lease_until_ns = lease_until_ns;
+        let mut receive = Receive {
+            config,
+            counters: taken(&mut ebpf, "counters")?,
+            flows: taken(&mut ebpf, "flows")?,
+            places: taken(&mut ebpf, "places")?,
+            now,
+            settings: settings.clone(),
+            link,
+            walker: None,
+            walk_at: Instant::now(),
+            walk_took: Duration::ZERO,
+        };
+        receive.write_places()?;
+        receive.write()?;
+        // An old kernel treats new connections only; it says so in its features.
+        receive.walker = Walker::load(&settings.pins).ok();
+        Ok(receive)
+    }
+
+    /// Other parameters, from the next ACK on.
+    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+        let now = settings.config(&self.now)?;
+        if (now.cgroup, settings.pins.as_path()) != (self.now.cgroup, self.settings.pins.as_path()) {
+            let text = "another cgroup or place of pins needs a restart: unbloat-agent off, then on";
+            return Err(CureError::Refused(text.to_owned()));
+        }
+        self.now = now;
+        self.settings = settings.clone();
+        self.write_places()?;
+        self.walk_at = Instant::now();
+        self.write()
+    }
+
+    /// The lease holds until then.
+    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        self.now.lease_until_ns = lease_until_ns;
+        self.write()
+    }
+
+    /// What has to be done now and then; what is worth a line in the log.
+    pub fn tick(&mut self) -> Result<Vec<Event>> {
+        let Some(walker) = &mut self.walker else { return Ok(Vec::new()) };
+        if Instant::now() < self.walk_at {
+            return Ok(Vec::new());
+        }
+        let walked = walker.walk(Action::Join)?;
+        self.walk_took = walked.took;
+        self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE));
+        let task = walked.task;
+        let joined = task.changed - task.silenced.min(task.changed);
+        let told = [
+            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+            (joined > 0).then_some(Event::Joined(joined)),
+            (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
+        ];
+        Ok(told.into_iter().flatten().collect())
+    }
+
+    /// How long the last walk took.
+    pub fn walk_took(&self) -> Duration {
+        self.walk_took
+    }
+
+    /// Every flow that has decided something lately.
+    pub fn status(&mut self) -> Result<Vec<FlowStatus>> {
+        let now = now_ns();
+        let mut found = Vec::new();
+        let mut old = Vec::new();
+        for entry in self.flows.iter() {
+            // One that is pushed out while this walks is no mistake.
+            let Ok((cookie, flow)) = entry else { continue };
+            let age = Duration::from_nanos(now.saturating_sub(flow.at_ns));
+            if age > FORGOTTEN {
+                old.push(cookie);
+                continue;
+            }
+            found.push(FlowStatus {
+                cure: "receive",
+                remote: (address(flow.remote), flow.remote_port as u16),
+                local_port: flow.local_port as u16,
+                age_ms: age.as_millis() as u64,
+                bytes: flow.received,
+                rate: flow.rate,
+                rtt_us: flow.rtt_us.into(),
+                rtt_min_us: flow.rtt_min_us.into(),
+                wanted: flow.wanted.into(),
+                advertised: flow.advertised.into(),
+                applied: flow.observed == 0,
+                reapplied: flow.reapplied.into(),
+            });
+        }
+        for cookie in old {
+            let _ = self.flows.remove(&cookie);
+        }
+        found.sort_by_key(|flow| (flow.remote, flow.local_port));
+        Ok(found)
+    }
+
+    /// What it did since the pins were made.
+    pub fn counters(&self) -> Result<ReceiveCounters> {
+        let values = self.counters.get(&0, 0).map_err(|e| CureError::Map("counters", e.to_string()))?;
+        Ok(values.iter().fold(ReceiveCounters::default(), |a, b| ReceiveCounters {
+            sockets: a.sockets + b.sockets,
+            samples: a.samples + b.samples,
+            decisions: a.decisions + b.decisions,
+            applied: a.applied + b.applied,
+            reapplied: a.reapplied + b.reapplied,
+            refused: a.refused + b.refused,
+            lifted: a.lifted + b.lifted,
+        }))
+    }
+
+    /// Ends: every socket is as it would be without us, and nothing of ours is left.
+    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.now.lease_until_ns = 0;
+        self.write()?;
+        let mut walker = match self.walker.take() {
+            Some(walker) => walker,
+            None => Walker::load(&self.settings.pins)?,
+        };
+        walker.walk(Action::Leave)?;
+        let pins = self.settings.pins.clone();
+        let link = self.link;
+        let path = sockets::folder(&pins).join("receive");
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),
+            _ => drop(link),
+        }
+        sockets::tidy(&pins, journal)
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.config.set(0, self.now, 0).map_err(|e| CureError::Map("config", e.to_string()))
+    }
+
+    /// New prefixes come before old ones go, so that nobody falls between.
+    fn write_places(&mut self) -> Result<()> {
+        let failed = |e: aya::maps::MapError| CureError::Map("places", e.to_string());
+        let wanted: Vec<Key<[u32; 4]>> = self
+            .settings
+            .prefixes()
+            .iter()
+            .map(|p| p.place())
+            .map(|p| Key::new(p.prefix, p.address))
+            .collect();
+        for key in &wanted {
+            self.places.insert(key, 1, 0).map_err(failed)?;
+        }
+        let there: Vec<Key<[u32; 4]>> = self.places.keys().filter_map(|key| key.ok()).collect();
+        for key in there {
+            if !wanted.iter().any(|w| (w.prefix_len(), w.data()) == (key.prefix_len(), key.data())) {
+                let _ = self.places.remove(&key);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attached(
+    ebpf: &mut Ebpf,
+    settings: &Settings,
+    before: &ReceiveConfig,
+    now: &ReceiveConfig,
+) -> Result<PinnedLink> {
+    let folder = sockets::folder(&settings.pins);
+    if folder.join("receive").exists() && before.cgroup != now.cgroup {
+        // Its sockets are not the new one's: they would keep their clamps.
+        Walker::load(&settings.pins)?.walk(Action::Leave)?;
+    }
+    let path = settings.cgroup_path()?;
+    let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;
+    let failed =
+        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
+    let program: &mut SockOps = ebpf
+        .program_mut("receive")
+        .and_then(|program| program.try_into().ok())
+        .ok_or(CureError::Map("program", "receive is not in its object".to_owned()))?;
+    // Links are always beside those of others.
+    let id = program.attach(cgroup, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
+    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
+    let link: FdLink =
+        link.try_into().map_err(|e: aya::programs::links::LinkError| failed(kernel::whole(&e)))?;
+    sockets::pin(link, &folder, "receive")
+}

@@ -1,0 +1,223 @@
+//! Sockets that exist already: a walk over those of every network namespace, and how they are given back.
+//!
+//! signal: a start, an end, or that a few seconds have passed · model: bpf/sockets.bpf.c visits each socket · action: it joins, leaves, is
+//! listed, or changes its congestion control. The walk sees the sockets of one network namespace, that of the thread that opens it; so
+//! a thread goes through all namespaces that have a process or a name.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+use aya::programs::Iter;
+use aya::programs::links::PinnedLink;
+use nix::sched::{CloneFlags, setns};
+
+use crate::cure::{CureError, Result};
+use crate::journal::{Change, Journal};
+use crate::kernel;
+use crate::shared::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
+
+/// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`: a part of the path of their pins, so that an upgrade that changes
+/// them never reads what an older one wrote.
+pub const LAYOUT: u32 = 1;
+
+/// Links below the pins.
+pub const LINKS: [&str; 2] = ["receive", "congestion"];
+
+/// Where the pins of this layout are.
+pub fn folder(pins: &Path) -> PathBuf {
+    pins.join(LAYOUT.to_string())
+}
+
+/// What a walk does: `enum action` of bpf/sockets.bpf.c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Action {
+    /// ACKs of our sockets call the program.
+    Join = 1,
+    /// Every socket is as it would be without us.
+    Leave = 2,
+    /// Tell about each.
+    List = 3,
+    /// Change the congestion control of those with a route.
+    Switch = 4,
+    /// Change it back.
+    SwitchBack = 5,
+}
+
+/// What a walk did.
+#[derive(Clone, Debug, Default)]
+pub struct Walked {
+    /// Its counters.
+    pub task: WalkTask,
+    /// What it listed.
+    pub sockets: Vec<WalkSocket>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The program that walks.
+pub struct Walker {
+    ebpf: Ebpf,
+}
+
+impl Walker {
+    /// Loads it, on the maps below `pins` of this layout.
+    pub fn load(pins: &Path) -> Result<Walker> {
+        let folder = made(pins)?;
+        Ok(Walker { ebpf: kernel::load_walk(Some(&folder))? })
+    }
+
+    /// Visits every socket of every network namespace.
+    pub fn walk(&mut self, action: Action) -> Result<Walked> {
+        let begun = Instant::now();
+        let task = WalkTask { action: action as u32, ..WalkTask::default() };
+        self.task()?.set(0, task, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
+        let program: &mut Iter = self
+            .ebpf
+            .program_mut("walk")
+            .and_then(|program| program.try_into().ok())
+            .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
+        let failed = |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
+        // A thread of its own, since it leaves its network namespace and need not find back.
+        let listed = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| -> std::result::Result<Vec<u8>, String> {
+                let mut listed = Vec::new();
+                for namespace in namespaces() {
+                    // One that has vanished meanwhile has no sockets any more.
+                    if setns(&namespace, CloneFlags::CLONE_NEWNET).is_err() {
+                        continue;
+                    }
+                    let id = program.attach().map_err(|e| kernel::whole(&e))?;
+                    let link = program.take_link(id).map_err(|e| kernel::whole(&e))?;
+                    let mut file = link.into_file().map_err(|e| kernel::whole(&e))?;
+                    file.read_to_end(&mut listed).map_err(|e| e.to_string())?;
+                }
+                Ok(listed)
+            });
+            thread.join().unwrap_or_else(|_| Err("its thread ended".to_owned()))
+        });
+        let sockets = WalkSocket::all_of(&listed.map_err(failed)?);
+        let task = self.task()?.get(&0, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
+        Ok(Walked { task, sockets, took: begun.elapsed() })
+    }
+
+    fn task(&mut self) -> Result<Array<&mut MapData, WalkTask>> {
+        let map = self.ebpf.map_mut("task").ok_or(CureError::Map("task", "missing".to_owned()))?;
+        Array::try_from(map).map_err(|e| CureError::Map("task", e.to_string()))
+    }
+}
+
+/// Every network namespace that has a process or a name, each once; our own where /proc tells nothing.
+fn namespaces() -> Vec<File> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut add = |path: PathBuf| {
+        let Ok(about) = std::fs::metadata(&path) else { return };
+        if seen.insert((about.dev(), about.ino()))
+            && let Ok(file) = File::open(&path)
+        {
+            found.push(file);
+        }
+    };
+    add("/proc/self/ns/net".into());
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()) {
+            add(entry.path().join("ns/net"));
+        }
+    }
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        add(entry.path());
+    }
+    found
+}
+
+/// The directory of pins, made if it is not there; nobody else's business.
+pub fn made(pins: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = folder(pins);
+    match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
+        Ok(()) => Ok(folder),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Err(CureError::Rights(format!(
+            "{} cannot be made ({e}); is a bpf file system mounted there?",
+            folder.display()
+        ))),
+        Err(e) => Err(CureError::file(folder)(e)),
+    }
+}
+
+/// Pins a link under a name, in the place of one that is there: the new program runs before the old one goes.
+pub fn pin(link: aya::programs::links::FdLink, folder: &Path, name: &str) -> Result<PinnedLink> {
+    let (new, last) = (folder.join(format!("{name}-new")), folder.join(name));
+    // left by one that was killed between these lines
+    let _ = std::fs::remove_file(&new);
+    let pinned = link.pin(&new).map_err(|e| CureError::Map("link", kernel::whole(&e)))?;
+    std::fs::rename(&new, &last).map_err(CureError::file(&last))?;
+    Ok(pinned)
+}
+
+/// Opens a map that is pinned; none if it is not there.
+fn pinned<T: aya::Pod>(folder: &Path, name: &'static str) -> Option<Array<MapData, T>> {
+    let data = MapData::from_pin(folder.join(name)).ok()?;
+    Array::try_from(aya::maps::Map::from_map_data(data).ok()?).ok()
+}
+
+/// Ends the leases, so that programs that still run do nothing more.
+fn end_leases(folder: &Path) -> Result<()> {
+    if let Some(mut map) = pinned::<ReceiveConfig>(folder, "config") {
+        let mut config = map.get(&0, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
+        config.lease_until_ns = 0;
+        map.set(0, config, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
+    }
+    if let Some(mut map) = pinned::<CongestionConfig>(folder, "choice") {
+        map.set(0, CongestionConfig::default(), 0).map_err(|e| CureError::Map("choice", e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Undoes whatever is below `pins`: leases end, sockets are given back, programs go, pins go. What is not there is no mistake.
+pub fn give_back(pins: &Path) -> Result<Walked> {
+    let folder = folder(pins);
+    let mut walked = Walked::default();
+    if folder.is_dir() {
+        end_leases(&folder)?;
+        let mut walker = Walker::load(pins)?;
+        walked = walker.walk(Action::Leave)?;
+        walked.task.changed += walker.walk(Action::SwitchBack)?.task.changed;
+        std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
+    }
+    drop_other_layouts(pins);
+    // Fails where somebody else's pins are in it, and so it should.
+    let _ = std::fs::remove_dir(pins);
+    Ok(walked)
+}
+
+/// Programs of agents with another layout lift their clamps by themselves when their lease has run out; then they can go.
+pub fn drop_other_layouts(pins: &Path) {
+    for entry in std::fs::read_dir(pins).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str() == Some(&LAYOUT.to_string());
+        if !ours && entry.path().is_dir() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// After a cure has gone: when it was the last one, so do the maps, and the journal has nothing to undo any more.
+pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
+    let folder = folder(pins);
+    if LINKS.iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(folder)(e)),
+        _ => {}
+    }
+    let _ = std::fs::remove_dir(pins);
+    let change = Change::Sockets { pins: pins.to_owned() };
+    journal.undone(&change).map_err(CureError::file(journal.path()))
+}
