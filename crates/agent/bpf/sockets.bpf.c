@@ -82,7 +82,10 @@ static __always_inline bool in_cgroup(struct tcp_sock *tp, __u64 id, __u32 level
 		return true;
 	if (!bpf_core_field_exists(group->ancestors) || !group || (__u32)group->level < level)
 		return false;
-	bpf_probe_read_kernel(&ancestor, sizeof(ancestor), &group->ancestors[0] + (level & 0xff));
+	/* Not &group->ancestors[level]: loaders know no element of an array without length. */
+	bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
+			      (char *)group + __builtin_preserve_field_info(group->ancestors, BPF_FIELD_BYTE_OFFSET) +
+				      (level & 0xff) * sizeof(ancestor));
 	return ancestor && BPF_CORE_READ(ancestor, kn, id) == id;
 }
 
