@@ -1,0 +1,610 @@
+/* DRWA on passing ACKs: the window field of who receives, rewritten at one device between the two ends.
+ *
+ * signal: TCP segments at tc of the uplink device, both ways · model: law.h, once per direction of data of each flow; path.h for round
+ * trips, their minima and whose queue it is · action: a smaller window in the segments that carry it. Downloads: in what goes out, for
+ * this host and for those behind it. Uploads: in what comes in from the server; so the sender is held without any word from the
+ * modem, and without a packet of our own.
+ *
+ * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so windows round up to the scale; a
+ * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
+ * before start_bytes, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
+ *
+ * Window = what the law wants + rate · queue in the opposite direction. The law sees round trips without that queue; its window then
+ * lets its own queue grow to (λ−1)·RTTmin, whatever stands in the other direction.
+ *
+ * Flows: known from their SYN and SYN-ACK, or from the local socket's scales; others pass. An entry goes with RST, with both FINs, or
+ * when others need its place (LRU). Each word of an entry is written by one of both hooks only.
+ *
+ * Needs Linux 5.12 with BTF; TCX (6.6) or clsact.
+ */
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <bpf/bpf_core_read.h>
+
+#ifndef barrier
+#define barrier() asm volatile("" ::: "memory")
+#endif
+
+#include "path.h"
+#include "segment.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Go on with the next program or filter; at the end of all, pass. */
+#define NEXT (-1)
+#define DOWN 1
+#define UP 2
+/* Where an ACK or data is, that is none: RFC 9293's comparison has a horizon of 2^31. */
+#define HORIZON (1 << 30)
+#define MSS_UNTOLD 536
+#define TRACED 4096
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct tcp_options_received___scales {
+	__u16 wscale_ok : 1, snd_wscale : 4, rcv_wscale : 4;
+};
+
+struct tcp_sock___scales {
+	struct tcp_options_received___scales rx_opt;
+	__u16 advmss;
+};
+#pragma clang attribute pop
+
+struct acks_config {
+	/* floor and increment are set for each flow from its segment size. */
+	struct drwa_law down, up;
+	/* CLOCK_MONOTONIC, ns: everything passes after this. */
+	__u64 lease_until_ns;
+	/* Payload before anything is done, again after every pause. */
+	__u64 start_bytes;
+	__u64 pause_ns;
+	/* Bytes before the network header: 14, or 0 on devices without. */
+	__u32 link_bytes;
+	__u32 floor_segments, increment_segments;
+	/* DOWN, UP or both. */
+	__u32 directions;
+	/* Windows pass for now, but are watched: a trial. */
+	__u32 lifted;
+	/* 1: there are flows in `exempt`. */
+	__u32 exempting;
+	/* Another one: what was told meanwhile is not known. */
+	__u32 generation;
+	/* 1: this host's own downloads have another cure. */
+	__u32 forwarded_only;
+	/* Samples and windows into `trace`; for tests. */
+	__u32 tracing, pad;
+};
+
+/* One direction of data. Its samples come with what comes in; `edge` is written where its ACKs pass. */
+struct direction {
+	struct drwa law;
+	/* Payload, or payload acknowledged, since the begin, and at the begin or the end of the last pause. */
+	__u64 passed, started_at;
+	__u64 begun_ns;
+	/* Highest that came in. */
+	__u32 top;
+	/* The right edge that was told, as we let it pass. */
+	__u32 edge;
+	/* Certainly queueing in the opposite direction, µs. */
+	__u32 opposite_us, opposite_before_us;
+	__u32 wanted, told;
+	__u32 rewritten;
+	__u8 top_known, edge_known, scale, pad;
+};
+
+struct flow {
+	struct direction down, up;
+	/* Towards outside, towards inside. */
+	struct half outer, inner;
+	__u64 seen_ns;
+	/* Highest byte sent to outside, inside. */
+	__u32 sent_out, sent_in;
+	__u32 first_out, first_in;
+	__u32 generation;
+	__u16 mss_out, mss_in;
+	__u8 offer_out, offer_in, syn_out, syn_in;
+	__u8 fin_out, fin_in, ready, barred;
+	/* 1: an end of it is here. */
+	__u32 local, pad;
+};
+
+struct acks_counters {
+	__u64 segments, flows, unknown, barred, samples, decisions, rewritten, superpackets, held;
+	__u64 down_bytes, up_bytes;
+};
+
+struct traced {
+	__u64 now_ns;
+	struct drwa_sample sample;
+	__u64 rtt_min_us, window;
+	__u32 up, begins, opposite_us, wanted;
+	struct drwa_law law;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct acks_config);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct acks_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+/* Too large for the stack; never written to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow);
+} blank SEC(".maps");
+
+/* By far address; :: is the device. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32[4]);
+	__type(value, struct place_seen);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} exempt SEC(".maps");
+
+/* One entry unless a test wants more; and how many are used. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct traced);
+} trace SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} traces SEC(".maps");
+
+static __always_inline struct place_seen *place_of(const struct flow_key *key)
+{
+	__u32 device[4] = {};
+	struct place_seen *p = bpf_map_lookup_elem(&places, key->outside);
+
+	return p && p->at_ns ? p : bpf_map_lookup_elem(&places, device);
+}
+
+/* What a round trip of the outer half has told, for others to the same place, and for those to none that is known. */
+static __noinline int place_learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
+{
+	__u32 device[4] = {};
+	struct place_seen new = { .rtt_us = h->rtt_min_us };
+	struct place_seen *p = bpf_map_lookup_elem(&places, key->outside);
+
+	if (p) {
+		if (p->rtt_us < h->rtt_min_us)
+			h->rtt_min_us = p->rtt_us;
+		else
+			p->rtt_us = h->rtt_min_us;
+		/* All are bounds from below of the same queue: the largest counts. */
+		if (clocked && (now - p->at_ns > MERGED_NS || h->towards_us + h->away_us >= p->towards_us + p->away_us)) {
+			p->towards_us = h->towards_us;
+			p->away_us = h->away_us;
+			p->at_ns = now;
+		}
+	} else {
+		bpf_map_update_elem(&places, key->outside, &new, BPF_ANY);
+	}
+	if (!clocked)
+		return 0;
+	new.towards_us = h->towards_us;
+	new.away_us = h->away_us;
+	new.at_ns = now;
+	new.rtt_us = 0;
+	/* Paths differ, but all share the device: what all have in common counts. */
+	p = bpf_map_lookup_elem(&places, device);
+	if (!p)
+		bpf_map_update_elem(&places, device, &new, BPF_ANY);
+	else if (now - p->at_ns > MERGED_NS || (h->towards_us <= p->towards_us && h->away_us <= p->away_us))
+		*p = new;
+	return 0;
+}
+
+/* Twice the certain: noise and a sender that had nothing to say make single samples. Less than a quarter of RTTmin is left to λ. */
+static __always_inline __u64 direction_opposite(struct direction *d, __u64 rtt_min, __u64 queue_us)
+{
+	__u64 sure = law_min(queue_us, d->opposite_before_us);
+
+	d->opposite_before_us = law_min(queue_us, LAW_MAX_RTT_US);
+	return sure > rtt_min / 4 ? sure : 0;
+}
+
+/* Of a sample: an upload's; a round trip has just ended; with timestamps. */
+enum { SEEN_UP = 1, SEEN_RTT = 2, SEEN_STAMP = 4 };
+
+/* Payload, or an acknowledgment of payload, has come in up to `upto`. */
+__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 seen, __u64 now)
+{
+	bool up = seen & SEEN_UP, fresh = seen & SEEN_RTT, stamped = seen & SEEN_STAMP;
+	struct drwa_sample sample = { .arrived = 1 };
+	struct direction *d;
+	struct drwa_law law;
+	struct acks_counters *count;
+	__u64 rtt_min, total, queue, begun;
+	__u32 zero = 0, begins = 0;
+	__s32 more;
+
+	if (!f || !c)
+		return 0;
+	d = up ? &f->up : &f->down;
+	law = up ? c->up : c->down;
+	if (!d->top_known) {
+		d->top = upto;
+		d->top_known = 1;
+		return 0;
+	}
+	more = upto - d->top;
+	if (more <= 0 || more > HORIZON)
+		return 0;
+	d->top = upto;
+	d->passed += more;
+	count = bpf_map_lookup_elem(&counters, &zero);
+	if (count && up)
+		count->up_bytes += more;
+	else if (count)
+		count->down_bytes += more;
+	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns) {
+		__builtin_memset(&d->law, 0, sizeof(d->law));
+		d->started_at = d->passed;
+	}
+	if (!d->begun_ns)
+		d->begun_ns = now;
+	/* A pause before start_bytes, too. */
+	if (!d->law.begun && now - d->begun_ns > c->pause_ns)
+		d->started_at = d->passed;
+	d->begun_ns = now;
+	if (d->passed - d->started_at < c->start_bytes)
+		return 0;
+	law.floor = law_min(law_max((__u64)c->floor_segments * law_min(f->mss_out, f->mss_in), 1), law.max);
+	law.increment = (__u64)c->increment_segments * law_min(f->mss_out, f->mss_in);
+	/* Uploads without timestamps have exact samples by sequence number; downloads only what the window tells. */
+	law.by_window = !up && !stamped;
+	rtt_min = (__u64)f->outer.rtt_min_us + f->inner.rtt_min_us;
+	sample.received = d->passed;
+	sample.copied = d->passed;
+	more = d->edge - upto;
+	sample.right_edge = d->passed + (more > 0 ? more : 0);
+	queue = up ? (__u64)f->outer.towards_us + f->inner.away_us : (__u64)f->outer.away_us + f->inner.towards_us;
+	if (fresh) {
+		queue = direction_opposite(d, rtt_min, queue);
+		d->opposite_us = law_min(queue, LAW_MAX_RTT_US);
+		total = (__u64)f->outer.rtt_us + f->inner.rtt_us;
+		total = total > d->opposite_us ? total - d->opposite_us : 1;
+		sample.rtt_us = law_max(total, rtt_min);
+	}
+	if (!d->law.ready) {
+		drwa_init(&d->law, &law);
+		begins = 1;
+	}
+	if (rtt_min && rtt_min < d->law.rtt_min_us)
+		d->law.rtt_min_us = rtt_min;
+	rtt_min = d->law.rtt_min_us;
+	begun = d->law.begun_ns;
+	drwa_on_sample(&d->law, &law, now, &sample);
+	if (count) {
+		count->samples++;
+		count->decisions += begun != d->law.begun_ns;
+	}
+	/* Until the first round has ended the window passes. */
+	if (d->law.rtt_us)
+		d->wanted = law_min(d->law.window + law_min(d->law.rate, LAW_MAX_BYTES) * d->opposite_us / 1000000, LAW_MAX_BYTES);
+	if (c->tracing) {
+		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
+		struct traced *t = n ? bpf_map_lookup_elem(&trace, n) : NULL;
+
+		if (t) {
+			t->now_ns = now;
+			t->sample = sample;
+			t->rtt_min_us = rtt_min;
+			t->window = d->law.window;
+			t->up = up;
+			t->begins = begins;
+			t->opposite_us = d->opposite_us;
+			t->wanted = d->wanted;
+			t->law = law;
+			__sync_fetch_and_add(n, 1);
+		}
+	}
+	return 0;
+}
+
+/* A segment that tells a window, on its way to the sender. */
+static __always_inline void tell(struct __sk_buff *skb, struct acks_config *c, struct acks_counters *count, const struct flow_key *key,
+				 struct direction *d, const struct segment *s, __u64 now, bool allowed)
+{
+	__u32 told = (__u32)bpf_ntohs(s->window) << d->scale;
+	__u32 unit = (1u << d->scale) - 1;
+	__u32 window = told, least, field;
+	__be16 written;
+
+	allowed = allowed && d->edge_known && d->law.rtt_us && now - d->law.arrived_ns <= c->pause_ns && !c->lifted;
+	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
+		allowed = false;
+	if (allowed && told > d->wanted) {
+		least = d->edge - s->ack;
+		window = d->wanted;
+		if ((__s32)least > 0 && least > window) {
+			window = least;
+			count->held++;
+		}
+		field = (window + unit) >> d->scale;
+		window = field << d->scale;
+		if (window < told && field <= 0xffff) {
+			written = bpf_htons(field);
+			if (bpf_l4_csum_replace(skb, s->tcp + offsetof(struct tcphdr, check), s->window, written, sizeof(written)) ||
+			    bpf_skb_store_bytes(skb, s->tcp + offsetof(struct tcphdr, window), &written, sizeof(written), 0)) {
+				window = told;
+			} else {
+				d->rewritten++;
+				count->rewritten++;
+			}
+		} else {
+			window = told;
+		}
+	}
+	if (!d->edge_known || (__s32)(s->ack + window - d->edge) > 0) {
+		d->edge = s->ack + window;
+		d->edge_known = 1;
+	}
+	d->told = window;
+}
+
+static __always_inline struct flow *flow_begin(const struct flow_key *key, struct acks_config *c, struct acks_counters *count)
+{
+	__u32 zero = 0;
+	struct flow *f = bpf_map_lookup_elem(&blank, &zero);
+
+	if (!f || bpf_map_update_elem(&flows, key, f, BPF_ANY))
+		return NULL;
+	f = bpf_map_lookup_elem(&flows, key);
+	if (f) {
+		f->generation = c->generation;
+		count->flows++;
+	}
+	return f;
+}
+
+/* Scales are in force if both sides have offered one (RFC 7323 section 2.2). */
+static __always_inline void flow_opened(struct flow *f)
+{
+	if (!f->syn_out || !f->syn_in)
+		return;
+	f->down.scale = f->offer_out && f->offer_in ? f->offer_out - 1 : 0;
+	f->up.scale = f->offer_out && f->offer_in ? f->offer_in - 1 : 0;
+	f->ready = 1;
+}
+
+static __always_inline void on_syn(struct flow *f, const struct flow_key *key, struct acks_config *c, struct acks_counters *count,
+				   const struct segment *s, bool out, __u64 now)
+{
+	struct half *h;
+
+	/* Its begin; a SYN with another number is another connection in the same place. */
+	if (!s->acks && (!f || (out ? f->syn_out && f->first_out != s->seq : f->syn_in && f->first_in != s->seq)))
+		f = flow_begin(key, c, count);
+	if (!f)
+		return;
+	f->seen_ns = now;
+	f->barred |= s->barred;
+	h = out ? &f->outer : &f->inner;
+	if (out ? f->syn_out : f->syn_in) {
+		/* Sent again: which of them is answered is not known (Karn). */
+		h->probe_kind = PROBE_NONE;
+		h->last_probed = 0;
+		return;
+	}
+	if (out) {
+		f->syn_out = 1;
+		f->offer_out = s->offer;
+		f->mss_out = s->mss ? s->mss : MSS_UNTOLD;
+		f->first_out = s->seq;
+		f->sent_out = s->seq + 1;
+	} else {
+		f->syn_in = 1;
+		f->offer_in = s->offer;
+		f->mss_in = s->mss ? s->mss : MSS_UNTOLD;
+		f->first_in = s->seq;
+		f->sent_in = s->seq + 1;
+	}
+	probe_send(h, now, s->seq + 1, PROBE_SEQUENCE);
+	flow_opened(f);
+}
+
+/* A connection that was there before us, with an end on this host. */
+static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const struct flow_key *key, struct acks_config *c,
+						   struct acks_counters *count)
+{
+	struct tcp_sock___scales *tp;
+	struct flow *f;
+	__u32 told = 0;
+	__u16 mss;
+
+	if (!skb->sk)
+		return NULL;
+	tp = (struct tcp_sock___scales *)bpf_skc_to_tcp_sock(skb->sk);
+	if (!tp)
+		return NULL;
+	f = flow_begin(key, c, count);
+	if (!f)
+		return NULL;
+	mss = tp->advmss;
+	told = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
+	f->down.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) : 0;
+	f->up.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) : 0;
+	f->mss_out = f->mss_in = mss ? mss : MSS_UNTOLD;
+	f->local = 1;
+	f->ready = 1;
+	return f;
+}
+
+/* After a lease that had run out: what was told meanwhile is not known, and what was learnt is old. */
+static __always_inline void flow_again(struct flow *f, struct acks_config *c)
+{
+	if (f->generation == c->generation)
+		return;
+	__builtin_memset(&f->down.law, 0, sizeof(f->down.law));
+	__builtin_memset(&f->up.law, 0, sizeof(f->up.law));
+	f->down.edge_known = f->up.edge_known = 0;
+	f->down.top_known = f->up.top_known = 0;
+	f->outer.probe_kind = f->inner.probe_kind = PROBE_NONE;
+	f->generation = c->generation;
+}
+
+/* Fills in what the segment sends towards the far end of a half. */
+static __always_inline void send_half(struct half *h, __u32 *sent, const struct segment *s, __u64 now)
+{
+	__u32 end = s->seq + s->payload;
+	__s32 more = end - *sent;
+
+	if (s->payload && (!*sent || (more > 0 && more < HORIZON))) {
+		*sent = end;
+		if (!s->stamped)
+			probe_send(h, now, end, PROBE_SEQUENCE);
+	} else if (s->payload && more <= 0) {
+		/* Sent again: echoes wait for the hole to be filled. */
+		h->probe_kind = PROBE_NONE;
+	}
+	if (s->stamped)
+		probe_send(h, now, s->tsval, PROBE_STAMP);
+}
+
+static __always_inline bool ended(struct flow *f, const struct flow_key *key, const struct segment *s, bool out)
+{
+	if (s->fin) {
+		if (out)
+			f->fin_out = 1;
+		else
+			f->fin_in = 1;
+	}
+	if (s->rst || (f->fin_out && f->fin_in)) {
+		bpf_map_delete_elem(&flows, key);
+		return true;
+	}
+	return false;
+}
+
+static __always_inline int pass(struct __sk_buff *skb, bool out)
+{
+	struct flow_key key = {};
+	struct segment s = {};
+	struct acks_counters *count;
+	struct acks_config *c;
+	struct place_seen *known;
+	struct flow *f;
+	__u64 now;
+	__u32 zero = 0, rtt, ahead, seen;
+
+	c = bpf_map_lookup_elem(&config, &zero);
+	count = bpf_map_lookup_elem(&counters, &zero);
+	now = bpf_ktime_get_ns();
+	if (!c || !count || now > c->lease_until_ns)
+		return NEXT;
+	if (segment_read(skb, c->link_bytes, out, &key, &s))
+		return NEXT;
+	count->segments++;
+	f = bpf_map_lookup_elem(&flows, &key);
+	if (s.syn && !s.rst && !s.fin) {
+		/* The answer to a SYN ends its round trip. */
+		if (f && s.acks) {
+			rtt = probe_return(out ? &f->inner : &f->outer, now, false, 0, s.ack);
+			if (rtt && out)
+				half_sample(&f->inner, now, rtt, false, NULL);
+			if (rtt && !out) {
+				half_sample(&f->outer, now, rtt, false, NULL);
+				place_learn(&key, &f->outer, now, 0);
+			}
+		}
+		on_syn(f, &key, c, count, &s, out, now);
+		return NEXT;
+	}
+	if (!f && out && !s.rst)
+		f = flow_of_socket(skb, &key, c, count);
+	if (!f || !f->ready) {
+		count->unknown++;
+		return NEXT;
+	}
+	f->barred |= s.barred;
+	if (f->barred) {
+		count->barred++;
+		return NEXT;
+	}
+	flow_again(f, c);
+	f->seen_ns = now;
+	count->superpackets += skb->gso_segs > 1;
+	if (!s.acks) {
+		ended(f, &key, &s, out);
+		return NEXT;
+	}
+	if (out) {
+		if (skb->sk)
+			f->local = 1;
+		if (s.stamped)
+			clock_tick(&f->inner.clock, now, s.tsval);
+		rtt = probe_return(&f->inner, now, s.stamped, s.tsecr, s.ack);
+		if (rtt)
+			half_sample(&f->inner, now, rtt, s.stamped, NULL);
+		f->inner.heard_ns = now;
+		send_half(&f->outer, &f->sent_out, &s, now);
+		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & DOWN) && !(c->forwarded_only && f->local));
+	} else {
+		if (s.stamped)
+			clock_tick(&f->outer.clock, now, s.tsval);
+		rtt = probe_return(&f->outer, now, s.stamped, s.tsecr, s.ack);
+		if (rtt) {
+			known = place_of(&key);
+			half_sample(&f->outer, now, rtt, s.stamped, known);
+			place_learn(&key, &f->outer, now, s.stamped);
+		}
+		f->outer.heard_ns = now;
+		send_half(&f->inner, &f->sent_in, &s, now);
+		seen = (rtt ? SEEN_RTT : 0) | (s.stamped ? SEEN_STAMP : 0);
+		ahead = f->sent_out - s.ack;
+		if ((c->directions & UP) && f->sent_out && (__s32)ahead >= 0)
+			direction_sample(f, c, s.ack, seen | SEEN_UP, now);
+		/* Beyond what was offered it is nobody's data. */
+		ahead = f->down.edge - (s.seq + s.payload);
+		if ((c->directions & DOWN) && s.payload && (!f->down.edge_known || (__s32)ahead >= -0x10000))
+			direction_sample(f, c, s.seq + s.payload, seen, now);
+		tell(skb, c, count, &key, &f->up, &s, now, c->directions & UP);
+	}
+	ended(f, &key, &s, out);
+	return NEXT;
+}
+
+SEC("classifier")
+int acks_out(struct __sk_buff *skb)
+{
+	return pass(skb, true);
+}
+
+SEC("classifier")
+int acks_in(struct __sk_buff *skb)
+{
+	return pass(skb, false);
+}

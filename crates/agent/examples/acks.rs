@@ -1,0 +1,100 @@
+//! Windows on passing ACKs by themselves, for trying them on a bed: `acks DEVICE [down=LAMBDA16|no] [up=LAMBDA16|no] [paper] [clsact]
+//! [forwarded] [start=BYTES] [trial=SECONDS] [journal=PATH] [lease=no]`, until its input ends. Prints a line of JSON twice a second;
+//! `lease=no` never renews its lease after the first.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use agent::acks::{Acks, Settings};
+use agent::cure::now_ns;
+use agent::journal::Journal;
+use agent::status::FlowStatus;
+use agent::trial::{Action, Config, Trial};
+use serde_json::json;
+use units::{Bytes, Instant};
+
+fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
+    let count = acks.counters()?;
+    let flows: Vec<_> = acks.status()?.iter().map(FlowStatus::to_json).collect();
+    let known: Vec<_> = acks
+        .flows()
+        .iter()
+        .map(|(_, f)| {
+            json!([
+                f.outer.rtt_min_us,
+                f.outer.towards_us,
+                f.outer.away_us,
+                f.inner.rtt_min_us,
+                f.inner.towards_us,
+                f.inner.away_us,
+                f.down.opposite_us,
+                f.up.opposite_us
+            ])
+        })
+        .collect();
+    println!(
+        "{}",
+        json!({"flows": flows, "known": known, "segments": count.segments, "taken": count.flows, "unknown": count.unknown,
+            "barred": count.barred, "samples": count.samples, "decisions": count.decisions, "rewritten": count.rewritten,
+            "superpackets": count.superpackets, "held": count.held, "down_bytes": count.down_bytes, "up_bytes": count.up_bytes})
+    );
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let mut settings = Settings::new(words.next().ok_or("a device is needed")?);
+    let (mut journal, mut renewing, mut trial) = (PathBuf::from("/run/unbloat-acks-try.jsonl"), true, None);
+    for word in words {
+        match word.split_once('=').unwrap_or((&word, "")) {
+            ("down", "no") => settings.down = None,
+            ("up", "no") => settings.up = None,
+            ("down", lambda) => settings.down.as_mut().ok_or("down=no")?.lambda = lambda.parse()?,
+            ("up", lambda) => settings.up.as_mut().ok_or("up=no")?.lambda = lambda.parse()?,
+            ("paper", _) => {
+                for law in [&mut settings.down, &mut settings.up].into_iter().flatten() {
+                    (law.form, law.alpha, law.quick) = (algo::rwnd::drwa::Form::Paper, 14, false);
+                }
+            }
+            ("clsact", _) => settings.clsact = true,
+            ("forwarded", _) => settings.forwarded_only = true,
+            ("start", bytes) => settings.start = Bytes(bytes.parse()?),
+            ("journal", path) => journal = path.into(),
+            ("lease", "no") => renewing = false,
+            ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),
+            _ => return Err(format!("what is {word}?").into()),
+        }
+    }
+    let mut journal = Journal::open(&journal)?;
+    let mut acks = Acks::attach(&settings, &mut journal)?;
+    acks.renew(now_ns() + 2_000_000_000)?;
+    let mut trial = trial.map(|every| Trial::new(Config { every, ..Config::default() }, Instant(now_ns())));
+    let (ended, end) = channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = ended.send(());
+    });
+    while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_millis(500)) {
+        if renewing {
+            acks.renew(now_ns() + 2_000_000_000)?;
+        }
+        if let Some(trial) = &mut trial {
+            let count = acks.counters()?;
+            let action = trial.on_progress(Instant(now_ns()), count.down_bytes + count.up_bytes);
+            match action {
+                Action::Keep => {}
+                Action::Lift | Action::Withdraw(_) => acks.lift(true)?,
+                Action::Restore | Action::Retry => acks.lift(false)?,
+            }
+            if action != Action::Keep {
+                println!("{}", json!({"trial": format!("{action:?}")}));
+            }
+        }
+        said(&mut acks)?;
+    }
+    said(&mut acks)?;
+    acks.detach(&mut journal)?;
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! DRWA on passing ACKs: from settings to the programs on a device, and back.
+//!
+//! signal: settings, the time · model: bpf/acks.bpf.c decides at every segment, alone; this file tells it how, keeps its lease, and
+//! lifts it, for all flows or for one, where somebody wants to know whether it costs · action: maps, and two programs on one device.
+//!
+//! For downloads of hosts behind this one and of its own, and for uploads where no modem tells anything. By TCX the programs go when
+//! their process goes, and windows with them: the next ACK carries the receiver's own. On older kernels they hang on the device's
+//! clsact discipline and stay; then the lease opens them, and the journal says how to take them away.
+//!
+//! Needs Linux 5.12 with BTF; TCX since 6.6.
+
+pub mod layout;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use algo::rwnd::drwa::{Config as Law, Estimator, Form};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
+use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::util::KernelVersion;
+use aya::{Ebpf, EbpfLoader};
+use units::Bytes;
+
+use crate::cure::{CureError, Result, address, now_ns};
+use crate::journal::{Change, Journal};
+use crate::kernel::whole;
+use crate::netlink::{Device, Netlink};
+use crate::objects;
+use crate::receive::taken;
+use crate::shared::DrwaLaw;
+use crate::status::FlowStatus;
+use layout::{AcksConfig, AcksCounters, Direction, Flow, FlowKey};
+
+/// Filters of the fallback by clsact: their preference and handle, so that they are found again.
+const PREFERENCE: u16 = 48;
+const HANDLE: TcHandle = TcHandle::new(0, 1);
+/// A flow that is silent for so long is not shown.
+const SHOWN: Duration = Duration::from_secs(60);
+/// … and so long: forgotten. RFC 5382 section 5 lets a NAT forget after two hours and four minutes; who was silent for a quarter of that
+/// has no window to cure.
+const FORGOTTEN: Duration = Duration::from_secs(1_800);
+/// A lease that is this near its end may have ended when the kernel reads the next one.
+const NEAR_NS: u64 = 100_000_000;
+/// The two programs, and where they hang.
+const PROGRAMS: [(&str, TcAttachType, &str); 2] =
+    [("acks_out", TcAttachType::Egress, "egress"), ("acks_in", TcAttachType::Ingress, "ingress")];
+
+/// What is to be done on which device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The device of the uplink.
+    pub device: String,
+    /// Downloads; none: their windows pass.
+    pub down: Option<Law>,
+    /// Uploads; none: their windows pass.
+    pub up: Option<Law>,
+    /// Payload before anything is done.
+    pub start: Bytes,
+    /// After such a silence a flow is new.
+    pub pause: Duration,
+    /// Only flows of others: this host's own downloads have a cure on their sockets.
+    pub forwarded_only: bool,
+    /// Flows that are remembered; 1.1 KB each.
+    pub flows: u32,
+    /// By clsact, also where TCX is to be had.
+    pub clsact: bool,
+}
+
+impl Settings {
+    /// λ = 3 for downloads as published, λ = 2 for uploads: who pings beside an upload wants its queue below one RTT.
+    pub fn new(device: impl Into<String>) -> Settings {
+        // The rate form: back at λ·RTTmin 2 s after a rate step, where the paper's form takes longer.
+        let law = Law { form: Form::Rate, alpha: 8, quick: true, max: Bytes(1 << 30), ..Law::default() };
+        Settings {
+            device: device.into(),
+            up: Some(Law { lambda: 32, ..law.clone() }),
+            down: Some(law),
+            start: Bytes(20_000),
+            pause: Duration::from_secs(2),
+            forwarded_only: false,
+            flows: 16_384,
+            clsact: false,
+        }
+    }
+
+    fn config(&self, device: &Device, before: &AcksConfig) -> Result<AcksConfig> {
+        let law = |law: &Option<Law>| -> Result<DrwaLaw> {
+            let law = law.clone().unwrap_or_default();
+            if law.rtt_min_age.is_some() {
+                // Emptying a queue that others share would measure theirs.
+                let text = "rtt_min_age is a receiving host's: windows on passing ACKs keep the smallest RTT";
+                return Err(CureError::Refused(text.to_owned()));
+            }
+            Ok(DrwaLaw::new(&law, 0, law.estimator == Estimator::Timestamps))
+        };
+        let of = |f: fn(&Law) -> u64| {
+            let each = [&self.down, &self.up].into_iter().flatten().map(f);
+            each.max().unwrap_or(0).min(1_000) as u32
+        };
+        Ok(AcksConfig {
+            down: law(&self.down)?,
+            up: law(&self.up)?,
+            start_bytes: self.start.0,
+            pause_ns: self.pause.as_nanos().min(u128::from(u64::MAX)) as u64,
+            link_bytes: device.header,
+            floor_segments: of(|law| law.min_window),
+            increment_segments: of(|law| law.increment),
+            directions: u32::from(self.down.is_some()) | u32::from(self.up.is_some()) << 1,
+            forwarded_only: self.forwarded_only.into(),
+            ..*before
+        })
+    }
+}
+
+/// DRWA at work on a device.
+pub struct Acks {
+    ebpf: Ebpf,
+    config: Array<MapData, AcksConfig>,
+    counters: PerCpuArray<MapData, AcksCounters>,
+    flows: HashMap<MapData, FlowKey, Flow>,
+    exempt: HashMap<MapData, FlowKey, u32>,
+    now: AcksConfig,
+    settings: Settings,
+    found: Device,
+    links: Vec<(&'static str, SchedClassifierLinkId)>,
+    /// What the journal knows of.
+    changes: Vec<Change>,
+}
+
+/// Reads the object into the kernel. For [`Acks::attach`], and for tests that have no device.
+pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(CureError::NoBtf);
+    }
+    let mut ebpf = EbpfLoader::new()
+        .map_max_entries("flows", flows.max(16))
+        .map_max_entries("trace", traced.max(1))
+        .load(objects::ACKS)
+        .map_err(|why| CureError::Rights(whole(&why)))?;
+    for (name, _, _) in PROGRAMS {
+        program(&mut ebpf, name)?.load().map_err(|why| CureError::Kernel {
+            what: "the programs on passing ACKs",
+            since: "5.12",
+            why: whole(&why)
+                .lines()
+                .rev()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or_default()
+                .to_owned(),
+        })?;
+    }
+    Ok(ebpf)
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
+    let missing = || CureError::Map(name, "missing in the object".to_owned());
+    ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
+}
+
+fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
+    move |why| CureError::Map(name, why.to_string())
+}
+
+impl Acks {
+    /// Attaches the programs. Everything passes until the first lease.
+    pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Acks> {
+        let found = Netlink::open().and_then(|mut netlink| netlink.device(&settings.device));
+        let found =
+            found.map_err(|why| CureError::Refused(format!("no device \"{}\": {why}", settings.device)))?;
+        let mut ebpf = load(settings.flows, 1)?;
+        let now = settings.config(&found, &AcksConfig { generation: 1, ..AcksConfig::default() })?;
+        let mut acks = Acks {
+            config: taken(&mut ebpf, "config")?,
+            counters: taken(&mut ebpf, "counters")?,
+            flows: taken(&mut ebpf, "flows")?,
+            exempt: taken(&mut ebpf, "exempt")?,
+            ebpf,
+            now,
+            settings: settings.clone(),
+            found,
+            links: Vec::new(),
+            changes: Vec::new(),
+        };
+        acks.write()?;
+        match acks.hang(journal) {
+            Ok(()) => Ok(acks),
+            Err(error) => {
+                acks.detach(journal)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn hang(&mut self, journal: &mut Journal) -> Result<()> {
+        let device = self.settings.device.as_str();
+        let tcx = !self.settings.clsact
+            && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0));
+        let mut note = |what: String, undo: String| {
+            let undo = undo.split(' ').map(str::to_owned).collect();
+            let change = Change::Command { what, undo };
+            journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
+            self.changes.push(change);
+            Ok::<(), CureError>(())
+        };
+        if !tcx {
+            let there = Netlink::open().and_then(|mut netlink| netlink.qdiscs(self.found.index));
+            let there =
+                there.map_err(|why| CureError::Refused(format!("queue disciplines of {device}: {why}")))?;
+            if !there.iter().any(|qdisc| qdisc.kind == "clsact") {
+                note(format!("clsact on {device}"), format!("tc qdisc del dev {device} clsact"))?;
+                tc::qdisc_add_clsact(device).map_err(|why| CureError::Kernel {
+                    what: "clsact",
+                    since: "4.5",
+                    why: why.to_string(),
+                })?;
+            }
+        }
+        for (name, place, word) in PROGRAMS {
+            let options = if tcx {
+                TcAttachOptions::TcxOrder(LinkOrder::default())
+            } else {
+                note(
+                    format!("windows of passing ACKs, {word} of {device}"),
+                    format!("tc filter del dev {device} {word} protocol all pref {PREFERENCE} handle 1 bpf"),
+                )?;
+                TcAttachOptions::Netlink(NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None })
+            };
+            let link = program(&mut self.ebpf, name)?.attach_with_options(device, place, options);
+            let link = link.map_err(|why| CureError::Kernel {
+                what: "a program on a device",
+                since: if tcx { "6.6" } else { "4.5" },
+                why: whole(&why),
+            })?;
+            self.links.push((name, link));
+        }
+        Ok(())
+    }
+
+    /// Other parameters, from the next segment on.
+    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+        let same = |s: &Settings| (s.device.clone(), s.clsact, s.flows);
+        if same(settings) != same(&self.settings) {
+            let text = format!(
+                "windows are rewritten on {}: another device or table needs off and on",
+                self.settings.device
+            );
+            return Err(CureError::Refused(text));
+        }
+        self.now = settings.config(&self.found, &self.now)?;
+        self.settings = settings.clone();
+        self.write()
+    }
+
+    /// The lease holds until then. After a gap in it, what was told meanwhile is not known, and every flow begins anew.
+    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        if now_ns().saturating_add(NEAR_NS) >= self.now.lease_until_ns {
+            self.now.generation = self.now.generation.wrapping_add(1);
+        }
+        self.now.lease_until_ns = lease_until_ns;
+        self.write()
+    }
+
+    /// All windows pass, but are watched, so that they can come back without taking back what was told: for a trial.
+    pub fn lift(&mut self, lifted: bool) -> Result<()> {
+        self.now.lifted = lifted.into();
+        self.write()
+    }
+
+    /// The windows of one flow pass, or no longer.
+    pub fn exempt(&mut self, flow: &FlowKey, exempt: bool) -> Result<()> {
+        if exempt {
+            self.exempt.insert(flow, 1, 0).map_err(failed("exempt"))?;
+        } else {
+            // Not there is what is wanted.
+            let _ = self.exempt.remove(flow);
+        }
+        self.now.exempting = self.exempt.keys().next().is_some().into();
+        self.write()
+    }
+
+    /// Every flow, as the kernel knows it. What is silent for long is forgotten here; beyond its size the table forgets by itself.
+    pub fn flows(&mut self) -> Vec<(FlowKey, Flow)> {
+        let now = now_ns();
+        // One that is pushed out while this walks is no mistake.
+        let all: Vec<_> = self.flows.iter().filter_map(|entry| entry.ok()).collect();
+        let (kept, old): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(_, flow)| Duration::from_nanos(now.saturating_sub(flow.seen_ns)) < FORGOTTEN);
+        for (key, _) in old {
+            let _ = self.flows.remove(&key);
+            let _ = self.exempt.remove(&key);
+        }
+        kept
+    }
+
+    /// Both directions of every flow that is under way and has decided something.
+    pub fn status(&mut self) -> Result<Vec<FlowStatus>> {
+        let now = now_ns();
+        let fresh = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < SHOWN;
+        let mut found = Vec::new();
+        for (key, flow) in self.flows() {
+            let ways = [("acks down", &flow.down), ("acks up", &flow.up)];
+            let shown = ways.into_iter().filter(|(_, way)| way.wanted > 0 && fresh(way.begun_ns));
+            found.extend(shown.map(|(cure, way)| self.shown(cure, &key, &flow, way, now)));
+        }
+        found.sort_by_key(|flow| (flow.remote, flow.local_port, flow.cure));
+        Ok(found)
+    }
+
+    fn shown(&self, cure: &'static str, key: &FlowKey, flow: &Flow, way: &Direction, now: u64) -> FlowStatus {
+        FlowStatus {
+            cure,
+            remote: (address(key.outside), u16::from_be(key.outside_port)),
+            local_port: u16::from_be(key.inside_port),
+            age_ms: now.saturating_sub(way.begun_ns) / 1_000_000,
+            bytes: way.passed,
+            rate: way.law.rate,
+            rtt_us: u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us),
+            rtt_min_us: way.law.rtt_min_us,
+            wanted: way.wanted.into(),
+            advertised: way.told.into(),
+            applied: self.now.lifted == 0 && way.rewritten > 0,
+            reapplied: way.rewritten.into(),
+        }
+    }
+
+    /// What it did since it was attached.
+    pub fn counters(&self) -> Result<AcksCounters> {
+        let values = self.counters.get(&0, 0).map_err(failed("counters"))?;
+        Ok(values.iter().fold(AcksCounters::default(), |a, b| AcksCounters {
+            segments: a.segments + b.segments,
+            flows: a.flows + b.flows,
+            unknown: a.unknown + b.unknown,
+            barred: a.barred + b.barred,
+            samples: a.samples + b.samples,
+            decisions: a.decisions + b.decisions,
+            rewritten: a.rewritten + b.rewritten,
+            superpackets: a.superpackets + b.superpackets,
+            held: a.held + b.held,
+            down_bytes: a.down_bytes + b.down_bytes,
+            up_bytes: a.up_bytes + b.up_bytes,
+        }))
+    }
+
+    /// Takes the programs away, and whatever was made for them. Windows are the receivers' own from the next ACK on.
+    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        for (name, link) in std::mem::take(&mut self.links) {
+            program(&mut self.ebpf, name)?.detach(link).map_err(|why| CureError::Kernel {
+                what: "taking a program from its device",
+                since: "4.5",
+                why: whole(&why),
+            })?;
+        }
+        for change in self.changes.iter().rev() {
+            if let Change::Command { undo, .. } = change
+                && let Some((program, arguments)) = undo.split_first()
+            {
+                // What is already gone need not be taken away.
+                let _ = Command::new(program).args(arguments).output();
+            }
+            journal.undone(change).map_err(CureError::file(journal.path().to_owned()))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.config.set(0, self.now, 0).map_err(failed("config"))
+    }
+}

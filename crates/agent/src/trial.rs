@@ -1,0 +1,213 @@
+//! Whether a cure costs goodput: asked of the network, not guessed.
+//!
+//! signal: bytes that arrived, now and then · model: goodput with the cure, then without it for a few seconds, then with it again; what
+//! counts is how much more came without than in the better of the two spans beside it, so that a link that became faster by itself
+//! convicts nobody · action: lift, restore, and, where more than a twentieth came back, withdraw. Pure: who calls says what time it is.
+//!
+//! A lifted cure lets the queue grow, so trials are short and become rare: each acquittal doubles the time to the next. A withdrawn
+//! cure gets another chance, also after longer and longer.
+
+use units::{Duration, Instant};
+
+/// Constants of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Goodput has to be higher by so many per mille without the cure for it to be withdrawn.
+    pub gain: u64,
+    /// Each of the three spans. Several round trips, also of a phone with a queue.
+    pub span: Duration,
+    /// After lifting and restoring: until the path has noticed; not counted.
+    pub settle: Duration,
+    /// From the begin, or from an acquittal, to the first trial.
+    pub every: Duration,
+    /// The longest time between trials.
+    pub rarest: Duration,
+    /// A span with fewer bytes says nothing: nobody wanted more.
+    pub busy: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            gain: 50,
+            span: Duration::from_secs(3),
+            settle: Duration::from_secs(1),
+            every: Duration::from_secs(60),
+            rarest: Duration::from_secs(1_800),
+            busy: 65_536,
+        }
+    }
+}
+
+/// What has to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Keep,
+    /// Lift the cure for a while.
+    Lift,
+    /// Put it back.
+    Restore,
+    /// Take it away: it cost goodput.
+    Withdraw(Verdict),
+    /// Put a withdrawn one back, for another chance.
+    Retry,
+}
+
+/// What a trial found, bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The better of the spans with the cure.
+    pub with: u64,
+    /// The span without.
+    pub without: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is tried.
+    Resting { until: Instant },
+    /// With the cure, before.
+    Before { since: Instant, bytes: u64 },
+    /// Lifted, not counted yet.
+    Lifting { since: Instant, before: u64 },
+    /// Without the cure.
+    Without { since: Instant, bytes: u64, before: u64 },
+    /// Restored, not counted yet.
+    Restoring { since: Instant, before: u64, without: u64 },
+    /// With the cure, after.
+    After { since: Instant, bytes: u64, before: u64, without: u64 },
+    /// Withdrawn.
+    Withdrawn { until: Instant },
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    config: Config,
+    phase: Phase,
+    wait: Duration,
+    last: Option<Verdict>,
+}
+
+impl Trial {
+    /// For a cure that begins now.
+    pub fn new(config: Config, now: Instant) -> Trial {
+        let phase = Phase::Resting { until: later(now, config.every) };
+        Trial { config, phase, wait: config.every, last: None }
+    }
+
+    /// Whether the cure is lifted or withdrawn.
+    pub fn lifted(&self) -> bool {
+        matches!(self.phase, Phase::Lifting { .. } | Phase::Without { .. } | Phase::Withdrawn { .. })
+    }
+
+    /// Whether the cure is withdrawn.
+    pub fn withdrawn(&self) -> bool {
+        matches!(self.phase, Phase::Withdrawn { .. })
+    }
+
+    /// What the last trial found.
+    pub fn last(&self) -> Option<Verdict> {
+        self.last
+    }
+
+    /// Asks for a trial now: somebody has a suspicion. One that runs goes on.
+    pub fn suspect(&mut self, now: Instant) {
+        if let Phase::Resting { until } = &mut self.phase {
+            *until = now;
+        }
+    }
+
+    /// `bytes`: all that arrived so far. To be called several times a second.
+    pub fn on_progress(&mut self, now: Instant, bytes: u64) -> Action {
+        let (span, settle) = (self.config.span, self.config.settle);
+        match self.phase {
+            Phase::Resting { until } if now >= until => {
+                self.phase = Phase::Before { since: now, bytes };
+                Action::Keep
+            }
+            Phase::Before { since, bytes: from } if now.since(since) >= span => {
+                let Some(before) = self.rate(from, bytes, now.since(since)) else {
+                    return self.rest(now, false);
+                };
+                self.phase = Phase::Lifting { since: now, before };
+                Action::Lift
+            }
+            Phase::Lifting { since, before } if now.since(since) >= settle => {
+                self.phase = Phase::Without { since: now, bytes, before };
+                Action::Keep
+            }
+            Phase::Without { since, bytes: from, before } if now.since(since) >= span => {
+                let Some(without) = self.rate(from, bytes, now.since(since)) else {
+                    self.rest(now, false);
+                    return Action::Restore;
+                };
+                if !self.gained(before, without) {
+                    self.last = Some(Verdict { with: before, without });
+                    self.rest(now, true);
+                    return Action::Restore;
+                }
+                self.phase = Phase::Restoring { since: now, before, without };
+                Action::Restore
+            }
+            Phase::Restoring { since, before, without } if now.since(since) >= settle => {
+                self.phase = Phase::After { since: now, bytes, before, without };
+                Action::Keep
+            }
+            Phase::After { since, bytes: from, before, without } if now.since(since) >= span => {
+                // A transfer that has ended meanwhile is no measure.
+                let Some(after) = self.rate(from, bytes, now.since(since)) else {
+                    return self.rest(now, false);
+                };
+                let verdict = Verdict { with: before.max(after), without };
+                self.last = Some(verdict);
+                if !self.gained(verdict.with, without) {
+                    return self.rest(now, true);
+                }
+                self.longer();
+                self.phase = Phase::Withdrawn { until: later(now, self.wait) };
+                Action::Withdraw(verdict)
+            }
+            Phase::Withdrawn { until } if now >= until => {
+                // Its first trial comes soon: it has been found guilty before.
+                self.phase = Phase::Resting { until: later(now, settle) };
+                Action::Retry
+            }
+            _ => Action::Keep,
+        }
+    }
+
+    /// Until the next trial: longer after an acquittal, the same where nothing was to be seen.
+    fn rest(&mut self, now: Instant, acquitted: bool) -> Action {
+        if acquitted {
+            self.longer();
+        }
+        self.phase = Phase::Resting { until: later(now, self.wait) };
+        Action::Keep
+    }
+
+    fn longer(&mut self) {
+        self.wait = Duration(self.wait.0.saturating_mul(2)).min(self.config.rarest);
+    }
+
+    fn gained(&self, with: u64, without: u64) -> bool {
+        u128::from(without) * 1_000 > u128::from(with) * u128::from(1_000 + self.config.gain)
+    }
+
+    /// Bytes per second, where enough came.
+    fn rate(&self, from: u64, to: u64, over: Duration) -> Option<u64> {
+        let came = to.saturating_sub(from);
+        if came < self.config.busy {
+            return None;
+        }
+        u64::try_from(u128::from(came) * 1_000_000_000 / u128::from(over.0.max(1))).ok()
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    Instant(now.0.saturating_add(by.0))
+}
+
+#[cfg(test)]
+mod tests;

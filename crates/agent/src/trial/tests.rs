@@ -1,0 +1,131 @@
+use super::*;
+
+/// A link whose goodput depends on the time and on whether the cure is there; all that was done to it, with the second.
+fn run(config: Config, seconds: u64, rate: impl Fn(u64, bool) -> u64) -> (Trial, Vec<(u64, Action)>) {
+    let mut trial = Trial::new(config, Instant::ZERO);
+    let (mut bytes, mut done) = (0, Vec::new());
+    for tenth in 1..seconds * 10 {
+        bytes += rate(tenth / 10, !trial.lifted()) / 10;
+        match trial.on_progress(Instant(tenth * 100_000_000), bytes) {
+            Action::Keep => {}
+            action => done.push((tenth / 10, action)),
+        }
+    }
+    (trial, done)
+}
+
+#[test]
+fn a_cure_that_costs_nothing_is_lifted_rarely_and_stays() {
+    let (trial, done) = run(Config::default(), 1_000, |_, _| 240_000);
+    let lifts: Vec<u64> = done.iter().filter(|(_, a)| *a == Action::Lift).map(|(at, _)| *at).collect();
+    assert_eq!(lifts.len(), 4, "{done:?}");
+    assert!(lifts.windows(3).all(|w| w[2] - w[1] > 3 * (w[1] - w[0]) / 2), "{lifts:?}");
+    assert!(done.iter().all(|(_, a)| matches!(a, Action::Lift | Action::Restore)));
+    assert!(!trial.lifted());
+}
+
+#[test]
+fn lifted_time_is_a_few_seconds() {
+    let (_, done) = run(Config::default(), 200, |_, _| 240_000);
+    let [(up, Action::Lift), (down, Action::Restore), ..] = done[..] else { panic!("{done:?}") };
+    assert!((3..=5).contains(&(down - up)), "{done:?}");
+}
+
+#[test]
+fn a_cure_that_costs_more_than_a_twentieth_is_withdrawn_and_the_figures_said() {
+    let (trial, done) = run(Config::default(), 120, |_, cured| if cured { 200_000 } else { 240_000 });
+    let Some((_, Action::Withdraw(verdict))) = done.last() else { panic!("{done:?}") };
+    assert!(
+        verdict.with.abs_diff(200_000) < 4_000 && verdict.without.abs_diff(240_000) < 4_000,
+        "{verdict:?}"
+    );
+    assert!(trial.withdrawn() && trial.lifted());
+    assert_eq!(trial.last(), Some(*verdict));
+}
+
+#[test]
+fn four_per_cent_are_not_enough() {
+    let (trial, done) = run(Config::default(), 600, |_, cured| if cured { 200_000 } else { 208_000 });
+    assert!(!done.iter().any(|(_, a)| matches!(a, Action::Withdraw(_))), "{done:?}");
+    assert!(!trial.lifted());
+}
+
+#[test]
+fn a_link_that_becomes_faster_during_the_trial_convicts_nobody() {
+    // The span without the cure begins at about 64 s; from then on the link carries twice as much.
+    let (_, done) = run(Config::default(), 100, |s, _| if s < 64 { 100_000 } else { 200_000 });
+    assert!(done.iter().any(|(_, a)| *a == Action::Restore));
+    assert!(!done.iter().any(|(_, a)| matches!(a, Action::Withdraw(_))), "{done:?}");
+}
+
+#[test]
+fn an_idle_link_is_left_alone() {
+    let (trial, done) = run(Config::default(), 1_000, |_, _| 1_000);
+    assert_eq!(done, []);
+    assert!(!trial.lifted());
+}
+
+#[test]
+fn a_transfer_that_ends_while_it_is_lifted_leaves_the_cure_in_place() {
+    let (trial, done) = run(Config::default(), 100, |s, _| if s < 65 { 200_000 } else { 0 });
+    let last = done.last().map(|(_, action)| *action);
+    assert_eq!(last, Some(Action::Restore), "{done:?}");
+    assert!(!trial.lifted());
+}
+
+#[test]
+fn a_withdrawn_cure_gets_another_chance_and_is_withdrawn_for_longer_if_it_still_costs() {
+    let (_, done) = run(Config::default(), 2_000, |_, cured| if cured { 100_000 } else { 240_000 });
+    let at = |wanted: fn(&Action) -> bool| -> Vec<u64> {
+        done.iter().filter(|(_, a)| wanted(a)).map(|(at, _)| *at).collect()
+    };
+    let (withdrawn, again) = (at(|a| matches!(a, Action::Withdraw(_))), at(|a| *a == Action::Retry));
+    assert!(again.len() >= 2, "{done:?}");
+    let spans: Vec<u64> = again.iter().zip(&withdrawn).map(|(a, w)| a - w).collect();
+    assert!(spans.windows(2).all(|w| w[1] > w[0]), "{spans:?}");
+}
+
+#[test]
+fn a_suspicion_makes_it_soon() {
+    let mut trial = Trial::new(Config::default(), Instant::ZERO);
+    trial.suspect(Instant(1_000_000_000));
+    assert_eq!(trial.on_progress(Instant(1_000_000_000), 0), Action::Keep);
+    assert_eq!(trial.on_progress(Instant(4_100_000_000), 1_000_000), Action::Lift);
+}
+
+#[test]
+fn any_sequence_of_times_and_bytes_is_no_panic_and_lifts_are_always_followed_by_their_end() {
+    let mut rng = algo::Rng::new(7, "trial");
+    for _ in 0..200 {
+        let mut trial = Trial::new(Config::default(), Instant(rng.below(1 << 40)));
+        let (mut now, mut bytes, mut lifted) = (rng.below(u64::MAX), rng.below(u64::MAX), false);
+        for _ in 0..300 {
+            now = now.saturating_add(rng.below(20_000_000_000));
+            bytes = if rng.below(20) == 0 {
+                rng.below(u64::MAX)
+            } else {
+                bytes.saturating_add(rng.below(1 << 24))
+            };
+            match trial.on_progress(Instant(now), bytes) {
+                Action::Lift => {
+                    assert!(!lifted);
+                    lifted = true;
+                }
+                Action::Restore => {
+                    assert!(lifted);
+                    lifted = false;
+                }
+                Action::Withdraw(_) => {
+                    assert!(!lifted);
+                    lifted = true;
+                }
+                Action::Retry => {
+                    assert!(lifted);
+                    lifted = false;
+                }
+                Action::Keep => {}
+            }
+            assert_eq!(lifted, trial.lifted());
+        }
+    }
+}
