@@ -1,0 +1,238 @@
+/* The uplink's gate: no more below the operating system than drains within the target.
+ *
+ * signal: every packet on its way into the uplink's device, the modem's reports · model: law.h (QCUT-D's estimate of what lies in the
+ * firmware buffer), gate.h (whose share it is) · action: a packet above the limit is refused. To a socket of this host that is
+ * backpressure: its packet comes back to it, and it sends it with the next acknowledgement. To forwarded traffic it is a loss, which
+ * gate.h makes fair; there is no queue in which it could wait one floor up.
+ *
+ * Two programs share one state under its spin lock: `egress` for each packet, `report` for each report of the modem, run by the agent
+ * (BPF_PROG_TEST_RUN) with the report in place of a packet. So the agent decides nothing, packets cost the same whatever the ring holds,
+ * and any number of processors may send. The sweep over the accounts takes no lock: each is read in one piece.
+ *
+ * Without reports for the law's patience the gate is open. The agent renews a lease; after it everything passes.
+ *
+ * Needs Linux 5.6 (functions verified by themselves; spin locks, bounded loops) with BTF.
+ */
+#include "kernel.h"
+#include "gate.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* TC_ACT_UNSPEC, which is TCX_NEXT: whatever else is attached decides. TC_ACT_SHOT, which is TCX_DROP. */
+#define PASS -1
+#define REFUSE 2
+/* Time between two sweeps of the accounts. */
+#define SWEEP_NS 20000000ull
+#define TCP 6
+#define ACK 0x10
+#define FIN_SYN_RST 0x07
+
+/* What the agent sets; one entry. */
+struct gate_config {
+	struct qcut_law law;
+	/* CLOCK_MONOTONIC, ns: everything passes after this. */
+	__u64 lease_until_ns;
+	/* Bytes of the link layer's header, which the modem does not count. */
+	__u32 link_header, pad;
+};
+
+struct gate_state {
+	struct bpf_spin_lock lock;
+	__u32 pad;
+	/* Share of a flow, as an account; when it was found. Flows that are even shall be fat, all of them: an eighth less. */
+	__u64 fair, swept_ns;
+	struct gate_share share;
+	__u64 accounts[GATE_FLOWS];
+	/* When a flow was told, ms. */
+	__u32 told[GATE_FLOWS];
+	struct qcut law;
+};
+
+/* What can be seen from outside, renewed with each report. */
+struct gate_view {
+	__u64 at_ns, written_ns, reports;
+	__u64 occupancy, limit, rate, fair;
+	/* As reported, before anything was estimated. */
+	__u64 reported;
+};
+
+struct gate_counters {
+	__u64 passed, passed_bytes;
+	/* Of them, above the limit for being thin, sparse or bare. */
+	__u64 privileged;
+	/* To sockets of this host, and of others. */
+	__u64 refused_own, refused_forwarded;
+	/* Passed because no report was fresh, or no lease. */
+	__u64 unguarded;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_config);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_state);
+} state SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_view);
+} view SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_counters);
+} counters SEC(".maps");
+
+static __always_inline __u32 kind_of(struct __sk_buff *skb)
+{
+	__u8 ip[20], tcp[2];
+	__u32 header, total;
+
+	if (bpf_skb_load_bytes_relative(skb, 0, ip, sizeof(ip), BPF_HDR_START_NET))
+		return GATE_OTHER;
+	if (ip[0] >> 4 == 4 && ip[9] == TCP) {
+		header = (ip[0] & 15) * 4;
+		total = ip[2] << 8 | ip[3];
+	} else if (ip[0] >> 4 == 6 && ip[6] == TCP) {
+		header = 40;
+		total = 40 + (ip[4] << 8 | ip[5]);
+	} else {
+		return GATE_OTHER;
+	}
+	/* Its header's length in words, and its flags. */
+	if (bpf_skb_load_bytes_relative(skb, header + 12, tcp, sizeof(tcp), BPF_HDR_START_NET))
+		return GATE_OTHER;
+	if ((tcp[1] & (ACK | FIN_SYN_RST)) == ACK && total == header + (tcp[0] >> 4) * 4)
+		return GATE_BARE;
+	return GATE_TCP;
+}
+
+SEC("classifier")
+int egress(struct __sk_buff *skb)
+{
+	__u32 zero = 0, segments, kind, flow, now_ms, *told;
+	struct gate_config *c = bpf_map_lookup_elem(&config, &zero);
+	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
+	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
+	__u64 now = bpf_ktime_get_ns();
+	__u64 bytes, held, limit, booked, *account;
+	bool forwarded, silent, lately, open;
+	struct qcut_law law;
+
+	if (!c || !s || !count)
+		return PASS;
+	if (now > c->lease_until_ns) {
+		count->unguarded++;
+		return PASS;
+	}
+	law = c->law;
+	segments = law_max(skb->gso_segs, 1);
+	/* On the wire, a segment that hardware will cut has a header for each of its parts. */
+	bytes = law_less(law_max(skb->wire_len, skb->len), (__u64)segments * c->link_header);
+	kind = kind_of(skb);
+	forwarded = !skb->sk;
+	flow = bpf_get_hash_recalc(skb) % GATE_FLOWS;
+	account = &s->accounts[flow];
+	told = &s->told[flow];
+	now_ms = now / 1000000;
+
+	bpf_spin_lock(&s->lock);
+	silent = qcut_silent(&s->law, &law, now);
+	held = qcut_bytes(&s->law, now);
+	limit = qcut_limit(&s->law, &law);
+	booked = gate_account(*account, now) + bytes;
+	lately = kind == GATE_TCP && now_ms - *told < GATE_FELT_MS;
+	open = silent || held <= gate_allowed(limit, booked, s->fair, forwarded, kind, lately);
+	if (open) {
+		qcut_on_passed(&s->law, now, bytes);
+		*account = gate_booked(booked, now);
+	} else if (!lately) {
+		*told = now_ms;
+	}
+	bpf_spin_unlock(&s->lock);
+
+	if (!open) {
+		if (forwarded)
+			count->refused_forwarded++;
+		else
+			count->refused_own++;
+		return REFUSE;
+	}
+	count->passed++;
+	count->passed_bytes += bytes;
+	if (silent)
+		count->unguarded++;
+	else if (held > limit)
+		count->privileged++;
+	return PASS;
+}
+
+/* A step of a sweep, `i` accounts and rounds from its beginning. A function by itself (not static), so that the verifier follows it once
+ * and not a thousand times. */
+__noinline int sweep(__u32 i, __u64 now)
+{
+	__u32 zero = 0;
+	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
+
+	if (!s)
+		return 0;
+	gate_take(&s->share, gate_account(s->accounts[i % GATE_FLOWS], now));
+	if (i % GATE_FLOWS == GATE_FLOWS - 1)
+		gate_took(&s->share, s->law.rate);
+	return 0;
+}
+
+/* A report in place of a packet, behind 16 bytes of nothing. */
+SEC("classifier")
+int report(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct gate_config *c = bpf_map_lookup_elem(&config, &zero);
+	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
+	struct gate_view *v = bpf_map_lookup_elem(&view, &zero);
+	__u64 now = bpf_ktime_get_ns();
+	__u64 held, limit, rate, written;
+	struct qcut_report r;
+	struct qcut_law law;
+
+	if (!c || !s || !v || bpf_skb_load_bytes(skb, 16, &r, sizeof(r)))
+		return 1;
+	law = c->law;
+	bpf_spin_lock(&s->lock);
+	qcut_on_report(&s->law, &law, now, &r);
+	held = qcut_bytes(&s->law, now);
+	limit = qcut_limit(&s->law, &law);
+	rate = s->law.rate;
+	written = s->law.written_ns;
+	bpf_spin_unlock(&s->lock);
+
+	if (now - s->swept_ns >= SWEEP_NS) {
+		__builtin_memset(&s->share, 0, sizeof(s->share));
+		for (__u32 i = 0; i < (GATE_ROUNDS + 1) * GATE_FLOWS; i++)
+			sweep(i, now);
+		s->fair = s->share.fair - s->share.fair / 8;
+		s->swept_ns = now;
+	}
+	v->at_ns = now;
+	v->written_ns = written;
+	v->reports++;
+	v->occupancy = held;
+	v->limit = limit;
+	v->rate = rate;
+	v->fair = s->fair;
+	v->reported = r.occupancy;
+	return 0;
+}

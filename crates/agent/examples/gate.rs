@@ -1,0 +1,47 @@
+//! The gate by itself, for trying it on a bed: `gate DEVICE [socket=PATH | driver]… [target_ms=20] [clsact] [journal=PATH] [lease=no]`,
+//! until its input ends. Prints a line of JSON twice a second; `lease=no` never renews its lease after the first.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use agent::cure::now_ns;
+use agent::gate::{From, Gate, Settings};
+use agent::journal::Journal;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let device = words.next().ok_or("a device is needed")?;
+    let mut settings = Settings::new(device, Vec::new());
+    let (mut journal, mut renewing) = (PathBuf::from("/run/unbloat-gate-try.jsonl"), true);
+    for word in words {
+        match word.split_once('=').unwrap_or((&word, "")) {
+            ("socket", path) => settings.sources.push(From::Socket(path.into())),
+            ("driver", _) => settings.sources.push(From::Driver),
+            ("target_ms", ms) => settings.law.target = units::Duration::from_millis(ms.parse()?),
+            ("patience_ms", ms) => settings.law.patience = units::Duration::from_millis(ms.parse()?),
+            ("clsact", _) => settings.clsact = true,
+            ("journal", path) => journal = path.into(),
+            ("lease", "no") => renewing = false,
+            _ => return Err(format!("what is {word}?").into()),
+        }
+    }
+    let mut journal = Journal::open(&journal)?;
+    let mut gate = Gate::attach(&settings, &mut journal)?;
+    gate.renew(now_ns() + 2_000_000_000)?;
+    let (ended, end) = channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = ended.send(());
+    });
+    while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_millis(500)) {
+        if renewing {
+            gate.renew(now_ns() + 2_000_000_000)?;
+        }
+        println!("{}", gate.status()?.to_json());
+    }
+    println!("{}", gate.status()?.to_json());
+    gate.detach(&mut journal)?;
+    Ok(())
+}

@@ -1,0 +1,424 @@
+//! The uplink's gate: no more below the operating system than drains within the target, by the modem's reports.
+//!
+//! signal: reports of a [`Source`] · model: QCUT-D and the accounts of the flows, in the kernel (`bpf/gate.bpf.c`) · action: the program on
+//! the egress of the uplink's device, and a thread that carries each report to it.
+//!
+//! This side decides nothing about packets. It says whether reports come ([`Gate::telemetry`]): where they do not, the gate is open, and
+//! the cure without telemetry has to take over.
+//!
+//! By TCX the program goes when its process goes. On older kernels it hangs on the device's clsact discipline and stays; then its lease
+//! opens it, and the journal says how to take it away.
+//!
+//! Needs Linux 5.6 with BTF; TCX since 6.6.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use algo::gate::qcut_d;
+use aya::maps::{Array, PerCpuArray};
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
+use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::util::KernelVersion;
+use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use serde_json::{Value, json};
+
+use crate::cure::{CureError, Result, now_ns};
+use crate::journal::{Change, Journal};
+use crate::netlink::{Device, Netlink};
+use crate::objects;
+use crate::shared::{GateConfig, GateCounters, GateView};
+use crate::telemetry::driver::Driver;
+use crate::telemetry::socket::Socket;
+use crate::telemetry::{Grade, Report, Source, State};
+
+/// Filter of the fallback by clsact: its preference and handle, so that it is found again.
+const PREFERENCE: u16 = 47;
+const HANDLE: TcHandle = TcHandle::new(0, 1);
+
+/// Where reports may come from, in the order of trust.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A Unix socket that somebody listens on.
+    Socket(std::path::PathBuf),
+    /// The device's own counters.
+    Driver,
+}
+
+/// What the gate is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The uplink's device.
+    pub device: String,
+    /// The law.
+    pub law: qcut_d::Config,
+    /// Sources: the first that reports is heard; a later one when it does not.
+    pub sources: Vec<From>,
+    /// By clsact, also where TCX is to be had.
+    pub clsact: bool,
+}
+
+impl Settings {
+    /// As published, for a device.
+    pub fn new(device: impl Into<String>, sources: Vec<From>) -> Settings {
+        Settings { device: device.into(), law: qcut_d::Config::default(), sources, clsact: false }
+    }
+
+    fn config(&self, device: &Device, lease_until_ns: u64) -> GateConfig {
+        GateConfig {
+            target_ns: self.law.target.0,
+            // As `QcutD::new`: the last packet comes on top.
+            floor: u64::from(device.mtu).saturating_mul(self.law.floor.saturating_sub(1)),
+            patience_ns: self.law.patience.0,
+            hold: self.law.hold.into(),
+            pad: 0,
+            lease_until_ns,
+            link_header: device.header,
+            pad2: 0,
+        }
+    }
+}
+
+/// How a gate is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateStatus {
+    /// Its device.
+    pub device: String,
+    /// Whether reports come.
+    pub telemetry: State,
+    /// As of the last report.
+    pub view: GateView,
+    /// Since it was attached.
+    pub counters: GateCounters,
+    /// How long what lies below takes to drain, at the rate known.
+    pub delay_ms: Option<f64>,
+}
+
+impl GateStatus {
+    /// For `--json` and the control socket.
+    pub fn to_json(&self) -> Value {
+        let telemetry = match &self.telemetry {
+            State::Fresh { source, grade } => {
+                json!({"state": "fresh", "source": source, "grade": match grade { Grade::Modem => "modem", Grade::Driver => "driver" }})
+            }
+            State::Silent { since_ns, why } => json!({
+                "state": "silent", "for_s": now_ns().saturating_sub(*since_ns) as f64 / 1e9, "why": why,
+            }),
+        };
+        json!({
+            "cure": "gate",
+            "device": self.device,
+            "telemetry": telemetry,
+            "reports": self.view.reports,
+            "report_age_ms": self.view.at_ns.saturating_sub(self.view.written_ns) as f64 / 1e6,
+            "reported_bytes": self.view.reported,
+            "occupancy_bytes": self.view.occupancy,
+            "limit_bytes": self.view.limit,
+            "delay_ms": self.delay_ms,
+            "rate_bps": self.view.rate.saturating_mul(8),
+            "fair_bytes": self.view.fair,
+            "passed": self.counters.passed,
+            "passed_bytes": self.counters.passed_bytes,
+            "privileged": self.counters.privileged,
+            "refused_own": self.counters.refused_own,
+            "refused_forwarded": self.counters.refused_forwarded,
+            "unguarded": self.counters.unguarded,
+        })
+    }
+}
+
+/// See the module text.
+pub struct Gate {
+    settings: Settings,
+    found: Device,
+    lease_until_ns: u64,
+    shared: Arc<Shared>,
+    feeder: Option<JoinHandle<()>>,
+    link: Option<SchedClassifierLinkId>,
+    /// What the journal knows of.
+    changes: Vec<Change>,
+}
+
+/// What the feeding thread has in common with the daemon's.
+struct Shared {
+    ebpf: Mutex<Ebpf>,
+    state: Mutex<State>,
+    stop: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked has left whole values behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gate {
+    /// Attaches the program and begins to listen. Open until the first lease.
+    pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Gate> {
+        let found = Netlink::open().and_then(|mut netlink| netlink.device(&settings.device));
+        let found =
+            found.map_err(|why| CureError::Refused(format!("no device \"{}\": {why}", settings.device)))?;
+        let mut ebpf = load()?;
+        let (link, changes) = hang(&mut ebpf, settings, &found, journal)?;
+        let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
+        let shared = Arc::new(Shared {
+            ebpf: Mutex::new(ebpf),
+            state: Mutex::new(since),
+            stop: AtomicBool::new(false),
+        });
+        let mut gate = Gate {
+            settings: settings.clone(),
+            found,
+            lease_until_ns: 0,
+            shared,
+            feeder: None,
+            link: Some(link),
+            changes,
+        };
+        gate.write()?;
+        gate.listen();
+        Ok(gate)
+    }
+
+    /// New parameters; the device stays.
+    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+        if settings.device != self.settings.device || settings.clsact != self.settings.clsact {
+            return Err(CureError::Refused(format!(
+                "the gate is on {}: another device needs off and on",
+                self.settings.device
+            )));
+        }
+        let elsewhere =
+            settings.sources != self.settings.sources || settings.law.patience != self.settings.law.patience;
+        self.settings = settings.clone();
+        self.write()?;
+        if elsewhere {
+            self.hush();
+            self.listen();
+        }
+        Ok(())
+    }
+
+    /// Renews the lease.
+    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        self.lease_until_ns = lease_until_ns;
+        self.write()
+    }
+
+    /// Whether reports come.
+    pub fn telemetry(&self) -> State {
+        locked(&self.shared.state).clone()
+    }
+
+    /// How it is doing.
+    pub fn status(&mut self) -> Result<GateStatus> {
+        let ebpf = locked(&self.shared.ebpf);
+        let view: Array<_, GateView> = map(&ebpf, "view")?;
+        let view = view.get(&0, 0).map_err(|why| CureError::Map("view", why.to_string()))?;
+        let counters: PerCpuArray<_, GateCounters> = map(&ebpf, "counters")?;
+        let each = counters.get(&0, 0).map_err(|why| CureError::Map("counters", why.to_string()))?;
+        let counters = each.iter().fold(GateCounters::default(), |sum, one| GateCounters {
+            passed: sum.passed + one.passed,
+            passed_bytes: sum.passed_bytes + one.passed_bytes,
+            privileged: sum.privileged + one.privileged,
+            refused_own: sum.refused_own + one.refused_own,
+            refused_forwarded: sum.refused_forwarded + one.refused_forwarded,
+            unguarded: sum.unguarded + one.unguarded,
+        });
+        Ok(GateStatus {
+            device: self.settings.device.clone(),
+            telemetry: self.telemetry(),
+            delay_ms: (view.rate > 0).then(|| view.occupancy as f64 / view.rate as f64 * 1e3),
+            view,
+            counters,
+        })
+    }
+
+    /// Takes the program away, and whatever was made for it.
+    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.hush();
+        if let Some(link) = self.link.take() {
+            let mut ebpf = locked(&self.shared.ebpf);
+            program(&mut ebpf, "egress")?
+                .detach(link)
+                .map_err(refused("taking the gate from its device", "5.6"))?;
+        }
+        for change in self.changes.iter().rev() {
+            if let Change::Command { undo, .. } = change {
+                run(undo);
+            }
+            journal.undone(change).map_err(CureError::file(journal.path().to_owned()))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let config = self.settings.config(&self.found, self.lease_until_ns);
+        let mut ebpf = locked(&self.shared.ebpf);
+        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
+        let mut place: Array<_, GateConfig> =
+            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
+        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
+    }
+
+    fn listen(&mut self) {
+        let sources = self.settings.sources.iter().map(|from| -> Box<dyn Source> {
+            match from {
+                From::Socket(path) => Box::new(Socket::new(path)),
+                From::Driver => Box::new(Driver::new(&self.settings.device)),
+            }
+        });
+        let (sources, shared) = (sources.collect(), Arc::clone(&self.shared));
+        let patience = Duration::from_nanos(self.settings.law.patience.0);
+        self.shared.stop.store(false, Ordering::Relaxed);
+        self.feeder = Some(std::thread::spawn(move || feed(&shared, sources, patience)));
+    }
+
+    fn hush(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(feeder) = self.feeder.take() {
+            // It ends by itself; how does not matter.
+            let _ = feeder.join();
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.hush();
+    }
+}
+
+/// Carries reports to the kernel. Each source has a fraction of the patience, and the one that was heard last comes first.
+fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) {
+    let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
+    let (mut heard, mut heard_ns) = (None, now_ns());
+    let mut why = "no source is configured".to_owned();
+    while !shared.stop.load(Ordering::Relaxed) {
+        if sources.is_empty() {
+            std::thread::sleep(slice);
+        }
+        for source in &mut sources {
+            match source.next(slice) {
+                Ok(Some(report)) => {
+                    if let Err(error) = deliver(&locked(&shared.ebpf), &report.starved_told()) {
+                        why = format!("the kernel did not take a report: {error}");
+                        continue;
+                    }
+                    heard = Some(Instant::now());
+                    heard_ns = now_ns();
+                    let fresh = State::Fresh { source: source.name(), grade: source.grade() };
+                    let mut state = locked(&shared.state);
+                    if *state != fresh {
+                        *state = fresh;
+                    }
+                    // What comes after it in the order is not asked while it tells something.
+                    break;
+                }
+                Ok(None) => why = format!("{}: nothing within {} ms", source.name(), slice.as_millis()),
+                Err(error) => why = format!("{}: {error}", source.name()),
+            }
+        }
+        if heard.is_none_or(|at| at.elapsed() >= patience) {
+            *locked(&shared.state) = State::Silent { since_ns: heard_ns, why: why.clone() };
+        }
+    }
+}
+
+/// Runs the kernel's part for a report.
+fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
+    let mut packet = [0; 48];
+    for (place, field) in
+        packet[16..].chunks_exact_mut(8).zip([report.at_ns, report.occupancy, report.granted, report.padding])
+    {
+        place.copy_from_slice(&field.to_ne_bytes());
+    }
+    let program = ebpf.program("report").ok_or("no such program")?;
+    let program: &SchedClassifier = program.try_into().map_err(|why| format!("{why}"))?;
+    let options = TestRunOptions { data_in: Some(&packet), ..TestRunOptions::default() };
+    match program.test_run(options).map_err(|why| why.to_string())?.return_value {
+        0 => Ok(()),
+        other => Err(format!("answered {other}")),
+    }
+}
+
+fn load() -> Result<Ebpf> {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(CureError::NoBtf);
+    }
+    let mut ebpf = EbpfLoader::new().load(objects::GATE).map_err(|why| CureError::Rights(why.to_string()))?;
+    for name in ["egress", "report"] {
+        program(&mut ebpf, name)?.load().map_err(refused("the gate's program", "5.6"))?;
+    }
+    Ok(ebpf)
+}
+
+/// On the device: by TCX, or by clsact with the journal knowing.
+fn hang(
+    ebpf: &mut Ebpf,
+    settings: &Settings,
+    found: &Device,
+    journal: &mut Journal,
+) -> Result<(SchedClassifierLinkId, Vec<Change>)> {
+    let device = settings.device.as_str();
+    let egress = program(ebpf, "egress")?;
+    if !settings.clsact && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0))
+    {
+        let last = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let link = egress.attach_with_options(device, TcAttachType::Egress, last);
+        return Ok((link.map_err(refused("a program on the egress of a device", "6.6"))?, Vec::new()));
+    }
+    let words = |line: String| line.split(' ').map(str::to_owned).collect();
+    let mut changes = Vec::new();
+    let mut note = |what: String, undo: String| {
+        let change = Change::Command { what, undo: words(undo) };
+        journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
+        changes.push(change);
+        Ok::<(), CureError>(())
+    };
+    let there = Netlink::open().and_then(|mut netlink| netlink.qdiscs(found.index));
+    let there = there.map_err(|why| CureError::Refused(format!("queue disciplines of {device}: {why}")))?;
+    if !there.iter().any(|qdisc| qdisc.kind == "clsact") {
+        note(format!("clsact on {device}"), format!("tc qdisc del dev {device} clsact"))?;
+        tc::qdisc_add_clsact(device).map_err(|why| CureError::Kernel {
+            what: "clsact",
+            since: "4.5",
+            why: why.to_string(),
+        })?;
+    }
+    let undo = format!("tc filter del dev {device} egress protocol all pref {PREFERENCE} handle 1 bpf");
+    note(format!("the gate on {device}"), undo)?;
+    let options = NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None };
+    let link = egress.attach_with_options(device, TcAttachType::Egress, TcAttachOptions::Netlink(options));
+    Ok((link.map_err(refused("a program on the egress of a device", "5.6"))?, changes))
+}
+
+/// What is already gone need not be taken away, so its answer does not matter.
+fn run(words: &[String]) {
+    if let Some((program, arguments)) = words.split_first() {
+        let _ = Command::new(program).args(arguments).output();
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
+    let missing = || CureError::Map(name, "missing in the object".to_owned());
+    ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
+}
+
+fn map<'a, T: TryFrom<&'a aya::maps::Map, Error = aya::maps::MapError>>(
+    ebpf: &'a Ebpf,
+    name: &'static str,
+) -> Result<T> {
+    let place = ebpf.map(name).ok_or_else(|| CureError::Map(name, "missing".to_owned()))?;
+    T::try_from(place).map_err(|why| CureError::Map(name, why.to_string()))
+}
+
+fn refused<E: std::fmt::Display + std::fmt::Debug>(
+    what: &'static str,
+    since: &'static str,
+) -> impl FnOnce(E) -> CureError {
+    // The verifier's log is for who builds the program.
+    move |why| CureError::Kernel { what, since, why: format!("{why}") }
+}

@@ -1,0 +1,93 @@
+//! What the modem, or at least the driver, tells of the bytes below the operating system.
+//!
+//! signal: a record on a Unix socket, a counter of the driver · model: a report: bytes in the buffer, what was granted, what of that was
+//! padding, and when · action: reports for the gate, and the word that none come any more.
+//!
+//! A new source is one type with [`Source`]; a source outside of this program is a process that listens on a Unix socket and sends one
+//! of the two records that [`socket`] reads.
+
+use std::io;
+use std::time::Duration;
+
+pub mod driver;
+pub mod socket;
+
+/// One report. Reports of one source are in the order of their times, or nearly so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// When it was true: CLOCK_MONOTONIC, ns.
+    pub at_ns: u64,
+    /// Bytes that waited below the operating system then.
+    pub occupancy: u64,
+    /// Bytes that the base station granted since the report before.
+    pub granted: u64,
+    /// Of them, filled with padding, because nothing was there to send. Tells that the rate could be higher.
+    pub padding: u64,
+}
+
+impl Report {
+    /// With an empty buffer told as padding. Not every base station pads: one that grants nothing to an empty buffer has granted less
+    /// than it could, and no word says so. What such a report moved is a lower bound of the rate, and padding is how the law knows.
+    #[must_use]
+    pub fn starved_told(self) -> Report {
+        if self.occupancy > 0 || self.padding > 0 {
+            return self;
+        }
+        Report { granted: self.granted.saturating_mul(2), padding: self.granted, ..self }
+    }
+}
+
+/// How much a source knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// The driver's own ring and the queue above it. Nothing of a buffer behind them, so an empty ring does not mean an empty buffer:
+    /// the cure without telemetry should go on beside it.
+    Driver,
+    /// The buffer from which packets go on the air.
+    Modem,
+}
+
+/// Where reports come from.
+pub trait Source: Send {
+    /// For people.
+    fn name(&self) -> String;
+    /// How much it knows.
+    fn grade(&self) -> Grade;
+    /// Waits for the next report, no longer than `patience`. `None`: there was none. An error is a source that is not there now; it is
+    /// asked again later, so it has to find it anew by itself.
+    fn next(&mut self, patience: Duration) -> io::Result<Option<Report>>;
+}
+
+/// Whether reports come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// They do.
+    Fresh {
+        /// From where.
+        source: String,
+        /// How much it knows.
+        grade: Grade,
+    },
+    /// None within the patience: the gate is open, the cure without telemetry has to take over.
+    Silent {
+        /// CLOCK_MONOTONIC of the last one, or of the beginning.
+        since_ns: u64,
+        /// What the sources said last.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_empty_buffer_moved_is_a_lower_bound() {
+        let empty = Report { at_ns: 1, occupancy: 0, granted: 3_000, padding: 0 };
+        assert_eq!(empty.starved_told(), Report { granted: 6_000, padding: 3_000, ..empty });
+        let padded = Report { padding: 100, ..empty };
+        assert_eq!(padded.starved_told(), padded);
+        let full = Report { occupancy: 10, ..empty };
+        assert_eq!(full.starved_told(), full);
+    }
+}
