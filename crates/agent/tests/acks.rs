@@ -1,0 +1,613 @@
+//! Passing ACKs, packet by packet, through the kernel's own program (BPF_PROG_TEST_RUN): each window that a law wants is the one that
+//! the Rust side wants from the same samples, each rewritten field is what that window means on the wire, and what is no whole segment
+//! of a known flow passes as it came.
+//!
+//! Needs root and BPF; elsewhere the tests say so and end.
+
+use agent::acks;
+use agent::acks::layout::{AcksConfig, AcksCounters, Traced};
+use agent::shared::DrwaLaw;
+use algo::Rng;
+use algo::rwnd::drwa::{Config, Drwa, Estimator, Form};
+use algo::rwnd::{Cause, Sample, Setup, WindowControl};
+use aya::maps::{Array, PerCpuArray};
+use aya::programs::SchedClassifier;
+use aya::{Ebpf, TestRun, TestRunOptions};
+use units::{Bytes, Duration, Instant};
+
+/// As many samples as a test may make.
+const TRACED: u32 = 8_192;
+const MSS: u64 = 1_400;
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+/// What the programs answer: the next one decides, or the packet passes.
+const NEXT: u32 = u32::MAX;
+
+fn kernel() -> Option<Ebpf> {
+    match acks::load(64, TRACED) {
+        Ok(ebpf) => Some(ebpf),
+        Err(error) => {
+            eprintln!("left out: BPF is not to be had here: {error}");
+            None
+        }
+    }
+}
+
+fn configure(ebpf: &mut Ebpf, down: &Config, up: &Config) -> AcksConfig {
+    let config = AcksConfig {
+        down: DrwaLaw::new(down, 0, true),
+        up: DrwaLaw::new(up, 0, true),
+        lease_until_ns: u64::MAX,
+        start_bytes: 20_000,
+        pause_ns: 60_000_000_000,
+        link_bytes: 14,
+        floor_segments: down.min_window as u32,
+        increment_segments: down.increment as u32,
+        directions: 3,
+        generation: 1,
+        tracing: 1,
+        ..AcksConfig::default()
+    };
+    set(ebpf, config);
+    let mut traces: Array<_, u32> = Array::try_from(ebpf.map_mut("traces").unwrap()).unwrap();
+    traces.set(0, 0, 0).unwrap();
+    config
+}
+
+fn set(ebpf: &mut Ebpf, config: AcksConfig) {
+    let mut place: Array<_, AcksConfig> = Array::try_from(ebpf.map_mut("config").unwrap()).unwrap();
+    place.set(0, config, 0).unwrap();
+}
+
+fn traced(ebpf: &Ebpf) -> Vec<Traced> {
+    let count: Array<_, u32> = Array::try_from(ebpf.map("traces").unwrap()).unwrap();
+    let trace: Array<_, Traced> = Array::try_from(ebpf.map("trace").unwrap()).unwrap();
+    (0..count.get(&0, 0).unwrap()).map(|i| trace.get(&i, 0).unwrap()).collect()
+}
+
+fn counters(ebpf: &Ebpf) -> u64 {
+    let counters: PerCpuArray<_, AcksCounters> =
+        PerCpuArray::try_from(ebpf.map("counters").unwrap()).unwrap();
+    counters.get(&0, 0).unwrap().iter().map(|c| c.rewritten).sum()
+}
+
+/// Through the program; what came out. None where the kernel itself refuses to make a packet of it.
+fn through(ebpf: &mut Ebpf, out: bool, packet: &[u8]) -> Option<Vec<u8>> {
+    let name = if out { "acks_out" } else { "acks_in" };
+    let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
+    let mut after = vec![0; packet.len() + 64];
+    let options =
+        TestRunOptions { data_in: Some(packet), data_out: Some(&mut after), ..TestRunOptions::default() };
+    let result = program.test_run(options).ok()?;
+    assert_eq!(result.return_value, NEXT);
+    after.truncate(result.data_size_out as usize);
+    Some(after)
+}
+
+/// A connection between 10.0.0.1 (inside) and 192.0.2.1, or their like.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    v6: bool,
+    vlans: usize,
+    port: u16,
+    /// Offered inside, outside.
+    scales: [Option<u8>; 2],
+    stamped: bool,
+}
+
+struct Segment<'a> {
+    out: bool,
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    window: u16,
+    options: &'a [u8],
+    payload: usize,
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let pairs = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    pairs.fold(0, |a, b| a + b)
+}
+
+fn folded(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+impl Ends {
+    /// Where the TCP header begins.
+    fn tcp(&self) -> usize {
+        14 + 4 * self.vlans + if self.v6 { 40 } else { 20 }
+    }
+
+    fn addresses(&self, out: bool) -> (Vec<u8>, Vec<u8>) {
+        let (inside, outside) = if self.v6 {
+            let far = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            ([&far[..], &[1]].concat(), [&far[..], &[2]].concat())
+        } else {
+            (vec![10, 0, 0, 1], vec![192, 0, 2, 1])
+        };
+        if out { (inside, outside) } else { (outside, inside) }
+    }
+
+    fn packet(&self, s: &Segment) -> Vec<u8> {
+        let mut options = s.options.to_vec();
+        options.resize(options.len().next_multiple_of(4), 0);
+        let mut tcp = Vec::new();
+        let (from, to) = if s.out { (self.port, 443) } else { (443, self.port) };
+        tcp.extend(from.to_be_bytes());
+        tcp.extend(to.to_be_bytes());
+        tcp.extend(s.seq.to_be_bytes());
+        tcp.extend(s.ack.to_be_bytes());
+        tcp.extend([((20 + options.len()) / 4) as u8 * 16, s.flags]);
+        tcp.extend(s.window.to_be_bytes());
+        tcp.extend([0; 4]);
+        tcp.extend(&options);
+        tcp.resize(tcp.len() + s.payload, 0x5a);
+        let (source, destination) = self.addresses(s.out);
+        let length = tcp.len() as u16;
+        let pseudo = sum(&source) + sum(&destination) + 6 + u32::from(length);
+        let check = folded(pseudo + sum(&tcp));
+        tcp[16..18].copy_from_slice(&check.to_be_bytes());
+        let kind: u16 = if self.v6 { 0x86dd } else { 0x0800 };
+        let mut packet = vec![2; 12];
+        for vlan in 0..self.vlans {
+            packet.extend(if vlan + 1 < self.vlans { [0x88, 0xa8] } else { [0x81, 0] });
+            packet.extend([0, 7 + vlan as u8]);
+        }
+        packet.extend(kind.to_be_bytes());
+        if self.v6 {
+            packet.extend([0x60, 0, 0, 0]);
+            packet.extend(length.to_be_bytes());
+            packet.extend([6, 64]);
+        } else {
+            packet.extend([0x45, 0]);
+            packet.extend((length + 20).to_be_bytes());
+            packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        }
+        packet.extend(source);
+        packet.extend(destination);
+        packet.extend(tcp);
+        packet
+    }
+
+    /// Whether the checksum is right.
+    fn sound(&self, packet: &[u8], out: bool) -> bool {
+        let tcp = &packet[self.tcp()..];
+        let (source, destination) = self.addresses(out);
+        folded(sum(&source) + sum(&destination) + 6 + tcp.len() as u32 + sum(tcp)) == 0
+    }
+
+    fn window(&self, packet: &[u8]) -> u16 {
+        let at = self.tcp() + 14;
+        u16::from_be_bytes([packet[at], packet[at + 1]])
+    }
+
+    fn stamps(&self, val: u32, echo: u32) -> Vec<u8> {
+        match self.stamped {
+            true => [&[1, 1, 8, 10][..], &val.to_be_bytes(), &echo.to_be_bytes()].concat(),
+            false => Vec::new(),
+        }
+    }
+
+    fn open(&self, ebpf: &mut Ebpf, sides: &[Side; 2]) {
+        for out in [true, false] {
+            let side = usize::from(!out);
+            let mut options = vec![2, 4, (MSS >> 8) as u8, MSS as u8];
+            if let Some(scale) = self.scales[side] {
+                options.extend([1, 3, 3, scale]);
+            }
+            options.extend(self.stamps(1, u32::from(!out)));
+            let syn = Segment {
+                out,
+                flags: if out { SYN } else { SYN | ACK },
+                seq: sides[side].next.wrapping_sub(1),
+                ack: if out { 0 } else { sides[1 - side].next },
+                window: 65_535,
+                options: &options,
+                payload: 0,
+            };
+            let packet = self.packet(&syn);
+            assert_eq!(through(ebpf, out, &packet).unwrap(), packet, "a SYN passes unchanged");
+        }
+    }
+
+    /// In force only if both have offered one (RFC 7323 section 2.2).
+    fn scale(&self, side: usize) -> u32 {
+        match self.scales {
+            [Some(_), Some(_)] => u32::from(self.scales[side].unwrap_or(0).min(14)),
+            _ => 0,
+        }
+    }
+}
+
+/// What one end has sent and told, and what we expect to have been told in its name.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    next: u32,
+    stamp: u32,
+    /// Its own right edge.
+    edge: u32,
+    /// As it has to leave us; none before the first.
+    told: Option<u32>,
+    wanted: u32,
+}
+
+fn any_law(rng: &mut Rng) -> Config {
+    Config {
+        form: if rng.below(2) == 0 { Form::Rate } else { Form::Paper },
+        quick: rng.below(2) == 0,
+        alpha: rng.below(16),
+        lambda: 1 + rng.below(96),
+        min_window: 1 + rng.below(4),
+        increment: rng.below(3),
+        max: Bytes(65_536 + rng.below(1 << 24)),
+        ..Config::default()
+    }
+}
+
+/// The same law from the same samples; and how many windows there were.
+fn compare(traced: &[Traced], up: bool, config: &Config) -> usize {
+    let mut ours: Option<Drwa> = None;
+    let mut windows = std::collections::BTreeSet::new();
+    for (i, t) in traced.iter().enumerate().filter(|(_, t)| (t.up == 1) == up) {
+        let estimator = if t.law.by_window == 1 { Estimator::Window } else { Estimator::Timestamps };
+        let config = Config { estimator, ..config.clone() };
+        let setup = Setup { mss: Bytes(MSS), timestamps: true };
+        let mut expected = DrwaLaw::new(&config, MSS, true);
+        expected.initial = t.law.initial;
+        assert_eq!(t.law, expected, "the constants of sample {i}");
+        if t.begins == 1 || ours.is_none() {
+            ours = Some(Drwa::new(config, &setup));
+        }
+        let law = ours.as_mut().unwrap();
+        if t.rtt_min_us < 30_000_000 {
+            law.learn_rtt_min(Duration::from_micros(t.rtt_min_us));
+        }
+        let sample = Sample {
+            cause: Cause::Arrived,
+            received: Bytes(t.sample.received),
+            copied: Bytes(t.sample.copied),
+            right_edge: Bytes(t.sample.right_edge),
+            rtt: (t.sample.rtt_us > 0).then(|| Duration::from_micros(t.sample.rtt_us)),
+            ..Sample::default()
+        };
+        law.on_sample(Instant(t.now_ns), &sample);
+        assert_eq!(law.window().0, t.window, "sample {i}: {t:?}");
+        windows.insert(t.window);
+    }
+    windows.len()
+}
+
+#[test]
+fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut rng = Rng::new(3, "acks");
+    let (mut windows, mut rewritten) = (0, 0);
+    for case in 0..24_u16 {
+        // One law for both: floor and increment are one setting for a device.
+        let law = any_law(&mut rng);
+        configure(&mut ebpf, &law, &law);
+        let mut offer = || (rng.below(4) > 0).then(|| rng.below(16) as u8);
+        let ends = Ends {
+            scales: [offer(), offer()],
+            v6: case % 2 == 1,
+            vlans: usize::from(case / 2 % 3),
+            stamped: case % 5 > 0,
+            port: 1_000 + case,
+        };
+        let mut side = || Side {
+            // Some wrap.
+            next: (u32::MAX - 100_000).wrapping_add(rng.below(200_000) as u32),
+            stamp: rng.below(1 << 32) as u32,
+            edge: 0,
+            told: None,
+            wanted: 0,
+        };
+        let mut sides = [side(), side()];
+        ends.open(&mut ebpf, &sides);
+        sides[0].edge = sides[1].next.wrapping_add(65_535);
+        sides[1].edge = sides[0].next.wrapping_add(65_535);
+        for _ in 0..900 {
+            if rng.below(4) == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(rng.below(400)));
+            }
+            let out = rng.below(2) == 0;
+            let (own, other) = (usize::from(!out), usize::from(out));
+            // No more than was offered.
+            let room = sides[other].told.unwrap_or(sides[other].edge).wrapping_sub(sides[own].next);
+            let payload = if rng.below(3) > 0 { rng.below(MSS) as usize } else { 0 };
+            let payload = payload.min(if room > 1 << 30 { 0 } else { room as usize });
+            // Windows only as a receiver may tell them: its edge never goes back.
+            let ack = sides[other].next;
+            let wish = ack.wrapping_add(rng.below(1 << 20) as u32);
+            if (wish.wrapping_sub(sides[own].edge) as i32) > 0 {
+                sides[own].edge = wish;
+            }
+            let scale = ends.scale(own);
+            let window = (u64::from(sides[own].edge.wrapping_sub(ack)) + (1 << scale) - 1) >> scale;
+            let window = window.min(65_535) as u16;
+            let reached = ack.wrapping_add(u32::from(window) << scale);
+            if (reached.wrapping_sub(sides[own].edge) as i32) < 0 {
+                sides[own].edge = reached;
+            }
+            sides[own].stamp = sides[own].stamp.wrapping_add(rng.below(2) as u32);
+            let stamps = ends.stamps(sides[own].stamp, sides[other].stamp);
+            let segment =
+                Segment { out, flags: ACK, seq: sides[own].next, ack, window, options: &stamps, payload };
+            let packet = ends.packet(&segment);
+            assert!(ends.sound(&packet, out));
+            sides[own].next = sides[own].next.wrapping_add(payload as u32);
+            let samples = traced(&ebpf).len();
+            let after = through(&mut ebpf, out, &packet).unwrap();
+            // A sample and the window that it changes may come with the same packet.
+            for t in &traced(&ebpf)[samples..] {
+                let receiver = usize::from(t.up == 1);
+                sides[receiver].wanted = t.wanted;
+            }
+            let field = expected(&mut sides[own], ack, window, scale);
+            assert_eq!(ends.window(&after), field, "case {case}: {ends:?} {:?}", sides[own]);
+            assert!(field <= window, "never raised");
+            assert!(ends.sound(&after, out), "case {case}: the checksum");
+            let at = ends.tcp() + 14;
+            assert!(
+                (0..packet.len()).all(|i| packet[i] == after[i] || (at..at + 4).contains(&i)),
+                "nothing else"
+            );
+        }
+        let all = traced(&ebpf);
+        assert!(all.len() < TRACED as usize);
+        windows += compare(&all, false, &law) + compare(&all, true, &law);
+        rewritten = counters(&ebpf);
+    }
+    assert!(windows > 400 && rewritten > 1_000, "the laws move and are applied: {windows} {rewritten}");
+}
+
+/// The field that has to leave: as wanted, never above what its end told, never taking back what was told, rounded up.
+fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
+    let told = u32::from(window) << scale;
+    let (mut field, mut reach) = (u32::from(window), told);
+    if let Some(edge) = side.told
+        && side.wanted > 0
+        && told > side.wanted
+    {
+        let least = edge.wrapping_sub(ack);
+        let wish = if (least as i32) > 0 { side.wanted.max(least) } else { side.wanted };
+        let rounded = wish.div_ceil(1 << scale);
+        if rounded << scale < told && rounded <= 0xffff {
+            (field, reach) = (rounded, rounded << scale);
+        }
+    }
+    let edge = ack.wrapping_add(reach);
+    if side.told.is_none_or(|before| (edge.wrapping_sub(before) as i32) > 0) {
+        side.told = Some(edge);
+    }
+    field as u16
+}
+
+/// A flow whose windows are rewritten, with a law that makes them small.
+fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
+    let law = Config { lambda: 1, min_window: 1, alpha: 0, form: Form::Rate, ..Config::default() };
+    configure(ebpf, &law, &law);
+    let side = Side { next: 1_000_000, stamp: 77, edge: 0, told: None, wanted: 0 };
+    let mut sides = [side; 2];
+    ends.open(ebpf, &sides);
+    for _ in 0..200 {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+        let packet = data(ends, &mut sides);
+        through(ebpf, false, &packet).unwrap();
+        let packet = answer(ends, &mut sides);
+        through(ebpf, true, &packet).unwrap();
+    }
+    sides
+}
+
+fn data(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
+    sides[1].stamp += 1;
+    let options = ends.stamps(sides[1].stamp, sides[0].stamp);
+    let (seq, ack) = (sides[1].next, sides[0].next);
+    sides[1].next = seq.wrapping_add(1_000);
+    ends.packet(&Segment {
+        out: false,
+        flags: ACK,
+        seq,
+        ack,
+        window: 60_000,
+        options: &options,
+        payload: 1_000,
+    })
+}
+
+fn answer(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
+    sides[0].stamp += 1;
+    let options = ends.stamps(sides[0].stamp, sides[1].stamp);
+    let (seq, ack) = (sides[0].next, sides[1].next);
+    ends.packet(&Segment { out: true, flags: ACK, seq, ack, window: 60_000, options: &options, payload: 0 })
+}
+
+const PLAIN: Ends = Ends { v6: false, vlans: 0, port: 999, scales: [Some(7), Some(7)], stamped: true };
+
+#[test]
+fn who_gets_no_lease_any_more_passes_and_what_was_told_meanwhile_is_not_taken_back() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut sides = held(&mut ebpf, &PLAIN);
+    let packet = answer(&PLAIN, &mut sides);
+    assert!(PLAIN.window(&through(&mut ebpf, true, &packet).unwrap()) < 60_000);
+    let place: Array<_, AcksConfig> = Array::try_from(ebpf.map("config").unwrap()).unwrap();
+    let config = place.get(&0, 0).unwrap();
+    set(&mut ebpf, AcksConfig { lease_until_ns: 1, ..config });
+    assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
+    // The full window is told now; a new lease is a new generation and begins with what it sees.
+    set(&mut ebpf, AcksConfig { generation: 2, ..config });
+    for _ in 0..60 {
+        let packet = data(&PLAIN, &mut sides);
+        through(&mut ebpf, false, &packet).unwrap();
+        let packet = answer(&PLAIN, &mut sides);
+        let after = through(&mut ebpf, true, &packet).unwrap();
+        let edge = sides[1].next.wrapping_add(u32::from(PLAIN.window(&after)) << 7);
+        assert!(edge.wrapping_sub(sides[0].edge) as i32 >= 0 || sides[0].edge == 0, "the edge goes back");
+        sides[0].edge = edge;
+    }
+}
+
+#[test]
+fn a_lifted_flow_passes_and_comes_back_without_taking_an_edge_back() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut sides = held(&mut ebpf, &PLAIN);
+    let place: Array<_, AcksConfig> = Array::try_from(ebpf.map("config").unwrap()).unwrap();
+    let config = place.get(&0, 0).unwrap();
+    set(&mut ebpf, AcksConfig { lifted: 1, ..config });
+    let packet = answer(&PLAIN, &mut sides);
+    assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
+    set(&mut ebpf, config);
+    let mut edge = sides[1].next.wrapping_add(60_000 << 7);
+    for _ in 0..100 {
+        let packet = data(&PLAIN, &mut sides);
+        through(&mut ebpf, false, &packet).unwrap();
+        let packet = answer(&PLAIN, &mut sides);
+        let after = through(&mut ebpf, true, &packet).unwrap();
+        assert!(PLAIN.window(&after) < 60_000, "held again");
+        let now = sides[1].next.wrapping_add(u32::from(PLAIN.window(&after)) << 7);
+        assert!(now.wrapping_sub(edge) as i32 >= 0);
+        edge = now;
+    }
+}
+
+#[test]
+fn signed_segments_and_those_of_mptcp_are_never_touched() {
+    let Some(mut ebpf) = kernel() else { return };
+    // RFC 2385, RFC 5925, RFC 8684.
+    for (kind, port) in [(19, 2_001), (29, 2_002), (30, 2_003)] {
+        let ends = Ends { port, ..PLAIN };
+        let mut sides = held(&mut ebpf, &ends);
+        let packet = answer(&ends, &mut sides);
+        assert_ne!(through(&mut ebpf, true, &packet).unwrap(), packet, "it is held");
+        let options = [&[kind, 18][..], &[0; 16]].concat();
+        let (seq, ack) = (sides[0].next, sides[1].next);
+        let segment =
+            Segment { out: true, flags: ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
+        let signed = ends.packet(&segment);
+        assert_eq!(through(&mut ebpf, true, &signed).unwrap(), signed);
+        let packet = answer(&ends, &mut sides);
+        assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet, "nor is anything after it");
+    }
+}
+
+#[test]
+fn a_flow_that_was_not_seen_to_begin_is_left_alone_and_one_that_ended_is_forgotten() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut sides = held(&mut ebpf, &PLAIN);
+    let other = Ends { port: 3_000, ..PLAIN };
+    for _ in 0..100 {
+        let packet = data(&other, &mut sides);
+        assert_eq!(through(&mut ebpf, false, &packet).unwrap(), packet);
+        let packet = answer(&other, &mut sides);
+        assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
+    }
+    for end in [&[RST][..], &[FIN | ACK, FIN | ACK]] {
+        let mut sides = held(&mut ebpf, &PLAIN);
+        for (flags, out) in end.iter().zip([true, false]) {
+            let (own, far) = (usize::from(!out), usize::from(out));
+            let (seq, ack) = (sides[own].next, sides[far].next);
+            let segment = Segment { out, flags: *flags, seq, ack, window: 60_000, options: &[], payload: 0 };
+            through(&mut ebpf, out, &PLAIN.packet(&segment)).unwrap();
+        }
+        let packet = answer(&PLAIN, &mut sides);
+        assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
+    }
+}
+
+/// Ways to break a segment, each of which has to leave it alone.
+fn broken(ends: &Ends, packet: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut p = packet.to_vec();
+    let (ip, tcp) = (14 + 4 * ends.vlans, ends.tcp());
+    match rng.below(9) {
+        // Cut anywhere in its headers or options.
+        0 => p.truncate(14 + rng.below((tcp + 32 - 14) as u64) as usize),
+        // Header lengths of TCP: too short, or beyond the packet.
+        1 => p[tcp + 12] = (rng.below(5) << 4) as u8,
+        2 => {
+            p.truncate(tcp + 32);
+            p[tcp + 12] = 0xf0;
+        }
+        // Options whose lengths lead out, or nowhere.
+        3 => p[tcp + 20..tcp + 24].copy_from_slice(&[8, [0, 1, 13, 255][rng.below(4) as usize], 0, 0]),
+        4 => p[tcp + 20..tcp + 32].copy_from_slice(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 200]),
+        // Another protocol above, below, or none that exists.
+        5 if ends.v6 => p[ip + 6] = [17, 44, 43, 51, 59][rng.below(5) as usize],
+        5 => p[ip + 9] = [17, 1, 47, 50][rng.below(4) as usize],
+        6 => p[ip] = (p[ip] & 0xf) | (rng.below(4) << 4) as u8,
+        // Cut by IP: fragments (RFC 791), or a length beyond the packet.
+        7 if ends.v6 => p[ip + 4..ip + 6].copy_from_slice(&0xfff0_u16.to_be_bytes()),
+        7 if rng.below(2) == 0 => p[ip + 6] = 0x20,
+        7 => p[ip + 7] = 1 + rng.below(255) as u8,
+        _ if ends.v6 => p[ip + 6] = 44,
+        _ => p[ip + 2..ip + 4].copy_from_slice(&0xfff0_u16.to_be_bytes()),
+    }
+    p
+}
+
+#[test]
+fn malformed_packets_pass_as_they_came() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut rng = Rng::new(9, "malformed");
+    let mut passed = 0;
+    for case in 0..6_u16 {
+        let ends = Ends { v6: case % 2 == 1, vlans: usize::from(case / 2), port: 4_000 + case, ..PLAIN };
+        let mut sides = held(&mut ebpf, &ends);
+        for round in 0..400 {
+            let out = round % 2 == 0;
+            let packet = if out { answer(&ends, &mut sides) } else { data(&ends, &mut sides) };
+            let bad = broken(&ends, &packet, &mut rng);
+            // Not every rubbish is taken by BPF_PROG_TEST_RUN.
+            if let Some(after) = through(&mut ebpf, out, &bad) {
+                assert_eq!(after, bad, "case {case}, round {round}");
+                passed += 1;
+            }
+        }
+    }
+    assert!(passed > 1_500, "{passed}");
+}
+
+#[test]
+fn any_bytes_change_nothing_but_a_window_that_becomes_smaller() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut rng = Rng::new(11, "any");
+    let mut sides = held(&mut ebpf, &PLAIN);
+    let (mut lower, mut same) = (0, 0);
+    for round in 0..4_000 {
+        // Some of it is a RST, or an option after which nothing is touched.
+        if round % 40 == 0 {
+            sides = held(&mut ebpf, &PLAIN);
+        }
+        let out = rng.below(2) == 0;
+        let mut packet = if out { answer(&PLAIN, &mut sides) } else { data(&PLAIN, &mut sides) };
+        if round % 50 == 0 {
+            packet = (0..14 + rng.below(200)).map(|_| rng.below(256) as u8).collect();
+        }
+        for _ in 0..rng.below(4) {
+            let at = (14 + rng.below(54)).min(packet.len() as u64 - 1) as usize;
+            packet[at] = rng.below(256) as u8;
+        }
+        let Some(after) = through(&mut ebpf, out, &packet) else { continue };
+        assert_eq!(after.len(), packet.len());
+        let changed: Vec<usize> = (0..packet.len()).filter(|i| packet[*i] != after[*i]).collect();
+        if changed.is_empty() {
+            same += 1;
+            continue;
+        }
+        lower += 1;
+        // IP options move the header; window and checksum stay within four bytes.
+        let first = changed[0];
+        assert!(changed.iter().all(|i| i - first < 4), "round {round}: {changed:?}");
+        let word = |p: &[u8], at: usize| u16::from_be_bytes([p[at], p[at + 1]]);
+        let at = first - first % 2;
+        assert!(word(&after, at) < word(&packet, at), "round {round}: a window was raised");
+    }
+    assert!(lower > 200 && same > 200, "{lower} {same}");
+}
