@@ -38,7 +38,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Where an ACK or data is, that is none: RFC 9293's comparison has a horizon of 2^31. */
 #define HORIZON (1 << 30)
 #define MSS_UNTOLD 536
-#define TRACED 4096
+/* A connection that is silent for so long may have been followed by another. */
+#define SYN_AGAIN_NS (30 * NS_PER_S)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct tcp_options_received___scales {
@@ -110,7 +111,7 @@ struct flow {
 };
 
 struct acks_counters {
-	__u64 segments, flows, unknown, barred, samples, decisions, rewritten, superpackets, held;
+	__u64 segments, flows, unknown, barred, samples, decisions, rewritten, superpackets, held, strange;
 	__u64 down_bytes, up_bytes;
 };
 
@@ -405,6 +406,9 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 {
 	struct half *h;
 
+	/* In the midst of a connection an end answers it with an ACK, and goes on (RFC 5961 section 4). */
+	if (f && f->ready && now - f->seen_ns < SYN_AGAIN_NS)
+		return;
 	/* Its begin; a SYN with another number is another connection in the same place. */
 	if (!s->acks && (!f || (out ? f->syn_out && f->first_out != s->seq : f->syn_in && f->first_in != s->seq)))
 		f = flow_begin(key, c, count);
@@ -509,6 +513,14 @@ static __always_inline bool ended(struct flow *f, const struct flow_key *key, co
 	return false;
 }
 
+/* Acknowledges what was never sent, or sends what was never offered: an end would ignore it, and so do we. 64 KB of doubt. */
+static __always_inline bool strange(const struct segment *s, __u32 sent_by_other, const struct direction *own)
+{
+	if (sent_by_other && (__s32)(s->ack - sent_by_other) > 0)
+		return true;
+	return s->payload && own->edge_known && (__s32)(s->seq + s->payload - own->edge) > 0x10000;
+}
+
 static __always_inline int pass(struct __sk_buff *skb, bool out)
 {
 	struct flow_key key = {};
@@ -518,7 +530,7 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 	struct place_seen *known;
 	struct flow *f;
 	__u64 now;
-	__u32 zero = 0, rtt, ahead, seen;
+	__u32 zero = 0, rtt, seen;
 
 	c = bpf_map_lookup_elem(&config, &zero);
 	count = bpf_map_lookup_elem(&counters, &zero);
@@ -557,6 +569,10 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 	flow_again(f, c);
 	f->seen_ns = now;
 	count->superpackets += skb->gso_segs > 1;
+	if (strange(&s, out ? f->sent_in : f->sent_out, out ? &f->up : &f->down)) {
+		count->strange++;
+		return NEXT;
+	}
 	if (!s.acks) {
 		ended(f, &key, &s, out);
 		return NEXT;
@@ -584,12 +600,9 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 		f->outer.heard_ns = now;
 		send_half(&f->inner, &f->sent_in, &s, now);
 		seen = (rtt ? SEEN_RTT : 0) | (s.stamped ? SEEN_STAMP : 0);
-		ahead = f->sent_out - s.ack;
-		if ((c->directions & UP) && f->sent_out && (__s32)ahead >= 0)
+		if ((c->directions & UP) && f->sent_out)
 			direction_sample(f, c, s.ack, seen | SEEN_UP, now);
-		/* Beyond what was offered it is nobody's data. */
-		ahead = f->down.edge - (s.seq + s.payload);
-		if ((c->directions & DOWN) && s.payload && (!f->down.edge_known || (__s32)ahead >= -0x10000))
+		if ((c->directions & DOWN) && s.payload)
 			direction_sample(f, c, s.seq + s.payload, seen, now);
 		tell(skb, c, count, &key, &f->up, &s, now, c->directions & UP);
 	}

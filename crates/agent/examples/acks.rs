@@ -38,7 +38,7 @@ fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
         "{}",
         json!({"flows": flows, "known": known, "segments": count.segments, "taken": count.flows, "unknown": count.unknown,
             "barred": count.barred, "samples": count.samples, "decisions": count.decisions, "rewritten": count.rewritten,
-            "superpackets": count.superpackets, "held": count.held, "down_bytes": count.down_bytes, "up_bytes": count.up_bytes})
+            "superpackets": count.superpackets, "held": count.held, "strange": count.strange, "down_bytes": count.down_bytes, "up_bytes": count.up_bytes})
     );
     Ok(())
 }

@@ -340,6 +340,7 @@ impl Acks {
             rewritten: a.rewritten + b.rewritten,
             superpackets: a.superpackets + b.superpackets,
             held: a.held + b.held,
+            strange: a.strange + b.strange,
             down_bytes: a.down_bytes + b.down_bytes,
             up_bytes: a.up_bytes + b.up_bytes,
         }))

@@ -189,6 +189,8 @@ plain! {
         superpackets: u64,
         /// Windows that were larger than wanted because of what had been told.
         held: u64,
+        /// Segments that no end would take.
+        strange: u64,
         /// Payload of downloads.
         down_bytes: u64,
         /// Payload of uploads that was acknowledged.
