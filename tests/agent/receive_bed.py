@@ -317,7 +317,7 @@ class Agent:
 TCP_WINDOW_CLAMP = 10
 
 
-# A reader that can be asked: `clamp`, `bytes`, `sum`; it downloads from a `SENDER` until that one closes.
+# A reader that can be asked: `clamp`, `buffer`, `bytes`, `sum`, `set N`; it downloads from a `SENDER` until that one closes.
 READER = f"""
 import hashlib, socket, sys, threading
 family, address, port, setup = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, *sys.argv[1:4]
@@ -332,12 +332,13 @@ def read():
     over.set()
 threading.Thread(target=read, daemon=True).start()
 for word in sys.stdin:
-    match word.strip():
-        case "clamp": print(s.getsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}), flush=True)
-        case "buffer": print(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), flush=True)
-        case "bytes": print(seen[0], flush=True)
-        case "sum": over.wait(); print(total.hexdigest(), flush=True)
-        case "close": s.shutdown(socket.SHUT_RDWR); break
+    match word.split():
+        case ["set", clamp]: s.setsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}, int(clamp)); print("set", flush=True)
+        case ["clamp"]: print(s.getsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}), flush=True)
+        case ["buffer"]: print(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), flush=True)
+        case ["bytes"]: print(seen[0], flush=True)
+        case ["sum"]: over.wait(); print(total.hexdigest(), flush=True)
+        case ["close"]: s.shutdown(socket.SHUT_RDWR); break
 """
 # Sends so many bytes to everyone who comes, made from a seed, and says their sum.
 SENDER = """
@@ -364,10 +365,12 @@ with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=T
 class Reader:
     """A download whose socket can be looked at."""
 
-    def __init__(self, bed: Bed, port: int, version: int = 4, setup: str = "") -> None:
+    def __init__(
+        self, bed: Bed, port: int = 5301, version: int = 4, setup: str = "", inside: bool = True
+    ) -> None:
         argv = (sys.executable, "-c", READER, ADDRESSES[version][1], str(port), setup or "pass")
         self.process = subprocess.Popen(
-            bed.words(bed.host, *argv, inside=True),
+            bed.words(bed.host, *argv, inside=inside),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

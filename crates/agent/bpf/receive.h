@@ -28,7 +28,7 @@ struct receive_config {
 	__u64 lease_until_ns;
 	/* Bytes received before anything is done: handshakes and short replies stay as they are. */
 	__u64 start_bytes;
-	/* Whose sockets, for the walk over those that exist: a cgroup and its depth; depth 0 is the root, everybody's. */
+	/* Whose sockets; for who comes later and has another one. A program sees those of its cgroup only. */
 	__u64 cgroup;
 	__u32 cgroup_level;
 	/* Floor of the window in segments; law.floor is set from it for each socket. */

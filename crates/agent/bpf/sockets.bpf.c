@@ -37,6 +37,9 @@ struct walk_task {
 	__u32 silenced;
 	/* The last refusal. */
 	__s32 error;
+	/* Whose sockets join, are listed or change: a cgroup and its depth; depth 0 is the root, everybody's. */
+	__u64 cgroup;
+	__u32 cgroup_level, pad;
 };
 
 /* What LIST writes for each socket. */
@@ -235,7 +238,7 @@ int walk(struct bpf_iter__tcp *ctx)
 		failed = leave(tp, t);
 	} else if (t->action == SWITCH_BACK) {
 		failed = change_back(tp, t);
-	} else if (in_cgroup(tp, c->cgroup, c->cgroup_level)) {
+	} else if (in_cgroup(tp, t->cgroup, t->cgroup_level)) {
 		if (t->action == LIST)
 			list(ctx, tp, sk);
 		else if (t->action == JOIN && wanted_place(c, address))

@@ -3,7 +3,7 @@
 //! signal: settings · model: the longest prefix that holds the remote address says the name · action: TCP_CONGESTION on the socket. It is the
 //! sender's matter, so it helps uploads; what a socket had before is kept beside it, and given back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
@@ -86,12 +86,13 @@ impl Congestion {
         Ok(congestion)
     }
 
-    /// Live connections change now. Call when the scope of [`crate::receive`] is set, whose walk it shares.
+    /// Live connections change now: how many.
     pub fn switch_live(&mut self) -> Result<u32> {
-        match self.settings.live {
-            true => Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch)?.task.changed),
-            false => Ok(0),
+        if !self.settings.live {
+            return Ok(0);
         }
+        let scope = self.settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
+        Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed)
     }
 
     /// Other routes, for connections that begin from now on, and for live ones at the next [`Congestion::switch_live`].
@@ -120,7 +121,7 @@ impl Congestion {
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.renew(0)?;
         let pins = self.settings.pins.clone();
-        Walker::load(&pins)?.walk(Action::SwitchBack)?;
+        Walker::load(&pins)?.walk(Action::SwitchBack, Path::new(""))?;
         let path = sockets::folder(&pins).join("congestion");
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),

@@ -132,6 +132,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
             return Err(format!("{}: {e}", daemon.start.paths.socket().display()));
         }
     };
+    daemon.tick();
     ready();
     let next = daemon.run(&mut control, &signals);
     let _ = std::fs::remove_file(daemon.start.paths.socket());
@@ -312,6 +313,9 @@ impl Daemon {
                 Event::Silenced(n) => format!(
                     "downloads: another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
                 ),
+                Event::NoWalk(why) => format!(
+                    "downloads: connections that existed before stay as they are, new ones are treated: {why}"
+                ),
                 Event::Refused(n, errno) => {
                     let why = Errno::from_raw(-errno);
                     format!(
@@ -412,6 +416,9 @@ impl Daemon {
     /// Undoes everything; what could not be.
     fn detach(&mut self) -> Vec<String> {
         let mut failed = Vec::new();
+        if self.receive.is_none() && self.congestion.is_none() && self.journal.pending().is_empty() {
+            return failed;
+        }
         if let Some(cure) = self.receive.take()
             && let Err(e) = cure.detach(&mut self.journal)
         {

@@ -4,7 +4,7 @@
 //! sees to sockets that it cannot see by itself (older ones, and those that another program silenced) · action: maps, one pinned link,
 //! a walk over the sockets now and then.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use algo::rwnd::drwa::{Config as Law, Form};
@@ -121,6 +121,8 @@ pub enum Event {
     Silenced(u32),
     /// The kernel let so many not join.
     Refused(u32, i32),
+    /// There is no walk here: connections that exist stay as they are.
+    NoWalk(String),
 }
 
 /// DRWA at work.
@@ -133,6 +135,8 @@ pub struct Receive {
     settings: Settings,
     link: PinnedLink,
     walker: Option<Walker>,
+    /// Why not, until it was said.
+    no_walk: Option<String>,
     walk_at: Instant,
     walk_took: Duration,
 }
@@ -167,13 +171,17 @@ impl Receive {
             settings: settings.clone(),
             link,
             walker: None,
+            no_walk: None,
             walk_at: Instant::now(),
             walk_took: Duration::ZERO,
         };
         receive.write_places()?;
         receive.write()?;
-        // An old kernel treats new connections only; it says so in its features.
-        receive.walker = Walker::load(&settings.pins).ok();
+        // An old kernel treats new connections only, and `tick` says so.
+        match Walker::load(&settings.pins) {
+            Ok(walker) => receive.walker = Some(walker),
+            Err(e) => receive.no_walk = Some(e.to_string()),
+        }
         Ok(receive)
     }
 
@@ -199,11 +207,13 @@ impl Receive {
 
     /// What has to be done now and then; what is worth a line in the log.
     pub fn tick(&mut self) -> Result<Vec<Event>> {
-        let Some(walker) = &mut self.walker else { return Ok(Vec::new()) };
+        let Some(walker) = &mut self.walker else {
+            return Ok(self.no_walk.take().map(Event::NoWalk).into_iter().collect());
+        };
         if Instant::now() < self.walk_at {
             return Ok(Vec::new());
         }
-        let walked = walker.walk(Action::Join)?;
+        let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE));
         let task = walked.task;
@@ -278,7 +288,7 @@ impl Receive {
             Some(walker) => walker,
             None => Walker::load(&self.settings.pins)?,
         };
-        walker.walk(Action::Leave)?;
+        walker.walk(Action::Leave, Path::new(""))?;
         let pins = self.settings.pins.clone();
         let link = self.link;
         let path = sockets::folder(&pins).join("receive");
@@ -325,7 +335,7 @@ fn attached(
     let folder = sockets::folder(&settings.pins);
     if folder.join("receive").exists() && before.cgroup != now.cgroup {
         // Its sockets are not the new one's: they would keep their clamps.
-        Walker::load(&settings.pins)?.walk(Action::Leave)?;
+        Walker::load(&settings.pins)?.walk(Action::Leave, Path::new(""))?;
     }
     let path = settings.cgroup_path()?;
     let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;

@@ -198,6 +198,12 @@ plain! {
         silenced: u32,
         /// The last refusal, negative errno.
         error: i32,
+        /// Number of the cgroup whose sockets are ours.
+        cgroup: u64,
+        /// Its depth; 0: everybody's.
+        cgroup_level: u32,
+        /// Nothing.
+        pad: u32,
     }
     /// `struct walk_socket`.
     struct WalkSocket {

@@ -73,10 +73,15 @@ impl Walker {
         Ok(Walker { ebpf: kernel::load_walk(Some(&folder))? })
     }
 
-    /// Visits every socket of every network namespace.
-    pub fn walk(&mut self, action: Action) -> Result<Walked> {
+    /// Visits every socket of every network namespace. Who joins, is listed or changes is of the cgroup `scope` or below it; who is
+    /// given back is whoever has something of ours.
+    pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
         let begun = Instant::now();
-        let task = WalkTask { action: action as u32, ..WalkTask::default() };
+        let (cgroup, cgroup_level) = match action {
+            Action::Leave | Action::SwitchBack => (0, 0),
+            _ => kernel::cgroup(scope)?,
+        };
+        let task = WalkTask { action: action as u32, cgroup, cgroup_level, ..WalkTask::default() };
         self.task()?.set(0, task, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
         let program: &mut Iter = self
             .ebpf
@@ -187,8 +192,8 @@ pub fn give_back(pins: &Path) -> Result<Walked> {
     if folder.is_dir() {
         end_leases(&folder)?;
         let mut walker = Walker::load(pins)?;
-        walked = walker.walk(Action::Leave)?;
-        walked.task.changed += walker.walk(Action::SwitchBack)?.task.changed;
+        walked = walker.walk(Action::Leave, Path::new(""))?;
+        walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }
     drop_other_layouts(pins);

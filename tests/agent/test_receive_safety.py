@@ -1,0 +1,287 @@
+"""What is left when the agent ends, in every way in which it can: nothing, and no byte is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from receive_bed import (
+    PATIENCE_S,
+    Agent,
+    Bed,
+    Reader,
+    finished,
+    quantile,
+    rtts,
+    run,
+    sender,
+)
+
+pytestmark = pytest.mark.usefixtures("receiving")
+HERE = Path(__file__).resolve().parent
+LEASE_S = 2.0
+
+
+def lifted(reader: Reader, held: int, patience_s: float) -> float:
+    """How long it took until the clamp was the kernel's again."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < patience_s:
+        if reader.clamp() > 1.5 * held:
+            return time.monotonic() - begun
+        time.sleep(0.02)
+    raise AssertionError(f"the clamp is {reader.clamp()} after {patience_s} s, it was {held}")
+
+
+def holding(bed: Bed, agent: Agent) -> tuple[Reader, int]:
+    """A download that is held, and its clamp. λ falls at the end, so that the kernel's own window is far away."""
+    reader = Reader(bed)
+    time.sleep(4)
+    agent.set("receive.lambda=1.5")
+    time.sleep(2)
+    held = reader.clamp()
+    assert held < 150_000
+    return reader, held
+
+
+def test_off_puts_everything_back_exactly(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
+        sender(bed, 40_000_000)
+        agent.serve()
+        reader, held = holding(bed, agent)
+        agent.do("off")
+        clamp, buffer = reader.clamp(), int(reader.ask("buffer"))
+        assert clamp > 1.5 * held
+        agent.nothing_left()
+        assert "receive" not in run("bpftool", "cgroup", "show", str(bed.cgroup))
+        # One that never saw the agent: the kernel's clamp is the same part of its buffer.
+        other = Reader(bed, inside=False)
+        time.sleep(3)
+        assert clamp / buffer == pytest.approx(other.clamp() / int(other.ask("buffer")), rel=0.02)
+        # And it is autotuned again.
+        time.sleep(3)
+        assert reader.clamp() >= clamp
+
+
+def test_a_killed_daemon_is_undone_by_its_supervisor_at_once(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
+        sender(bed, 40_000_000)
+        agent.serve()
+        reader, held = holding(bed, agent)
+        agent.kill()
+        assert lifted(reader, held, 5) < LEASE_S, "not by the lease"
+        time.sleep(0.5)
+        agent.nothing_left()
+        assert "the agent ended without undoing what it did" in agent.log()
+
+
+def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
+        sender(bed, 40_000_000)
+        agent.serve()
+        reader, held = holding(bed, agent)
+        os.kill(agent.supervisor(), signal.SIGKILL)
+        agent.kill()
+        # Two seconds of lease, and an ACK.
+        assert lifted(reader, held, 10) < LEASE_S + 0.5
+        assert agent.pins.exists(), "the program is there yet, without doing anything"
+        assert "ended without undoing" in agent.do("status")
+        agent.do("off")
+        agent.nothing_left()
+
+
+def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
+        sender(bed, 3_000_000)
+        agent.serve()
+        reader = Reader(bed)
+        while reader.bytes() < 3_000_000:
+            time.sleep(0.1)
+        held = reader.clamp()
+        os.kill(agent.supervisor(), signal.SIGKILL)
+        agent.kill()
+        time.sleep(LEASE_S + 1)
+        assert reader.clamp() == held, "no ACK, no program"
+        agent.do("off")
+        assert reader.clamp() > 1.5 * held
+        agent.nothing_left()
+
+
+def test_killing_and_restarting_it_loses_no_byte(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=2") as agent:
+        total = sender(bed, 24_000_000)
+        readers = [Reader(bed), Reader(bed, version=6)]
+        for number in range(30):
+            agent.serve()
+            if number % 3 == 0:
+                os.kill(agent.supervisor(), signal.SIGKILL)
+            time.sleep(dice.uniform(0, 0.6))
+            agent.kill()
+            # In the middle of its start, too.
+            early = subprocess.Popen(agent.argv("serve", *agent.sets()), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(dice.uniform(0, 0.1))
+            early.kill()
+            early.wait(PATIENCE_S)
+        agent.serve()
+        # A round takes an RTT, and that is the kernel's own again.
+        time.sleep(6)
+        assert len(agent.status()["flows"]) == 2, f"both are treated again: {agent.log()}"
+        assert [reader.ask("sum") for reader in readers] == [total, total]
+        agent.do("off")
+        agent.nothing_left()
+
+
+def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
+        total = sender(bed, 16_000_000)
+        agent.serve()
+        reader = Reader(bed)
+        time.sleep(4)
+        highest = 0
+        for _ in range(5):
+            before = agent.daemon
+            agent.serve("--take-over")
+            assert before is not None
+            assert before.wait(PATIENCE_S) == 0
+            for _ in range(10):
+                highest = max(highest, reader.clamp())
+                time.sleep(0.05)
+        # λ · BDP is 90 KB here; the kernel's own window would be six times that.
+        assert highest < 150_000, "it was held all the time"
+        assert agent.status()["cures"]["receive"]["lifted"] == 0
+        assert reader.ask("sum") == total
+        agent.do("off")
+        agent.nothing_left()
+
+
+def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> None:
+    if shutil.which("clang") is None or shutil.which("bpftool") is None:
+        pytest.skip("needs clang and bpftool, for another program on the same sockets")
+    compiled = tmp_path / "clobber.bpf.o"
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    run("clang", "-O2", "-g", "-target", "bpf", include, "-c", str(HERE / "clobber.bpf.c"), "-o", str(compiled))
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
+        pin = Path("/sys/fs/bpf") / f"{bed.name}-clobber"
+        bed.iperf_server()
+        agent.serve()
+        run("bpftool", "prog", "load", str(compiled), str(pin))
+        try:
+            run("bpftool", "cgroup", "attach", str(bed.cgroup), "sock_ops", "pinned", str(pin), "multi")
+            ping, download = bed.ping(24), bed.download(24)
+            finished(download)
+            assert quantile(rtts(ping, after_s=16), 0.5) == pytest.approx(180, rel=0.15)
+            assert re.search(r"another sock_ops program had replaced the callback flags of \d+ connection", agent.log())
+        finally:
+            pin.unlink()
+
+
+def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        daemon = agent.serve()
+        second = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
+        assert second.returncode == 1
+        assert f"process {daemon.pid}" in second.stderr
+        assert agent.status()["pid"] == daemon.pid
+
+
+def test_the_control_socket_is_roots_alone_and_nobody_is_waited_for(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        agent.serve()
+        for path, mode in ((agent.runtime, 0o700), (agent.runtime / "control.sock", 0o600)):
+            assert stat.S_IMODE(path.stat().st_mode) == mode, path
+        silent, rubbish = (socket.socket(socket.AF_UNIX) for _ in range(2))
+        for client in (silent, rubbish):
+            client.settimeout(PATIENCE_S)
+            client.connect(str(agent.runtime / "control.sock"))
+        rubbish.sendall(b"\xff\xfe no json\n{}\n")
+        silent.sendall(b'{"ask": "sta')
+        answers = rubbish.makefile()
+        assert [json.loads(answers.readline())["ok"] for _ in range(2)] == [False, False]
+        assert agent.status()["ok"]
+        silent.sendall(b'tus"}\n')
+        assert json.loads(silent.makefile().readline())["pid"] == agent.status()["pid"]
+
+
+def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        agent.serve()
+        wrong = subprocess.run(agent.argv("on", "--set", "receive.lamda=2"), capture_output=True, text=True)
+        assert wrong.returncode == 3
+        assert "did you mean lambda?" in wrong.stderr
+        file = tmp_path / "agent.toml"
+        file.write_text("[receive]\nlambda = 2.5\n[scope]\n" + f'cgroup = "{bed.cgroup}"\n')
+        agent.do("on", "--config", str(file))
+        file.write_text("[recieve]\n")
+        assert agent.daemon is not None
+        agent.daemon.send_signal(signal.SIGHUP)
+        time.sleep(0.7)
+        assert "the configuration stays as it was" in agent.log()
+        assert "did you mean receive?" in agent.log()
+
+
+def test_run_shows_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        bed.iperf_server()
+        bed.download(45)
+        time.sleep(8)
+        words = agent.sets("receive.lambda=2")
+        table = json.loads(agent.do("--json", "run", "--for", "30s", *words))
+        before, after = table["before"], table["after"]
+        assert before["rtt_ms"] > 400
+        assert after["rtt_ms"] == pytest.approx(120, rel=0.25)
+        assert after["goodput_bps"] > 0.95 * before["goodput_bps"]
+        agent.nothing_left()
+
+
+def upload_uses(bed: Bed) -> set[str]:
+    """The congestion controls of the host's connections to iperf3, as ss tells them."""
+    said = bed.ask(bed.host, "ss", "-Htin", "dport", "=", ":5201")
+    return set(re.findall(r"^\s+(\w+) ", said, re.MULTILINE)) - {"ESTAB"}
+
+
+def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_path: Path) -> None:
+    route = 'congestion.routes={ "10.0.0.2/32" = "bbr" }'
+    with Bed(tmp_path) as bed, Agent(bed, "receive.enabled=false", route) as agent:
+        bed.iperf_server()
+        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "30", "-C", "cubic", "-J")
+        ping = bed.ping(25)
+        time.sleep(10)
+        # iperf3's other connection has what this host's kernel gives it.
+        before = upload_uses(bed)
+        assert "cubic" in before
+        agent.serve()
+        assert upload_uses(bed) == {"bbr"}
+        found = rtts(ping, after_s=0)
+        assert quantile(found[60:90], 0.5) > 400
+        assert quantile(found[180:], 0.5) < 200, "the queue has drained"
+        agent.do("off")
+        assert upload_uses(bed) == before
+        agent.nothing_left()
+
+
+def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_asked(tmp_path: Path) -> None:
+    routes = 'congestion.routes={ "10.0.0.2/32" = "reno", "::/0" = "cubic" }'
+    with Bed(tmp_path) as bed, Agent(bed, routes) as agent:
+        bed.iperf_server()
+        agent.serve()
+        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
+        time.sleep(2)
+        assert upload_uses(bed) == {"reno"}
+        assert agent.status()["cures"]["congestion"]["switched"] >= 1
+        wrong = subprocess.run(
+            agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'), capture_output=True, text=True
+        )
+        assert wrong.returncode == 1
+        assert '"nosuch"' in wrong.stderr
+        assert "this kernel has" in wrong.stderr
+        assert wrong.stderr.count("\n") == 1
