@@ -24,7 +24,9 @@ def receiving() -> None:
     missing = [name for name, variable in ours.items() if program(name, variable) is None]
     others = ("ip", "ss", "ping", "iperf3", "tcpdump", "tshark")
     missing += [name for name in others if shutil.which(name) is None]
-    missing += [path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux", "/sys/fs/bpf") if not Path(path).exists()]
+    missing += [
+        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux", "/sys/fs/bpf") if not Path(path).exists()
+    ]
     if missing:
         pytest.skip(f"the agent cannot be tried here: no {', '.join(missing)}")
     try:

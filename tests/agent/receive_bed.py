@@ -106,10 +106,9 @@ class Bed:
 
     def __enter__(self) -> Bed:
         self._event("devices")
-        for space, own, device in ((self.host, 0, "up"), (self.server, 1, "down")):
-            for version, addresses in ADDRESSES.items():
-                bits = 24 if version == 4 else 64
-                more = ["nodad"] if version == 6 else []
+        for own, (space, device) in enumerate(((self.host, "up"), (self.server, "down"))):
+            for ip, addresses in ADDRESSES.items():
+                bits, more = (24, ()) if ip == 4 else (64, ("nodad",))
                 run("ip", "-n", space, "address", "add", f"{addresses[own]}/{bits}", "dev", device, *more)
         self._say("go")
         self._event("started")
@@ -123,7 +122,7 @@ class Bed:
         for space in (self.host, self.server):
             run("ip", "netns", "del", space, check=False)
         # Processes leave their cgroup when they have been waited for.
-        for _ in range(50):
+        for _try in range(50):
             with contextlib.suppress(OSError):
                 self.cgroup.rmdir()
                 break
@@ -167,7 +166,21 @@ class Bed:
     def capture(self, device: str = "up") -> Iterator[Path]:
         """What passes the host's device, in a file."""
         path = self.folder / f"{device}.pcap"
-        argv = ("tcpdump", "-i", device, "-n", "-s", "120", "-B", "32768", "-U", "-Z", "root", "-w", str(path))
+        argv = (
+            "tcpdump",
+            "-i",
+            device,
+            "-n",
+            "-s",
+            "120",
+            "-B",
+            "32768",
+            "-U",
+            "-Z",
+            "root",
+            "-w",
+            str(path),
+        )
         process = self.start(self.host, *argv, inside=False)
         assert process.stderr is not None
         process.stderr.readline()
@@ -185,10 +198,26 @@ class Bed:
             time.sleep(0.05)
         raise AssertionError("iperf3 does not listen")
 
-    def download(self, seconds: float, *more: str, version: int = 4, port: int = 5201) -> subprocess.Popen[str]:
+    def download(
+        self, seconds: float, *more: str, version: int = 4, port: int = 5201
+    ) -> subprocess.Popen[str]:
         """A download that runs; `finished` tells how it went."""
         server = ADDRESSES[version][1]
-        argv = ("iperf3", "-c", server, "-p", str(port), "-R", "-t", str(seconds), "-C", "cubic", "-J", "-i", "1")
+        argv = (
+            "iperf3",
+            "-c",
+            server,
+            "-p",
+            str(port),
+            "-R",
+            "-t",
+            str(seconds),
+            "-C",
+            "cubic",
+            "-J",
+            "-i",
+            "1",
+        )
         return self.start(self.host, *argv, *more)
 
     def ping(self, seconds: float, version: int = 4) -> subprocess.Popen[str]:
@@ -413,5 +442,3 @@ def right_edges(capture: Path, port: int) -> list[int]:
     out = run("tshark", "-r", str(capture), "-Y", where, "-T", "fields", *fields)
     rows = [line.split() for line in out.splitlines()]
     return [int(ack) + int(window) for ack, window, syn in rows if syn in ("0", "False")]
-
-

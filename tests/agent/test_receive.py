@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from statistics import fmean
@@ -141,7 +142,7 @@ def test_the_right_edge_of_the_window_never_moves_back(tmp_path: Path) -> None:
         edges = right_edges(capture, 5301)
         assert len(edges) > 1_000
         # A window is a multiple of the scale's unit; rounding is not retraction.
-        back = [a - b for a, b in zip(edges, edges[1:], strict=False) if b < a]
+        back = [a - b for a, b in itertools.pairwise(edges) if b < a]
         assert not back, f"RFC 9293 section 3.8.6.2.1: {len(back)} of {len(edges)}, at most {max(back)} bytes"
 
 
@@ -191,3 +192,21 @@ def test_a_clamp_of_the_application_is_not_exceeded_and_comes_back(tmp_path: Pat
         assert reader.clamp() == own
         agent.do("off")
         assert reader.clamp() == own
+
+
+def test_the_whole_host_is_the_scope_without_a_cgroup(tmp_path: Path) -> None:
+    # Restricted to the bed's own prefix, since this host has other connections than the test's.
+    with Bed(tmp_path) as bed, Agent(bed, 'receive.only=["fd00:1::/64"]') as agent:
+        agent.settings[0] = "scope.cgroup="
+        sender(bed, 6_000_000)
+        early = Reader(bed, version=6, inside=False)
+        time.sleep(2)
+        agent.serve()
+        late = Reader(bed, version=6)
+        time.sleep(6)
+        remotes = {flow["remote"] for flow in agent.status()["flows"]}
+        assert len(agent.status()["flows"]) == 2
+        assert remotes == {"fd00:1::2"}
+        assert max(early.clamp(), late.clamp()) < 400_000
+        agent.do("off")
+        agent.nothing_left()

@@ -84,6 +84,16 @@ def test_a_killed_daemon_is_undone_by_its_supervisor_at_once(tmp_path: Path) -> 
         assert "the agent ended without undoing what it did" in agent.log()
 
 
+def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        agent.serve()
+        first = agent.supervisor()
+        os.kill(first, signal.SIGKILL)
+        time.sleep(1.5)
+        assert agent.supervisor() != first
+        assert "starting another one" in agent.log()
+
+
 def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
         sender(bed, 40_000_000)
@@ -128,7 +138,9 @@ def test_killing_and_restarting_it_loses_no_byte(tmp_path: Path) -> None:
             time.sleep(dice.uniform(0, 0.6))
             agent.kill()
             # In the middle of its start, too.
-            early = subprocess.Popen(agent.argv("serve", *agent.sets()), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            early = subprocess.Popen(
+                agent.argv("serve", *agent.sets()), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             time.sleep(dice.uniform(0, 0.1))
             early.kill()
             early.wait(PATIENCE_S)
@@ -169,7 +181,18 @@ def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> No
         pytest.skip("needs clang and bpftool, for another program on the same sockets")
     compiled = tmp_path / "clobber.bpf.o"
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    run("clang", "-O2", "-g", "-target", "bpf", include, "-c", str(HERE / "clobber.bpf.c"), "-o", str(compiled))
+    run(
+        "clang",
+        "-O2",
+        "-g",
+        "-target",
+        "bpf",
+        include,
+        "-c",
+        str(HERE / "clobber.bpf.c"),
+        "-o",
+        str(compiled),
+    )
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
         pin = Path("/sys/fs/bpf") / f"{bed.name}-clobber"
         bed.iperf_server()
@@ -180,7 +203,9 @@ def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> No
             ping, download = bed.ping(24), bed.download(24)
             finished(download)
             assert quantile(rtts(ping, after_s=16), 0.5) == pytest.approx(180, rel=0.15)
-            assert re.search(r"another sock_ops program had replaced the callback flags of \d+ connection", agent.log())
+            assert re.search(
+                r"another sock_ops program had replaced the callback flags of \d+ connection", agent.log()
+            )
         finally:
             pin.unlink()
 
@@ -279,7 +304,9 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
         assert upload_uses(bed) == {"reno"}
         assert agent.status()["cures"]["congestion"]["switched"] >= 1
         wrong = subprocess.run(
-            agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'), capture_output=True, text=True
+            agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'),
+            capture_output=True,
+            text=True,
         )
         assert wrong.returncode == 1
         assert '"nosuch"' in wrong.stderr

@@ -50,16 +50,11 @@ pub struct Start {
 impl Start {
     /// The configuration as it stands now.
     pub fn config(&self) -> Result<Config, String> {
-        self.config_with(&[])
-    }
-
-    fn config_with(&self, more: &[(String, String)]) -> Result<Config, String> {
         let text = match &self.file {
             Some(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
             None => String::new(),
         };
-        let set: Vec<_> = self.set.iter().chain(more).cloned().collect();
-        Config::parse(&text, &set, &self.paths.pins).map_err(|e| match &self.file {
+        Config::parse(&text, &self.set, &self.paths.pins).map_err(|e| match &self.file {
             Some(path) => format!("{}: {e}", path.display()),
             None => e.to_string(),
         })
@@ -96,7 +91,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .map_err(|e| e.to_string())?;
     let _lock = locked(&start)?;
-    let supervisor =
+    let mut supervisor =
         Supervised::start(&start.program, &start.paths).map_err(|e| format!("supervisor: {e}"))?;
     let journal = Journal::open(&start.paths.journal())
         .map_err(|e| format!("{}: {e}", start.paths.journal().display()))?;
@@ -134,7 +129,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     };
     daemon.tick();
     ready();
-    let next = daemon.run(&mut control, &signals);
+    let next = daemon.run(&mut control, &signals, &mut supervisor);
     let _ = std::fs::remove_file(daemon.start.paths.socket());
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
@@ -252,7 +247,7 @@ impl Daemon {
         }
     }
 
-    fn run(&mut self, control: &mut Control, signals: &SignalFd) -> Next {
+    fn run(&mut self, control: &mut Control, signals: &SignalFd, supervisor: &mut Supervised) -> Next {
         let mut renewed = Instant::now();
         loop {
             let wait = RENEW.saturating_sub(renewed.elapsed());
@@ -271,6 +266,13 @@ impl Daemon {
                 renewed = Instant::now();
                 self.renew();
                 self.tick();
+                if !supervisor.lives() {
+                    self.say("the supervisor has ended; starting another one");
+                    match Supervised::start(&self.start.program, &self.start.paths) {
+                        Ok(new) => *supervisor = new,
+                        Err(e) => self.say(&format!("supervisor: {e}; only the lease undoes now")),
+                    }
+                }
             }
             while let Ok(Some(signal)) = signals.read_signal() {
                 if signal.ssi_signo != Signal::SIGHUP as u32 {
@@ -362,21 +364,22 @@ impl Daemon {
         let pairs = question["set"].as_array().into_iter().flatten();
         let set: Vec<(String, String)> =
             pairs.filter_map(|p| Some((p[0].as_str()?.to_owned(), p[1].as_str()?.to_owned()))).collect();
-        let before = std::mem::take(&mut self.start.set);
+        let before = (self.start.set.clone(), self.start.file.clone());
         if let Some(file) = question["file"].as_str() {
             self.start.file = Some(file.into());
         }
-        // Later ones count more, so what was set before stays unless it is set anew.
-        self.start.set = before.iter().chain(&set).cloned().collect();
+        // What was set before stays unless it is set anew.
+        self.start.set.retain(|(key, _)| !set.iter().any(|(new, _)| new == key));
+        self.start.set.extend(set.iter().cloned());
         match self.start.config().and_then(|config| self.set(&config)) {
             Ok(()) => {
-                for (key, value) in &set {
+                for (key, value) in set.iter().filter(|one| !before.0.contains(one)) {
                     self.say(&format!("{key} = {value}"));
                 }
                 json!({"ok": true})
             }
             Err(e) => {
-                self.start.set = before;
+                (self.start.set, self.start.file) = before;
                 failure(e)
             }
         }
