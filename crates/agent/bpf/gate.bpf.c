@@ -128,7 +128,7 @@ int egress(struct __sk_buff *skb)
 	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
 	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	__u64 now = bpf_ktime_get_ns();
-	__u64 bytes, held, limit, booked, *account;
+	__u64 bytes, held, limit, before, booked, *account;
 	bool forwarded, silent, lately, open;
 	struct qcut_law law;
 
@@ -153,9 +153,10 @@ int egress(struct __sk_buff *skb)
 	silent = qcut_silent(&s->law, &law, now);
 	held = qcut_bytes(&s->law, now);
 	limit = qcut_limit(&s->law, &law);
-	booked = gate_account(*account, now) + bytes;
+	before = gate_account(*account, now);
+	booked = before + bytes;
 	lately = kind == GATE_TCP && now_ms - *told < GATE_FELT_MS;
-	open = silent || held <= gate_allowed(limit, booked, s->fair, forwarded, kind, lately);
+	open = silent || held <= gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately);
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
 		*account = gate_booked(booked, now);

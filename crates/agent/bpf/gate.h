@@ -5,8 +5,8 @@
  *
  * A gate has no queue of its own, so nobody waits there and no flow can be served before another; it can only refuse. What fair
  * queueing gives comes from whom it refuses. A flow above its fair share (fat) is refused as soon as the limit is reached; one below
- * (thin) half a limit later, so that it gains on the fat ones until they are even; so, too, a TCP flow that was refused lately, since a
- * second refusal within the same round trip would halve it twice for one cause; a flow with hardly anything on its account
+ * (thin) only at twice the limit, so that it gains on the fat ones until they are even; so, too, a TCP flow that was refused lately,
+ * since a second refusal within the same round trip would cut it twice for one cause; a flow with hardly anything on its account
  * (sparse: pings, names, voice, the first packets of anything) and bare acknowledgements only at four times the limit, which they reach
  * only when there are very many of them. As there is no queue above the gate, forwarded traffic cannot be queued there.
  *
@@ -86,23 +86,30 @@ static __always_inline void gate_took(struct gate_share *share, __u64 rate)
 /* A sender that was told needs a round trip until it is felt; CoDel's interval (RFC 8289 section 3.2). */
 #define GATE_FELT_MS 100
 
+/* A flow that has passed nothing for half a second (its account is below this) may pass one packet up to this occupancy, whatever the
+ * limit: a retransmission after an outage, refused, would double its timer. */
+#define GATE_SILENT 100
+#define GATE_ONE_MORE 24000
+
 /* What a packet is to the gate. */
 #define GATE_OTHER 0
 #define GATE_TCP 1
 /* An acknowledgement without data: refused, it would slow a download. */
 #define GATE_BARE 2
 
-/* The occupancy up to which a packet passes, that would bring its flow's account to `booked`. TCP has half a limit more than others,
+/* The occupancy up to which a packet passes whose flow has `before` on its account, and `booked` with it. TCP has half a limit more than others,
  * because it answers a refusal by going back to 0.7 (CUBIC, RFC 9438 section 4.6) or 0.5 of what filled the path and the limit: with less
  * above the path the link would run dry each time. */
-static __always_inline __u64 gate_allowed(__u64 limit, __u64 booked, __u64 fair, bool forwarded, __u32 kind, bool told)
+static __always_inline __u64 gate_allowed(__u64 limit, __u64 before, __u64 booked, __u64 fair, bool forwarded, __u32 kind,
+					  bool told)
 {
 	__u64 sparse = law_min(fair / 2, forwarded ? GATE_SPARSE_FORWARDED : GATE_SPARSE_OWN);
-	__u64 half = limit / 2;
 
+	if (before < GATE_SILENT)
+		return law_max(4 * limit, GATE_ONE_MORE);
 	if (kind == GATE_BARE || booked <= sparse)
 		return 4 * limit;
-	if (kind == GATE_TCP)
-		limit += half;
-	return booked <= fair || told ? limit + half : limit;
+	if (booked <= fair || told)
+		return 2 * limit;
+	return kind == GATE_TCP ? limit + limit / 2 : limit;
 }

@@ -35,6 +35,10 @@ use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
 
+mod room;
+
+pub use room::Room;
+
 /// Filter of the fallback by clsact: its preference and handle, so that it is found again.
 const PREFERENCE: u16 = 47;
 const HANDLE: TcHandle = TcHandle::new(0, 1);
@@ -145,8 +149,38 @@ pub struct Gate {
 /// What the feeding thread has in common with the daemon's.
 struct Shared {
     ebpf: Mutex<Ebpf>,
+    /// As the daemon wants it, and the floor in bytes that the reports ask for on top. Locked before the programs.
+    config: Mutex<(GateConfig, u64)>,
     state: Mutex<State>,
     stop: AtomicBool,
+}
+
+impl Shared {
+    /// Puts the parameters where the kernel reads them.
+    fn write(&self, change: impl FnOnce(&mut (GateConfig, u64))) -> Result<()> {
+        let mut both = locked(&self.config);
+        change(&mut both);
+        let config = GateConfig { floor: both.0.floor.max(both.1), ..both.0 };
+        let mut ebpf = locked(&self.ebpf);
+        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
+        let mut place: Array<_, GateConfig> =
+            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
+        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
+    }
+
+    fn counters(&self) -> Result<GateCounters> {
+        let ebpf = locked(&self.ebpf);
+        let counters: PerCpuArray<_, GateCounters> = map(&ebpf, "counters")?;
+        let each = counters.get(&0, 0).map_err(|why| CureError::Map("counters", why.to_string()))?;
+        Ok(each.iter().fold(GateCounters::default(), |sum, one| GateCounters {
+            passed: sum.passed + one.passed,
+            passed_bytes: sum.passed_bytes + one.passed_bytes,
+            privileged: sum.privileged + one.privileged,
+            refused_own: sum.refused_own + one.refused_own,
+            refused_forwarded: sum.refused_forwarded + one.refused_forwarded,
+            unguarded: sum.unguarded + one.unguarded,
+        }))
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -165,6 +199,7 @@ impl Gate {
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
+            config: Mutex::new((GateConfig::default(), 0)),
             state: Mutex::new(since),
             stop: AtomicBool::new(false),
         });
@@ -214,19 +249,10 @@ impl Gate {
 
     /// How it is doing.
     pub fn status(&mut self) -> Result<GateStatus> {
+        let counters = self.shared.counters()?;
         let ebpf = locked(&self.shared.ebpf);
         let view: Array<_, GateView> = map(&ebpf, "view")?;
         let view = view.get(&0, 0).map_err(|why| CureError::Map("view", why.to_string()))?;
-        let counters: PerCpuArray<_, GateCounters> = map(&ebpf, "counters")?;
-        let each = counters.get(&0, 0).map_err(|why| CureError::Map("counters", why.to_string()))?;
-        let counters = each.iter().fold(GateCounters::default(), |sum, one| GateCounters {
-            passed: sum.passed + one.passed,
-            passed_bytes: sum.passed_bytes + one.passed_bytes,
-            privileged: sum.privileged + one.privileged,
-            refused_own: sum.refused_own + one.refused_own,
-            refused_forwarded: sum.refused_forwarded + one.refused_forwarded,
-            unguarded: sum.unguarded + one.unguarded,
-        });
         Ok(GateStatus {
             device: self.settings.device.clone(),
             telemetry: self.telemetry(),
@@ -256,11 +282,7 @@ impl Gate {
 
     fn write(&mut self) -> Result<()> {
         let config = self.settings.config(&self.found, self.lease_until_ns);
-        let mut ebpf = locked(&self.shared.ebpf);
-        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
-        let mut place: Array<_, GateConfig> =
-            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
-        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
+        self.shared.write(|both| both.0 = config)
     }
 
     fn listen(&mut self) {
@@ -295,6 +317,7 @@ impl Drop for Gate {
 fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) {
     let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
     let (mut heard, mut heard_ns) = (None, now_ns());
+    let mut room = Room::default();
     let mut why = "no source is configured".to_owned();
     while !shared.stop.load(Ordering::Relaxed) {
         if sources.is_empty() {
@@ -306,6 +329,12 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                     if let Err(error) = deliver(&locked(&shared.ebpf), &report.starved_told()) {
                         why = format!("the kernel did not take a report: {error}");
                         continue;
+                    }
+                    let counted = || shared.counters().map_or(0, |c| c.refused_own + c.refused_forwarded);
+                    if let Some(floor) = room.report(now_ns(), &report, counted)
+                        && let Err(error) = shared.write(|both| both.1 = floor)
+                    {
+                        why = error.to_string();
                     }
                     heard = Some(Instant::now());
                     heard_ns = now_ns();

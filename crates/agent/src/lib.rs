@@ -19,6 +19,7 @@ pub mod netlink;
 pub mod objects;
 pub mod paths;
 pub mod receive;
+pub mod shaper;
 pub mod shared;
 pub mod sockets;
 pub mod status;

@@ -1,0 +1,126 @@
+"""Cures of one upload side by side, in one run: nothing, cake-autorate's law, the gate, and whatever else is given.
+
+    sudo python tests/agent/compare_uplink.py --emulator E --gate G [--cure 'acks=PROGRAM {device}'] [--link steps] [--node notebook]
+
+cake-autorate is the emulator's: its law on the modem's own queue with FQ-CoDel, with the rates that its user would set by hand. A cure
+is a program that runs in the phone's namespace until its input ends; {device} and {telemetry} are filled in. Links are the rate's steps
+and, where UNBLOAT_SHARED has them, LTE traces. CUBIC uploads for the whole time; a ping ten times a second is the judge, from the fifth
+second on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import os
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from uplink_bed import STEPS, Bed, scenario
+
+DOWN = 'rate = "20 Mbit/s"'
+"""Enough that acknowledgements and pings never wait there."""
+
+
+@dataclass
+class Link:
+    """An uplink and what cake-autorate's user would tell it."""
+
+    name: str
+    seconds: int
+    rates: tuple[str, str, str]
+    steps: tuple[tuple[str, str], ...] = ()
+    trace: Path | None = None
+
+    def options(self, folder: Path) -> list[str]:
+        """Of the emulator."""
+        if self.trace is None:
+            return []
+        (folder / "trace").write_bytes(gzip.decompress(self.trace.read_bytes()))
+        return ["--trace", f"uplink={folder / 'trace'}"]
+
+    def text(self, gate: str) -> str:
+        """The scenario with a gate of the emulator's own."""
+        up = 'rate = "2 Mbit/s"' if self.trace is None else 'trace = "uplink"'
+        text = scenario(up, DOWN, gate, duration=self.seconds + 20, steps=self.steps)
+        # A queue that is fair is what cake-autorate shapes.
+        fair = 'qdisc = "fq_codel"\n'
+        return text if gate == '"none"' else text.replace("[device]\n", f"[device]\n{fair}")
+
+    def autorate(self) -> str:
+        """Its gate with these rates."""
+        low, base, high = self.rates
+        return f'{{ kind = "autorate", min = "{low}", base = "{base}", max = "{high}" }}'
+
+
+def links() -> list[Link]:
+    """The steps, and traces that are there."""
+    found = [Link("steps", 40, ("0.2 Mbit/s", "2 Mbit/s", "5 Mbit/s"), STEPS)]
+    shared = os.environ.get("UNBLOAT_SHARED")
+    root = Path(shared) if shared else Path(__file__).resolve().parents[2].parent / "shared"
+    for name, rates in (
+        ("ATT-LTE-driving-2016", ("0.2 Mbit/s", "2 Mbit/s", "10 Mbit/s")),
+        ("Verizon-LTE-short", ("0.5 Mbit/s", "6 Mbit/s", "20 Mbit/s")),
+    ):
+        path = root / "traces" / "mahimahi" / f"{name}.up.gz"
+        if path.exists():
+            found.append(Link(name, 60, rates, trace=path))
+        else:
+            print(f"left out: {name}, no {path}")
+    return found
+
+
+def measure(link: Link, cure: str, command: str | None, emulator: str, node: str) -> str:
+    """A line of the table."""
+    folder = Path(tempfile.mkdtemp(prefix="compare-"))
+    gate = link.autorate() if cure == "autorate" else '"none"'
+    with Bed(folder, link.text(gate), emulator, *link.options(folder)) as bed:
+        running = None
+        if command is not None:
+            words = command.format(device=bed.device, telemetry=bed.out / "telemetry.sock").split()
+            running = bed.start("phone", *words, stdin=subprocess.PIPE)
+            # Its words are not of interest; a full pipe would stop it.
+            subprocess.Popen(["cat"], stdin=running.stdout, stdout=subprocess.DEVNULL)
+            time.sleep(0.5)
+        ping, upload = bed.ping(node), bed.iperf(node, link.seconds - 2, "-C", "cubic")
+        ended = upload.done()["end"]
+        ping.stop()
+        if running is not None:
+            assert running.poll() is None, f"{cure} ended by itself: {running.stderr and running.stderr.read()}"
+            assert running.stdin is not None
+            running.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(10)
+    received = ended["sum_received"]["bits_per_second"] / 1e6
+    return (
+        f"{link.name:22} {cure:12} {received:8.2f} {ping.p(0.5):8.0f} {ping.p(0.95):8.0f} {ping.p(0.99):8.0f} "
+        f"{100 * ping.lost() / max(ping.sent, 1):6.1f}"
+    )
+
+
+def main() -> None:
+    """See the module text."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--emulator", required=True)
+    parser.add_argument("--gate", required=True)
+    parser.add_argument("--cure", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--link", action="append", default=[])
+    parser.add_argument("--node", default="phone", choices=("phone", "notebook"))
+    told = parser.parse_args()
+    cures: dict[str, str | None] = {"nothing": None, "autorate": None}
+    cures["gate"] = f"{told.gate} {{device}} socket={{telemetry}} journal=/tmp/compare-journal.jsonl"
+    cures |= dict(cure.split("=", 1) for cure in told.cure)
+    print(f"{'link':22} {'cure':12} {'Mbit/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'p99 ms':>8} {'lost %':>6}")
+    for link in links():
+        if told.link and link.name not in told.link:
+            continue
+        for cure, command in cures.items():
+            print(measure(link, cure, command, told.emulator, told.node), flush=True)
+
+
+if __name__ == "__main__":
+    main()
