@@ -9,8 +9,9 @@
  * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
  * before start_bytes, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
  *
- * Window = what the law wants + rate · queue in the opposite direction. The law sees round trips without that queue; its window then
- * lets its own queue grow to (λ−1)·RTTmin, whatever stands in the other direction.
+ * Window = what the law wants + rate · (queue in the opposite direction − (λ−1)/2 · RTTmin). The law alone (λ · RTTmin · rate)
+ * would count that queue as the flow's own, and close the window for what it cannot drain. Where both directions are under the law,
+ * they share the delay that λ leaves. Rounds are whole round trips: within one, ACKs come in the bursts of the other queue.
  *
  * Flows: known from their SYN and SYN-ACK, or from the local socket's scales; others pass. An entry goes with RST, with both FINs, or
  * when others need its place (LRU). Each word of an entry is written by one of both hooks only.
@@ -46,7 +47,16 @@ struct tcp_options_received___scales {
 	__u16 wscale_ok : 1, snd_wscale : 4, rcv_wscale : 4;
 };
 
+struct minmax_sample___scales {
+	__u32 v;
+};
+
+struct minmax___scales {
+	struct minmax_sample___scales s[3];
+};
+
 struct tcp_sock___scales {
+	struct minmax___scales rtt_min;
 	struct tcp_options_received___scales rx_opt;
 	__u16 advmss;
 };
@@ -87,8 +97,8 @@ struct direction {
 	__u32 top;
 	/* The right edge that was told, as we let it pass. */
 	__u32 edge;
-	/* Certainly queueing in the opposite direction, µs. */
-	__u32 opposite_us, opposite_before_us;
+	/* Of the queue in the opposite direction, what the window has to have on top, µs. */
+	__u32 opposite_us, pad_us;
 	__u32 wanted, told;
 	__u32 rewritten;
 	__u8 top_known, edge_known, scale, pad;
@@ -227,13 +237,22 @@ static __noinline int place_learn(const struct flow_key *key, struct half *h, __
 	return 0;
 }
 
-/* Twice the certain: noise and a sender that had nothing to say make single samples. Less than a quarter of RTTmin is left to λ. */
-static __always_inline __u64 direction_opposite(struct direction *d, __u64 rtt_min, __u64 queue_us)
+/* Half of what λ leaves for queues may be the opposite direction's: the flow's own is smaller then, and the delay of both what λ says.
+ * What is beyond would close the window for what it cannot drain.
+ */
+static __always_inline __u64 direction_opposite(const struct drwa_law *law, __u64 rtt_min, __u64 queue_us)
 {
-	__u64 sure = law_min(queue_us, d->opposite_before_us);
+	__u64 spare = law->lambda > 16 ? rtt_min * (law_min(law->lambda, 256) - 16) / 32 : 0;
 
-	d->opposite_before_us = law_min(queue_us, LAW_MAX_RTT_US);
-	return sure > rtt_min / 4 ? sure : 0;
+	return queue_us > spare ? law_min(queue_us - spare, LAW_MAX_RTT_US) : 0;
+}
+
+/* A large one is known a round trip late and may have grown meanwhile; and the rate is that which the window allowed, so that one that
+ * came short could hardly grow again. Half on top, of what is beyond one RTTmin: of smaller ones, two laws would answer each other.
+ */
+static __always_inline __u64 opposite_slack(__u64 queue_us, __u64 rtt_min)
+{
+	return queue_us > rtt_min ? queue_us + (queue_us - rtt_min) / 2 : queue_us;
 }
 
 /* Of a sample: an upload's; a round trip has just ended; with timestamps. */
@@ -286,17 +305,18 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	law.increment = (__u64)c->increment_segments * law_min(f->mss_out, f->mss_in);
 	/* Uploads without timestamps have exact samples by sequence number; downloads only what the window tells. */
 	law.by_window = !up && !stamped;
-	rtt_min = (__u64)f->outer.rtt_min_us + f->inner.rtt_min_us;
+	/* Half a path is none; of a local end the other half is nothing. */
+	rtt_min = 0;
+	if (f->outer.rtt_min_us && (f->inner.rtt_min_us || f->local))
+		rtt_min = (__u64)f->outer.rtt_min_us + f->inner.rtt_min_us;
 	sample.received = d->passed;
 	sample.copied = d->passed;
 	more = d->edge - upto;
 	sample.right_edge = d->passed + (more > 0 ? more : 0);
 	queue = up ? (__u64)f->outer.towards_us + f->inner.away_us : (__u64)f->outer.away_us + f->inner.towards_us;
-	if (fresh) {
-		queue = direction_opposite(d, rtt_min, queue);
-		d->opposite_us = law_min(queue, LAW_MAX_RTT_US);
+	if (fresh && rtt_min) {
+		d->opposite_us = direction_opposite(&law, rtt_min, queue);
 		total = (__u64)f->outer.rtt_us + f->inner.rtt_us;
-		total = total > d->opposite_us ? total - d->opposite_us : 1;
 		sample.rtt_us = law_max(total, rtt_min);
 	}
 	if (!d->law.ready) {
@@ -314,7 +334,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	}
 	/* Until the first round has ended the window passes. */
 	if (d->law.rtt_us)
-		d->wanted = law_min(d->law.window + law_min(d->law.rate, LAW_MAX_BYTES) * d->opposite_us / 1000000, LAW_MAX_BYTES);
+		d->wanted = law_min(d->law.window + law_min(d->law.rate, LAW_MAX_BYTES) * opposite_slack(d->opposite_us, rtt_min) / 1000000, LAW_MAX_BYTES);
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
 		struct traced *t = n ? bpf_map_lookup_elem(&trace, n) : NULL;
@@ -446,7 +466,7 @@ static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const 
 {
 	struct tcp_sock___scales *tp;
 	struct flow *f;
-	__u32 told = 0;
+	__u32 told = 0, rtt_min;
 	__u16 mss;
 
 	if (!skb->sk)
@@ -462,6 +482,10 @@ static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const 
 	f->down.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) : 0;
 	f->up.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) : 0;
 	f->mss_out = f->mss_in = mss ? mss : MSS_UNTOLD;
+	/* It may have seen the path when it was empty; we come late. */
+	rtt_min = tp->rtt_min.s[0].v;
+	if (rtt_min && rtt_min < LAW_MAX_RTT_US)
+		f->outer.rtt_min_us = rtt_min;
 	f->local = 1;
 	f->ready = 1;
 	return f;
@@ -476,7 +500,9 @@ static __always_inline void flow_again(struct flow *f, struct acks_config *c)
 	__builtin_memset(&f->up.law, 0, sizeof(f->up.law));
 	f->down.edge_known = f->up.edge_known = 0;
 	f->down.top_known = f->up.top_known = 0;
-	f->outer.probe_kind = f->inner.probe_kind = PROBE_NONE;
+	/* The place remembers its round trip, unless it was told to forget. */
+	__builtin_memset(&f->outer, 0, sizeof(f->outer));
+	__builtin_memset(&f->inner, 0, sizeof(f->inner));
 	f->generation = c->generation;
 }
 

@@ -86,7 +86,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             match action {
                 Action::Keep => {}
                 Action::Lift | Action::Withdraw(_) => acks.lift(true)?,
-                Action::Restore | Action::Retry => acks.lift(false)?,
+                Action::Restore => acks.lift(false)?,
+                Action::Retry => {
+                    acks.forget()?;
+                    acks.lift(false)?;
+                }
             }
             if action != Action::Keep {
                 println!("{}", json!({"trial": format!("{action:?}")}));

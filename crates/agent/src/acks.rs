@@ -32,7 +32,7 @@ use crate::objects;
 use crate::receive::taken;
 use crate::shared::DrwaLaw;
 use crate::status::FlowStatus;
-use layout::{AcksConfig, AcksCounters, Direction, Flow, FlowKey};
+use layout::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlaceSeen};
 
 /// Filters of the fallback by clsact: their preference and handle, so that they are found again.
 const PREFERENCE: u16 = 48;
@@ -122,6 +122,7 @@ pub struct Acks {
     counters: PerCpuArray<MapData, AcksCounters>,
     flows: HashMap<MapData, FlowKey, Flow>,
     exempt: HashMap<MapData, FlowKey, u32>,
+    places: HashMap<MapData, [u32; 4], PlaceSeen>,
     now: AcksConfig,
     settings: Settings,
     found: Device,
@@ -177,6 +178,7 @@ impl Acks {
             counters: taken(&mut ebpf, "counters")?,
             flows: taken(&mut ebpf, "flows")?,
             exempt: taken(&mut ebpf, "exempt")?,
+            places: taken(&mut ebpf, "places")?,
             ebpf,
             now,
             settings: settings.clone(),
@@ -266,6 +268,16 @@ impl Acks {
     /// All windows pass, but are watched, so that they can come back without taking back what was told: for a trial.
     pub fn lift(&mut self, lifted: bool) -> Result<()> {
         self.now.lifted = lifted.into();
+        self.write()
+    }
+
+    /// What was learnt of all paths is old, as after a trial that found the cure guilty: a route that became longer looks like a queue.
+    pub fn forget(&mut self) -> Result<()> {
+        let known: Vec<[u32; 4]> = self.places.keys().filter_map(|key| key.ok()).collect();
+        for key in known {
+            let _ = self.places.remove(&key);
+        }
+        self.now.generation = self.now.generation.wrapping_add(1);
         self.write()
     }
 

@@ -64,10 +64,10 @@ plain! {
         top: u32,
         /// The right edge that was told.
         edge: u32,
-        /// Certainly queueing in the opposite direction, µs.
+        /// Of the queue in the opposite direction, what the window has on top, µs.
         opposite_us: u32,
-        /// … one round trip before.
-        opposite_before_us: u32,
+        /// Nothing.
+        pad_us: u32,
         /// Window that is wanted; 0: none yet.
         wanted: u32,
         /// Window that was told.
@@ -210,7 +210,7 @@ plain! {
         up: u32,
         /// The law's first.
         begins: u32,
-        /// Queue in the opposite direction, µs.
+        /// As in [`Direction`].
         opposite_us: u32,
         /// Window wanted after it.
         wanted: u32,
