@@ -109,7 +109,7 @@ struct Segment<'a> {
 
 fn sum(bytes: &[u8]) -> u32 {
     let pairs = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    pairs.fold(0, |a, b| a + b)
+    pairs.sum()
 }
 
 fn folded(mut sum: u32) -> u16 {
