@@ -46,7 +46,7 @@ class Link:
     def text(self, gate: str) -> str:
         """The scenario with a gate of the emulator's own."""
         up = 'rate = "2 Mbit/s"' if self.trace is None else 'trace = "uplink"'
-        text = scenario(up, DOWN, gate, duration=self.seconds + 20, steps=self.steps)
+        text: str = scenario(up, DOWN, gate, duration=self.seconds + 20, steps=self.steps)
         # A queue that is fair is what cake-autorate shapes.
         fair = 'qdisc = "fq_codel"\n'
         return text if gate == '"none"' else text.replace("[device]\n", f"[device]\n{fair}")
@@ -90,7 +90,9 @@ def measure(link: Link, cure: str, command: str | None, emulator: str, node: str
         ended = upload.done()["end"]
         ping.stop()
         if running is not None:
-            assert running.poll() is None, f"{cure} ended by itself: {running.stderr and running.stderr.read()}"
+            assert running.poll() is None, (
+                f"{cure} ended by itself: {running.stderr and running.stderr.read()}"
+            )
             assert running.stdin is not None
             running.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -104,7 +106,9 @@ def measure(link: Link, cure: str, command: str | None, emulator: str, node: str
 
 def main() -> None:
     """See the module text."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--emulator", required=True)
     parser.add_argument("--gate", required=True)
     parser.add_argument("--cure", action="append", default=[], metavar="NAME=COMMAND")

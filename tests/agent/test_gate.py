@@ -17,6 +17,8 @@ from uplink_bed import STEPS, Bed, Gate, scenario
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
+OPEN_MS = 170.0
+"""More than a gate that holds lets a ping take, less than CUBIC brings about within seconds of its opening."""
 TREE = Path(__file__).resolve().parents[2]
 
 
@@ -29,7 +31,9 @@ def programs() -> tuple[str, str]:
     missing += [path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()]
     emulator = os.environ.get("UNBLOAT_EMU") or shutil.which("unbloat-emu")
     gate = os.environ.get("UNBLOAT_GATE") or built()
-    missing += [name for name, path in (("unbloat-emu", emulator), ("the gate's example", gate)) if path is None]
+    missing += [
+        name for name, path in (("unbloat-emu", emulator), ("the gate's example", gate)) if path is None
+    ]
     if missing or emulator is None or gate is None:
         pytest.skip(f"the gate cannot be tried here: no {', '.join(missing)}")
     return emulator, gate
@@ -213,7 +217,7 @@ def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
         ping.stop()
         assert gate.off()["unguarded"] > 50
     # Without reports the buffer fills as it would without the gate.
-    assert ping.p(1.0) > 500
+    assert ping.p(1.0) > OPEN_MS
 
 
 def test_a_gate_whose_lease_is_not_renewed_is_open(tmp_path: Path, programs: tuple[str, str]) -> None:
@@ -223,14 +227,16 @@ def test_a_gate_whose_lease_is_not_renewed_is_open(tmp_path: Path, programs: tup
         bed.iperf("phone", 8, "-C", "cubic").done()
         ping.stop()
         assert gate.off()["unguarded"] > 50
-    assert ping.p(1.0, 3) > 500, "the modem's buffer fills again"
+    assert ping.p(1.0, 3) > OPEN_MS, "the modem's buffer fills again"
 
 
-def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(tmp_path: Path, programs: tuple[str, str]) -> None:
+def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(
+    tmp_path: Path, programs: tuple[str, str]
+) -> None:
     emulator, program = programs
     with Bed(tmp_path, scenario(), emulator) as bed:
         gate, ping = bed.gate(program), bed.ping()
-        upload = bed.iperf("phone", 12, "-C", "cubic")
+        upload = bed.iperf("phone", 14, "-C", "cubic")
         time.sleep(6)
         gate.process.kill()
         gate.process.wait()
@@ -239,7 +245,7 @@ def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(tmp_path: Path, prog
         ping.stop()
     before = [ms for at, ms in ping.rtts if killed - 2 < at < killed - 0.3]
     after = [ms for at, ms in ping.rtts if at > killed + 2.5]
-    assert max(before) < 250 < max(after), "held before, as without it afterwards"
+    assert max(before) < OPEN_MS < max(after), "held before, as without it afterwards"
     assert goodput > 0.8 * CARRIED
 
 
@@ -255,18 +261,20 @@ def test_by_clsact_a_killed_gate_is_opened_by_its_lease_and_taken_away_by_the_jo
     with Bed(tmp_path, scenario(), emulator) as bed:
         clean = tc(bed, "qdisc", "show", "dev", bed.device)
         gate, ping = bed.gate(program, "clsact"), bed.ping()
-        upload = bed.iperf("phone", 12, "-C", "cubic")
+        upload = bed.iperf("phone", 16, "-C", "cubic")
         time.sleep(6)
         assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress")
         gate.process.kill()
         gate.process.wait()
         killed = time.time()
         time.sleep(3)
-        assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress"), "clsact outlives the process"
+        assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress"), (
+            "clsact outlives the process"
+        )
         upload.done()
         ping.stop()
         after = [ms for at, ms in ping.rtts if at > killed + 3.5]
-        assert max(after) > 250, "its lease has opened it"
+        assert max(after) > OPEN_MS, "its lease has opened it"
         changes = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
         for change in reversed(changes):
             subprocess.run(["ip", "netns", "exec", bed.spaces["phone"], *change["undo"]], check=True)

@@ -134,13 +134,15 @@ class Bed:
 
     def say(self, word: str) -> None:
         """A word to the emulator."""
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
     def event(self, kind: str) -> dict[str, Any]:
         """The emulator's next event of a kind."""
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         for line in self.process.stdout:
             event: dict[str, Any] = json.loads(line)
             if event["event"] == kind:
@@ -188,7 +190,9 @@ class Bed:
         found = [
             row["delay_ms"]
             for row in rows
-            if row.get("stage") == "firmware" and row.get("delay_ms") is not None and after_s <= row["t_s"] < before_s
+            if row.get("stage") == "firmware"
+            and row.get("delay_ms") is not None
+            and after_s <= row["t_s"] < before_s
         ]
         return statistics.fmean(found)
 
@@ -205,9 +209,7 @@ class Ping:
         """Ends it; the times of its answers are known then."""
         self.process.send_signal(2)
         said, _ = self.process.communicate(timeout=PATIENCE_S)
-        self.rtts = [
-            (float(at), float(ms)) for at, ms in re.findall(r"\[([\d.]+)\].*time=([\d.]+) ms", said)
-        ]
+        self.rtts = [(float(at), float(ms)) for at, ms in re.findall(r"\[([\d.]+)\].*time=([\d.]+) ms", said)]
         told = re.search(r"(\d+) packets transmitted", said)
         self.sent = int(told[1]) if told else 0
         return self
