@@ -131,7 +131,7 @@ def test_killing_and_restarting_it_loses_no_byte(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=2") as agent:
         total = sender(bed, 24_000_000)
         readers = [Reader(bed), Reader(bed, version=6)]
-        for number in range(30):
+        for number in range(50):
             agent.serve()
             if number % 3 == 0:
                 os.kill(agent.supervisor(), signal.SIGKILL)
