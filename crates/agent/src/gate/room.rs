@@ -16,7 +16,8 @@ const STEP_NS: u64 = 100_000_000;
 const TOGETHER_NS: u64 = 400_000_000;
 /// A buffer that is empty in more than this part of the reports starves the link.
 const STARVED: u64 = 8;
-/// Up by so much a step, as time; down by a fiftieth of itself. Half a second of starving is 100 ms more; it is half again after 3.5 s.
+/// Up by so much a step, as time; down by a fiftieth of itself. Half a second of starving is 100 ms more; it is half again after 3.5 s of
+/// refusing without starving, else after 35 s.
 const UP_US: u64 = 20_000;
 const DOWN: u64 = 50;
 /// A pause: nothing moved for so long with bytes in the buffer; longer than a packet takes at 0.5 Mbit/s, and below that what it gives is
@@ -68,7 +69,8 @@ impl Room {
         if held && bursty && self.empty * STARVED > self.reports {
             self.room_us = (self.room_us + UP_US).min(MOST_US);
         } else {
-            self.room_us -= self.room_us.div_ceil(DOWN);
+            // Only a gate that holds back shows that less would do; an outage or a pause of the sender does not.
+            self.room_us -= self.room_us.div_ceil(if held { DOWN } else { 10 * DOWN });
         }
         // An outage says nothing of the rate after it, and neither does a link that nobody uses. One step in ten: a second.
         if !first && self.reports > self.empty && self.moved > 0 {
