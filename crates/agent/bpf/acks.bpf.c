@@ -5,7 +5,7 @@
  * this host and for those behind it. Uploads: in what comes in from the server; so the sender is held without any word from the
  * modem, and without a packet of our own.
  *
- * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so windows round up to the scale; a
+ * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so what is left of it rounds up to the scale; a
  * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
  * before start_bytes, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
  *
@@ -368,13 +368,16 @@ static __always_inline void tell(struct __sk_buff *skb, struct acks_config *c, s
 	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
 		allowed = false;
 	if (allowed && told > d->wanted) {
+		/* Down to what the field can tell, unless that is far less: below the floor ACKs would stop. */
+		field = d->wanted >> d->scale;
+		if ((field << d->scale) < d->wanted - d->wanted / 4)
+			field++;
+		/* What was told stays: up. */
 		least = d->edge - s->ack;
-		window = d->wanted;
-		if ((__s32)least > 0 && least > window) {
-			window = least;
+		if ((__s32)least > 0 && least > (field << d->scale)) {
+			field = (least + unit) >> d->scale;
 			count->held++;
 		}
-		field = (window + unit) >> d->scale;
 		window = field << d->scale;
 		if (window < told && field <= 0xffff) {
 			written = bpf_htons(field);

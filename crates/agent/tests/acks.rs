@@ -368,7 +368,7 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
     assert!(windows > 400 && rewritten > 1_000, "the laws move and are applied: {windows} {rewritten}");
 }
 
-/// The field that has to leave: as wanted, never above what its end told, never taking back what was told, rounded up.
+/// The field that has to leave: as wanted, never above what its end told, never taking back what was told.
 fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
     let told = u32::from(window) << scale;
     let (mut field, mut reach) = (u32::from(window), told);
@@ -377,8 +377,10 @@ fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
         && told > side.wanted
     {
         let least = edge.wrapping_sub(ack);
-        let wish = if (least as i32) > 0 { side.wanted.max(least) } else { side.wanted };
-        let rounded = wish.div_ceil(1 << scale);
+        let down = side.wanted >> scale;
+        let wish = if (down << scale) < side.wanted - side.wanted / 4 { down + 1 } else { down };
+        let held = (least as i32) > 0 && least > wish << scale;
+        let rounded = if held { least.div_ceil(1 << scale) } else { wish };
         if rounded << scale < told && rounded <= 0xffff {
             (field, reach) = (rounded, rounded << scale);
         }
