@@ -1,6 +1,9 @@
 """Delay of each stretch of a path above its smallest, one direction: where the queue stands."""
 
-from .spec import Chart, Many, Points
+from .spec import Chart, Constant, Many, Points
+
+# Where the analysis begins to speak of a standing queue.
+QUEUE_MS = 30.0
 
 
 def chart(direction: str, towards: str, word: str) -> Chart:
@@ -16,6 +19,7 @@ def chart(direction: str, towards: str, word: str) -> Chart:
         unit="ms",
         marks=(
             Many("forward" if direction == "forward" else "backward", "ms on a stretch"),
+            Constant(QUEUE_MS, "30 ms", "muted"),
             Points((f"lost_{direction}",), "lost", "red", "cross", at="bottom"),
         ),
         needs=(),

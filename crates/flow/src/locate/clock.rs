@@ -187,7 +187,11 @@ pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines
         .map(|i| {
             let left = i.checked_sub(1).map_or(f64::NEG_INFINITY, |i| steps[i].at);
             let right = steps.get(i + 1).map_or(f64::INFINITY, |s| s.at);
-            refined(before(before(forward, right).0, left).1, before(before(backward, right).0, left).1, &steps[i])
+            refined(
+                before(before(forward, right).0, left).1,
+                before(before(backward, right).0, left).1,
+                &steps[i],
+            )
         })
         .collect();
     let mut parts = Vec::new();
@@ -217,7 +221,13 @@ struct Step {
 }
 
 /// The cost of two parts with a step between them, and the step.
-fn parted(f: (&[Point], &[Point]), b: (&[Point], &[Point]), left: Envelope, right: Envelope, t: f64) -> (f64, f64) {
+fn parted(
+    f: (&[Point], &[Point]),
+    b: (&[Point], &[Point]),
+    left: Envelope,
+    right: Envelope,
+    t: f64,
+) -> (f64, f64) {
     let round = left.round().min(right.round());
     let (was, is) = (left.settled(f.0, b.0, round), right.settled(f.1, b.1, round));
     (was.0 + is.0, (is.1 + right.slope * t - was.1 - left.slope * t).abs())

@@ -247,7 +247,8 @@ impl Matching {
 
     /// Delay from the nearest point that has seen it.
     fn delay_to(&self, r: &Record, index: u32, position: usize, time: i64) -> Option<i64> {
-        let nearest = (0..self.points).filter(|p| r.mask >> p & 1 == 1).min_by_key(|p| p.abs_diff(position))?;
+        let nearest =
+            (0..self.points).filter(|p| r.mask >> p & 1 == 1).min_by_key(|p| p.abs_diff(position))?;
         Some(time.saturating_sub(self.sight(index, nearest).time))
     }
 
@@ -434,7 +435,8 @@ impl Matching {
         self.waiting -= 1;
         self.free.push(index);
         let begin = index as usize * self.points;
-        let passed = self.states.get(r.flow as usize).and_then(|s| s.as_deref()).map_or(&[][..], |s| &s.passed);
+        let passed =
+            self.states.get(r.flow as usize).and_then(|s| s.as_deref()).map_or(&[][..], |s| &s.passed);
         sink.done(&r, &self.sights[begin..begin + self.points], passed);
     }
 

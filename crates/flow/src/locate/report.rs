@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use units::Quantiles;
 
+use super::Options;
 use super::clock::{self, Lines};
 use super::line::{Line, OrderBy};
 use super::name_of;
 use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, StretchRow};
 use super::stretch::{Books, Tally};
 use super::survey::Survey;
-use super::Options;
 use crate::record::Protocol;
 
 /// Steps of a clock below this are jitter, s.
@@ -191,8 +191,11 @@ fn quantiles(all: &[(f64, f64)], count: u64, low: f64, high: f64, floor: f64) ->
 /// Shares of the mean queueing delay, direction by direction.
 fn share(stretches: &mut [StretchRow]) {
     for forward in [true, false] {
-        let whole: f64 =
-            stretches.iter().filter(|r| r.forward == forward && !r.path).filter_map(|r| r.queue_ms_mean).sum();
+        let whole: f64 = stretches
+            .iter()
+            .filter(|r| r.forward == forward && !r.path)
+            .filter_map(|r| r.queue_ms_mean)
+            .sum();
         for row in stretches.iter_mut().filter(|r| r.forward == forward && !r.path) {
             row.share = row.queue_ms_mean.filter(|_| whole > 0.0).map(|mean| mean / whole);
         }
