@@ -103,7 +103,7 @@ fn tcp(t: Tcp) -> Vec<u8> {
     out.extend(t.to.1.to_be_bytes());
     out.extend(t.seq.to_be_bytes());
     out.extend(t.ack.to_be_bytes());
-    out.extend([((20 + options.len()) / 4 << 4) as u8, t.flags]);
+    out.extend([((20 + options.len()) * 4) as u8, t.flags]);
     out.extend(t.window.to_be_bytes());
     out.extend([0; 4]);
     out.extend(options);

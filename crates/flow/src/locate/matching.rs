@@ -340,9 +340,8 @@ impl Matching {
             || {
                 let record = Record { payload: p.packet.payload, key, before: chain.1, ..Record::of(p) };
                 let index = self.add(record, NONE);
-                match self.records.get_mut(chain.1 as usize) {
-                    Some(last) => last.behind = index,
-                    None => {}
+                if let Some(last) = self.records.get_mut(chain.1 as usize) {
+                    last.behind = index;
                 }
                 self.bare.insert(key, (if chain.0 == NONE { index } else { chain.0 }, index));
                 index
@@ -449,9 +448,8 @@ impl Matching {
             }
             None => {}
         }
-        match self.records.get_mut(r.behind as usize) {
-            Some(behind) => behind.before = r.before,
-            None => {}
+        if let Some(behind) = self.records.get_mut(r.behind as usize) {
+            behind.before = r.before;
         }
         if let Some(chain) = self.bare.get_mut(&r.key) {
             if r.before == NONE {
