@@ -294,6 +294,7 @@ def test_a_page_and_tables_are_written(made: Any, tmp_path: Path) -> None:
 def scenario_run(name: str, labels: dict[str, str], folder: Path) -> tuple[Run, list[Path]]:
     """One run of a scenario of the repository, with its captures in the order of its nodes."""
     runs = unbloat.simulate(ROOT / "scenarios" / f"{name}.toml", pcap=folder)
+    assert isinstance(runs, unbloat.RunSet)
     for run, given in zip(runs.runs, runs.labels, strict=True):
         if labels.items() <= dict(given).items():
             files = [Path(file) for file in run.info["captures"]]
