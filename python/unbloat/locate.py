@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from unbloat.analyze import LONGEST_BIN_MS, SHORTEST_BIN_MS, check_readable, nothing_to_say
 from unbloat.columns import arrow_table
-from unbloat.compare import distinct, stems
+from unbloat.compare import distinct
 from unbloat.dataset import BIN_MS, Row
 from unbloat.errors import CaptureError, UnbloatError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 TABLES = ("points", "clocks", "steps", "stretches", "delays", "losses", "connections")
 FORWARD, BACKWARD = "forward", "backward"
+ENDINGS = (".pcap", ".pcapng", ".cap", ".dmp", ".gz", ".zst")
 # Less is a few packets in service, not a queue: grade A+ ends there.
 SMALL_MS = 5.0
 # From here on the analysis speaks of a standing queue (limit `bufferbloat`).
@@ -74,6 +75,14 @@ def locate(
     return Located(dict(result["run"]) | {"bin_ms": bin_ms}, tables)
 
 
+def point_name(file: str) -> str:
+    """A file without what says that it is a capture: `router.wan` of `router.wan.pcapng.gz`, a node and its device."""
+    path = Path(Path(file).name)
+    while path.suffix.lower() in ENDINGS and path.stem:
+        path = Path(path.stem)
+    return str(path)
+
+
 @dataclass(frozen=True)
 class Stretch:
     """A stretch in one direction, or the whole path, with the names of its ends."""
@@ -104,7 +113,7 @@ class Located:
     @cached_property
     def names(self) -> list[str]:
         """The points in the order of the path, by their files."""
-        return distinct(stems([Path(str(file)).name for file in self.info["files"]]))
+        return distinct([point_name(str(file)) for file in self.info["files"]])
 
     @cached_property
     def points(self) -> list[Row]:

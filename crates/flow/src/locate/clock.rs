@@ -53,6 +53,8 @@ pub(crate) fn at(lines: &[Line], t: f64) -> f64 {
 const STEEPEST: f64 = 600e-6;
 /// Below the jitter of a good path nothing is to be gained by lying closer, s.
 const CLOSE: f64 = 20e-6;
+/// A drift that makes less than this of a whole capture is jitter as well, and changes no figure, s.
+const LEAST_DRIFT: f64 = 50e-6;
 /// Windows that a search for steps looks at, in each direction.
 const STEP_WINDOWS: usize = 160;
 /// More steps than a clock that deserves the name makes.
@@ -113,10 +115,13 @@ fn best(forward: &[Point], backward: &[Point]) -> Envelope {
     let slope = |edge: &[Point]| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
     let ahead = hull(forward).windows(2).map(slope).collect::<Vec<f64>>();
     let back = hull(backward).windows(2).map(|e| -slope(e)).collect::<Vec<f64>>();
+    let ends = |p: &[Point]| Some((p.first()?.0, p.last()?.0));
+    let span =
+        [ends(forward), ends(backward)].into_iter().flatten().fold(0.0, |most: f64, e| most.max(e.1 - e.0));
     let found = ahead
         .into_iter()
         .chain(back)
-        .filter(|s| s.abs() <= STEEPEST)
+        .filter(|s| s.abs() <= STEEPEST && s.abs() * span >= LEAST_DRIFT)
         .map(|s| envelope(forward, backward, s))
         .min_by(|a, b| a.cost.total_cmp(&b.cost));
     let enough = WORTH * (forward.len() + backward.len()) as f64 + 1.0;

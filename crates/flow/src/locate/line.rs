@@ -388,20 +388,13 @@ fn position(order: &[usize], given: usize) -> usize {
     order.iter().position(|g| *g == given).unwrap_or(0)
 }
 
-/// Points in the order of the path: by hops where all differ, else by distance; equal ones as given.
+/// Points in the order of the path: by hops, since TTLs only fall; within a hop by distance; equal ones as given.
 fn sorted(placed: &[(usize, f64, i32)]) -> (Vec<usize>, OrderBy) {
     let mut points = placed.to_vec();
     points.sort_by_key(|p| p.0);
-    let mut hops: Vec<i32> = points.iter().map(|p| p.2).collect();
-    hops.sort_unstable();
-    hops.dedup();
-    if hops.len() == points.len() {
-        points.sort_by_key(|p| p.2);
-        (points.into_iter().map(|p| p.0).collect(), OrderBy::Hops)
-    } else {
-        points.sort_by(|a, b| a.1.total_cmp(&b.1));
-        (points.into_iter().map(|p| p.0).collect(), OrderBy::Delays)
-    }
+    points.sort_by(|a, b| a.2.cmp(&b.2).then(a.1.total_cmp(&b.1)));
+    let by = if points.iter().any(|p| p.2 != 0) { OrderBy::Hops } else { OrderBy::Delays };
+    (points.into_iter().map(|p| p.0).collect(), by)
 }
 
 /// The clock of a point against the reference, from that of its `parent` and what both have in common. `towards`: it

@@ -17,6 +17,8 @@ use crate::record::Protocol;
 const SMALLEST_STEP: f64 = 0.001;
 /// Drift of two readings of one clock: the resolution of the fit over a short capture, ppm.
 const NO_DRIFT: f64 = 1.0;
+/// What two captures of one machine differ by without any meaning, ms.
+const JITTER_MS: f64 = 0.05;
 /// With so many of its packets missing, a stretch has something in it that makes other packets of them.
 const MOST_MISSING: f64 = 0.5;
 
@@ -238,7 +240,7 @@ fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: 
         drift_ppm,
         one_clock: steps.is_empty()
             && drift_ppm.abs() <= NO_DRIFT
-            && uncertainty_ms.is_some_and(|u| offset.abs() <= u),
+            && uncertainty_ms.is_some_and(|u| offset.abs() <= u + JITTER_MS),
         steps,
         hops: hops(line, s),
         renamed: renamed(line, s),
