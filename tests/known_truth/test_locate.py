@@ -6,6 +6,7 @@ step) before the captures are laid beside each other · action: delays within a 
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from functools import cache
@@ -286,6 +287,21 @@ def test_a_page_and_tables_are_written(made: Any, tmp_path: Path) -> None:
     told = found.to_dict(series=True)
     assert told["stretches"][0]["queue_ms"]["p95"] is not None
     assert len(told["delays"]) == found.tables["delays"].num_rows
+
+
+def test_a_pair_of_real_kernels_loses_what_the_sender_sent_again() -> None:
+    # Both namespaces of one machine: one clock, no step, though the full buffer's delay is steadier than the quiet way back.
+    shared = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared")) / "captures" / "made"
+    files = [shared / f"truth_bulk_smallq_{end}.pcap.gz" for end in ("snd", "rcv")]
+    if not all(file.exists() for file in files):
+        pytest.skip(f"{files[0]} is not here")
+    found = unbloat.locate(files)
+    # The kernel: retrans 259.
+    assert found.stretches(FORWARD)[0].row["lost_packets"] == 259
+    assert found.stretches(BACKWARD)[0].row["lost_packets"] == 0
+    assert found.clocks[0]["one_clock"]
+    assert not found.steps
+    assert "The queue stands" in found.verdict or "A short queue stands" in found.verdict
 
 
 # What the papers found with captures at several points.
