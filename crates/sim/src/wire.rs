@@ -39,12 +39,6 @@ pub struct Wiring {
     pub ecn: bool,
 }
 
-/// The address of a node: 10.0.0.1 is node 0.
-pub fn address(node: u16) -> [u8; 4] {
-    let n = node + 1;
-    [10, 0, (n >> 8) as u8, n as u8]
-}
-
 /// The capture file of one node.
 pub struct Tap<W: Write> {
     writer: Writer<W>,
@@ -71,8 +65,8 @@ impl<W: Write> Tap<W> {
         b.extend([0x45, f.ecn as u8, (f.bytes >> 8) as u8, f.bytes as u8]);
         b.extend(f.identification.to_be_bytes());
         b.extend([0x40, 0, 64, protocol, 0, 0]);
-        b.extend(address(wiring.nodes[side]));
-        b.extend(address(wiring.nodes[1 - side]));
+        b.extend(scenario::address(wiring.nodes[side].into()).octets());
+        b.extend(scenario::address(wiring.nodes[1 - side].into()).octets());
         let sum = checksum(&b[..20], 0);
         b[10..12].copy_from_slice(&sum.to_be_bytes());
         match f.kind {
