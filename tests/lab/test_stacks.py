@@ -69,7 +69,7 @@ def test_options_of_tcp_are_switched_at_both_ends() -> None:
         assert sysctl(text, node, "tcp_ecn") == "1"
     assert sysctl(text, CLIENT, "tcp_slow_start_after_idle") == "0"
     assert sysctl(text, SERVER, "tcp_slow_start_after_idle") == "1"
-    assert sysctl(text, CLIENT, "tcp_wmem") == "4096 16384 64000"
+    assert sysctl(text, CLIENT, "tcp_wmem") == "4096 16384 81920"
 
 
 def test_routes_are_told_initial_window_and_mss_and_the_congestion_control_of_servers() -> None:
