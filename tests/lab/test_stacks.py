@@ -124,6 +124,11 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (with_flow('app = "web"\nclass = 0'), "flow0: class 0: what nginx sends carries none"),
+        (
+            with_flow('app = "web"\n[flow.receiver]\nack_class = 2'),
+            "flow0: ack_class 2: what a browser sends carries none",
+        ),
         (
             with_flow('congestion = "vegas"'),
             "flow0: congestion vegas is not in this kernel (it has reno, cubic, bbr)",
