@@ -62,6 +62,9 @@ def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
     if "sent" in figures:
         told = (int(figures[name]) for name in ("sent", "received", "socket"))
         figures["unnamed"] = road.unnamed(*told)
+    for quantile, us in road.told.get("lateness_us", {}).items():
+        if us is not None:
+            figures[f"own late {quantile}"] = us / 1000
     for reason, n in road.kernel.items():
         figures[f"kernel: {reason}"] = n
     return outcome

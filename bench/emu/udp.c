@@ -32,6 +32,7 @@
 #define MAGIC 0x756e626cu
 #define HEADERS 28 /* IPv4 and UDP */
 #define BATCH 256
+#define STAMPED 16
 #define FLOWS 1024
 #define BINS 600000    /* milliseconds */
 #define SPAN 2000000   /* microseconds of delay, one counter each */
@@ -127,17 +128,21 @@ static int send_all(char **argument, int count) {
             else due += every_ns;
             n++;
         }
-        for (int i = 0; i < n; i++) {
-            struct content c = {MAGIC, (sent + i) % flows, sent + i, clock_ns(CLOCK_MONOTONIC)};
-            memcpy(data + i * bytes, &c, sizeof c);
-            messages[i].msg_hdr.msg_name = &to[c.flow];
-        }
         for (int done = 0; done < n;) {
-            int k = sendmmsg(fd, messages + done, n - done, 0);
-            if (k > 0) done += k;
-            if (k < 0 && errno != EINTR) {
-                errors++;
-                done++;
+            /* few at a time, so that a stamp is not old when its packet goes */
+            int few = n - done < STAMPED ? n - done : STAMPED;
+            for (int i = done; i < done + few; i++) {
+                struct content c = {MAGIC, (sent + i) % flows, sent + i, clock_ns(CLOCK_MONOTONIC)};
+                memcpy(data + i * bytes, &c, sizeof c);
+                messages[i].msg_hdr.msg_name = &to[c.flow];
+            }
+            for (int last = done + few; done < last;) {
+                int k = sendmmsg(fd, messages + done, last - done, 0);
+                if (k > 0) done += k;
+                if (k < 0 && errno != EINTR) {
+                    errors++;
+                    done++;
+                }
             }
         }
         sent += n;

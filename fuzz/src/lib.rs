@@ -7,5 +7,6 @@
 pub mod drive;
 pub mod emulator;
 pub mod invariants;
+pub mod located;
 pub mod scenario_text;
 pub mod trace_text;

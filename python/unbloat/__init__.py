@@ -10,6 +10,7 @@ from unbloat.compare import Comparison, compare
 from unbloat.dataset import Run
 from unbloat.errors import CaptureError, LabError, ScenarioError, TraceMissing, UnbloatError
 from unbloat.lab import lab
+from unbloat.locate import Located, locate
 from unbloat.runset import RunSet
 from unbloat.scenario import Scenario
 from unbloat.simulate import simulate
@@ -22,6 +23,7 @@ __all__ = [
     "CaptureError",
     "Comparison",
     "LabError",
+    "Located",
     "Run",
     "RunSet",
     "Scenario",
@@ -32,6 +34,7 @@ __all__ = [
     "analyze",
     "compare",
     "lab",
+    "locate",
     "open_run",
     "simulate",
 ]

@@ -1,6 +1,7 @@
 """The extension module: reads captures and hands out whole columns. Nothing is decided in Python that was decided there."""
 
 from collections.abc import Callable
+from typing import Any
 
 Column = tuple[str, str, bytes, bytes | None, bytes | None]
 """name, type (u8 u16 u32 u64 f32 f64 bool str), data, Arrow validity bitmap or None, int32 offsets of a str."""
@@ -25,6 +26,14 @@ def analyze(
     span: tuple[int, int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, object]: ...
+def locate(
+    paths: list[str],
+    *,
+    bin_ms: float = 100.0,
+    connection: int | None = None,
+    one_clock: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]: ...
 def rules() -> list[tuple[str, str, str, str]]: ...
 def linktypes() -> list[tuple[int, str]]: ...
 def simulate(

@@ -125,6 +125,8 @@ SAMPLED = {
     "flow_rwnd_bytes": "rwnd_bytes",
     "flow_cwnd_bytes": "cwnd_bytes",
 }
+# … and behind its ends: a bin's mean has neither.
+ENDS = {("flow_rtt_ms", "min"): "rtt_ms_min", ("flow_rtt_ms", "max"): "rtt_ms_max"}
 # Stage of `queues` behind a link's metric.
 STAGED = {"queue_ms": "queue", "qdisc_ms": "qdisc", "firmware_ms": "firmware"}
 
@@ -154,7 +156,8 @@ def windowed(
     if metric == "flow_in_flight_cv":
         return variation(row["in_flight_bytes"] for row in rows)
     if metric in SAMPLED:
-        return part(statistics(row[SAMPLED[metric]] for row in rows), statistic)
+        column = ENDS.get((metric, statistic), SAMPLED[metric])
+        return part(statistics(row[column] for row in rows), statistic)
     raise UnbloatError(f"{metric} cannot be measured between two times")
 
 

@@ -185,6 +185,44 @@ def compare(
 
 
 @app.command(
+    short_help="Find the stretch of a path on which the queue stands.",
+    epilog="Example: unbloat locate phone.pcapng router.pcapng server.pcapng --report path.html",
+)
+def locate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Captures (pcap, pcapng, .gz, .zst) of successive points of one path.",
+            show_default=False,
+        ),
+    ],
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    json: Json = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Store the tables as Parquet.")] = None,
+    connection: Annotated[
+        int | None,
+        typer.Option(metavar="ID", min=0, help="Count one connection alone; clocks are those of all."),
+    ] = None,
+    one_clock: Annotated[
+        bool, typer.Option("--one-clock", help="All captures read one clock: correct nothing.")
+    ] = False,
+    series: Annotated[
+        bool, typer.Option("--series", help="With --json: delays bin by bin and every loss, too.")
+    ] = False,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """On which stretch the queue stands, in each direction, over time, and where packets were lost."""
+    from unbloat.locate_screen import Asked, show
+
+    if series and not json:
+        raise typer.BadParameter("--series belongs to --json (--out always stores it)")
+    raise typer.Exit(show(files, Asked(report, json, series, out, bin_ms, connection, one_clock)))
+
+
+@app.command(
     short_help="Run a scenario in virtual time.",
     epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html",
 )

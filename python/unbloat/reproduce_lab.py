@@ -20,7 +20,6 @@ from unbloat.claim_lab import LabFigure, LabTable
 from unbloat.claim_relations import related
 from unbloat.claims import Claim, Figure, Picked
 from unbloat.errors import LabError, ScenarioError
-from unbloat.expect import label_text
 from unbloat.lab import lab_all, seconds_needed
 from unbloat.lab.needs import need_root
 from unbloat.runset import RunSet
@@ -223,6 +222,8 @@ def measure_all(claim: Claim, runs: RunSet, captures: Path | None) -> Measured:
         if figure.lab is None:
             continue
         of, *against = measured_picks(figure)
+        if not all(is_there(pick, runs) for pick in (of, *against)):
+            continue
         why = next((why for pick in (of, *against) if (why := absent(pick, runs))), None)
         if why is None:
             values[figure.name] = related(
@@ -235,12 +236,17 @@ def measure_all(claim: Claim, runs: RunSet, captures: Path | None) -> Measured:
     return Measured(values, missing, kernels[0] if kernels else None, max(late) / 1000 if late else None)
 
 
+def is_there(pick: Picked, runs: RunSet) -> bool:
+    """Whether a run was made, or was to be made; the others are left out to save time."""
+    every = [*runs.labels, *(one.labels for one in runs.skipped)]
+    return any(set(pick.run) <= set(labels) for labels in every)
+
+
 def absent(pick: Picked, runs: RunSet) -> str | None:
     """Why a number cannot be had of these runs."""
     places = [place for place, labels in enumerate(runs.labels) if set(pick.run) <= set(labels)]
     if not places:
-        vetoed = [one.reason for one in runs.skipped if set(pick.run) <= set(one.labels)]
-        return vetoed[0] if vetoed else f"{label_text(pick.run)}: left out in the lab, to save time"
+        return next(one.reason for one in runs.skipped if set(pick.run) <= set(one.labels))
     end = float(runs.runs[places[0]].info["duration_s"])
     if pick.between is not None and pick.between[1] > end:
         return f"measured until {pick.between[1]:g} s, the lab's run ends at {end:g} s"
@@ -250,10 +256,11 @@ def absent(pick: Picked, runs: RunSet) -> str | None:
 def compared(claim: Claim, lab: Measured, simulator: Measured | None) -> dict[str, LabOutcome]:
     """Every figure that the lab measures, by its name."""
     beside = simulator or Measured({}, {})
+    known = {*beside.values, *beside.missing, *lab.values, *lab.missing}
     return {
         figure.name: outcome(figure, figure.lab, lab, beside)
         for figure in claim.figures
-        if figure.lab is not None
+        if figure.lab is not None and figure.name in known
     }
 
 

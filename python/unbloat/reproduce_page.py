@@ -17,7 +17,9 @@ from unbloat.claims import MARKS, Claim, Picked
 from unbloat.expect import unit_text
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.reproduce import HELD, NOT_HELD, SHOWN, SKIPPED, Outcome, TableRow
-from unbloat.reproduce_screen import bounds_text, value_text
+from unbloat.reproduce_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
+from unbloat.reproduce_screen import bounds_text, difference_text, value_text
+from unbloat.wording import NOTHING
 
 # Order of the counts, with what each says of a figure.
 STATES = {
@@ -26,7 +28,25 @@ STATES = {
     SHOWN: "without bounds: measured and shown",
     SKIPPED: "not run: a trace is not there",
 }
+# The same of the lab.
+LAB_STATES = {
+    AGREES: "in the lab as in the simulator under the same settings, within the tolerance",
+    DIFFERS: "in the lab another than in the simulator; why is said where it is known",
+    NOT_RUN: "not in the lab: a stock kernel cannot, or the lab's shorter run ends before",
+    FAILED: "the lab broke off",
+}
 Cells = tuple[list[str], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class LabCell:
+    """A figure in the lab as the page shows it."""
+
+    state: str
+    value: str
+    simulator: str
+    difference: str
+    note: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +63,7 @@ class Line:
     control: str
     why: str
     note: str
+    lab: LabCell | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +79,11 @@ class Block:
         """The worst of its figures."""
         states = {line.state for line in self.lines}
         return next(state for state in (NOT_HELD, SKIPPED, HELD, SHOWN) if state in states)
+
+    @property
+    def in_lab(self) -> bool:
+        """Whether any of its figures was in the lab."""
+        return any(line.lab is not None for line in self.lines)
 
 
 def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
@@ -77,11 +103,29 @@ def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
             for state, count in counts.items()
             if count or state in (HELD, NOT_HELD)
         ],
+        lab_counts=lab_counts(outcomes),
+        lab_made=lab_made(outcomes),
         claims=len(blocks),
         figures=len(outcomes),
         marks=MARKS,
     )
     return save(text, path, begun, len(blocks), len(outcomes))
+
+
+def lab_counts(outcomes: Sequence[Outcome]) -> list[tuple[str, int, str]]:
+    """How many figures are in which state in the lab, and what that says."""
+    found = [outcome.lab.state for outcome in outcomes if outcome.lab is not None]
+    return [(state, found.count(state), meaning) for state, meaning in LAB_STATES.items() if state in found]
+
+
+def lab_made(outcomes: Sequence[Outcome]) -> str:
+    """On which kernel, and how late packets were."""
+    found = [outcome.lab for outcome in outcomes if outcome.lab is not None and outcome.lab.kernel]
+    if not found:
+        return ""
+    late = max((one.late_ms for one in found if one.late_ms is not None), default=0.0)
+    kernels = sorted({str(one.kernel) for one in found})
+    return f"{', '.join(kernels)}; packets late by {late:.1f} ms at most (p99 of a run)"
 
 
 def by_claim(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
@@ -112,6 +156,18 @@ def line(outcome: Outcome) -> Line:
         unbroken(value_text(figure, outcome.control)) if figure.control is not None else "–",
         figure.why,
         outcome.note,
+        None if outcome.lab is None else lab_cell(outcome.lab),
+    )
+
+
+def lab_cell(lab: LabOutcome) -> LabCell:
+    """One figure in the lab."""
+    return LabCell(
+        lab.state,
+        unbroken(value_text(lab.figure, lab.value)),
+        unbroken(value_text(lab.figure, lab.simulator)),
+        unbroken(difference_text(lab)) if lab.difference is not None else NOTHING,
+        lab.note,
     )
 
 

@@ -148,10 +148,15 @@ def difference_text(lab: LabOutcome) -> str:
     return sign + value_text(lab.figure, abs(lab.difference)).removeprefix("+")
 
 
+def said(state: str, count: int) -> str:
+    """`1 agrees`, `2 agree`"""
+    return state.removesuffix("s") if count != 1 and state in (AGREES, DIFFERS) else state
+
+
 def lab_counts(found: Sequence[LabOutcome]) -> str:
     """What the lab makes of all figures."""
     counts = {state: sum(one.state == state for one in found) for state in LAB_STYLE}
-    parts = [f"{count} {state}" for state, count in counts.items() if count]
+    parts = [f"{count} {said(state, count)}" for state, count in counts.items() if count]
     held = [one.within for one in found if one.within is not None]
     text = f"lab: {', '.join(parts)}"
     if held:

@@ -23,11 +23,11 @@ ALLOWED: dict[str, set[str]] = {
     "scenario": {"algo", "units"},
     "sim": {"algo", "capture", "scenario", "units"},
     "agent": {"algo", "capture", "flow", "units"},
-    "emu": {"algo", "scenario", "sim", "units"},
+    "emu": {"algo", "capture", "scenario", "sim", "units"},
     "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }
 # Only beside it, for tests.
-FOR_TESTS: dict[str, set[str]] = {"emu": {"sim"}}
+FOR_TESTS: dict[str, set[str]] = {"emu": {"capture", "sim"}}
 NO_STD = {"units", "algo"}
 # ioctl on TUN devices and bpf(2) have no safe form; each block there says why it is sound.
 UNSAFE = {"agent", "emu"}

@@ -69,7 +69,7 @@ def test_options_of_tcp_are_switched_at_both_ends() -> None:
         assert sysctl(text, node, "tcp_ecn") == "1"
     assert sysctl(text, CLIENT, "tcp_slow_start_after_idle") == "0"
     assert sysctl(text, SERVER, "tcp_slow_start_after_idle") == "1"
-    assert sysctl(text, CLIENT, "tcp_wmem") == "4096 16384 64000"
+    assert sysctl(text, CLIENT, "tcp_wmem") == "4096 16384 81920"
 
 
 def test_routes_are_told_initial_window_and_mss_and_the_congestion_control_of_servers() -> None:
@@ -124,6 +124,11 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (with_flow('app = "web"\nclass = 0'), "flow0: class 0: what nginx sends carries none"),
+        (
+            with_flow('app = "web"\n[flow.receiver]\nack_class = 2'),
+            "flow0: ack_class 2: what a browser sends carries none",
+        ),
         (
             with_flow('congestion = "vegas"'),
             "flow0: congestion vegas is not in this kernel (it has reno, cubic, bbr)",

@@ -96,9 +96,9 @@ def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
         probe("quick", every=(0.01,)),
         probe("system", every=(0.05,)),
     )
-    with Traffic(pair, plan(duration=1.5, probes=probes), tmp_path) as traffic:
+    with Traffic(pair, plan(duration=2.5, probes=probes), tmp_path) as traffic:
         traffic.go()
-        outage(pair, SERVER, 0.5, 0.3)
+        outage(pair, SERVER, 0.5, 0.5)
         traffic.wait(10)
     told = Told(tmp_path)
     for name, least in (("iso", 20), ("quick", 20), ("system", 3)):
@@ -109,7 +109,7 @@ def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
         assert any(not row["lost"] for row in rows if row["t_s"] > max(lost))
         assert all(row["rtt_ms"] is None and row["owd_ms"] is None for row in rows if row["lost"])
         assert [row["t_s"] for row in rows] == sorted(row["t_s"] for row in rows)
-    assert len(told.rows("probes/iso.jsonl", "probe")) == 150
+    assert len(told.rows("probes/iso.jsonl", "probe")) == 250
 
 
 def test_an_isochronous_probe_goes_one_way(pair: Bed, tmp_path: Path) -> None:

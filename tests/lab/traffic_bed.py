@@ -163,7 +163,9 @@ def _ip(*argv: str) -> None:
 
 
 def bed(name: str) -> Iterator[Bed]:
-    """A bed that is gone afterwards."""
+    """A bed that is gone afterwards; skips, with the reason, where there can be none."""
+    if reason := missing():
+        pytest.skip(reason)
     with Bed(f"{name}-{os.getpid()}") as made:
         yield made
 

@@ -44,6 +44,7 @@ CASES = {
     "help-demo": "demo --help",
     "help-plot": "plot --help",
     "help-list": "list --help",
+    "help-locate": "locate --help",
     "analyze": "analyze cubic.pcapng",
     "analyze-top": "analyze cubic.pcapng --top 1 --sort grade",
     "analyze-several": "analyze cubic.pcapng bad.pcap bbr.pcapng missing.pcap",

@@ -1,4 +1,7 @@
-"""docs/claims.md and docs/matrix.md are what a run of all claims gives: UNBLOAT_BLESS=1 writes them."""
+"""docs/claims.md and docs/matrix.md are what a run of all claims gives: UNBLOAT_BLESS=1 writes them.
+
+What the lab gave is read from docs/claims-lab.json (see stored_lab.py) and held against the simulator of today.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from stored_lab import BLESS, bless, measured, settings, stored
 
-from unbloat.reproduce import NOT_HELD, Outcome, reproduce
-from unbloat.reproduce_page import by_claim, line, table_cells
+from unbloat.claims import Claim, claims
+from unbloat.reproduce import NOT_HELD, Outcome, reproduce, with_lab
+from unbloat.reproduce_lab import compared, simulated
+from unbloat.reproduce_page import LabCell, by_claim, line, table_cells
+from unbloat.wording import NOTHING
 
 DOCS = Path(__file__).parents[2] / "docs"
 CLAIMS = """\
@@ -18,6 +25,9 @@ CLAIMS = """\
 What `unbloat reproduce` gives: what the source says, what came out, between which bounds it has to lie, and the control in which it
 must not. [commands/reproduce.md](commands/reproduce.md) says what states and marks mean, each scenario why its bounds are where they
 are. Claims that replay recorded traces are skipped here.
+
+`lab` is the same figure on the kernel's own TCP, `likewise` what the simulator gives under the lab's settings (shorter runs, as the
+scenario's `[claim.lab]` says), then the difference. A figure differs where the two are further apart than its tolerance.
 
 Written by `tests/reproduce/test_written_tables.py`.
 """
@@ -34,8 +44,25 @@ Written by `tests/reproduce/test_written_tables.py` from `unbloat reproduce beyo
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
-    return reproduce()
+def in_lab() -> list[Claim]:
+    found = [claim for claim in claims() if claim.lab is not None]
+    bless(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def outcomes(in_lab: list[Claim]) -> list[Outcome]:
+    kept = stored()
+    lab = {
+        claim.id: compared(claim, measured(kept[claim.id]), simulated(claim, False, None))
+        for claim in in_lab
+        if claim.id in kept
+    }
+    return [
+        outcome
+        for claim in by_claim(reproduce())
+        for outcome in with_lab(claim, lab.get(claim[0].claim.id, {}))
+    ]
 
 
 def row(cells: Sequence[str]) -> str:
@@ -51,16 +78,32 @@ def heading(claim: Sequence[Outcome]) -> str:
 def claim_table(claim: Sequence[Outcome]) -> str:
     of = claim[0].claim
     text = f"{heading(claim)} · {of.source} · {of.mark}\n\n"
-    text += (
-        row(["figure", "source says", "ours", "bounds", "control", "state"]) + "|---|--:|--:|--:|--:|---|\n"
-    )
+    in_lab = any(outcome.lab is not None for outcome in claim)
+    lab_titles = ["lab", "likewise", "differs by", "in the lab"] if in_lab else []
+    text += row(["figure", "source says", "ours", "bounds", "control", "state", *lab_titles])
+    text += "|---|--:|--:|--:|--:|---|" + ("--:|--:|--:|---|" if in_lab else "") + "\n"
     reasons = []
     for outcome in claim:
         shown = line(outcome)
-        text += row([shown.name, shown.paper, shown.ours, shown.bounds, shown.control, shown.state])
+        cells = [shown.name, shown.paper, shown.ours, shown.bounds, shown.control, shown.state]
+        text += row([*cells, *(lab_cells(shown.lab) if in_lab else [])])
         if outcome.note:
             reasons.append(f"- {shown.name}: {outcome.note}\n")
-    return text + ("\n" + "".join(reasons) if reasons else "")
+        if outcome.lab is not None and outcome.lab.note:
+            reasons.append(f"- {shown.name}, in the lab: {outcome.lab.note}\n")
+    return text + (f"\n{made(of.id)}\n" if in_lab else "") + ("\n" + "".join(reasons) if reasons else "")
+
+
+def lab_cells(cell: LabCell | None) -> list[str]:
+    if cell is None:
+        return [NOTHING] * 4
+    return [cell.value, cell.simulator, cell.difference, cell.state]
+
+
+def made(claim: str) -> str:
+    entry = stored()[claim]
+    late = f"; packets late by {entry['late_ms']:.1f} ms (p99)" if entry["late_ms"] is not None else ""
+    return f"Lab: {entry['date']}, {entry['kernel'] or 'not run'}, {entry['machine']}{late}."
 
 
 def matrix(claim: Sequence[Outcome]) -> str:
@@ -94,5 +137,21 @@ def test_what_does_not_hold_has_a_reason(outcomes: list[Outcome]) -> None:
         f"{o.claim.id}: {o.figure.name}: {o.value}, {o.note}"
         for o in outcomes
         if o.state == NOT_HELD and o.surprising
+    ]
+    assert unexplained == []
+
+
+def test_what_is_stored_of_the_lab_was_measured_under_the_settings_of_today(in_lab: list[Claim]) -> None:
+    kept = stored()
+    stale = [claim.id for claim in in_lab if kept.get(claim.id, {}).get("settings") != settings(claim)]
+    assert stale == [], f"{BLESS}={','.join(stale)} measures them again"
+    assert kept.keys() == {claim.id for claim in in_lab}
+
+
+def test_what_differs_in_the_lab_has_a_reason(outcomes: list[Outcome]) -> None:
+    unexplained = [
+        f"{o.claim.id}: {o.figure.name}: {o.lab.value}, simulator {o.lab.simulator}"
+        for o in outcomes
+        if o.lab is not None and o.lab.surprising
     ]
     assert unexplained == []

@@ -316,17 +316,12 @@ fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = EventFd::from_flags(flags).map_err(|error| RunError::System("eventfd", error))?;
         let far = scenario.gate_far(node, device.link);
-        let (prober, listener) = probe::pair(address(node), address(far), wake);
+        let (prober, listener) =
+            probe::pair(scenario::address(node).octets(), scenario::address(far).octets(), wake);
         probers.insert(device.link, prober);
         listeners.entry(node).or_default().push(listener);
     }
     Ok((probers, listeners))
-}
-
-/// The address of a node: 10.0.0.1 is node 0, as in the simulator's captures.
-fn address(node: usize) -> [u8; 4] {
-    let n = node + 1;
-    [10, 0, (n >> 8) as u8, n as u8]
 }
 
 fn told_devices(scenario: &Scenario, options: &Options, pairs: &[Pair], opened: &[Opened]) -> Value {

@@ -198,7 +198,7 @@ impl Books {
     }
 }
 
-/// Whose traffic a packet is, by its addresses: 10.0.x.y is node 256 · x + y − 1.
+/// Whose traffic a packet is, by its addresses.
 struct Users {
     nodes: usize,
     /// By ends, lower · nodes + higher.
@@ -213,9 +213,9 @@ impl Users {
     }
 
     fn of(&self, view: &View) -> u16 {
-        let node = |address: &[u8; 16]| match address {
-            [10, 0, x, y, ..] => (usize::from(*x) * 256 + usize::from(*y)).checked_sub(1),
-            _ => None,
+        let node = |address: &[u8; 16]| {
+            let [a, b, c, d, ..] = *address;
+            scenario::node_at([a, b, c, d].into()).filter(|_| view.version == 4)
         };
         match (node(&view.source), node(&view.destination)) {
             (Some(a), Some(b)) if a < self.nodes && b < self.nodes => self.table[a * self.nodes + b],

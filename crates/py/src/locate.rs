@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flow::locate::{Located, LocateError, LossKind, Options, StretchRow, locate_files};
+use flow::locate::{LocateError, Located, LossKind, Options, StretchRow, locate_files};
 use flow::record::Protocol;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -211,12 +211,10 @@ fn connections(located: &Located, put: Put<'_>) {
     put(Column::u16("a_port", r().map(|c| c.a_port)));
     put(Column::str("b_addr", r().map(|c| c.b_addr.to_string())));
     put(Column::u16("b_port", r().map(|c| c.b_port)));
-    let names = |c: &flow::locate::ConnectionRow| c.points.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let names =
+        |c: &flow::locate::ConnectionRow| c.points.iter().map(ToString::to_string).collect::<Vec<_>>();
     put(Column::str("points", r().map(|c| names(c).join(" "))));
     put(Column::u64("packets", r().map(|c| c.packets)));
     put(Column::u64("bytes", r().map(|c| c.bytes)));
-    put(Column::maybe_str(
-        "opened_by",
-        r().map(|c| c.opened_by_a.map(|a| if a { "a" } else { "b" })),
-    ));
+    put(Column::maybe_str("opened_by", r().map(|c| c.opened_by_a.map(|a| if a { "a" } else { "b" }))));
 }

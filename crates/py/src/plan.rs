@@ -87,7 +87,6 @@ fn value(unit: Unit, value: &Value) -> Json {
 }
 
 fn node((index, node): (usize, &Node)) -> Json {
-    let number = index + 1;
     let device = node.device.as_ref().map(|device| {
         json!({
             "link": device.link,
@@ -100,8 +99,7 @@ fn node((index, node): (usize, &Node)) -> Json {
     });
     json!({
         "name": node.name,
-        // as in captures of the simulator
-        "address": format!("10.0.{}.{}", number >> 8, number & 255),
+        "address": scenario::address(index).to_string(),
         "device": device,
         "window": node.window.as_ref().map(|law| algorithm(Family::Window, law)),
     })

@@ -17,12 +17,6 @@ fn ms(d: Duration) -> f64 {
     d.as_millis_f64()
 }
 
-/// The address that a node has in captures: 10.0.0.1 is node 0.
-fn address(node: usize) -> String {
-    let n = node + 1;
-    format!("10.0.{}.{}", (n >> 8) & 255, n & 255)
-}
-
 /// Side of the connection that sends the data of its transfer.
 fn data_side(scenario: &Scenario, transfer: usize) -> u32 {
     scenario.flows.get(transfer).map_or(0, |f| u32::from(!f.sender_opens))
@@ -33,9 +27,9 @@ pub fn connections(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let r = || results.connections.iter();
     put(Column::u32("id", r().map(|c| c.id)));
     put(Column::str("proto", r().map(|_| "tcp")));
-    put(Column::str("a_addr", r().map(|c| address(c.a))));
+    put(Column::str("a_addr", r().map(|c| scenario::address(c.a).to_string())));
     put(Column::u16("a_port", r().map(|c| c.a_port)));
-    put(Column::str("b_addr", r().map(|c| address(c.b))));
+    put(Column::str("b_addr", r().map(|c| scenario::address(c.b).to_string())));
     put(Column::u16("b_port", r().map(|c| c.b_port)));
     put(Column::f64("start_s", r().map(|c| c.start.0 as f64 / 1e9)));
     put(Column::f64("duration_s", r().map(|c| c.end.since(c.start).as_secs_f64())));

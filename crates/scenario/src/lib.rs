@@ -28,6 +28,7 @@ pub use document::Document;
 pub use error::{Place, Problem, ScenarioError};
 pub use expect::{Bound, Expectation, METRICS, Metric, On, STATISTICS, Statistic};
 pub use family::{Family, Named};
+pub use ports::{address, node_at};
 pub use sweep::RunSpec;
 pub use traces::{TraceMissing, TraceText, Traces};
 pub use types::{

@@ -3,11 +3,27 @@
 //! signal: a resolved scenario · model: queue (or one per user), device stack where a node has one, link; each with dice of
 //! its own, drawn from the run's seed and the element's name · action: an idle [`Port`].
 
+use std::net::Ipv4Addr;
+
 use algo::port::{Device, Port, Queue};
 use algo::{Rng, aqm, gate};
 use units::Instant;
 
 use crate::types::{QueuePer, Scenario};
+
+/// The IPv4 address of a node, in simulated captures and in the lab: 10.0.0.1 is node 0.
+pub fn address(node: usize) -> Ipv4Addr {
+    let n = node + 1;
+    Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8)
+}
+
+/// The node with an address; `None`: no node has it.
+pub fn node_at(address: Ipv4Addr) -> Option<usize> {
+    match address.octets() {
+        [10, 0, x, y] => (usize::from(x) << 8 | usize::from(y)).checked_sub(1),
+        _ => None,
+    }
+}
 
 impl Scenario {
     /// The port in front of a link, idle.

@@ -5,7 +5,7 @@
 
 use algo::cc::{self, CongestionControl};
 use algo::rwnd;
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
 use crate::tcp::{Hold, Phase};
@@ -113,6 +113,10 @@ fn sample(
     let limit = if times.iter().sum::<u64>() == 0 { Limit::Unknown } else { limit };
     let full = |h: Hold| held[0][h as usize] + held[1][h as usize];
     let window_full = full(Hold::ZeroWindow) + full(Hold::ReceiveWindow);
+    if !measured {
+        // Round trips of the warm-up are no part of the statistics.
+        sender.rtts = Histogram::new();
+    }
     if measured {
         for (sum, time) in book.limits.iter_mut().zip(times) {
             *sum += time;

@@ -66,6 +66,8 @@ pub struct Frame {
     pub host: u16,
     /// AFC's rate option, where present.
     pub rate_option: Option<u8>,
+    /// Its host's number for it, where captures are made: the same wherever it is seen (RFC 791 section 3.1).
+    pub identification: u16,
     /// Connection, probe or application.
     pub owner: u32,
     /// Which route it takes.

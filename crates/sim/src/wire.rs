@@ -39,27 +39,16 @@ pub struct Wiring {
     pub ecn: bool,
 }
 
-/// The address of a node: 10.0.0.1 is node 0.
-pub fn address(node: u16) -> [u8; 4] {
-    let n = node + 1;
-    [10, 0, (n >> 8) as u8, n as u8]
-}
-
 /// The capture file of one node.
 pub struct Tap<W: Write> {
     writer: Writer<W>,
     buffer: Vec<u8>,
-    identification: [u16; 2],
 }
 
 impl<W: Write> Tap<W> {
     /// A pcapng file with one interface, called like the node.
     pub fn new(out: W, node: &str) -> io::Result<Tap<W>> {
-        Ok(Tap {
-            writer: Writer::new(out, LINKTYPE_RAW, &[node])?,
-            buffer: Vec::with_capacity(128),
-            identification: [0; 2],
-        })
+        Ok(Tap { writer: Writer::new(out, LINKTYPE_RAW, &[node])?, buffer: Vec::with_capacity(128) })
     }
 
     /// Writes a frame that passes the node.
@@ -67,8 +56,6 @@ impl<W: Write> Tap<W> {
         let b = &mut self.buffer;
         b.clear();
         let side = usize::from(f.side & 1);
-        let id = &mut self.identification[side];
-        *id = id.wrapping_add(1);
         let protocol = match f.kind {
             Kind::Tcp => 6,
             Kind::Isochronous | Kind::Voice => 17,
@@ -76,10 +63,10 @@ impl<W: Write> Tap<W> {
         };
         // ECN codepoints of RFC 3168: not-ECT, ECT(1), ECT(0), CE.
         b.extend([0x45, f.ecn as u8, (f.bytes >> 8) as u8, f.bytes as u8]);
-        b.extend(id.to_be_bytes());
+        b.extend(f.identification.to_be_bytes());
         b.extend([0x40, 0, 64, protocol, 0, 0]);
-        b.extend(address(wiring.nodes[side]));
-        b.extend(address(wiring.nodes[1 - side]));
+        b.extend(scenario::address(wiring.nodes[side].into()).octets());
+        b.extend(scenario::address(wiring.nodes[1 - side].into()).octets());
         let sum = checksum(&b[..20], 0);
         b[10..12].copy_from_slice(&sum.to_be_bytes());
         match f.kind {

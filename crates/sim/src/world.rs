@@ -121,6 +121,8 @@ pub struct World<'s, T: Tap> {
     pub(crate) measured_from: Instant,
     bin_started: Instant,
     keep_events: bool,
+    /// By node, where somebody looks.
+    identifications: Vec<u16>,
     // scratch
     outcomes: Vec<Outcome>,
     out: Vec<Frame>,
@@ -163,6 +165,7 @@ impl<'s, T: Tap> World<'s, T> {
             measured_from,
             bin_started: Instant::ZERO,
             keep_events,
+            identifications: vec![0; scenario.nodes.len()],
             outcomes: Vec::new(),
             out: Vec::new(),
             commands: Commands::new(),

@@ -18,8 +18,6 @@ from unbloat.lab.needs import found
 from unbloat.lab.netns import Device
 from unbloat.lab.stacks import Plan
 
-# Headers, options and a little more: enough for the analysis, and a tenth of the bytes.
-SNAP_BYTES = 120
 # The kernel's buffers in KiB, of one capture and of all: some tenths of a second of small packets at a gigabit per second;
 # the memory is locked, so that many captures have to share.
 BUFFER_KIB, BUFFERS_KIB, LEAST_BUFFER_KIB = 32_768, 262_144, 2_048

@@ -10,19 +10,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+# `import unbloat` brings this file along: what only a run needs is imported by the run.
 from unbloat.dataset import Run
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
 from unbloat.expect import label_text
-from unbloat.lab.bed import Order, copied
-from unbloat.lab.bed import run as run_bed
-from unbloat.lab.captures import SNAP_BYTES
-from unbloat.lab.custody import Custody
 from unbloat.lab.needs import need_machine, need_root
-from unbloat.lab.result import run_of
-from unbloat.lab.stacks import Plan
-from unbloat.lab.vetoes import plan_vetoes
 from unbloat.runset import RunSet, Skipped, file_name
 from unbloat.simulate import (
     STEPS,
@@ -38,6 +32,10 @@ from unbloat.simulate import (
 )
 
 Captured = Literal["ends", "all", "none"]
+Plan = dict[str, Any]
+
+SNAP_BYTES = 120
+"""Captured of each packet: headers, options and a little more, enough for the analysis, and a tenth of the bytes."""
 # What comes before and after a run: namespaces, programs that get ready, captures that are read.
 AROUND_S = 3.0
 
@@ -153,6 +151,8 @@ def plan_of(job: Job) -> Plan:
 
 def plan_or_reason(job: Job) -> Plan | TraceMissing | str:
     """The plan of a run, or why it is left out."""
+    from unbloat.lab.vetoes import plan_vetoes
+
     try:
         plan = plan_of(job)
     except TraceMissing as error:
@@ -164,6 +164,11 @@ def run_job(
     job: Job, plan: Plan, keep: str | os.PathLike[str] | None, snap: int, share: Callable[[float], None]
 ) -> Run:
     """One run: its raw files come and go, or stay where they are asked for."""
+    from unbloat.lab.bed import Order, copied
+    from unbloat.lab.bed import run as run_bed
+    from unbloat.lab.custody import Custody
+    from unbloat.lab.result import run_of
+
     with Custody() as custody:
         raw = custody.folder() if keep is None else kept_folder(Path(keep), job)
         order = Order(plan, job.text, job.overrides, job.traces, raw, snap, share)

@@ -8,7 +8,7 @@ Differences from the simulator:
 - `autotune` with its default ratio is told as it stands: `max` is `tcp_rmem`'s third value, and the kernel measures its
   own ratio (0.5 at first, about 0.63 with full segments over a TUN device). A ratio of one's own is kept by telling the
   kernel the buffer that gives the same window.
-- `buffer` is `tcp_wmem`'s third value, of which the kernel counts its own overhead, too.
+- `buffer` is `tcp_wmem`'s third value, made larger by what the kernel counts of its own overhead (1.28 with full segments).
 - `tsq` does nothing: a TUN device takes packets out of TCP's account at once, so that all of a window may wait in the
   emulated queue (the run says so where a phone's queue is emulated).
 - `initial_window` is a route's, for all connections between two nodes; so is the congestion control of web servers.
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from unbloat.lab.traffic import kernel_name
+from unbloat.lab.traffic.sockets import send_memory
 
 Plan = dict[str, Any]
 Flow = dict[str, Any]
@@ -113,8 +114,9 @@ def flag(value: bool) -> str:
 
 
 def wmem(most: int) -> str:
-    """`tcp_wmem` for a send buffer of so many bytes at most."""
-    return f"{LEAST} {min(WMEM, max(most, LEAST))} {max(most, LEAST)}"
+    """`tcp_wmem` for a send buffer of so much payload at most."""
+    memory = max(send_memory(most), LEAST)
+    return f"{LEAST} {min(WMEM, memory)} {memory}"
 
 
 def rmem(flow: Flow, plan: Plan) -> str | None:

@@ -29,6 +29,8 @@ AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 RULES = {"cubic": {"rules", "hystart", "limit", "clamp"}}
 # What the receiving kernel does by itself: an ACK for two segments, or after 40 ms.
 ACK_EVERY, ACK_DELAY_MS = 2, 40.0
+# That of packets which carry none.
+USUAL_CLASS = 1
 
 
 def plan_vetoes(plan: Plan) -> list[str]:
@@ -58,6 +60,11 @@ def flow_vetoes(flow: Flow, plan: Plan) -> list[str]:
         found.append(
             f"{name}: pacing of {maker(flow)} needs the queue discipline fq, which the lab does not have"
         )
+    kind = flow["app"]["kind"]
+    if kind in ("web", "video") and sender["class"] != USUAL_CLASS:
+        found.append(f"{name}: class {sender['class']}: what nginx sends carries none")
+    if kind == "web" and receiver["ack_class"] != USUAL_CLASS:
+        found.append(f"{name}: ack_class {receiver['ack_class']}: what a browser sends carries none")
     if receiver["window_update"] != "linux":
         found.append(f"{name}: window_update {receiver['window_update']}: Linux tells of room in its own way")
     if receiver["ack_every"] not in (1, ACK_EVERY):

@@ -53,6 +53,8 @@ pub(crate) fn at(lines: &[Line], t: f64) -> f64 {
 const STEEPEST: f64 = 600e-6;
 /// Below the jitter of a good path nothing is to be gained by lying closer, s.
 const CLOSE: f64 = 20e-6;
+/// A drift that makes less than this of a whole capture is jitter as well, and changes no figure, s.
+const LEAST_DRIFT: f64 = 50e-6;
 /// Windows that a search for steps looks at, in each direction.
 const STEP_WINDOWS: usize = 160;
 /// More steps than a clock that deserves the name makes.
@@ -113,10 +115,13 @@ fn best(forward: &[Point], backward: &[Point]) -> Envelope {
     let slope = |edge: &[Point]| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
     let ahead = hull(forward).windows(2).map(slope).collect::<Vec<f64>>();
     let back = hull(backward).windows(2).map(|e| -slope(e)).collect::<Vec<f64>>();
+    let ends = |p: &[Point]| Some((p.first()?.0, p.last()?.0));
+    let span =
+        [ends(forward), ends(backward)].into_iter().flatten().fold(0.0, |most: f64, e| most.max(e.1 - e.0));
     let found = ahead
         .into_iter()
         .chain(back)
-        .filter(|s| s.abs() <= STEEPEST)
+        .filter(|s| s.abs() <= STEEPEST && s.abs() * span >= LEAST_DRIFT)
         .map(|s| envelope(forward, backward, s))
         .min_by(|a, b| a.cost.total_cmp(&b.cost));
     let enough = WORTH * (forward.len() + backward.len()) as f64 + 1.0;
@@ -187,7 +192,11 @@ pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines
         .map(|i| {
             let left = i.checked_sub(1).map_or(f64::NEG_INFINITY, |i| steps[i].at);
             let right = steps.get(i + 1).map_or(f64::INFINITY, |s| s.at);
-            refined(before(before(forward, right).0, left).1, before(before(backward, right).0, left).1, &steps[i])
+            refined(
+                before(before(forward, right).0, left).1,
+                before(before(backward, right).0, left).1,
+                &steps[i],
+            )
         })
         .collect();
     let mut parts = Vec::new();
@@ -217,10 +226,48 @@ struct Step {
 }
 
 /// The cost of two parts with a step between them, and the step.
-fn parted(f: (&[Point], &[Point]), b: (&[Point], &[Point]), left: Envelope, right: Envelope, t: f64) -> (f64, f64) {
+fn parted(
+    f: (&[Point], &[Point]),
+    b: (&[Point], &[Point]),
+    left: Envelope,
+    right: Envelope,
+    t: f64,
+) -> (f64, f64) {
     let round = left.round().min(right.round());
     let (was, is) = (left.settled(f.0, b.0, round), right.settled(f.1, b.1, round));
-    (was.0 + is.0, (is.1 + right.slope * t - was.1 - left.slope * t).abs())
+    (was.0 + is.0, is.1 + right.slope * t - was.1 - left.slope * t)
+}
+
+/// By how much the delays of one direction moved at `t`: the medians of a second on both sides of it.
+fn moved(points: &[Point], t: f64) -> f64 {
+    const BESIDE: f64 = 1.0;
+    let (left, right) = before(points, t);
+    let from = left.partition_point(|p| p.0 < t - BESIDE).min(left.len().saturating_sub(FEWEST));
+    let to = right.partition_point(|p| p.0 <= t + BESIDE).max(FEWEST.min(right.len()));
+    let median = |part: &[Point]| {
+        let mut values: Vec<f64> = part.iter().map(|p| p.1).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    };
+    median(&right[..to]) - median(&left[from..])
+}
+
+/// How far the delays of one direction lie above its smallest, on the worse side of `t`.
+fn unrest(points: &[Point], t: f64) -> f64 {
+    let (left, right) = before(points, t);
+    let spread = |part: &[Point]| {
+        let mut values: Vec<f64> = part.iter().map(|p| p.1).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).zip(values.first()).map_or(0.0, |(middle, least)| middle - least)
+    };
+    spread(left).max(spread(right))
+}
+
+/// A clock's step moves both directions, against each other. A queue that fills or drains moves one, so the quieter of
+/// both has to have moved.
+fn quiet_one_moved(forward: &[Point], backward: &[Point], t: f64, step: f64) -> bool {
+    let by = if unrest(forward, t) <= unrest(backward, t) { moved(forward, t) } else { -moved(backward, t) };
+    by * step.signum() >= step.abs() / 2.0
 }
 
 /// Looks for the one step that explains most, then on both sides of it.
@@ -242,7 +289,8 @@ fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut 
         let (cost, step) = parted(f, b, left, right, t);
         let gain = whole - cost;
         let worth = STEP_WORTH * (forward.len() + backward.len()) as f64;
-        if step >= smallest && gain > worth && chosen.is_none_or(|(most, _)| gain > most) {
+        let better = gain > worth && chosen.is_none_or(|(most, _)| gain > most);
+        if better && step.abs() >= smallest && quiet_one_moved(forward, backward, t, step) {
             // Of both directions, and of the steps left out.
             let reach = 2 * every + 2;
             let low = times[i.saturating_sub(reach)];
@@ -393,6 +441,18 @@ mod tests {
             assert!((lines[1].from - 30.0).abs() < 0.5, "{by}: {lines:?}");
             near(&lines, ahead, 1e-3);
         }
+    }
+
+    #[test]
+    fn a_buffer_that_is_suddenly_full_is_no_step() {
+        // Delays of the full buffer are more even than those of the quiet direction.
+        let (f, b) = path(|t| if (20.0..26.0).contains(&t) { 0.020 } else { 0.002 }, |_| 0.0);
+        let b: Vec<Point> =
+            b.iter().enumerate().map(|(i, p)| (p.0, p.1 + ((i * 31) % 17) as f64 * 3e-5)).collect();
+        let lines = fit(&f, &b, 0.001);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        // Not the last 2 ms of the queue that never went.
+        near(&lines, |_| 0.0, 2e-3);
     }
 
     #[test]

@@ -130,8 +130,7 @@ impl Sets {
 }
 
 fn in_common<'a>(a: &'a Survey, b: &'a Survey) -> impl Iterator<Item = (Sample, Sample)> + 'a {
-    let (few, many, swapped) =
-        if a.samples.len() <= b.samples.len() { (a, b, false) } else { (b, a, true) };
+    let (few, many, swapped) = if a.samples.len() <= b.samples.len() { (a, b, false) } else { (b, a, true) };
     few.samples.iter().filter_map(move |(key, x)| {
         let y = many.samples.get(key).filter(|y| !x.twice && !y.twice)?;
         Some(if swapped { (*y, *x) } else { (*x, *y) })
@@ -249,7 +248,8 @@ impl Laying<'_> {
             if let Some((flow, before)) = last.insert(low, (p.flow, apart))
                 && flow != p.flow
             {
-                let trip = if flow == low { before.saturating_sub(apart) } else { apart.saturating_sub(before) };
+                let trip =
+                    if flow == low { before.saturating_sub(apart) } else { apart.saturating_sub(before) };
                 trips.entry(low).or_default().push(trip as f64 / 1e9);
             }
         }
@@ -362,7 +362,8 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
         let step = laying.step(i, j, &common, main);
         let from = placed.iter().find(|p| p.0 == i).map_or((0.0, 0), |p| (p.1, p.2));
         placed.push((j, from.0 + step.distance, from.1 + step.hops));
-        let towards = (step.distance, step.hops) > (0.0, 0) || ((step.distance, step.hops) == (0.0, 0) && j > i);
+        let towards =
+            (step.distance, step.hops) > (0.0, 0) || ((step.distance, step.hops) == (0.0, 0) && j > i);
         clocks[j] = eras(&laying, towards, &common, &clocks[i], origin);
         for p in &common {
             let ids = &mut same_ids[p.flow as usize];
@@ -376,15 +377,8 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
     let order: Vec<usize> = if reversed { order.into_iter().rev().collect() } else { order };
     let given = order.iter().copied().eq(0..n);
     let by = if given { OrderBy::Given } else { by };
-    let mut line = Line {
-        flows: Vec::new(),
-        flow_of: Vec::new(),
-        order,
-        by,
-        clocks,
-        origin,
-        warnings: Vec::new(),
-    };
+    let mut line =
+        Line { flows: Vec::new(), flow_of: Vec::new(), order, by, clocks, origin, warnings: Vec::new() };
     line.flows = flows(&laying, &line.order, reversed, &same_ids);
     line.flow_of = flow_of;
     Ok(line)
@@ -394,31 +388,18 @@ fn position(order: &[usize], given: usize) -> usize {
     order.iter().position(|g| *g == given).unwrap_or(0)
 }
 
-/// Points in the order of the path: by hops where all differ, else by distance; equal ones as given.
+/// Points in the order of the path: by hops, since TTLs only fall; within a hop by distance; equal ones as given.
 fn sorted(placed: &[(usize, f64, i32)]) -> (Vec<usize>, OrderBy) {
     let mut points = placed.to_vec();
     points.sort_by_key(|p| p.0);
-    let mut hops: Vec<i32> = points.iter().map(|p| p.2).collect();
-    hops.sort_unstable();
-    hops.dedup();
-    if hops.len() == points.len() {
-        points.sort_by_key(|p| p.2);
-        (points.into_iter().map(|p| p.0).collect(), OrderBy::Hops)
-    } else {
-        points.sort_by(|a, b| a.1.total_cmp(&b.1));
-        (points.into_iter().map(|p| p.0).collect(), OrderBy::Delays)
-    }
+    points.sort_by(|a, b| a.2.cmp(&b.2).then(a.1.total_cmp(&b.1)));
+    let by = if points.iter().any(|p| p.2 != 0) { OrderBy::Hops } else { OrderBy::Delays };
+    (points.into_iter().map(|p| p.0).collect(), by)
 }
 
 /// The clock of a point against the reference, from that of its `parent` and what both have in common. `towards`: it
 /// lies behind the parent, in the direction of the line.
-fn eras(
-    laying: &Laying<'_>,
-    towards: bool,
-    common: &[Both],
-    parent: &[Era],
-    origin: i64,
-) -> Vec<Era> {
+fn eras(laying: &Laying<'_>, towards: bool, common: &[Both], parent: &[Era], origin: i64) -> Vec<Era> {
     let parent_of = |s: &Sample| to_reference(parent, s.ordinal, s.time, origin, None);
     let base = common.first().map_or(0, |p| p.b.time.saturating_sub(parent_of(&p.a)));
     // In the order in which this point saw them, and with a time that follows it: a step happens between two packets of
@@ -553,7 +534,8 @@ fn flows(laying: &Laying<'_>, order: &[usize], reversed: bool, same_ids: &[(u32,
         flows[f].way.connection = connection;
         // Where an offload hides the size of segments, the SYNs tell it; options take 12 bytes of it (RFC 7323).
         let back = flows[f].way.reverse.map_or(f, |back| back as usize);
-        let mss = [f, back].iter().flat_map(|i| flows[*i].seen.iter().flatten().filter_map(|at| at.mss)).min();
+        let mss =
+            [f, back].iter().flat_map(|i| flows[*i].seen.iter().flatten().filter_map(|at| at.mss)).min();
         if let Some(mss) = mss.map(u32::from) {
             flows[f].way.segment = flows[f].way.segment.clamp(mss.saturating_sub(12), mss);
         }
@@ -575,8 +557,9 @@ fn by_address(flows: &mut [LineFlow]) {
         }
     }
     for flow in flows.iter_mut().filter(|f| f.way.forward.is_none()) {
-        flow.way.forward = flow.seen.iter().flatten().find_map(|at| {
-            side.get(&at.tuple.src).copied().or_else(|| side.get(&at.tuple.dst).map(|s| !s))
-        });
+        flow.way.forward =
+            flow.seen.iter().flatten().find_map(|at| {
+                side.get(&at.tuple.src).copied().or_else(|| side.get(&at.tuple.dst).map(|s| !s))
+            });
     }
 }

@@ -247,7 +247,8 @@ impl Matching {
 
     /// Delay from the nearest point that has seen it.
     fn delay_to(&self, r: &Record, index: u32, position: usize, time: i64) -> Option<i64> {
-        let nearest = (0..self.points).filter(|p| r.mask >> p & 1 == 1).min_by_key(|p| p.abs_diff(position))?;
+        let nearest =
+            (0..self.points).filter(|p| r.mask >> p & 1 == 1).min_by_key(|p| p.abs_diff(position))?;
         Some(time.saturating_sub(self.sight(index, nearest).time))
     }
 
@@ -339,9 +340,8 @@ impl Matching {
             || {
                 let record = Record { payload: p.packet.payload, key, before: chain.1, ..Record::of(p) };
                 let index = self.add(record, NONE);
-                match self.records.get_mut(chain.1 as usize) {
-                    Some(last) => last.behind = index,
-                    None => {}
+                if let Some(last) = self.records.get_mut(chain.1 as usize) {
+                    last.behind = index;
                 }
                 self.bare.insert(key, (if chain.0 == NONE { index } else { chain.0 }, index));
                 index
@@ -434,7 +434,8 @@ impl Matching {
         self.waiting -= 1;
         self.free.push(index);
         let begin = index as usize * self.points;
-        let passed = self.states.get(r.flow as usize).and_then(|s| s.as_deref()).map_or(&[][..], |s| &s.passed);
+        let passed =
+            self.states.get(r.flow as usize).and_then(|s| s.as_deref()).map_or(&[][..], |s| &s.passed);
         sink.done(&r, &self.sights[begin..begin + self.points], passed);
     }
 
@@ -447,9 +448,8 @@ impl Matching {
             }
             None => {}
         }
-        match self.records.get_mut(r.behind as usize) {
-            Some(behind) => behind.before = r.before,
-            None => {}
+        if let Some(behind) = self.records.get_mut(r.behind as usize) {
+            behind.before = r.before;
         }
         if let Some(chain) = self.bare.get_mut(&r.key) {
             if r.before == NONE {

@@ -154,11 +154,17 @@ fn locate(
         .enumerate()
         .map(|(position, given)| Ok(Input::new(position, *given, open(*given)?)))
         .collect::<Result<Vec<_>, LocateError>>()?;
-    let spans = line.order.iter().map(|given| span(&surveys[*given], &line.clocks[*given], line.origin)).collect();
+    let spans =
+        line.order.iter().map(|given| span(&surveys[*given], &line.clocks[*given], line.origin)).collect();
     let ways: Vec<line::Way> = line.flows.iter().map(|f| f.way).collect();
     let mut matching = Matching::new(paths.len(), ways.len());
-    let mut books =
-        Books::new(ways, spans, line.origin, options.bin.as_nanos().min(i64::MAX as u64) as i64, options.connection);
+    let mut books = Books::new(
+        ways,
+        spans,
+        line.origin,
+        options.bin.as_nanos().min(i64::MAX as u64) as i64,
+        options.connection,
+    );
     let mut frames = 0u64;
     for input in &mut inputs {
         input.fill(&line, &surveys, &books, kept);
@@ -231,13 +237,16 @@ impl Input {
             self.ordinal += 1;
             let Some(packet) = Packet::of(&frame, &decoded, kept) else { continue };
             let flow = survey.index.get(&packet.tuple).and_then(|x| flow_of.get(*x as usize));
-            let Some((flow, way)) = flow.and_then(|f| Some((*f, books.ways.get(*f as usize)?))) else { continue };
+            let Some((flow, way)) = flow.and_then(|f| Some((*f, books.ways.get(*f as usize)?))) else {
+                continue;
+            };
             if way.mask.count_ones() < 2 {
                 self.elsewhere += 1;
                 continue;
             }
             let near = (self.time != i64::MIN).then_some(self.time);
-            self.time = to_reference(&line.clocks[self.given], ordinal, signed(frame.time), line.origin, near);
+            self.time =
+                to_reference(&line.clocks[self.given], ordinal, signed(frame.time), line.origin, near);
             let segment = match decoded {
                 Decoded::Tcp(s) => Some(s),
                 _ => None,

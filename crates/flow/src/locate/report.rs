@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 
 use units::Quantiles;
 
+use super::Options;
 use super::clock::{self, Lines};
 use super::line::{Line, OrderBy};
 use super::name_of;
 use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, StretchRow};
 use super::stretch::{Books, Tally};
 use super::survey::Survey;
-use super::Options;
 use crate::record::Protocol;
 
 /// Steps of a clock below this are jitter, s.
 const SMALLEST_STEP: f64 = 0.001;
 /// Drift of two readings of one clock: the resolution of the fit over a short capture, ppm.
 const NO_DRIFT: f64 = 1.0;
+/// What two captures of one machine differ by without any meaning, ms.
+const JITTER_MS: f64 = 0.05;
 /// With so many of its packets missing, a stretch has something in it that makes other packets of them.
 const MOST_MISSING: f64 = 0.5;
 
@@ -191,8 +193,11 @@ fn quantiles(all: &[(f64, f64)], count: u64, low: f64, high: f64, floor: f64) ->
 /// Shares of the mean queueing delay, direction by direction.
 fn share(stretches: &mut [StretchRow]) {
     for forward in [true, false] {
-        let whole: f64 =
-            stretches.iter().filter(|r| r.forward == forward && !r.path).filter_map(|r| r.queue_ms_mean).sum();
+        let whole: f64 = stretches
+            .iter()
+            .filter(|r| r.forward == forward && !r.path)
+            .filter_map(|r| r.queue_ms_mean)
+            .sum();
         for row in stretches.iter_mut().filter(|r| r.forward == forward && !r.path) {
             row.share = row.queue_ms_mean.filter(|_| whole > 0.0).map(|mean| mean / whole);
         }
@@ -235,7 +240,7 @@ fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: 
         drift_ppm,
         one_clock: steps.is_empty()
             && drift_ppm.abs() <= NO_DRIFT
-            && uncertainty_ms.is_some_and(|u| offset.abs() <= u),
+            && uncertainty_ms.is_some_and(|u| offset.abs() <= u + JITTER_MS),
         steps,
         hops: hops(line, s),
         renamed: renamed(line, s),

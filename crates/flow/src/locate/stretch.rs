@@ -178,11 +178,21 @@ impl Books {
     }
 
     /// A packet that passed a stretch.
-    fn passed(&mut self, stretch: usize, forward: bool, counts: bool, up: Sight, down: Sight, size: (u64, u64)) {
+    fn passed(
+        &mut self,
+        stretch: usize,
+        forward: bool,
+        counts: bool,
+        up: Sight,
+        down: Sight,
+        size: (u64, u64),
+    ) {
         let bin = self.bin_at(up.time);
         let since = up.time.saturating_sub(self.origin);
         let delay = down.time.saturating_sub(up.time);
-        let Some(tally) = self.tallies.get_mut(stretch).map(|t| &mut t[usize::from(!forward)]) else { return };
+        let Some(tally) = self.tallies.get_mut(stretch).map(|t| &mut t[usize::from(!forward)]) else {
+            return;
+        };
         tally.windows.add(since, delay);
         tally.longest = tally.longest.max(delay);
         if !counts {

@@ -102,7 +102,8 @@ impl Survey {
         kept: Kept,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Survey, LocateError> {
-        let mut survey = Survey { path: path.to_owned(), first: i64::MAX, last: i64::MIN, ..Survey::default() };
+        let mut survey =
+            Survey { path: path.to_owned(), first: i64::MAX, last: i64::MIN, ..Survey::default() };
         let mut decoder = Decoder::new();
         let mut decoded = Decoded::NotIp;
         let mut ordinal = 0;
@@ -169,9 +170,9 @@ impl Survey {
             return;
         }
         // A segment that carries data and one that carries none may share a key, not a place in the sample.
-        let key = if matches!(packet.content, Content::Data { .. }) { key | 1 << 63 } else { key & !(1 << 63) };
-        let sample =
-            Sample { time, ordinal, flow, id: packet.id, payload: packet.payload, twice: false };
+        let key =
+            if matches!(packet.content, Content::Data { .. }) { key | 1 << 63 } else { key & !(1 << 63) };
+        let sample = Sample { time, ordinal, flow, id: packet.id, payload: packet.payload, twice: false };
         self.samples.entry(key).and_modify(|s| s.twice = true).or_insert(sample);
         if self.samples.len() > MOST_SAMPLES {
             self.mask = self.mask << 1 | 1;

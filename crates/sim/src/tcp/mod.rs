@@ -168,11 +168,18 @@ impl Endpoint {
         out.push(f);
     }
 
-    fn established(&mut self, now: Instant, window: u64) {
+    fn established(&mut self, now: Instant, f: &Frame) {
         self.phase = Phase::Open;
         self.syn_at = None;
-        let rtt = (self.syn_tries == 1).then(|| now.since(self.syn_sent));
-        self.sender.open(now, window, rtt);
+        let rtt = if self.syn_tries == 1 {
+            Some(now.since(self.syn_sent))
+        } else {
+            // Karn's rule, unless a timestamp says which SYN is answered (RFC 7323 section 4.1; Linux
+            // tcp_ack_update_rtt): on a path slower than the SYN's timer the first data would time out, too.
+            (self.timestamps && f.ts_ecr != 0)
+                .then(|| Duration::from_millis(u64::from(ticks(now).wrapping_sub(f.ts_ecr)).max(1)))
+        };
+        self.sender.open(now, f.window, rtt);
         self.receiver.open(now);
     }
 
@@ -187,7 +194,7 @@ impl Endpoint {
                     self.send_syn(now, out);
                 }
                 Phase::Opening if self.labels.side == 0 && f.flags & flags::ACK != 0 => {
-                    self.established(now, f.window);
+                    self.established(now, f);
                     news.opened = true;
                     self.receiver.ack_now();
                 }
@@ -199,7 +206,7 @@ impl Endpoint {
             return news;
         }
         if self.phase == Phase::Opening && self.labels.side == 1 {
-            self.established(now, f.window);
+            self.established(now, f);
             news.opened = true;
         }
         if self.phase == Phase::Idle || self.phase == Phase::Opening {

@@ -6,7 +6,7 @@
 
 use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
-use units::{Bytes, Duration, Histogram, Instant};
+use units::{Bytes, Duration, Instant};
 
 use crate::frame::{Frame, SACK_BLOCKS, flags};
 use crate::ranges::Ranges;
@@ -87,8 +87,6 @@ pub struct Receiver {
     pub counters: Counters,
     /// Smallest and largest window advertised.
     pub window_range: (u64, u64),
-    /// RTT samples of the receiver (timestamp echoes), ns.
-    pub rtts: Histogram,
 }
 
 impl Receiver {
@@ -120,7 +118,6 @@ impl Receiver {
             last_echo: 0,
             counters: Counters::default(),
             window_range: (u64::MAX, 0),
-            rtts: Histogram::new(),
         }
     }
 
@@ -227,9 +224,7 @@ impl Receiver {
         }
         self.last_echo = f.ts_ecr;
         // Linux takes a difference of 0 as one tick.
-        let rtt = Duration::from_millis(u64::from(now_ticks.wrapping_sub(f.ts_ecr)).max(1));
-        self.rtts.record(rtt.0);
-        Some(rtt)
+        Some(Duration::from_millis(u64::from(now_ticks.wrapping_sub(f.ts_ecr)).max(1)))
     }
 
     fn sample(&mut self, now: Instant, cause: Cause, rtt: Option<Duration>) {

@@ -17,6 +17,15 @@ impl<T: Tap> World<'_, T> {
     /// A host sends a frame.
     pub(super) fn send(&mut self, node: usize, frame: &Frame) {
         self.results.conservation.sent += 1;
+        let numbered;
+        let frame = if T::LOOKS {
+            let count = &mut self.identifications[node];
+            *count = count.wrapping_add(1);
+            numbered = Frame { identification: *count, ..*frame };
+            &numbered
+        } else {
+            frame
+        };
         self.show(node, frame);
         let port = self.routes.port(frame.route, 0);
         if frame.kind == Kind::Tcp && self.ports[port as usize].device.is_some() {

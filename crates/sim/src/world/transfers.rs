@@ -269,11 +269,13 @@ impl<T: Tap> World<'_, T> {
     }
 }
 
-/// The scale that a receiver offers: enough for what its law may come to want; Linux computes it from `tcp_rmem`'s
-/// maximum and comes to 7 with 6 MB. Who counts in segments gets the finest steps.
+/// The scale that a receiver offers: enough for what its law may come to want. Linux `tcp_select_initial_window` computes
+/// it from `tcp_rmem`'s maximum, and comes to 7 with 6 MB; a buffer that is fixed clamps it, so that its steps are finer.
+/// Who counts in segments gets the finest steps.
 fn window_scale(law: &rwnd::Rwnd, update: WindowUpdate) -> u8 {
     use rwnd::WindowControl;
-    let least = if update == WindowUpdate::Segment { 0 } else { 6 << 20 };
+    let fixed = matches!(law, rwnd::Rwnd::Fixed(_));
+    let least = if fixed || update == WindowUpdate::Segment { 0 } else { 6 << 20 };
     let most = law.buffer().0.max(law.window().0).max(least);
     let mut scale = 0;
     while scale < 14 && most >> scale > 65_535 {

@@ -164,3 +164,16 @@ fn pacing_spreads_a_window_over_the_round_trip() {
     assert!(gaps(false) > 0.9, "{}", gaps(false));
     assert!(gaps(true) < 0.6, "{}", gaps(true));
 }
+
+#[test]
+fn round_trips_of_the_warm_up_are_no_part_of_the_statistics() {
+    let mut s = made::path(10.0, ms(20), 30, 8);
+    let mut longer = s.links[made::THERE].clone();
+    longer.delay = ms(110);
+    let what = vec![scenario::Changed::Link(made::THERE, longer)];
+    s.changes.push(scenario::Change { at: ms(3_000), what });
+    let whole = made::data(&made::run(&s)).rtt_ms.expect("data").min;
+    s.warmup = ms(4_000);
+    let after = made::data(&made::run(&s)).rtt_ms.expect("data").min;
+    assert!(whole < 25.0 && after >= 120.0, "{whole} and {after} ms");
+}

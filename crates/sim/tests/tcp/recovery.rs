@@ -7,11 +7,11 @@ use units::Duration;
 
 use crate::made::{self, BACK, MSS, SENDER, THERE, ms};
 
-/// Half a second into a transfer that a window of 40 segments holds (12 Mbit/s, so 1 ms per packet, no queue to speak
+/// Half a second into a transfer that a window of 51 segments holds (12 Mbit/s, so 1 ms per packet, no queue to speak
 /// of): the path is full of data and the loss can be placed.
 fn steady() -> Scenario {
     let mut s = made::path(12.0, ms(50), 1_000, 4);
-    s.flows[0].receiver.window = made::fixed(40 * MSS);
+    s.flows[0].receiver.window = made::fixed(51 * MSS);
     s
 }
 

@@ -11,8 +11,7 @@ use sim::record::Limit;
 fn a_window_gives_its_size_per_round_trip() {
     for segments in [4, 10, 22, 44] {
         let mut s = made::path(1_000.0, ms(100), 1_000, 20);
-        // The field counts in steps of 128 bytes.
-        s.flows[0].receiver.window = made::fixed(segments * MSS + 127);
+        s.flows[0].receiver.window = made::fixed(segments * MSS);
         let results = made::run(&s);
         let got = made::mbit_between(&results, ms(5_000), ms(15_000));
         // The first of a burst waits for the second to be acknowledged with it: one serialisation time.
@@ -37,6 +36,16 @@ fn the_wire_says_what_the_simulator_counts() {
     let most = told.map(|p| u64::from(p.window) << scale_of(p)).max().expect("ACKs");
     let row = made::run(&s);
     assert_eq!(made::data(&row).rwnd_max, Some(most));
+}
+
+#[test]
+fn a_fixed_buffer_is_offered_in_the_finest_steps_that_hold_it() {
+    // Linux tcp_select_initial_window: the buffer that is asked for clamps the window, and the scale with it.
+    for (bytes, scale) in [(65_535, 0), (65_536, 1), (262_000, 2), (262_144, 3), (3_000_000, 6)] {
+        let mut s = made::path(20.0, ms(40), 50, 1);
+        s.flows[0].receiver.window = made::fixed(bytes);
+        assert_eq!(made::segments(&s, RECEIVER)[1].options.window_scale, Some(scale), "{bytes}");
+    }
 }
 
 /// The right edge that each ACK offers may not be left of one offered before (RFC 9293 section 3.8.6).

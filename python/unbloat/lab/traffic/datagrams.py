@@ -205,6 +205,7 @@ class Ping:
         self._sock = _socket(socket.SOCK_RAW, socket.IPPROTO_ICMP, own, self._probe["class"])
         self._sock.bind((own, 0))
         self._ident = ident
+        self._refused = False
         self._data = bytes(max(self._probe["bytes"] - _IP_ICMP, 0))
         # Number of the packet: CLOCK_REALTIME and scenario time of sending; the answer's time in ms, or -1.
         self._sent_real: dict[int, int] = {}
@@ -223,7 +224,9 @@ class Ping:
         try:
             self._sock.sendto(head + self._data, (self._peer, 0))
         except OSError as error:
-            self._book.error(f"a ping could not be sent: {error.strerror}")
+            if not self._refused:
+                self._book.error(f"a ping could not be sent: {error.strerror}")
+            self._refused = True
 
     def _on_packet(self, _events: int) -> None:
         while (got := _receive(self._sock)) is not None:

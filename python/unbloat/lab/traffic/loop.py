@@ -119,10 +119,11 @@ class Loop:
         epoll_fd = [self._epoll.fileno()]
         while self._going:
             now = now_ns()
+            # Late is better than never: what was due before the end is still done.
+            while timers and timers[0][0] <= min(now, until_ns - 1):
+                heappop(timers)[2]()
             if now >= until_ns:
                 return
-            while timers and timers[0][0] <= now:
-                heappop(timers)[2]()
             ready = poll(0)
             if not ready and self._going:
                 until = min(timers[0][0], until_ns) if timers else until_ns

@@ -1,7 +1,8 @@
 """What a scenario says about an end of a TCP connection, as socket options.
 
 Differences from the simulator:
-- `buffer` counts payload there; here it is `sk_sndbuf`, in which the kernel's overhead per segment counts as well.
+- `buffer` counts payload there; here `sk_sndbuf` is so much larger as full segments take memory. The kernel wakes a writer
+  when a third of it is free, so that what is in flight goes up and down by a third; there it stands at the buffer's size.
 - The data's class is the TOS of the sending socket, the ACKs' class that of the receiving one: a request has the class
   of ACKs, and an ACK of a request that of data (there it goes by what the packet is).
 - What is written and not yet sent is held to a few dozen milliseconds' worth (TCP_NOTSENT_LOWAT), so that the application
@@ -25,6 +26,11 @@ SO_MAX_PACING_RATE = 47
 _TOS = {0: 0xB8, 1: 0x00}
 _TOS_LAST = 0x20
 
+# Memory per byte of payload in full segments: 263,536 bytes in flight were seen to take 337,856 of `sk_wmem_queued`.
+_PER_PAYLOAD = 1.28
+# What nobody asked for otherwise is Linux's own maximum, in memory.
+_WMEM_MAX = 4_194_304
+
 # Names of the scenario that the kernel calls otherwise.
 KERNEL_NAMES = {"newreno": "reno"}
 
@@ -35,6 +41,11 @@ _PACED = (1 << 45).to_bytes(8, "little")
 def tos(priority: int) -> int:
     """The TOS byte of a priority class."""
     return _TOS.get(priority, _TOS_LAST)
+
+
+def send_memory(payload: int) -> int:
+    """The send buffer that holds so much payload."""
+    return payload if payload == _WMEM_MAX else round(payload * _PER_PAYLOAD)
 
 
 def kernel_name(congestion: dict[str, Any]) -> str:
@@ -80,9 +91,10 @@ def prepare(sock: socket.socket, flow: dict[str, Any], side: str) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
     if side != "sender":
         return
-    if sender["buffer_bytes"] != _wmem_max():
+    memory = send_memory(sender["buffer_bytes"])
+    if memory != _wmem_max():
         # The kernel doubles what it is given.
-        sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, max(sender["buffer_bytes"] // 2, 1))
+        sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, max(memory // 2, 1))
     if sender["pacing"]:
         sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, _PACED)
 

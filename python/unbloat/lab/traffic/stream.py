@@ -17,6 +17,8 @@ ENDLESS = 1 << 62
 # One system call's worth: large enough for a gigabit from Python, small enough that others get their turn.
 _CHUNK = 1 << 18
 _NOTHING = memoryview(bytes(_CHUNK))
+# The kernel takes a call's worth whole as long as its buffer is not full: of a small one only a piece may come too much.
+_PIECES, _LEAST_CHUNK = 16, 1 << 12
 _INTO = bytearray(1 << 20)
 
 # Written and not sent: this many seconds of the measured rate, between these bounds. The kernel asks for more when half of
@@ -81,6 +83,7 @@ class Stream:
         self._read_over = False
         self._shut = False
         self._ahead = 0
+        self._chunk = min(_CHUNK, max(flow["sender"]["buffer_bytes"] // _PIECES, _LEAST_CHUNK))
         sock.setblocking(False)
 
     # ------------------------------------------------------------------------------------------- opening, closing
@@ -170,11 +173,11 @@ class Stream:
         if self.over or not self.open:
             return
         try:
-            # A few chunks, then the others' turn: the loop comes back as long as there is room.
-            for _ in range(4):
+            # A few chunks, then the others' turn: the loop comes back as long as a third of the buffer is free.
+            for _ in range(4 * _CHUNK // self._chunk):
                 if not self.pending:
                     break
-                self.pending -= self.sock.send(_NOTHING[: min(self.pending, _CHUNK)])
+                self.pending -= self.sock.send(_NOTHING[: min(self.pending, self._chunk)])
         except BlockingIOError:
             pass
         except OSError as error:
