@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use capture::linktype_name;
 use flow::{AnalyzeError, Options, Report, Select, analyze_files, diagnose};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use units::{Duration, Instant};
 
+use crate::heard::Heard;
+
 mod columns;
+mod heard;
 mod locate;
 mod plan;
 mod sim_tables;
@@ -67,28 +70,11 @@ fn analyze<'py>(
         until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
-    let mut raised: Option<PyErr> = None;
-    let mut last = std::time::Instant::now();
-    let result = py.detach(|| {
-        analyze_files(&paths, options, |done, total| {
-            // Ten times a second is what a person can see.
-            if last.elapsed().as_millis() < 100 {
-                return true;
-            }
-            last = std::time::Instant::now();
-            Python::attach(|py| {
-                let heard = py.check_signals().and_then(|()| match &progress {
-                    Some(call) => call.call1(py, (done, total)).map(|_| ()),
-                    None => Ok(()),
-                });
-                raised = heard.err();
-                raised.is_none()
-            })
-        })
-    });
+    let mut heard = Heard::new(progress);
+    let result = py.detach(|| analyze_files(&paths, options, |done, total| heard.tell((done, total))));
     match result {
         Ok(report) => convert(py, report, with, span.is_some()),
-        Err(AnalyzeError::Stopped) => Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped"))),
+        Err(AnalyzeError::Stopped) => Err(heard.stopped()),
         Err(e) => Err(CaptureError::new_err(e.to_string())),
     }
 }

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use flow::locate::{LocateError, Located, LossKind, Options, StretchRow, locate_files};
 use flow::record::Protocol;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use units::{Duration, Quantiles};
 
 use crate::CaptureError;
 use crate::columns::Column;
+use crate::heard::Heard;
 use crate::tables::Put;
 
 /// Locates the queue on the path that captures of successive points show.
@@ -28,28 +29,11 @@ pub fn locate<'py>(
         return Err(PyValueError::new_err(format!("bin_ms: expected 1 to 60000, got {bin_ms}")));
     }
     let options = Options { bin: Duration((bin_ms * 1e6) as u64), connection, one_clock };
-    let mut raised: Option<PyErr> = None;
-    let mut last = std::time::Instant::now();
-    let result = py.detach(|| {
-        locate_files(&paths, options, |done, total| {
-            // Ten times a second is what a person can see.
-            if last.elapsed().as_millis() < 100 {
-                return true;
-            }
-            last = std::time::Instant::now();
-            Python::attach(|py| {
-                let heard = py.check_signals().and_then(|()| match &progress {
-                    Some(call) => call.call1(py, (done, total)).map(|_| ()),
-                    None => Ok(()),
-                });
-                raised = heard.err();
-                raised.is_none()
-            })
-        })
-    });
+    let mut heard = Heard::new(progress);
+    let result = py.detach(|| locate_files(&paths, options, |done, total| heard.tell((done, total))));
     match result {
         Ok(located) => convert(py, &located),
-        Err(LocateError::Stopped) => Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("stopped"))),
+        Err(LocateError::Stopped) => Err(heard.stopped()),
         Err(e @ (LocateError::Points { .. } | LocateError::NoConnection { .. })) => {
             Err(PyValueError::new_err(e.to_string()))
         }

@@ -15,6 +15,7 @@ use scenario::{Document, Family, On, Place, Scenario, Statistic, TraceMissing as
 use sim::{Captures, Results, SimError};
 
 use crate::add;
+use crate::heard::Heard;
 use crate::sim_tables as tables;
 use crate::tables as captured;
 
@@ -70,29 +71,12 @@ pub fn simulate<'py>(
     events: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut raised: Option<PyErr> = None;
-    let mut last = std::time::Instant::now();
-    let outcome = py.detach(|| {
-        let mut heard = |share: f64| {
-            // Ten times a second is what a person can see.
-            if last.elapsed().as_millis() < 100 {
-                return true;
-            }
-            last = std::time::Instant::now();
-            Python::attach(|py| {
-                let heard = py.check_signals().and_then(|()| match &progress {
-                    Some(call) => call.call1(py, (share,)).map(|_| ()),
-                    None => Ok(()),
-                });
-                raised = heard.err();
-                raised.is_none()
-            })
-        };
-        run(text, &overrides, seed, &traces, pcap_dir, events, &mut heard)
-    });
+    let mut heard = Heard::new(progress);
+    let outcome = py
+        .detach(|| run(text, &overrides, seed, &traces, pcap_dir, events, &mut |share| heard.tell((share,))));
     match outcome {
         Ok(done) => convert(py, &done, events),
-        Err(refused) => Err(raised.unwrap_or_else(|| refused.into())),
+        Err(refused) => Err(heard.raised().unwrap_or_else(|| refused.into())),
     }
 }
 
