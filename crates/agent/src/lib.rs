@@ -15,6 +15,7 @@ pub mod gate;
 pub mod journal;
 pub mod kernel;
 pub mod log;
+pub mod metrics;
 pub mod netlink;
 pub mod objects;
 pub mod paths;

@@ -1,0 +1,184 @@
+//! Requests for the page: as much of HTTP/1.1 (RFC 9112) as one page needs.
+//!
+//! signal: bytes of a client · model: a request line and header fields, to an empty line; nothing after it counts, because every answer
+//! ends its connection · action: the page, its header alone, or a status that says what was wrong.
+
+use std::net::IpAddr;
+
+/// A request is not longer; what scrapers send has a few hundred bytes.
+pub const LONGEST: usize = 8_192;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Not known yet.
+    More,
+    /// The page.
+    Page,
+    /// What would be said before it.
+    Head,
+    /// Neither: a status code.
+    Refused(u16),
+}
+
+/// What a client wants, by what came so far.
+///
+/// `by_address`: he came over TCP, where a page of another origin might have sent him (DNS rebinding): the host that he names has
+/// to be a loopback address or `localhost`.
+pub fn asked(bytes: &[u8], by_address: bool) -> Asked {
+    let Some(end) = end_of_head(bytes) else {
+        return if bytes.len() >= LONGEST { Asked::Refused(431) } else { Asked::More };
+    };
+    if end > LONGEST {
+        return Asked::Refused(431);
+    }
+    let Ok(head) = std::str::from_utf8(&bytes[..end]) else { return Asked::Refused(400) };
+    // RFC 9112 section 2.2: a lone LF may end a line.
+    let mut lines = head.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Asked::Refused(400);
+    };
+    match version {
+        "HTTP/1.1" | "HTTP/1.0" => {}
+        other if other.starts_with("HTTP/") => return Asked::Refused(505),
+        _ => return Asked::Refused(400),
+    }
+    let mut hosts = Vec::new();
+    for line in lines.take_while(|line| !line.is_empty()) {
+        // RFC 9112 section 5.1: no space between name and colon.
+        let Some((name, value)) = line.split_once(':').filter(|(name, _)| token(name)) else {
+            return Asked::Refused(400);
+        };
+        if name.eq_ignore_ascii_case("host") {
+            hosts.push(value.trim());
+        }
+    }
+    // RFC 9112 section 3.2: exactly one Host with 1.1.
+    if hosts.len() > 1 || version == "HTTP/1.1" && hosts.is_empty() {
+        return Asked::Refused(400);
+    }
+    // RFC 9112 section 3.2.2: absolute-form is accepted by every server, and its host counts more.
+    let (host, path) = match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            let slash = rest.find('/').unwrap_or(rest.len());
+            (Some(&rest[..slash]), &rest[slash..])
+        }
+        _ => (hosts.first().copied(), target),
+    };
+    if by_address && host.is_some_and(|host| !loopback(host)) {
+        return Asked::Refused(421);
+    }
+    match (method, path.split('?').next()) {
+        ("GET", Some("/metrics")) => Asked::Page,
+        ("HEAD", Some("/metrics")) => Asked::Head,
+        (_, Some("/metrics")) if token(method) => Asked::Refused(405),
+        _ if token(method) => Asked::Refused(404),
+        _ => Asked::Refused(400),
+    }
+}
+
+/// Where the empty line ends.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let line = |at: usize| bytes[at..].iter().position(|byte| *byte == b'\n').map(|n| at + n + 1);
+    let mut begin = 0;
+    while let Some(end) = line(begin) {
+        if begin > 0 && matches!(&bytes[begin..end], b"\n" | b"\r\n") {
+            return Some(end);
+        }
+        begin = end;
+    }
+    None
+}
+
+/// RFC 9110 section 5.6.2.
+fn token(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+/// Whether a Host names this host's loopback, with or without a port.
+fn loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The phrase of a status.
+pub fn phrase(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        505 => "HTTP Version Not Supported",
+        _ => "Bad Request",
+    }
+}
+
+/// An answer; `body` is left out for HEAD, but its length is told.
+pub fn answer(status: u16, body: &str, head_only: bool) -> Vec<u8> {
+    let kind = if status == 200 { super::CONTENT_TYPE } else { "text/plain; charset=utf-8" };
+    // RFC 9110 section 15.5.6: 405 says what is allowed.
+    let allow = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    let mut answer = format!(
+        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+        phrase(status),
+        body.len()
+    );
+    if !head_only {
+        answer.push_str(body);
+    }
+    answer.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Asked {
+        asked(text.as_bytes(), true)
+    }
+
+    #[test]
+    fn a_scraper_gets_the_page_and_nothing_before_its_request_is_whole() {
+        let whole =
+            "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\nAccept: application/openmetrics-text\r\n\r\n";
+        for cut in 0..whole.len() {
+            assert_eq!(of(&whole[..cut]), Asked::More, "{cut}");
+        }
+        assert_eq!(of(whole), Asked::Page);
+        assert_eq!(of("GET /metrics?a=b HTTP/1.0\n\n"), Asked::Page);
+        assert_eq!(of("GET http://[::1]:1/metrics HTTP/1.1\r\nHost: evil\r\n\r\n"), Asked::Page);
+        assert_eq!(of("HEAD /metrics HTTP/1.1\r\nhost:localhost\r\n\r\n"), Asked::Head);
+    }
+
+    #[test]
+    fn what_is_no_request_for_the_page_is_refused_with_the_status_of_its_fault() {
+        for (text, status) in [
+            ("\r\n\r\n", 400),
+            ("GET /metrics\r\n\r\n", 400),
+            ("GET  /metrics HTTP/1.1\r\nHost: ::1\r\n\r\n", 400),
+            ("GET /metrics HTTP/1.1\r\n\r\n", 400),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+            ("GET /metrics HTTP/1.1\r\nHost : localhost\r\n\r\n", 400),
+            ("GET /metrics HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+            ("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+            // RFC 9110 section 15.5.20: another host's request.
+            ("GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n", 421),
+        ] {
+            assert_eq!(of(text), Asked::Refused(status), "{text}");
+        }
+        assert_eq!(of(&"a".repeat(LONGEST)), Asked::Refused(431));
+        let long = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(LONGEST));
+        assert_eq!(of(&long), Asked::Refused(431));
+        assert_eq!(asked(b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n", false), Asked::Page);
+    }
+}
