@@ -15,19 +15,15 @@ use crate::paths::Paths;
 use crate::{kernel, undo};
 
 /// An answer of the daemon comes within this.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Of the time of `run`, what looks before anything is applied: a quarter, at most this.
-const BEFORE: Duration = Duration::from_secs(15);
-/// Between two looks of `run`.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What went wrong, and the exit code that says so.
 #[derive(Debug)]
 pub struct Failure(pub u8, pub String);
 
-type Result<T> = std::result::Result<T, Failure>;
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-fn failed(e: impl std::fmt::Display) -> Failure {
+pub(crate) fn failed(e: impl std::fmt::Display) -> Failure {
     Failure(1, e.to_string())
 }
 
@@ -39,7 +35,7 @@ pub struct Output {
 }
 
 impl Output {
-    fn say(&self, value: &Value, text: impl FnOnce() -> String) {
+    pub(crate) fn say(&self, value: &Value, text: impl FnOnce() -> String) {
         let text = if self.json { value.to_string() } else { text() };
         // Whoever closed the pipe does not want it.
         let _ = writeln!(std::io::stdout(), "{text}");
@@ -54,7 +50,7 @@ impl Output {
     }
 }
 
-fn root() -> Result<()> {
+pub(crate) fn root() -> Result<()> {
     match nix::unistd::geteuid().is_root() {
         true => Ok(()),
         false => Err(failed("needs root: it loads BPF programs and changes sockets")),
@@ -91,7 +87,7 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
 }
 
 /// Starts a daemon in the background, and waits until it answers: its process.
-fn begin(start: &Start) -> Result<u32> {
+pub(crate) fn begin(start: &Start) -> Result<u32> {
     let paths = &start.paths;
     paths.make().map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?;
     let log = File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
@@ -124,7 +120,7 @@ fn begin(start: &Start) -> Result<u32> {
     Ok(child.id())
 }
 
-fn well(answer: &Value) -> Result<()> {
+pub(crate) fn well(answer: &Value) -> Result<()> {
     match answer["ok"].as_bool() {
         Some(true) => Ok(()),
         _ => Err(failed(answer["error"].as_str().unwrap_or("the agent answers nothing that is understood"))),
@@ -142,7 +138,7 @@ pub fn off(paths: &Paths, output: &Output) -> Result<()> {
 }
 
 /// Ends a daemon, and undoes what one left that died: what that was.
-fn end(paths: &Paths) -> Result<Vec<String>> {
+pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
     let told = ask(&paths.socket(), &json!({"ask": "off"}), PATIENCE).map_err(failed)?;
     if let Some(answer) = &told {
         well(answer)?;
@@ -167,7 +163,7 @@ fn end(paths: &Paths) -> Result<Vec<String>> {
     }
 }
 
-fn asked(paths: &Paths) -> Result<Option<Value>> {
+pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
     let answer = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(failed)?;
     if let Some(answer) = &answer {
         well(answer)?;
@@ -253,98 +249,4 @@ pub fn features(output: &Output) -> Result<()> {
 pub fn defaults() -> Result<()> {
     let _ = write!(std::io::stdout(), "{}", config::TEMPLATE);
     Ok(())
-}
-
-/// Mean figures of one half of a run.
-#[derive(Default)]
-struct Half {
-    looks: u32,
-    rate: f64,
-    rtt_ms: f64,
-    weight: f64,
-}
-
-impl Half {
-    /// A look: rates add up; the RTT is that of the bytes.
-    fn look(&mut self, answer: &Value) {
-        self.looks += 1;
-        for flow in answer["flows"].as_array().into_iter().flatten() {
-            let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
-            // One that has decided nothing for a while has come to rest.
-            if number("age_ms") > 1_000.0 {
-                continue;
-            }
-            self.rate += number("rate_bps");
-            self.rtt_ms += number("rtt_ms") * number("rate_bps");
-            self.weight += number("rate_bps");
-        }
-    }
-
-    fn rate_bps(&self) -> f64 {
-        self.rate / f64::from(self.looks.max(1))
-    }
-
-    fn rtt_ms(&self) -> Option<f64> {
-        (self.weight > 0.0).then(|| self.rtt_ms / self.weight)
-    }
-
-    fn to_json(&self) -> Value {
-        json!({"goodput_bps": self.rate_bps(), "rtt_ms": self.rtt_ms()})
-    }
-}
-
-/// Looks first, then applies, then undoes: before and after.
-pub fn run(mut start: Start, lasting: Duration, output: &Output) -> Result<()> {
-    let paths = start.paths.clone();
-    if asked(&paths)?.is_some() {
-        return Err(failed("an agent runs already; unbloat-agent off ends it"));
-    }
-    let observe = |value: &str| ("receive.observe".to_owned(), value.to_owned());
-    start.set.push(observe("true"));
-    root()?;
-    start.config().map_err(|e| Failure(3, e))?;
-    begin(&start)?;
-    let outcome = (|| {
-        let before = watch(&paths, (lasting / 4).min(BEFORE))?;
-        let question = json!({"ask": "set", "set": [["receive.observe", "false"]]});
-        if let Some(answer) = ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
-            well(&answer)?;
-        }
-        // The queue that stands drains first: the old window does not come back from the network.
-        let rest = lasting - (lasting / 4).min(BEFORE);
-        watch(&paths, rest / 3)?;
-        let after = watch(&paths, rest - rest / 3)?;
-        Ok((before, after))
-    })();
-    // Whatever happened, nothing stays.
-    let ended = end(&paths);
-    let (before, after): (Half, Half) = outcome?;
-    ended?;
-    output.say(&json!({"ok": true, "before": before.to_json(), "after": after.to_json()}), || {
-        let rtt = |half: &Half| half.rtt_ms().map_or("-".to_owned(), |ms| format!("{ms:.0}"));
-        format!(
-            "{:<12} {:>12} {:>12}\n{:<12} {:>12} {:>12}\n{:<12} {:>12.2} {:>12.2}",
-            "",
-            "before",
-            "after",
-            "RTT ms",
-            rtt(&before),
-            rtt(&after),
-            "Mbit/s",
-            before.rate_bps() / 1e6,
-            after.rate_bps() / 1e6,
-        )
-    });
-    Ok(())
-}
-
-fn watch(paths: &Paths, lasting: Duration) -> Result<Half> {
-    let begun = Instant::now();
-    let mut half = Half::default();
-    while begun.elapsed() < lasting {
-        std::thread::sleep(LOOK_EVERY.min(lasting - begun.elapsed().min(lasting)));
-        let answer = asked(paths)?.ok_or_else(|| failed("the agent has ended meanwhile"))?;
-        half.look(&answer);
-    }
-    Ok(half)
 }

@@ -20,6 +20,7 @@ pub mod netlink;
 pub mod objects;
 pub mod paths;
 pub mod receive;
+pub mod run;
 pub mod shaper;
 pub mod shared;
 pub mod sockets;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use agent::commands::{self, Failure, Output};
 use agent::daemon::Start;
 use agent::paths::Paths;
+use agent::run::{self, Wish};
 use agent::supervisor;
 use clap::{Args, Parser, Subcommand};
 
@@ -53,6 +54,12 @@ enum Command {
         /// How long, as "60 s".
         #[arg(long = "for", value_name = "TIME", value_parser = span)]
         lasting: std::time::Duration,
+        /// Ping this host meanwhile, five times a second.
+        #[arg(long, value_name = "HOST")]
+        probe: Option<String>,
+        /// A line of JSON for every look.
+        #[arg(long)]
+        stream: bool,
     },
     /// Apply the cures and stay, as systemd wants it.
     Serve {
@@ -106,8 +113,9 @@ fn main() -> ExitCode {
         }
         Command::Off => commands::off(&paths, &output),
         Command::Status => commands::status(&paths, &output),
-        Command::Run { configuration, lasting } => {
-            start(configuration, false).and_then(|start| commands::run(start, lasting, &output))
+        Command::Run { configuration, lasting, probe, stream } => {
+            let (wish, output) = (Wish { lasting, stream, probe }, Output { json: output.json || stream });
+            start(configuration, false).and_then(|start| run::run(start, &wish, &output))
         }
         Command::Serve { configuration, take_over } => {
             start(configuration, take_over).and_then(|start| commands::serve(start, &output))

@@ -1,0 +1,174 @@
+//! `run`: the cures of a configuration for a while, with a look at the host before and after, and nothing left behind.
+//!
+//! signal: `status` twice a second, pings where they are asked for · model: goodput and the RTT of the bytes (`run/sums.rs`), first with
+//! all cures lifted, then applied; what comes while the old queue drains belongs to neither · action: one table, one sentence.
+
+mod probe;
+mod sums;
+
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use serde_json::{Value, json};
+
+use crate::commands::{self, Failure, Output, PATIENCE, Result, failed};
+use crate::control::ask;
+use crate::daemon::Start;
+use crate::paths::Paths;
+use probe::Probe;
+use sums::{Half, Sums};
+
+/// Of the time given, what looks before anything is applied: a quarter, at most this.
+const BEFORE: Duration = Duration::from_secs(15);
+/// Of the rest, what the old queue has to drain: a quarter, at most this. A megabyte takes four seconds at 2 Mbit/s.
+const SETTLING: Duration = Duration::from_secs(10);
+/// Shorter, and there is nothing to compare.
+const SHORTEST: Duration = Duration::from_secs(4);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Exit code of a program that was stopped by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// What is wanted of a run.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// How long all of it takes.
+    pub lasting: Duration,
+    /// A line of JSON for every look.
+    pub stream: bool,
+    /// Whom to ping, meanwhile.
+    pub probe: Option<String>,
+}
+
+/// The three parts of a run, and how long each lasts.
+fn parts(lasting: Duration) -> [(&'static str, Duration); 3] {
+    let before = (lasting / 4).min(BEFORE);
+    let settling = ((lasting - before) / 4).min(SETTLING);
+    [("before", before), ("settling", settling), ("after", lasting - before - settling)]
+}
+
+/// Looks first, then applies, then undoes: before and after.
+pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
+    commands::root()?;
+    if wish.lasting < SHORTEST {
+        return Err(Failure(2, format!("--for: at least {} s, to see a difference", SHORTEST.as_secs())));
+    }
+    if commands::asked(&start.paths)?.is_some() {
+        return Err(failed("an agent runs already; unbloat-agent off ends it"));
+    }
+    start.set.push(("receive.observe".to_owned(), "true".to_owned()));
+    start.config().map_err(|e| Failure(3, e))?;
+    let interrupted = Interrupted::listen()?;
+    let mut probe = wish.probe.as_deref().map(Probe::start).transpose()?;
+    commands::begin(&start)?;
+    let outcome = halves(&start.paths, wish, probe.as_mut(), &interrupted);
+    drop(probe);
+    // Whatever happened, nothing stays.
+    let ended = commands::end(&start.paths);
+    let (before, after) = outcome?;
+    ended?;
+    let verdict = sums::verdict(&before, &after);
+    let answer = json!({
+        "ok": true, "event": "done", "before": before.to_json(), "after": after.to_json(),
+        "helped": verdict.helped, "verdict": verdict.text,
+    });
+    output.say(&answer, || format!("{}\n{}", sums::table(&before, &after), verdict.text));
+    Ok(())
+}
+
+/// Lifts all cures, or puts them back.
+fn lift(paths: &Paths, lifted: bool) -> Result<()> {
+    let question = json!({"ask": "set", "set": [["receive.observe", lifted.to_string()]]});
+    match ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
+        Some(answer) => commands::well(&answer),
+        None => Err(gone()),
+    }
+}
+
+/// Ctrl-C and its like: what was begun is undone before this program ends.
+struct Interrupted(SignalFd);
+
+impl Interrupted {
+    fn listen() -> Result<Interrupted> {
+        let mask = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        mask.thread_block().map_err(failed)?;
+        SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC).map(Interrupted).map_err(failed)
+    }
+
+    fn or_wait(&self, span: Duration) -> Result<()> {
+        use std::os::fd::AsFd;
+        let mut sources = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(span).unwrap_or(PollTimeout::MAX);
+        match poll(&mut sources, timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(_) => Err(Failure(INTERRUPTED, "interrupted; everything is as it was".to_owned())),
+            Err(e) => Err(failed(e)),
+        }
+    }
+}
+
+fn gone() -> Failure {
+    failed("the agent has ended meanwhile; its log tells why")
+}
+
+fn halves(
+    paths: &Paths,
+    wish: &Wish,
+    mut probe: Option<&mut Probe>,
+    interrupted: &Interrupted,
+) -> Result<(Half, Half)> {
+    let begun = Instant::now();
+    let mut sums = Sums::default();
+    let (mut found, mut end) = (Vec::new(), Duration::ZERO);
+    for (part, lasting) in parts(wish.lasting) {
+        lift(paths, part == "before")?;
+        let mut half = Half::default();
+        end += lasting;
+        while begun.elapsed() < end {
+            interrupted.or_wait(LOOK_EVERY.min(end.saturating_sub(begun.elapsed())))?;
+            let mut answer = commands::asked(paths)?.ok_or_else(gone)?;
+            let pings = probe.as_mut().map(|probe| probe.heard()).unwrap_or_default();
+            half.add(sums.look(&answer, begun.elapsed()), &pings);
+            if wish.stream {
+                let line = json!({
+                    "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": wish.lasting.as_secs_f64(),
+                    "part": part, "probe_ms": pings, "status": answer.take(),
+                });
+                println(&line);
+            }
+        }
+        found.push(half);
+    }
+    match <[Half; 3]>::try_from(found) {
+        Ok([before, _, after]) => Ok((before, after)),
+        Err(_) => Err(failed("a run has three parts")),
+    }
+}
+
+/// A line for whoever listens; who closed the pipe does not want it.
+fn println(value: &Value) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_run_make_up_all_of_it() {
+        for seconds in [4, 10, 60, 600] {
+            let lasting = Duration::from_secs(seconds);
+            let parts = parts(lasting);
+            assert_eq!(parts.iter().map(|(_, part)| *part).sum::<Duration>(), lasting);
+            assert!(parts[2].1 >= parts[0].1, "{seconds}");
+        }
+        assert_eq!(
+            parts(Duration::from_secs(60)).map(|(_, part)| part.as_millis()),
+            [15_000, 10_000, 35_000]
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! What two halves of a run carried, and whether the second was better. Pure.
+//!
+//! signal: the flows of two looks · model: bytes that came between them; the RTT of a flow counts as often as it carried bytes, so that an
+//! idle connection says nothing and a transfer much · action: quantiles, goodput, one honest sentence.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// A half with fewer bytes says nothing: nobody wanted anything.
+const LEAST_BYTES: f64 = 65_536.0;
+/// Goodput that is lower by more is a loss, and more than two runs of one link differ by themselves.
+const LOSS: f64 = 0.05;
+/// An RTT that is lower by less is the same.
+const GAIN: f64 = 0.1;
+/// Below so many times the path's own RTT there was no queue to speak of.
+const NO_QUEUE: f64 = 1.3;
+
+/// Downloads and uploads, in the order of every array here.
+const WAYS: [&str; 2] = ["downloads", "uploads"];
+
+/// Who tells of a flow in which direction; `receive` counts more than passing ACKs, which see the same download.
+fn way(cure: &str) -> Option<usize> {
+    match cure {
+        "receive" | "acks down" => Some(0),
+        "acks up" => Some(1),
+        _ => None,
+    }
+}
+
+/// A flow's name: its way, remote, its port, and ours.
+type Name = (usize, String, u64, u64);
+
+/// What came between two looks.
+#[derive(Debug, Default)]
+pub struct Step {
+    span_s: f64,
+    /// Way, bytes, RTT, smallest RTT.
+    flows: Vec<(usize, f64, f64, f64)>,
+}
+
+/// What was seen so far of each flow.
+#[derive(Debug, Default)]
+pub struct Sums {
+    seen: HashMap<Name, f64>,
+    last: Option<Duration>,
+}
+
+impl Sums {
+    /// A look at that time.
+    pub fn look(&mut self, status: &Value, at: Duration) -> Step {
+        let mut flows: HashMap<Name, (&str, &Value)> = HashMap::new();
+        for flow in status["flows"].as_array().into_iter().flatten() {
+            let cure = flow["cure"].as_str().unwrap_or_default();
+            let Some(way) = way(cure) else { continue };
+            let port = |key: &str| flow[key].as_u64().unwrap_or(0);
+            let remote = flow["remote"].as_str().unwrap_or_default().to_owned();
+            let name = (way, remote, port("remote_port"), port("local_port"));
+            let held = flows.entry(name).or_insert((cure, flow));
+            if cure == "receive" {
+                *held = (cure, flow);
+            }
+        }
+        let span_s = self.last.map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
+        self.last = Some(at);
+        let mut step = Step { span_s, flows: Vec::new() };
+        for (name, (_, flow)) in flows {
+            let number = |key: &str| flow[key].as_f64().unwrap_or(0.0).max(0.0);
+            let bytes = number("bytes");
+            let more = match self.seen.get(&name) {
+                Some(before) => (bytes - before).max(0.0),
+                // One that is new to us may have carried much before: no more than its rate allows.
+                None => bytes.min(number("rate_bps") / 8.0 * span_s),
+            };
+            step.flows.push((name.0, more, number("rtt_ms"), number("rtt_min_ms")));
+            self.seen.insert(name, bytes);
+        }
+        step
+    }
+}
+
+/// One half.
+#[derive(Debug, Default)]
+pub struct Half {
+    seconds: f64,
+    ways: [Way; 2],
+    pings: Vec<f64>,
+}
+
+/// One direction of a half.
+#[derive(Debug, Default)]
+struct Way {
+    bytes: f64,
+    /// RTT and its weight.
+    rtts: Vec<(f64, f64)>,
+    /// Smallest RTT and its weight.
+    least: Vec<(f64, f64)>,
+}
+
+impl Half {
+    /// Adds what came between two looks.
+    pub fn add(&mut self, step: Step, pings: &[f64]) {
+        self.seconds += step.span_s;
+        for (way, bytes, rtt, least) in step.flows {
+            let Some(way) = self.ways.get_mut(way).filter(|_| bytes > 0.0) else { continue };
+            way.bytes += bytes;
+            if rtt > 0.0 {
+                way.rtts.push((rtt, bytes));
+                way.least.push((least, bytes));
+            }
+        }
+        self.pings.extend(pings);
+    }
+
+    fn goodput_bps(&self, way: usize) -> f64 {
+        if self.seconds > 0.0 { self.ways[way].bytes * 8.0 / self.seconds } else { 0.0 }
+    }
+
+    /// As `run --json` has it.
+    pub fn to_json(&self) -> Value {
+        let mut all = serde_json::Map::new();
+        all.insert("seconds".to_owned(), json!(self.seconds));
+        for (number, name) in WAYS.iter().enumerate() {
+            let way = &self.ways[number];
+            all.insert(
+                (*name).to_owned(),
+                json!({
+                    "bytes": way.bytes, "goodput_bps": self.goodput_bps(number), "rtt_ms_min": quantile(&way.least, 0.5),
+                    "rtt_ms_p50": quantile(&way.rtts, 0.5), "rtt_ms_p95": quantile(&way.rtts, 0.95),
+                }),
+            );
+        }
+        let pings: Vec<(f64, f64)> = self.pings.iter().map(|ms| (*ms, 1.0)).collect();
+        all.insert(
+            "probe".to_owned(),
+            json!({"count": pings.len(), "rtt_ms_p50": quantile(&pings, 0.5), "rtt_ms_p95": quantile(&pings, 0.95)}),
+        );
+        Value::Object(all)
+    }
+}
+
+/// The value below which a share of the weight lies.
+fn quantile(values: &[(f64, f64)], share: f64) -> Option<f64> {
+    let mut sorted: Vec<(f64, f64)> = values.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let whole: f64 = sorted.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    for (value, weight) in &sorted {
+        below += weight;
+        if below >= share * whole {
+            return Some(*value);
+        }
+    }
+    sorted.last().map(|(value, _)| *value)
+}
+
+/// What a run says in the end.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Whether it helped; none where that cannot be said.
+    pub helped: Option<bool>,
+    /// In a sentence.
+    pub text: String,
+}
+
+/// Whether the second half is better.
+pub fn verdict(before: &Half, after: &Half) -> Verdict {
+    let told: Vec<Verdict> = (0..WAYS.len()).filter_map(|way| one_way(before, after, way)).collect();
+    if told.is_empty() {
+        let text =
+            "Nothing flowed before and after that could be compared: run it during a download or an upload.";
+        return Verdict { helped: None, text: text.to_owned() };
+    }
+    let known: Vec<bool> = told.iter().filter_map(|one| one.helped).collect();
+    let helped = if known.is_empty() { None } else { Some(known.iter().all(|helped| *helped)) };
+    let text = told.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ");
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    Verdict { helped, text: format!("{first}{}.", letters.as_str()) }
+}
+
+fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
+    let name = WAYS[way];
+    let say = |helped, text: String| Some(Verdict { helped, text: format!("{name}: {text}") });
+    let (b, a) = (&before.ways[way], &after.ways[way]);
+    match (b.bytes >= LEAST_BYTES, a.bytes >= LEAST_BYTES) {
+        (false, false) => return None,
+        (false, true) => {
+            return say(
+                None,
+                "they began only after the cure was applied, so there is nothing to compare".to_owned(),
+            );
+        }
+        (true, false) => {
+            return say(
+                None,
+                "they ended before the cure could show anything, so there is nothing to compare".to_owned(),
+            );
+        }
+        (true, true) => {}
+    }
+    let share = after.goodput_bps(way) / before.goodput_bps(way);
+    let (Some(old), Some(new)) = (quantile(&b.rtts, 0.5), quantile(&a.rtts, 0.5)) else {
+        return say(None, "no RTT could be measured".to_owned());
+    };
+    let (lost, fell, rose) = (share < 1.0 - LOSS, new < old * (1.0 - GAIN), new > old * (1.0 + GAIN));
+    let base = quantile(&b.least, 0.5).unwrap_or(0.0);
+    let goodput = format!("{:.0} % of the goodput", share * 100.0);
+    let rtts = format!("from {old:.0} to {new:.0} ms");
+    match (fell, lost) {
+        (true, false) => say(Some(true), format!("it helped, RTT fell {rtts} at {goodput}")),
+        (true, true) => say(
+            Some(false),
+            format!(
+                "RTT fell {rtts}, but at {goodput}: a cost, unless the link itself became slower meanwhile"
+            ),
+        ),
+        (false, true) => say(Some(false), format!("it did not help, RTT went {rtts} at {goodput}")),
+        (false, false) if rose => say(Some(false), format!("it did not help, RTT rose {rtts}")),
+        (false, false) if base > 0.0 && old <= base * NO_QUEUE => {
+            say(None, format!("there was no queue to cure, RTT was {old:.0} ms on a path of {base:.0} ms"))
+        }
+        (false, false) => say(Some(false), format!("it did not help, RTT stayed at {new:.0} ms")),
+    }
+}
+
+/// Before and after as text.
+pub fn table(before: &Half, after: &Half) -> String {
+    let (before, after) = (before.to_json(), after.to_json());
+    let mut text = format!("{:<24} {:>10} {:>10}", "", "before", "after");
+    let mut line = |name: String, of: &[&str], scale: f64, places: usize| {
+        let number = |half: &Value| match of.iter().fold(half, |value, key| &value[key]).as_f64() {
+            Some(value) => format!("{:.places$}", value / scale),
+            None => "-".to_owned(),
+        };
+        text += &format!("\n{name:<24} {:>10} {:>10}", number(&before), number(&after));
+    };
+    for way in WAYS {
+        line(format!("{way}, Mbit/s"), &[way, "goodput_bps"], 1e6, 2);
+        line(format!("{way}, RTT p50, ms"), &[way, "rtt_ms_p50"], 1.0, 0);
+        line(format!("{way}, RTT p95, ms"), &[way, "rtt_ms_p95"], 1.0, 0);
+    }
+    if before["probe"]["count"].as_u64().unwrap_or(0) > 0 {
+        line("ping p50, ms".to_owned(), &["probe", "rtt_ms_p50"], 1.0, 0);
+        line("ping p95, ms".to_owned(), &["probe", "rtt_ms_p95"], 1.0, 0);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

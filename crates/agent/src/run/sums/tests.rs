@@ -1,0 +1,97 @@
+use super::*;
+
+fn flow(cure: &str, port: u16, bytes: u64, rtt_ms: f64) -> Value {
+    json!({
+        "cure": cure, "remote": "192.0.2.1", "remote_port": 443, "local_port": port, "bytes": bytes,
+        "rate_bps": 8_000_000, "rtt_ms": rtt_ms, "rtt_min_ms": 60.0,
+    })
+}
+
+/// A half of a second with a download of so many bytes at that RTT.
+fn half(bytes: u64, rtt_ms: f64) -> Half {
+    let (mut sums, mut half) = (Sums::default(), Half::default());
+    for (number, sent) in [0, bytes].into_iter().enumerate() {
+        let status = json!({"flows": [flow("receive", 50_000, sent, rtt_ms)]});
+        half.add(sums.look(&status, Duration::from_secs(number as u64)), &[]);
+    }
+    half
+}
+
+#[test]
+fn bytes_between_looks_are_goodput_and_weigh_the_rtt() {
+    let (mut sums, mut half) = (Sums::default(), Half::default());
+    let looks = [
+        (0, json!({"flows": [flow("receive", 1, 5_000_000, 100.0)]})),
+        (1, json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_000_000, 900.0)]})),
+        (2, json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_250_000, 60.0)]})),
+    ];
+    for (at, status) in looks {
+        half.add(sums.look(&status, Duration::from_secs(at)), &[50.0, 70.0]);
+    }
+    let told = half.to_json();
+    // What the first look found came before it; a flow that is new then counts what its rate allows in a second.
+    assert_eq!(told["downloads"]["bytes"], 2_250_000.0);
+    assert_eq!(told["downloads"]["goodput_bps"], 9_000_000.0);
+    assert_eq!(
+        (&told["downloads"]["rtt_ms_p50"], &told["downloads"]["rtt_ms_p95"]),
+        (&json!(200.0), &json!(900.0))
+    );
+    assert_eq!(told["uploads"]["rtt_ms_p50"], Value::Null);
+    assert_eq!((&told["probe"]["count"], &told["probe"]["rtt_ms_p95"]), (&json!(6), &json!(70.0)));
+}
+
+#[test]
+fn a_download_that_two_cures_see_counts_once() {
+    for order in [["receive", "acks down"], ["acks down", "receive"]] {
+        let (mut sums, mut half) = (Sums::default(), Half::default());
+        for (at, bytes) in [(0, 0), (1, 1_000_000)] {
+            let flows: Vec<Value> = order.iter().map(|cure| flow(cure, 1, bytes, 100.0)).collect();
+            half.add(sums.look(&json!({"flows": flows}), Duration::from_secs(at)), &[]);
+        }
+        assert_eq!(half.to_json()["downloads"]["bytes"], 1_000_000.0);
+    }
+}
+
+#[test]
+fn the_sentence_is_honest_about_what_happened() {
+    let said = |before: (u64, f64), after: (u64, f64)| {
+        let verdict = verdict(&half(before.0, before.1), &half(after.0, after.1));
+        (verdict.helped, verdict.text)
+    };
+    let (helped, text) = said((1_000_000, 1_560.0), (990_000, 180.0));
+    assert_eq!(helped, Some(true));
+    assert_eq!(text, "Downloads: it helped, RTT fell from 1560 to 180 ms at 99 % of the goodput.");
+    let (helped, text) = said((1_000_000, 1_560.0), (700_000, 180.0));
+    assert_eq!(helped, Some(false));
+    assert!(text.contains("but at 70 % of the goodput"), "{text}");
+    assert_eq!(said((1_000_000, 300.0), (500_000, 300.0)).0, Some(false));
+    assert!(said((1_000_000, 300.0), (1_000_000, 290.0)).1.contains("RTT stayed at 290 ms"));
+    assert!(said((1_000_000, 300.0), (1_000_000, 500.0)).1.contains("RTT rose from 300 to 500 ms"));
+    assert!(said((1_000_000, 62.0), (1_000_000, 61.0)).1.contains("there was no queue to cure"));
+    assert_eq!(said((0, 0.0), (0, 0.0)).0, None);
+    assert!(said((0, 0.0), (0, 0.0)).1.starts_with("Nothing flowed"));
+    assert!(said((0, 0.0), (1_000_000, 90.0)).1.contains("only after the cure"));
+    assert!(said((1_000_000, 90.0), (0, 0.0)).1.contains("ended before the cure"));
+}
+
+#[test]
+fn what_is_no_flow_is_passed_over() {
+    let mut sums = Sums::default();
+    for status in [json!(null), json!({"flows": 3}), json!({"flows": [null, {"cure": 3}, {"cure": "gate"}]})]
+    {
+        assert!(sums.look(&status, Duration::from_secs(1)).flows.is_empty());
+    }
+    let negative = json!({"flows": [{"cure": "receive", "bytes": -5, "rate_bps": -1, "rtt_ms": -3}]});
+    let step = sums.look(&negative, Duration::from_secs(2));
+    assert_eq!(step.flows, [(0, 0.0, 0.0, 0.0)]);
+}
+
+#[test]
+fn the_table_has_both_halves() {
+    let text = table(&half(1_000_000, 1_560.0), &half(990_000, 180.0));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["before", "after"]);
+    assert_eq!(rows[1], ["downloads,", "Mbit/s", "8.00", "7.92"]);
+    assert_eq!(rows[2], ["downloads,", "RTT", "p50,", "ms", "1560", "180"]);
+    assert_eq!(rows[4], ["uploads,", "Mbit/s", "0.00", "0.00"]);
+}
