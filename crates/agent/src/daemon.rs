@@ -106,6 +106,9 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     };
     daemon.adopt(&config);
     daemon.attach(&config);
+    if config.metrics.is_some() {
+        daemon.problem("metrics: not in this program".to_owned());
+    }
     if daemon.receive.is_none() && daemon.congestion.is_none() {
         let (_, failed) = undo::all(&mut daemon.journal);
         if failed.is_empty() {

@@ -29,3 +29,4 @@ pub mod supervisor;
 pub mod telemetry;
 pub mod trial;
 pub mod undo;
+pub mod uplink;

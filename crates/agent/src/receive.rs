@@ -54,6 +54,10 @@ pub struct Settings {
     pub places: Places,
     /// The cgroup whose sockets are ours; the root, everybody's, without one.
     pub cgroup: Option<PathBuf>,
+    /// Only connections of this user.
+    pub user: Option<u32>,
+    /// AFC's rate term on top of the window.
+    pub rate_term: bool,
     /// Measure and decide, but change nothing.
     pub observe: bool,
     /// Where programs and maps are pinned.
@@ -71,6 +75,8 @@ impl Default for Settings {
             shared_minimum: true,
             places: Places::All,
             cgroup: None,
+            user: None,
+            rate_term: false,
             observe: false,
             pins: "/sys/fs/bpf/unbloat".into(),
         }
@@ -79,6 +85,11 @@ impl Default for Settings {
 
 impl Settings {
     fn config(&self, before: &ReceiveConfig) -> Result<ReceiveConfig> {
+        for (wanted, key) in [(self.user.is_some(), "scope.user"), (self.rate_term, "receive.rate_term")] {
+            if wanted {
+                return Err(CureError::Refused(format!("{key} is not in this program")));
+            }
+        }
         let (cgroup, cgroup_level) = kernel::cgroup(&self.cgroup_path()?)?;
         Ok(ReceiveConfig {
             law: DrwaLaw::new(&self.law, 0, true),

@@ -1,0 +1,117 @@
+use units::Bytes;
+
+use super::*;
+use crate::uplink::Mode;
+
+fn read(text: &str) -> Result<Config> {
+    Config::parse(text, &[], Path::new("/pins"))
+}
+
+fn complaint(text: &str) -> String {
+    read(text).unwrap_err().0
+}
+
+#[test]
+fn the_template_is_what_an_empty_file_means() {
+    let (template, empty) = (read(TEMPLATE).unwrap(), read("").unwrap());
+    assert_eq!(format!("{template:?}"), format!("{empty:?}"));
+    // Every key is in it, so that nobody has to look for one elsewhere.
+    for (section, keys) in KEYS {
+        for key in *keys {
+            let there =
+                TEMPLATE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} =")));
+            assert!(section.is_empty() || there, "{section}.{key}");
+        }
+    }
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_name_and_their_line() {
+    assert_eq!(
+        complaint("\n[receive]\nlamda = 2\n"),
+        "line 3: unknown key receive.lamda; did you mean lambda?"
+    );
+    assert_eq!(complaint("[recieve]\n"), "line 1: unknown section [recieve]; did you mean receive?");
+    assert!(complaint("[scope]\nhost = 3\n").ends_with("there are cgroup, user, device"));
+    assert!(complaint("[receive\n").starts_with("line 1: "));
+}
+
+#[test]
+fn values_out_of_bounds_are_refused_with_their_key() {
+    assert_eq!(complaint("[receive]\nlambda = 0.5\n"), "receive.lambda: expected a number from 1 to 16");
+    assert_eq!(complaint("[receive]\nstart = \"much\"\n").split(':').next(), Some("receive.start"));
+    assert!(complaint("[receive]\nonly = [\"10.0.0.0/40\"]\n").contains("10.0.0.0/40"));
+    assert!(complaint("[receive]\nonly = [\"10.0.0.0/8\"]\nexcept = [\"::/0\"]\n").contains("not both"));
+    assert!(complaint("[congestion]\nroutes = { \"0.0.0.0/0\" = 3 }\n").contains("congestion.routes"));
+}
+
+#[test]
+fn what_the_command_line_sets_counts_more_than_the_file() {
+    let set = [
+        ("receive.lambda".to_owned(), "1.5".to_owned()),
+        ("receive.start".to_owned(), "1 MB".to_owned()),
+        ("congestion.routes".to_owned(), "{ \"0.0.0.0/0\" = \"bbr\" }".to_owned()),
+    ];
+    let config = Config::parse("[receive]\nlambda = 3\n", &set, Path::new("/pins")).unwrap();
+    let receive = config.receive.unwrap();
+    assert_eq!((receive.law.lambda, receive.start), (24, Bytes(1_000_000)));
+    assert_eq!(config.congestion.unwrap().routes.len(), 1);
+    let set = [("receive.lamda".to_owned(), "1.5".to_owned())];
+    assert_eq!(
+        Config::parse("", &set, Path::new("/pins")).unwrap_err().0,
+        "unknown key receive.lamda; did you mean lambda?"
+    );
+}
+
+#[test]
+fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
+    let config = read("").unwrap();
+    assert_eq!(config.uplink, Uplink::default());
+    assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Auto, 32));
+    assert_eq!(config.uplink.sources().len(), 2);
+    assert_eq!((config.metrics, config.uplink.forward.is_none()), (None, true));
+    assert_eq!(config.trial, Some(crate::trial::Config::default()));
+    let config = read(
+        "[scope]\ndevice = \"wwan0\"\n[uplink]\nmode = \"acks\"\nlambda = 1.5\ntarget = \"40 ms\"\ntelemetry = \"\"\n\
+         [forward]\nenabled = true\nlambda = 2\nflows = 100\n[trial]\nenabled = false\n",
+    );
+    let config = config.unwrap();
+    assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Acks, 24));
+    assert_eq!(config.uplink.device.as_deref(), Some("wwan0"));
+    assert_eq!(config.uplink.law.target, units::Duration::from_millis(40));
+    assert_eq!(config.uplink.sources(), [crate::gate::From::Driver]);
+    let forward = config.uplink.forward.unwrap();
+    assert_eq!((forward.down.lambda, forward.flows, config.trial.is_none()), (32, 100, true));
+}
+
+#[test]
+fn what_cannot_go_together_is_refused() {
+    assert!(complaint("[uplink]\nmode = \"both\"\n").starts_with("uplink.mode: \"both\" is none of"));
+    let blind = "[uplink]\nmode = \"gate\"\ntelemetry = \"\"\ndriver = false\n";
+    assert!(complaint(blind).contains("a gate needs reports"));
+    assert!(
+        complaint("[uplink]\nmode = \"acks\"\n[shaper]\nenabled = true\n").contains("stands for the gate")
+    );
+    assert!(
+        complaint("[uplink]\ntelemetry = \"\"\n[shaper]\nenabled = true\n")
+            .contains("needs a modem's reports")
+    );
+    assert!(complaint("[trial]\nspan = \"1 ms\"\n").contains("expected a time from 0.5 s to 60 s"));
+    assert!(complaint("[scope]\nuser = \"no-such-user\"\n").contains("knows no user"));
+    assert!(complaint("[scope]\nuser = \"root\"\n[receive]\nenabled = false\n").contains("only [receive]"));
+    assert_eq!(read("[scope]\nuser = \"root\"\n").unwrap().receive.unwrap().user, Some(0));
+    assert_eq!(read("[scope]\nuser = 1000\n").unwrap().receive.unwrap().user, Some(1000));
+}
+
+#[test]
+fn nobody_beyond_this_host_gets_figures() {
+    let listen = |text: &str| read(&format!("[metrics]\nlisten = \"{text}\"\n"));
+    assert_eq!(listen("unix:/run/m.sock").unwrap().metrics, Some(Listen::Unix("/run/m.sock".into())));
+    assert_eq!(listen("[::1]:9").unwrap().metrics, Some(Listen::Loopback("[::1]:9".parse().unwrap())));
+    for outside in ["0.0.0.0:9469", "192.0.2.1:80", "[::]:80"] {
+        assert!(listen(outside).unwrap_err().0.contains("can be reached from outside"), "{outside}");
+    }
+    for wrong in ["unix:m.sock", "9469", "localhost", "unix:"] {
+        assert!(listen(wrong).is_err(), "{wrong}");
+    }
+}
