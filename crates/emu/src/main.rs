@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use emu::replay::replay;
 use emu::run::{Options, read_text, run, say_to};
-use scenario::{Document, Offload, Scenario, TraceMissing, TraceText};
+use scenario::{Algorithm, Document, Family, GateBy, Offload, Scenario, TraceMissing, TraceText};
 use serde_json::json;
 use units::Duration;
 
@@ -149,7 +149,15 @@ fn resolved(
     };
     let document = Document::parse(text)?;
     let seed = seed.unwrap_or_else(|| document.seed());
-    Ok((document.scenario(settings, seed, &read)?.0, seed))
+    let mut scenario = document.scenario(settings, seed, &read)?.0;
+    if scenario.lab.gate == GateBy::Agent {
+        // It stands in the phone's own kernel; here the packets would meet it a second time.
+        let index = Family::Gate.entries().iter().position(|gate| gate.name == "none").unwrap_or_default();
+        for device in scenario.nodes.iter_mut().filter_map(|node| node.device.as_mut()) {
+            device.gate = Algorithm { index, settings: algo::Settings::default() };
+        }
+    }
+    Ok((scenario, seed))
 }
 
 /// What a replay needs to know: scenario, settings, seed, traces.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use algo::{Capacity, Unit, Value};
 use pyo3::prelude::*;
 use scenario::{
-    Algorithm, App, Bulk, Capture, Changed, Family, Flow, Lab, Link, Node, Offload, Probe, ProbeKind,
+    Algorithm, App, Bulk, Capture, Changed, Family, Flow, GateBy, Lab, Link, Node, Offload, Probe, ProbeKind,
     QueuePer, Read, Scenario, WindowUpdate,
 };
 use serde_json::{Value as Json, json};
@@ -91,7 +91,7 @@ fn node((index, node): (usize, &Node)) -> Json {
         json!({
             "link": device.link,
             "qdisc": kind(Family::Queue, &device.qdisc),
-            "gate": kind(Family::Gate, &device.gate),
+            "gate": algorithm(Family::Gate, &device.gate),
             "buffer_bytes": device.firmware.buffer.0,
             "report_every_ms": ms(device.firmware.report_every),
             "report_delay_ms": ms(device.firmware.report_delay),
@@ -250,6 +250,10 @@ fn lab(lab: Lab) -> Json {
             Capture::Ends => "ends",
             Capture::All => "all",
             Capture::None => "none",
+        },
+        "gate": match lab.gate {
+            GateBy::Emulator => "emulator",
+            GateBy::Agent => "agent",
         },
     })
 }

@@ -269,6 +269,12 @@ pub(crate) const LAB: &[Key] = &[
         "ends",
         "where packets are captured: where flows and probes end, at every node, nowhere",
     ),
+    key(
+        "gate",
+        Form::Plain(Unit::Choice(&["emulator", "agent"]), None),
+        "emulator",
+        "who is the gate of a device: the emulator, or unbloat-agent on the phone's own kernel, by the reports of the emulated modem (`qcut_d` only)",
+    ),
 ];
 
 /// A profile of rates, for links and readers and senders.

@@ -82,6 +82,8 @@ pub struct Lab {
     pub bulk: Bulk,
     /// Where packets are captured.
     pub capture: Capture,
+    /// Who is the gate of a device.
+    pub gate: GateBy,
 }
 
 /// Segmentation offload.
@@ -104,6 +106,16 @@ pub enum Bulk {
     Own,
     /// iperf3.
     Iperf3,
+}
+
+/// Who is the gate of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GateBy {
+    /// The emulator, as the simulator.
+    #[default]
+    Emulator,
+    /// unbloat-agent.
+    Agent,
 }
 
 /// The nodes at which packets are captured.

@@ -1,7 +1,7 @@
 """One run of the lab, from a plan to a directory of raw files.
 
-signal: a resolved plan · model: namespaces, the emulator's devices, captures, programs, in this order; nothing passes
-before all are ready · action: `RAW/`: plan.json, scenario.toml, lab.json, emu/, flows/, probes/, captures/, logs/. While it
+signal: a resolved plan · model: namespaces, the emulator's devices, captures, agents, programs, in this order; nothing passes
+before all are ready · action: `RAW/`: plan.json, scenario.toml, lab.json, emu/, flows/, probes/, captures/, agent.jsonl, logs/. While it
 runs it is watched: a process that dies, a namespace that vanishes, a disk that fills end it with one clear line.
 """
 
@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from unbloat.errors import LabError
-from unbloat.lab import captures, keeper, netns
+from unbloat.lab import agent, captures, keeper, netns
 from unbloat.lab.child import Child
+from unbloat.lab.cures import cures, nodes_with_cgroup
 from unbloat.lab.custody import Custody
 from unbloat.lab.emulator import Emulator
 from unbloat.lab.stacks import Plan
@@ -62,6 +63,9 @@ class Bed:
     order: Order
     namespaces: list[str]
     captures: list[captures.Capture] = field(default_factory=list)
+    cgroups: dict[int, Path] = field(default_factory=dict)
+    """Of the nodes whose connections an agent has to know."""
+    agents: list[agent.Agent] = field(default_factory=list)
     programs: list[Child] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -80,11 +84,14 @@ def run(custody: Custody, order: Order) -> None:
     bed = Bed(custody, order, custody.namespaces([node["name"] for node in plan["nodes"]]))
     bed.warnings += plan_warnings(plan)
     netns.create(bed.namespaces, plan)
+    wanted = cures(plan)
+    bed.cgroups = {node: custody.cgroup(plan["nodes"][node]["name"]) for node in nodes_with_cgroup(wanted)}
     emulator = Emulator(custody, plan, bed.namespaces, raw, order.overrides, traces)
     try:
         devices = emulator.devices()
         netns.connect(bed.namespaces, plan, devices)
         bed.captures = captures.start(custody, plan, bed.namespaces, devices, raw, order.snap)
+        bed.agents = agent.start(custody, wanted, plan, bed.namespaces, devices, bed.cgroups, raw)
         start_programs(bed)
         begin_ns, unix_ns = emulator.go()
         for program in bed.programs:
@@ -92,6 +99,7 @@ def run(custody: Custody, order: Order) -> None:
         watch(bed, emulator, begin_ns)
         # The devices are there until the emulator is let go.
         bed.warnings += captures.stop(bed.captures)
+        bed.warnings += [problem for one in bed.agents for problem in one.end()]
         summary = emulator.finish()
         end_programs(bed)
     except OSError as error:
@@ -108,6 +116,7 @@ def run(custody: Custody, order: Order) -> None:
             f"{device['node']}.{device['name']}: segmentation offload {'on' if device['offload'] else 'off'}"
             for device in summary.get("devices", [])
         ],
+        "agents": [one.told() for one in bed.agents],
         "namespaces": bed.namespaces,
         "warnings": bed.warnings,
         "vetoes": [],
@@ -120,7 +129,8 @@ def start_programs(bed: Bed) -> None:
     for one in commands(bed.order.plan, bed.order.raw):
         name = f"{one.role}-{one.name}"
         logs = bed.order.raw / "logs"
-        bed.programs.append(Child(bed.custody, name, one.argv, logs, bed.namespaces[one.node]))
+        cgroup = bed.cgroups.get(one.node)
+        bed.programs.append(Child(bed.custody, name, one.argv, logs, bed.namespaces[one.node], cgroup))
     for program in bed.programs:
         said = program.line(READY_S, '"ready"')
         if said != "ready":
@@ -135,9 +145,9 @@ def watch(bed: Bed, emulator: Emulator, begin_ns: int) -> None:
         bed.order.share(min(max(elapsed / duration, 0.0), 1.0))
         so_far = f"after {elapsed:.1f} s of {duration:g} s"
         check(bed, emulator, so_far)
-        dead = [
-            child for child in [*(one.child for one in bed.captures), *bed.programs] if child.has_failed()
-        ]
+        agent.look(bed.agents, begin_ns)
+        endless = [*(one.child for one in bed.captures), *(one.child for one in bed.agents)]
+        dead = [child for child in [*endless, *bed.programs] if child.has_failed()]
         if dead:
             # Whoever uses a device dies with the emulator: that is told, if it is so.
             emulator.child.wait_a_little(CAUSE_S)

@@ -29,7 +29,13 @@ class Child:
     """One process; its standard error goes to LOGS/NAME.err."""
 
     def __init__(
-        self, custody: Custody, name: str, argv: list[str], logs: Path, namespace: str | None = None
+        self,
+        custody: Custody,
+        name: str,
+        argv: list[str],
+        logs: Path,
+        namespace: str | None = None,
+        cgroup: Path | None = None,
     ) -> None:
         self.name = name
         self.endless = False
@@ -39,6 +45,9 @@ class Child:
         self.errors = logs / f"{name}.err"
         # A session of its own: Ctrl-C is for the lab, which ends its processes in order.
         outer = [found("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
+        if cgroup is not None:
+            # Before the namespace, whose mounts hide cgroups.
+            outer += ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(cgroup / "cgroup.procs")]
         if namespace is not None:
             outer += [found("ip") or "ip", "netns", "exec", namespace]
         with self.errors.open("wb") as errors:
@@ -145,6 +154,12 @@ class Child:
         if not self.has_ended():
             self.process.send_signal(number)
         return self.wait(END_S)
+
+    def end_within(self, patience_s: float) -> bool:
+        """As `end`, with more patience."""
+        if not self.has_ended():
+            self.process.send_signal(signal.SIGTERM)
+        return self.wait(patience_s)
 
     def wait(self, within_s: float) -> bool:
         """Waits, and kills it when that was too long; whether it ended by itself."""

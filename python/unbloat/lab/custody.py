@@ -17,6 +17,9 @@ from types import TracebackType
 from unbloat.errors import LabError
 from unbloat.lab import keeper
 
+# The bpf file system, where agents pin.
+PINS = Path("/sys/fs/bpf")
+MOUNTS = Path("/proc/self/mounts")
 # Killing, deleting namespaces: a second. Longer than this, something hangs.
 CLEAN_S = 30.0
 
@@ -34,6 +37,8 @@ class Custody:
             "namespaces": [],
             "processes": [],
             "folder": None,
+            "cgroups": [],
+            "leftovers": [],
         }
         self.keeper: subprocess.Popen[str] | None = None
 
@@ -88,6 +93,21 @@ class Custody:
         path.mkdir(mode=0o700)
         return path
 
+    def cgroup(self, node: str) -> Path:
+        """A new cgroup for a node's programs."""
+        path = cgroup_root() / f"ub-{self.id}-{node}"
+        self.state["cgroups"].append(str(path))
+        keeper.write(self.state)
+        path.mkdir()
+        return path
+
+    def agent(self, node: str) -> tuple[Path, Path]:
+        """Where the agent of a node keeps what it needs, and where it pins; it makes both itself."""
+        runtime, pins = keeper.STATES / f"{self.id}-{node}", PINS / f"ub-{self.id}-{node}"
+        self.state["leftovers"] += [str(runtime), str(pins)]
+        keeper.write(self.state)
+        return runtime, pins
+
     def process(self, pid: int) -> None:
         """A process of the lab, just started."""
         self.state["processes"].append([pid, keeper.started(pid)])
@@ -105,3 +125,12 @@ class Custody:
                 return []
             self.state["keeper"] = None
         return keeper.clean(self.state)
+
+
+def cgroup_root() -> Path:
+    """Where cgroup v2 is mounted."""
+    for line in MOUNTS.read_text().splitlines():
+        _, path, kind, *_ = line.split(" ")
+        if kind == "cgroup2":
+            return Path(path)
+    raise LabError("unbloat-agent needs cgroup v2, which is not mounted here")

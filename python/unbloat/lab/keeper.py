@@ -2,7 +2,7 @@
 
 signal: end of file on standard input, or the owner gone from the process table · model: a state file that names
 everything before it comes to be: namespaces, processes with their start times, the temporary folder · action: ends the
-processes, deletes the namespaces, removes folder and state file.
+processes, deletes the namespaces, removes folders, cgroups, what agents pinned, and the state file.
 
 It runs by itself (`python -I -S keeper.py STATE`), in a session of its own so that no Ctrl-C reaches it, and needs
 nothing but the standard library. `clean` is also what `unbloat lab clean` calls for labs whose keeper died with them.
@@ -159,11 +159,13 @@ def clean(state: State) -> list[str]:
     problems = [f"process {pid} does not end" for pid in sorted(end(state))]
     for name in state["namespaces"]:
         problems += delete(name)
-    folder = state["folder"]
-    if folder is not None:
+    folders = [*([] if state["folder"] is None else [state["folder"]]), *state.get("leftovers", [])]
+    for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
         if Path(folder).exists():
             problems.append(f"{folder} cannot be removed")
+    for cgroup in state.get("cgroups", []):
+        problems += leave(Path(cgroup))
     if not problems:
         state_path(state["id"]).unlink(missing_ok=True)
     return problems
@@ -175,6 +177,19 @@ def delete(name: str) -> list[str]:
         return []
     done = subprocess.run(["ip", "netns", "del", name], capture_output=True, text=True)
     return [f"namespace {name}: {done.stderr.strip()}"] if (NAMESPACES / name).exists() else []
+
+
+def leave(cgroup: Path) -> list[str]:
+    """Removes a cgroup, which is empty when the last of its processes was waited for."""
+    deadline = time.monotonic() + FIRM_S
+    while cgroup.exists():
+        try:
+            cgroup.rmdir()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                return [f"cgroup {cgroup}: {error.strerror}"]
+            time.sleep(0.02)
+    return []
 
 
 def wait_for_end(owner: list[int]) -> None:

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from unbloat.errors import UnbloatError
+from unbloat.lab.cures import cures
 from unbloat.lab.traffic import needed_programs
 
-EMULATOR = "UNBLOAT_EMU"
-"""Variable of the environment that names the emulator's program."""
+AGENT = "unbloat-agent"
+GIVEN = {"unbloat-emu": "UNBLOAT_EMU", AGENT: "UNBLOAT_AGENT"}
+"""Variables of the environment that name our programs."""
 
 PACKAGES = {
     "ip": "iproute2",
     "tcpdump": "tcpdump",
     "setpriv": "util-linux",
+    "nsenter": "util-linux",
     "ping": "iputils-ping",
     "iperf3": "iperf3",
     "nginx": "nginx",
@@ -50,12 +53,13 @@ def need_machine(plans: Iterable[dict[str, Any]]) -> None:
 def programs(plan: dict[str, Any]) -> list[str]:
     """The programs that a plan needs."""
     capture = ["tcpdump"] if plan["lab"]["capture"] != "none" else []
-    return ["unbloat-emu", "ip", "setpriv", *capture, *needed_programs(plan)]
+    agent = [AGENT, "nsenter"] if cures(plan) else []
+    return ["unbloat-emu", "ip", "setpriv", *capture, *agent, *needed_programs(plan)]
 
 
 def found(program: str) -> str | None:
     """Where a program is: beside the interpreter, on the PATH, or where administrators' programs are."""
-    given = os.environ.get(EMULATOR) if program == "unbloat-emu" else None
+    given = os.environ.get(GIVEN[program]) if program in GIVEN else None
     if given:
         return shutil.which(given)
     beside = Path(sys.executable).parent / program

@@ -159,6 +159,7 @@ def info_of(raw: Raw, tables: dict[str, pa.Table], seen: Sequence[Seen]) -> Row:
         "reported_drops": capture_drops(seen) or None,
         "kernel": flat_text(raw.lab.get("kernel")),
         "offloads": flat_list(raw.lab.get("offloads")),
+        "agents": flat_list(raw.lab.get("agents")),
         "kernel_drops": kernel_drops(raw),
         **{f"lateness_us_{part}": lateness.get(part) for part in ("p50", "p95", "p99", "max")},
     }

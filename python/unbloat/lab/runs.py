@@ -89,6 +89,9 @@ def lab_all(
     only: Only = (),
 ) -> RunSet:
     """As `lab`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
+    from unbloat.lab.agent import need_agent
+    from unbloat.lab.cures import cures
+
     need_root()
     given = [*pairs(set), *([] if capture is None else [("lab.capture", capture)])]
     work = prepared(scenario, given, seed=seed, seeds=seeds, pcap=pcap, traces=traces, only=only)
@@ -101,6 +104,7 @@ def lab_all(
             else ScenarioError(f"{work.source.prefix}{plans[0]}")
         )
     need_machine(possible)
+    need_agent([cure for plan in possible for cure in cures(plan)])
     if pcap is not None and all(plan["lab"]["capture"] == "none" for plan in possible):
         raise UnbloatError("no capture is taken, so there is none to write: capture none")
     outcomes: list[Run | Skipped] = []

@@ -125,6 +125,9 @@ def rmem(flow: Flow, plan: Plan) -> str | None:
     if law["kind"] == "autotune":
         most = max(buffer(law["max"], law["ratio"]), LEAST)
         return f"{LEAST} {min(max(law['initial'], LEAST), most)} {most}"
+    if law["kind"] == "drwa":
+        most = max(round(law["max"] / OWN_RATIO), RMEM)
+        return f"{LEAST} {RMEM} {most}"
     if law["kind"] == "fixed" and not has_own_sockets(flow, plan):
         window = law["window"]
         most = buffer(law["rmem_max"], law["ratio"]) if window is None else buffer(window, 1.0)

@@ -1,4 +1,4 @@
-"""What a stock kernel cannot do, said before anything is started.
+"""What neither a stock kernel nor unbloat-agent can do, said before anything is started.
 
 signal: a plan, the congestion controls of this kernel · model: the laws that only the simulator (or the agent) has ·
 action: `plan_vetoes`, one line each with the key and the reason: a run that has one is skipped; `plan_warnings`, what it
@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from unbloat.lab.cures import cure_vetoes, gated, law_vetoes
 from unbloat.lab.stacks import (
     MSS_BYTES,
     Flow,
@@ -36,17 +37,13 @@ USUAL_CLASS = 1
 def plan_vetoes(plan: Plan) -> list[str]:
     """Why a plan cannot be run on this kernel; empty where it can."""
     found = [veto for flow in plan["flows"] if is_tcp(flow) for veto in flow_vetoes(flow, plan)]
-    for node in plan["nodes"]:
-        law = node["window"]
-        if law is not None:
-            found.append(f"{node['name']}: window {law['kind']} on passing ACKs is no part of a stock kernel")
     for change in plan["changes"]:
         found += [
             f"at {change['at_s']:g} s: {veto}"
             for what in change["what"]
             for veto in change_vetoes(what, plan)
         ]
-    return [*dict.fromkeys([*found, *disagreements(plan)])]
+    return [*dict.fromkeys([*found, *cure_vetoes(plan), *disagreements(plan)])]
 
 
 def flow_vetoes(flow: Flow, plan: Plan) -> list[str]:
@@ -94,23 +91,28 @@ def congestion_vetoes(congestion: dict[str, Any]) -> list[str]:
 
 def window_vetoes(law: dict[str, Any]) -> list[str]:
     """Of a window law."""
-    if law["kind"] not in ("fixed", "autotune"):
-        return [f"window {law['kind']} is no law of a stock kernel (fixed and autotune are)"]
-    return []
+    return [] if law["kind"] in ("fixed", "autotune") else law_vetoes(law)
 
 
 def change_vetoes(what: dict[str, Any], plan: Plan) -> list[str]:
     """Of something that changes in mid-run."""
     if what["kind"] == "node_window":
         return [
-            f"{plan['nodes'][what['node']]['name']}: a window law on passing ACKs is no part of a stock kernel"
+            f"{plan['nodes'][what['node']]['name']}: a window law on passing ACKs holds from beginning to end"
         ]
+    if what["kind"] == "gate" and gated(plan):
+        return [f"{plan['nodes'][what['node']]['name']}: a gate of unbloat-agent holds from beginning to end"]
     if what["kind"] not in ("congestion", "window"):
         return []
     flow = plan["flows"][what["flow"]]
     if not has_own_sockets(flow, plan):
         return [f"{flow['name']}: {what['kind']} of a live connection of {maker(flow)} cannot be changed"]
-    vetoes = congestion_vetoes(what["to"]) if what["kind"] == "congestion" else window_vetoes(what["to"])
+    if what["kind"] == "congestion":
+        vetoes = congestion_vetoes(what["to"])
+    elif "drwa" in (what["to"]["kind"], flow["receiver"]["window"]["kind"]):
+        vetoes = ["window drwa of unbloat-agent holds from beginning to end"]
+    else:
+        vetoes = window_vetoes(what["to"])
     return [f"{flow['name']}: {veto}" for veto in vetoes]
 
 

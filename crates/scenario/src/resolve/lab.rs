@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::keys;
 use crate::section::Section;
-use crate::types::{Bulk, Capture, Lab, Offload};
+use crate::types::{Bulk, Capture, GateBy, Lab, Offload};
 
 /// `[lab]`; the words in the order in which `keys` has them.
 pub(super) fn lab(root: &Section<'_>) -> Result<Lab> {
@@ -12,6 +12,7 @@ pub(super) fn lab(root: &Section<'_>) -> Result<Lab> {
         offload: [Offload::Auto, Offload::On, Offload::Off][section.choice("offload")?],
         bulk: [Bulk::Own, Bulk::Iperf3][section.choice("bulk")?],
         capture: [Capture::Ends, Capture::All, Capture::None][section.choice("capture")?],
+        gate: [GateBy::Emulator, GateBy::Agent][section.choice("gate")?],
     })
 }
 
@@ -34,6 +35,9 @@ mod tests {
         }
         for (word, capture) in [("ends", Capture::Ends), ("all", Capture::All), ("none", Capture::None)] {
             assert_eq!(read(&format!("lab.capture = \"{word}\"")).map(|l| l.capture), Ok(capture));
+        }
+        for (word, gate) in [("emulator", GateBy::Emulator), ("agent", GateBy::Agent)] {
+            assert_eq!(read(&format!("lab.gate = \"{word}\"")).map(|l| l.gate), Ok(gate));
         }
         assert_eq!(read(""), Ok(Lab::default()));
     }
