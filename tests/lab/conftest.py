@@ -25,3 +25,19 @@ def machine() -> None:
     missing = [name for name in ("unbloat-emu", "ip", "tcpdump", "setpriv", "ss") if found(name) is None]
     if missing or not os.path.exists("/dev/net/tun"):
         pytest.skip(f"the lab cannot run here: no {', '.join(missing) or '/dev/net/tun'}")
+
+
+@pytest.fixture
+def agent(machine: None) -> None:
+    """unbloat-agent as well, on a kernel that it can work with."""
+    from unbloat.errors import UnbloatError
+    from unbloat.lab.agent import need_agent
+    from unbloat.lab.cures import Cure
+    from unbloat.lab.needs import AGENT, found
+
+    if found(AGENT) is None:
+        pytest.skip("the lab cannot run an agent here: no unbloat-agent")
+    try:
+        need_agent([Cure(0, receive={})])
+    except UnbloatError as error:
+        pytest.skip(str(error))

@@ -84,6 +84,8 @@ class Lab:
         found = [f"process {pid}" for pid in sorted(keeper.members(self.state))]
         found += [name for name in self.state["namespaces"] if (keeper.NAMESPACES / name).exists()]
         found += [str(path) for path in (keeper.state_path(self.id),) if path.exists()]
+        places = [*self.state["leftovers"], *self.state["cgroups"]]
+        found += [place for place in places if Path(place).exists()]
         folder = self.state["folder"]
         return found + ([folder] if folder is not None and Path(folder).exists() else [])
 

@@ -172,12 +172,12 @@ def test_missing_programs_are_named_at_once(tmp_path: Path, machine: None) -> No
 
 
 def test_what_a_stock_kernel_cannot_do_is_skipped_with_the_reason(machine: None) -> None:
-    text = SHORT + '[sweep]\n"flow.0.receiver.window" = ["drwa", "autotune"]\n'
+    text = SHORT + '[sweep]\n"flow.0.receiver.window" = ["rledbat", "autotune"]\n'
     runs = package.lab(text)
     assert isinstance(runs, package.RunSet)
     assert len(runs) == 1
-    assert [one.labels for one in runs.skipped] == [(("window", "drwa"),)]
-    assert "window drwa is no law of a stock kernel" in runs.skipped[0].reason
+    assert [one.labels for one in runs.skipped] == [(("window", "rledbat"),)]
+    assert "window rledbat is no law of a stock kernel" in runs.skipped[0].reason
 
 
 def test_a_scenario_of_which_nothing_can_be_run_is_refused(tmp_path: Path, machine: None) -> None:

@@ -143,7 +143,7 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
         ),
         (
             with_flow("", 'window = "rledbat"'),
-            "flow0: window rledbat is no law of a stock kernel (fixed and autotune are)",
+            "flow0: window rledbat is no law of a stock kernel, nor of unbloat-agent (fixed, autotune and drwa are)",
         ),
         (with_flow('mss = "1460 B"'), "flow0: mss 1460 does not fit the TUN devices' MTU of 1500 bytes"),
         (
@@ -160,12 +160,12 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
         ),
         (with_flow("", 'ack_delay = "10 ms"'), "flow0: ack_delay 10 ms: Linux waits 40 ms"),
         (
-            SHORT + '[device]\nwindow = "drwa"\n',
-            "client: window drwa on passing ACKs is no part of a stock kernel",
+            SHORT + '[device]\nwindow = "rledbat"\n',
+            "client: window rledbat is no law of a stock kernel, nor of unbloat-agent (fixed, autotune and drwa are)",
         ),
         (
             SHORT + '[[change]]\nat = "1 s"\n"flow.0.receiver.window" = "drwa"\n',
-            "at 1 s: flow0: window drwa is no law of a stock kernel (fixed and autotune are)",
+            "at 1 s: flow0: window drwa of unbloat-agent holds from beginning to end",
         ),
         (
             SHORT.replace('from = "client"', 'from = "client"\napp = "web"')

@@ -13,7 +13,7 @@ Differences from the simulator:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ Law = dict[str, Any]
 SIXTEENTHS = 16
 # Where packets of a node go out: as in `opens`, the far end is called so.
 FAR = "server"
+# What a law on passing ACKs can be told.
+PASSING = ("lambda", "average", "quick", "start")
 
 
 @dataclass
@@ -141,7 +143,7 @@ def cure_vetoes(plan: Plan) -> list[str]:
                     "unbloat-agent knows downloads by where they come from"
                 )
         if law is not None:
-            found += [f"{name}: {veto}" for veto in law_vetoes(law)]
+            found += [f"{name}: {veto}" for veto in (*law_vetoes(law), *passing_vetoes(law))]
             if uplink(plan, number) is None:
                 found.append(
                     f"{name}: window: no way leads to a node called {FAR}…, so that it has no uplink"
@@ -167,7 +169,16 @@ def law_vetoes(law: Law) -> list[str]:
     return found
 
 
-Namer = Callable[[int], str]
+def passing_vetoes(law: Law) -> list[str]:
+    """Of a law on passing ACKs, beside."""
+    if law["kind"] != "drwa":
+        return []
+    fixed = {"form": "rate", "increment": 0, "rtt_min_age": None}
+    return [
+        f"window.{key} = {law[key]}: on passing ACKs unbloat-agent has {'none' if value is None else value}"
+        for key, value in fixed.items()
+        if law[key] != value
+    ]
 
 
 def configuration(cure: Cure, device: str, cgroup: Path | None, telemetry: Path | None) -> str:
@@ -175,7 +186,7 @@ def configuration(cure: Cure, device: str, cgroup: Path | None, telemetry: Path 
     lines = section("scope", cgroup=str(cgroup or ""), device=device)
     lines += section("receive", enabled=cure.receive is not None, only=cure.only, **law_keys(cure.receive))
     lines += uplink_section(cure, telemetry)
-    lines += section("forward", enabled=cure.forward is not None, **some(law_keys(cure.forward), "lambda"))
+    lines += section("forward", enabled=cure.forward is not None, **some(law_keys(cure.forward), *PASSING))
     lines += section("trial", enabled=False)
     return "".join(f"{line}\n" for line in lines)
 
@@ -195,7 +206,7 @@ def uplink_section(cure: Cure, telemetry: Path | None) -> list[str]:
             hold=gate["hold"],
         )
     if cure.acks is not None:
-        keys = some(law_keys(cure.acks), "lambda", "average", "quick", "start")
+        keys = some(law_keys(cure.acks), *PASSING)
         return section("uplink", mode="acks", telemetry="", driver=False, **keys)
     return section("uplink", mode="off")
 

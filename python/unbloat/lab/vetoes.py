@@ -1,6 +1,6 @@
 """What neither a stock kernel nor unbloat-agent can do, said before anything is started.
 
-signal: a plan, the congestion controls of this kernel · model: the laws that only the simulator (or the agent) has ·
+signal: a plan, the congestion controls of this kernel · model: the laws that only the simulator has ·
 action: `plan_vetoes`, one line each with the key and the reason: a run that has one is skipped; `plan_warnings`, what it
 does in another way.
 """

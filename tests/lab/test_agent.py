@@ -1,0 +1,145 @@
+"""unbloat-agent in the lab: windows held, an agent for each lab, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from running import Lab
+
+import unbloat as package
+
+DOWNLOAD = """
+name = "download"
+duration = "6 s"
+warmup = "2 s"
+[link.down]
+rate = "8 Mbit/s"
+delay = "30 ms"
+queue = { kind = "droptail", limit = "2 MB" }
+[link.up]
+rate = "2 Mbit/s"
+delay = "30 ms"
+[[flow]]
+from = "server"
+[flow.receiver]
+window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = LAMBDA }
+[[probe]]
+every = "100 ms"
+"""
+BASE_MS = 60.0
+
+
+def download(sixteenths: int) -> str:
+    """A download with a law of its window."""
+    return DOWNLOAD.replace("LAMBDA", str(sixteenths))
+
+
+def statuses(raw: Path) -> list[dict[str, object]]:
+    """What the agent said of itself."""
+    return [json.loads(line) for line in (raw / "agent.jsonl").read_text().splitlines()]
+
+
+def agents(lab: Lab) -> list[int]:
+    """The processes of unbloat-agent that belong to a lab, without supervisors."""
+    found = []
+    for pid, _ in lab.state["processes"]:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"serve" in words:
+            found.append(pid)
+    return found
+
+
+@pytest.mark.usefixtures("agent")
+def test_round_trips_are_what_the_law_says_and_the_run_names_the_agent(tmp_path: Path) -> None:
+    run = package.lab(download(32), keep=tmp_path / "raw")
+    assert isinstance(run, package.Run)
+    (named,) = run.info["agents"]
+    assert named.startswith("client: unbloat-agent 0.")
+    assert named.endswith("windows of its downloads (λ 2, rate)")
+    rtt = next(row["rtt_ms_p50"] for row in run.flows.to_pylist() if row["transfer"] == "flow0")
+    # A clock of a millisecond, and what a busy machine is late.
+    assert 1.9 * BASE_MS <= rtt <= 2.2 * BASE_MS
+    assert [line for line in run.info["warnings"] if "agent" in line] == []
+    last = statuses(tmp_path / "raw")[-1]
+    assert last["node"] == "client"
+    assert last["problems"] == []
+    assert (tmp_path / "raw" / "logs" / "unbloat-agent-client.err").read_text().endswith("as it was\n")
+
+
+@pytest.mark.usefixtures("agent")
+def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
+    labs = [
+        Lab(tmp_path, "--keep", str(tmp_path / str(size)), text=download(size)).under_way(processes=7)
+        for size in (24, 64)
+    ]
+    assert len({pid for lab in labs for pid in agents(lab)}) == 2
+    for lab in labs:
+        code, _, errors = lab.end()
+        assert (code, errors) == (0, "")
+        assert lab.left() == []
+    for size in (24, 64):
+        said = statuses(tmp_path / str(size))
+        assert {row["cures"]["receive"]["connections"] for row in said[-1:]} == {1}  # type: ignore[index]
+        (flow,) = said[-1]["flows"]  # type: ignore[misc]
+        assert 0.9 * size / 16 * BASE_MS <= flow["rtt_ms"] <= 1.25 * size / 16 * BASE_MS
+
+
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize("way", ["Ctrl-C", "kill -9", "kill -9 of both"])
+def test_however_a_lab_ends_no_agent_and_no_pin_stays(tmp_path: Path, way: str) -> None:
+    lab = Lab(tmp_path, text=download(48).replace('"6 s"', '"60 s"')).under_way(processes=7)
+    (serving,) = agents(lab)
+    pins = [Path(place) for place in lab.state["leftovers"] if place.startswith("/sys/fs/bpf")]
+    assert any(path.is_file() for path in pins[0].rglob("*")), "there is something to be left behind"
+    if way == "Ctrl-C":
+        lab.interrupt()
+        lab.end()
+        assert lab.left() == []
+    else:
+        if way == "kill -9 of both":
+            os.kill(serving, signal.SIGKILL)
+        lab.process.kill()
+        lab.process.wait()
+        assert lab.gone(), lab.left()
+
+
+@pytest.mark.usefixtures("agent")
+def test_an_agent_that_dies_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, text=download(48).replace('"6 s"', '"60 s"')).under_way(processes=7)
+    (serving,) = agents(lab)
+    os.kill(serving, signal.SIGKILL)
+    code, out, errors = lab.end()
+    assert (code, out) == (1, "")
+    assert "unbloat-agent-client was killed by SIGKILL" in errors
+    assert errors.count("\n") == 1
+    assert lab.left() == []
+
+
+def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> None:
+    code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(tmp_path / "nowhere")).end()
+    assert code == 2
+    assert errors == "unbloat: unbloat lab needs programs that are not there: unbloat-agent\n"
+
+
+def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(tmp_path: Path, machine: None) -> None:
+    missing = {
+        "feature": "windows of this host's sockets (DRWA)",
+        "since": "5.11",
+        "works": False,
+        "missing": "no BTF: /sys/kernel/btf/vmlinux is not there",
+    }
+    program = tmp_path / "unbloat-agent"
+    said = json.dumps({"ok": True, "features": [missing]})
+    program.write_text(f"#!{sys.executable}\nprint({said!r})\n")
+    program.chmod(0o755)
+    code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(program)).end()
+    assert code == 2
+    assert errors == (
+        "unbloat: unbloat lab needs unbloat-agent, and this kernel has no windows of this host's sockets (DRWA): "
+        "no BTF: /sys/kernel/btf/vmlinux is not there\n"
+    )
