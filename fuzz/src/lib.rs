@@ -4,6 +4,7 @@
 //! once found something; so they need nothing but `capture`, `flow` and `units`. `scenario_text` is compiled into
 //! `crates/scenario/tests/any_text.rs` in the same way.
 
+pub mod agent;
 pub mod drive;
 pub mod emulator;
 pub mod invariants;

@@ -229,7 +229,12 @@ impl Page {
             let each: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{}\"", escaped(v))).collect();
             self.text += &format!("{{{}}}", each.join(","));
         }
-        self.text += &format!(" {value}\n");
+        let text = match value {
+            v if v.is_nan() => "NaN".to_owned(),
+            v if v.is_infinite() => if v > 0.0 { "+Inf" } else { "-Inf" }.to_owned(),
+            v => v.to_string(),
+        };
+        self.text += &format!(" {text}\n");
     }
 
     /// Buckets, count and sum of a distribution; `edges` rise.

@@ -167,25 +167,8 @@ impl Netlink {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-            let mut rest = &buffer[..length];
-            while let Some(size) = word(rest, 0).map(|size| size as usize) {
-                let Some(message) = rest.get(..size).filter(|_| size >= HEADER) else { break };
-                rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
-                if word(message, 8) != Some(self.number) {
-                    continue;
-                }
-                match u16::from_ne_bytes([message[4], message[5]]) {
-                    ERROR => {
-                        let error = word(message, HEADER).unwrap_or(0) as i32;
-                        return if error == 0 {
-                            Ok(found)
-                        } else {
-                            Err(io::Error::from_raw_os_error(-error))
-                        };
-                    }
-                    DONE => return Ok(found),
-                    _ => found.push(message[HEADER..].to_vec()),
-                }
+            if bodies(&buffer[..length], self.number, &mut found)? {
+                return Ok(found);
             }
         }
     }
@@ -193,20 +176,11 @@ impl Netlink {
     /// A device by its name.
     pub fn device(&mut self, name: &str) -> io::Result<Device> {
         const IFLA_IFNAME: u16 = 3;
-        const IFLA_MTU: u16 = 4;
-        const ETHERNET: u16 = 1;
         let mut text = name.as_bytes().to_vec();
         text.push(0);
         let wanted = Attributes::default().with(IFLA_IFNAME, &text);
         let answers = self.ask(kind::GET_LINK, Wish::Get, &[0; IFINFO], &wanted)?;
-        let device = answers.iter().find_map(|body| {
-            Some(Device {
-                index: word(body, 4)? as i32,
-                mtu: word(attribute(body.get(IFINFO..)?, IFLA_MTU)?, 0)?,
-                header: if u16::from_ne_bytes([*body.get(2)?, *body.get(3)?]) == ETHERNET { 14 } else { 0 },
-            })
-        });
-        device.ok_or_else(|| io::ErrorKind::NotFound.into())
+        answers.iter().find_map(|body| device(body)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The queue disciplines of a device.
@@ -220,6 +194,26 @@ impl Netlink {
     }
 }
 
+/// The bodies of a request's answers in what was received; whether they are complete, or the kernel's errno.
+pub fn bodies(mut received: &[u8], number: u32, found: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+    while let Some(size) = word(received, 0).map(|size| size as usize) {
+        let Some(message) = received.get(..size).filter(|_| size >= HEADER) else { break };
+        received = received.get(size.next_multiple_of(4)..).unwrap_or_default();
+        if word(message, 8) != Some(number) {
+            continue;
+        }
+        match u16::from_ne_bytes([message[4], message[5]]) {
+            ERROR => match word(message, HEADER).unwrap_or(0) as i32 {
+                0 => return Ok(true),
+                error => return Err(io::Error::from_raw_os_error(error.saturating_neg())),
+            },
+            DONE => return Ok(true),
+            _ => found.push(message[HEADER..].to_vec()),
+        }
+    }
+    Ok(false)
+}
+
 /// `struct tcmsg`.
 pub fn tcmsg(device: i32, handle: u32, parent: u32) -> [u8; TCMSG] {
     let mut message = [0; TCMSG];
@@ -229,7 +223,19 @@ pub fn tcmsg(device: i32, handle: u32, parent: u32) -> [u8; TCMSG] {
     message
 }
 
-fn qdisc(body: &[u8]) -> Option<Qdisc> {
+/// The device of a message's body.
+pub fn device(body: &[u8]) -> Option<Device> {
+    const IFLA_MTU: u16 = 4;
+    const ETHERNET: u16 = 1;
+    Some(Device {
+        index: word(body, 4)? as i32,
+        mtu: word(attribute(body.get(IFINFO..)?, IFLA_MTU)?, 0)?,
+        header: if u16::from_ne_bytes([*body.get(2)?, *body.get(3)?]) == ETHERNET { 14 } else { 0 },
+    })
+}
+
+/// The queue discipline of a message's body.
+pub fn qdisc(body: &[u8]) -> Option<Qdisc> {
     const TCA_KIND: u16 = 1;
     const TCA_STATS: u16 = 3;
     const TCA_STATS2: u16 = 7;

@@ -308,8 +308,11 @@ pub const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Samples of single flows: name, unit, help, value.
-pub const BUSY: &[(&str, &str, &str, fn(&Value) -> f64)] = &[
+/// Name, unit, help, and a flow's value.
+type OfFlow = (&'static str, &'static str, &'static str, fn(&Value) -> f64);
+
+/// Samples of single flows.
+pub const BUSY: &[OfFlow] = &[
     ("unbloat_busy_flow_rtt_seconds", "seconds", "RTT of a busy flow.", |f| value(f, "rtt_ms") * MS),
     ("unbloat_busy_flow_rtt_min_seconds", "seconds", "Smallest RTT of a busy flow.", |f| {
         value(f, "rtt_min_ms") * MS

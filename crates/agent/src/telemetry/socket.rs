@@ -76,7 +76,8 @@ impl Socket {
         Ok(self.socket.insert(socket))
     }
 
-    fn record(&mut self, bytes: &[u8]) -> io::Result<Option<Report>> {
+    /// A record: the report that it is or completes; none, if it is a block that tells nothing of the buffer.
+    pub fn record(&mut self, bytes: &[u8]) -> io::Result<Option<Report>> {
         match (bytes.get(..4), bytes.get(4..6), bytes.len()) {
             (Some(b"UBTM"), Some([1, 0]), 48) => Ok(Some(Report {
                 at_ns: long(bytes, 16),
