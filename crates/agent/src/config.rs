@@ -9,14 +9,13 @@ mod sockets;
 mod tests;
 mod uplink;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use section::{Section, section};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 use crate::uplink::Uplink;
-use crate::{congestion, receive, trial};
+use crate::{congestion, metrics, receive, trial};
 
 /// Every key with its default.
 pub const TEMPLATE: &str = include_str!("config.toml");
@@ -40,38 +39,7 @@ pub struct Config {
     /// How cures are tested for their cost; none: they are not.
     pub trial: Option<trial::Config>,
     /// Where figures are to be had.
-    pub metrics: Option<Listen>,
-}
-
-/// Where the agent listens for who wants figures: nowhere beyond this host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A port of the loopback device.
-    Loopback(SocketAddr),
-}
-
-impl std::str::FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Listen, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match Path::new(path).is_absolute() {
-                true => Ok(Listen::Unix(path.into())),
-                false => Err(format!("\"{path}\" is no absolute path")),
-            };
-        }
-        let at: SocketAddr = text
-            .parse()
-            .map_err(|_| format!("expected \"unix:/PATH\" or \"127.0.0.1:PORT\", not \"{text}\""))?;
-        match at.ip().is_loopback() {
-            true => Ok(Listen::Loopback(at)),
-            false => Err(format!(
-                "{at} can be reached from outside; only loopback addresses and Unix sockets are allowed"
-            )),
-        }
-    }
+    pub metrics: Option<metrics::Settings>,
 }
 
 /// The sections and their keys.
@@ -118,12 +86,17 @@ const KEYS: &[(&str, &[&str])] = &[
     ("shaper", &["enabled"]),
     ("congestion", &["live", "routes"]),
     ("trial", &["enabled", "gain", "span", "every"]),
-    ("metrics", &["listen"]),
+    ("metrics", &["listen", "flows"]),
 ];
 
 impl Config {
     /// Reads a configuration with keys set from outside. `pins`: where programs and maps are pinned.
     pub fn parse(text: &str, set: &[(String, String)], pins: &Path) -> Result<Config> {
+        // A key in quotes may have any letter in it; a complaint is one line of a log.
+        Config::read(text, set, pins).map_err(|e| ConfigError(one_line(&e.0)))
+    }
+
+    fn read(text: &str, set: &[(String, String)], pins: &Path) -> Result<Config> {
         let spanned = toml_edit::Document::parse(text).map_err(|e: toml_edit::TomlError| {
             let (line, why) = (line_of(text, e.span()), e.message().trim().to_owned());
             ConfigError(format!("line {line}: {why}"))
@@ -144,7 +117,6 @@ impl Config {
                 scope.wrong("user", "only [receive] knows whose a connection is, and it is switched off")
             );
         }
-        let metrics = section(root, "metrics");
         Ok(Config {
             receive,
             congestion: sockets::congestion(&section(root, "congestion"), cgroup, pins)?,
@@ -155,12 +127,27 @@ impl Config {
                 scope.filled("device")?,
             )?,
             trial: trial_of(&section(root, "trial"))?,
-            metrics: match metrics.filled("listen")? {
-                None => None,
-                Some(text) => Some(text.parse().map_err(|e: String| metrics.wrong("listen", &e))?),
-            },
+            metrics: metrics_of(&section(root, "metrics"))?,
         })
     }
+}
+
+fn metrics_of(at: &Section<'_>) -> Result<Option<metrics::Settings>> {
+    let flows = at.whole("flows", 0, metrics::MOST_FLOWS as u64)?.unwrap_or(0) as usize;
+    let Some(text) = at.filled("listen")? else { return Ok(None) };
+    let listen = text.parse().map_err(|e: String| at.wrong("listen", &e))?;
+    Ok(Some(metrics::Settings { listen, flows }))
+}
+
+/// With what would end a line or move a cursor shown as its escape, and not longer than anybody reads.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let shown = |letter: char| match letter {
+        control if control.is_control() => control.escape_default().to_string(),
+        other => other.to_string(),
+    };
+    let line: String = text.chars().take(LONGEST).map(shown).collect();
+    if text.chars().nth(LONGEST).is_some() { line + " …" } else { line }
 }
 
 fn trial_of(at: &Section<'_>) -> Result<Option<trial::Config>> {

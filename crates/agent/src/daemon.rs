@@ -20,6 +20,8 @@ use crate::control::{Control, Question, failure};
 use crate::cure::{CureError, now_ns};
 use crate::journal::{Change, Journal};
 use crate::log;
+use crate::metrics::Exporter;
+use crate::notify;
 use crate::paths::{Lock, Paths};
 use crate::receive::{Event, Receive};
 use crate::sockets::{self, LINKS};
@@ -70,6 +72,7 @@ struct Daemon {
     begun: Instant,
     said: VecDeque<String>,
     problems: Vec<String>,
+    exporter: Option<Exporter>,
 }
 
 /// What the loop does next.
@@ -103,11 +106,13 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         begun: Instant::now(),
         said: VecDeque::new(),
         problems: Vec::new(),
+        exporter: None,
     };
     daemon.adopt(&config);
     daemon.attach(&config);
-    if config.metrics.is_some() {
-        daemon.problem("metrics: not in this program".to_owned());
+    if let Err(e) = daemon.export(&config) {
+        // Nobody's delay depends on figures.
+        daemon.problem(e);
     }
     if daemon.receive.is_none() && daemon.congestion.is_none() {
         let (_, failed) = undo::all(&mut daemon.journal);
@@ -132,7 +137,9 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     };
     daemon.tick();
     ready();
+    notify::say("READY=1");
     let next = daemon.run(&mut control, &signals, &mut supervisor);
+    notify::say("STOPPING=1");
     let _ = std::fs::remove_file(daemon.start.paths.socket());
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
@@ -257,6 +264,8 @@ impl Daemon {
             let mut sources: Vec<PollFd<'_>> =
                 control.sources().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
+            let figures = self.exporter.iter().flat_map(Exporter::sources);
+            sources.extend(figures.map(|(fd, flags)| PollFd::new(fd, flags)));
             let timeout = PollTimeout::try_from(wait.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX);
             match poll(&mut sources, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -267,6 +276,7 @@ impl Daemon {
             }
             if renewed.elapsed() >= RENEW {
                 renewed = Instant::now();
+                notify::alive();
                 self.renew();
                 self.tick();
                 if !supervisor.lives() {
@@ -281,10 +291,12 @@ impl Daemon {
                 if signal.ssi_signo != Signal::SIGHUP as u32 {
                     return Next::End;
                 }
+                notify::reloading();
                 match self.start.config().and_then(|config| self.set(&config)) {
                     Ok(()) => self.say("read the configuration anew"),
                     Err(e) => self.say(&format!("the configuration stays as it was: {e}")),
                 }
+                notify::say("READY=1");
             }
             for question in control.questions() {
                 let next = self.answer(control, &question);
@@ -292,7 +304,15 @@ impl Daemon {
                     return next;
                 }
             }
+            if let Some(mut exporter) = self.exporter.take() {
+                exporter.serve(|| self.status().unwrap_or_else(failure));
+                self.exporter = Some(exporter);
+            }
         }
+    }
+
+    fn export(&mut self, config: &Config) -> Result<(), String> {
+        Exporter::set(&mut self.exporter, config.metrics.as_ref()).map_err(|e| format!("metrics: {e}"))
     }
 
     fn renew(&mut self) {
@@ -344,7 +364,7 @@ impl Daemon {
             cure.set(settings).map_err(|e| e.to_string())?;
             self.switch();
         }
-        Ok(())
+        self.export(config)
     }
 
     fn answer(&mut self, control: &mut Control, question: &Question) -> Next {

@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod log;
 pub mod metrics;
 pub mod netlink;
+pub mod notify;
 pub mod objects;
 pub mod paths;
 pub mod receive;

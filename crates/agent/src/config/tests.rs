@@ -1,6 +1,7 @@
 use units::Bytes;
 
 use super::*;
+use crate::metrics::Listen;
 use crate::uplink::Mode;
 
 fn read(text: &str) -> Result<Config> {
@@ -106,12 +107,27 @@ fn what_cannot_go_together_is_refused() {
 #[test]
 fn nobody_beyond_this_host_gets_figures() {
     let listen = |text: &str| read(&format!("[metrics]\nlisten = \"{text}\"\n"));
-    assert_eq!(listen("unix:/run/m.sock").unwrap().metrics, Some(Listen::Unix("/run/m.sock".into())));
-    assert_eq!(listen("[::1]:9").unwrap().metrics, Some(Listen::Loopback("[::1]:9".parse().unwrap())));
+    assert_eq!(
+        listen("unix:/run/m.sock").unwrap().metrics.map(|m| m.listen),
+        Some(Listen::Unix("/run/m.sock".into()))
+    );
+    assert_eq!(
+        listen("[::1]:9").unwrap().metrics.map(|m| m.listen),
+        Some(Listen::Loopback("[::1]:9".parse().unwrap()))
+    );
     for outside in ["0.0.0.0:9469", "192.0.2.1:80", "[::]:80"] {
-        assert!(listen(outside).unwrap_err().0.contains("can be reached from outside"), "{outside}");
+        assert!(listen(outside).unwrap_err().0.contains("is no loopback address"), "{outside}");
     }
     for wrong in ["unix:m.sock", "9469", "localhost", "unix:"] {
         assert!(listen(wrong).is_err(), "{wrong}");
     }
+    assert!(complaint("[metrics]\nflows = 51\n").contains("from 0 to 50"));
+}
+
+#[test]
+fn a_complaint_is_one_line_whatever_a_key_is_called() {
+    let complaint = complaint("[receive]\n\"a\\n\\u001b[31m\" = 1\n");
+    assert!(complaint.starts_with("line 2: unknown key receive.a\\n\\u{1b}[31m; there are"), "{complaint}");
+    let set = [(format!("receive.{}", "x".repeat(10_000)), "1".to_owned())];
+    assert!(Config::parse("", &set, Path::new("/pins")).unwrap_err().0.len() < 600);
 }

@@ -66,6 +66,15 @@ impl FromStr for Listen {
     }
 }
 
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+            Listen::Loopback(address) => address.fmt(f),
+        }
+    }
+}
+
 /// How the page is given out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -111,17 +120,8 @@ pub struct Exporter {
 impl Exporter {
     /// Listens.
     pub fn listen(settings: &Settings) -> io::Result<Exporter> {
-        let listener = match &settings.listen {
-            Listen::Unix(path) => Listener::Unix(of_root(path)?, path.clone()),
-            Listen::Loopback(address) => {
-                let listener = TcpListener::bind(address)?;
-                if !listener.local_addr()?.ip().is_loopback() {
-                    return Err(io::Error::other("not a loopback address"));
-                }
-                listener.set_nonblocking(true)?;
-                Listener::Loopback(listener)
-            }
-        };
+        let where_to = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", settings.listen));
+        let listener = Listener::open(&settings.listen).map_err(where_to)?;
         Ok(Exporter {
             settings: settings.clone(),
             listener,
@@ -213,6 +213,20 @@ impl Exporter {
 }
 
 impl Listener {
+    fn open(place: &Listen) -> io::Result<Listener> {
+        match place {
+            Listen::Unix(path) => Ok(Listener::Unix(of_root(path)?, path.clone())),
+            Listen::Loopback(address) => {
+                let listener = TcpListener::bind(address)?;
+                if !listener.local_addr()?.ip().is_loopback() {
+                    return Err(io::Error::other("not a loopback address"));
+                }
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Loopback(listener))
+            }
+        }
+    }
+
     fn next(&self) -> io::Result<Box<dyn Stream>> {
         match self {
             Listener::Unix(listener, _) => {
