@@ -20,6 +20,7 @@ pub mod netlink;
 pub mod notify;
 pub mod objects;
 pub mod paths;
+pub mod plan;
 pub mod receive;
 pub mod run;
 pub mod shaper;

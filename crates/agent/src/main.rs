@@ -1,6 +1,6 @@
 //! The program `unbloat-agent`: arguments, one call, one line for what went wrong.
 //!
-//! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration could not be read.
+//! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration or a capture could not be read.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use agent::commands::{self, Failure, Output};
 use agent::daemon::Start;
 use agent::paths::Paths;
+use agent::plan;
 use agent::run::{self, Wish};
 use agent::supervisor;
 use clap::{Args, Parser, Subcommand};
@@ -47,6 +48,24 @@ enum Command {
     Off,
     /// Every flow: RTT, RTTmin, window wanted and advertised, in flight, queue, who limits.
     Status,
+    /// Look, change nothing, and say which cure would help, what it would change, and what it expects.
+    Plan {
+        /// Judge this capture (pcap, pcapng, .gz, .zst; - for standard input); repeatable for a rotating one.
+        #[arg(long, value_name = "FILE", conflicts_with = "live")]
+        capture: Vec<PathBuf>,
+        /// Judge this host's own connections, looked at for so long; what happens without --capture, for 5 s.
+        #[arg(long, value_name = "TIME", value_parser = span)]
+        live: Option<std::time::Duration>,
+        /// The uplink's device, instead of that of the default route.
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
+        /// The Unix socket on which a modem's reports are to be had.
+        #[arg(long, value_name = "PATH", default_value = "/run/unbloat/modem.sock")]
+        telemetry: PathBuf,
+        /// Write the configuration that `on --config` takes.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Watch, apply, watch again, undo; a table of before and after.
     Run {
         #[command(flatten)]
@@ -113,6 +132,10 @@ fn main() -> ExitCode {
         }
         Command::Off => commands::off(&paths, &output),
         Command::Status => commands::status(&paths, &output),
+        Command::Plan { capture, live, device, telemetry, out } => {
+            let options = plan::Options { capture, live, device, telemetry, out, pins: paths.pins.clone() };
+            plan::plan(&options, &output)
+        }
         Command::Run { configuration, lasting, probe, stream } => {
             let (wish, output) = (Wish { lasting, stream, probe }, Output { json: output.json || stream });
             start(configuration, false).and_then(|start| run::run(start, &wish, &output))

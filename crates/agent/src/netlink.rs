@@ -10,6 +10,9 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendmsg, socket,
 };
 
+pub mod diag;
+pub mod route;
+
 /// `RTM_GETLINK` and its kin (linux/rtnetlink.h).
 pub mod kind {
     #![allow(missing_docs)]
@@ -123,12 +126,12 @@ pub struct Netlink {
 impl Netlink {
     /// Opens it.
     pub fn open() -> io::Result<Netlink> {
-        let socket = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkRoute,
-        )?;
+        Netlink::open_for(SockProtocol::NetlinkRoute)
+    }
+
+    /// Opens another family of netlink.
+    fn open_for(protocol: SockProtocol) -> io::Result<Netlink> {
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         Ok(Netlink { socket, number: 0 })
     }
 

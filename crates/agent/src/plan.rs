@@ -1,0 +1,253 @@
+//! Looks, changes nothing, and says which cure would help, what it would change, and what it expects.
+//!
+//! signal: this host ([`host`]) and its traffic, by its sockets ([`sockets`]) or by a capture ([`capture`]) · model: a table of rules
+//! ([`judge`]) · action: [`advice`], as text ([`page`]) or JSON, and the configuration that `on --config` takes.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::commands::{Failure, Output};
+use advice::Advice;
+use host::Host;
+use judge::View;
+use seen::Seen;
+
+pub mod advice;
+pub mod capture;
+pub mod host;
+pub mod judge;
+mod page;
+pub mod seen;
+pub mod sockets;
+pub mod words;
+
+/// How long sockets are looked at unless told otherwise.
+const LIVE: Duration = Duration::from_secs(5);
+/// What takes longer shows that it goes on.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Captures; none: this host's sockets.
+    pub capture: Vec<PathBuf>,
+    /// How long sockets are looked at.
+    pub live: Option<Duration>,
+    /// The uplink's device, instead of that of the default route.
+    pub device: Option<String>,
+    /// Where a modem's reports are to be had.
+    pub telemetry: PathBuf,
+    /// Where the configuration is written.
+    pub out: Option<PathBuf>,
+    /// Where programs would be pinned.
+    pub pins: PathBuf,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// This host.
+    pub host: Host,
+    /// The traffic.
+    pub seen: Seen,
+    /// What would help.
+    pub advice: Vec<Advice>,
+    /// Why nothing, where nothing is advised.
+    pub nothing: Option<String>,
+    /// What `on --config` takes; none where nothing of it is recommended.
+    pub configuration: Option<String>,
+}
+
+impl Plan {
+    /// Judges what was seen.
+    pub fn of(host: Host, seen: Seen, options: &Options) -> Plan {
+        let view = View { host: &host, seen: &seen, pins: &options.pins };
+        let advice = judge::advice(&view);
+        let nothing = advice.is_empty().then(|| judge::nothing(&view));
+        let configuration = configuration(&advice, options);
+        Plan { host, seen, advice, nothing, configuration }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "ok": true,
+            "verdict": if self.advice.is_empty() { "nothing" } else { "advice" },
+            "nothing": self.nothing,
+            "advice": self.advice.iter().map(Advice::to_json).collect::<Vec<_>>(),
+            "configuration": self.configuration,
+            "seen": self.seen.to_json(),
+            "host": self.host.to_json(),
+        })
+    }
+}
+
+/// The subcommand.
+pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
+    let host = Host::look(options.device.as_deref(), &options.telemetry);
+    if let (Some(name), None) = (&options.device, &host.device) {
+        let why = host.missing.iter().find(|line| line.contains(name.as_str()));
+        return Err(Failure(1, why.cloned().unwrap_or_else(|| format!("no device {name}"))));
+    }
+    let seen = match &options.capture[..] {
+        [] => {
+            let lasting = options.live.unwrap_or(LIVE);
+            let mut progress = Progress::new("looking at this host's connections", lasting > PATIENCE);
+            sockets::look(lasting, &host, |share| progress.tell(share))
+                .map_err(|e| Failure(1, format!("this host's sockets: {e}")))?
+        }
+        paths => {
+            let mut progress = Progress::new("reading", true);
+            capture::look(paths, &host, |share| progress.tell(share))
+                .map_err(|e| Failure(3, e.to_string()))?
+        }
+    };
+    for warning in &seen.warnings {
+        eprintln!("unbloat-agent: warning: {warning}");
+    }
+    let plan = Plan::of(host, seen, options);
+    if let (Some(path), Some(text)) = (&options.out, &plan.configuration) {
+        std::fs::write(path, text).map_err(|e| Failure(1, format!("{}: {e}", path.display())))?;
+    }
+    output.say(&plan.to_json(), || page::text(&plan, options, page::width(), page::bold()));
+    Ok(())
+}
+
+/// Everything off but what is recommended and can be had.
+fn configuration(advice: &[Advice], options: &Options) -> Option<String> {
+    let mut settings: Vec<(&str, String)> =
+        vec![("receive.enabled", "false".to_owned()), ("uplink.mode", "\"off\"".to_owned())];
+    let wanted: Vec<&Advice> = advice.iter().filter(|advice| advice.configured()).collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    for (key, value) in wanted.iter().flat_map(|advice| &advice.settings) {
+        match settings.iter_mut().find(|(known, _)| known == key) {
+            Some(known) => known.1.clone_from(value),
+            None => settings.push((key, value.clone())),
+        }
+    }
+    if let Some(name) = &options.device {
+        settings.insert(0, ("scope.device", format!("{name:?}")));
+    }
+    settings.sort_by_key(|(key, _)| section_of(key));
+    let mut text =
+        String::from("# Made by unbloat-agent plan; unbloat-agent defaults tells what each key means.\n");
+    let mut section = "";
+    for (key, value) in &settings {
+        let (of, name) = key.split_once('.').unwrap_or(("", key));
+        if of != section {
+            section = of;
+            let _ = write!(text, "\n[{section}]\n");
+        }
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    Some(text)
+}
+
+/// Sections in the order of the template.
+fn section_of(key: &str) -> usize {
+    let order = ["scope", "receive", "uplink", "forward", "congestion"];
+    order.iter().position(|section| key.split('.').next() == Some(*section)).unwrap_or(order.len())
+}
+
+/// A line on a terminal that says how far it is.
+struct Progress {
+    what: &'static str,
+    shown: bool,
+    begun: std::time::Instant,
+    drawn: bool,
+}
+
+impl Progress {
+    fn new(what: &'static str, long: bool) -> Progress {
+        let shown = long && std::io::stderr().is_terminal();
+        Progress { what, shown, begun: std::time::Instant::now(), drawn: false }
+    }
+
+    fn tell(&mut self, share: f64) {
+        // What reads a capture in a moment need not say so.
+        if self.shown && (self.drawn || self.begun.elapsed() > Duration::from_millis(300)) {
+            self.drawn = true;
+            let _ = write!(std::io::stderr(), "\r\x1b[K{} … {:.0} %", self.what, share * 100.0);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use advice::Rank;
+
+    fn options() -> Options {
+        Options {
+            capture: Vec::new(),
+            live: None,
+            device: None,
+            telemetry: "/nowhere".into(),
+            out: None,
+            pins: "/pins".into(),
+        }
+    }
+
+    fn one(cure: &'static str, settings: &[(&'static str, &str)]) -> Advice {
+        let settings = settings.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        Advice { settings, ..Advice::new(cure, "bufferbloat", Rank::Recommended, "") }
+    }
+
+    #[test]
+    fn the_configuration_has_what_is_recommended_and_nothing_else_on() {
+        let all = [
+            one("uplink", &[("uplink.mode", "\"acks\""), ("uplink.lambda", "2.0")]),
+            one("receive", &[("receive.enabled", "true"), ("receive.lambda", "1.5")]),
+        ];
+        let text = configuration(&all, &Options { device: Some("eth0".to_owned()), ..options() }).unwrap();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "[scope]",
+                "device = \"eth0\"",
+                "",
+                "[receive]",
+                "enabled = true",
+                "lambda = 1.5",
+                "",
+                "[uplink]",
+                "mode = \"acks\"",
+                "lambda = 2.0"
+            ]
+        );
+        let config = Config::parse(&text, &[], "/pins".as_ref()).unwrap();
+        assert_eq!(config.receive.unwrap().law.lambda, 24);
+    }
+
+    #[test]
+    fn what_cannot_be_had_or_is_an_alternative_is_left_out() {
+        let blocked =
+            Advice { blocked: Some("no BTF".to_owned()), ..one("receive", &[("receive.enabled", "true")]) };
+        assert_eq!(configuration(std::slice::from_ref(&blocked), &options()), None);
+        let instead = Advice { rank: Rank::Instead, ..one("congestion", &[("congestion.routes", "{}")]) };
+        assert_eq!(configuration(&[instead], &options()), None);
+        let text =
+            configuration(&[blocked, one("forward", &[("forward.enabled", "true")])], &options()).unwrap();
+        assert!(
+            text.contains(
+                "[receive]\nenabled = false\n\n[uplink]\nmode = \"off\"\n\n[forward]\nenabled = true"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! What this host is like, as far as a cure depends on it. Nothing is changed, and no rights are needed but for what the kernel can do.
+//!
+//! signal: netlink, sysfs, /proc/sys, whether a modem's reports come · model: none · action: [`Host`], with one line for each thing
+//! that could not be seen.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kernel::{self, Feature};
+use crate::netlink::route::Default as Route;
+use crate::netlink::{Attributes, Netlink, Qdisc, Wish, attribute, kind};
+use crate::telemetry::Source;
+use crate::telemetry::socket::Socket;
+
+/// TC_H_ROOT.
+const ROOT: u32 = u32::MAX;
+/// A modem's reports are 100 ms apart at most (QCUT section 6).
+const REPORT: Duration = Duration::from_millis(400);
+/// Disciplines that keep queues short or flows apart.
+const SMART: [&str; 10] =
+    ["fq_codel", "cake", "cake_mq", "fq", "fq_pie", "codel", "pie", "sfq", "dualpi2", "hhf"];
+/// Settings of TCP that a cure depends on, with their keys for `--json`.
+const SYSCTLS: [(&str, &str); 12] = [
+    ("net.ipv4.tcp_rmem", "tcp_rmem_bytes"),
+    ("net.ipv4.tcp_wmem", "tcp_wmem_bytes"),
+    ("net.ipv4.tcp_congestion_control", "tcp_congestion_control"),
+    ("net.ipv4.tcp_available_congestion_control", "tcp_available_congestion_control"),
+    ("net.ipv4.tcp_window_scaling", "tcp_window_scaling"),
+    ("net.ipv4.tcp_timestamps", "tcp_timestamps"),
+    ("net.ipv4.tcp_moderate_rcvbuf", "tcp_moderate_rcvbuf"),
+    ("net.ipv4.tcp_shrink_window", "tcp_shrink_window"),
+    ("net.ipv4.tcp_limit_output_bytes", "tcp_limit_output_bytes"),
+    ("net.core.default_qdisc", "default_qdisc"),
+    ("net.ipv4.ip_forward", "ip_forward"),
+    ("net.ipv6.conf.all.forwarding", "ipv6_forwarding"),
+];
+
+/// What carries a device's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// A cellular modem.
+    Wwan,
+    /// Wi-Fi.
+    Wlan,
+    /// A phone or modem that looks like Ethernet over USB.
+    Usb,
+    /// Ethernet.
+    Ethernet,
+    /// TUN, WireGuard and the like: the true link is below.
+    Tunnel,
+    /// Made by software.
+    Virtual,
+    /// Cannot be told.
+    Unknown,
+}
+
+impl Link {
+    /// For `--json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Link::Wwan => "wwan",
+            Link::Wlan => "wlan",
+            Link::Usb => "usb_tether",
+            Link::Ethernet => "ethernet",
+            Link::Tunnel => "tunnel",
+            Link::Virtual => "virtual",
+            Link::Unknown => "unknown",
+        }
+    }
+
+    /// For people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Link::Wwan => "cellular modem",
+            Link::Wlan => "Wi-Fi",
+            Link::Usb => "USB tether",
+            Link::Ethernet => "Ethernet",
+            Link::Tunnel => "tunnel",
+            Link::Virtual => "virtual",
+            Link::Unknown => "link of unknown kind",
+        }
+    }
+
+    /// Its rate may change by the second.
+    pub const fn swings(self) -> bool {
+        matches!(self, Link::Wwan | Link::Wlan | Link::Usb)
+    }
+
+    /// By what sysfs and netlink say: `DEVTYPE`, the driver, the kind of a virtual device, the name.
+    fn of(
+        devtype: &str,
+        driver: Option<&str>,
+        virtual_kind: Option<&str>,
+        name: &str,
+        ethernet: bool,
+    ) -> Link {
+        let modem = ["rmnet", "ccmni", "wwan"].iter().any(|begin| name.starts_with(begin));
+        match (devtype, driver, virtual_kind) {
+            ("wlan", ..) => Link::Wlan,
+            ("wwan", ..) | (_, Some("qmi_wwan" | "cdc_mbim" | "mhi_net" | "iosm" | "mtk_t7xx"), _) => {
+                Link::Wwan
+            }
+            (.., Some("rmnet")) => Link::Wwan,
+            _ if modem => Link::Wwan,
+            (_, Some("rndis_host" | "cdc_ether" | "cdc_ncm" | "ipheth" | "cdc_eem"), _) => Link::Usb,
+            (.., Some("tun" | "wireguard" | "ipip" | "sit" | "gre" | "ip6tnl" | "xfrm" | "vti")) => {
+                Link::Tunnel
+            }
+            (.., Some(_)) => Link::Virtual,
+            (_, Some(_), None) if ethernet => Link::Ethernet,
+            _ => Link::Unknown,
+        }
+    }
+}
+
+/// The uplink's device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// Largest packet.
+    pub mtu: u32,
+    /// What it is.
+    pub link: Link,
+    /// Its driver, where it has one.
+    pub driver: Option<String>,
+    /// Queue disciplines at its root; several where it has several queues.
+    pub qdiscs: Vec<Qdisc>,
+    /// Its driver has byte queue limits at work; `None` where sysfs does not tell.
+    pub bql: Option<bool>,
+}
+
+impl Device {
+    /// A discipline that keeps queues short, or flows apart.
+    pub fn smart(&self) -> bool {
+        self.qdiscs.iter().any(|qdisc| SMART.contains(&qdisc.kind.as_str()))
+    }
+
+    /// The name of the discipline at its root.
+    pub fn qdisc(&self) -> &str {
+        // With mq at the root, its children do the queueing.
+        let of = |root| self.qdiscs.iter().find(move |q| (q.parent == ROOT) == root && q.kind != "mq");
+        of(true).or_else(|| of(false)).map_or("noqueue", |qdisc| &qdisc.kind)
+    }
+
+    fn to_json(&self) -> Value {
+        let qdiscs: Vec<Value> = self
+            .qdiscs
+            .iter()
+            .map(|q| json!({"kind": q.kind, "root": q.parent == ROOT, "backlog_bytes": q.backlog}))
+            .collect();
+        json!({
+            "name": self.name, "link": self.link.name(), "driver": self.driver, "mtu_bytes": self.mtu,
+            "qdiscs": qdiscs, "smart_queue": self.smart(), "byte_queue_limits": self.bql,
+        })
+    }
+}
+
+/// What this host is like.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// The uplink's.
+    pub device: Option<Device>,
+    /// Its own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Names and values, where the kernel has them.
+    pub sysctls: Vec<(&'static str, String)>,
+    /// What the kernel can do; `None` where that cannot be asked.
+    pub features: Option<Vec<Feature>>,
+    /// A modem's reports come from here.
+    pub modem: Option<PathBuf>,
+    /// What could not be seen, a line each.
+    pub missing: Vec<String>,
+}
+
+impl Host {
+    /// Looks. `device`: instead of that of the default route; `modem`: where its reports are to be had.
+    pub fn look(device: Option<&str>, modem: &Path) -> Host {
+        let mut host = Host { sysctls: sysctls(), ..Host::default() };
+        match Netlink::open() {
+            Err(e) => host.missing.push(format!("routes and devices: no routing socket ({e})")),
+            Ok(mut netlink) => {
+                host.addresses = netlink.addresses().unwrap_or_default();
+                match uplink(&mut netlink, device) {
+                    Ok(device) => host.device = Some(device),
+                    Err(e) => host.missing.push(e),
+                }
+            }
+        }
+        match nix::unistd::geteuid().is_root() {
+            true => host.features = Some(kernel::features()),
+            false => host.missing.push("what this kernel can do: only root can ask it".to_owned()),
+        }
+        host.modem = reports(modem).then(|| modem.to_owned());
+        host
+    }
+
+    /// A setting by its name.
+    pub fn sysctl(&self, name: &str) -> Option<&str> {
+        self.sysctls.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Third value of `tcp_rmem` or `tcp_wmem`.
+    pub fn largest(&self, name: &str) -> Option<u64> {
+        self.sysctl(name)?.split_whitespace().nth(2)?.parse().ok()
+    }
+
+    /// It passes on packets of others.
+    pub fn forwards(&self) -> bool {
+        ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"]
+            .iter()
+            .any(|name| self.sysctl(name) == Some("1"))
+    }
+
+    /// The kernel has this congestion control.
+    pub fn has_congestion(&self, name: &str) -> bool {
+        self.sysctl("net.ipv4.tcp_available_congestion_control")
+            .is_some_and(|names| names.split_whitespace().any(|known| known == name))
+    }
+
+    /// Why a feature is not to be had, if that is known.
+    pub fn lacks(&self, feature: &str) -> Option<&str> {
+        let found = self.features.as_ref()?.iter().find(|f| f.name.contains(feature))?;
+        found.missing.as_deref()
+    }
+
+    /// One of its addresses.
+    pub fn owns(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// For `--json`.
+    pub fn to_json(&self) -> Value {
+        let sysctls: serde_json::Map<String, Value> = SYSCTLS
+            .iter()
+            .filter_map(|(name, key)| Some(((*key).to_owned(), json!(self.sysctl(name)?))))
+            .collect();
+        let features = self.features.as_ref().map(|all| all.iter().map(Feature::to_json).collect::<Vec<_>>());
+        json!({
+            "device": self.device.as_ref().map(Device::to_json), "sysctls": sysctls, "features": features,
+            "forwards": self.forwards(), "modem": self.modem, "missing": self.missing,
+        })
+    }
+}
+
+fn sysctls() -> Vec<(&'static str, String)> {
+    let read = |name: &'static str| {
+        let text = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/"))).ok()?;
+        Some((name, text.split_whitespace().collect::<Vec<_>>().join(" ")))
+    };
+    SYSCTLS.iter().filter_map(|(name, _)| read(name)).collect()
+}
+
+fn uplink(netlink: &mut Netlink, wanted: Option<&str>) -> Result<Device, String> {
+    let index = match wanted {
+        Some(name) => netlink.device(name).map_err(|e| format!("device {name}: {e}"))?.index as u32,
+        None => {
+            let routes: Vec<Route> = netlink.defaults().map_err(|e| format!("routes: {e}"))?;
+            let first = routes.first().ok_or("uplink: no default route (--device names one without it)")?;
+            first.device
+        }
+    };
+    device(netlink, index).map_err(|e| format!("device {index}: {e}"))
+}
+
+/// A device by its number. Sysfs may show another network namespace's: it is believed where the number agrees.
+fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_MTU: u16 = 4;
+    const IFLA_LINKINFO: u16 = 18;
+    const IFLA_INFO_KIND: u16 = 1;
+    const HEADER: usize = 16;
+    const ETHERNET: u16 = 1;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+    let mut fixed = [0; HEADER];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    let answers = netlink.ask(kind::GET_LINK, Wish::Get, &fixed, &Attributes::default())?;
+    let body = answers.first().ok_or(std::io::ErrorKind::NotFound)?;
+    let attributes = body.get(HEADER..).unwrap_or_default();
+    let name = attribute(attributes, IFLA_IFNAME).map(text).ok_or(std::io::ErrorKind::NotFound)?;
+    let mtu =
+        attribute(attributes, IFLA_MTU).and_then(|mtu| mtu.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    let virtual_kind =
+        attribute(attributes, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND)).map(text);
+    let folder = Path::new("/sys/class/net").join(&name);
+    let same = fs::read_to_string(folder.join("ifindex")).is_ok_and(|text| text.trim() == index.to_string());
+    let driver = fs::read_link(folder.join("device/driver")).ok().filter(|_| same);
+    let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let uevent =
+        if same { fs::read_to_string(folder.join("uevent")).unwrap_or_default() } else { String::new() };
+    let devtype = uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE=")).unwrap_or_default();
+    let ethernet = body.get(2..4).is_some_and(|kind| kind == ETHERNET.to_ne_bytes());
+    let link = Link::of(devtype, driver.as_deref(), virtual_kind.as_deref(), &name, ethernet);
+    let qdiscs = netlink.qdiscs(index as i32).unwrap_or_default();
+    let bql = if same { byte_queue_limits(&folder) } else { None };
+    Ok(Device { name, index, mtu, link, driver: driver.or(virtual_kind), qdiscs, bql })
+}
+
+/// Whether any transmit queue has a limit: the files are there without a driver that uses them, and then stay zero.
+fn byte_queue_limits(device: &Path) -> Option<bool> {
+    let queues = fs::read_dir(device.join("queues")).ok()?;
+    let limits = queues.flatten().filter_map(|queue| {
+        let text = fs::read_to_string(queue.path().join("byte_queue_limits/limit")).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    limits.fold(None, |any, limit| Some(any.unwrap_or(false) || limit > 0))
+}
+
+/// Bytes that a device received and sent since it was made.
+pub fn carried(netlink: &mut Netlink, index: u32) -> Option<(u64, u64)> {
+    const IFLA_STATS64: u16 = 23;
+    const HEADER: usize = 16;
+    let mut fixed = [0; HEADER];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    let answers = netlink.ask(kind::GET_LINK, Wish::Get, &fixed, &Attributes::default()).ok()?;
+    let stats = attribute(answers.first()?.get(HEADER..)?, IFLA_STATS64)?;
+    // struct rtnl_link_stats64: packets received and sent, bytes received and sent.
+    let at = |at: usize| Some(u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?));
+    Some((at(16)?, at(24)?))
+}
+
+/// Whether a modem's reports come.
+fn reports(path: &Path) -> bool {
+    path.exists() && matches!(Socket::new(path).next(REPORT), Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_told_by_its_driver_kind_and_name() {
+        for (devtype, driver, kind, name, ethernet, link) in [
+            ("wlan", Some("iwlwifi"), None, "wlp2s0", true, Link::Wlan),
+            ("wwan", Some("qmi_wwan"), None, "wwan0", false, Link::Wwan),
+            ("", None, Some("rmnet"), "rmnet_data0", false, Link::Wwan),
+            ("", Some("cdc_ether"), None, "enx0", true, Link::Usb),
+            ("", Some("e1000e"), None, "eno1", true, Link::Ethernet),
+            ("", None, Some("wireguard"), "wg0", false, Link::Tunnel),
+            ("", None, Some("veth"), "veth0", true, Link::Virtual),
+            ("", None, None, "what", true, Link::Unknown),
+        ] {
+            assert_eq!(Link::of(devtype, driver, kind, name, ethernet), link, "{name}");
+        }
+    }
+
+    #[test]
+    fn loopback_can_be_looked_at_and_a_device_that_is_not_there_is_one_line() {
+        let nowhere = Path::new("/nowhere/modem.sock");
+        let host = Host::look(Some("lo"), nowhere);
+        let device = host.device.clone().unwrap();
+        assert_eq!((device.index, device.smart()), (1, false));
+        assert!(host.largest("net.ipv4.tcp_rmem").unwrap() > 10_000);
+        assert!(host.owns("127.0.0.1".parse().unwrap()) && host.modem.is_none());
+        let (received, sent) = carried(&mut Netlink::open().unwrap(), 1).unwrap();
+        assert_eq!(received, sent, "what leaves loopback comes back");
+        let host = Host::look(Some("no-such"), nowhere);
+        assert!(host.device.is_none() && host.missing.iter().any(|line| line.contains("device no-such")));
+    }
+}

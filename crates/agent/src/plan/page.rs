@@ -1,0 +1,181 @@
+//! The plan as a page for a terminal: what was looked at, what was seen, each piece of advice, and what to type.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+use super::advice::{Advice, Rank};
+use super::host::Host;
+use super::seen::Way;
+use super::words::{bytes, count, endpoint, ms, paragraph, rate};
+use super::{Options, Plan};
+
+/// Where the text of a paragraph begins.
+const INDENT: usize = 12;
+/// Flows that are listed.
+const LISTED: usize = 8;
+
+/// As wide as the terminal, but never so wide that a line is hard to read.
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    columns.unwrap_or(96usize).clamp(40, 100)
+}
+
+/// Titles stand out where that can be shown and is wanted.
+pub fn bold() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// See the module text.
+pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String {
+    let mut text = String::new();
+    let strong = |line: &str| if bold { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
+    text += &strong(&plan.seen.words);
+    text += &paragraph("", &format!("on {}", about(&plan.host)), 2, width);
+    if !plan.seen.elsewhere.is_empty() {
+        let whose: Vec<String> = plan.seen.elsewhere.iter().map(ToString::to_string).collect();
+        let line = format!(
+            "taken at {}, which is not this host: what its kernel can do is not known",
+            whose.join(" and ")
+        );
+        text += &paragraph("", &line, 2, width);
+    }
+    text.push('\n');
+    text += &flows(plan, width);
+    for found in plan.seen.findings.iter().filter(|found| found.severity != "info") {
+        text += &paragraph("", &format!("{} {}: {}", found.severity, found.rule, found.text), 2, width);
+    }
+    for missing in &plan.host.missing {
+        text += &paragraph("", &format!("not seen: {missing}"), 2, width);
+    }
+    if let Some(nothing) = &plan.nothing {
+        text.push('\n');
+        text += &strong(paragraph("", nothing, 0, width).trim_end());
+    }
+    for (number, advice) in plan.advice.iter().enumerate() {
+        text += &piece(number + 1, advice, width, &strong);
+    }
+    text += &ending(plan, options, &strong);
+    text.trim_end().to_owned()
+}
+
+/// The device, and what forwards.
+fn about(host: &Host) -> String {
+    let mut words = match &host.device {
+        None => "no uplink".to_owned(),
+        Some(device) => {
+            let driver = device.driver.as_ref().map_or(String::new(), |driver| format!(", {driver}"));
+            let limits = if device.bql == Some(true) { ", byte queue limits" } else { "" };
+            let (name, link, mtu) = (&device.name, device.link.words(), device.mtu);
+            format!("{name} ({link}{driver}, MTU {mtu}, {}{limits})", device.qdisc())
+        }
+    };
+    if let Some(name) = host.sysctl("net.ipv4.tcp_congestion_control") {
+        let _ = write!(words, ", {name}");
+    }
+    if let Some(most) = host.largest("net.ipv4.tcp_rmem") {
+        let _ = write!(words, ", receive buffers up to {}", bytes(most as f64));
+    }
+    if let Some(path) = &host.modem {
+        let _ = write!(words, ", a modem that reports on {}", path.display());
+    }
+    if host.forwards() {
+        words.push_str(", forwarding");
+    }
+    words
+}
+
+fn flows(plan: &Plan, width: usize) -> String {
+    let all = &plan.seen.flows;
+    if all.is_empty() && plan.seen.connections == 0 {
+        return "  no TCP connection\n".to_owned();
+    }
+    if all.is_empty() {
+        return paragraph(
+            "",
+            &format!("{}, none of which moved anything of size", count(plan.seen.connections, "connection")),
+            2,
+            width,
+        );
+    }
+    let mut text = String::new();
+    for flow in all.iter().take(LISTED) {
+        let arrow = if flow.way == Way::Download { "←" } else { "→" };
+        let rtt = match (flow.rtt_min_ms, flow.rtt_ms) {
+            (Some(min), Some((median, _))) => format!("RTT {} → {}", ms(min), ms(median)),
+            (Some(min), None) => format!("RTT {}", ms(min)),
+            _ => "RTT –".to_owned(),
+        };
+        let ends =
+            format!("{arrow} {}{}", endpoint(flow.remote), if flow.forwarded { ", passed on" } else { "" });
+        let grade = flow.grade().map_or(String::new(), |grade| format!("grade {grade}"));
+        let line = format!(
+            "  {ends:<30} {:>12} {:>9}  {rtt:<22} {grade}",
+            rate(flow.rate_bps),
+            bytes(flow.bytes as f64)
+        );
+        text += line.trim_end();
+        text.push('\n');
+    }
+    if all.len() > LISTED {
+        let rest: f64 = all[LISTED..].iter().map(|flow| flow.rate_bps).sum();
+        let _ = writeln!(text, "  and {}, {}", count(all.len() - LISTED, "smaller flow"), rate(rest));
+    }
+    text
+}
+
+fn piece(number: usize, advice: &Advice, width: usize, strong: &dyn Fn(&str) -> String) -> String {
+    let how = match (&advice.blocked, advice.rank) {
+        (Some(_), _) => "not to be had here",
+        (None, Rank::Instead) => "would do instead",
+        (None, rank) => rank.name(),
+    };
+    let title = paragraph(&format!("{number}"), &format!("{} · {how}", advice.title), 2, width);
+    let mut text = format!("\n{}", strong(title.trim_end()));
+    let mut part = |name: &str, lines: &[String]| {
+        for (i, line) in lines.iter().enumerate() {
+            text += &paragraph(if i == 0 { name } else { "" }, line, INDENT, width);
+        }
+    };
+    part("  why", &[&[format!("{}: {}", advice.finding, advice.why.join("; "))][..]].concat());
+    if let Some(why) = &advice.blocked {
+        part("  missing", std::slice::from_ref(why));
+    }
+    part("  changes", &advice.changes);
+    part("  expects", &advice.expected());
+    let mut sure = vec![format!("confidence {}", advice.sure.name())];
+    if !advice.unknown.is_empty() {
+        sure[0].push_str(". Not known: ");
+        sure[0] += &advice.unknown.join("; ");
+    }
+    part("  how sure", &sure);
+    part("  type", &advice.commands);
+    text
+}
+
+fn ending(plan: &Plan, options: &Options, strong: &dyn Fn(&str) -> String) -> String {
+    let Some(configuration) = &plan.configuration else {
+        return match (&options.out, plan.advice.is_empty()) {
+            (Some(path), _) => {
+                format!("\n{} was not written: there is nothing to switch on\n", path.display())
+            }
+            _ => String::new(),
+        };
+    };
+    let mut text = format!("\n{}", strong("Configuration"));
+    for line in configuration.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let _ = writeln!(text, "  {line}");
+    }
+    match &options.out {
+        Some(path) => {
+            let _ = write!(
+                text,
+                "\nNothing was changed. To apply it: unbloat-agent on --config {}\n",
+                path.display()
+            );
+        }
+        None => {
+            text += "\nNothing was changed. With --out plan.toml it is written for: unbloat-agent on --config plan.toml\n";
+        }
+    }
+    text
+}

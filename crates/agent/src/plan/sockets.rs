@@ -1,0 +1,326 @@
+//! This host's TCP connections, looked at several times.
+//!
+//! signal: `tcp_info` and buffers of every socket, the device's counters and backlog, every 200 ms · model: what moved between two looks
+//! is a rate; the receiver's own RTT (`tcpi_rcv_rtt`) is that of a download, the sender's that of an upload, each counted only when
+//! data flowed in between · action: [`Seen`].
+//!
+//! Two traps: a sender that pauses makes the receiver's RTT too long (the echoed timestamp is from before the pause), so it counts only
+//! where it means no more in flight than the window allows; and a connection that began in a standing queue never saw the path empty,
+//! so that the smallest RTT is that of all connections to its address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::host::{self, Host};
+use super::seen::{Carried, Flow, Seen, Way, quantile, swing};
+use crate::netlink::Netlink;
+use crate::netlink::diag::{self, Socket};
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_millis(200);
+/// A look may take this part of that time: with very many connections they are farther apart.
+const SHARE: u32 = 10;
+/// A direction that moved less is not shown: chatter.
+const LEAST_SHOWN: u64 = 20_000;
+/// Segments between two looks that make a load: as the findings have it.
+const LOADED_SEGMENTS: u64 = 4;
+/// More than the window in flight, by this much, cannot be: the window is that of the look, not of an RTT before.
+const POSSIBLE: f64 = 1.5;
+/// This part of the window in flight is a full one: what an ACK frees is on its way.
+const FULL: f64 = 0.8;
+
+type Key = (u64, (IpAddr, u16), (IpAddr, u16));
+
+/// One look at one connection.
+#[derive(Clone, Debug)]
+struct Look {
+    at_s: f64,
+    socket: Socket,
+}
+
+/// Every look so far.
+#[derive(Debug, Default)]
+struct Looks {
+    connections: HashMap<Key, Vec<Look>>,
+}
+
+impl Looks {
+    fn add(&mut self, at_s: f64, sockets: Vec<Socket>, host: &Host) {
+        for socket in sockets {
+            if socket.remote.0.is_loopback() || host.owns(socket.remote.0) {
+                continue;
+            }
+            let key = (socket.cookie, socket.local, socket.remote);
+            self.connections.entry(key).or_default().push(Look { at_s, socket });
+        }
+    }
+
+    fn flows(&self, largest_buffer: Option<u64>) -> Vec<Flow> {
+        let mut minima: HashMap<IpAddr, u32> = HashMap::new();
+        for look in self.connections.values().flatten() {
+            let Some(info) = &look.socket.info else { continue };
+            let known = [info.min_rtt_us, Some(info.rtt_us), Some(info.rcv_rtt_us)];
+            for rtt in known.into_iter().flatten().filter(|rtt| *rtt > 0) {
+                let least = minima.entry(look.socket.remote.0).or_insert(rtt);
+                *least = rtt.min(*least);
+            }
+        }
+        let minimum = |remote: IpAddr| minima.get(&remote).map(|us| f64::from(*us) / 1e3);
+        let mut flows: Vec<Flow> = self
+            .connections
+            .values()
+            .flat_map(|looks| [Way::Download, Way::Upload].map(|way| flow_of(looks, way, largest_buffer)))
+            .flatten()
+            .map(|flow| Flow { rtt_min_ms: minimum(flow.remote.0), ..flow })
+            .collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.local, flow.remote));
+        flows
+    }
+}
+
+/// Bytes that a connection has moved in a direction, of all times.
+fn moved(socket: &Socket, way: Way) -> Option<u64> {
+    let info = socket.info.as_ref()?;
+    match way {
+        Way::Download => info.bytes_received,
+        Way::Upload => info.bytes_acked,
+    }
+}
+
+fn flow_of(looks: &[Look], way: Way, largest_buffer: Option<u64>) -> Option<Flow> {
+    let (first, last) = (looks.first()?, looks.last()?);
+    let bytes = moved(&last.socket, way)?.saturating_sub(moved(&first.socket, way)?);
+    if bytes < LEAST_SHOWN {
+        return None;
+    }
+    let mut flow = Flow::new(way, last.socket.local, last.socket.remote);
+    let newest = last.socket.info.as_ref()?;
+    let (mut rtts, mut seconds) = (Vec::new(), Vec::<f64>::new());
+    let (mut loaded_s, mut full_s, mut unread_s) = (0.0, 0.0, 0.0);
+    for pair in looks.windows(2) {
+        let [before, now] = pair else { continue };
+        let (Some(was), Some(info)) = (before.socket.info.as_ref(), now.socket.info.as_ref()) else {
+            continue;
+        };
+        let step =
+            moved(&now.socket, way).unwrap_or(0).saturating_sub(moved(&before.socket, way).unwrap_or(0));
+        let lasted = (now.at_s - before.at_s).max(1e-3);
+        let second = (now.at_s - first.at_s) as usize;
+        seconds.resize(seconds.len().max(second + 1), 0.0);
+        seconds[second] += step as f64 * 8.0;
+        let (mss, rtt_us, window) = match way {
+            Way::Download => (info.rcv_mss_bytes, info.rcv_rtt_us, info.rcv_wnd_bytes),
+            Way::Upload => (info.snd_mss_bytes, info.rtt_us, info.snd_wnd_bytes),
+        };
+        flow.mss_bytes = u64::from(mss.max(1));
+        flow.window_bytes = flow.window_bytes.max(window.map(u64::from));
+        if way == Way::Download && unread(&now.socket) {
+            unread_s += lasted;
+        }
+        if step < LOADED_SEGMENTS * flow.mss_bytes || rtt_us == 0 {
+            continue;
+        }
+        loaded_s += lasted;
+        let in_flight = step as f64 / lasted * f64::from(rtt_us) / 1e6;
+        let window = window.map_or(f64::INFINITY, f64::from);
+        match way {
+            Way::Download if in_flight > window * POSSIBLE => continue,
+            Way::Download if in_flight >= window * FULL => full_s += lasted,
+            Way::Download => {}
+            Way::Upload => {
+                let limited =
+                    info.rwnd_limited_us.unwrap_or(0).saturating_sub(was.rwnd_limited_us.unwrap_or(0));
+                full_s += limited as f64 / 1e6;
+            }
+        }
+        rtts.push(f64::from(rtt_us) / 1e3);
+    }
+    let span = (last.at_s - first.at_s).max(1e-3);
+    flow.bytes = bytes;
+    flow.lasted_s = span;
+    flow.rate_bps = bytes as f64 * 8.0 / span;
+    flow.swing = swing(&seconds);
+    flow.rtt_ms = quantile(&rtts, 0.5).zip(quantile(&rtts, 0.95));
+    flow.samples = rtts.len() as u64;
+    flow.rtt_by_window = way == Way::Download && !newest.timestamps;
+    flow.window_share = if loaded_s > 0.0 { (full_s / loaded_s).min(1.0) } else { 0.0 };
+    flow.unread_share = (unread_s / span).min(1.0);
+    flow.buffer_full_grown = way == Way::Download
+        && last
+            .socket
+            .memory
+            .zip(largest_buffer)
+            .is_some_and(|(memory, most)| u64::from(memory.rcvbuf_bytes) >= most);
+    if way == Way::Upload {
+        flow.congestion = last.socket.congestion.clone();
+    }
+    Some(flow)
+}
+
+/// As much waits to be read as could still come: the application is behind.
+fn unread(socket: &Socket) -> bool {
+    let window = socket.info.as_ref().and_then(|info| info.rcv_wnd_bytes).unwrap_or(u32::MAX);
+    socket.unread_bytes > 0 && socket.unread_bytes >= window
+}
+
+/// Looks for so long. `progress` hears the share that is over.
+pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> std::io::Result<Seen> {
+    let begun = Instant::now();
+    let mut looks = Looks::default();
+    let mut netlink = Netlink::open().ok().zip(host.device.as_ref().map(|device| device.index));
+    let mut counters = Vec::new();
+    let mut backlogs = Vec::new();
+    loop {
+        let at = Instant::now();
+        let at_s = at.duration_since(begun).as_secs_f64();
+        looks.add(at_s, diag::established()?, host);
+        if let Some((netlink, index)) = &mut netlink {
+            counters.extend(host::carried(netlink, *index).map(|carried| (at_s, carried)));
+            let waits = netlink.qdiscs(*index as i32).unwrap_or_default();
+            backlogs
+                .push(waits.iter().filter(|q| q.parent == u32::MAX).map(|q| q.backlog).sum::<u64>() as f64);
+        }
+        if at_s >= lasting.as_secs_f64() {
+            break;
+        }
+        progress(at_s / lasting.as_secs_f64());
+        let next = at + EVERY.max(at.elapsed() * SHARE);
+        std::thread::sleep(next.min(begun + lasting).saturating_duration_since(Instant::now()));
+    }
+    progress(1.0);
+    let span_s = begun.elapsed().as_secs_f64();
+    let carried = counters.first().zip(counters.last()).map(|(first, last)| {
+        let lasted = (last.0 - first.0).max(1e-3);
+        let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 * 8.0 / lasted;
+        Carried {
+            received_bps: rate(first.1.0, last.1.0),
+            sent_bps: rate(first.1.1, last.1.1),
+            backlog_bytes: quantile(&backlogs, 0.5).unwrap_or(0.0) as u64,
+        }
+    });
+    let mut warnings = Vec::new();
+    if looks.connections.values().flatten().any(|look| look.socket.info.is_none()) {
+        warnings.push("the kernel told nothing about some connections".to_owned());
+    }
+    Ok(Seen {
+        source: "live",
+        words: format!("this host's TCP connections, {span_s:.0} s"),
+        span_s,
+        flows: looks.flows(host.largest("net.ipv4.tcp_rmem")),
+        connections: looks.connections.len(),
+        carried,
+        warnings,
+        ..Seen::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::diag::TcpInfo;
+
+    const HERE: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 50_000);
+    const THERE: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9)), 443);
+
+    fn socket(cookie: u64, info: TcpInfo) -> Socket {
+        let (local, remote) = (HERE, THERE);
+        Socket { local, remote, cookie, unread_bytes: 0, info: Some(info), memory: None, congestion: None }
+    }
+
+    /// A download of 8 Mbit/s behind a queue, at its `look`th look.
+    fn download(look: u32) -> TcpInfo {
+        TcpInfo {
+            timestamps: true,
+            rcv_mss_bytes: 1_448,
+            rtt_us: 61_000,
+            min_rtt_us: Some(60_000),
+            rcv_rtt_us: 1_500_000,
+            bytes_received: Some(u64::from(look) * 200_000),
+            bytes_acked: Some(100),
+            rcv_wnd_bytes: Some(3_000_000),
+            ..TcpInfo::default()
+        }
+    }
+
+    fn looked(at: impl Fn(u32) -> Vec<Socket>) -> Vec<Flow> {
+        let mut looks = Looks::default();
+        for look in 0..41 {
+            looks.add(f64::from(look) * 0.2, at(look), &Host::default());
+        }
+        looks.flows(Some(6_000_000))
+    }
+
+    #[test]
+    fn a_download_behind_a_queue_has_the_receivers_rtt_and_the_handshakes_minimum() {
+        let flows = looked(|look| vec![socket(1, download(look))]);
+        let [flow] = &flows[..] else { panic!("{flows:?}") };
+        assert_eq!(
+            (flow.way, flow.rtt_min_ms, flow.rtt_ms),
+            (Way::Download, Some(60.0), Some((1_500.0, 1_500.0)))
+        );
+        assert!((flow.rate_bps / 8e6 - 1.0).abs() < 0.01 && flow.bloated(), "{flow:?}");
+        assert!(flow.swing.is_some_and(|swing| swing < 1.3));
+        assert_eq!(flow.window_share, 0.0);
+    }
+
+    #[test]
+    fn a_latecomer_takes_the_minimum_of_others_to_the_same_address() {
+        let flows = looked(|look| {
+            let late = TcpInfo { min_rtt_us: Some(1_400_000), rtt_us: 1_450_000, ..download(look) };
+            let early = TcpInfo { bytes_received: Some(5), ..download(look) };
+            vec![socket(1, late), socket(2, early)]
+        });
+        assert_eq!(flows.iter().map(|flow| flow.rtt_min_ms).collect::<Vec<_>>(), [Some(60.0)]);
+    }
+
+    #[test]
+    fn an_rtt_that_means_more_in_flight_than_the_window_is_a_senders_pause() {
+        let flows =
+            looked(|look| vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(200_000), ..download(look) })]);
+        assert_eq!((flows[0].samples, flows[0].rtt_ms), (0, None));
+    }
+
+    #[test]
+    fn a_full_window_and_an_application_that_does_not_read_are_told() {
+        let flows =
+            looked(|look| vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(1_600_000), ..download(look) })]);
+        assert_eq!(flows[0].window_share, 1.0);
+        let slow = |look| Socket {
+            unread_bytes: 90_000,
+            ..socket(1, TcpInfo { rcv_wnd_bytes: Some(10_000), ..download(look) })
+        };
+        assert!(looked(|look| vec![slow(look)])[0].unread_share > 0.9);
+    }
+
+    #[test]
+    fn an_upload_has_the_senders_rtt_and_congestion_control() {
+        let flows = looked(|look| {
+            let info = TcpInfo {
+                snd_mss_bytes: 1_448,
+                rtt_us: 3_500_000,
+                rcv_rtt_us: 0,
+                bytes_received: Some(0),
+                bytes_acked: Some(u64::from(look) * 50_000),
+                busy_us: Some(u64::from(look) * 200_000),
+                rwnd_limited_us: Some(u64::from(look) * 20_000),
+                ..download(look)
+            };
+            vec![Socket { congestion: Some("cubic".to_owned()), ..socket(1, info) }]
+        });
+        let [flow] = &flows[..] else { panic!("{flows:?}") };
+        assert_eq!(
+            (flow.way, flow.rtt_ms.map(|rtt| rtt.0), flow.congestion.as_deref()),
+            (Way::Upload, Some(3_500.0), Some("cubic"))
+        );
+        assert!((flow.window_share - 0.1).abs() < 0.01, "{}", flow.window_share);
+    }
+
+    #[test]
+    fn loopback_and_this_hosts_own_addresses_are_no_path() {
+        let mut looks = Looks::default();
+        let host = Host { addresses: vec![THERE.0], ..Host::default() };
+        looks.add(0.0, vec![socket(1, download(0))], &host);
+        assert!(looks.connections.is_empty());
+    }
+}
