@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 import typer.core
 
-from unbloat.errors import CaptureError, LabError, UnbloatError
+from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
@@ -55,6 +55,9 @@ def main() -> None:
     except LabError as error:
         complain(error)
         sys.exit(FAILED)
+    except AgentError as error:
+        complain(error)
+        sys.exit(error.code)
     except UnbloatError as error:
         complain(error)
         sys.exit(WRONG_USAGE)
@@ -454,6 +457,10 @@ def list_(
 
     show_list(kind, name)
 
+
+from unbloat.agent.command import app as agent  # noqa: E402  (its place among the commands is the last)
+
+app.add_typer(agent, name="agent", short_help="Cure bufferbloat on this host, undone by itself.")
 
 if __name__ == "__main__":
     main()

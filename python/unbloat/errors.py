@@ -1,5 +1,5 @@
 """What can go wrong, in few names: everything is an `UnbloatError`; an unreadable input is a `CaptureError`, a scenario
-that cannot be run a `ScenarioError`, a lab that failed while it ran a `LabError`."""
+that cannot be run a `ScenarioError`, a lab that failed while it ran a `LabError`, what unbloat-agent refused an `AgentError`."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ class TraceMissing(ScenarioError):
 
 class LabError(UnbloatError):
     """A lab that failed while it ran: a program died, a namespace vanished, the disk is full."""
+
+
+class AgentError(UnbloatError):
+    """What unbloat-agent could not do, with its own exit code."""
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code

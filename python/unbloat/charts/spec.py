@@ -121,7 +121,7 @@ class Stairs:
 class Many:
     """One curve for each queue, or each probe, of a simulated run: what is the whole run's, not one flow's."""
 
-    table: Literal["queues", "probes", "forward", "backward"]
+    table: Literal["queues", "probes", "forward", "backward", "rtt", "goodput", "windows"]
     label: str
     color: Color = "ink"
     mark: str = "many"

@@ -1,4 +1,4 @@
-// The page of a located path: one layer, a chart per direction, curves by stretch.
+// The page of a located path, or of a run of the agent: one layer, curves by name.
 const facts = JSON.parse(document.getElementById("facts").textContent);
 
 class PathPage {

@@ -1,0 +1,138 @@
+"""`unbloat agent watch`: status twice a second, until q, Ctrl-C, or the time that was given.
+
+signal: the program's status · model: the last RTTs of each connection · action: a screen of its own on a terminal, which is as it was
+afterwards; elsewhere one look below the other.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from unbloat.agent.program import Answer, Place
+from unbloat.agent.screens import SPARK, flow_key, status_screen
+from unbloat.terminal import Paper, cut, plain, sparkline
+
+EVERY_S = 0.5
+LOG_LINES = 6
+LEAVE = "q leaves"
+
+
+class History:
+    """The last RTTs of each connection."""
+
+    def __init__(self) -> None:
+        self.rtts: dict[str, deque[float | None]] = {}
+
+    def look(self, answer: Answer) -> None:
+        """Remembers a look; a connection that is gone is forgotten."""
+        found: dict[str, deque[float | None]] = {}
+        for flow in answer.get("flows") or []:
+            key = flow_key(flow)
+            found[key] = self.rtts.get(key) or deque(maxlen=SPARK)
+            found[key].append(flow.get("rtt_ms"))
+        self.rtts = found
+
+    def sparks(self) -> dict[str, str]:
+        """A sparkline of each."""
+        return {key: sparkline(list(values), SPARK) for key, values in self.rtts.items()}
+
+
+def frame(paper: Paper, answer: Answer, sparks: Mapping[str, str], rows: int) -> None:
+    """One look: what status prints, and the last lines of the log."""
+    log = [str(line) for line in answer.get("log") or []][-LOG_LINES:]
+    status_screen(paper, answer, sparks, max(rows - len(log) - 1, 1) if rows else 0)
+    if log:
+        paper.line()
+    for line in log:
+        paper.line(paper.style(cut(plain(line), paper.width), "dim"))
+
+
+def watch(place: Place, lasting_s: float | None) -> None:
+    """Watches; the first look has to succeed."""
+    answer = place.ask("status")
+    if not sys.stdout.isatty():
+        for look, history in looks(place, answer, lasting_s, lambda span: bool(time.sleep(span))):
+            paper = Paper(sys.stdout)
+            frame(paper, look, history.sparks(), 0)
+            paper.line()
+            sys.stdout.flush()
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    with leaving(), keys() as left, Live(console=console, screen=True, auto_refresh=False) as live:
+        for look, history in looks(place, answer, lasting_s, left):
+            size = shutil.get_terminal_size()
+            paper = Paper(sys.stdout)
+            paper.stream = drawn = io.StringIO()
+            frame(paper, look, history.sparks(), size.lines - 2)
+            paper.line(paper.style(LEAVE, "dim"))
+            live.update(Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True)
+
+
+def looks(place: Place, answer: Answer, lasting_s: float | None, wait: Any) -> Iterator[tuple[Answer, History]]:
+    """Look after look; `wait` says whether to stop."""
+    begun = time.monotonic()
+    history = History()
+    while True:
+        history.look(answer)
+        yield answer, history
+        rest = EVERY_S if lasting_s is None else min(EVERY_S, begun + lasting_s - time.monotonic())
+        if rest <= 0 or wait(rest):
+            return
+        answer = place.ask("status")
+
+
+@contextmanager
+def keys() -> Iterator[Any]:
+    """Waits for a key, and says whether it was q; a terminal does not show keys meanwhile, and has its settings back afterwards."""
+    if not sys.stdin.isatty():
+        yield lambda span: bool(time.sleep(span))
+        return
+    import termios
+    import tty
+
+    kept = termios.tcgetattr(sys.stdin)
+
+    def wait(span: float) -> bool:
+        end = time.monotonic() + span
+        while (rest := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([sys.stdin], [], [], rest)
+            if ready and os.read(sys.stdin.fileno(), 64) in (b"", b"q", b"Q", b"\x1b"):
+                return True
+        return False
+
+    tty.setcbreak(sys.stdin)
+    try:
+        yield wait
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, kept)
+
+
+@contextmanager
+def leaving() -> Iterator[None]:
+    """Ctrl-C leaves as q does; other signals that end a program let it tidy up the terminal first."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    kept = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
