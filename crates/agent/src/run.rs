@@ -43,10 +43,11 @@ pub struct Wish {
     pub probe: Option<String>,
 }
 
-/// The three parts of a run, and how long each lasts.
+/// The three parts of a run, and how long each lasts: whole looks, but for the last.
 fn parts(lasting: Duration) -> [(&'static str, Duration); 3] {
-    let before = (lasting / 4).min(BEFORE);
-    let settling = ((lasting - before) / 4).min(SETTLING);
+    let looks = |span: Duration| LOOK_EVERY * (span.as_millis() / LOOK_EVERY.as_millis()) as u32;
+    let before = looks((lasting / 4).min(BEFORE));
+    let settling = looks(((lasting - before) / 4).min(SETTLING));
     [("before", before), ("settling", settling), ("after", lasting - before - settling)]
 }
 
@@ -122,20 +123,24 @@ fn halves(
 ) -> Result<(Half, Half)> {
     let begun = Instant::now();
     let mut sums = Sums::default();
-    let (mut found, mut end) = (Vec::new(), Duration::ZERO);
+    let (mut found, mut end, mut next) = (Vec::new(), Duration::ZERO, Duration::ZERO);
     for (part, lasting) in parts(wish.lasting) {
         lift(paths, part == "before")?;
         let mut half = Half::default();
         end += lasting;
-        while begun.elapsed() < end {
-            interrupted.or_wait(LOOK_EVERY.min(end.saturating_sub(begun.elapsed())))?;
+        while next < end {
+            // One that is late shortens the next wait, not the next part.
+            next = (next + LOOK_EVERY).min(end);
+            interrupted.or_wait(next.saturating_sub(begun.elapsed()))?;
             let mut answer = commands::asked(paths)?.ok_or_else(gone)?;
             let pings = probe.as_mut().map(|probe| probe.heard()).unwrap_or_default();
-            half.add(sums.look(&answer, begun.elapsed()), &pings);
+            let step = sums.look(&answer, begun.elapsed());
+            let goodput = step.goodput();
+            half.add(step, &pings);
             if wish.stream {
                 let line = json!({
                     "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": wish.lasting.as_secs_f64(),
-                    "part": part, "probe_ms": pings, "status": answer.take(),
+                    "part": part, "goodput_bps": goodput, "probe_ms": pings, "status": answer.take(),
                 });
                 println(&line);
             }

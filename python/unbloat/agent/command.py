@@ -29,7 +29,9 @@ Config = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Give a key another value, as receive.lambda=1.5; repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Give a key another value, as receive.lambda=1.5; repeatable."
+    ),
 ]
 
 
@@ -58,18 +60,23 @@ def plan(
     capture: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Judge this capture (pcap, pcapng, .gz, .zst); repeatable for a rotating one."
+            metavar="FILE",
+            help="Judge this capture (pcap, pcapng, .gz, .zst); repeatable for a rotating one.",
         ),
     ] = None,
     live: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Judge this host's connections, looked at for so long; 5s otherwise."),
+        typer.Option(
+            metavar="TIME", help="Judge this host's connections, looked at for so long; 5s otherwise."
+        ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The uplink's device; that of the default route otherwise.")
+        str | None,
+        typer.Option(metavar="NAME", help="The uplink's device; that of the default route otherwise."),
     ] = None,
     telemetry: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The socket of a modem's reports; /run/unbloat/modem.sock.")
+        Path | None,
+        typer.Option(metavar="PATH", help="The socket of a modem's reports; /run/unbloat/modem.sock."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the configuration that `on --config` takes.")
@@ -82,11 +89,19 @@ def plan(
     # What it prints is made for a terminal of this width.
     os.environ["COLUMNS"] = str(paper().width)
     captures = [word for one in capture or [] for word in pair("--capture", one)]
-    rest = [*pair("--live", live), *pair("--device", device), *pair("--telemetry", telemetry), *pair("--out", out)]
+    rest = [
+        *pair("--live", live),
+        *pair("--device", device),
+        *pair("--telemetry", telemetry),
+        *pair("--out", out),
+    ]
     place.become(*(["--json"] if json else []), "plan", *captures, *rest)
 
 
-@app.command(short_help="Apply the cures, in the background.", epilog="Example: sudo unbloat agent on --set receive.lambda=2")
+@app.command(
+    short_help="Apply the cures, in the background.",
+    epilog="Example: sudo unbloat agent on --set receive.lambda=2",
+)
 def on(ctx: typer.Context, config: Config = None, settings: Settings = None, json: Json = False) -> None:
     """Apply the cures, in the background; new settings for an agent that runs."""
     from unbloat.agent.screens import changed_screen, head
@@ -104,7 +119,9 @@ def off(ctx: typer.Context, json: Json = False) -> None:
     show(ctx, json, changed_screen, "off")
 
 
-@app.command(short_help="Show what it does, and every connection.", epilog="Example: sudo unbloat agent status")
+@app.command(
+    short_help="Show what it does, and every connection.", epilog="Example: sudo unbloat agent status"
+)
 def status(ctx: typer.Context, json: Json = False) -> None:
     """What it does, and every connection: RTT, smallest RTT, window wanted and offered, in flight, queue, rate, who holds
     it back."""
@@ -125,7 +142,9 @@ def run(
     probe: Annotated[
         str | None, typer.Option(metavar="HOST", help="Ping this host meanwhile, five times a second.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Look at the traffic that there is, apply the cures, look again, undo: goodput and RTT before and after, and whether it
@@ -140,7 +159,8 @@ def run(
 def watch(
     ctx: typer.Context,
     lasting: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Leave after so long, as 10s; otherwise with q.")
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Leave after so long, as 10s; otherwise with q."),
     ] = None,
 ) -> None:
     """Status twice a second, with the course of every RTT and the last lines of the log, until q or Ctrl-C."""
@@ -158,7 +178,8 @@ def features(ctx: typer.Context, json: Json = False) -> None:
 
 
 @app.command(
-    short_help="Print a configuration with every key.", epilog="Example: unbloat agent defaults > /etc/unbloat-agent.toml"
+    short_help="Print a configuration with every key.",
+    epilog="Example: unbloat agent defaults > /etc/unbloat-agent.toml",
 )
 def defaults(ctx: typer.Context) -> None:
     """A configuration with every key, its default and its meaning."""
@@ -175,7 +196,10 @@ def serve(
     config: Config = None,
     settings: Settings = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="An agent that runs hands over without undoing anything: for upgrades.")
+        bool,
+        typer.Option(
+            "--take-over", help="An agent that runs hands over without undoing anything: for upgrades."
+        ),
     ] = False,
 ) -> None:
     """Apply the cures and stay; the program itself takes this one's place."""

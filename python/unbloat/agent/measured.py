@@ -106,7 +106,9 @@ class Passing:
 
             words = TextColumn("{task.description}", markup=False)
             console = Console(stderr=True)
-            self.bar = Progress(words, BarColumn(bar_width=24), TimeRemainingColumn(), console=console, transient=True)
+            self.bar = Progress(
+                words, BarColumn(bar_width=24), TimeRemainingColumn(), console=console, transient=True
+            )
             self.task = self.bar.add_task("starting", total=None)
             self.bar.start()
         return self
@@ -120,7 +122,7 @@ class Passing:
         if self.bar is None or self.task is None:
             return
         flows = event["status"].get("flows") or []
-        rate = sum(flow.get("rate_bps") or 0 for flow in flows)
+        rate = sum(event["goodput_bps"][way] or 0 for way in WAYS)
         slowest = max((flow.get("rtt_ms") or 0 for flow in flows), default=None)
         text = f"{PARTS.get(event['part'], event['part'])} · {rate_text(rate)} · RTT {ms_text(slowest)}"
         self.bar.update(self.task, description=text, completed=event["t_s"], total=event["of_s"])
@@ -137,7 +139,9 @@ def rows(done: Answer) -> list[tuple[str, str, str, str]]:
                 found.append(row(f"{way}, RTT {share}", before[way], after[way], f"rtt_ms_{share}", ms_text))
     if before["probe"]["count"] or after["probe"]["count"]:
         for share in ("p50", "p95"):
-            found.append(row(f"ping, RTT {share}", before["probe"], after["probe"], f"rtt_ms_{share}", ms_text))
+            found.append(
+                row(f"ping, RTT {share}", before["probe"], after["probe"], f"rtt_ms_{share}", ms_text)
+            )
     return found
 
 

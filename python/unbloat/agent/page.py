@@ -7,14 +7,13 @@ action: one file that holds everything it shows, drawn by the charts of the repo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from unbloat import __version__
-from unbloat.agent.measured import Measured, now_text, rows
+from unbloat.agent.measured import WAYS, Measured, now_text, rows
 from unbloat.agent.program import Answer
 from unbloat.agent.screens import ARROWS, flow_key, flow_name
 from unbloat.charts.agent_run import charts
@@ -34,13 +33,17 @@ def write_page(measured: Measured, path: Path) -> ReportInfo:
     """Writes the page."""
     begun = time.perf_counter()
     store = Store()
-    series = []
+    series: list[dict[str, str]] = []
     for table, label, times, values in curves(measured):
         place = f"{table}-{len(series)}"
         store.put(place, *packed_curve(times, values, None))
         series.append({"table": table, "label": label, "place": place})
     spans(measured, store)
-    drawn = [chart for chart in charts(least_ms(measured)) if any(f"agent-{one['table']}" == chart.name for one in series)]
+    drawn = [
+        chart
+        for chart in charts(least_ms(measured))
+        if any(f"agent-{one['table']}" == chart.name for one in series)
+    ]
     facts = {
         "charts": [chart.to_json() for chart in drawn],
         "series": series,
@@ -114,14 +117,14 @@ def least_ms(measured: Measured) -> float | None:
 def curves(measured: Measured) -> list[Curve]:
     """Every curve: its chart, its name, times, values."""
     largest = connections(measured)[:MOST]
-    found = [one_flow(measured, key, "rtt", lambda flow: flow.get("rtt_ms")) for key in largest]
+    found = [one_flow(measured, key, "rtt", "rtt_ms") for key in largest]
     pings = [(float(look["t_s"]), ms) for look in measured.looks for ms in look.get("probe_ms") or []]
     if pings:
         found.append(("rtt", "ping", *probe(pings)))
-    found += [(name, label, *goodput(measured, arrow)) for name, label, arrow in (("goodput", "downloads", "↓"), ("goodput", "uploads", "↑"))]
+    found += [("goodput", way, *goodput(measured, way)) for way in WAYS]
     if largest:
         for column, label in WINDOWS.items():
-            _, _, times, values = one_flow(measured, largest[0], "windows", lambda flow, column=column: flow.get(column))
+            _, _, times, values = one_flow(measured, largest[0], "windows", column)
             found.append(("windows", label, times, values))
     return [curve for curve in found if any(curve[3])]
 
@@ -134,7 +137,7 @@ def probe(pings: list[tuple[float, float]]) -> tuple[list[float], list[float | N
     return list(worst), list(worst.values())
 
 
-def one_flow(measured: Measured, key: str, table: str, pick: Callable[[Answer], Any]) -> Curve:
+def one_flow(measured: Measured, key: str, table: str, column: str) -> Curve:
     """A figure of one connection, look after look; a gap where it was not there."""
     times: list[float] = []
     values: list[float | None] = []
@@ -142,28 +145,17 @@ def one_flow(measured: Measured, key: str, table: str, pick: Callable[[Answer], 
     for look in measured.looks:
         flow = next((one for one in look["status"].get("flows") or [] if flow_key(one) == key), None)
         times.append(float(look["t_s"]))
-        values.append(None if flow is None else pick(flow))
+        values.append(None if flow is None else flow.get(column))
         if flow is not None:
             label = f"{flow_name(flow)} (port {flow.get('local_port')} here)"
     return table, label, times, values
 
 
-def goodput(measured: Measured, arrow: str) -> tuple[list[float], list[float | None]]:
+def goodput(measured: Measured, way: str) -> tuple[list[float], list[float | None]]:
     """What all connections of one direction carried between two looks, bit/s."""
-    times: list[float] = []
-    values: list[float | None] = []
-    before: dict[str, float] = {}
-    since: float | None = None
-    for look in measured.looks:
-        now = float(look["t_s"])
-        flows = [one for one in look["status"].get("flows") or [] if ARROWS.get(str(one.get("cure"))) == arrow]
-        held = {flow_key(one): float(one.get("bytes") or 0) for one in flows}
-        if since is not None and now > since:
-            more = sum(max(count - before[key], 0.0) for key, count in held.items() if key in before)
-            times.append(since)
-            values.append(more * 8 / (now - since))
-        before, since = held, now
-    return times, values
+    return [float(look["t_s"]) for look in measured.looks], [
+        look["goodput_bps"][way] for look in measured.looks
+    ]
 
 
 def spans(measured: Measured, store: Store) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +38,9 @@ class Place:
 
         name = found(NAME)
         if name is None:
-            raise AgentError(f"{NAME} is not there: it comes with unbloat; UNBLOAT_AGENT may name it", MISSING)
+            raise AgentError(
+                f"{NAME} is not there: it comes with unbloat; UNBLOAT_AGENT may name it", MISSING
+            )
         pairs = (("--runtime", self.runtime), ("--pins", self.pins))
         return [name, *(word for option, value in pairs if value for word in (option, value)), *words]
 
@@ -65,7 +67,7 @@ class Place:
         except OSError as error:
             raise AgentError(f"{argv[0]}: {(error.strerror or 'cannot be run').lower()}", MISSING) from None
 
-    def stream(self, *words: str) -> Iterator[Answer]:
+    def stream(self, *words: str) -> Generator[Answer, None, None]:
         """Its objects as they come. However this ends, the program has ended and undone what it did."""
         argv = self.argv("--json", *words)
         try:

@@ -37,7 +37,9 @@ ARROWS = {"receive": "↓", "acks down": "↓", "acks up": "↑"}
 TITLES = ("", "RTT", "least", "wanted", "offered", "in flight", "queue", "rate", "held by")
 
 
-def status_screen(paper: Paper, answer: Answer, sparks: Mapping[str, str] | None = None, rows: int = 0) -> None:
+def status_screen(
+    paper: Paper, answer: Answer, sparks: Mapping[str, str] | None = None, rows: int = 0
+) -> None:
     """What an agent does, and every connection; `rows` is how many lines there are, 0: enough."""
     lines = head(paper, answer)
     flows = sorted(answer.get("flows") or [], key=lambda flow: -(flow.get("rate_bps") or 0))
@@ -60,7 +62,9 @@ def head(paper: Paper, answer: Answer) -> int:
         pending = answer.get("pending") or 0
         paper.line("off")
         if pending:
-            paper.wrapped("an agent ended without undoing what it did; unbloat agent off undoes it", "! ", "  ")
+            paper.wrapped(
+                "an agent ended without undoing what it did; unbloat agent off undoes it", "! ", "  "
+            )
         return 1 + bool(pending)
     lines = 1
     device = f" · {answer['device']}" if answer.get("device") else ""
@@ -76,7 +80,7 @@ def head(paper: Paper, answer: Answer) -> int:
     cures = answer.get("cures")
     for name, counters in cures.items() if isinstance(cures, Mapping) else ():
         if isinstance(counters, Mapping):
-            entries.append((CURES.get(name, name), counters_text(counters)))
+            entries.append((str(CURES.get(name, name)), counters_text(counters)))
     entries += [("trial", trial_text(trial)) for trial in answer.get("trials") or [] if told(trial)]
     for name, text in entries:
         paper.wrapped(text, paper.style(f"{name:<{LABEL}} ", "dim"), " " * (LABEL + 1))
@@ -140,7 +144,10 @@ def flow_table(paper: Paper, flows: Sequence[Answer], sparks: Mapping[str, str])
     history = [sparks.get(flow_key(flow), "") for flow in flows]
     if beside(paper, names, rows, bool(sparks)):
         more = ("RTT so far",) if sparks else ()
-        lines = [(name, *row, *([spark] if more else [])) for name, row, spark in zip(names, rows, history, strict=True)]
+        lines = [
+            (name, *row, *([spark] if more else []))
+            for name, row, spark in zip(names, rows, history, strict=True)
+        ]
         table(paper, (*TITLES, *more), lines)
         return
     above = [f"{name}  {spark}".rstrip() for name, spark in zip(names, history, strict=True)]
@@ -151,7 +158,10 @@ def beside(paper: Paper, names: Sequence[str], rows: Sequence[Sequence[str]], sp
     """Whether names fit beside their figures."""
     columns = [max(map(width, column)) for column in zip(TITLES[1:], *rows, strict=True)]
     longest = max(map(width, names), default=0)
-    return longest <= LONGEST_LABEL and longest + sum(columns) + GAP * len(columns) + sparked * (SPARK + GAP) <= paper.width
+    return (
+        longest <= LONGEST_LABEL
+        and longest + sum(columns) + GAP * len(columns) + sparked * (SPARK + GAP) <= paper.width
+    )
 
 
 def cells(flow: Answer) -> list[str]:

@@ -14,15 +14,15 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from unbloat.agent.program import Answer, Place
 from unbloat.agent.screens import SPARK, flow_key, status_screen
 from unbloat.terminal import Paper, cut, plain, sparkline
 
 EVERY_S = 0.5
+Wait = Callable[[float], bool]
 LOG_LINES = 6
 LEAVE = "q leaves"
 
@@ -61,7 +61,7 @@ def watch(place: Place, lasting_s: float | None) -> None:
     """Watches; the first look has to succeed."""
     answer = place.ask("status")
     if not sys.stdout.isatty():
-        for look, history in looks(place, answer, lasting_s, lambda span: bool(time.sleep(span))):
+        for look, history in looks(place, answer, lasting_s, slept):
             paper = Paper(sys.stdout)
             frame(paper, look, history.sparks(), 0)
             paper.line()
@@ -82,7 +82,15 @@ def watch(place: Place, lasting_s: float | None) -> None:
             live.update(Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True)
 
 
-def looks(place: Place, answer: Answer, lasting_s: float | None, wait: Any) -> Iterator[tuple[Answer, History]]:
+def slept(span_s: float) -> bool:
+    """Waits, where there are no keys that could end it."""
+    time.sleep(span_s)
+    return False
+
+
+def looks(
+    place: Place, answer: Answer, lasting_s: float | None, wait: Wait
+) -> Iterator[tuple[Answer, History]]:
     """Look after look; `wait` says whether to stop."""
     begun = time.monotonic()
     history = History()
@@ -96,10 +104,10 @@ def looks(place: Place, answer: Answer, lasting_s: float | None, wait: Any) -> I
 
 
 @contextmanager
-def keys() -> Iterator[Any]:
+def keys() -> Iterator[Wait]:
     """Waits for a key, and says whether it was q; a terminal does not show keys meanwhile, and has its settings back afterwards."""
     if not sys.stdin.isatty():
-        yield lambda span: bool(time.sleep(span))
+        yield slept
         return
     import termios
     import tty

@@ -40,6 +40,25 @@ pub struct Step {
     flows: Vec<(usize, f64, f64, f64)>,
 }
 
+impl Step {
+    /// What all flows of a direction carried, bit/s.
+    pub fn goodput(&self) -> Value {
+        let carried = |way| self.flows.iter().filter(|one| one.0 == way).map(|one| one.1).sum::<f64>();
+        let rate =
+            |way| if self.span_s > 0.0 { json!(carried(way) * 8.0 / self.span_s) } else { Value::Null };
+        json!({WAYS[0]: rate(0), WAYS[1]: rate(1)})
+    }
+}
+
+/// What a flow has carried by now. Its figures are those of its last decision, which may be an RTT ago; with a queue that is long.
+fn carried(flow: &Value) -> f64 {
+    let number = |key: &str| flow[key].as_f64().unwrap_or(0.0).max(0.0);
+    let (age, rtt) = (number("age_ms"), number("rtt_ms"));
+    // One that has been silent for longer carries nothing.
+    let since = if age <= 2.0 * rtt { number("rate_bps") / 8.0 * age / 1e3 } else { 0.0 };
+    number("bytes") + since
+}
+
 /// What was seen so far of each flow.
 #[derive(Debug, Default)]
 pub struct Sums {
@@ -67,9 +86,9 @@ impl Sums {
         let mut step = Step { span_s, flows: Vec::new() };
         for (name, (_, flow)) in flows {
             let number = |key: &str| flow[key].as_f64().unwrap_or(0.0).max(0.0);
-            let bytes = number("bytes");
+            let bytes = carried(flow).max(self.seen.get(&name).copied().unwrap_or(0.0));
             let more = match self.seen.get(&name) {
-                Some(before) => (bytes - before).max(0.0),
+                Some(before) => bytes - before,
                 // One that is new to us may have carried much before: no more than its rate allows.
                 None => bytes.min(number("rate_bps") / 8.0 * span_s),
             };

@@ -95,3 +95,25 @@ fn the_table_has_both_halves() {
     assert_eq!(rows[2], ["downloads,", "RTT", "p50,", "ms", "1560", "180"]);
     assert_eq!(rows[4], ["uploads,", "Mbit/s", "0.00", "0.00"]);
 }
+
+#[test]
+fn what_came_since_a_decision_is_not_counted_in_the_next_half() {
+    // Decisions are 1.5 s apart, looks half a second: bytes stand still between them.
+    let (mut sums, mut rates) = (Sums::default(), Vec::new());
+    for look in 0..12u64 {
+        let decided = look * 500 / 1_500 * 1_500;
+        let status = json!({"flows": [{
+            "cure": "receive", "remote": "192.0.2.1", "bytes": decided * 1_000, "rate_bps": 8_000_000,
+            "rtt_ms": 1_500.0, "rtt_min_ms": 60.0, "age_ms": look * 500 - decided,
+        }]});
+        let step = sums.look(&status, Duration::from_millis(look * 500));
+        rates.push(step.goodput()["downloads"].as_f64());
+    }
+    assert_eq!(rates[0], None);
+    assert!(rates[1..].iter().all(|rate| *rate == Some(8_000_000.0)), "{rates:?}");
+    // It has stopped: what was taken for granted meanwhile is not counted twice.
+    let silent = json!({"flows": [{
+        "cure": "receive", "remote": "192.0.2.1", "bytes": 4_500_000, "rate_bps": 8_000_000, "rtt_ms": 60.0, "age_ms": 5_000,
+    }]});
+    assert_eq!(sums.look(&silent, Duration::from_secs(6)).goodput()["downloads"], 0.0);
+}
