@@ -7,7 +7,7 @@
  *
  * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so what is left of it rounds up to the scale; a
  * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
- * before start_bytes, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
+ * before its start, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
  *
  * Window = what the law wants + rate · (queue in the opposite direction − (λ−1)/2 · RTTmin). The law alone (λ · RTTmin · rate)
  * would count that queue as the flow's own, and close the window for what it cannot drain. Where both directions are under the law,
@@ -68,14 +68,14 @@ struct acks_config {
 	/* CLOCK_MONOTONIC, ns: everything passes after this. */
 	__u64 lease_until_ns;
 	/* Payload before anything is done, again after every pause. */
-	__u64 start_bytes;
+	__u64 down_start_bytes, up_start_bytes;
 	__u64 pause_ns;
 	/* Bytes before the network header: 14, or 0 on devices without. */
 	__u32 link_bytes;
 	__u32 floor_segments, increment_segments;
 	/* DOWN, UP or both. */
 	__u32 directions;
-	/* Windows pass for now, but are watched: a trial. */
+	/* Of these directions windows pass for now, but are watched. */
 	__u32 lifted;
 	/* 1: there are flows in `exempt`. */
 	__u32 exempting;
@@ -295,11 +295,11 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	}
 	if (!d->begun_ns)
 		d->begun_ns = now;
-	/* A pause before start_bytes, too. */
+	/* A pause before the start, too. */
 	if (!d->law.begun && now - d->begun_ns > c->pause_ns)
 		d->started_at = d->passed;
 	d->begun_ns = now;
-	if (d->passed - d->started_at < c->start_bytes)
+	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
 		return 0;
 	law.floor = law_min(law_max((__u64)c->floor_segments * law_min(f->mss_out, f->mss_in), 1), law.max);
 	law.increment = (__u64)c->increment_segments * law_min(f->mss_out, f->mss_in);
@@ -364,7 +364,7 @@ static __always_inline void tell(struct __sk_buff *skb, struct acks_config *c, s
 	__u32 window = told, least, field;
 	__be16 written;
 
-	allowed = allowed && d->edge_known && d->law.rtt_us && now - d->law.arrived_ns <= c->pause_ns && !c->lifted;
+	allowed = allowed && d->edge_known && d->law.rtt_us && now - d->law.arrived_ns <= c->pause_ns;
 	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
 		allowed = false;
 	if (allowed && told > d->wanted) {
@@ -616,7 +616,7 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 			half_sample(&f->inner, now, rtt, s.stamped, NULL);
 		f->inner.heard_ns = now;
 		send_half(&f->outer, &f->sent_out, &s, now);
-		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & DOWN) && !(c->forwarded_only && f->local));
+		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local));
 	} else {
 		if (s.stamped)
 			clock_tick(&f->outer.clock, now, s.tsval);
@@ -633,7 +633,7 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 			direction_sample(f, c, s.ack, seen | SEEN_UP, now);
 		if ((c->directions & DOWN) && s.payload)
 			direction_sample(f, c, s.seq + s.payload, seen, now);
-		tell(skb, c, count, &key, &f->up, &s, now, c->directions & UP);
+		tell(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP);
 	}
 	ended(f, &key, &s, out);
 	return NEXT;

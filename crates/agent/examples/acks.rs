@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             ("clsact", _) => settings.clsact = true,
             ("forwarded", _) => settings.forwarded_only = true,
-            ("start", bytes) => settings.start = Bytes(bytes.parse()?),
+            ("start", bytes) => (settings.start, settings.up_start) = (Bytes(bytes.parse()?), Bytes(bytes.parse()?)),
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
             ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),
@@ -85,11 +85,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let action = trial.on_progress(Instant(now_ns()), count.down_bytes + count.up_bytes);
             match action {
                 Action::Keep => {}
-                Action::Lift | Action::Withdraw(_) => acks.lift(true)?,
-                Action::Restore => acks.lift(false)?,
+                Action::Lift | Action::Withdraw(_) => acks.lift(true, true)?,
+                Action::Restore => acks.lift(false, false)?,
                 Action::Retry => {
                     acks.forget()?;
-                    acks.lift(false)?;
+                    acks.lift(false, false)?;
                 }
             }
             if action != Action::Keep {

@@ -57,8 +57,10 @@ pub struct Settings {
     pub down: Option<Law>,
     /// Uploads; none: their windows pass.
     pub up: Option<Law>,
-    /// Payload before anything is done.
+    /// Payload of a download before anything is done.
     pub start: Bytes,
+    /// … of an upload.
+    pub up_start: Bytes,
     /// After such a silence a flow is new.
     pub pause: Duration,
     /// Only flows of others: this host's own downloads have a cure on their sockets.
@@ -79,6 +81,7 @@ impl Settings {
             up: Some(Law { lambda: 32, ..law.clone() }),
             down: Some(law),
             start: Bytes(20_000),
+            up_start: Bytes(20_000),
             pause: Duration::from_secs(2),
             forwarded_only: false,
             flows: 16_384,
@@ -103,7 +106,8 @@ impl Settings {
         Ok(AcksConfig {
             down: law(&self.down)?,
             up: law(&self.up)?,
-            start_bytes: self.start.0,
+            down_start_bytes: self.start.0,
+            up_start_bytes: self.up_start.0,
             pause_ns: self.pause.as_nanos().min(u128::from(u64::MAX)) as u64,
             link_bytes: device.header,
             floor_segments: of(|law| law.min_window),
@@ -241,10 +245,15 @@ impl Acks {
         Ok(())
     }
 
+    /// Whether [`Acks::set`] is enough for these.
+    pub fn takes(&self, settings: &Settings) -> bool {
+        let same = |s: &Settings| (s.device.clone(), s.clsact, s.flows);
+        same(settings) == same(&self.settings)
+    }
+
     /// Other parameters, from the next segment on.
     pub fn set(&mut self, settings: &Settings) -> Result<()> {
-        let same = |s: &Settings| (s.device.clone(), s.clsact, s.flows);
-        if same(settings) != same(&self.settings) {
+        if !self.takes(settings) {
             let text = format!(
                 "windows are rewritten on {}: another device or table needs off and on",
                 self.settings.device
@@ -265,9 +274,14 @@ impl Acks {
         self.write()
     }
 
-    /// All windows pass, but are watched, so that they can come back without taking back what was told: for a trial.
-    pub fn lift(&mut self, lifted: bool) -> Result<()> {
-        self.now.lifted = lifted.into();
+    /// Windows of downloads or of uploads pass, but are watched, so that they can come back without taking back what was told: for a trial,
+    /// or while another cure acts.
+    pub fn lift(&mut self, down: bool, up: bool) -> Result<()> {
+        let lifted = u32::from(down) | u32::from(up) << 1;
+        if lifted == self.now.lifted {
+            return Ok(());
+        }
+        self.now.lifted = lifted;
         self.write()
     }
 
@@ -314,9 +328,13 @@ impl Acks {
         let fresh = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < SHOWN;
         let mut found = Vec::new();
         for (key, flow) in self.flows() {
-            let ways = [("acks down", &flow.down), ("acks up", &flow.up)];
-            let shown = ways.into_iter().filter(|(_, way)| way.wanted > 0 && fresh(way.begun_ns));
-            found.extend(shown.map(|(cure, way)| self.shown(cure, &key, &flow, way, now)));
+            let exempt = self.now.exempting > 0 && self.exempt.get(&key, 0).is_ok();
+            let ways = [("acks down", &flow.down, 1), ("acks up", &flow.up, 2)];
+            let shown = ways.into_iter().filter(|(_, way, _)| way.wanted > 0 && fresh(way.begun_ns));
+            found.extend(shown.map(|(cure, way, bit)| FlowStatus {
+                applied: !exempt && self.now.lifted & bit == 0 && way.rewritten > 0,
+                ..self.shown(cure, &key, &flow, way, now)
+            }));
         }
         found.sort_by_key(|flow| (flow.remote, flow.local_port, flow.cure));
         Ok(found)
@@ -334,7 +352,7 @@ impl Acks {
             rtt_min_us: way.law.rtt_min_us,
             wanted: way.wanted.into(),
             advertised: way.told.into(),
-            applied: self.now.lifted == 0 && way.rewritten > 0,
+            applied: way.rewritten > 0,
             reapplied: way.rewritten.into(),
         }
     }

@@ -80,6 +80,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "average",
             "quick",
             "start",
+            "clsact",
         ],
     ),
     ("forward", &["enabled", "lambda", "average", "quick", "start", "flows"]),

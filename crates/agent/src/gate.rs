@@ -12,7 +12,7 @@
 //! Needs Linux 5.6 with BTF; TCX since 6.6.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -139,6 +139,7 @@ pub struct Gate {
     settings: Settings,
     found: Device,
     lease_until_ns: u64,
+    lifted: bool,
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
     link: Option<SchedClassifierLinkId>,
@@ -152,6 +153,8 @@ struct Shared {
     /// As the daemon wants it, and the floor in bytes that the reports ask for on top. Locked before the programs.
     config: Mutex<(GateConfig, u64)>,
     state: Mutex<State>,
+    /// Bytes that left the device, by the reports.
+    moved: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -201,12 +204,14 @@ impl Gate {
             ebpf: Mutex::new(ebpf),
             config: Mutex::new((GateConfig::default(), 0)),
             state: Mutex::new(since),
+            moved: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
         let mut gate = Gate {
             settings: settings.clone(),
             found,
             lease_until_ns: 0,
+            lifted: false,
             shared,
             feeder: None,
             link: Some(link),
@@ -217,9 +222,14 @@ impl Gate {
         Ok(gate)
     }
 
+    /// Whether [`Gate::set`] is enough for these.
+    pub fn takes(&self, settings: &Settings) -> bool {
+        settings.device == self.settings.device && settings.clsact == self.settings.clsact
+    }
+
     /// New parameters; the device stays.
     pub fn set(&mut self, settings: &Settings) -> Result<()> {
-        if settings.device != self.settings.device || settings.clsact != self.settings.clsact {
+        if !self.takes(settings) {
             return Err(CureError::Refused(format!(
                 "the gate is on {}: another device needs off and on",
                 self.settings.device
@@ -240,6 +250,20 @@ impl Gate {
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
         self.lease_until_ns = lease_until_ns;
         self.write()
+    }
+
+    /// Everything passes, but reports are heard: for a trial.
+    pub fn lift(&mut self, lifted: bool) -> Result<()> {
+        if lifted == self.lifted {
+            return Ok(());
+        }
+        self.lifted = lifted;
+        self.write()
+    }
+
+    /// Bytes that left the device since the gate was attached, by the reports.
+    pub fn moved(&self) -> u64 {
+        self.shared.moved.load(Ordering::Relaxed)
     }
 
     /// Whether reports come.
@@ -281,7 +305,8 @@ impl Gate {
     }
 
     fn write(&mut self) -> Result<()> {
-        let config = self.settings.config(&self.found, self.lease_until_ns);
+        let lease_until_ns = if self.lifted { 0 } else { self.lease_until_ns };
+        let config = self.settings.config(&self.found, lease_until_ns);
         self.shared.write(|both| both.0 = config)
     }
 
@@ -330,6 +355,8 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                         why = format!("the kernel did not take a report: {error}");
                         continue;
                     }
+                    let moved = report.granted.saturating_sub(report.padding);
+                    shared.moved.fetch_add(moved, Ordering::Relaxed);
                     let counted = || shared.counters().map_or(0, |c| c.refused_own + c.refused_forwarded);
                     if let Some(floor) = room.report(now_ns(), &report, counted)
                         && let Err(error) = shared.write(|both| both.1 = floor)

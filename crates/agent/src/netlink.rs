@@ -17,6 +17,7 @@ pub mod route;
 pub mod kind {
     #![allow(missing_docs)]
     pub const GET_LINK: u16 = 18;
+    pub const GET_ROUTE: u16 = 26;
     pub const NEW_QDISC: u16 = 36;
     pub const DEL_QDISC: u16 = 37;
     pub const GET_QDISC: u16 = 38;
@@ -184,6 +185,17 @@ impl Netlink {
         let wanted = Attributes::default().with(IFLA_IFNAME, &text);
         let answers = self.ask(kind::GET_LINK, Wish::Get, &[0; IFINFO], &wanted)?;
         answers.iter().find_map(|body| device(body)).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The name of a device by its number.
+    pub fn name(&mut self, index: i32) -> io::Result<String> {
+        const IFLA_IFNAME: u16 = 3;
+        let mut message = [0; IFINFO];
+        message[4..8].copy_from_slice(&index.to_ne_bytes());
+        let answers = self.ask(kind::GET_LINK, Wish::Get, &message, &Attributes::default())?;
+        let name = answers.iter().find_map(|body| attribute(body.get(IFINFO..)?, IFLA_IFNAME));
+        let name = name.ok_or(io::ErrorKind::NotFound)?;
+        Ok(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())
     }
 
     /// The queue disciplines of a device.

@@ -12,6 +12,8 @@
 //!
 //! Needs HTB (CONFIG_NET_SCH_HTB).
 
+mod feed;
+
 use std::process::Command;
 
 use algo::gate::Occupancy;
@@ -22,6 +24,8 @@ use crate::cure::{CureError, Result, now_ns};
 use crate::journal::{Change, Journal};
 use crate::netlink::{Attributes, Device, Netlink, Wish, kind, tcmsg};
 use crate::telemetry::Report;
+
+pub use feed::Fed;
 
 /// Numbers of the discipline, its class and the leaf, unlikely to be taken.
 const ROOT: u32 = 0xb10a_0000;
@@ -135,7 +139,8 @@ impl Shaper {
         journal.undone(&self.change).map_err(CureError::file(journal.path().to_owned()))
     }
 
-    fn lift(&mut self) -> Result<()> {
+    /// Takes HTB away; the next report puts it back.
+    pub fn lift(&mut self) -> Result<()> {
         if self.set.take().is_some() {
             let root = tcmsg(self.device.index, ROOT, TC_H_ROOT);
             let gone = self.netlink.ask(kind::DEL_QDISC, Wish::Remove, &root, &Attributes::default());

@@ -4,6 +4,9 @@
 //! counts is how much more came without than in the better of the two spans beside it, so that a link that became faster by itself
 //! convicts nobody · action: lift, restore, and, where more than a twentieth came back, withdraw. Pure: who calls says what time it is.
 //!
+//! One flow that goes without its cure takes from the others what it gains: that is no cost of the cure. So where only one is lifted, the sum of
+//! all has to grow, too, by half of what the one gained.
+//!
 //! A lifted cure lets the queue grow, so trials are short and become rare: each acquittal doubles the time to the next. A withdrawn
 //! cure gets another chance, also after longer and longer.
 
@@ -63,20 +66,38 @@ pub struct Verdict {
     pub without: u64,
 }
 
+/// How a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing is tried.
+    Resting,
+    /// Spans are being measured, with the cure or without.
+    Trying,
+    /// The cure was withdrawn.
+    Withdrawn,
+}
+
+/// Bytes, or bytes per second: of who is tried, and of all who share the path with him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sums {
+    own: u64,
+    all: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing is tried.
     Resting { until: Instant },
     /// With the cure, before.
-    Before { since: Instant, bytes: u64 },
+    Before { since: Instant, bytes: Sums },
     /// Lifted, not counted yet.
-    Lifting { since: Instant, before: u64 },
+    Lifting { since: Instant, before: Sums },
     /// Without the cure.
-    Without { since: Instant, bytes: u64, before: u64 },
+    Without { since: Instant, bytes: Sums, before: Sums },
     /// Restored, not counted yet.
-    Restoring { since: Instant, before: u64, without: u64 },
+    Restoring { since: Instant, before: Sums, without: Sums },
     /// With the cure, after.
-    After { since: Instant, bytes: u64, before: u64, without: u64 },
+    After { since: Instant, bytes: Sums, before: Sums, without: Sums },
     /// Withdrawn.
     Withdrawn { until: Instant },
 }
@@ -104,7 +125,32 @@ impl Trial {
 
     /// Whether the cure is withdrawn.
     pub fn withdrawn(&self) -> bool {
-        matches!(self.phase, Phase::Withdrawn { .. })
+        self.stage() == Stage::Withdrawn
+    }
+
+    /// How it stands.
+    pub fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Resting { .. } => Stage::Resting,
+            Phase::Withdrawn { .. } => Stage::Withdrawn,
+            _ => Stage::Trying,
+        }
+    }
+
+    /// Whether there is something to do or to measure now: else nobody need count bytes.
+    pub fn due(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Resting { until } | Phase::Withdrawn { until } => now >= until,
+            _ => true,
+        }
+    }
+
+    /// When a withdrawn cure gets another chance.
+    pub fn again(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Withdrawn { until } => Some(until),
+            _ => None,
+        }
     }
 
     /// What the last trial found.
@@ -121,6 +167,12 @@ impl Trial {
 
     /// `bytes`: all that arrived so far. To be called several times a second.
     pub fn on_progress(&mut self, now: Instant, bytes: u64) -> Action {
+        self.on_shared_progress(now, bytes, bytes)
+    }
+
+    /// The same where one of several is tried; `all`: what arrived of everybody on this path.
+    pub fn on_shared_progress(&mut self, now: Instant, own: u64, all: u64) -> Action {
+        let bytes = Sums { own, all };
         let (span, settle) = (self.config.span, self.config.settle);
         match self.phase {
             Phase::Resting { until } if now >= until => {
@@ -144,7 +196,7 @@ impl Trial {
                     return Action::Restore;
                 };
                 if !self.gained(before, without) {
-                    self.last = Some(Verdict { with: before, without });
+                    self.last = Some(Verdict { with: before.own, without: without.own });
                     self.rest(now, true);
                     return Action::Restore;
                 }
@@ -160,9 +212,10 @@ impl Trial {
                 let Some(after) = self.rate(from, bytes, now.since(since)) else {
                     return self.rest(now, false);
                 };
-                let verdict = Verdict { with: before.max(after), without };
+                let with = Sums { own: before.own.max(after.own), all: before.all.max(after.all) };
+                let verdict = Verdict { with: with.own, without: without.own };
                 self.last = Some(verdict);
-                if !self.gained(verdict.with, without) {
+                if !self.gained(with, without) {
                     return self.rest(now, true);
                 }
                 self.longer();
@@ -191,17 +244,23 @@ impl Trial {
         self.wait = Duration(self.wait.0.saturating_mul(2)).min(self.config.rarest);
     }
 
-    fn gained(&self, with: u64, without: u64) -> bool {
-        u128::from(without) * 1_000 > u128::from(with) * u128::from(1_000 + self.config.gain)
+    fn gained(&self, with: Sums, without: Sums) -> bool {
+        let own =
+            u128::from(without.own) * 1_000 > u128::from(with.own) * u128::from(1_000 + self.config.gain);
+        let (gain, more) = (without.own.saturating_sub(with.own), without.all.saturating_sub(with.all));
+        own && more >= gain / 2
     }
 
     /// Bytes per second, where enough came.
-    fn rate(&self, from: u64, to: u64, over: Duration) -> Option<u64> {
-        let came = to.saturating_sub(from);
-        if came < self.config.busy {
+    fn rate(&self, from: Sums, to: Sums, over: Duration) -> Option<Sums> {
+        if to.own.saturating_sub(from.own) < self.config.busy {
             return None;
         }
-        u64::try_from(u128::from(came) * 1_000_000_000 / u128::from(over.0.max(1))).ok()
+        let rate = |from: u64, to: u64| {
+            let rate = u128::from(to.saturating_sub(from)) * 1_000_000_000 / u128::from(over.0.max(1));
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        };
+        Some(Sums { own: rate(from.own, to.own), all: rate(from.all, to.all) })
     }
 }
 

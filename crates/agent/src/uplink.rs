@@ -3,6 +3,10 @@
 //! signal: the configuration, the default route, whether a modem reports · model: the gate while it does, windows of passing ACKs while it
 //! does not · action: cures attached to the device that is the uplink now, and lifted or put back as reports come and go.
 
+pub mod choice;
+pub mod guard;
+pub mod route;
+
 use std::path::PathBuf;
 
 use algo::gate::qcut_d;
@@ -43,6 +47,8 @@ pub struct Uplink {
     pub start: Bytes,
     /// HTB in place of the gate.
     pub shaper: bool,
+    /// Programs hang on the clsact discipline, also where TCX is to be had.
+    pub clsact: bool,
     /// Downloads of hosts behind this one.
     pub forward: Option<Forward>,
 }
@@ -70,6 +76,7 @@ impl Default for Uplink {
             up: acks.up.unwrap_or_default(),
             start: acks.start,
             shaper: false,
+            clsact: false,
             forward: None,
         }
     }

@@ -40,7 +40,8 @@ fn configure(ebpf: &mut Ebpf, down: &Config, up: &Config) -> AcksConfig {
         down: DrwaLaw::new(down, 0, true),
         up: DrwaLaw::new(up, 0, true),
         lease_until_ns: u64::MAX,
-        start_bytes: 20_000,
+        down_start_bytes: 20_000,
+        up_start_bytes: 20_000,
         pause_ns: 60_000_000_000,
         link_bytes: 14,
         floor_segments: down.min_window as u32,
@@ -463,7 +464,7 @@ fn a_lifted_flow_passes_and_comes_back_without_taking_an_edge_back() {
     let mut sides = held(&mut ebpf, &PLAIN);
     let place: Array<_, AcksConfig> = Array::try_from(ebpf.map("config").unwrap()).unwrap();
     let config = place.get(&0, 0).unwrap();
-    set(&mut ebpf, AcksConfig { lifted: 1, ..config });
+    set(&mut ebpf, AcksConfig { lifted: 3, ..config });
     let packet = answer(&PLAIN, &mut sides);
     assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
     set(&mut ebpf, config);

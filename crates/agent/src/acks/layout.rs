@@ -25,8 +25,10 @@ plain! {
         up: DrwaLaw,
         /// CLOCK_MONOTONIC; everything passes after this.
         lease_until_ns: u64,
-        /// Payload before anything is done.
-        start_bytes: u64,
+        /// Payload of a download before anything is done.
+        down_start_bytes: u64,
+        /// … of an upload.
+        up_start_bytes: u64,
         /// A silence that begins anew.
         pause_ns: u64,
         /// Bytes before the network header.
@@ -37,7 +39,7 @@ plain! {
         increment_segments: u32,
         /// 1 downloads, 2 uploads.
         directions: u32,
-        /// Windows pass, but are watched.
+        /// Of these directions windows pass, but are watched.
         lifted: u32,
         /// There are flows in `exempt`.
         exempting: u32,

@@ -38,6 +38,7 @@ pub(super) fn uplink(
     gate.patience = at.between("patience", "1 ms", "60 s")?.unwrap_or(gate.patience);
     gate.hold = at.flag("hold")?.unwrap_or(gate.hold);
     law(at, &mut found.up)?;
+    found.clsact = at.flag("clsact")?.unwrap_or(found.clsact);
     found.start = at.parsed("start")?.unwrap_or(found.start);
     found.forward = match forward.flag("enabled")? {
         Some(true) => {

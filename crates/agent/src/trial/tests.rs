@@ -129,3 +129,32 @@ fn any_sequence_of_times_and_bytes_is_no_panic_and_lifts_are_always_followed_by_
         }
     }
 }
+
+#[test]
+fn what_one_flow_takes_from_another_is_no_cost_of_its_cure() {
+    // Lifted, it gets nine tenths of the link that both share; or what nobody else used.
+    let run = |others: fn(bool) -> u64| {
+        let mut trial = Trial::new(Config::default(), Instant::ZERO);
+        let (mut own, mut all, mut withdrawn) = (0, 0, false);
+        for tenth in 1..1_200 {
+            let rate = if trial.lifted() { 180_000 } else { 100_000 };
+            own += rate / 10;
+            all += (rate + others(trial.lifted())) / 10;
+            let action = trial.on_shared_progress(Instant(tenth * 100_000_000), own, all);
+            withdrawn |= matches!(action, Action::Withdraw(_));
+        }
+        withdrawn
+    };
+    assert!(!run(|lifted| if lifted { 20_000 } else { 100_000 }));
+    assert!(run(|_| 100_000));
+}
+
+#[test]
+fn nothing_is_counted_while_nothing_is_due() {
+    let mut trial = Trial::new(Config::default(), Instant::ZERO);
+    assert_eq!((trial.due(Instant(1)), trial.stage()), (false, Stage::Resting));
+    trial.suspect(Instant(1));
+    assert!(trial.due(Instant(1)));
+    trial.on_progress(Instant(1), 0);
+    assert_eq!((trial.due(Instant(2)), trial.stage()), (true, Stage::Trying));
+}
