@@ -26,7 +26,7 @@ use units::Bytes;
 
 use crate::cure::{CureError, Result, address, now_ns};
 use crate::journal::{Change, Journal};
-use crate::kernel::whole;
+use crate::kernel::{self, whole};
 use crate::netlink::{Device, Netlink};
 use crate::objects;
 use crate::receive::taken;
@@ -140,22 +140,14 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(CureError::NoBtf);
     }
+    let refused = |why| kernel::refused("the programs on passing ACKs", "5.12", why);
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("flows", flows.max(16))
         .map_max_entries("trace", traced.max(1))
         .load(objects::ACKS)
-        .map_err(|why| CureError::Rights(whole(&why)))?;
+        .map_err(|why| refused(whole(&why)))?;
     for (name, _, _) in PROGRAMS {
-        program(&mut ebpf, name)?.load().map_err(|why| CureError::Kernel {
-            what: "the programs on passing ACKs",
-            since: "5.12",
-            why: whole(&why)
-                .lines()
-                .rev()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or_default()
-                .to_owned(),
-        })?;
+        program(&mut ebpf, name)?.load().map_err(|why| refused(whole(&why)))?;
     }
     Ok(ebpf)
 }

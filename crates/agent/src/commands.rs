@@ -50,11 +50,9 @@ impl Output {
     }
 }
 
+/// Capabilities, not who it is: a unit runs as root with few of them.
 pub(crate) fn root() -> Result<()> {
-    match nix::unistd::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(failed("needs root: it loads BPF programs and changes sockets")),
-    }
+    kernel::rights().map_err(failed)
 }
 
 /// The daemon in the foreground.
@@ -235,12 +233,13 @@ fn table(answer: &Value) -> String {
 pub fn features(output: &Output) -> Result<()> {
     let features = kernel::features();
     let list: Vec<Value> = features.iter().map(kernel::Feature::to_json).collect();
-    output.say(&json!({"ok": true, "features": list}), || {
+    let without = kernel::without();
+    output.say(&json!({"ok": true, "features": list, "without": without}), || {
         let line = |f: &kernel::Feature| match &f.missing {
             None => format!("yes  {} (Linux {})", f.name, f.since),
             Some(why) => format!("no   {} (Linux {}): {why}", f.name, f.since),
         };
-        features.iter().map(line).collect::<Vec<_>>().join("\n")
+        features.iter().map(line).chain(without.clone()).collect::<Vec<_>>().join("\n")
     });
     Ok(())
 }

@@ -69,6 +69,7 @@ impl Congestion {
     /// Begins.
     pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Congestion> {
         settings.check(&available()?)?;
+        kernel::able()?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = sockets::made(&settings.pins)?;

@@ -11,19 +11,20 @@ use crate::shared::Place;
 pub enum CureError {
     /// Not root, or a container that may not use BPF.
     #[error(
-        "no rights to load BPF programs (needs root, or CAP_BPF with CAP_NET_ADMIN and CAP_PERFMON): {0}"
+        "no rights to change sockets and devices (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; a container may have to be given \
+         them): {0}; what works without: plan --capture, features, defaults"
     )]
     Rights(String),
     /// A kernel without its own types.
     #[error(
-        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF), so programs cannot find the fields of its sockets; \
-         what works without: windows of forwarded connections, and the gate"
+        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF), so programs cannot find the fields of its sockets and packets; \
+         what works without: plan, and the shaper (shaper.enabled) where a modem reports"
     )]
     NoBtf,
     /// No cgroup v2 anywhere.
     #[error(
         "no cgroup v2 is mounted (mount -t cgroup2 none /sys/fs/cgroup/unified), and programs on sockets are attached to one; \
-         what works without: windows of forwarded connections, and the gate"
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
     NoCgroup,
     /// The kernel did not take a program or an operation.

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 
 use crate::cure::{CureError, Result, now_ns};
 use crate::journal::{Change, Journal};
+use crate::kernel;
 use crate::netlink::{Device, Netlink};
 use crate::objects;
 use crate::shared::{GateConfig, GateCounters, GateView};
@@ -400,13 +401,15 @@ fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
     }
 }
 
-fn load() -> Result<Ebpf> {
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+/// Reads the object into the kernel.
+pub fn load() -> Result<Ebpf> {
+    if !std::path::Path::new(kernel::BTF).exists() {
         return Err(CureError::NoBtf);
     }
-    let mut ebpf = EbpfLoader::new().load(objects::GATE).map_err(|why| CureError::Rights(why.to_string()))?;
+    let refused = |why| kernel::refused("the gate's program", "5.6", why);
+    let mut ebpf = EbpfLoader::new().load(objects::GATE).map_err(|why| refused(kernel::whole(&why)))?;
     for name in ["egress", "report"] {
-        program(&mut ebpf, name)?.load().map_err(refused("the gate's program", "5.6"))?;
+        program(&mut ebpf, name)?.load().map_err(|why| refused(kernel::whole(&why)))?;
     }
     Ok(ebpf)
 }

@@ -8,69 +8,18 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::{Iter, SockOps};
 use aya::{Btf, Ebpf, EbpfLoader};
-use serde_json::{Value, json};
 
 use crate::cure::{CureError, Result};
 use crate::objects;
 
+mod features;
+mod rights;
+
+pub use features::{Feature, able, features, without};
+pub use rights::{everywhere, rights};
+
 /// Where BPF programs find the kernel's types.
-const BTF: &str = "/sys/kernel/btf/vmlinux";
-
-/// A feature, and whether it is to be had.
-#[derive(Clone, Debug)]
-pub struct Feature {
-    /// What it is for.
-    pub name: &'static str,
-    /// Oldest kernel of kernel.org that has it.
-    pub since: &'static str,
-    /// Why not.
-    pub missing: Option<String>,
-}
-
-impl Feature {
-    /// For `--json`.
-    pub fn to_json(&self) -> Value {
-        json!({"feature": self.name, "since": self.since, "works": self.missing.is_none(), "missing": self.missing})
-    }
-}
-
-/// Every feature of this kernel.
-pub fn features() -> Vec<Feature> {
-    let feature =
-        |name, since, tried: Result<()>| Feature { name, since, missing: tried.err().map(|e| e.to_string()) };
-    vec![
-        feature(
-            "windows of this host's sockets (DRWA)",
-            "5.11",
-            cgroup_root().and_then(|_| load_sock_ops(objects::RECEIVE, "receive", None).map(drop)),
-        ),
-        feature(
-            "the same for connections that exist already",
-            "6.12",
-            load_walk(None).map(drop).and_then(|()| flags_in_a_walk()),
-        ),
-        feature(
-            "congestion control of new connections",
-            "5.3",
-            cgroup_root().and_then(|_| load_sock_ops(objects::CONGESTION, "congestion", None).map(drop)),
-        ),
-        feature("congestion control of connections that exist already", "5.15", load_walk(None).map(drop)),
-    ]
-}
-
-/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change; its constant is in the kernel's types since it exists.
-fn flags_in_a_walk() -> Result<()> {
-    const NAME: &[u8] = b"TCP_BPF_SOCK_OPS_CB_FLAGS\0";
-    let types = std::fs::read(BTF).map_err(CureError::file(BTF))?;
-    match types.windows(NAME.len()).any(|w| w == NAME) {
-        true => Ok(()),
-        false => Err(CureError::Kernel {
-            what: "flags of connections that exist already",
-            since: "6.12",
-            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same".to_owned(),
-        }),
-    }
-}
+pub const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// The root of the cgroup v2 hierarchy, wherever it is mounted.
 pub fn cgroup_root() -> Result<PathBuf> {
@@ -99,7 +48,8 @@ pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
     Ok((number, below.components().count() as u32))
 }
 
-fn refused(what: &'static str, since: &'static str, why: String) -> CureError {
+/// What a kernel's refusal of a program means.
+pub fn refused(what: &'static str, since: &'static str, why: String) -> CureError {
     if why.contains("Operation not permitted") || why.contains("os error 1)") {
         return CureError::Rights(why);
     }
@@ -207,7 +157,7 @@ mod tests {
         );
         let one =
             refused("the walk", "5.15", "bpf_prog_load: Operation not permitted (os error 1)".to_owned());
-        assert!(one.to_string().starts_with("no rights to load BPF programs"));
+        assert!(one.to_string().starts_with("no rights to change sockets and devices"));
     }
 
     #[test]

@@ -164,6 +164,7 @@ where
 impl Receive {
     /// Begins: what a dead agent left below the same pins is taken over without a gap.
     pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Receive> {
+        kernel::able()?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = sockets::made(&settings.pins)?;

@@ -93,9 +93,10 @@ impl Walker {
         let listed = std::thread::scope(|scope| {
             let thread = scope.spawn(|| -> std::result::Result<Vec<u8>, String> {
                 let mut listed = Vec::new();
-                for namespace in namespaces() {
-                    // One that has vanished meanwhile has no sockets any more.
-                    if setns(&namespace, CloneFlags::CLONE_NEWNET).is_err() {
+                for (number, namespace) in namespaces().iter().enumerate() {
+                    // The first is the one in which the thread begins: without rights for others it is visited all the same. One that
+                    // has vanished meanwhile has no sockets any more.
+                    if number > 0 && setns(namespace, CloneFlags::CLONE_NEWNET).is_err() {
                         continue;
                     }
                     let id = program.attach().map_err(|e| kernel::whole(&e))?;
@@ -118,7 +119,7 @@ impl Walker {
     }
 }
 
-/// Every network namespace that has a process or a name, each once; our own where /proc tells nothing.
+/// Every network namespace that has a process or a name, each once; our own first.
 fn namespaces() -> Vec<File> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();

@@ -1,0 +1,67 @@
+//! What this process may do: its capabilities, whoever it runs as.
+//!
+//! signal: CapEff of /proc/self/status · model: loading programs on sockets and devices needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or
+//! before Linux 5.8 CAP_SYS_ADMIN in the place of the first two; sockets of other network namespaces need more · action: one line
+//! that names what is missing.
+
+use crate::cure::{CureError, Result};
+
+/// Numbers of linux/capability.h.
+const NET_ADMIN: u8 = 12;
+const SYS_PTRACE: u8 = 19;
+const SYS_ADMIN: u8 = 21;
+const PERFMON: u8 = 38;
+const BPF: u8 = 39;
+
+/// Whether this process can change sockets and devices.
+pub fn rights() -> Result<()> {
+    let missing = lacking(held());
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(CureError::Rights(format!("this process lacks {}", missing.join(", ")))),
+    }
+}
+
+/// Whether this process can enter other network namespaces, whose connections exist beside ours: what is missing for it.
+pub fn everywhere() -> Option<String> {
+    let held = held();
+    let missing: Vec<&str> = [("CAP_SYS_ADMIN", SYS_ADMIN), ("CAP_SYS_PTRACE", SYS_PTRACE)]
+        .into_iter()
+        .filter(|(_, number)| held & 1 << number == 0)
+        .map(|(name, _)| name)
+        .collect();
+    (!missing.is_empty()).then(|| missing.join(" and "))
+}
+
+fn lacking(held: u64) -> Vec<&'static str> {
+    let has = |number: u8| held & 1 << number != 0;
+    [
+        ("CAP_BPF", has(BPF) || has(SYS_ADMIN)),
+        ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN)),
+        ("CAP_NET_ADMIN", has(NET_ADMIN)),
+    ]
+    .into_iter()
+    .filter(|(_, has)| !has)
+    .map(|(name, _)| name)
+    .collect()
+}
+
+/// Where /proc tells nothing, the kernel will have to.
+fn held() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_named_and_an_older_kernels_right_counts_for_two() {
+        assert_eq!(lacking(0), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);
+        assert_eq!(lacking(1 << BPF | 1 << NET_ADMIN), ["CAP_PERFMON"]);
+        assert!(lacking(1 << BPF | 1 << PERFMON | 1 << NET_ADMIN).is_empty());
+        assert!(lacking(1 << SYS_ADMIN | 1 << NET_ADMIN).is_empty());
+    }
+}
