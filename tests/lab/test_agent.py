@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import Lab
@@ -39,7 +40,7 @@ def download(sixteenths: int) -> str:
     return DOWNLOAD.replace("LAMBDA", str(sixteenths))
 
 
-def statuses(raw: Path) -> list[dict[str, object]]:
+def statuses(raw: Path) -> list[dict[str, Any]]:
     """What the agent said of itself."""
     return [json.loads(line) for line in (raw / "agent.jsonl").read_text().splitlines()]
 
@@ -84,8 +85,8 @@ def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
         assert lab.left() == []
     for size in (24, 64):
         said = statuses(tmp_path / str(size))
-        assert {row["cures"]["receive"]["connections"] for row in said[-1:]} == {1}  # type: ignore[index]
-        (flow,) = said[-1]["flows"]  # type: ignore[misc]
+        assert {row["cures"]["receive"]["connections"] for row in said[-1:]} == {1}
+        (flow,) = said[-1]["flows"]
         assert 0.9 * size / 16 * BASE_MS <= flow["rtt_ms"] <= 1.25 * size / 16 * BASE_MS
 
 

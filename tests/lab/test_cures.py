@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 from running import SHORT, plan_of
 
 from unbloat.lab.cures import Cure, configuration, cure_vetoes, cures
 from unbloat.lab.vetoes import plan_vetoes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 RATE = '{ kind = "drwa", form = "rate", alpha = 8, lambda = 24 }'
 TETHERED = """

@@ -116,7 +116,8 @@ def uplink(plan: Plan, node: int) -> int | None:
 def passing(plan: Plan, node: int) -> tuple[list[Flow], list[Flow]]:
     """Flows whose ACKs pass a node or arrive at it: of data that leaves by the uplink, and of data that comes in."""
     link = uplink(plan, node)
-    out, through = [], []
+    out: list[Flow] = []
+    through: list[Flow] = []
     for flow in filter(is_tcp, plan["flows"]):
         way = path(plan, flow["from"], flow["to"]) or []
         leaves = next((number for number in way if plan["links"][number]["from"] == node), None)
