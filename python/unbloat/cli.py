@@ -390,7 +390,7 @@ def reproduce(
         Literal["quick", "whole"] | None,
         typer.Option(
             metavar="[=quick]",
-            help="Also in the lab, those that a stock kernel can make: half an hour; --lab=quick: five minutes. Needs root.",
+            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. Needs root.",
         ),
     ] = None,
 ) -> None:

@@ -32,7 +32,7 @@ STATES = {
 LAB_STATES = {
     AGREES: "in the lab as in the simulator under the same settings, within the tolerance",
     DIFFERS: "in the lab another than in the simulator; why is said where it is known",
-    NOT_RUN: "not in the lab: a stock kernel cannot, or the lab's shorter run ends before",
+    NOT_RUN: "not in the lab: no kernel can, or the lab's shorter run ends before",
     FAILED: "the lab broke off",
 }
 Cells = tuple[list[str], list[list[str]]]

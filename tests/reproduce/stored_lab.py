@@ -1,6 +1,6 @@
 """What the lab measured of each claim, kept in docs/claims-lab.json, so that a check needs no lab to hold it against the simulator.
 
-UNBLOAT_BLESS_LAB=1 runs the lab (as root, half an hour) and writes it; a claim's name, or several with commas, runs those.
+UNBLOAT_BLESS_LAB=1 runs the lab (as root, most of an hour) and writes it; a claim's name, or several with commas, runs those.
 """
 
 from __future__ import annotations
