@@ -18,6 +18,9 @@ use super::seen::{Flow, Found, Seen, Way, swing};
 /// Bins whose rates are compared.
 const BIN: Duration = Duration::from_secs(1);
 
+/// The rule that says so.
+const ANOTHERS: &str = "rtt-inflation-other-flow";
+
 /// Reads and analyses. `progress` hears the share that is over.
 pub fn look(paths: &[PathBuf], host: &Host, mut progress: impl FnMut(f64)) -> Result<Seen, AnalyzeError> {
     let options = Options { bin: BIN, samples: Select::All, ..Options::default() };
@@ -134,6 +137,7 @@ fn seen(report: &Report, host: &Host) -> Seen {
             window_bytes: row.rwnd_max.map(|bytes| bytes.0),
             window_share: row.limit_share(Limit::ReceiveWindow).unwrap_or(0.0),
             unread_share: row.limit_share(Limit::ZeroWindow).unwrap_or(0.0),
+            anothers_queue: analysis.findings.iter().any(|f| f.flow == Some(row.id) && f.rule == ANOTHERS),
             ..Flow::new(way, local, remote)
         });
     }

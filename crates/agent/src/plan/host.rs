@@ -173,6 +173,8 @@ pub struct Host {
     pub sysctls: Vec<(&'static str, String)>,
     /// What the kernel can do; `None` where that cannot be asked.
     pub features: Option<Vec<Feature>>,
+    /// The root of cgroup v2: whole host's sockets.
+    pub cgroup: Option<PathBuf>,
     /// A modem's reports come from here.
     pub modem: Option<PathBuf>,
     /// What could not be seen, a line each.
@@ -196,6 +198,10 @@ impl Host {
         match nix::unistd::geteuid().is_root() {
             true => host.features = Some(kernel::features()),
             false => host.missing.push("what this kernel can do: only root can ask it".to_owned()),
+        }
+        match kernel::cgroup_root() {
+            Ok(path) => host.cgroup = Some(path),
+            Err(e) => host.missing.push(e.to_string()),
         }
         host.modem = reports(modem).then(|| modem.to_owned());
         host
@@ -244,7 +250,7 @@ impl Host {
         let features = self.features.as_ref().map(|all| all.iter().map(Feature::to_json).collect::<Vec<_>>());
         json!({
             "device": self.device.as_ref().map(Device::to_json), "sysctls": sysctls, "features": features,
-            "forwards": self.forwards(), "modem": self.modem, "missing": self.missing,
+            "forwards": self.forwards(), "cgroup": self.cgroup, "modem": self.modem, "missing": self.missing,
         })
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::advice::{Advice, Rank};
+use super::advice::{Advice, Rank, Sure};
 use super::host::Host;
 use super::seen::{Flow, Seen, Way};
 use super::words::ms;
@@ -49,6 +49,16 @@ impl View<'_> {
         let candidates: &[f64] = if swings { &[3.0, 2.0, 1.5] } else { &[2.0, 1.5] };
         candidates.iter().copied().find(|lambda| flows.iter().any(|flow| helps(flow, *lambda)))
     }
+}
+
+/// Features by a part of their names.
+mod feature {
+    pub const WINDOWS: &str = "windows of this host's";
+    pub const LIVE: &str = "the same for connections that exist already";
+    pub const ACKS: &str = "passing ACKs";
+    pub const GATE: &str = "uploads: the gate";
+    pub const CONGESTION: &str = "congestion control of new connections";
+    pub const FQ_CODEL: &str = "(FQ-CoDel)";
 }
 
 /// Rates that vary by this between a first and a ninth tenth: below, λ = 2 holds enough for what comes.
@@ -107,8 +117,28 @@ pub fn advice(view: &View<'_>) -> Vec<Advice> {
             advice.rank = Rank::Recommended;
         }
     }
+    together(&mut all);
     all.sort_by_key(|advice| advice.rank);
     all
+}
+
+/// An RTT goes both ways: where both are under load, each flow's contains both queues.
+fn together(all: &mut [Advice]) {
+    let loaded = |way| {
+        move |advice: &Advice| {
+            advice.expects.is_some() && advice.flow.as_ref().is_some_and(|(flow, _)| flow.way == way)
+        }
+    };
+    if !(all.iter().any(loaded(Way::Download)) && all.iter().any(loaded(Way::Upload))) {
+        return;
+    }
+    for advice in all.iter_mut().filter(|advice| advice.expects.is_some()) {
+        advice.sure = advice.sure.min(Sure::Medium);
+        advice.unknown.push(
+            "which direction's queue it is: both are under load, and an RTT goes both ways; their cures belong together"
+                .to_owned(),
+        );
+    }
 }
 
 /// Where nothing is advised: why.
@@ -189,6 +219,27 @@ mod tests {
         assert_eq!(of(4.0, 150.0, 170.0), Some(2.0));
         assert_eq!(of(1.2, 115.0, 125.0), Some(1.5));
         assert_eq!(of(1.2, 90.0, 100.0), None);
+    }
+
+    #[test]
+    fn with_both_directions_under_load_neither_is_sure() {
+        let both = vec![flow(Way::Download, 60.0, 900.0, 950.0), flow(Way::Upload, 60.0, 900.0, 950.0)];
+        let case = Case::new(both.clone());
+        let all = advice(&case.view());
+        assert_eq!(
+            all.iter()
+                .filter(|a| a.sure == Sure::Medium && a.unknown.iter().any(|u| u.contains("both ways")))
+                .count(),
+            3
+        );
+        let case = Case::new(both[..1].to_vec());
+        assert!(advice(&case.view()).iter().all(|a| a.sure == Sure::High));
+    }
+
+    #[test]
+    fn a_flow_in_anothers_queue_is_not_the_one_to_cure() {
+        let small = Flow { anothers_queue: true, ..flow(Way::Download, 60.0, 900.0, 950.0) };
+        assert!(advice(&Case::new(vec![small]).view()).is_empty());
     }
 
     #[test]

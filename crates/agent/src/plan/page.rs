@@ -51,8 +51,10 @@ pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String 
         text.push('\n');
         text += &strong(paragraph("", nothing, 0, width).trim_end());
     }
+    let mut told: Vec<&str> = Vec::new();
     for (number, advice) in plan.advice.iter().enumerate() {
-        text += &piece(number + 1, advice, width, &strong);
+        text += &piece(number + 1, advice, &told, width, &strong);
+        told.extend(advice.why.iter().map(String::as_str));
     }
     text += &ending(plan, options, &strong);
     text.trim_end().to_owned()
@@ -123,7 +125,13 @@ fn flows(plan: &Plan, width: usize) -> String {
     text
 }
 
-fn piece(number: usize, advice: &Advice, width: usize, strong: &dyn Fn(&str) -> String) -> String {
+fn piece(
+    number: usize,
+    advice: &Advice,
+    told: &[&str],
+    width: usize,
+    strong: &dyn Fn(&str) -> String,
+) -> String {
     let how = match (&advice.blocked, advice.rank) {
         (Some(_), _) => "not to be had here",
         (None, Rank::Instead) => "would do instead",
@@ -136,7 +144,17 @@ fn piece(number: usize, advice: &Advice, width: usize, strong: &dyn Fn(&str) -> 
             text += &paragraph(if i == 0 { name } else { "" }, line, INDENT, width);
         }
     };
-    part("  why", &[&[format!("{}: {}", advice.finding, advice.why.join("; "))][..]].concat());
+    // What an earlier piece said of the same flow need not be read twice.
+    let new: Vec<&str> = advice.why.iter().map(String::as_str).filter(|why| !told.contains(why)).collect();
+    let again = if new.len() < advice.why.len() { ", as above" } else { "" };
+    let colon = if new.is_empty() {
+        ""
+    } else if again.is_empty() {
+        ": "
+    } else {
+        "; "
+    };
+    part("  why", &[format!("{}{again}{colon}{}", advice.finding, new.join("; "))]);
     if let Some(why) = &advice.blocked {
         part("  missing", std::slice::from_ref(why));
     }

@@ -70,6 +70,8 @@ pub struct Flow {
     pub buffer_full_grown: bool,
     /// Congestion control of its sender.
     pub congestion: Option<String>,
+    /// Too small to have filled the queue that it waits in: another flow's.
+    pub anothers_queue: bool,
 }
 
 impl Flow {
@@ -94,6 +96,7 @@ impl Flow {
             unread_share: 0.0,
             buffer_full_grown: false,
             congestion: None,
+            anothers_queue: false,
         }
     }
 
@@ -108,9 +111,9 @@ impl Flow {
         Some(((median - min).max(0.0), (p95 - min).max(0.0)))
     }
 
-    /// It waits behind a standing queue.
+    /// It waits behind a standing queue of its own making.
     pub fn bloated(&self) -> bool {
-        self.told() && self.queue_ms().is_some_and(|(_, p95)| p95 >= BLOATED_MS)
+        self.told() && !self.anothers_queue && self.queue_ms().is_some_and(|(_, p95)| p95 >= BLOATED_MS)
     }
 
     /// Grade of its queueing delay, as everywhere.
@@ -144,6 +147,7 @@ impl Flow {
             "grade": self.grade(),
             "rwnd_bytes_max": self.window_bytes, "window_full_share": self.window_share,
             "unread_share": self.unread_share, "congestion_control": self.congestion,
+            "anothers_queue": self.anothers_queue,
         })
     }
 }

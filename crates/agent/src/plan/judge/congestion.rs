@@ -1,7 +1,7 @@
 //! Uploads by a congestion control that fills queues, where the kernel has BBR: switch.
 
 use super::upload::own;
-use super::{Rule, View};
+use super::{Rule, View, feature};
 use crate::plan::advice::{Advice, Expectation, Rank, Sure};
 
 /// Those that go on until a packet is lost, in the kernel's names.
@@ -50,7 +50,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.settings =
         vec![("congestion.routes", "{ \"0.0.0.0/0\" = \"bbr\", \"::/0\" = \"bbr\" }".to_owned())];
-    advice.blocked = view.lacks("congestion control of new connections");
+    advice.blocked = view.lacks(feature::CONGESTION);
     advice.unknown.push("a rate that falls suddenly: BBR notices only seconds later".to_owned());
     advice.unknown.push("only connections of this host itself; hosts behind it keep their own".to_owned());
     if flow.congestion.is_none() {

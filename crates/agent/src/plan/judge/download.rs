@@ -1,6 +1,6 @@
 //! Downloads behind a standing queue: the receive window follows the delay (DRWA).
 
-use super::{Rule, View, bloated, by_law, helps, toml};
+use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::seen::Way;
 use crate::sockets;
@@ -21,19 +21,19 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     let law = format!("λ · RTTmin, λ = {lambda}");
     advice.expects = Expectation::of(flow, by_law(flow, lambda), law);
     let pin = sockets::folder(view.pins).join("receive");
+    let cgroup = view.host.cgroup.as_ref().filter(|_| view.here());
+    let whose = cgroup
+        .map_or("this host's sockets".to_owned(), |path| format!("the sockets of cgroup {}", path.display()));
     advice.changes = vec![
-        format!(
-            "a BPF program (sock_ops) on the cgroup's sockets, pinned as {}, with its maps beside it",
-            pin.display()
-        ),
+        format!("a BPF program (sock_ops) on {whose}, pinned as {}, with its maps beside it", pin.display()),
         "TCP_WINDOW_CLAMP of each download, at every ACK from 20 KB on; autotuning no longer moves it"
             .to_owned(),
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
     advice.settings = vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
-    advice.blocked = view.lacks("windows of this host's sockets");
+    advice.blocked = view.lacks(feature::WINDOWS);
     if view.here() {
-        if let Some(why) = view.host.lacks("the same for connections that exist already") {
+        if let Some(why) = view.host.lacks(feature::LIVE) {
             advice.unknown.push(format!("connections that exist already keep their windows: {why}"));
         }
         if view.host.sysctl("net.ipv4.tcp_shrink_window") == Some("1") {
@@ -90,8 +90,11 @@ mod tests {
     fn a_kernel_that_cannot_is_said_and_not_configured() {
         let mut case = Case::new(vec![flow(Way::Download, 60.0, 1_560.0, 2_060.0)]);
         let missing = Some("no /sys/kernel/btf/vmlinux".to_owned());
-        case.host.features =
-            Some(vec![Feature { name: "windows of this host's sockets (DRWA)", since: "5.11", missing }]);
+        case.host.features = Some(vec![Feature {
+            name: "downloads: windows of this host's new connections (DRWA)",
+            since: "5.11",
+            missing,
+        }]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(advice.blocked.is_some() && !advice.configured());
         case.seen.elsewhere = vec!["192.0.2.1".parse().unwrap()];

@@ -1,6 +1,6 @@
 //! Hosts behind this one: their downloads, by the windows of the ACKs that they send through it.
 
-use super::{Rule, View, bloated, by_law, helps, toml};
+use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::plan::advice::{Advice, Expectation, Rank, Sure};
 use crate::plan::seen::Way;
 use crate::plan::words::rate;
@@ -51,7 +51,7 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
     if view.here() {
         advice.blocked = match device {
             None => Some("no device is known: no default route, and no --device".to_owned()),
-            Some(_) => view.lacks("passing ACKs"),
+            Some(_) => view.lacks(feature::ACKS),
         };
         if device.is_some_and(|device| !device.smart()) {
             let qdisc = device.map_or("", |device| device.qdisc());

@@ -3,7 +3,7 @@
 
 use algo::gate::qcut_d;
 
-use super::{Rule, View, bloated, by_law, helps, toml};
+use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::seen::{Flow, Way};
 use crate::plan::words::ms;
@@ -69,7 +69,7 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
         advice.why.push(format!("a modem reports its buffer on {}", path.display()));
         advice.settings.push(("uplink.telemetry", format!("{:?}", path.display().to_string())));
     }
-    advice.blocked = none.or_else(|| view.lacks("gate"));
+    advice.blocked = none.or_else(|| view.lacks(feature::GATE));
     advice
         .unknown
         .push("what rate the air allows next; without reports windows of passing ACKs take over".to_owned());
@@ -87,7 +87,7 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
     advice.settings = vec![("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", toml(lambda))];
-    advice.blocked = none.or_else(|| view.lacks("passing ACKs"));
+    advice.blocked = none.or_else(|| view.lacks(feature::ACKS));
     if view.here() {
         advice.unknown.push(
             "whether a modem's buffer is the queue: none reports (a gate would do better then)".to_owned(),

@@ -1,6 +1,6 @@
 //! Downloads held back by this host's own window while no queue stands: a larger one lets more through.
 
-use super::{Rule, View, toml};
+use super::{Rule, View, feature, toml};
 use crate::plan::advice::{Advice, Rank, Sure, reason};
 use crate::plan::seen::Way;
 use crate::plan::words::{bytes, rate};
@@ -91,7 +91,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         3.0 * min
     )];
     beside.settings = vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(3.0))];
-    beside.blocked = view.lacks("windows of this host's sockets");
+    beside.blocked = view.lacks(feature::WINDOWS);
     vec![advice, beside]
 }
 

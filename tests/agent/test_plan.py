@@ -1,0 +1,128 @@
+"""`unbloat-agent plan` on real sockets behind the emulator: it names the right cure, and `on` with its configuration keeps the promise."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from receive_bed import Agent, Bed, program, rtts, run, told
+
+pytestmark = pytest.mark.usefixtures("receiving")
+
+BASE_MS = 60.0
+
+
+def plan(bed: Bed, *words: str) -> tuple[dict[str, Any], Path]:
+    """What it says about the host, and the configuration that it wrote; in the host's network namespace, where sockets are."""
+    out = bed.folder / "plan.toml"
+    words = ("--json", "plan", "--device", "up", "--out", str(out), *words)
+    name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
+    said: dict[str, Any] = json.loads(run("nsenter", f"--net=/run/netns/{bed.host}", name, *words))
+    assert said["ok"]
+    return said, out
+
+
+def recommended(said: dict[str, Any]) -> dict[str, Any]:
+    """The one that it would apply."""
+    (advice,) = [advice for advice in said["advice"] if advice["rank"] == "recommended"]
+    assert advice["finding"] == "bufferbloat"
+    assert advice["blocked"] is None
+    assert advice["confidence"] == "high"
+    return dict(advice)
+
+
+def applied(bed: Bed, agent: Agent, config: Path) -> None:
+    """`on` with that configuration, for the bed's own connections."""
+    inside = ("nsenter", f"--net=/run/netns/{bed.host}")
+    run(*inside, *agent.argv("on", "--config", str(config), *agent.sets()))
+
+
+def settled(bed: Bed, after_s: float, lasting_s: float) -> list[float]:
+    """RTTs of a ping, when a cure has had its time."""
+    time.sleep(after_s)
+    return rtts(bed.ping(lasting_s), 0.0)
+
+
+def test_an_idle_host_has_nothing_to_cure(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed:
+        said, out = plan(bed, "--live", "1s")
+    assert (said["verdict"], said["advice"], said["configuration"]) == ("nothing", [], None)
+    assert said["nothing"].startswith("Nothing to cure was seen")
+    assert not out.exists()
+    device = said["host"]["device"]
+    assert (device["name"], device["link"]) == ("up", "tunnel")
+    assert said["host"]["sysctls"]["tcp_rmem_bytes"].count(" ") == 2
+
+
+def test_a_bloated_download_gets_drwa_and_the_rtt_that_was_promised(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        bed.iperf_server()
+        download = bed.download(24)
+        time.sleep(5)
+        said, config = plan(bed, "--live", "5s")
+        advice = recommended(said)
+        expects = advice["expects"]
+        assert advice["cure"] == "receive"
+        assert "receive" in config.read_text()
+        assert advice["flow"]["rtt_ms_min"] == pytest.approx(BASE_MS, abs=5)
+        assert advice["flow"]["grade"] == "F"
+        assert expects["rtt_ms_p50_now"] > 500
+        assert expects["goodput_bps"] == pytest.approx(7.7e6, rel=0.1)
+        applied(bed, agent, config)
+        found = statistics.median(settled(bed, 5, 6))
+        assert found == pytest.approx(expects["rtt_ms"], rel=0.2)
+        seconds = [i["sum"]["bits_per_second"] for i in json.loads(told(download))["intervals"][-8:]]
+        assert statistics.fmean(seconds) >= 0.95 * expects["goodput_bps"]
+
+
+def test_a_bloated_upload_gets_windows_of_acks_and_the_rtt_that_was_promised(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed) as agent:
+        bed.iperf_server()
+        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "30", "-C", "cubic", "-J")
+        time.sleep(5)
+        said, config = plan(bed, "--live", "5s")
+        advice = recommended(said)
+        expects = advice["expects"]
+        assert (advice["cure"], advice["settings_toml"]["uplink.mode"]) == ("uplink", '"acks"')
+        assert advice["flow"]["congestion_control"] == "cubic"
+        assert expects["rtt_ms_p50_now"] > 800
+        (instead,) = [other for other in said["advice"] if other["rank"] == "instead"]
+        assert (instead["cure"], instead["blocked"]) == ("congestion", None)
+        applied(bed, agent, config)
+        # The queue that stands has to drain first: a megabyte at 2 Mbit/s.
+        found = statistics.median(settled(bed, 8, 6))
+        assert found == pytest.approx(expects["rtt_ms"], rel=0.2)
+
+
+def test_a_capture_of_the_host_is_judged_as_its_own_and_a_broken_one_by_its_good_part(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed:
+        bed.iperf_server()
+        with bed.capture() as capture:
+            told(bed.download(5))
+        said, config = plan(bed, "--capture", str(capture))
+        advice = recommended(said)
+        assert (advice["cure"], said["seen"]["of_hosts"]) == ("receive", [])
+        assert advice["flow"]["local"] == "10.0.0.1"
+        assert config.exists()
+        whole = capture.read_bytes()
+        capture.write_bytes(whole[: len(whole) // 2 + 7])
+        said, _ = plan(bed, "--capture", str(capture))
+        assert said["verdict"] == "advice"
+        assert "what came before is analysed" in said["seen"]["warnings"][0]
+
+
+def test_without_rights_it_says_what_it_can_and_what_is_missing() -> None:
+    name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
+    argv = [name, "--json", "plan", "--live", "300ms"]
+    done = subprocess.run(argv, capture_output=True, text=True, user=65_534, env={**os.environ}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    host = json.loads(done.stdout)["host"]
+    assert host["features"] is None
+    assert host["missing"] == ["what this kernel can do: only root can ask it"]
+    assert host["device"] is not None
