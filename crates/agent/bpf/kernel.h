@@ -22,6 +22,7 @@ struct minmax {
 struct tcp_options_received {
 	__u32 rcv_tsecr;
 	__u16 tstamp_ok : 1;
+	__u16 rcv_wscale : 4;
 };
 
 struct kernfs_node {
@@ -55,9 +56,24 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct sock {
 	struct sock_common __sk_common;
 	int sk_rcvbuf;
+	/* Who made it, as the first user namespace numbers users. */
+	kuid_t sk_uid;
+	/* What the application fixed: 2, the receive buffer. */
+	__u8 sk_userlocks : 4;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 

@@ -421,3 +421,56 @@ static __always_inline __u64 qcut_limit(const struct qcut *q, const struct qcut_
 {
 	return law_max(qcut_drained(q->rate, law->target_ns), law->floor);
 }
+
+/* AFC's rate term: `crates/algo/src/rwnd/afc/backed.rs`. Zeroes are its beginning. */
+#define BACKED_SLOT_NS 100000000ull
+#define BACKED_SLOTS 32
+
+struct backed {
+	__u64 rate, slots;
+	__u64 begun_ns, begun_copied;
+	__u64 seen_ns, received, copied, right_edge;
+	__u32 measuring, silent;
+};
+
+/* `on_ack` with `turn`; of the sample everything but its RTT, which is the law's. */
+static __always_inline void backed_on_ack(struct backed *b, __u64 now, const struct drwa_sample *s, __u64 rtt_us)
+{
+	__u64 read, length;
+	bool reading;
+
+	rtt_us = law_min(rtt_us, LAW_MAX_RTT_US);
+	if (b->right_edge > b->received && rtt_us && law_less(now, b->seen_ns) / 1000 > 2 * rtt_us)
+		b->silent = 1;
+	b->received = law_max(b->received, s->received);
+	read = law_max(b->copied, law_min(s->copied, b->received));
+	reading = b->received > b->copied || read > b->copied;
+	b->copied = read;
+	length = law_less(now, b->begun_ns);
+	if (b->measuring && length >= BACKED_SLOT_NS) {
+		b->measuring = 0;
+		if (!b->silent) {
+			__u64 bytes = law_min(b->copied - b->begun_copied, LAW_MAX_BYTES);
+			__u64 drained = law_min(bytes * 1000000 / law_max(length / 1000, 1), LAW_MAX_RATE);
+
+			b->slots = law_min(b->slots + 1, BACKED_SLOTS);
+			b->rate = (b->rate * (b->slots - 1) + drained) / b->slots;
+		}
+	}
+	if (!b->measuring && reading) {
+		b->measuring = 1;
+		b->silent = 0;
+		b->begun_ns = now;
+		b->begun_copied = b->copied;
+	}
+	b->seen_ns = now;
+	b->right_edge = s->right_edge;
+}
+
+/* `buffer`: payload. */
+static __always_inline __u64 backed_buffer(const struct backed *b, __u64 own, __u64 rtt_min_us)
+{
+	__u64 more = b->rate * law_min(rtt_min_us, LAW_MAX_RTT_US) / 1000000;
+
+	return law_min(law_min(own, LAW_MAX_BYTES) + more, LAW_MAX_BYTES);
+}

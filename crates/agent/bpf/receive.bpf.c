@@ -11,6 +11,7 @@
  * Needs Linux 5.11 (TCP_WINDOW_CLAMP from BPF) with BTF and cgroup v2.
  */
 #include "receive.h"
+#include "room.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -28,9 +29,11 @@ static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 static __always_inline void lift(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
 				 struct receive_counters *count)
 {
+	if (s->raised)
+		room_return(ctx, tp, s, false);
 	if (!s->applied)
 		return;
-	if (!set_clamp(ctx, s->own ? s->own : kernels_clamp(tp)))
+	if (!set_clamp(ctx, s->own ? s->own : kernels_clamp(tp, s)))
 		count->lifted++;
 	s->applied = 0;
 }
@@ -87,7 +90,7 @@ static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp,
 	if (tp->window_clamp == wanted && tp->rcv_ssthresh <= wanted)
 		return;
 	if (!s->applied) {
-		s->own = tp->window_clamp < kernels_clamp(tp) ? tp->window_clamp : 0;
+		s->own = tp->window_clamp < kernels_clamp(tp, s) ? tp->window_clamp : 0;
 		if (s->own)
 			wanted = law_min(wanted, s->own);
 	} else if (tp->window_clamp != s->applied) {
@@ -154,6 +157,11 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 			__builtin_memset(&s->law, 0, sizeof(s->law));
 		return;
 	}
+	/* Asked at each ACK: a listening socket's owner is its connections' until they are accepted. */
+	if (!wanted_user(c, tp)) {
+		lift(ctx, tp, s, count);
+		return;
+	}
 	remote_address(ctx, address);
 	if (c->by_place) {
 		if (s->place >> 1 != c->places_version)
@@ -172,6 +180,8 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	sample.copied = sample.received - law_min((__u32)(tp->rcv_nxt - tp->copied_seq), sample.received);
 	sample.right_edge = sample.received + (__u32)(tp->rcv_wup + tp->rcv_wnd - tp->rcv_nxt);
 	sample.rtt_us = echoed(tp, s, now);
+	if (c->rate_term)
+		backed_on_ack(&s->reading, now, &sample, s->law.rtt_us);
 	/* Own data goes through here, too, and window updates. */
 	sample.arrived = sample.received != s->received || sample.rtt_us;
 	s->received = sample.received;
@@ -191,14 +201,53 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	/* Until the first round has ended the kernel's own window stands. */
 	if (!s->law.rtt_us)
 		return;
-	if (c->observe)
+	if (c->observe) {
 		lift(ctx, tp, s, count);
-	else
+	} else {
+		if (c->rate_term)
+			room_follow(ctx, tp, s, c, count);
+		else if (s->raised)
+			room_return(ctx, tp, s, false);
 		apply(ctx, tp, s, count, s->law.window);
+	}
 	if (decided != s->law.begun_ns) {
 		count->decisions++;
 		show(ctx, tp, s, c, address, now);
 	}
+}
+
+/* Before the SYN. */
+static __always_inline void on_connect(struct bpf_sock_ops *ctx, struct receive_config *c)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct receive_socket *s;
+	struct tcp_sock *tp;
+	__u32 address[4];
+
+	if (!sk || !c->rate_term || c->observe || bpf_ktime_get_ns() > c->lease_until_ns)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	remote_address(ctx, address);
+	if (!tp || !wanted_user(c, tp) || !wanted_place(c, address))
+		return;
+	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (s)
+		room_begin(ctx, tp, s, c);
+}
+
+/* What the SYN needed goes, as far as it promised nothing; all of it where no ACK of the socket will call. */
+static __always_inline void on_begun(struct bpf_sock_ops *ctx, struct receive_config *c)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct receive_socket *s;
+	struct tcp_sock *tp;
+
+	if (!sk)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (tp && s && s->raised)
+		room_return(ctx, tp, s, bpf_ktime_get_ns() > c->lease_until_ns);
 }
 
 /* A connection begins: from now on its ACKs call. */
@@ -235,7 +284,13 @@ int receive(struct bpf_sock_ops *ctx)
 	if (!c || !count)
 		return 1;
 	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		on_connect(ctx, c);
+		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		on_begun(ctx, c);
+		on_established(ctx, c, count);
+		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		on_established(ctx, c, count);
 		break;

@@ -42,7 +42,15 @@ struct receive_config {
 	__u32 observe;
 	/* Grows with every change of `places` or `by_place`, so that sockets ask again. */
 	__u32 places_version;
-	__u32 pad;
+	/* 1: only sockets of `user`. */
+	__u32 by_user;
+	__u32 user;
+	/* 1: the rate term. */
+	__u32 rate_term;
+	/* Largest buffer that SO_RCVBUF may make (twice net.core.rmem_max); as the kernel counts, with its overhead. */
+	__u32 most_buffer;
+	/* 1: TCP's memory is scarce, so all is given back. */
+	__u32 scarce;
 };
 
 /* One socket. */
@@ -60,6 +68,9 @@ struct receive_socket {
 	__u32 place;
 	/* 1: the callback's flag was set by us, so it is ours to clear. */
 	__u32 flagged;
+	/* The receive buffer that the application fixed, and what it is now by us; 0: nothing. */
+	__u32 own_buffer, raised;
+	struct backed reading;
 };
 
 /* What can be seen of a flow from outside, renewed at each decision. */
@@ -78,6 +89,8 @@ struct receive_flow {
 
 struct receive_counters {
 	__u64 sockets, samples, decisions, applied, reapplied, refused, lifted;
+	/* Buffers that were made larger, and that were not, for want of memory. */
+	__u64 raised, withheld;
 };
 
 struct minimum {
@@ -169,10 +182,17 @@ static __always_inline bool wanted_place(const struct receive_config *c, const _
 	return (bpf_map_lookup_elem(&places, &key) != NULL) == (c->by_place == 1);
 }
 
-/* What the kernel's clamp is where nobody set one: all the payload that the buffer holds (tcp_win_from_space). */
-static __always_inline __u32 kernels_clamp(struct tcp_sock *tp)
+/* Whether its user is ours. */
+static __always_inline bool wanted_user(const struct receive_config *c, struct tcp_sock *tp)
 {
-	__u64 space = tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
+	return !c->by_user || tp->inet_conn.icsk_inet.sk.sk_uid.val == c->user;
+}
+
+/* What the kernel's clamp is where nobody set one: all the payload that the buffer holds (tcp_win_from_space). */
+static __always_inline __u32 kernels_clamp(struct tcp_sock *tp, const struct receive_socket *s)
+{
+	/* Of the application's own buffer, where we made it larger. */
+	__u64 space = s->raised ? s->own_buffer : tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
 
 	if (!bpf_core_field_exists(tp->scaling_ratio))
 		return NO_CLAMP;

@@ -9,6 +9,7 @@
  */
 #include "receive.h"
 #include "congestion.h"
+#include "room.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -39,7 +40,11 @@ struct walk_task {
 	__s32 error;
 	/* Whose sockets join, are listed or change: a cgroup and its depth; depth 0 is the root, everybody's. */
 	__u64 cgroup;
-	__u32 cgroup_level, pad;
+	__u32 cgroup_level;
+	/* LEAVE: 1, buffers shrink only as far as nothing that was promised is lost; and how many are not there yet. */
+	__u32 gentle, waiting, pad;
+	/* Bytes that buffers are larger by, all together. */
+	__u64 room;
 };
 
 /* What LIST writes for each socket. */
@@ -128,9 +133,13 @@ static __always_inline long leave(struct tcp_sock *tp, struct walk_task *t)
 	if (!s)
 		return 0;
 	if (s->applied) {
-		int clamp = s->own ? s->own : kernels_clamp(tp);
+		int clamp = s->own ? s->own : kernels_clamp(tp, s);
 
 		failed = bpf_setsockopt(tp, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
+	}
+	if (s->raised && !room_return(tp, tp, s, !t->gentle)) {
+		t->waiting++;
+		return 0;
 	}
 	if (s->flagged && (tp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
 		set_flags(tp, tp->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
@@ -212,6 +221,14 @@ static __always_inline void list(struct bpf_iter__tcp *ctx, struct tcp_sock *tp,
 	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
 }
 
+static __always_inline void room_count(struct tcp_sock *tp, struct walk_task *t)
+{
+	struct receive_socket *s = bpf_sk_storage_get(&sockets, tp, 0, 0);
+
+	if (s && s->raised > s->own_buffer)
+		t->room += s->raised - s->own_buffer;
+}
+
 SEC("iter/tcp")
 int walk(struct bpf_iter__tcp *ctx)
 {
@@ -234,6 +251,7 @@ int walk(struct bpf_iter__tcp *ctx)
 	if (!tp || !c || !t)
 		return 0;
 	walked_address(sk, true, address);
+	room_count(tp, t);
 	if (t->action == LEAVE) {
 		failed = leave(tp, t);
 	} else if (t->action == SWITCH_BACK) {
@@ -241,7 +259,7 @@ int walk(struct bpf_iter__tcp *ctx)
 	} else if (in_cgroup(tp, t->cgroup, t->cgroup_level)) {
 		if (t->action == LIST)
 			list(ctx, tp, sk);
-		else if (t->action == JOIN && wanted_place(c, address))
+		else if (t->action == JOIN && wanted_user(c, tp) && wanted_place(c, address))
 			failed = join(tp, state, t);
 		else if (t->action == SWITCH)
 			failed = change(tp, state, address, t);

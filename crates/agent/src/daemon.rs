@@ -338,6 +338,11 @@ impl Daemon {
                 Event::Silenced(n) => format!(
                     "downloads: another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
                 ),
+                Event::Scarce(true) => {
+                    "downloads: TCP's memory is scarce (net.ipv4.tcp_mem); larger buffers are given back"
+                        .to_owned()
+                }
+                Event::Scarce(false) => "downloads: TCP's memory is free again".to_owned(),
                 Event::NoWalk(why) => format!(
                     "downloads: connections that existed before stay as they are, new ones are treated: {why}"
                 ),
@@ -419,6 +424,7 @@ impl Daemon {
                 json!({
                     "connections": c.sockets, "acks": c.samples, "decisions": c.decisions, "applied": c.applied,
                     "reapplied": c.reapplied, "refused": c.refused, "lifted": c.lifted,
+                    "raised": c.raised, "withheld": c.withheld,
                     "walk_ms": receive.walk_took().as_secs_f64() * 1e3,
                 }),
             );

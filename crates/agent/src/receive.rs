@@ -4,7 +4,9 @@
 //! sees to sockets that it cannot see by itself (older ones, and those that another program silenced) · action: maps, one pinned link,
 //! a walk over the sockets now and then.
 
-use std::path::{Path, PathBuf};
+mod room;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use algo::rwnd::drwa::{Config as Law, Form};
@@ -13,6 +15,7 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupAttachMode, SockOps};
+use room::{Memory, Room};
 use units::Bytes;
 
 use crate::cure::{CureError, Prefix, Result, address, now_ns};
@@ -56,7 +59,7 @@ pub struct Settings {
     pub cgroup: Option<PathBuf>,
     /// Only connections of this user.
     pub user: Option<u32>,
-    /// AFC's rate term on top of the window.
+    /// AFC's rate term: buffers that applications fixed are larger by what is read in a round trip.
     pub rate_term: bool,
     /// Measure and decide, but change nothing.
     pub observe: bool,
@@ -85,11 +88,6 @@ impl Default for Settings {
 
 impl Settings {
     fn config(&self, before: &ReceiveConfig) -> Result<ReceiveConfig> {
-        for (wanted, key) in [(self.user.is_some(), "scope.user"), (self.rate_term, "receive.rate_term")] {
-            if wanted {
-                return Err(CureError::Refused(format!("{key} is not in this program")));
-            }
-        }
         let (cgroup, cgroup_level) = kernel::cgroup(&self.cgroup_path()?)?;
         Ok(ReceiveConfig {
             law: DrwaLaw::new(&self.law, 0, true),
@@ -107,7 +105,11 @@ impl Settings {
             shared_minimum: self.shared_minimum.into(),
             observe: self.observe.into(),
             places_version: before.places_version.wrapping_add(1) & 0x7fff_ffff,
-            pad: 0,
+            by_user: self.user.is_some().into(),
+            user: self.user.unwrap_or(0),
+            rate_term: self.rate_term.into(),
+            most_buffer: room::most_buffer(),
+            scarce: Memory::now().is_none_or(|memory| memory.scarce(before.scarce == 1)).into(),
         })
     }
 
@@ -134,6 +136,8 @@ pub enum Event {
     Refused(u32, i32),
     /// There is no walk here: connections that exist stay as they are.
     NoWalk(String),
+    /// TCP's memory became scarce, or is not any more.
+    Scarce(bool),
 }
 
 /// DRWA at work.
@@ -142,6 +146,7 @@ pub struct Receive {
     counters: PerCpuArray<MapData, ReceiveCounters>,
     flows: HashMap<MapData, u64, ReceiveFlow>,
     places: LpmTrie<MapData, [u32; 4], u8>,
+    room: Room,
     now: ReceiveConfig,
     settings: Settings,
     link: PinnedLink,
@@ -179,6 +184,7 @@ impl Receive {
             counters: taken(&mut ebpf, "counters")?,
             flows: taken(&mut ebpf, "flows")?,
             places: taken(&mut ebpf, "places")?,
+            room: Room::of(&mut ebpf)?,
             now,
             settings: settings.clone(),
             link,
@@ -188,6 +194,8 @@ impl Receive {
             walk_took: Duration::ZERO,
         };
         receive.write_places()?;
+        // Until the first walk has seen what a predecessor gave, nothing is known of it.
+        receive.room.write(Memory::now(), 0)?;
         receive.write()?;
         // An old kernel treats new connections only, and `tick` says so.
         match Walker::load(&settings.pins) {
@@ -219,23 +227,37 @@ impl Receive {
 
     /// What has to be done now and then; what is worth a line in the log.
     pub fn tick(&mut self) -> Result<Vec<Event>> {
+        let memory = Memory::now();
+        let scarce = memory.is_none_or(|memory| memory.scarce(self.now.scarce == 1));
+        let mut told: Vec<Event> = Vec::new();
+        if self.settings.rate_term && scarce != (self.now.scarce == 1) {
+            self.now.scarce = scarce.into();
+            self.write()?;
+            told.push(Event::Scarce(scarce));
+        }
         let Some(walker) = &mut self.walker else {
-            return Ok(self.no_walk.take().map(Event::NoWalk).into_iter().collect());
+            told.extend(self.no_walk.take().map(Event::NoWalk));
+            return Ok(told);
         };
         if Instant::now() < self.walk_at {
-            return Ok(Vec::new());
+            return Ok(told);
         }
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE));
         let task = walked.task;
+        self.room.write(memory, task.room)?;
         let joined = task.changed - task.silenced.min(task.changed);
-        let told = [
-            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
-            (joined > 0).then_some(Event::Joined(joined)),
-            (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
-        ];
-        Ok(told.into_iter().flatten().collect())
+        told.extend(
+            [
+                (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+                (joined > 0).then_some(Event::Joined(joined)),
+                (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
+            ]
+            .into_iter()
+            .flatten(),
+        );
+        Ok(told)
     }
 
     /// How long the last walk took.
@@ -289,6 +311,8 @@ impl Receive {
             reapplied: a.reapplied + b.reapplied,
             refused: a.refused + b.refused,
             lifted: a.lifted + b.lifted,
+            raised: a.raised + b.raised,
+            withheld: a.withheld + b.withheld,
         }))
     }
 
@@ -300,7 +324,7 @@ impl Receive {
             Some(walker) => walker,
             None => Walker::load(&self.settings.pins)?,
         };
-        walker.walk(Action::Leave, Path::new(""))?;
+        walker.leave()?;
         let pins = self.settings.pins.clone();
         let link = self.link;
         let path = sockets::folder(&pins).join("receive");
@@ -347,7 +371,7 @@ fn attached(
     let folder = sockets::folder(&settings.pins);
     if folder.join("receive").exists() && before.cgroup != now.cgroup {
         // Its sockets are not the new one's: they would keep their clamps.
-        Walker::load(&settings.pins)?.walk(Action::Leave, Path::new(""))?;
+        Walker::load(&settings.pins)?.leave()?;
     }
     let path = settings.cgroup_path()?;
     let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;

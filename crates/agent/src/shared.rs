@@ -126,8 +126,16 @@ plain! {
         observe: u32,
         /// Grows when `places` or `by_place` changes.
         places_version: u32,
-        /// Nothing.
-        pad: u32,
+        /// Only sockets of `user`.
+        by_user: u32,
+        /// Number of a user.
+        user: u32,
+        /// AFC's rate term.
+        rate_term: u32,
+        /// Largest receive buffer that may be asked for, with the kernel's overhead.
+        most_buffer: u32,
+        /// TCP's memory is scarce.
+        scarce: u32,
     }
     /// `struct receive_flow`.
     struct ReceiveFlow {
@@ -176,6 +184,10 @@ plain! {
         refused: u64,
         /// Clamps lifted after the lease.
         lifted: u64,
+        /// Buffers made larger.
+        raised: u64,
+        /// … and not, for want of memory.
+        withheld: u64,
     }
     /// `struct place`: a prefix, IPv4 as ::ffff:a.b.c.d.
     struct Place {
@@ -202,8 +214,14 @@ plain! {
         cgroup: u64,
         /// Its depth; 0: everybody's.
         cgroup_level: u32,
+        /// Buffers shrink only as far as nothing that was promised is lost.
+        gentle: u32,
+        /// … and so many are not there yet.
+        waiting: u32,
         /// Nothing.
         pad: u32,
+        /// Bytes that buffers are larger by, all together.
+        room: u64,
     }
     /// `struct walk_socket`.
     struct WalkSocket {

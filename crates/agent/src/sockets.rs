@@ -24,7 +24,11 @@ use crate::shared::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
 
 /// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`: a part of the path of their pins, so that an upgrade that changes
 /// them never reads what an older one wrote.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
+
+/// Walks, and what is between them, while larger buffers empty: half a second, some round trips.
+const PATIENCE: u32 = 10;
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// Links below the pins.
 pub const LINKS: [&str; 2] = ["receive", "congestion"];
@@ -76,12 +80,33 @@ impl Walker {
     /// Visits every socket of every network namespace. Who joins, is listed or changes is of the cgroup `scope` or below it; who is
     /// given back is whoever has something of ours.
     pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
-        let begun = Instant::now();
         let (cgroup, cgroup_level) = match action {
             Action::Leave | Action::SwitchBack => (0, 0),
             _ => kernel::cgroup(scope)?,
         };
-        let task = WalkTask { action: action as u32, cgroup, cgroup_level, ..WalkTask::default() };
+        self.perform(WalkTask { action: action as u32, cgroup, cgroup_level, ..WalkTask::default() })
+    }
+
+    /// Gives every socket back. One whose buffer is larger by us has a moment for what is on its way to it; then what does not fit
+    /// is dropped, and comes again.
+    pub fn leave(&mut self) -> Result<Walked> {
+        let mut all = Walked::default();
+        for again in (0..PATIENCE).rev() {
+            let gentle = (again > 0).into();
+            let task = WalkTask { action: Action::Leave as u32, gentle, ..WalkTask::default() };
+            let walked = self.perform(task)?;
+            all.task.changed += walked.task.changed;
+            all.took += walked.took;
+            if walked.task.waiting == 0 {
+                break;
+            }
+            std::thread::sleep(MOMENT);
+        }
+        Ok(all)
+    }
+
+    fn perform(&mut self, task: WalkTask) -> Result<Walked> {
+        let begun = Instant::now();
         self.task()?.set(0, task, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
         let program: &mut Iter = self
             .ebpf
@@ -193,7 +218,7 @@ pub fn give_back(pins: &Path) -> Result<Walked> {
     if folder.is_dir() {
         end_leases(&folder)?;
         let mut walker = Walker::load(pins)?;
-        walked = walker.walk(Action::Leave, Path::new(""))?;
+        walked = walker.leave()?;
         walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }

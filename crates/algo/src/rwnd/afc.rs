@@ -33,6 +33,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use super::{Cause, Sample, Setup, State, WindowControl};
 
+pub mod backed;
 pub mod option;
 pub mod sender;
 
