@@ -235,6 +235,21 @@ static __always_inline void on_connect(struct bpf_sock_ops *ctx, struct receive_
 		room_begin(ctx, tp, s, c);
 }
 
+/* The SYN is about to be made: what it offers is what the application's own buffer holds. */
+static __always_inline void on_first_window(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct receive_socket *s;
+	struct tcp_sock *tp;
+
+	if (!sk)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (tp && s && s->raised)
+		ctx->reply = law_max(room_payload(tp, s->own_buffer) / law_max(tp->advmss, 1), 1);
+}
+
 /* What the SYN needed goes, as far as it promised nothing; all of it where no ACK of the socket will call. */
 static __always_inline void on_begun(struct bpf_sock_ops *ctx, struct receive_config *c)
 {
@@ -286,6 +301,9 @@ int receive(struct bpf_sock_ops *ctx)
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		on_connect(ctx, c);
+		break;
+	case BPF_SOCK_OPS_RWND_INIT:
+		on_first_window(ctx);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		on_begun(ctx, c);

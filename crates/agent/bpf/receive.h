@@ -191,9 +191,13 @@ static __always_inline bool wanted_user(const struct receive_config *c, struct t
 /* What the kernel's clamp is where nobody set one: all the payload that the buffer holds (tcp_win_from_space). */
 static __always_inline __u32 kernels_clamp(struct tcp_sock *tp, const struct receive_socket *s)
 {
-	/* Of the application's own buffer, where we made it larger. */
-	__u64 space = s->raised ? s->own_buffer : tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
+	__u64 space = tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
 
+	/* Else the compiler makes one read through either pointer, which no verifier takes. */
+	barrier();
+	/* Of the application's own buffer, where we made it larger. */
+	if (s->raised)
+		space = s->own_buffer;
 	if (!bpf_core_field_exists(tp->scaling_ratio))
 		return NO_CLAMP;
 	return law_min(space * tp->scaling_ratio >> 8, NO_CLAMP);

@@ -7,7 +7,7 @@
  *   twice what was read in a round trip.
  * - A buffer shrinks no further than what is in it and what was promised, so that nothing on its way is dropped; ACK by ACK.
  * - All sockets together get no more than the agent's share of tcp_mem allows (`room_left`), and none while memory is scarce.
- * - The window's scale is chosen in the SYN, from the buffer: it is larger while a connection begins.
+ * - The window's scale is chosen in the SYN, from the buffer: it is larger while a connection begins, and the first window is that of the application's.
  */
 #pragma once
 #include "receive.h"
