@@ -366,6 +366,7 @@ for word in sys.stdin:
         case ["clamp"]: print(s.getsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}), flush=True)
         case ["buffer"]: print(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), flush=True)
         case ["bytes"]: print(seen[0], flush=True)
+        case ["port"]: print(s.getsockname()[1], flush=True)
         case ["sum"]: over.wait(); print(total.hexdigest(), flush=True)
         case ["close"]: s.shutdown(socket.SHUT_RDWR); break
 """

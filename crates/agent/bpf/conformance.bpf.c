@@ -127,3 +127,57 @@ int run_qcut(struct __sk_buff *skb)
 	bpf_loop(b->steps, one_event, NULL, 0);
 	return 0;
 }
+
+struct backed_step {
+	__u64 now_ns, rtt_us;
+	struct drwa_sample sample;
+	/* The answer. */
+	__u64 rate, buffer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct backed_step);
+} backed_stream SEC(".maps");
+
+struct backed_bench {
+	__u64 own, rtt_min_us;
+	__u32 steps, done;
+	struct backed state;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct backed_bench);
+} backed_bench SEC(".maps");
+
+static long one_ack(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct backed_bench *b = bpf_map_lookup_elem(&backed_bench, &zero);
+	struct backed_step *step = bpf_map_lookup_elem(&backed_stream, &i);
+
+	if (!b || !step)
+		return 1;
+	backed_on_ack(&b->state, step->now_ns, &step->sample, step->rtt_us);
+	step->rate = b->state.rate;
+	step->buffer = backed_buffer(&b->state, b->own, b->rtt_min_us);
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_backed(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct backed_bench *b = bpf_map_lookup_elem(&backed_bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, one_ack, NULL, 0);
+	return 0;
+}

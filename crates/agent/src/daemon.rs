@@ -339,7 +339,7 @@ impl Daemon {
                     "downloads: another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
                 ),
                 Event::Scarce(true) => {
-                    "downloads: TCP's memory is scarce (net.ipv4.tcp_mem); larger buffers are given back"
+                    "downloads: TCP's memory is scarce, or not to be seen (net.ipv4.tcp_mem); larger buffers are given back"
                         .to_owned()
                 }
                 Event::Scarce(false) => "downloads: TCP's memory is free again".to_owned(),

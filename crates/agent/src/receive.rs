@@ -109,7 +109,7 @@ impl Settings {
             user: self.user.unwrap_or(0),
             rate_term: self.rate_term.into(),
             most_buffer: room::most_buffer(),
-            scarce: Memory::now().is_none_or(|memory| memory.scarce(before.scarce == 1)).into(),
+            scarce: before.scarce,
         })
     }
 

@@ -1,0 +1,55 @@
+"""Only the connections of one user."""
+
+from __future__ import annotations
+
+import pwd
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from receive_bed import Agent, Bed, Reader, sender
+
+pytestmark = pytest.mark.usefixtures("receiving")
+# The socket belongs to who makes it.
+OTHER = (
+    "import os; os.seteuid({uid}); s.close(); s = socket.socket(family, socket.SOCK_STREAM); os.seteuid(0)"
+)
+
+
+def port(reader: Reader) -> int:
+    """Of its socket."""
+    return int(reader.ask("port"))
+
+
+def treated(agent: Agent) -> set[int]:
+    """The ports of the connections for which something was decided within the last second."""
+    return {flow["local_port"] for flow in agent.status()["flows"] if flow["age_ms"] < 1_000}
+
+
+def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    other = OTHER.format(uid=nobody)
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5", 'scope.user="nobody"') as agent:
+        sender(bed, 30_000_000)
+        early, roots = Reader(bed, setup=other), Reader(bed)
+        time.sleep(2)
+        agent.serve()
+        late, also_roots = Reader(bed, setup=other, version=6), Reader(bed, version=6)
+        time.sleep(5)
+        assert treated(agent) == {port(early), port(late)}
+        # Another user at run time: who was treated gets its own back, who was not is treated from now on.
+        before = agent.status()["cures"]["receive"]["lifted"]
+        agent.set("scope.user=0")
+        time.sleep(4)
+        assert agent.status()["cures"]["receive"]["lifted"] == before + 2
+        assert treated(agent) == {port(roots), port(also_roots)}
+        agent.do("off")
+        agent.nothing_left()
+
+
+def test_a_user_whom_this_host_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed, Agent(bed, 'scope.user="nosuchuser"') as agent:
+        done = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
+        assert done.returncode == 3
+        assert "nosuchuser" in done.stderr
