@@ -98,6 +98,9 @@ pub(crate) fn begin(start: &Start) -> Result<u32> {
     for (key, value) in &start.set {
         command.arg("--set").arg(format!("{key}={value}"));
     }
+    if start.lifted {
+        command.arg("--lifted");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/");
     // Its own group: a terminal's Ctrl-C is not for it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);

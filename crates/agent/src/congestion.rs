@@ -96,6 +96,11 @@ impl Congestion {
         Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed)
     }
 
+    /// Live connections get back what they had.
+    pub fn switch_back(&mut self) -> Result<()> {
+        Walker::load(&self.settings.pins)?.walk(Action::SwitchBack, Path::new("")).map(drop)
+    }
+
     /// Other routes, for connections that begin from now on, and for live ones at the next [`Congestion::switch_live`].
     pub fn set(&mut self, settings: &Settings) -> Result<()> {
         settings.check(&available()?)?;
@@ -122,7 +127,7 @@ impl Congestion {
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.renew(0)?;
         let pins = self.settings.pins.clone();
-        Walker::load(&pins)?.walk(Action::SwitchBack, Path::new(""))?;
+        self.switch_back()?;
         let path = sockets::folder(&pins).join("congestion");
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),

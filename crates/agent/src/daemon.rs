@@ -3,6 +3,9 @@
 //! signal: the clock, the control socket, signals · model: a lease of two seconds that is renewed every half, so that three renewals in a row may be
 //! late · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees to it afterwards.
 
+pub mod cures;
+mod trials;
+
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -15,18 +18,17 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::congestion::Congestion;
 use crate::control::{Control, Question, failure};
 use crate::cure::{CureError, now_ns};
-use crate::journal::{Change, Journal};
+use crate::journal::Journal;
 use crate::log;
 use crate::metrics::Exporter;
 use crate::notify;
 use crate::paths::{Lock, Paths};
-use crate::receive::{Event, Receive};
-use crate::sockets::{self, LINKS};
 use crate::supervisor::Supervised;
 use crate::undo;
+use cures::Cures;
+use trials::Trials;
 
 /// How long cures hold without a renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -47,6 +49,8 @@ pub struct Start {
     pub program: PathBuf,
     /// A running agent hands over, without anything being undone.
     pub take_over: bool,
+    /// All cures watch at first, and change nothing until they are told to.
+    pub lifted: bool,
 }
 
 impl Start {
@@ -66,13 +70,15 @@ impl Start {
 /// A daemon at work.
 struct Daemon {
     start: Start,
-    journal: Journal,
-    receive: Option<Receive>,
-    congestion: Option<Congestion>,
+    cures: Cures,
+    trials: Trials,
     begun: Instant,
     said: VecDeque<String>,
-    problems: Vec<String>,
+    /// Of listening, and the like.
+    problem: Option<String>,
     exporter: Option<Exporter>,
+    /// Everything is undone already.
+    ended: bool,
 }
 
 /// What the loop does next.
@@ -93,38 +99,35 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     mask.thread_block().map_err(|e| e.to_string())?;
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .map_err(|e| e.to_string())?;
-    let _lock = locked(&start)?;
+    let (_lock, handed) = locked(&start)?;
     let mut supervisor =
         Supervised::start(&start.program, &start.paths).map_err(|e| format!("supervisor: {e}"))?;
     let journal = Journal::open(&start.paths.journal())
         .map_err(|e| format!("{}: {e}", start.paths.journal().display()))?;
+    let cures = Cures::new(journal, &config, start.lifted);
     let mut daemon = Daemon {
         start,
-        journal,
-        receive: None,
-        congestion: None,
+        cures,
+        trials: Trials::new(config.trial),
         begun: Instant::now(),
         said: VecDeque::new(),
-        problems: Vec::new(),
+        problem: None,
         exporter: None,
+        ended: false,
     };
-    daemon.adopt(&config);
-    daemon.attach(&config);
-    if let Err(e) = daemon.export(&config) {
-        // Nobody's delay depends on figures.
-        daemon.problem(e);
-    }
-    if daemon.receive.is_none() && daemon.congestion.is_none() {
-        let (_, failed) = undo::all(&mut daemon.journal);
+    let adopted = daemon.cures.adopt(&config, &daemon.start.paths, handed);
+    daemon.say_all(adopted);
+    // What could not be had is among the problems, and the rest is done.
+    let had = daemon.set(&config);
+    if daemon.cures.idle() {
+        let (_, failed) = undo::all(&mut daemon.cures.journal);
         if failed.is_empty() {
             supervisor.dismiss();
         }
-        let why = daemon.problems.join("; ");
-        return Err(if why.is_empty() {
-            "no cure is switched on in the configuration".to_owned()
-        } else {
-            why
-        });
+        return Err(had.err().unwrap_or_else(|| "no cure is switched on in the configuration".to_owned()));
+    }
+    if let Err(e) = had {
+        daemon.say(&e);
     }
     let control = Control::listen(&daemon.start.paths.socket());
     let mut control = match control {
@@ -155,8 +158,8 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     Ok(())
 }
 
-/// The lock: at once, from a supervisor that is about to finish, or from a daemon that hands over.
-fn locked(start: &Start) -> Result<Lock, String> {
+/// The lock: at once, from a supervisor that is about to finish, or from a daemon that hands over; whether it was.
+fn locked(start: &Start) -> Result<(Lock, bool), String> {
     let begun = Instant::now();
     let mut asked = false;
     loop {
@@ -165,7 +168,7 @@ fn locked(start: &Start) -> Result<Lock, String> {
             .lock("daemon")
             .map_err(|e| format!("{}: {e}", start.paths.runtime.display()))?
         {
-            Ok(lock) => return Ok(lock),
+            Ok(lock) => return Ok((lock, asked)),
             Err(holder) => holder,
         };
         let daemon = holder.starts_with("daemon");
@@ -193,74 +196,16 @@ impl Daemon {
         self.said.push_back(text.to_owned());
     }
 
-    /// What a dead agent left: taken over where it is the same as what is wanted, undone where not.
-    fn adopt(&mut self, config: &Config) {
-        let pins = self.start.paths.pins.clone();
-        let wanted = [config.receive.is_some(), config.congestion.is_some()];
-        let folder = sockets::folder(&pins);
-        let odd = LINKS.iter().zip(wanted).any(|(name, wanted)| folder.join(name).exists() && !wanted);
-        let ours = Change::Sockets { pins };
-        let left = self.journal.pending().to_vec();
-        if left.is_empty() {
-            return;
-        }
-        if left == [ours] && !odd {
-            self.say("taking over from an agent that ended without undoing what it did");
-            return;
-        }
-        self.say("undoing what an agent left that ended before");
-        let (done, failed) = undo::all(&mut self.journal);
-        for text in done.into_iter().chain(failed.iter().map(|e| format!("could not undo: {e}"))) {
-            self.say(&text);
-        }
-    }
-
-    fn attach(&mut self, config: &Config) {
-        let until = lease();
-        if let Some(settings) = &config.receive {
-            match Receive::attach(settings, &mut self.journal, until) {
-                Ok(receive) => {
-                    let scope = settings
-                        .cgroup
-                        .as_ref()
-                        .map_or("this whole host".to_owned(), |c| c.display().to_string());
-                    let lambda = settings.law.lambda as f64 / 16.0;
-                    let verb = if settings.observe { "watching" } else { "holding" };
-                    self.say(&format!("downloads: {verb} RTT at {lambda} times its minimum, for {scope}"));
-                    self.receive = Some(receive);
-                }
-                Err(e) => self.problem(format!("downloads: {e}")),
-            }
-        }
-        if let Some(settings) = &config.congestion {
-            match Congestion::attach(settings, &mut self.journal, until) {
-                Ok(congestion) => {
-                    self.congestion = Some(congestion);
-                    self.switch();
-                }
-                Err(e) => self.problem(format!("congestion control: {e}")),
-            }
-        }
-    }
-
-    fn problem(&mut self, text: String) {
-        self.say(&text);
-        self.problems.push(text);
-    }
-
-    fn switch(&mut self) {
-        let Some(congestion) = &mut self.congestion else { return };
-        match congestion.switch_live() {
-            Ok(0) => {}
-            Ok(n) => self.say(&format!("congestion control: changed for {n} connections that existed")),
-            Err(e) => self.problem(format!("congestion control of connections that exist: {e}")),
+    fn say_all(&mut self, lines: Vec<String>) {
+        for line in lines {
+            self.say(&line);
         }
     }
 
     fn run(&mut self, control: &mut Control, signals: &SignalFd, supervisor: &mut Supervised) -> Next {
         let mut renewed = Instant::now();
         loop {
-            let wait = RENEW.saturating_sub(renewed.elapsed());
+            let wait = RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW));
             let mut sources: Vec<PollFd<'_>> =
                 control.sources().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
@@ -277,7 +222,8 @@ impl Daemon {
             if renewed.elapsed() >= RENEW {
                 renewed = Instant::now();
                 notify::alive();
-                self.renew();
+                let late = self.cures.renew(lease());
+                self.say_all(late);
                 self.tick();
                 if !supervisor.lives() {
                     self.say("the supervisor has ended; starting another one");
@@ -287,6 +233,8 @@ impl Daemon {
                     }
                 }
             }
+            let tried = self.trials.tick(&mut self.cures);
+            self.say_all(tried);
             while let Ok(Some(signal)) = signals.read_signal() {
                 if signal.ssi_signo != Signal::SIGHUP as u32 {
                     return Next::End;
@@ -315,74 +263,55 @@ impl Daemon {
         Exporter::set(&mut self.exporter, config.metrics.as_ref()).map_err(|e| format!("metrics: {e}"))
     }
 
-    fn renew(&mut self) {
-        let until = lease();
-        let failed = [
-            self.receive.as_mut().and_then(|cure| cure.renew(until).err()),
-            self.congestion.as_mut().and_then(|cure| cure.renew(until).err()),
-        ];
-        for e in failed.into_iter().flatten() {
-            self.say(&format!("the lease could not be renewed: {e}"));
-        }
-    }
-
     fn tick(&mut self) {
-        let Some(receive) = &mut self.receive else { return };
-        let events = match receive.tick() {
-            Ok(events) => events,
-            Err(e) => return self.say(&format!("looking for connections that exist: {e}")),
-        };
-        for event in events {
-            let text = match event {
-                Event::Joined(n) => format!("downloads: {n} connections that existed are treated now"),
-                Event::Silenced(n) => format!(
-                    "downloads: another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
-                ),
-                Event::Scarce(true) => {
-                    "downloads: TCP's memory is scarce, or not to be seen (net.ipv4.tcp_mem); larger buffers are given back"
-                        .to_owned()
-                }
-                Event::Scarce(false) => "downloads: TCP's memory is free again".to_owned(),
-                Event::NoWalk(why) => format!(
-                    "downloads: connections that existed before stay as they are, new ones are treated: {why}"
-                ),
-                Event::Refused(n, errno) => {
-                    let why = Errno::from_raw(-errno);
-                    format!(
-                        "downloads: the kernel lets {n} connections that existed not join ({why}; needs Linux 6.12)"
-                    )
-                }
-            };
-            self.say(&text);
+        let said = self.cures.tick(lease());
+        self.say_all(said);
+    }
+
+    /// Does as a configuration says; what could not be had.
+    fn set(&mut self, config: &Config) -> Result<(), String> {
+        self.trials.set(config.trial, &mut self.cures);
+        let (said, outcome) = self.cures.set(config, lease());
+        self.say_all(said);
+        // Nobody's delay depends on figures.
+        self.problem = self.export(config).err();
+        match &self.problem {
+            Some(e) => Err(e.clone()),
+            None => outcome,
         }
     }
 
-    fn set(&mut self, config: &Config) -> Result<(), String> {
-        let (receive, congestion) = (self.receive.is_some(), self.congestion.is_some());
-        if (config.receive.is_some(), config.congestion.is_some()) != (receive, congestion) {
-            return Err("switching a cure on or off needs a restart: unbloat-agent off, then on".to_owned());
+    fn lift(&mut self, question: &Value) -> Value {
+        let Some(lifted) = question["lifted"].as_bool() else {
+            return failure("expected {\"ask\": \"lift\", \"lifted\": true | false}");
+        };
+        if lifted {
+            self.trials.end(&mut self.cures);
         }
-        if let (Some(cure), Some(settings)) = (&mut self.receive, &config.receive) {
-            cure.set(settings).map_err(|e| e.to_string())?;
+        match self.cures.lift(lifted, lease()) {
+            Ok(()) => {
+                self.say(if lifted { "all cures watch, and change nothing" } else { "all cures act again" });
+                json!({"ok": true})
+            }
+            Err(e) => failure(e),
         }
-        if let (Some(cure), Some(settings)) = (&mut self.congestion, &config.congestion) {
-            cure.set(settings).map_err(|e| e.to_string())?;
-            self.switch();
-        }
-        self.export(config)
     }
 
     fn answer(&mut self, control: &mut Control, question: &Question) -> Next {
         let (answer, next) = match question.value["ask"].as_str() {
             Some("status") => (self.status().unwrap_or_else(failure), Next::Stay),
             Some("set") => (self.set_from(&question.value), Next::Stay),
+            Some("lift") => (self.lift(&question.value), Next::Stay),
             Some("off") => {
                 let failed = self.detach();
                 let answer = if failed.is_empty() { json!({"ok": true}) } else { failure(failed.join("; ")) };
                 (answer, Next::End)
             }
             Some("hand over") => (json!({"ok": true}), Next::HandOver),
-            _ => (failure("expected {\"ask\": \"status\" | \"set\" | \"off\" | \"hand over\"}"), Next::Stay),
+            _ => (
+                failure("expected {\"ask\": \"status\" | \"set\" | \"lift\" | \"off\" | \"hand over\"}"),
+                Next::Stay,
+            ),
         };
         control.answer(question, &answer);
         next
@@ -414,32 +343,20 @@ impl Daemon {
     }
 
     fn status(&mut self) -> Result<Value, CureError> {
-        let mut cures = serde_json::Map::new();
-        let mut flows = Vec::new();
-        if let Some(receive) = &mut self.receive {
-            flows.extend(receive.status()?.iter().map(|flow| flow.to_json()));
-            let c = receive.counters()?;
-            cures.insert(
-                "receive".to_owned(),
-                json!({
-                    "connections": c.sockets, "acks": c.samples, "decisions": c.decisions, "applied": c.applied,
-                    "reapplied": c.reapplied, "refused": c.refused, "lifted": c.lifted,
-                    "raised": c.raised, "withheld": c.withheld,
-                    "walk_ms": receive.walk_took().as_secs_f64() * 1e3,
-                }),
-            );
-        }
-        if let Some(congestion) = &self.congestion {
-            let c = congestion.counters()?;
-            cures.insert("congestion".to_owned(), json!({"switched": c.switched, "refused": c.refused}));
-        }
+        let (cures, flows) = self.cures.status()?;
+        let problems: Vec<String> = self.cures.problems().into_iter().chain(self.problem.clone()).collect();
         Ok(json!({
             "ok": true,
+            "state": "on",
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "up_s": self.begun.elapsed().as_secs_f64(),
+            "device": self.cures.guard.device(),
+            "lifted": self.cures.lifted,
+            "uplink": self.cures.guard.active(),
             "cures": cures,
-            "problems": self.problems,
+            "trials": self.trials.to_json(),
+            "problems": problems,
             "flows": flows,
             "log": self.said,
         }))
@@ -447,22 +364,10 @@ impl Daemon {
 
     /// Undoes everything; what could not be.
     fn detach(&mut self) -> Vec<String> {
-        let mut failed = Vec::new();
-        if self.receive.is_none() && self.congestion.is_none() && self.journal.pending().is_empty() {
-            return failed;
+        if std::mem::replace(&mut self.ended, true) {
+            return Vec::new();
         }
-        if let Some(cure) = self.receive.take()
-            && let Err(e) = cure.detach(&mut self.journal)
-        {
-            failed.push(format!("downloads: {e}"));
-        }
-        if let Some(cure) = self.congestion.take()
-            && let Err(e) = cure.detach(&mut self.journal)
-        {
-            failed.push(format!("congestion control: {e}"));
-        }
-        let (_, more) = undo::all(&mut self.journal);
-        failed.extend(more.iter().map(|e| e.to_string()));
+        let failed = self.cures.detach();
         match failed.is_empty() {
             true => self.say("everything is as it was"),
             false => self.say(&format!("not undone: {}", failed.join("; "))),

@@ -87,6 +87,9 @@ enum Command {
         /// An agent that runs hands over without undoing anything: for upgrades.
         #[arg(long)]
         take_over: bool,
+        /// All cures watch at first, and change nothing until they are told to.
+        #[arg(long, hide = true)]
+        lifted: bool,
     },
     /// What this kernel can do, and what is missing.
     Features,
@@ -124,7 +127,7 @@ fn main() -> ExitCode {
         let file = config
             .map(|path| path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display()))))
             .transpose()?;
-        Ok(Start { file, set, paths: paths.clone(), program, take_over })
+        Ok(Start { file, set, paths: paths.clone(), program, take_over, lifted: false })
     };
     let outcome = match cli.command {
         Command::On(configuration) => {
@@ -140,9 +143,8 @@ fn main() -> ExitCode {
             let (wish, output) = (Wish { lasting, stream, probe }, Output { json: output.json || stream });
             start(configuration, false).and_then(|start| run::run(start, &wish, &output))
         }
-        Command::Serve { configuration, take_over } => {
-            start(configuration, take_over).and_then(|start| commands::serve(start, &output))
-        }
+        Command::Serve { configuration, take_over, lifted } => start(configuration, take_over)
+            .and_then(|start| commands::serve(Start { lifted, ..start }, &output)),
         Command::Features => commands::features(&output),
         Command::Defaults => commands::defaults(),
         Command::Supervise { daemon } => {

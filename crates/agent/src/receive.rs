@@ -149,6 +149,7 @@ pub struct Receive {
     room: Room,
     now: ReceiveConfig,
     settings: Settings,
+    lifted: bool,
     link: PinnedLink,
     walker: Option<Walker>,
     /// Why not, until it was said.
@@ -187,6 +188,7 @@ impl Receive {
             room: Room::of(&mut ebpf)?,
             now,
             settings: settings.clone(),
+            lifted: false,
             link,
             walker: None,
             no_walk: None,
@@ -216,6 +218,12 @@ impl Receive {
         self.settings = settings.clone();
         self.write_places()?;
         self.walk_at = Instant::now();
+        self.write()
+    }
+
+    /// Windows are the kernel's, but are watched, so that they can come back: for a trial.
+    pub fn lift(&mut self, lifted: bool) -> Result<()> {
+        self.lifted = lifted;
         self.write()
     }
 
@@ -336,7 +344,9 @@ impl Receive {
     }
 
     fn write(&mut self) -> Result<()> {
-        self.config.set(0, self.now, 0).map_err(|e| CureError::Map("config", e.to_string()))
+        let observe = (self.settings.observe || self.lifted).into();
+        let now = ReceiveConfig { observe, ..self.now };
+        self.config.set(0, now, 0).map_err(|e| CureError::Map("config", e.to_string()))
     }
 
     /// New prefixes come before old ones go, so that nobody falls between.

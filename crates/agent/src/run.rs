@@ -60,7 +60,7 @@ pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
     if commands::asked(&start.paths)?.is_some() {
         return Err(failed("an agent runs already; unbloat-agent off ends it"));
     }
-    start.set.push(("receive.observe".to_owned(), "true".to_owned()));
+    start.lifted = true;
     start.config().map_err(|e| Failure(3, e))?;
     let interrupted = Interrupted::listen()?;
     let mut probe = wish.probe.as_deref().map(Probe::start).transpose()?;
@@ -82,7 +82,7 @@ pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
 
 /// Lifts all cures, or puts them back.
 fn lift(paths: &Paths, lifted: bool) -> Result<()> {
-    let question = json!({"ask": "set", "set": [["receive.observe", lifted.to_string()]]});
+    let question = json!({"ask": "lift", "lifted": lifted});
     match ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
         Some(answer) => commands::well(&answer),
         None => Err(gone()),

@@ -11,8 +11,13 @@ use crate::sockets;
 
 /// Undoes everything. What was done in words, and what could not be.
 pub fn all(journal: &mut Journal) -> (Vec<String>, Vec<CureError>) {
+    some(journal, |_| true)
+}
+
+/// Undoes some of it.
+pub fn some(journal: &mut Journal, which: impl Fn(&Change) -> bool) -> (Vec<String>, Vec<CureError>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
-    for change in journal.pending().to_vec().iter().rev() {
+    for change in journal.pending().to_vec().iter().rev().filter(|change| which(change)) {
         let struck = |journal: &mut Journal| {
             journal.undone(change).map_err(CureError::file(journal.path().to_owned()))
         };

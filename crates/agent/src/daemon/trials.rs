@@ -1,0 +1,380 @@
+//! Whether the cures cost goodput here: a trial for each flow whose windows are rewritten as they pass, one for each cure that cannot be lifted
+//! flow by flow.
+//!
+//! signal: bytes that arrived, counted only while a trial is due and something flows · model: [`Trial`] · action: a cure lifted for seconds, put
+//! back, or withdrawn, and each said with what to do about it. One trial of a cure at a time: flows that share a path are not lifted
+//! together, and between two of them there is as much time as between two of one flow.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use units::Instant;
+
+use super::cures::Cures;
+use crate::acks::layout::{Flow, FlowKey};
+use crate::cure::{Result, address, now_ns};
+use crate::trial::{Action, Config, Stage, Trial};
+
+/// Between two looks during a trial: several in each of its spans.
+const LOOK: Duration = Duration::from_millis(250);
+/// Between two looks for flows that are new.
+const DISCOVER: Duration = Duration::from_secs(2);
+/// A flow that has carried less so far is not tried.
+const WORTH: u64 = 1 << 20;
+/// More flows are not tried at a time.
+const MOST: usize = 256;
+/// A look may take one part in so many of the time.
+const SHARE: u32 = 50;
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Windows of this host's sockets.
+    Receive,
+    /// The gate, or the shaper in its place.
+    Gate,
+    /// Windows of one passing flow.
+    Flow([u32; 4], [u32; 4], u16, u16, u32),
+}
+
+impl Key {
+    fn of(flow: &FlowKey) -> Key {
+        Key::Flow(flow.inside, flow.outside, flow.inside_port, flow.outside_port, flow.vlan)
+    }
+
+    fn flow(&self) -> Option<FlowKey> {
+        match *self {
+            Key::Flow(inside, outside, inside_port, outside_port, vlan) => {
+                Some(FlowKey { inside, outside, inside_port, outside_port, vlan })
+            }
+            _ => None,
+        }
+    }
+
+    /// Those of one cure take turns.
+    fn cure(&self) -> &'static str {
+        match self {
+            Key::Receive => "receive",
+            Key::Gate => "gate",
+            Key::Flow(..) => "acks",
+        }
+    }
+
+    fn words(&self) -> String {
+        match self.flow() {
+            None if *self == Key::Gate => "the gate of the uplink".to_owned(),
+            None => "windows of this host's downloads".to_owned(),
+            Some(flow) => format!(
+                "windows between {}:{} and {}:{}",
+                address(flow.inside),
+                u16::from_be(flow.inside_port),
+                address(flow.outside),
+                u16::from_be(flow.outside_port)
+            ),
+        }
+    }
+
+    /// Which key of the configuration makes it milder.
+    fn milder(&self) -> &'static str {
+        match self {
+            Key::Receive => "receive.lambda",
+            Key::Gate => "uplink.target",
+            Key::Flow(..) => "uplink.lambda or forward.lambda",
+        }
+    }
+}
+
+struct One {
+    trial: Trial,
+    /// As of the last look: its own bytes.
+    bytes: u64,
+    /// There was progress since the look before.
+    moves: bool,
+}
+
+/// See the module text.
+pub struct Trials {
+    config: Option<Config>,
+    each: BTreeMap<Key, One>,
+    /// Of each cure, when another of its trials may begin.
+    next: BTreeMap<&'static str, Instant>,
+    /// Bytes of each connection of this host, and of all since the begin.
+    received: (HashMap<(std::net::IpAddr, u16, u16), u64>, u64),
+    /// What had passed when it was last asked whether anything flows.
+    passed: [u64; 3],
+    looked: Instant,
+    discovered: Instant,
+    took: Duration,
+}
+
+/// Bytes of one flow in the directions that are held, and whether any is.
+fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
+    let ups = !cures.guard.gated();
+    let (down, up) = (&flow.down, &flow.up);
+    let down_held = down.wanted > 0 && down.rewritten > 0 && flow.local == 0;
+    let up_held = ups && up.wanted > 0 && up.rewritten > 0;
+    let bytes = if down_held { down.passed } else { 0 } + if up_held { up.passed } else { 0 };
+    (bytes, down_held || up_held)
+}
+
+impl Trials {
+    /// Without a configuration there are none.
+    pub fn new(config: Option<Config>) -> Trials {
+        Trials {
+            config,
+            each: BTreeMap::new(),
+            next: BTreeMap::new(),
+            received: (HashMap::new(), 0),
+            passed: [0; 3],
+            looked: Instant::ZERO,
+            discovered: Instant::ZERO,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Other constants: what is lifted comes back, and all begins anew.
+    pub fn set(&mut self, config: Option<Config>, cures: &mut Cures) {
+        if self.config != config {
+            self.end(cures);
+            *self = Trials::new(config);
+        }
+    }
+
+    /// Nothing is lifted any more.
+    pub fn end(&mut self, cures: &mut Cures) {
+        for (key, one) in std::mem::take(&mut self.each) {
+            if one.trial.lifted() {
+                // A cure that has gone meanwhile needs nothing.
+                let _ = lift(&key, false, cures);
+            }
+        }
+    }
+
+    /// Until when nothing need be done.
+    pub fn wait(&self) -> Option<Duration> {
+        let trying = self.each.values().any(|one| one.trial.stage() == Stage::Trying);
+        trying.then(|| LOOK.max(self.took.saturating_mul(SHARE)))
+    }
+
+    /// To be called at least twice a second; lines for the log.
+    pub fn tick(&mut self, cures: &mut Cures) -> Vec<String> {
+        let now = Instant(now_ns());
+        if self.config.is_none() || cures.lifted {
+            return Vec::new();
+        }
+        let pause = Duration::from_nanos(now.since(self.looked).0);
+        if pause < self.wait().unwrap_or(Duration::ZERO) || !self.flows(cures) && self.wait().is_none() {
+            return Vec::new();
+        }
+        let begun = std::time::Instant::now();
+        self.looked = now;
+        let outcome = self.look(now, cures);
+        self.took = begun.elapsed();
+        match outcome {
+            Ok(said) => said,
+            Err(e) => vec![format!("trials: {e}")],
+        }
+    }
+
+    /// Whether anything moved since it was last asked.
+    fn flows(&mut self, cures: &Cures) -> bool {
+        let acks = cures.guard.acks.as_ref().and_then(|acks| acks.counters().ok());
+        let received = cures.receive.as_ref().and_then(|receive| receive.counters().ok());
+        let passed = [
+            acks.map_or(0, |c| c.down_bytes + c.up_bytes),
+            received.map_or(0, |c| c.samples),
+            moved(cures).unwrap_or(0),
+        ];
+        std::mem::replace(&mut self.passed, passed) != passed
+    }
+
+    fn look(&mut self, now: Instant, cures: &mut Cures) -> Result<Vec<String>> {
+        let Some(config) = self.config else { return Ok(Vec::new()) };
+        let discover = Duration::from_nanos(now.since(self.discovered).0) >= DISCOVER;
+        if discover {
+            self.discovered = now;
+        }
+        let due = |trials: &Trials, cure: &str| {
+            trials.each.iter().any(|(key, one)| key.cure() == cure && one.trial.due(now))
+        };
+        let mut seen: Vec<(Key, u64, u64)> = Vec::new();
+        if cures.receive.is_some() && (discover || due(self, "receive")) {
+            self.receive(cures)?;
+            seen.push((Key::Receive, self.received.1, self.received.1));
+        }
+        if cures.guard.gated()
+            && let Some(bytes) = moved(cures)
+        {
+            seen.push((Key::Gate, bytes, bytes));
+        } else if let Some(one) = self.each.remove(&Key::Gate)
+            && one.trial.lifted()
+        {
+            cures.guard.lift_gate(false)?;
+        }
+        let walks = discover || due(self, "acks");
+        if walks {
+            seen.extend(self.passing(cures)?);
+        }
+        let mut said = Vec::new();
+        for (key, own, all) in seen {
+            let one = self.each.entry(key).or_insert_with(|| One {
+                trial: Trial::new(config, now),
+                bytes: own,
+                moves: false,
+            });
+            one.moves = own > std::mem::replace(&mut one.bytes, own);
+            let begins = one.trial.stage() == Stage::Resting;
+            let waits = !one.moves || self.next.get(key.cure()).is_some_and(|next| now < *next);
+            if begins && (waits || self.tries(&key)) {
+                continue;
+            }
+            let Some(one) = self.each.get_mut(&key) else { continue };
+            let action = one.trial.on_shared_progress(now, own, all);
+            if begins && one.trial.stage() == Stage::Trying {
+                self.next.insert(key.cure(), Instant(now.0.saturating_add(config.every.0)));
+            }
+            said.extend(act(&key, action, one, now, cures)?);
+        }
+        Ok(said)
+    }
+
+    /// Whether another of its cure is being tried.
+    fn tries(&self, key: &Key) -> bool {
+        let others = self.each.iter().filter(|(other, _)| *other != key && other.cure() == key.cure());
+        others.into_iter().any(|(_, one)| one.trial.stage() == Stage::Trying)
+    }
+
+    /// Adds up what this host's connections received. One that ended keeps what it had.
+    fn receive(&mut self, cures: &mut Cures) -> Result<()> {
+        let Some(receive) = &mut cures.receive else { return Ok(()) };
+        let (before, sum) = (std::mem::take(&mut self.received.0), &mut self.received.1);
+        for flow in receive.status()? {
+            let key = (flow.remote.0, flow.remote.1, flow.local_port);
+            let had = before.get(&key).copied().unwrap_or(flow.bytes);
+            *sum += flow.bytes.saturating_sub(had);
+            self.received.0.insert(key, flow.bytes);
+        }
+        Ok(())
+    }
+
+    /// Flows that pass and are held: their bytes, and those of all.
+    fn passing(&mut self, cures: &mut Cures) -> Result<Vec<(Key, u64, u64)>> {
+        let Some(acks) = &mut cures.guard.acks else {
+            self.each.retain(|key, _| key.cure() != "acks");
+            return Ok(Vec::new());
+        };
+        let count = acks.counters()?;
+        let ups = if cures.guard.gated() { 0 } else { count.up_bytes };
+        let all = count.down_bytes + ups;
+        let flows: BTreeMap<Key, Flow> = cures
+            .guard
+            .acks
+            .as_mut()
+            .map(|acks| acks.flows())
+            .unwrap_or_default()
+            .iter()
+            .map(|(key, flow)| (Key::of(key), *flow))
+            .collect();
+        let gone: Vec<Key> = self
+            .each
+            .keys()
+            .filter(|key| key.cure() == "acks")
+            .filter(|key| flows.get(key).is_none_or(|flow| !held(flow, cures).1))
+            .copied()
+            .collect();
+        for key in gone {
+            if self.each.remove(&key).is_some_and(|one| one.trial.lifted()) {
+                lift(&key, false, cures)?;
+            }
+        }
+        let room = MOST.saturating_sub(self.each.len());
+        let fresh = |key: &Key| !self.each.contains_key(key);
+        let known = flows.iter().filter(|(key, _)| !fresh(key));
+        let new = flows.iter().filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH).take(room);
+        Ok(known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all)).collect())
+    }
+
+    /// For the status.
+    pub fn to_json(&self) -> Vec<Value> {
+        let shown = self.each.iter().map(|(key, one)| {
+            let state = match one.trial.stage() {
+                Stage::Resting => "resting",
+                Stage::Trying => "trying",
+                Stage::Withdrawn => "withdrawn",
+            };
+            let flow = key.flow();
+            let last = one.trial.last();
+            json!({
+                "cure": key.cure(),
+                "remote": flow.map(|flow| address(flow.outside)),
+                "remote_port": flow.map(|flow| u16::from_be(flow.outside_port)),
+                "local_port": flow.map(|flow| u16::from_be(flow.inside_port)),
+                "state": state,
+                "with_bps": last.map(|last| last.with.saturating_mul(8)),
+                "without_bps": last.map(|last| last.without.saturating_mul(8)),
+            })
+        });
+        shown.collect()
+    }
+}
+
+/// Bytes that left the uplink's device, by the reports.
+fn moved(cures: &Cures) -> Option<u64> {
+    let guard = &cures.guard;
+    guard
+        .gate
+        .as_ref()
+        .map(|gate| gate.moved())
+        .or_else(|| guard.shaper.as_ref().map(|shaper| shaper.moved()))
+}
+
+fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
+    match (key, key.flow()) {
+        (Key::Receive, _) => cures.receive.as_mut().map_or(Ok(()), |cure| cure.lift(lifted)),
+        (Key::Gate, _) => cures.guard.lift_gate(lifted),
+        (_, Some(flow)) => cures.guard.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted)),
+        _ => Ok(()),
+    }
+}
+
+fn act(key: &Key, action: Action, one: &One, now: Instant, cures: &mut Cures) -> Result<Option<String>> {
+    let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
+    let what = key.words();
+    let found = one.trial.last().map_or(String::new(), |last| {
+        format!("{:.2} Mbit/s with, {:.2} without", mbps(last.with), mbps(last.without))
+    });
+    Ok(Some(match action {
+        Action::Keep => return Ok(None),
+        Action::Lift => {
+            lift(key, true, cures)?;
+            format!("trial: {what} are lifted for a few seconds, to see whether they cost goodput")
+        }
+        Action::Restore => {
+            lift(key, false, cures)?;
+            match one.trial.stage() {
+                Stage::Resting if !found.is_empty() => format!("trial: {what} cost nothing: {found}"),
+                Stage::Resting => format!("trial: {what} are back; too little came to tell"),
+                _ => format!("trial: {what} are back, to see whether goodput falls again"),
+            }
+        }
+        Action::Withdraw(_) => {
+            lift(key, true, cures)?;
+            if key.flow().is_some()
+                && let Some(acks) = &mut cures.guard.acks
+            {
+                // A path that became longer looks like a queue: what was learnt of it is forgotten.
+                acks.forget()?;
+            }
+            let again = one.trial.again().map_or(0, |at| at.since(now).0 / 1_000_000_000);
+            format!(
+                "trial: {what} are withdrawn, since they cost goodput: {found}; tried again in {again} s (a larger {} costs less)",
+                key.milder()
+            )
+        }
+        Action::Retry => {
+            lift(key, false, cures)?;
+            format!("trial: {what} get another chance")
+        }
+    }))
+}
