@@ -275,7 +275,8 @@ class Agent:
 
     def __init__(self, bed: Bed, *settings: str) -> None:
         self.runtime, self.pins = bed.folder / "run", Path("/sys/fs/bpf") / bed.name
-        self.settings = [f"scope.cgroup={bed.cgroup}", *settings]
+        # Nothing on the uplink of the machine that tests: only the bed's own connections.
+        self.settings = [f"scope.cgroup={bed.cgroup}", "uplink.mode=off", *settings]
         self.daemon: subprocess.Popen[str] | None = None
 
     def argv(self, *words: str) -> list[str]:

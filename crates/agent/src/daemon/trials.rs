@@ -229,12 +229,13 @@ impl Trials {
             if begins && (waits || self.tries(&key)) {
                 continue;
             }
+            let alone = self.each.values().filter(|one| one.moves).count() <= 1;
             let Some(one) = self.each.get_mut(&key) else { continue };
             let action = one.trial.on_shared_progress(now, own, all);
             if begins && one.trial.stage() == Stage::Trying {
                 self.next.insert(key.cure(), Instant(now.0.saturating_add(config.every.0)));
             }
-            said.extend(act(&key, action, one, now, cures)?);
+            said.extend(act(&key, action, one, alone, now, cures)?);
         }
         Ok(said)
     }
@@ -338,7 +339,14 @@ fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
     }
 }
 
-fn act(key: &Key, action: Action, one: &One, now: Instant, cures: &mut Cures) -> Result<Option<String>> {
+fn act(
+    key: &Key,
+    action: Action,
+    one: &One,
+    alone: bool,
+    now: Instant,
+    cures: &mut Cures,
+) -> Result<Option<String>> {
     let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
     let what = key.words();
     let found = one.trial.last().map_or(String::new(), |last| {
@@ -360,10 +368,12 @@ fn act(key: &Key, action: Action, one: &One, now: Instant, cures: &mut Cures) ->
         }
         Action::Withdraw(_) => {
             lift(key, true, cures)?;
+            // A path that became longer looks like a queue: what was learnt of it is forgotten, now that the cure has emptied the queue. Not
+            // beside other flows, whose queues would be taken for the path then.
             if key.flow().is_some()
+                && alone
                 && let Some(acks) = &mut cures.guard.acks
             {
-                // A path that became longer looks like a queue: what was learnt of it is forgotten.
                 acks.forget()?;
             }
             let again = one.trial.again().map_or(0, |at| at.since(now).0 / 1_000_000_000);
