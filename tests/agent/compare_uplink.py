@@ -1,9 +1,9 @@
 """Cures of one upload side by side, in one run: nothing, cake-autorate's law, the gate, and whatever else is given.
 
-    sudo python tests/agent/compare_uplink.py --emulator E --gate G [--cure 'acks=PROGRAM {device}'] [--link steps] [--node notebook]
+    sudo python tests/agent/compare_uplink.py --emulator E --gate G --acks A [--link steps] [--node notebook]
 
 cake-autorate is the emulator's: its law on the modem's own queue with FQ-CoDel, with the rates that its user would set by hand. A cure
-is a program that runs in the phone's namespace until its input ends; {device} and {telemetry} are filled in. Links are the rate's steps
+is a program that runs in the phone's namespace until its input ends; {device}, {telemetry} and {journal} are filled in. Links are the rate's steps
 and, where UNBLOAT_SHARED has them, LTE traces. CUBIC uploads for the whole time; a ping ten times a second is the judge, from the fifth
 second on.
 """
@@ -14,9 +14,12 @@ import argparse
 import contextlib
 import gzip
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,46 +60,61 @@ class Link:
         return f'{{ kind = "autorate", min = "{low}", base = "{base}", max = "{high}" }}'
 
 
+TRACES = (
+    ("Verizon-LTE-short", ("0.5 Mbit/s", "6 Mbit/s", "20 Mbit/s")),
+    ("ATT-LTE-driving-2016", ("0.2 Mbit/s", "2 Mbit/s", "10 Mbit/s")),
+    ("ATT-LTE-driving", ("0.2 Mbit/s", "0.8 Mbit/s", "4 Mbit/s")),
+    ("TMobile-LTE-short", ("1 Mbit/s", "13 Mbit/s", "40 Mbit/s")),
+    ("TMobile-UMTS-driving", ("0.2 Mbit/s", "1 Mbit/s", "4 Mbit/s")),
+)
+"""Uplinks, and for each what cake-autorate's user would set: a tenth of the mean, the mean, several times the mean."""
+
+
 def links() -> list[Link]:
     """The steps, and traces that are there."""
     found = [Link("steps", 40, ("0.2 Mbit/s", "2 Mbit/s", "5 Mbit/s"), STEPS)]
     shared = os.environ.get("UNBLOAT_SHARED")
     root = Path(shared) if shared else Path(__file__).resolve().parents[2].parent / "shared"
-    for name, rates in (
-        ("ATT-LTE-driving-2016", ("0.2 Mbit/s", "2 Mbit/s", "10 Mbit/s")),
-        ("Verizon-LTE-short", ("0.5 Mbit/s", "6 Mbit/s", "20 Mbit/s")),
-    ):
+    for name, rates in TRACES:
         path = root / "traces" / "mahimahi" / f"{name}.up.gz"
         if path.exists():
             found.append(Link(name, 60, rates, trace=path))
         else:
-            print(f"left out: {name}, no {path}")
+            print(f"left out: {name}, no {path}", file=sys.stderr)
     return found
 
 
-def measure(link: Link, cure: str, command: str | None, emulator: str, node: str) -> str:
+@contextlib.contextmanager
+def cured(bed: Bed, folder: Path, command: str | None) -> Iterator[None]:
+    """A cure in the phone's namespace; it must live as long as the upload."""
+    if command is None:
+        yield
+        return
+    words = command.format(
+        device=bed.device, telemetry=bed.out / "telemetry.sock", journal=folder / "journal.jsonl"
+    )
+    # Its words are not of interest.
+    running = bed.start("phone", *words.split(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    time.sleep(0.5)
+    yield
+    assert running.poll() is None, f"it ended by itself: {running.stderr and running.stderr.read()}"
+    running.communicate("", timeout=10)
+
+
+def measure(link: Link, cure: str, command: str | None, told: argparse.Namespace) -> str:
     """A line of the table."""
-    folder = Path(tempfile.mkdtemp(prefix="compare-"))
     gate = link.autorate() if cure == "autorate" else '"none"'
-    with Bed(folder, link.text(gate), emulator, *link.options(folder)) as bed:
-        running = None
-        if command is not None:
-            words = command.format(device=bed.device, telemetry=bed.out / "telemetry.sock").split()
-            running = bed.start("phone", *words, stdin=subprocess.PIPE)
-            # Its words are not of interest; a full pipe would stop it.
-            subprocess.Popen(["cat"], stdin=running.stdout, stdout=subprocess.DEVNULL)
-            time.sleep(0.5)
-        ping, upload = bed.ping(node), bed.iperf(node, link.seconds - 2, "-C", "cubic")
-        ended = upload.done()["end"]
-        ping.stop()
-        if running is not None:
-            assert running.poll() is None, (
-                f"{cure} ended by itself: {running.stderr and running.stderr.read()}"
-            )
-            assert running.stdin is not None
-            running.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.wait(10)
+    with tempfile.TemporaryDirectory(prefix="compare-") as name:
+        folder = Path(name)
+        bed = Bed(folder, link.text(gate), told.emulator, *link.options(folder))
+        with bed, cured(bed, folder, command):
+            ping, upload = bed.ping(told.node), bed.iperf(told.node, link.seconds - 2, "-C", "cubic")
+            try:
+                ended = upload.done()["end"]
+            except subprocess.TimeoutExpired:
+                # Without a cure an outage can cost all its acknowledgements, and its end then never comes.
+                return f"{link.name:22} {cure:12} the upload did not end within two minutes"
+            ping.stop()
     received = ended["sum_received"]["bits_per_second"] / 1e6
     return (
         f"{link.name:22} {cure:12} {received:8.2f} {ping.p(0.5):8.0f} {ping.p(0.95):8.0f} {ping.p(0.99):8.0f} "
@@ -110,20 +128,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--emulator", required=True)
-    parser.add_argument("--gate", required=True)
+    parser.add_argument("--gate", help="the gate's example program")
+    parser.add_argument("--acks", help="that of the windows of passing acknowledgements")
     parser.add_argument("--cure", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of the cures")
     parser.add_argument("--link", action="append", default=[])
     parser.add_argument("--node", default="phone", choices=("phone", "notebook"))
     told = parser.parse_args()
+    # A table that is ended early leaves nothing behind, either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cures: dict[str, str | None] = {"nothing": None, "autorate": None}
-    cures["gate"] = f"{told.gate} {{device}} socket={{telemetry}} journal=/tmp/compare-journal.jsonl"
+    if told.gate:
+        cures["gate"] = f"{told.gate} {{device}} socket={{telemetry}} journal={{journal}}"
+    if told.acks:
+        cures["acks"] = f"{told.acks} {{device}} down=no journal={{journal}}"
     cures |= dict(cure.split("=", 1) for cure in told.cure)
     print(f"{'link':22} {'cure':12} {'Mbit/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'p99 ms':>8} {'lost %':>6}")
     for link in links():
-        if told.link and link.name not in told.link:
-            continue
         for cure, command in cures.items():
-            print(measure(link, cure, command, told.emulator, told.node), flush=True)
+            if link.name in (told.link or [link.name]) and cure in (told.only or [cure]):
+                print(measure(link, cure, command, told), flush=True)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class Bed:
         program = subprocess.Popen(
             ["ip", "netns", "exec", self.spaces[node], *argv],
             stdin=more.pop("stdin", subprocess.DEVNULL),
-            stdout=subprocess.PIPE,
+            stdout=more.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             text=True,
             **more,

@@ -105,6 +105,7 @@ def test_a_gate_is_the_agents_where_the_scenario_says_so() -> None:
         "telemetry": "/emu/telemetry.sock",
         "driver": False,
         "target": "30000 us",
+        "slack": "0 us",
         "floor": 4,
         "patience": "1000000 us",
         "hold": True,

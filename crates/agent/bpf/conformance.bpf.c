@@ -1,9 +1,9 @@
 /* The laws on recorded streams, in the kernel, for comparison with the Rust side.
  *
- * signal: a stream of samples in a map, handed in by a test · model: law.h · action: the window after each. Never loaded by the agent.
+ * signal: a stream of samples in a map, handed in by a test · model: law.h, qcut.h · action: the window after each. Never loaded by the agent.
  */
 #include "kernel.h"
-#include "law.h"
+#include "qcut.h"
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,6 +1,6 @@
 /* The uplink's gate: no more below the operating system than drains within the target.
  *
- * signal: every packet on its way into the uplink's device, the modem's reports · model: law.h (QCUT-D's estimate of what lies in the
+ * signal: every packet on its way into the uplink's device, the modem's reports · model: qcut.h (QCUT-D's estimate of what lies in the
  * firmware buffer), gate.h (whose share it is) · action: a packet above the limit is refused. To a socket of this host that is
  * backpressure: its packet comes back to it, and it sends it with the next acknowledgement. To forwarded traffic it is a loss, which
  * gate.h makes fair; there is no queue in which it could wait one floor up.

@@ -15,7 +15,7 @@
  * share small instead of itself sparse.
  */
 #pragma once
-#include "law.h"
+#include "qcut.h"
 
 #define GATE_FLOWS 256
 /* Several round trips of a mobile network, so that an account does not follow the gaps between bursts. */

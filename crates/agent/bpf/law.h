@@ -1,7 +1,7 @@
-/* DRWA and QCUT-D in C: the decisions of crates/algo/src/rwnd/drwa.rs and gate/{occupancy,qcut_d}.rs, bit for bit.
+/* DRWA in C, and AFC's rate term: the decisions of crates/algo/src/rwnd/{drwa.rs,afc/backed.rs}, bit for bit.
  *
- * signal: samples of a connection, or packets and reports of a modem · model: the same state machines in the same integers
- * (bytes, microseconds, nanoseconds, sixteenths, 64 bits, divisions that round down) · action: a window, or whether a packet may pass.
+ * signal: samples of a connection · model: the same state machines in the same integers
+ * (bytes, microseconds, sixteenths, 64 bits, divisions that round down) · action: a window.
  *
  * No kernel type is used, so that the same text is compiled for the kernel and by tests; `conformance.bpf.c` runs it in the kernel on
  * recorded streams, and the answers are compared with the Rust side's. What the paper says and what differs from it stands
@@ -224,43 +224,7 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 	}
 }
 
-/* QCUT-D ------------------------------------------------------------------------------------------------------------------------ */
-
-/* Packets remembered, interval of the average, share of padding that tells of missing data, and the bound of every factor: `RING`,
- * `INTERVAL_NS`, `STARVED`, `MOST`. */
-#define QCUT_RING 512
-#define QCUT_INTERVAL_NS 20000000ull
-#define QCUT_STARVED 8
-#define QCUT_MOST 0xffffffffull
-
-/* The constants: `QcutD` after `new`. */
-struct qcut_law {
-	__u64 target_ns, floor, patience_ns;
-	__u32 hold, pad;
-};
-
-struct qcut_report {
-	__u64 at_ns, occupancy, granted, padding;
-};
-
-struct qcut_packet {
-	__u64 at_ns;
-	__u32 bytes, pad;
-};
-
-/* `Occupancy`. Zeroes are its beginning. */
-struct qcut {
-	/* Bytes per second; means something once `rated`. */
-	__u64 rate;
-	/* The interval that is being measured. */
-	__u64 begun_ns, moved, padding;
-	/* The last report, and B after the last packet. */
-	__u64 written_ns, heard_ns, held, since_ns;
-	__u32 first, len;
-	__u32 rated, measuring, heard, busy;
-	struct qcut_packet ring[QCUT_RING];
-};
-
+/* Saturating. */
 static __always_inline __u64 law_less(__u64 a, __u64 b)
 {
 	return a > b ? a - b : 0;
@@ -269,157 +233,6 @@ static __always_inline __u64 law_less(__u64 a, __u64 b)
 static __always_inline __u64 law_more(__u64 a, __u64 b)
 {
 	return a + b < a ? ~0ull : a + b;
-}
-
-/* `drained`. */
-static __always_inline __u64 qcut_drained(__u64 rate, __u64 ns)
-{
-	return law_min(rate, QCUT_MOST) * law_min(ns, QCUT_MOST) / 1000000000;
-}
-
-/* `rate_over`. */
-static __always_inline __u64 qcut_rate_over(__u64 bytes, __u64 ns)
-{
-	__u64 rate;
-
-	if (!ns)
-		return 0;
-	if (bytes <= ~0ull / 1000000000) {
-		rate = bytes * 1000000000 / ns;
-	} else {
-		rate = bytes / ns;
-		/* What would overflow is above the bound anyway. */
-		rate = rate > QCUT_MOST ? QCUT_MOST : rate * 1000000000;
-	}
-	return law_min(rate, QCUT_MOST);
-}
-
-/* `fold`. */
-static __always_inline void qcut_fold(struct qcut *q, __u64 at_ns, __u64 bytes)
-{
-	__u64 left = law_less(q->held, qcut_drained(q->rate, law_less(at_ns, q->since_ns)));
-
-	q->held = law_more(left, bytes);
-	q->since_ns = law_max(q->since_ns, at_ns);
-}
-
-/* `on_passed`. */
-static __always_inline void qcut_on_passed(struct qcut *q, __u64 now, __u64 bytes)
-{
-	struct qcut_packet *place;
-
-	bytes = law_min(bytes, 0xffffffff);
-	if (q->len >= QCUT_RING) {
-		/* The oldest is taken together with the next. */
-		__u64 both = q->ring[q->first % QCUT_RING].bytes;
-
-		q->first = (q->first + 1) % QCUT_RING;
-		q->len = QCUT_RING - 1;
-		place = &q->ring[q->first % QCUT_RING];
-		place->bytes = law_min(both + place->bytes, 0xffffffff);
-	}
-	place = &q->ring[(q->first + q->len) % QCUT_RING];
-	place->at_ns = now;
-	place->bytes = bytes;
-	q->len++;
-	qcut_fold(q, now, bytes);
-}
-
-/* `measure`. */
-static __always_inline void qcut_measure(struct qcut *q, const struct qcut_law *law, __u64 at, __u64 moved, __u64 padding)
-{
-	__u64 span, sample, steps;
-	bool starved, busy;
-
-	if (!q->measuring) {
-		q->measuring = 1;
-		q->begun_ns = at;
-		q->moved = 0;
-		q->padding = 0;
-		return;
-	}
-	moved = law_more(q->moved, moved);
-	padding = law_more(q->padding, padding);
-	span = law_less(at, q->begun_ns);
-	if (span < QCUT_INTERVAL_NS) {
-		q->moved = moved;
-		q->padding = padding;
-		return;
-	}
-	q->begun_ns = at;
-	q->moved = 0;
-	q->padding = 0;
-	if (law->hold) {
-		busy = q->busy;
-		q->busy = 0;
-		if (!busy)
-			return;
-	}
-	sample = qcut_rate_over(moved, span);
-	starved = padding > moved / QCUT_STARVED;
-	if (law->hold && starved && q->rated && sample < q->rate)
-		return;
-	steps = span / QCUT_INTERVAL_NS;
-	for (int i = 0; i < 16; i++) {
-		if (i >= steps)
-			break;
-		q->rate = q->rated ? (3 * law_min(q->rate, QCUT_MOST) + law_min(sample, QCUT_MOST)) / 4 : sample;
-		q->rated = 1;
-	}
-}
-
-/* `on_report`. */
-static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law *law, __u64 now, const struct qcut_report *r)
-{
-	__u64 at = law_min(r->at_ns, now);
-	__u64 moved = law_less(r->granted, r->padding);
-	__u32 first, len;
-
-	if (moved || r->occupancy)
-		q->busy = 1;
-	qcut_measure(q, law, at, moved, law_min(r->granted, r->padding));
-	q->heard = 1;
-	q->heard_ns = now;
-	if (at < q->written_ns)
-		return;
-	q->written_ns = at;
-	q->held = r->occupancy;
-	q->since_ns = at;
-	/* One pass: what went before the report was written is forgotten, all else comes on top of it. */
-	first = q->first;
-	len = law_min(q->len, QCUT_RING);
-	for (int i = 0; i < QCUT_RING; i++) {
-		const struct qcut_packet *passed;
-
-		if (i >= len)
-			break;
-		passed = &q->ring[(first + i) % QCUT_RING];
-		/* Only from the front: packets of several processors may stand some nanoseconds out of order. */
-		if (passed->at_ns <= at && q->len + i == len) {
-			q->first = (first + i + 1) % QCUT_RING;
-			q->len--;
-		} else {
-			qcut_fold(q, passed->at_ns, passed->bytes);
-		}
-	}
-}
-
-/* `Occupancy::bytes`. */
-static __always_inline __u64 qcut_bytes(const struct qcut *q, __u64 now)
-{
-	return law_less(q->held, qcut_drained(q->rate, law_less(now, q->since_ns)));
-}
-
-/* `silent`. */
-static __always_inline bool qcut_silent(const struct qcut *q, const struct qcut_law *law, __u64 now)
-{
-	return !q->heard || law_less(now, q->heard_ns) >= law->patience_ns;
-}
-
-/* `limit`. */
-static __always_inline __u64 qcut_limit(const struct qcut *q, const struct qcut_law *law)
-{
-	return law_max(qcut_drained(q->rate, law->target_ns), law->floor);
 }
 
 /* AFC's rate term: `crates/algo/src/rwnd/afc/backed.rs`. Zeroes are its beginning. */

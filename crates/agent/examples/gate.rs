@@ -1,4 +1,4 @@
-//! The gate by itself, for trying it on a bed: `gate DEVICE [socket=PATH | driver]… [target_ms=20] [clsact] [journal=PATH] [lease=no]`,
+//! The gate by itself, for trying it on a bed: `gate DEVICE [socket=PATH | driver]… [target_ms=20] [slack_ms=150] [clsact] [journal=PATH] [lease=no]`,
 //! until its input ends. Prints a line of JSON twice a second; `lease=no` never renews its lease after the first.
 
 use std::io::Read;
@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("socket", path) => settings.sources.push(From::Socket(path.into())),
             ("driver", _) => settings.sources.push(From::Driver),
             ("target_ms", ms) => settings.law.target = units::Duration::from_millis(ms.parse()?),
+            ("slack_ms", ms) => settings.law.slack = units::Duration::from_millis(ms.parse()?),
             ("patience_ms", ms) => settings.law.patience = units::Duration::from_millis(ms.parse()?),
             ("clsact", _) => settings.clsact = true,
             ("journal", path) => journal = path.into(),

@@ -73,6 +73,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "telemetry",
             "driver",
             "target",
+            "slack",
             "floor",
             "patience",
             "hold",

@@ -36,13 +36,18 @@ use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
 
-mod room;
-
-pub use room::Room;
-
 /// Filter of the fallback by clsact: its preference and handle, so that it is found again.
 const PREFERENCE: u16 = 47;
 const HANDLE: TcHandle = TcHandle::new(0, 1);
+
+/// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
+/// anything else (docs/agent-uplink.md).
+pub const SLACK: units::Duration = units::Duration::from_millis(150);
+
+/// As published, but for the slack.
+pub fn law() -> qcut_d::Config {
+    qcut_d::Config { slack: SLACK, ..qcut_d::Config::default() }
+}
 
 /// Where reports may come from, in the order of trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,14 +72,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As published, for a device.
+    /// As published, but for the slack on links whose rate jumps.
     pub fn new(device: impl Into<String>, sources: Vec<From>) -> Settings {
-        Settings { device: device.into(), law: qcut_d::Config::default(), sources, clsact: false }
+        Settings { device: device.into(), law: law(), sources, clsact: false }
     }
 
     fn config(&self, device: &Device, lease_until_ns: u64) -> GateConfig {
         GateConfig {
             target_ns: self.law.target.0,
+            slack_ns: self.law.slack.0,
             // As `QcutD::new`: the last packet comes on top.
             floor: u64::from(device.mtu).saturating_mul(self.law.floor.saturating_sub(1)),
             patience_ns: self.law.patience.0,
@@ -151,8 +157,6 @@ pub struct Gate {
 /// What the feeding thread has in common with the daemon's.
 struct Shared {
     ebpf: Mutex<Ebpf>,
-    /// As the daemon wants it, and the floor in bytes that the reports ask for on top. Locked before the programs.
-    config: Mutex<(GateConfig, u64)>,
     state: Mutex<State>,
     /// Bytes that left the device, by the reports.
     moved: AtomicU64,
@@ -160,18 +164,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Puts the parameters where the kernel reads them.
-    fn write(&self, change: impl FnOnce(&mut (GateConfig, u64))) -> Result<()> {
-        let mut both = locked(&self.config);
-        change(&mut both);
-        let config = GateConfig { floor: both.0.floor.max(both.1), ..both.0 };
-        let mut ebpf = locked(&self.ebpf);
-        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
-        let mut place: Array<_, GateConfig> =
-            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
-        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
-    }
-
     fn counters(&self) -> Result<GateCounters> {
         let ebpf = locked(&self.ebpf);
         let counters: PerCpuArray<_, GateCounters> = map(&ebpf, "counters")?;
@@ -203,7 +195,6 @@ impl Gate {
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
-            config: Mutex::new((GateConfig::default(), 0)),
             state: Mutex::new(since),
             moved: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -308,7 +299,11 @@ impl Gate {
     fn write(&mut self) -> Result<()> {
         let lease_until_ns = if self.lifted { 0 } else { self.lease_until_ns };
         let config = self.settings.config(&self.found, lease_until_ns);
-        self.shared.write(|both| both.0 = config)
+        let mut ebpf = locked(&self.shared.ebpf);
+        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
+        let mut place: Array<_, GateConfig> =
+            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
+        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
     }
 
     fn listen(&mut self) {
@@ -343,7 +338,6 @@ impl Drop for Gate {
 fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) {
     let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
     let (mut heard, mut heard_ns) = (None, now_ns());
-    let mut room = Room::default();
     let mut why = "no source is configured".to_owned();
     while !shared.stop.load(Ordering::Relaxed) {
         if sources.is_empty() {
@@ -352,18 +346,12 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
         for source in &mut sources {
             match source.next(slice) {
                 Ok(Some(report)) => {
-                    if let Err(error) = deliver(&locked(&shared.ebpf), &report.starved_told()) {
+                    if let Err(error) = deliver(&locked(&shared.ebpf), &report) {
                         why = format!("the kernel did not take a report: {error}");
                         continue;
                     }
                     let moved = report.granted.saturating_sub(report.padding);
                     shared.moved.fetch_add(moved, Ordering::Relaxed);
-                    let counted = || shared.counters().map_or(0, |c| c.refused_own + c.refused_forwarded);
-                    if let Some(floor) = room.report(now_ns(), &report, counted)
-                        && let Err(error) = shared.write(|both| both.1 = floor)
-                    {
-                        why = error.to_string();
-                    }
                     heard = Some(Instant::now());
                     heard_ns = now_ns();
                     let fresh = State::Fresh { source: source.name(), grade: source.grade() };

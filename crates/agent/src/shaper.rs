@@ -85,7 +85,7 @@ impl Shaper {
             undo: undo.map(str::to_owned).to_vec(),
         };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-        let occupancy = Occupancy::new(law.hold);
+        let occupancy = Occupancy::new(law.hold, law.slack.0);
         Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent: 0, set: None, change })
     }
 
@@ -103,7 +103,6 @@ impl Shaper {
                 self.occupancy.on_passed(now, Bytes(passed));
             }
         }
-        let report = report.starved_told();
         self.occupancy.on_report(
             now,
             Instant(report.at_ns),
@@ -112,7 +111,8 @@ impl Shaper {
             Bytes(report.padding),
         );
         let Some(rate) = self.occupancy.bytes_per_second() else { return Ok(()) };
-        let most = limit(rate, self.law.target.0, u64::from(self.device.mtu));
+        let slack = self.occupancy.slack();
+        let most = limit(rate, self.law.target.0, slack.ns(), slack.rate(), u64::from(self.device.mtu));
         let wanted = shaped(rate, self.occupancy.bytes(now).0, most);
         if self.set.is_some_and(|set| set.abs_diff(wanted) <= set / WORTH) {
             return Ok(());
@@ -175,7 +175,7 @@ impl Shaper {
         let leaf = tcmsg(index, LEAF, CLASS);
         if self.ask(kind::NEW_QDISC, leaf, "fq_codel", &ecn, "FQ-CoDel").is_err() {
             // struct tc_fifo_qopt: what the law's target holds at this rate, in bytes, and no less than four packets.
-            let most = limit(rate, self.law.target.0, 4 * u64::from(self.device.mtu));
+            let most = limit(rate, self.law.target.0, 0, 0, 4 * u64::from(self.device.mtu));
             let fifo = words(&[u32::try_from(most).unwrap_or(u32::MAX)]);
             let message = named("bfifo").with(TCA_OPTIONS, &fifo);
             let made = self.netlink.ask(kind::NEW_QDISC, Wish::Put, &leaf, &message);

@@ -281,6 +281,8 @@ plain! {
     struct GateConfig {
         /// What lies below may take so long to drain.
         target_ns: u64,
+        /// The most that is added to it.
+        slack_ns: u64,
         /// Bytes that may always lie below.
         floor: u64,
         /// Without a report for so long the gate is open.

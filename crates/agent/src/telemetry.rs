@@ -25,18 +25,6 @@ pub struct Report {
     pub padding: u64,
 }
 
-impl Report {
-    /// With an empty buffer told as padding. Not every base station pads: one that grants nothing to an empty buffer has granted less
-    /// than it could, and no word says so. What such a report moved is a lower bound of the rate, and padding is how the law knows.
-    #[must_use]
-    pub fn starved_told(self) -> Report {
-        if self.occupancy > 0 || self.padding > 0 {
-            return self;
-        }
-        Report { granted: self.granted.saturating_mul(2), padding: self.granted, ..self }
-    }
-}
-
 /// How much a source knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
@@ -75,19 +63,4 @@ pub enum State {
         /// What the sources said last.
         why: String,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_empty_buffer_moved_is_a_lower_bound() {
-        let empty = Report { at_ns: 1, occupancy: 0, granted: 3_000, padding: 0 };
-        assert_eq!(empty.starved_told(), Report { granted: 6_000, padding: 3_000, ..empty });
-        let padded = Report { padding: 100, ..empty };
-        assert_eq!(padded.starved_told(), padded);
-        let full = Report { occupancy: 10, ..empty };
-        assert_eq!(full.starved_told(), full);
-    }
 }

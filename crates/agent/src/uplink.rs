@@ -72,7 +72,7 @@ impl Default for Uplink {
             device: None,
             telemetry: Some("/run/unbloat/modem.sock".into()),
             driver: true,
-            law: qcut_d::Config::default(),
+            law: crate::gate::law(),
             up: acks.up.unwrap_or_default(),
             start: acks.start,
             shaper: false,

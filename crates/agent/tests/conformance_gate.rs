@@ -5,7 +5,7 @@
 
 use agent::objects;
 use algo::Rng;
-use algo::gate::qcut_d::{Config, QcutD};
+use algo::gate::qcut_d::{self, Config, QcutD};
 use algo::gate::{Event, Gate, RING, Setup};
 use aya::maps::Array;
 use aya::programs::SchedClassifier;
@@ -35,6 +35,7 @@ struct Step {
 #[derive(Clone, Copy, Debug)]
 struct Bench {
     target_ns: u64,
+    slack_ns: u64,
     floor: u64,
     patience_ns: u64,
     hold: u32,
@@ -42,7 +43,7 @@ struct Bench {
     steps: u32,
     done: u32,
     /// `struct qcut`, from zeroes on.
-    state: [u64; 11],
+    state: [u64; 22],
     ring: [u64; 2 * RING],
 }
 
@@ -77,13 +78,14 @@ fn in_kernel(ebpf: &mut Ebpf, config: &Config, setup: &Setup, steps: &mut [Step]
     }
     let bench = Bench {
         target_ns: config.target.0,
+        slack_ns: config.slack.0,
         floor: setup.mtu.0 * (config.floor - 1),
         patience_ns: config.patience.0,
         hold: config.hold.into(),
         pad: 0,
         steps: steps.len() as u32,
         done: 0,
-        state: [0; 11],
+        state: [0; 22],
         ring: [0; 2 * RING],
     };
     Array::try_from(ebpf.map_mut("gate_bench").unwrap()).unwrap().set(0, bench, 0).unwrap();
@@ -160,13 +162,14 @@ fn as_seen_by_the_kernel((now, event): &(Instant, Event)) -> Step {
 fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
     let Some(mut ebpf) = kernel() else { return };
     let mut rng = Rng::new(1, "conformance of the gate");
-    let (mut open, mut closed, mut rates) = (0, 0, std::collections::BTreeSet::new());
+    let (mut open, mut closed, mut slack, mut rates) = (0, 0, 0, std::collections::BTreeSet::new());
     for case in 0..60 {
         let config = Config {
             target: Duration::from_millis(1 + rng.below(200)),
             floor: 1 + rng.below(4),
             hold: rng.below(3) > 0,
             patience: Duration::from_millis(1 + rng.below(2_000)),
+            slack: Duration::from_millis(if case % 3 == 0 { 0 } else { rng.below(400) }),
         };
         let setup = Setup { mtu: Bytes(500 + rng.below(9_000)) };
         let stream = any_stream(&mut rng);
@@ -186,8 +189,12 @@ fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
             assert_eq!(expected, theirs, "case {case}, event {i}, {event:?}: {config:?}");
             *(if expected.3 { &mut open } else { &mut closed }) += 1;
             rates.insert(expected.2);
+            let published =
+                qcut_d::limit(expected.2, config.target.0, 0, 0, setup.mtu.0 * (config.floor - 1));
+            slack += u32::from(state.rate.is_some() && expected.1 > published);
         }
     }
     assert!(open > 10_000 && closed > 10_000, "the streams open and close it: {open}, {closed}");
+    assert!(slack > 10_000, "the streams empty the buffer before the estimate does: {slack}");
     assert!(rates.len() > 1_000, "the streams move the rate: {}", rates.len());
 }

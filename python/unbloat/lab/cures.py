@@ -202,6 +202,7 @@ def uplink_section(cure: Cure, telemetry: Path | None) -> list[str]:
             telemetry=str(telemetry or ""),
             driver=False,
             target=seconds(gate["target"]),
+            slack=seconds(gate.get("slack", 0)),
             floor=gate["floor"],
             patience=seconds(gate["patience"]),
             hold=gate["hold"],

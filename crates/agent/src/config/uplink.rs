@@ -34,6 +34,7 @@ pub(super) fn uplink(
     found.driver = at.flag("driver")?.unwrap_or(found.driver);
     let gate = &mut found.law;
     gate.target = at.between("target", "1 ms", "4000 ms")?.unwrap_or(gate.target);
+    gate.slack = at.between("slack", "0 ms", "4000 ms")?.unwrap_or(gate.slack);
     gate.floor = at.whole("floor", 1, 1_000)?.unwrap_or(gate.floor);
     gate.patience = at.between("patience", "1 ms", "60 s")?.unwrap_or(gate.patience);
     gate.hold = at.flag("hold")?.unwrap_or(gate.hold);

@@ -9,8 +9,10 @@
 use units::{Bytes, Duration, Instant, Rate};
 
 mod occupancy;
+mod slack;
 
 pub use occupancy::{Occupancy, RING, averaged, drained, held_after, occupancy_at, rate_over};
+pub use slack::Slack;
 
 /// The circumstances of one device.
 #[derive(Clone, Copy, Debug)]

@@ -8,12 +8,14 @@
 //! An interval of the average lasts until the first report at least 20 ms after its beginning; one of several times 20
 //! ms counts as so many steps.
 //!
-//! Deviation: packets are remembered in a ring of [`RING`]; where more pass within a report's age, the oldest are taken
+//! Deviations: with `hold`, an empty buffer counts as padding where the modem tells of none. Not every base station pads:
+//! one that grants nothing to an empty buffer has granted less than it could, and no word says so; what such a report
+//! moved is a lower bound of the rate, too. Packets are remembered in a ring of [`RING`]; where more pass within a report's age, the oldest are taken
 //! together, at the time of the younger, which errs to the full side.
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use super::Event;
+use super::{Event, Slack};
 
 /// Interval of the moving average, in nanoseconds (QCUT section 6: 20 ms).
 const INTERVAL_NS: u64 = 20_000_000;
@@ -65,8 +67,8 @@ pub struct Occupancy {
     rate: Option<u64>,
     /// When the interval that is being measured began, what it has moved, and its padding.
     interval: Option<(u64, u64, u64)>,
-    /// Time and bytes of what passed, oldest first, from `first` on.
-    ring: [(u64, u32); RING],
+    /// Time and bytes of what passed, and B after it as believed then; oldest first, from `first` on.
+    ring: [(u64, u32, u32); RING],
     first: usize,
     len: usize,
     /// The last report: when it was written, when it came.
@@ -79,24 +81,32 @@ pub struct Occupancy {
     hold: bool,
     /// There was data in the interval that is being measured.
     busy: bool,
+    /// Time of the last packet that passed before the last report was written, and B after it as believed then.
+    believed: (u64, u32),
+    slack: Slack,
+    /// The most of it.
+    most: u64,
 }
 
 impl Occupancy {
     /// Before anything is known; `hold` leaves intervals out of the average in which nothing was there to send, and takes
-    /// for a lower bound what an interval moved in which data ran out.
-    pub fn new(hold: bool) -> Occupancy {
+    /// for a lower bound what an interval moved in which data ran out; no more slack than `most`, in nanoseconds.
+    pub fn new(hold: bool, most: u64) -> Occupancy {
         Occupancy {
             hold,
             busy: false,
             rate: None,
             interval: None,
-            ring: [(0, 0); RING],
+            ring: [(0, 0, 0); RING],
             first: 0,
             len: 0,
             written: 0,
             heard: None,
             held: 0,
             since: 0,
+            believed: (0, 0),
+            slack: Slack::default(),
+            most,
         }
     }
 
@@ -118,9 +128,10 @@ impl Occupancy {
             self.forget();
         }
         let bytes32 = u32::try_from(bytes.0).unwrap_or(u32::MAX);
-        self.ring[(self.first + self.len) % RING] = (now.0, bytes32);
-        self.len += 1;
         self.fold(now.0, u64::from(bytes32));
+        let held = u32::try_from(self.held).unwrap_or(u32::MAX);
+        self.ring[(self.first + self.len) % RING] = (now.0, bytes32, held);
+        self.len += 1;
     }
 
     /// A report came: the average first, then the buffer anew from the time at which the report was written.
@@ -129,21 +140,30 @@ impl Occupancy {
         let at = at.min(now);
         let moved = granted.0.saturating_sub(padding.0);
         self.busy |= moved > 0 || occupancy > Bytes::ZERO;
-        self.measure(at.0, moved, granted.0.min(padding.0));
+        let empty = occupancy == Bytes::ZERO;
+        // Nothing was left to send, and no padding tells it: so much could have been more (see above).
+        let padding = if empty && padding == Bytes::ZERO { moved } else { granted.0.min(padding.0) };
+        self.measure(at.0, moved, padding);
         self.heard = Some(now);
         if at.0 < self.written {
             // Overtaken by a later one: its grants count, its buffer does not.
+            self.slack.on_report(at.0, moved, false, self.most);
             return;
         }
         self.written = at.0;
         while self.len > 0 && self.ring[self.first].0 <= at.0 {
+            let (time, _, held) = self.ring[self.first];
+            self.believed = (time, held);
             self.first = (self.first + 1) % RING;
             self.len -= 1;
         }
+        let (time, held) = self.believed;
+        let believed = held_after(held.into(), self.rate.unwrap_or(0), at.0.saturating_sub(time));
+        self.slack.on_report(at.0, moved, empty && believed > 0, self.most);
         self.held = occupancy.0;
         self.since = at.0;
         for i in 0..self.len {
-            let (time, bytes) = self.ring[(self.first + i) % RING];
+            let (time, bytes, _) = self.ring[(self.first + i) % RING];
             self.fold(time, u64::from(bytes));
         }
     }
@@ -151,6 +171,11 @@ impl Occupancy {
     /// Bytes in the firmware buffer now: B(t_n+1), with nothing added at the end (S_n+1 = 0).
     pub fn bytes(&self, now: Instant) -> Bytes {
         Bytes(held_after(self.held, self.rate.unwrap_or(0), now.0.saturating_sub(self.since)))
+    }
+
+    /// What a link whose rate jumps needs beyond the target.
+    pub fn slack(&self) -> &Slack {
+        &self.slack
     }
 
     /// Uplink rate, bytes per second.
@@ -198,7 +223,7 @@ impl Occupancy {
 
     /// The oldest packet is taken together with the next, at the next one's time.
     fn forget(&mut self) {
-        let (_, bytes) = self.ring[self.first];
+        let (_, bytes, _) = self.ring[self.first];
         self.first = (self.first + 1) % RING;
         self.len -= 1;
         let next = &mut self.ring[self.first];

@@ -39,7 +39,7 @@ pub struct QcutB {
 impl QcutB {
     /// For an idle device.
     pub fn new(config: Config, _setup: &Setup) -> QcutB {
-        QcutB { limit: config.limit, patience: config.patience, occupancy: Occupancy::new(false) }
+        QcutB { limit: config.limit, patience: config.patience, occupancy: Occupancy::new(false, 0) }
     }
 }
 

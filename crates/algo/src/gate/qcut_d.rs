@@ -10,10 +10,14 @@
 //! the gate itself makes such intervals. The paper does not say what it does with them; averaged like the others (`hold =
 //! false`) they make a low rate a fixed point, where at −98 dBm half of the throughput is lost that the paper keeps, and
 //! the handshake of the next connection pulls a known rate down.
+//!
+//! Beyond the paper, and off by default: `slack`, by which the target may grow on a link whose rate jumps ([`Slack`]). The
+//! paper's rule supposes a rate that lasts as long as its reports are old; recorded LTE uplinks change theirs by factors
+//! within 100 ms, and a buffer of 20 ms at the average runs dry at every peak, which costs up to two thirds of the throughput.
 
 use units::{Bytes, Duration, Instant};
 
-use super::{Event, Gate, Limit, Occupancy, Setup, State, drained};
+use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_d";
@@ -23,7 +27,7 @@ pub const ABOUT: &str = "a fixed drain time of the firmware buffer, by the modem
 pub const SOURCE: &str = "QCUT section 6";
 
 config! {
-    /// How long, and how long to trust the last report.
+    /// How long, how much longer where the rate jumps, and how long to trust the last report.
     pub struct Config {
         /// What lies in the firmware buffer may take so long to drain (QCUT section 6 chose 20 ms).
         target: Duration = Duration::from_millis(20), Duration::from_millis(1), Duration::from_millis(4_000);
@@ -33,14 +37,18 @@ config! {
         hold: bool = true;
         /// Without a report for so long the gate opens; ten times the age of QCUT's reports (100 ms).
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
+        /// The most that is added to the target while the link runs dry before the estimate does; none: as published.
+        slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
     }
 }
 
-/// The bytes that may lie in the firmware buffer when another packet goes in: R · target, at least `floor`. What the
-/// kernel side computes from the same three numbers.
+/// The bytes that may lie in the firmware buffer when another packet goes in: R · (target + slack), or what the slower
+/// average moves in the slack; at least `floor`. What the kernel side computes from the same numbers.
 #[inline]
-pub const fn limit(bytes_per_second: u64, target_ns: u64, floor: u64) -> u64 {
-    let limit = drained(bytes_per_second, target_ns);
+pub const fn limit(bytes_per_second: u64, target_ns: u64, slack_ns: u64, slow: u64, floor: u64) -> u64 {
+    let limit = drained(bytes_per_second, target_ns.saturating_add(slack_ns));
+    let steady = drained(slow, slack_ns);
+    let limit = if limit > steady { limit } else { steady };
     if limit > floor { limit } else { floor }
 }
 
@@ -61,12 +69,14 @@ impl QcutD {
             // "No more than so much lies below, then one more": the last packet comes on top.
             floor: (setup.mtu * config.floor.saturating_sub(1)).0,
             patience: config.patience,
-            occupancy: Occupancy::new(config.hold),
+            occupancy: Occupancy::new(config.hold, config.slack.0),
         }
     }
 
     fn bytes(&self) -> Bytes {
-        Bytes(limit(self.occupancy.bytes_per_second().unwrap_or(0), self.target.0, self.floor))
+        let (rate, slack): (u64, &Slack) =
+            (self.occupancy.bytes_per_second().unwrap_or(0), self.occupancy.slack());
+        Bytes(limit(rate, self.target.0, slack.ns(), slack.rate(), self.floor))
     }
 }
 
