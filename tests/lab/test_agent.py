@@ -13,6 +13,8 @@ import pytest
 from running import Lab
 
 import unbloat as package
+from unbloat.lab.agent import NEEDS, features
+from unbloat.lab.needs import AGENT, found
 
 DOWNLOAD = """
 name = "download"
@@ -47,12 +49,12 @@ def statuses(raw: Path) -> list[dict[str, Any]]:
 
 def agents(lab: Lab) -> list[int]:
     """The processes of unbloat-agent that belong to a lab, without supervisors."""
-    found = []
+    serving = []
     for pid, _ in lab.state["processes"]:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if b"serve" in words:
-            found.append(pid)
-    return found
+            serving.append(pid)
+    return serving
 
 
 @pytest.mark.usefixtures("agent")
@@ -121,6 +123,13 @@ def test_an_agent_that_dies_ends_the_run_in_one_line(tmp_path: Path) -> None:
     assert lab.left() == []
 
 
+@pytest.mark.usefixtures("agent")
+def test_what_a_cure_needs_is_called_as_the_agent_calls_it() -> None:
+    listed = [str(feature["feature"]) for feature in features(found(AGENT) or "")]
+    for name in NEEDS.values():
+        assert sum(feature.startswith(name) for feature in listed) == 1, name
+
+
 def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> None:
     code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(tmp_path / "nowhere")).end()
     assert code == 2
@@ -129,7 +138,7 @@ def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> 
 
 def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(tmp_path: Path, machine: None) -> None:
     missing = {
-        "feature": "windows of this host's sockets (DRWA)",
+        "feature": "downloads: windows of this host's new connections (DRWA)",
         "since": "5.11",
         "works": False,
         "missing": "no BTF: /sys/kernel/btf/vmlinux is not there",
@@ -141,6 +150,6 @@ def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(tmp_path: Path
     code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(program)).end()
     assert code == 2
     assert errors == (
-        "unbloat: unbloat lab needs unbloat-agent, and this kernel has no windows of this host's sockets (DRWA): "
+        "unbloat: unbloat lab needs unbloat-agent, and this kernel has no downloads: windows of this host's new connections (DRWA): "
         "no BTF: /sys/kernel/btf/vmlinux is not there\n"
     )

@@ -35,9 +35,9 @@ LOOK_S = 0.5
 
 # What the agent calls that which a cure needs; how its `features` begin.
 NEEDS = {
-    "receive": "windows of this host's sockets",
-    "acks": "windows on passing ACKs",
-    "gate": "the gate",
+    "receive": "downloads: windows of this host's new connections",
+    "acks": "uploads: windows of passing ACKs",
+    "gate": "uploads: the gate",
 }
 
 
@@ -137,20 +137,25 @@ def need_agent(cures: Sequence[Cure]) -> None:
     program = found(AGENT)
     if program is None or not cures:
         return  # what is not there is told with the other programs
-    said = subprocess.run([program, "--json", "features"], capture_output=True, text=True, timeout=READY_S)
-    try:
-        features = json.loads(said.stdout)["features"]
-    except (ValueError, KeyError):
-        reason = said.stderr.strip() or said.stdout.strip() or "it says nothing of its features"
-        raise UnbloatError(f"unbloat lab needs unbloat-agent: {reason}") from None
     wanted = {NEEDS["receive"]} if any(cure.receive for cure in cures) else set()
     wanted |= {NEEDS["acks"]} if any(cure.acks or cure.forward for cure in cures) else set()
     wanted |= {NEEDS["gate"]} if any(cure.gate for cure in cures) else set()
-    for feature in features:
+    for feature in features(program):
         if not feature["works"] and any(feature["feature"].startswith(name) for name in wanted):
             raise UnbloatError(
                 f"unbloat lab needs unbloat-agent, and this kernel has no {feature['feature']}: {feature['missing']}"
             )
+
+
+def features(program: str) -> list[Status]:
+    """What the agent can do on this kernel."""
+    said = subprocess.run([program, "--json", "features"], capture_output=True, text=True, timeout=READY_S)
+    try:
+        listed: list[Status] = json.loads(said.stdout)["features"]
+    except (ValueError, KeyError):
+        reason = said.stderr.strip() or said.stdout.strip() or "it says nothing of its features"
+        raise UnbloatError(f"unbloat lab needs unbloat-agent: {reason}") from None
+    return listed
 
 
 def start(
