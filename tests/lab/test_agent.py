@@ -35,6 +35,38 @@ window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = LAMBD
 every = "100 ms"
 """
 BASE_MS = 60.0
+UPLOAD = """
+name = "upload"
+duration = "8 s"
+warmup = "4 s"
+[link.up]
+rate = "2 Mbit/s"
+delay = "30 ms"
+[link.down]
+rate = "8 Mbit/s"
+delay = "30 ms"
+[device]
+CURE
+firmware = { buffer = "1 MB" }
+[[flow]]
+from = "client"
+tsq = false
+[[probe]]
+every = "100 ms"
+[lab]
+gate = "agent"
+"""
+GATE = 'gate = { kind = "qcut_d", target = "20 ms" }'
+ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 32 }'
+# In place of the agent: it says that all is well, and does nothing.
+IDLE = """
+import json, signal, sys
+if "features" in sys.argv:
+    print(json.dumps({"ok": True, "features": []}))
+else:
+    print(json.dumps({"ok": True, "state": "on"}), flush=True)
+    signal.sigwait([signal.SIGTERM])
+"""
 
 
 def download(sixteenths: int) -> str:
@@ -72,6 +104,31 @@ def test_round_trips_are_what_the_law_says_and_the_run_names_the_agent(tmp_path:
     assert last["node"] == "client"
     assert last["problems"] == []
     assert (tmp_path / "raw" / "logs" / "unbloat-agent-client.err").read_text().endswith("as it was\n")
+
+
+def pinged_ms(run: package.Run | package.RunSet) -> float:
+    """The p95 of all pings after the warm-up."""
+    assert isinstance(run, package.Run)
+    pings = sorted(row["rtt_ms"] for row in run.probes.to_pylist() if row["rtt_ms"] and row["t_s"] >= 4)
+    return float(pings[int(0.95 * (len(pings) - 1))])
+
+
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize(("cure", "words", "most_ms"), [(GATE, "a gate of 20 ms", 120), (ACKS, "ACKs", 140)])
+def test_an_upload_is_held_by_the_agent(tmp_path: Path, cure: str, words: str, most_ms: float) -> None:
+    run = package.lab(UPLOAD.replace("CURE", cure))
+    assert words in run.info["agents"][0]
+    assert pinged_ms(run) <= most_ms
+
+
+def test_a_gate_that_is_the_agents_is_not_the_emulators_as_well(
+    tmp_path: Path, machine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "unbloat-agent"
+    program.write_text(f"#!{sys.executable}\n{IDLE}")
+    program.chmod(0o755)
+    monkeypatch.setenv("UNBLOAT_AGENT", str(program))
+    assert pinged_ms(package.lab(UPLOAD.replace("CURE", GATE))) > 400, "nobody held it"
 
 
 @pytest.mark.usefixtures("agent")
