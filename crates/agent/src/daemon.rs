@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::control::{Control, Question, failure};
 use crate::cure::{CureError, now_ns};
 use crate::journal::Journal;
+use crate::kernel;
 use crate::log;
 use crate::metrics::Exporter;
 use crate::notify;
@@ -139,6 +140,12 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         }
     };
     daemon.tick();
+    if let (Some(missing), true) = (kernel::everywhere(), daemon.cures.receive.is_some()) {
+        daemon.say(&format!(
+            "downloads: no {missing}: connections of other network namespaces (containers) that exist stay as they are, and may keep a \
+             clamp after off while they are idle"
+        ));
+    }
     ready();
     notify::say("READY=1");
     let next = daemon.run(&mut control, &signals, &mut supervisor);

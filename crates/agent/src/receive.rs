@@ -33,6 +33,9 @@ const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time, on hosts with many namespaces.
 const WALK_SHARE: u32 = 200;
 
+/// Connections that a walk cannot reach have so long to send an ACK before the program goes: some round trips.
+const LAST_ACKS: Duration = Duration::from_millis(500);
+
 /// Which destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
@@ -332,6 +335,10 @@ impl Receive {
             Some(walker) => walker,
             None => Walker::load(&self.settings.pins)?,
         };
+        if kernel::everywhere().is_some() {
+            // Whom the walk cannot reach, the program lifts at his next ACK.
+            std::thread::sleep(LAST_ACKS);
+        }
         walker.leave()?;
         let pins = self.settings.pins.clone();
         let link = self.link;
