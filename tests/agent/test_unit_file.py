@@ -45,7 +45,9 @@ def clamp_soon(reader: Reader, small: bool, patience_s: float = 12.0) -> int:
 
 
 @pytest.mark.usefixtures("receiving")
-def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespaces_too(tmp_path: Path) -> None:
+def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespaces_too(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off") as agent:
         agent.held = tuple(capabilities())
         sender(bed, 60_000_000)
@@ -57,7 +59,9 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
         assert effective is not None
         assert int(effective[1], 16) == sum(1 << BITS[name] for name in capabilities()), "these and no others"
         assert clamp_soon(reader, small=True) < FREE, agent.log()
-        assert "connections that existed are treated now" in agent.log(), "and the walk saw it in its namespace"
+        assert "connections that existed are treated now" in agent.log(), (
+            "and the walk saw it in its namespace"
+        )
         agent.do("off")
         assert clamp_soon(reader, small=False) >= min(free, FREE), "given back"
         agent.nothing_left()
@@ -80,7 +84,9 @@ def test_without_one_of_them_nothing_begins_and_the_line_names_it(tmp_path: Path
 
 @pytest.mark.usefixtures("receiving")
 @pytest.mark.parametrize("name", ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE"])
-def test_without_the_other_two_containers_are_not_reached_and_the_log_says_so(tmp_path: Path, name: str) -> None:
+def test_without_the_other_two_containers_are_not_reached_and_the_log_says_so(
+    tmp_path: Path, name: str
+) -> None:
     with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off") as agent:
         agent.held = tuple(one for one in capabilities() if one != name)
         agent.serve()
@@ -132,7 +138,9 @@ def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
             assert listening.recv(4096) == b"WATCHDOG=1"
             daemon.send_signal(signal.SIGHUP)
             heard = [listening.recv(4096) for _ in range(6)]
-            reloading = next(n for n, said in enumerate(heard) if said.startswith(b"RELOADING=1\nMONOTONIC_USEC="))
+            reloading = next(
+                n for n, said in enumerate(heard) if said.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+            )
             assert heard[reloading + 1] == b"READY=1"
             daemon.terminate()
             daemon.wait(20)
