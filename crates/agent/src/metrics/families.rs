@@ -98,17 +98,21 @@ pub const NUMBERS: &[Number] = &[
         "unbloat_windows",
         "",
         "Windows by what was done: applied; reapplied, because autotuning had moved the clamp; lifted after the lease; refused by the \
-         kernel; raised by the rate term, or withheld from it for want of memory; rewritten in an ACK; held above what is wanted, because a right edge never moves back.",
+         kernel; rewritten in an ACK; held above what is wanted, because a right edge never moves back.",
         &[
             of("receive", "applied", &[("cure", "receive"), ("done", "applied")]),
             of("receive", "reapplied", &[("cure", "receive"), ("done", "reapplied")]),
             of("receive", "lifted", &[("cure", "receive"), ("done", "lifted")]),
             of("receive", "refused", &[("cure", "receive"), ("done", "refused")]),
-            of("receive", "raised", &[("cure", "receive"), ("done", "raised")]),
-            of("receive", "withheld", &[("cure", "receive"), ("done", "withheld")]),
             of("acks", "rewritten", &[("cure", "acks"), ("done", "rewritten")]),
             of("acks", "held", &[("cure", "acks"), ("done", "held")]),
         ],
+    ),
+    counter(
+        "unbloat_buffers",
+        "",
+        "Buffers that the rate term made larger, or did not, for want of memory.",
+        &[of("receive", "raised", &[("done", "raised")]), of("receive", "withheld", &[("done", "withheld")])],
     ),
     counter(
         "unbloat_segments_skipped",

@@ -1,0 +1,122 @@
+"""Hosts that lack something: one line names it and what works all the same, and nothing is left behind.
+
+A lack is made in a mount namespace: the kernel's types hidden below an empty file system, cgroup v2 taken away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from receive_bed import cgroups, program
+
+pytestmark = pytest.mark.usefixtures("receiving")
+NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+SOCKETS = "downloads: windows of this host's new connections (DRWA)"
+ACKS = "uploads: windows of passing ACKs, also of hosts behind this one"
+GATE = "uploads: the gate, where a modem or driver reports"
+HTB = "the shaper (HTB)"
+
+
+def no_cgroups() -> str:
+    """Until none is mounted."""
+    return f"while umount {cgroups()} 2>/dev/null; do :; done"
+
+
+@pytest.fixture
+def agent() -> Iterator[str]:
+    """The program where everybody may run it, and a place of its own for what it writes."""
+    with tempfile.TemporaryDirectory(prefix="ub-missing-") as folder:
+        Path(folder).chmod(0o777)
+        yield shutil.copy(program("unbloat-agent", "UNBLOAT_AGENT") or "", folder)
+
+
+def without(lack: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """What a program says where something is missing."""
+    words = ["unshare", "--mount", "sh", "-c", f'{lack}; exec "$@"', "sh", *argv]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+
+def features(lack: str, agent: str, *before: str) -> tuple[dict[str, str | None], list[str]]:
+    """What is missing of each feature, and the lines below."""
+    done = without(lack, *before, agent, "--json", "features")
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert all(feature["works"] == (feature["missing"] is None) for feature in answer["features"])
+    assert all(feature["since"][0].isdigit() for feature in answer["features"])
+    return {feature["feature"]: feature["missing"] for feature in answer["features"]}, answer["without"]
+
+
+def ended(lack: str, agent: str, *more: str, before: tuple[str, ...] = ()) -> str:
+    """The one line with which an agent ends that has nothing to do here."""
+    folder = Path(agent).parent
+    where = (f"--runtime={folder}/run", f"--pins=/sys/fs/bpf/{folder.name}")
+    settings = ("--set", "uplink.mode=off", *more)
+    done = without(lack, *before, agent, *where, "serve", *settings)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = {line.partition(" UTC ")[2] or line.partition(": ")[2] for line in done.stderr.splitlines()}
+    assert not Path(f"/sys/fs/bpf/{folder.name}").exists()
+    journal = folder / "run/journal.jsonl"
+    assert not journal.exists() or journal.read_text() == "", "nothing to undo"
+    return line
+
+
+def test_here_everything_works_but_what_this_kernel_was_built_without(agent: str) -> None:
+    missing, below = features("true", agent)
+    assert below == []
+    assert len(missing) == 14
+    assert {missing[name] for name in (SOCKETS, ACKS, GATE)} == {None}
+    for name, why in missing.items():
+        assert why is None or "nor a module of it" in why, name
+
+
+def test_without_the_kernels_types_the_shaper_and_plan_work(agent: str) -> None:
+    missing, below = features(NO_TYPES, agent)
+    assert {missing[name] for name in (SOCKETS, ACKS, GATE)} == {"no /sys/kernel/btf/vmlinux"}
+    assert missing["cgroup v2"] is None
+    assert missing[HTB] is None or "nor a module of it" in str(missing[HTB])
+    (line,) = below
+    assert "CONFIG_DEBUG_INFO_BTF" in line
+    assert "what works without: plan, and the shaper" in line
+    assert line in ended(NO_TYPES, agent)
+
+
+def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:
+    missing, below = features(no_cgroups(), agent)
+    assert missing[SOCKETS] == "no cgroup v2 is mounted"
+    assert {missing[ACKS], missing[GATE]} == {None}
+    (line,) = below
+    assert "what works without: the uplink's cures" in line
+    assert line in ended(no_cgroups(), agent)
+
+
+def test_without_rights_captures_are_planned_with(agent: str) -> None:
+    missing, below = features("true", agent, *NOBODY)
+    assert {name for name, why in missing.items() if why is None} >= {
+        "cgroup v2",
+        "the kernel's own types (BTF)",
+    }
+    assert str(missing[SOCKETS]).startswith("no rights: ")
+    (line,) = below
+    assert "this process lacks CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN" in line
+    assert line == ended("true", agent, before=NOBODY)
+
+
+def test_a_container_that_may_not_use_bpf_is_told_so(agent: str) -> None:
+    # Root of a user namespace of its own: all capabilities, and none that counts.
+    done = without("true", "unshare", "--user", "--map-root-user", agent, "--json", "features")
+    answer = json.loads(done.stdout)
+    (sockets,) = [feature["missing"] for feature in answer["features"] if feature["feature"] == SOCKETS]
+    assert sockets.startswith("no rights: ")
+
+
+def test_lacking_two_things_is_two_lines(agent: str) -> None:
+    _, below = features(f"{NO_TYPES}; {no_cgroups()}", agent)
+    assert len(below) == 2
