@@ -195,9 +195,9 @@ impl Host {
                 }
             }
         }
-        match nix::unistd::geteuid().is_root() {
-            true => host.features = Some(kernel::features()),
-            false => host.missing.push("what this kernel can do: only root can ask it".to_owned()),
+        match kernel::rights() {
+            Ok(()) => host.features = Some(kernel::features()),
+            Err(e) => host.missing.push(format!("what this kernel can do: {e}")),
         }
         match kernel::cgroup_root() {
             Ok(path) => host.cgroup = Some(path),

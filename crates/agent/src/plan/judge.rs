@@ -59,6 +59,8 @@ mod feature {
     pub const GATE: &str = "uploads: the gate";
     pub const CONGESTION: &str = "congestion control of new connections";
     pub const FQ_CODEL: &str = "(FQ-CoDel)";
+    #[cfg(test)]
+    pub const ALL: [&str; 6] = [WINDOWS, LIVE, ACKS, GATE, CONGESTION, FQ_CODEL];
 }
 
 /// Rates that vary by this between a first and a ninth tenth: below, λ = 2 holds enough for what comes.
@@ -105,7 +107,7 @@ pub const TABLE: &[Rule] = &[
     own_queue::RULE,
 ];
 
-/// What every rule says: what is recommended first.
+/// What every rule says; what would do instead comes last.
 pub fn advice(view: &View<'_>) -> Vec<Advice> {
     let mut all: Vec<Advice> = TABLE.iter().flat_map(|rule| (rule.check)(view)).collect();
     // Where nothing that is recommended can be had, what would do instead is recommended.
@@ -118,7 +120,11 @@ pub fn advice(view: &View<'_>) -> Vec<Advice> {
         }
     }
     together(&mut all);
-    all.sort_by_key(|advice| advice.rank);
+    // One of a kind: the first says more.
+    let first = all.iter().position(|advice| advice.cure == "receive");
+    let mut place = 0..;
+    all.retain(|advice| place.next() == first || advice.cure != "receive");
+    all.sort_by_key(|advice| advice.rank == Rank::Instead);
     all
 }
 
@@ -240,6 +246,14 @@ mod tests {
     fn a_flow_in_anothers_queue_is_not_the_one_to_cure() {
         let small = Flow { anothers_queue: true, ..flow(Way::Download, 60.0, 900.0, 950.0) };
         assert!(advice(&Case::new(vec![small]).view()).is_empty());
+    }
+
+    #[test]
+    fn every_feature_that_a_rule_asks_for_is_one_that_the_kernel_is_asked_for() {
+        let known = crate::kernel::features();
+        for name in feature::ALL {
+            assert!(known.iter().any(|feature| feature.name.contains(name)), "{name}");
+        }
     }
 
     #[test]

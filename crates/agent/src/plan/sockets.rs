@@ -1,6 +1,6 @@
 //! This host's TCP connections, looked at several times.
 //!
-//! signal: `tcp_info` and buffers of every socket, the device's counters and backlog, every 200 ms · model: what moved between two looks
+//! signal: `tcp_info` and buffers of every socket, the device's counters and backlog, every 100 ms · model: what moved between two looks
 //! is a rate; the receiver's own RTT (`tcpi_rcv_rtt`) is that of a download, the sender's that of an upload, each counted only when
 //! data flowed in between · action: [`Seen`].
 //!
@@ -9,21 +9,22 @@
 //! so that the smallest RTT is that of all connections to its address.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::host::{self, Host};
 use super::seen::{Carried, Flow, Seen, Way, quantile, swing};
 use crate::netlink::Netlink;
-use crate::netlink::diag::{self, Socket};
+use crate::netlink::diag::{self, Socket, TcpInfo};
 
 /// Time between two looks.
-const EVERY: Duration = Duration::from_millis(200);
+const EVERY: Duration = Duration::from_millis(100);
 /// A look may take this part of that time: with very many connections they are farther apart.
 const SHARE: u32 = 10;
 /// A direction that moved less is not shown: chatter.
 const LEAST_SHOWN: u64 = 20_000;
-/// Segments between two looks that make a load: as the findings have it.
+/// Segments in flight that make a load: as the findings have it.
 const LOADED_SEGMENTS: u64 = 4;
 /// More than the window in flight, by this much, cannot be: the window is that of the look, not of an RTT before.
 const POSSIBLE: f64 = 1.5;
@@ -32,18 +33,36 @@ const FULL: f64 = 0.8;
 
 type Key = (u64, (IpAddr, u16), (IpAddr, u16));
 
-/// One look at one connection.
-#[derive(Clone, Debug)]
-struct Look {
-    at_s: f64,
-    socket: Socket,
+/// What the looks at one connection came to in one direction.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    /// RTTs of looks between which data flowed, ms.
+    rtts: Vec<f64>,
+    /// Bits of each second.
+    seconds: Vec<f64>,
+    loaded_s: f64,
+    full_s: f64,
+    unread_s: f64,
+    window_bytes: Option<u32>,
 }
 
-/// Every look so far.
+/// A connection: its first and last look, and what was between.
+#[derive(Clone, Debug)]
+struct Watched {
+    first: (f64, Socket),
+    last: (f64, Socket),
+    sums: [Sums; 2],
+}
+
+/// Every connection so far.
 #[derive(Debug, Default)]
 struct Looks {
-    connections: HashMap<Key, Vec<Look>>,
+    connections: HashMap<Key, Watched>,
+    /// Smallest RTT to each address.
+    minima: HashMap<IpAddr, u32>,
 }
+
+const WAYS: [Way; 2] = [Way::Download, Way::Upload];
 
 impl Looks {
     fn add(&mut self, at_s: f64, sockets: Vec<Socket>, host: &Host) {
@@ -51,26 +70,29 @@ impl Looks {
             if socket.remote.0.is_loopback() || host.owns(socket.remote.0) {
                 continue;
             }
-            let key = (socket.cookie, socket.local, socket.remote);
-            self.connections.entry(key).or_default().push(Look { at_s, socket });
+            if let Some(info) = &socket.info {
+                let known = [info.min_rtt_us, Some(info.rtt_us), Some(info.rcv_rtt_us)];
+                for rtt in known.into_iter().flatten().filter(|rtt| *rtt > 0) {
+                    let least = self.minima.entry(socket.remote.0).or_insert(rtt);
+                    *least = rtt.min(*least);
+                }
+            }
+            match self.connections.entry((socket.cookie, socket.local, socket.remote)) {
+                Entry::Occupied(mut known) => known.get_mut().again(at_s, socket),
+                Entry::Vacant(new) => {
+                    let look = (at_s, socket);
+                    new.insert(Watched { first: look.clone(), last: look, sums: Default::default() });
+                }
+            }
         }
     }
 
     fn flows(&self, largest_buffer: Option<u64>) -> Vec<Flow> {
-        let mut minima: HashMap<IpAddr, u32> = HashMap::new();
-        for look in self.connections.values().flatten() {
-            let Some(info) = &look.socket.info else { continue };
-            let known = [info.min_rtt_us, Some(info.rtt_us), Some(info.rcv_rtt_us)];
-            for rtt in known.into_iter().flatten().filter(|rtt| *rtt > 0) {
-                let least = minima.entry(look.socket.remote.0).or_insert(rtt);
-                *least = rtt.min(*least);
-            }
-        }
-        let minimum = |remote: IpAddr| minima.get(&remote).map(|us| f64::from(*us) / 1e3);
+        let minimum = |remote: IpAddr| self.minima.get(&remote).map(|us| f64::from(*us) / 1e3);
         let mut flows: Vec<Flow> = self
             .connections
             .values()
-            .flat_map(|looks| [Way::Download, Way::Upload].map(|way| flow_of(looks, way, largest_buffer)))
+            .flat_map(|watched| WAYS.map(|way| watched.flow(way, largest_buffer)))
             .flatten()
             .map(|flow| Flow { rtt_min_ms: minimum(flow.remote.0), ..flow })
             .collect();
@@ -88,74 +110,87 @@ fn moved(socket: &Socket, way: Way) -> Option<u64> {
     }
 }
 
-fn flow_of(looks: &[Look], way: Way, largest_buffer: Option<u64>) -> Option<Flow> {
-    let (first, last) = (looks.first()?, looks.last()?);
-    let bytes = moved(&last.socket, way)?.saturating_sub(moved(&first.socket, way)?);
-    if bytes < LEAST_SHOWN {
-        return None;
+/// Segment, RTT and window of a direction.
+fn figures(info: &TcpInfo, way: Way) -> (u64, u32, Option<u32>) {
+    match way {
+        Way::Download => (u64::from(info.rcv_mss_bytes.max(1)), info.rcv_rtt_us, info.rcv_wnd_bytes),
+        Way::Upload => (u64::from(info.snd_mss_bytes.max(1)), info.rtt_us, info.snd_wnd_bytes),
     }
-    let mut flow = Flow::new(way, last.socket.local, last.socket.remote);
-    let newest = last.socket.info.as_ref()?;
-    let (mut rtts, mut seconds) = (Vec::new(), Vec::<f64>::new());
-    let (mut loaded_s, mut full_s, mut unread_s) = (0.0, 0.0, 0.0);
-    for pair in looks.windows(2) {
-        let [before, now] = pair else { continue };
-        let (Some(was), Some(info)) = (before.socket.info.as_ref(), now.socket.info.as_ref()) else {
-            continue;
-        };
-        let step =
-            moved(&now.socket, way).unwrap_or(0).saturating_sub(moved(&before.socket, way).unwrap_or(0));
-        let lasted = (now.at_s - before.at_s).max(1e-3);
-        let second = (now.at_s - first.at_s) as usize;
-        seconds.resize(seconds.len().max(second + 1), 0.0);
-        seconds[second] += step as f64 * 8.0;
-        let (mss, rtt_us, window) = match way {
-            Way::Download => (info.rcv_mss_bytes, info.rcv_rtt_us, info.rcv_wnd_bytes),
-            Way::Upload => (info.snd_mss_bytes, info.rtt_us, info.snd_wnd_bytes),
-        };
-        flow.mss_bytes = u64::from(mss.max(1));
-        flow.window_bytes = flow.window_bytes.max(window.map(u64::from));
-        if way == Way::Download && unread(&now.socket) {
-            unread_s += lasted;
+}
+
+impl Watched {
+    fn again(&mut self, at_s: f64, socket: Socket) {
+        let (before_s, before) = &self.last;
+        let lasted_s = (at_s - before_s).max(1e-3);
+        let second = (at_s - self.first.0).max(0.0) as usize;
+        for (sums, way) in self.sums.iter_mut().zip(WAYS) {
+            let step = moved(&socket, way).zip(moved(before, way));
+            let step = step.map_or(0, |(now, was)| now.saturating_sub(was));
+            sums.step(way, step, lasted_s, second, (before, &socket));
         }
-        if step < LOADED_SEGMENTS * flow.mss_bytes || rtt_us == 0 {
-            continue;
+        self.last = (at_s, socket);
+    }
+
+    fn flow(&self, way: Way, largest_buffer: Option<u64>) -> Option<Flow> {
+        let ((first_s, first), (last_s, last)) = (&self.first, &self.last);
+        let bytes = moved(last, way)?.saturating_sub(moved(first, way)?);
+        let info = last.info.as_ref()?;
+        if bytes < LEAST_SHOWN {
+            return None;
         }
-        loaded_s += lasted;
-        let in_flight = step as f64 / lasted * f64::from(rtt_us) / 1e6;
+        let sums = &self.sums[usize::from(way == Way::Upload)];
+        let span = (last_s - first_s).max(1e-3);
+        let grown = last.memory.zip(largest_buffer);
+        Some(Flow {
+            bytes,
+            lasted_s: span,
+            rate_bps: bytes as f64 * 8.0 / span,
+            swing: swing(&sums.seconds),
+            rtt_ms: quantile(&sums.rtts, 0.5).zip(quantile(&sums.rtts, 0.95)),
+            samples: sums.rtts.len() as u64,
+            rtt_by_window: way == Way::Download && !info.timestamps,
+            mss_bytes: figures(info, way).0,
+            window_bytes: sums.window_bytes.map(u64::from),
+            window_share: if sums.loaded_s > 0.0 { (sums.full_s / sums.loaded_s).min(1.0) } else { 0.0 },
+            unread_share: (sums.unread_s / span).min(1.0),
+            buffer_full_grown: way == Way::Download
+                && grown.is_some_and(|(memory, most)| u64::from(memory.rcvbuf_bytes) >= most),
+            congestion: last.congestion.clone().filter(|_| way == Way::Upload),
+            ..Flow::new(way, last.local, last.remote)
+        })
+    }
+}
+
+impl Sums {
+    /// `step` bytes moved within `lasted_s`, between two looks.
+    fn step(&mut self, way: Way, step: u64, lasted_s: f64, second: usize, (before, now): (&Socket, &Socket)) {
+        let (Some(was), Some(info)) = (&before.info, &now.info) else { return };
+        if step > 0 {
+            self.seconds.resize(self.seconds.len().max(second + 1), 0.0);
+            self.seconds[second] += step as f64 * 8.0;
+        }
+        let (mss, rtt_us, window) = figures(info, way);
+        self.window_bytes = self.window_bytes.max(window);
+        if way == Way::Download && unread(now) {
+            self.unread_s += lasted_s;
+        }
+        let in_flight = step as f64 / lasted_s * f64::from(rtt_us) / 1e6;
+        if in_flight < (LOADED_SEGMENTS * mss) as f64 {
+            return;
+        }
+        self.loaded_s += lasted_s;
         let window = window.map_or(f64::INFINITY, f64::from);
         match way {
-            Way::Download if in_flight > window * POSSIBLE => continue,
-            Way::Download if in_flight >= window * FULL => full_s += lasted,
+            Way::Download if in_flight > window * POSSIBLE => return,
+            Way::Download if in_flight >= window * FULL => self.full_s += lasted_s,
             Way::Download => {}
             Way::Upload => {
-                let limited =
-                    info.rwnd_limited_us.unwrap_or(0).saturating_sub(was.rwnd_limited_us.unwrap_or(0));
-                full_s += limited as f64 / 1e6;
+                let limited = info.rwnd_limited_us.zip(was.rwnd_limited_us);
+                self.full_s += limited.map_or(0.0, |(now, was)| now.saturating_sub(was) as f64 / 1e6);
             }
         }
-        rtts.push(f64::from(rtt_us) / 1e3);
+        self.rtts.push(f64::from(rtt_us) / 1e3);
     }
-    let span = (last.at_s - first.at_s).max(1e-3);
-    flow.bytes = bytes;
-    flow.lasted_s = span;
-    flow.rate_bps = bytes as f64 * 8.0 / span;
-    flow.swing = swing(&seconds);
-    flow.rtt_ms = quantile(&rtts, 0.5).zip(quantile(&rtts, 0.95));
-    flow.samples = rtts.len() as u64;
-    flow.rtt_by_window = way == Way::Download && !newest.timestamps;
-    flow.window_share = if loaded_s > 0.0 { (full_s / loaded_s).min(1.0) } else { 0.0 };
-    flow.unread_share = (unread_s / span).min(1.0);
-    flow.buffer_full_grown = way == Way::Download
-        && last
-            .socket
-            .memory
-            .zip(largest_buffer)
-            .is_some_and(|(memory, most)| u64::from(memory.rcvbuf_bytes) >= most);
-    if way == Way::Upload {
-        flow.congestion = last.socket.congestion.clone();
-    }
-    Some(flow)
 }
 
 /// As much waits to be read as could still come: the application is behind.
@@ -200,7 +235,7 @@ pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> st
         }
     });
     let mut warnings = Vec::new();
-    if looks.connections.values().flatten().any(|look| look.socket.info.is_none()) {
+    if looks.connections.values().any(|watched| watched.last.1.info.is_none()) {
         warnings.push("the kernel told nothing about some connections".to_owned());
     }
     Ok(Seen {
@@ -218,7 +253,6 @@ pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::diag::TcpInfo;
 
     const HERE: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 50_000);
     const THERE: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9)), 443);
