@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -43,10 +44,16 @@ def applied(bed: Bed, agent: Agent, config: Path) -> None:
     run(*inside, *agent.argv("on", "--config", str(config), *agent.sets()))
 
 
-def settled(bed: Bed, after_s: float, lasting_s: float) -> list[float]:
-    """RTTs of a ping, when a cure has had its time."""
+def settled(bed: Bed, after_s: float, lasting_s: float, counter: str) -> tuple[float, float]:
+    """Median RTT of a ping, when a cure has had its time, and bit/s beside it: what the largest of the host's sockets counts."""
+
+    def counted() -> int:
+        return max(int(n) for n in re.findall(rf"{counter}:(\d+)", bed.ask(bed.host, "ss", "-Htin")))
+
     time.sleep(after_s)
-    return rtts(bed.ping(lasting_s), 0.0)
+    began, before = time.monotonic(), counted()
+    found = rtts(bed.ping(lasting_s), 0.0)
+    return statistics.median(found), (counted() - before) * 8 / (time.monotonic() - began)
 
 
 def test_an_idle_host_has_nothing_to_cure(tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ def test_an_idle_host_has_nothing_to_cure(tmp_path: Path) -> None:
 def test_a_bloated_download_gets_drwa_and_the_rtt_that_was_promised(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed) as agent:
         bed.iperf_server()
-        download = bed.download(19)
+        bed.download(60)
         time.sleep(4)
         said, config = plan(bed, "--live", "4s")
         advice = recommended(said)
@@ -72,32 +79,32 @@ def test_a_bloated_download_gets_drwa_and_the_rtt_that_was_promised(tmp_path: Pa
         assert "receive" in config.read_text()
         assert advice["flow"]["rtt_ms_min"] == pytest.approx(BASE_MS, abs=5)
         assert advice["flow"]["grade"] == "F"
-        assert expects["rtt_ms_p50_now"] > 500
+        assert expects["rtt_ms_p95_now"] > 400
         assert expects["goodput_bps"] == pytest.approx(7.7e6, rel=0.1)
         applied(bed, agent, config)
-        found = statistics.median(settled(bed, 4, 5))
+        found, rate = settled(bed, 4, 5, "bytes_received")
         assert found == pytest.approx(expects["rtt_ms"], rel=0.2)
-        seconds = [i["sum"]["bits_per_second"] for i in json.loads(told(download))["intervals"][-6:]]
-        assert statistics.fmean(seconds) >= 0.95 * expects["goodput_bps"]
+        assert rate >= 0.95 * expects["goodput_bps"]
 
 
 def test_a_bloated_upload_gets_windows_of_acks_and_the_rtt_that_was_promised(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed) as agent:
         bed.iperf_server()
-        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "30", "-C", "cubic", "-J")
+        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "60", "-C", "cubic", "-J")
         time.sleep(4)
         said, config = plan(bed, "--live", "4s")
         advice = recommended(said)
         expects = advice["expects"]
         assert (advice["cure"], advice["settings_toml"]["uplink.mode"]) == ("uplink", '"acks"')
         assert advice["flow"]["congestion_control"] == "cubic"
-        assert expects["rtt_ms_p50_now"] > 800
+        assert expects["rtt_ms_p95_now"] > 400
         (instead,) = [other for other in said["advice"] if other["rank"] == "instead"]
         assert (instead["cure"], instead["blocked"]) == ("congestion", None)
         applied(bed, agent, config)
         # The queue that stands has to drain first: a megabyte at 2 Mbit/s.
-        found = statistics.median(settled(bed, 7, 5))
+        found, rate = settled(bed, 7, 5, "bytes_acked")
         assert found == pytest.approx(expects["rtt_ms"], rel=0.2)
+        assert rate >= 0.95 * expects["goodput_bps"]
 
 
 def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it(tmp_path: Path) -> None:
@@ -105,9 +112,9 @@ def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it
         largest = "echo 4096 87380 110208 > /proc/sys/net/ipv4/tcp_rmem"
         run("ip", "netns", "exec", bed.host, "sh", "-c", largest)
         bed.iperf_server()
-        bed.download(6)
+        bed.download(60)
         time.sleep(1)
-        said, _ = plan(bed, "--live", "3s")
+        said, _ = plan(bed, "--live", "4s")
     by_hand, beside = said["advice"]
     assert (by_hand["finding"], by_hand["rank"]) == ("receive-window", "by hand")
     assert by_hand["flow"]["grade"] in ("A+", "A")

@@ -87,24 +87,20 @@ impl Plan {
 
 /// The subcommand.
 pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
-    let host = Host::look(options.device.as_deref(), &options.telemetry);
+    let mut host = Host::look(options.device.as_deref(), &options.telemetry);
     if let (Some(name), None) = (&options.device, &host.device) {
         let why = host.missing.iter().find(|line| line.contains(name.as_str()));
         return Err(Failure(1, why.cloned().unwrap_or_else(|| format!("no device {name}"))));
     }
-    let seen = match &options.capture[..] {
-        [] => {
-            let lasting = options.live.unwrap_or(LIVE);
-            let mut progress = Progress::new("looking at this host's connections", lasting > PATIENCE);
-            sockets::look(lasting, &host, |share| progress.tell(share))
-                .map_err(|e| Failure(1, format!("this host's sockets: {e}")))?
-        }
-        paths => {
-            let mut progress = Progress::new("reading", true);
-            capture::look(paths, &host, |share| progress.tell(share))
-                .map_err(|e| Failure(3, e.to_string()))?
-        }
-    };
+    // What the kernel can do is tried while the traffic is looked at.
+    let (features, seen) = std::thread::scope(|scope| {
+        let features = scope.spawn(host::features);
+        let seen = traffic(options, &host);
+        let ended = || Err("what this kernel can do: what tried it ended".to_owned());
+        (features.join().unwrap_or_else(|_| ended()), seen)
+    });
+    host.learn(features);
+    let seen = seen?;
     for warning in &seen.warnings {
         eprintln!("unbloat-agent: warning: {warning}");
     }
@@ -114,6 +110,18 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     }
     output.say(&plan.to_json(), || page::text(&plan, options, page::width(), page::bold()));
     Ok(())
+}
+
+/// What is to be seen of it.
+fn traffic(options: &Options, host: &Host) -> Result<Seen, Failure> {
+    if options.capture.is_empty() {
+        let lasting = options.live.unwrap_or(LIVE);
+        let mut progress = Progress::new("looking at this host's connections", lasting > PATIENCE);
+        return sockets::look(lasting, host, |share| progress.tell(share))
+            .map_err(|e| Failure(1, format!("this host's sockets: {e}")));
+    }
+    let mut progress = Progress::new("reading", true);
+    capture::look(&options.capture, host, |share| progress.tell(share)).map_err(|e| Failure(3, e.to_string()))
 }
 
 /// Everything off but what is recommended and can be had.

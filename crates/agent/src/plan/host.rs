@@ -195,16 +195,20 @@ impl Host {
                 }
             }
         }
-        match kernel::rights() {
-            Ok(()) => host.features = Some(kernel::features()),
-            Err(e) => host.missing.push(format!("what this kernel can do: {e}")),
-        }
         match kernel::cgroup_root() {
             Ok(path) => host.cgroup = Some(path),
             Err(e) => host.missing.push(e.to_string()),
         }
         host.modem = reports(modem).then(|| modem.to_owned());
         host
+    }
+
+    /// Takes what the kernel can do, or why that could not be asked.
+    pub fn learn(&mut self, features: Result<Vec<Feature>, String>) {
+        match features {
+            Ok(features) => self.features = Some(features),
+            Err(why) => self.missing.push(why),
+        }
     }
 
     /// A setting by its name.
@@ -252,6 +256,14 @@ impl Host {
             "device": self.device.as_ref().map(Device::to_json), "sysctls": sysctls, "features": features,
             "forwards": self.forwards(), "cgroup": self.cgroup, "modem": self.modem, "missing": self.missing,
         })
+    }
+}
+
+/// What the kernel can do, by trying; that takes a moment.
+pub fn features() -> Result<Vec<Feature>, String> {
+    match kernel::rights() {
+        Ok(()) => Ok(kernel::features()),
+        Err(e) => Err(format!("what this kernel can do: {e}")),
     }
 }
 
