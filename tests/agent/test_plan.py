@@ -41,7 +41,7 @@ def recommended(said: dict[str, Any]) -> dict[str, Any]:
 def applied(bed: Bed, agent: Agent, config: Path) -> None:
     """`on` with that configuration, for the bed's own connections."""
     inside = ("nsenter", f"--net=/run/netns/{bed.host}")
-    run(*inside, *agent.argv("on", "--config", str(config), *agent.sets()))
+    run(*inside, *agent.argv("on", "--config", str(config), "--set", f"scope.cgroup={bed.cgroup}"))
 
 
 def settled(bed: Bed, after_s: float, lasting_s: float, counter: str) -> tuple[float, float]:
