@@ -34,6 +34,8 @@ CURES = {
     "congestion": "congestion",
 }
 ARROWS = {"receive": "↓", "acks down": "↓", "acks up": "↑"}
+# Places of the figures that are left out where there is no room, in turn: on offer, wanted, in flight, queue, who holds it back.
+GIVEN_UP = (3, 2, 4, 5, 7)
 TITLES = ("", "RTT", "least", "wanted", "offered", "in flight", "queue", "rate", "held by")
 
 
@@ -100,7 +102,8 @@ def counters_text(counters: Mapping[str, Any]) -> str:
                 parts.append(f"{name.replace('_', ' ')} {plain(value)}")
         elif value:
             parts.append(figure(name, value))
-    return " · ".join(parts) or "nothing yet"
+    # No line break between a name and its figure.
+    return " · ".join(part.replace(" ", "\u00a0") for part in parts) or "nothing yet"
 
 
 def figure(name: str, value: float) -> str:
@@ -151,7 +154,19 @@ def flow_table(paper: Paper, flows: Sequence[Answer], sparks: Mapping[str, str])
         table(paper, (*TITLES, *more), lines)
         return
     above = [f"{name}  {spark}".rstrip() for name, spark in zip(names, history, strict=True)]
-    table(paper, TITLES, [("", *row) for row in rows], names=["connection", *above])
+    kept = that_fit(paper, rows)
+    figures = [("", *(row[place] for place in kept)) for row in rows]
+    table(paper, ("", *(TITLES[1 + place] for place in kept)), figures, names=["connection", *above])
+
+
+def that_fit(paper: Paper, rows: Sequence[Sequence[str]]) -> list[int]:
+    """The figures that a narrow terminal has room for: windows go first."""
+    columns = [GAP + max(map(width, column)) for column in zip(TITLES[1:], *rows, strict=True)]
+    kept = list(range(len(columns)))
+    for place in GIVEN_UP:
+        if sum(columns[one] for one in kept) > paper.width:
+            kept.remove(place)
+    return kept
 
 
 def beside(paper: Paper, names: Sequence[str], rows: Sequence[Sequence[str]], sparked: bool) -> bool:

@@ -103,6 +103,11 @@ def looks(
         answer = place.ask("status")
 
 
+def leaves(pressed: bytes) -> bool:
+    """q among the keys, escape by itself, or a terminal that is gone."""
+    return not pressed or pressed == b"\x1b" or b"q" in pressed.lower()
+
+
 @contextmanager
 def keys() -> Iterator[Wait]:
     """Waits for a key, and says whether it was q; a terminal does not show keys meanwhile, and has its settings back afterwards."""
@@ -118,7 +123,7 @@ def keys() -> Iterator[Wait]:
         end = time.monotonic() + span
         while (rest := end - time.monotonic()) > 0:
             ready, _, _ = select.select([sys.stdin], [], [], rest)
-            if ready and os.read(sys.stdin.fileno(), 64) in (b"", b"q", b"Q", b"\x1b"):
+            if ready and leaves(os.read(sys.stdin.fileno(), 64)):
                 return True
         return False
 
