@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -174,7 +175,7 @@ def main(words: list[str]) -> int:
 
 def pairs(words: list[str]) -> list[tuple[str, str]]:
     """Each word with the one before."""
-    return list(zip(words, words[1:], strict=False))
+    return list(itertools.pairwise(words))
 
 
 if __name__ == "__main__":

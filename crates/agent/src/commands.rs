@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -77,15 +77,15 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
         });
         return Ok(());
     }
-    let process = begin(start)?;
+    let process = begin(start)?.id();
     output.say(&json!({"ok": true, "state": "on", "pid": process}), || {
         format!("on; unbloat-agent status shows what it does, {} what it says", paths.log().display())
     });
     Ok(())
 }
 
-/// Starts a daemon in the background, and waits until it answers: its process.
-pub(crate) fn begin(start: &Start) -> Result<u32> {
+/// Starts a daemon in the background, and waits until it answers. One that is tied lives as long as what is returned.
+pub(crate) fn begin(start: &Start) -> Result<Child> {
     let paths = &start.paths;
     paths.make().map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?;
     let log = File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
@@ -101,7 +101,12 @@ pub(crate) fn begin(start: &Start) -> Result<u32> {
     if start.lifted {
         command.arg("--lifted");
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/");
+    if start.tied {
+        command.arg("--tied").stdin(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null());
+    }
+    command.stdout(Stdio::null()).stderr(log).current_dir("/");
     // Its own group: a terminal's Ctrl-C is not for it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(failed)?;
@@ -118,7 +123,7 @@ pub(crate) fn begin(start: &Start) -> Result<u32> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(child.id())
+    Ok(child)
 }
 
 pub(crate) fn well(answer: &Value) -> Result<()> {

@@ -52,6 +52,8 @@ pub struct Start {
     pub take_over: bool,
     /// All cures watch at first, and change nothing until they are told to.
     pub lifted: bool,
+    /// It ends when its standard input does: with the program that wants it for a while.
+    pub tied: bool,
 }
 
 impl Start {
@@ -218,6 +220,10 @@ impl Daemon {
             sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
             let figures = self.exporter.iter().flat_map(Exporter::sources);
             sources.extend(figures.map(|(fd, flags)| PollFd::new(fd, flags)));
+            let stdin = std::io::stdin();
+            if self.start.tied {
+                sources.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+            }
             let timeout = PollTimeout::try_from(wait.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX);
             match poll(&mut sources, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -225,6 +231,10 @@ impl Daemon {
                     self.say(&format!("poll: {e}"));
                     return Next::End;
                 }
+            }
+            if self.start.tied && sources.last().and_then(PollFd::any).unwrap_or(false) {
+                self.say("who wanted this agent for a while has ended");
+                return Next::End;
             }
             if renewed.elapsed() >= RENEW {
                 renewed = Instant::now();

@@ -90,6 +90,9 @@ enum Command {
         /// All cures watch at first, and change nothing until they are told to.
         #[arg(long, hide = true)]
         lifted: bool,
+        /// End when standard input does.
+        #[arg(long, hide = true)]
+        tied: bool,
     },
     /// What this kernel can do, and what is missing.
     Features,
@@ -127,7 +130,7 @@ fn main() -> ExitCode {
         let file = config
             .map(|path| path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display()))))
             .transpose()?;
-        Ok(Start { file, set, paths: paths.clone(), program, take_over, lifted: false })
+        Ok(Start { file, set, paths: paths.clone(), program, take_over, lifted: false, tied: false })
     };
     let outcome = match cli.command {
         Command::On(configuration) => {
@@ -143,8 +146,8 @@ fn main() -> ExitCode {
             let (wish, output) = (Wish { lasting, stream, probe }, Output { json: output.json || stream });
             start(configuration, false).and_then(|start| run::run(start, &wish, &output))
         }
-        Command::Serve { configuration, take_over, lifted } => start(configuration, take_over)
-            .and_then(|start| commands::serve(Start { lifted, ..start }, &output)),
+        Command::Serve { configuration, take_over, lifted, tied } => start(configuration, take_over)
+            .and_then(|start| commands::serve(Start { lifted, tied, ..start }, &output)),
         Command::Features => commands::features(&output),
         Command::Defaults => commands::defaults(),
         Command::Supervise { daemon } => {

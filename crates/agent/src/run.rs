@@ -60,11 +60,14 @@ pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
     if commands::asked(&start.paths)?.is_some() {
         return Err(failed("an agent runs already; unbloat-agent off ends it"));
     }
-    start.lifted = true;
+    (start.lifted, start.tied) = (true, true);
+    // A trial lifts a cure for seconds; here it is tried whether it helps.
+    start.set.push(("trial.enabled".to_owned(), "false".to_owned()));
     start.config().map_err(|e| Failure(3, e))?;
     let interrupted = Interrupted::listen()?;
     let mut probe = wish.probe.as_deref().map(Probe::start).transpose()?;
-    commands::begin(&start)?;
+    // However this program ends, the agent hears of it.
+    let _tied = commands::begin(&start)?;
     let outcome = halves(&start.paths, wish, probe.as_mut(), &interrupted);
     drop(probe);
     // Whatever happened, nothing stays.

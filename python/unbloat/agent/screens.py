@@ -97,6 +97,8 @@ def counters_text(counters: Mapping[str, Any]) -> str:
     """Figures in the order of the program, each in the unit that its name ends with; zeros say nothing."""
     parts = []
     for name, value in counters.items():
+        if name in ("cure", "device"):
+            continue  # said already
         if isinstance(value, bool) or not isinstance(value, int | float):
             if isinstance(value, str) and value:
                 parts.append(f"{name.replace('_', ' ')} {plain(value)}")
@@ -123,7 +125,7 @@ def told(trial: Any) -> bool:
 def trial_text(trial: Answer) -> str:
     """A trial in a line."""
     whom = endpoint_text(str(trial.get("remote") or ""), trial.get("remote_port"))
-    text = f"{trial.get('state')}: {CURES.get(str(trial.get('cure')), trial.get('cure'))} {whom}"
+    text = f"{trial.get('state')}: {CURES.get(str(trial.get('cure')), trial.get('cure'))} {whom}".rstrip()
     if trial.get("with_bps") is not None and trial.get("without_bps") is not None:
         text += f", {rate_text(trial['with_bps'])} with it, {rate_text(trial['without_bps'])} without"
     return text

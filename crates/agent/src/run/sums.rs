@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 const LEAST_BYTES: f64 = 65_536.0;
 /// Goodput that is lower by more is a loss, and more than two runs of one link differ by themselves.
 const LOSS: f64 = 0.05;
+/// A look that follows another at once, because that was late, has no rate of its own.
+const BRIEF_S: f64 = 0.1;
 /// An RTT that is lower by less is the same.
 const GAIN: f64 = 0.1;
 /// Below so many times the path's own RTT there was no queue to speak of.
@@ -45,7 +47,7 @@ impl Step {
     pub fn goodput(&self) -> Value {
         let carried = |way| self.flows.iter().filter(|one| one.0 == way).map(|one| one.1).sum::<f64>();
         let rate =
-            |way| if self.span_s > 0.0 { json!(carried(way) * 8.0 / self.span_s) } else { Value::Null };
+            |way| if self.span_s > BRIEF_S { json!(carried(way) * 8.0 / self.span_s) } else { Value::Null };
         json!({WAYS[0]: rate(0), WAYS[1]: rate(1)})
     }
 }
