@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -140,7 +141,7 @@ def test_no_window_is_larger_than_its_memory_from_the_first_one_on(tmp_path: Pat
         )  # fmt: skip
         assert int(first) <= small
         edges = right_edges(capture, 5301)
-        assert all(a <= b for a, b in zip(edges, edges[1:], strict=False)), "never to the left"
+        assert all(a <= b for a, b in itertools.pairwise(edges)), "never to the left"
 
 
 def test_nothing_is_promised_where_memory_is_scarce(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""The agent's benchmark: `python3 bench/agent/run.py` builds the program, measures, writes its section.
+
+signal: transfers and connections between two namespaces, without the agent and with it · model: interleaved rounds, medians and ranges;
+        the machine is shared, so only figures of one run are compared · action: a section of `bench/RESULTS.md`: processors per gigabit,
+        microseconds per run of a program, ten thousand connections
+
+It needs root, iperf3 and bpftool, makes namespaces, a cgroup and pins of its own and removes them. `--quick` takes two minutes and
+writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench.agent import pages  # noqa: E402
+from bench.agent.bed import pair  # noqa: E402
+from bench.agent.cases import Case, all_cases  # noqa: E402
+from bench.emu.run import machine, quiet  # noqa: E402
+
+RESULTS = ROOT / "bench" / "RESULTS.md"
+
+
+def build() -> str:
+    """The program. `UNBLOAT_AGENT` names one that is built already."""
+    if "UNBLOAT_AGENT" in os.environ:
+        return os.environ["UNBLOAT_AGENT"]
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "unbloat-agent"], check=True, cwd=ROOT)
+    return str(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-agent")
+
+
+def rounds(cases: list[Case], program: str, count: int, patience: float) -> pages.Results:
+    """Every case, `count` times, interleaved."""
+    results: pages.Results = defaultdict(list)
+    for n in range(count):
+        for case in cases:
+            _, patience = quiet(patience)
+            try:
+                figures = perform(case, program)
+            except KeyboardInterrupt:
+                print("interrupted: what was measured follows", flush=True)
+                return results
+            results[case].append(figures)
+            told = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+            print(f"{n + 1}/{count} {case.group}: {case.label}: {told}", flush=True)
+    return results
+
+
+def perform(case: Case, program: str) -> dict[str, float]:
+    """One run, in a bed of its own."""
+    with tempfile.TemporaryDirectory() as scratch, pair(Path(scratch)) as bed:
+        settings = case.settings and tuple(text.format(folder=scratch) for text in case.settings)
+        return case.measure(replace(case, settings=settings), bed, program)
+
+
+def missing() -> str | None:
+    """Why nothing can be measured here."""
+    if os.geteuid() != 0:
+        return "root is needed: network namespaces and BPF"
+    absent = [
+        program for program in ("ip", "iperf3", "ss", "bpftool", "nsenter") if not shutil.which(program)
+    ]
+    return f"{', '.join(absent)} not found" if absent else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
+    parser.add_argument("--group", action="append", help="only groups that begin so; nothing is written")
+    parser.add_argument(
+        "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
+    )
+    parser.add_argument("--out", type=Path, help="write the section to this file as well")
+    args = parser.parse_args()
+    if reason := missing():
+        raise SystemExit(reason)
+    where, begin, count = machine(), time.monotonic(), 1 if args.quick else args.rounds
+    program = build()
+    wanted = tuple(args.group or ("",))
+    cases = [case for case in all_cases(args.quick) if case.group.startswith(wanted)]
+    results = rounds(cases, program, count, args.patience)
+    took = (time.monotonic() - begin) / 60
+    text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
+    print("\n".join(text))
+    if args.out:
+        args.out.write_text("\n".join(text) + "\n")
+    if not (args.quick or args.group):
+        pages.put_section(RESULTS, text)
+
+
+if __name__ == "__main__":
+    main()
