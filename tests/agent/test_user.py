@@ -23,8 +23,8 @@ def port(reader: Reader) -> int:
 
 
 def treated(agent: Agent) -> set[int]:
-    """The ports of the connections for which something was decided within the last second."""
-    return {flow["local_port"] for flow in agent.status()["flows"] if flow["age_ms"] < 1_000}
+    """The ports of the connections for which something was decided lately: a round takes up to two seconds of queue."""
+    return {flow["local_port"] for flow in agent.status()["flows"] if flow["age_ms"] < 4_000}
 
 
 def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path
         # Another user at run time: who was treated gets its own back, who was not is treated from now on.
         before = agent.status()["cures"]["receive"]["lifted"]
         agent.set("scope.user=0")
-        time.sleep(4)
+        time.sleep(9)
         assert agent.status()["cures"]["receive"]["lifted"] == before + 2
         assert treated(agent) == {port(roots), port(also_roots)}
         agent.do("off")

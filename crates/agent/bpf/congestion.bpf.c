@@ -1,6 +1,6 @@
-/* Congestion control by destination, for new connections: what `ip route … congctl` does, for one cgroup and under a lease.
+/* Congestion control by destination or cgroup, for new connections: what `ip route … congctl` does, for one cgroup and under a lease.
  *
- * signal: a connection begins · model: the longest prefix that holds its remote address · action: TCP_CONGESTION on the socket, also
+ * signal: a connection begins · model: the deepest cgroup that has a name, else the longest prefix that holds its remote address · action: TCP_CONGESTION on the socket, also
  * to one that unprivileged programs may not choose. What it had before is kept, so that the walk of sockets.bpf.c can undo it.
  *
  * Needs Linux 4.13 (TCP_CONGESTION from BPF), and 5.3 for the memory of what was before.
@@ -33,6 +33,7 @@ int congestion(struct bpf_sock_ops *ctx)
 	struct congestion_counters *count = bpf_map_lookup_elem(&tally, &zero);
 	struct congestion_before *before;
 	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp;
 	struct route *route;
 	char name[16], now[16] = {};
 
@@ -44,7 +45,8 @@ int congestion(struct bpf_sock_ops *ctx)
 	if (bpf_ktime_get_ns() > c->lease_until_ns)
 		return 1;
 	remote_address(ctx, address);
-	route = route_to(address);
+	tp = bpf_skc_to_tcp_sock(sk);
+	route = tp ? route_of(tp, address) : NULL;
 	if (!route)
 		return 1;
 	__builtin_memcpy(name, route->name, sizeof(name));

@@ -1,5 +1,6 @@
-/* Congestion control by destination: what the program for new connections and the walk over old ones share. */
+/* Congestion control by destination or cgroup: what the program for new connections and the walk over old ones share. */
 #pragma once
+#include "group.h"
 #include "receive.h"
 
 /* What connections to a prefix are to use. */
@@ -31,6 +32,15 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } routes SEC(".maps");
 
+/* By the number of a cgroup: all below it, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64);
+	__type(value, struct route);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} groups SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -39,10 +49,19 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } switched SEC(".maps");
 
-static __always_inline struct route *route_to(const __u32 address[4])
+/* Of the deepest cgroup that has one, else of the longest prefix. */
+static __always_inline struct route *route_of(struct tcp_sock *tp, const __u32 address[4])
 {
 	struct place key = { .prefix = 128, .address = { address[0], address[1], address[2], address[3] } };
+	struct cgroup *group = group_of(tp);
 
+	for (int level = DEEPEST; level >= 0; level--) {
+		__u64 id = group_at(group, level);
+		struct route *found = id ? bpf_map_lookup_elem(&groups, &id) : NULL;
+
+		if (found)
+			return found;
+	}
 	return bpf_map_lookup_elem(&routes, &key);
 }
 

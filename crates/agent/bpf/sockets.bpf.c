@@ -81,20 +81,9 @@ static __always_inline void walked_address(struct sock_common *sk, bool remote, 
 		to[i] = remote ? sk->skc_v6_daddr.in6_u.u6_addr32[i] : sk->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
 }
 
-/* A socket belongs for ever to the cgroup in which it was made. */
 static __always_inline bool in_cgroup(struct tcp_sock *tp, __u64 id, __u32 level)
 {
-	struct cgroup *group = tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup, *ancestor = NULL;
-
-	if (!level)
-		return true;
-	if (!bpf_core_field_exists(group->ancestors) || !group || (__u32)group->level < level)
-		return false;
-	/* Not &group->ancestors[level]: loaders know no element of an array without length. */
-	bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
-			      (char *)group + __builtin_preserve_field_info(group->ancestors, BPF_FIELD_BYTE_OFFSET) +
-				      (level & 0xff) * sizeof(ancestor));
-	return ancestor && BPF_CORE_READ(ancestor, kn, id) == id;
+	return !level || group_at(group_of(tp), level) == id;
 }
 
 static __always_inline int set_flags(struct tcp_sock *tp, int flags)
@@ -159,7 +148,7 @@ static __always_inline long change(struct tcp_sock *tp, __u8 state, const __u32 
 
 	if (state != ESTABLISHED)
 		return 0;
-	route = route_to(address);
+	route = route_of(tp, address);
 	if (!route)
 		return 0;
 	__builtin_memcpy(name, route->name, sizeof(name));

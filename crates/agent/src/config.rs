@@ -86,7 +86,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ),
     ("forward", &["enabled", "lambda", "average", "quick", "start", "flows"]),
     ("shaper", &["enabled"]),
-    ("congestion", &["live", "routes"]),
+    ("congestion", &["live", "routes", "cgroups"]),
     ("trial", &["enabled", "gain", "span", "every"]),
     ("metrics", &["listen", "flows"]),
 ];

@@ -1,13 +1,13 @@
-//! Congestion control by destination: new connections as they begin, those that exist by a walk.
+//! Congestion control by destination or cgroup: new connections as they begin, those that exist by a walk.
 //!
-//! signal: settings · model: the longest prefix that holds the remote address says the name · action: TCP_CONGESTION on the socket. It is the
+//! signal: settings · model: the deepest cgroup with a name, else the longest prefix that holds the remote address, says the name · action: TCP_CONGESTION on the socket. It is the
 //! sender's matter, so it helps uploads; what a socket had before is kept beside it, and given back.
 
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, LpmTrie, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupAttachMode, SockOps};
 
@@ -26,6 +26,8 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 pub struct Settings {
     /// Prefix and name; the longest prefix that fits counts.
     pub routes: Vec<(Prefix, String)>,
+    /// Directory of a cgroup and name, for the connections that were made in it or below it; counts more than a prefix.
+    pub groups: Vec<(PathBuf, String)>,
     /// Connections that exist already, too.
     pub live: bool,
     /// The cgroup whose sockets are ours; the root, everybody's, without one.
@@ -37,11 +39,13 @@ pub struct Settings {
 impl Settings {
     /// Refuses names that this kernel does not have, in one line.
     pub fn check(&self, available: &[String]) -> Result<()> {
-        for (prefix, name) in &self.routes {
+        let routes = self.routes.iter().map(|(prefix, name)| (prefix.to_string(), name));
+        let groups = self.groups.iter().map(|(path, name)| (path.display().to_string(), name));
+        for (whose, name) in routes.chain(groups) {
             if !available.contains(name) {
                 let list = available.join(", ");
                 let text = format!(
-                    "congestion control \"{name}\" for {prefix}: this kernel has {list} (modprobe tcp_{name} may bring it)"
+                    "congestion control \"{name}\" for {whose}: this kernel has {list} (modprobe tcp_{name} may bring it)"
                 );
                 return Err(CureError::Refused(text));
             }
@@ -61,6 +65,7 @@ pub struct Congestion {
     choice: Array<MapData, CongestionConfig>,
     tally: PerCpuArray<MapData, CongestionCounters>,
     routes: LpmTrie<MapData, [u32; 4], Route>,
+    groups: HashMap<MapData, u64, Route>,
     link: PinnedLink,
     settings: Settings,
 }
@@ -79,10 +84,12 @@ impl Congestion {
             choice: taken(&mut ebpf, "choice")?,
             tally: taken(&mut ebpf, "tally")?,
             routes: taken(&mut ebpf, "routes")?,
+            groups: taken(&mut ebpf, "groups")?,
             link,
             settings: settings.clone(),
         };
         congestion.write_routes()?;
+        congestion.write_groups()?;
         congestion.renew(lease_until_ns)?;
         Ok(congestion)
     }
@@ -105,7 +112,8 @@ impl Congestion {
     pub fn set(&mut self, settings: &Settings) -> Result<()> {
         settings.check(&available()?)?;
         self.settings = settings.clone();
-        self.write_routes()
+        self.write_routes()?;
+        self.write_groups()
     }
 
     /// The lease holds until then.
@@ -153,6 +161,21 @@ impl Congestion {
         }
         Ok(())
     }
+
+    fn write_groups(&mut self) -> Result<()> {
+        let failed = |e: aya::maps::MapError| CureError::Map("groups", e.to_string());
+        let mut wanted = Vec::new();
+        for (path, name) in &self.settings.groups {
+            let (number, _) = kernel::cgroup(path)?;
+            self.groups.insert(number, route(name), 0).map_err(failed)?;
+            wanted.push(number);
+        }
+        let there: Vec<u64> = self.groups.keys().filter_map(|key| key.ok()).collect();
+        for key in there.iter().filter(|key| !wanted.contains(key)) {
+            let _ = self.groups.remove(key);
+        }
+        Ok(())
+    }
 }
 
 /// A name as the kernel has it: at most 15 letters and a zero.
@@ -188,6 +211,7 @@ mod tests {
     fn what_the_kernel_lacks_is_refused_in_one_line_with_what_it_has() {
         let settings = Settings {
             routes: vec![("0.0.0.0/0".parse().unwrap(), "bbr3".to_owned())],
+            groups: vec![("/sys/fs/cgroup/video".into(), "cubic".to_owned())],
             live: true,
             cgroup: None,
             pins: "/nowhere".into(),

@@ -82,28 +82,29 @@ pub(super) fn congestion(
     pins: &Path,
 ) -> Result<Option<congestion::Settings>> {
     let live = at.flag("live")?.unwrap_or(true);
-    let mut routes = Vec::new();
-    match at.table.and_then(|table| table.get("routes")) {
-        None => {}
-        Some(item) => {
-            let Some(table) = item.as_table_like() else {
-                return Err(
-                    at.wrong("routes", "expected prefixes with names, as { \"0.0.0.0/0\" = \"bbr\" }")
-                );
-            };
-            for (prefix, name) in table.iter() {
-                let prefix: Prefix = prefix.parse().map_err(|e: String| at.wrong("routes", &e))?;
-                let Some(name) = name.as_str().filter(|name| !name.is_empty() && name.len() < 16) else {
-                    return Err(
-                        at.wrong("routes", &format!("{prefix}: expected the name of a congestion control"))
-                    );
-                };
-                routes.push((prefix, name.to_owned()));
-            }
-        }
-    }
-    if routes.is_empty() {
+    let routes = named(at, "routes", "prefixes", "0.0.0.0/0")?;
+    let routes: Vec<(Prefix, String)> = routes
+        .into_iter()
+        .map(|(prefix, name)| Ok((prefix.parse().map_err(|e: String| at.wrong("routes", &e))?, name)))
+        .collect::<Result<_>>()?;
+    let groups = named(at, "cgroups", "cgroups", "/sys/fs/cgroup/backup.slice")?;
+    let groups: Vec<(PathBuf, String)> = groups.into_iter().map(|(path, name)| (path.into(), name)).collect();
+    if routes.is_empty() && groups.is_empty() {
         return Ok(None);
     }
-    Ok(Some(congestion::Settings { routes, live, cgroup, pins: pins.to_owned() }))
+    Ok(Some(congestion::Settings { routes, groups, live, cgroup, pins: pins.to_owned() }))
+}
+
+/// A table of names of congestion controls.
+fn named(at: &Section<'_>, key: &str, what: &str, example: &str) -> Result<Vec<(String, String)>> {
+    let Some(item) = at.table.and_then(|table| table.get(key)) else { return Ok(Vec::new()) };
+    let Some(table) = item.as_table_like() else {
+        let text = format!("expected {what} with names, as {{ \"{example}\" = \"bbr\" }}");
+        return Err(at.wrong(key, &text));
+    };
+    let one = |(of, name): (&str, &toml_edit::Item)| match name.as_str() {
+        Some(name) if !name.is_empty() && name.len() < 16 => Ok((of.to_owned(), name.to_owned())),
+        _ => Err(at.wrong(key, &format!("{of}: expected the name of a congestion control"))),
+    };
+    table.iter().map(one).collect()
 }

@@ -1,0 +1,79 @@
+"""Congestion control by cgroup, beside that by destination, on connections that run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from receive_bed import Agent, Bed, ended
+
+pytestmark = pytest.mark.usefixtures("receiving")
+
+
+def used(bed: Bed, port: int) -> set[str]:
+    """By the host's connections to a port, as ss tells."""
+    said = bed.ask(bed.host, "ss", "-Htin", "dport", "=", f":{port}")
+    return set(re.findall(r"^\s+(\w+) ", said, re.MULTILINE)) - {"ESTAB"}
+
+
+@contextlib.contextmanager
+def uploads(bed: Bed, group: Path) -> Iterator[None]:
+    """One from a cgroup (port 5201), one from the bed's own (port 5202), both with cubic; iperf3's other connections are the host's."""
+    group.mkdir()
+    for port in (5201, 5202):
+        bed.iperf_server(port)
+    client = ("iperf3", "-c", "10.0.0.2", "-t", "60", "-C", "cubic", "-p")
+    enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+    argv = ["sh", "-c", enter, "sh", "ip", "netns", "exec", bed.host, *client, "5201"]
+    inside = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    bed.start(bed.host, *client, "5202")
+    try:
+        time.sleep(2)
+        yield
+    finally:
+        ended(inside)
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.1)
+
+
+def test_a_cgroup_has_its_own_congestion_control_and_gives_it_back(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed:
+        group = bed.cgroup / "bulk"
+        named = f'congestion.cgroups={{ "{group}" = "bbr" }}'
+        with uploads(bed, group), Agent(bed, "receive.enabled=false", named) as agent:
+            before = used(bed, 5201), used(bed, 5202)
+            assert all("cubic" in names for names in before)
+            agent.serve()
+            assert used(bed, 5201) == {"bbr"}
+            assert used(bed, 5202) == before[1], "who is not in it stays"
+            # A destination is for all, a cgroup counts more.
+            agent.set('congestion.routes={ "10.0.0.0/8" = "reno" }')
+            assert used(bed, 5201) == {"bbr"}
+            assert used(bed, 5202) == {"reno"}
+            agent.do("off")
+            assert (used(bed, 5201), used(bed, 5202)) == before
+            agent.nothing_left()
+
+
+def test_a_cgroup_that_is_none_and_a_name_that_the_kernel_lacks_are_refused(tmp_path: Path) -> None:
+    with Bed(tmp_path) as bed:
+        for group, name, word in (
+            (tmp_path, "bbr", "is no cgroup"),
+            (bed.cgroup, "nosuch", "this kernel has"),
+        ):
+            named = f'congestion.cgroups={{ "{group}" = "{name}" }}'
+            with Agent(bed, "receive.enabled=false", named) as agent:
+                words = agent.argv("serve", *agent.sets())
+                refused = subprocess.run(words, capture_output=True, text=True, timeout=60)
+                assert refused.returncode == 1
+                assert word in refused.stderr
+                assert str(group) in refused.stderr
+                agent.nothing_left()
