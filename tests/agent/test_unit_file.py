@@ -25,7 +25,9 @@ FREE = 1 << 20
 class Confined(Agent):
     """An agent with some capabilities only, and with cgroups read-only."""
 
-    held: tuple[str, ...] = ()
+    def __init__(self, bed: Bed, *settings: str, held: list[str]) -> None:
+        super().__init__(bed, *settings)
+        self.held = held
 
     def argv(self, *words: str) -> list[str]:
         """A command line behind what confines it."""
@@ -48,8 +50,7 @@ def clamp_soon(reader: Reader, small: bool, patience_s: float = 12.0) -> int:
 def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespaces_too(
     tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off") as agent:
-        agent.held = tuple(capabilities())
+    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off", held=capabilities()) as agent:
         sender(bed, 60_000_000)
         reader = Reader(bed)
         time.sleep(1)
@@ -87,8 +88,8 @@ def test_without_one_of_them_nothing_begins_and_the_line_names_it(tmp_path: Path
 def test_without_the_other_two_containers_are_not_reached_and_the_log_says_so(
     tmp_path: Path, name: str
 ) -> None:
-    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off") as agent:
-        agent.held = tuple(one for one in capabilities() if one != name)
+    held = [one for one in capabilities() if one != name]
+    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off", held=held) as agent:
         agent.serve()
         assert f"no {name}" in agent.log()
 

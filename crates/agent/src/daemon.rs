@@ -97,6 +97,10 @@ enum Next {
 /// Runs until it is told to end. `ready` is called when the cures are attached.
 pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     let config = start.config()?;
+    if !config.uplink.shaper {
+        // Without its types a kernel takes no program of ours: said once, not by each cure.
+        kernel::types().map_err(|e| e.to_string())?;
+    }
     // Before any thread, so that every one of them has it.
     let mask = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     mask.thread_block().map_err(|e| e.to_string())?;

@@ -15,7 +15,7 @@ use crate::objects;
 mod features;
 mod rights;
 
-pub use features::{Feature, able, features, without};
+pub use features::{Feature, able, features, types, without};
 pub use rights::{everywhere, rights};
 
 /// Where BPF programs find the kernel's types.

@@ -93,7 +93,8 @@ fn short(error: &CureError) -> String {
     }
 }
 
-fn types() -> Result<()> {
+/// Whether programs find the fields of the kernel's structs.
+pub fn types() -> Result<()> {
     match Path::new(BTF).exists() {
         true => Ok(()),
         false => Err(CureError::NoBtf),
