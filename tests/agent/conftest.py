@@ -1,4 +1,4 @@
-"""What tests of the agent share."""
+"""What tests of the agent share: what they need, and a second try where the machine was too busy for the first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,34 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test with beds runs again, in a folder of its own, if it failed on a machine that starved it: what is wrong is wrong both times."""
+    from starving import Watch
+
+    words = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    folder = words.get("tmp_path")
+    if not isinstance(folder, Path):
+        return None
+    watch = Watch()
+    try:
+        pyfuncitem.obj(**words)
+        return True
+    except Exception as error:
+        watch.end()
+        why = watch.why(folder)
+        if not why:
+            raise
+        said = str(error).strip().splitlines()[:1]
+        pyfuncitem.warn(pytest.PytestWarning(f"tried again, since {why}; {type(error).__name__}: {said}"))
+    finally:
+        watch.end()
+    second = folder / "again"
+    second.mkdir()
+    pyfuncitem.obj(**words | {"tmp_path": second})
+    return True
 
 
 @pytest.fixture

@@ -13,16 +13,13 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 60.0
-ADDRESSES = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00:1::1", "fd00:1::2")}
-"""Of host and server, by IP version."""
 
 SCENARIO = """
 name = "download"
@@ -70,6 +67,15 @@ def run(*argv: str, check: bool = True) -> str:
     return done.stdout
 
 
+def until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> float:
+    """Waits for something that has to happen: how long it took, s."""
+    begun = time.monotonic()
+    while not what():
+        assert time.monotonic() - begun < patience_s, f"not within {patience_s} s"
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
 def cgroups() -> Path:
     """Where cgroup v2 is mounted."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
@@ -80,10 +86,12 @@ def cgroups() -> Path:
 
 
 class Bed:
-    """Two namespaces, the emulator between them, a cgroup for the host's programs."""
+    """Two namespaces, the emulator between them, a cgroup for the host's programs; `net6` begins its IPv6 addresses."""
 
-    def __init__(self, folder: Path, text: str = "") -> None:
+    def __init__(self, folder: Path, text: str = "", net6: str = "fd00:1") -> None:
         self.folder = folder
+        # Of host and server, by IP version.
+        self.addresses = {4: ("10.0.0.1", "10.0.0.2"), 6: (f"{net6}::1", f"{net6}::2")}
         self.name = f"ub-agent-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
         self.host, self.server = f"{self.name}-h", f"{self.name}-s"
         self.cgroup = cgroups() / self.name
@@ -107,7 +115,7 @@ class Bed:
     def __enter__(self) -> Bed:
         self._event("devices")
         for own, (space, device) in enumerate(((self.host, "up"), (self.server, "down"))):
-            for ip, addresses in ADDRESSES.items():
+            for ip, addresses in self.addresses.items():
                 bits, more = (24, ()) if ip == 4 else (64, ("nodad",))
                 run("ip", "-n", space, "address", "add", f"{addresses[own]}/{bits}", "dev", device, *more)
         self._say("go")
@@ -117,6 +125,15 @@ class Bed:
     def __exit__(self, *_: object) -> None:
         for process in reversed(self.processes):
             ended(process)
+        # In order, so that it says how late it was.
+        with contextlib.suppress(OSError, AssertionError):
+            self._say("stop")
+            self._event("done")
+        assert self.emulator.stdin is not None
+        with contextlib.suppress(OSError):
+            self.emulator.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.emulator.wait(5)
         self.emulator.kill()
         self.emulator.wait(PATIENCE_S)
         for space in (self.host, self.server):
@@ -146,11 +163,13 @@ class Bed:
         enter = f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"' if inside else 'exec "$@"'
         return ["sh", "-c", enter, "sh", "ip", "netns", "exec", where, *argv]
 
-    def start(self, where: str, *argv: str, inside: bool = True) -> subprocess.Popen[str]:
+    def start(
+        self, where: str, *argv: str, inside: bool = True, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         """A program in a namespace, and in the bed's cgroup unless told otherwise."""
         process = subprocess.Popen(
             self.words(where, *argv, inside=inside),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -166,21 +185,8 @@ class Bed:
     def capture(self, device: str = "up") -> Iterator[Path]:
         """What passes the host's device, in a file."""
         path = self.folder / f"{device}.pcap"
-        argv = (
-            "tcpdump",
-            "-i",
-            device,
-            "-n",
-            "-s",
-            "120",
-            "-B",
-            "32768",
-            "-U",
-            "-Z",
-            "root",
-            "-w",
-            str(path),
-        )
+        options = ("-n", "-s", "120", "-B", "32768", "-U", "-Z", "root")
+        argv = ("tcpdump", "-i", device, *options, "-w", str(path))
         process = self.start(self.host, *argv, inside=False)
         assert process.stderr is not None
         process.stderr.readline()
@@ -202,27 +208,14 @@ class Bed:
         self, seconds: float, *more: str, version: int = 4, port: int = 5201
     ) -> subprocess.Popen[str]:
         """A download that runs; `finished` tells how it went."""
-        server = ADDRESSES[version][1]
-        argv = (
-            "iperf3",
-            "-c",
-            server,
-            "-p",
-            str(port),
-            "-R",
-            "-t",
-            str(seconds),
-            "-C",
-            "cubic",
-            "-J",
-            "-i",
-            "1",
-        )
+        server = self.addresses[version][1]
+        options = ("-R", "-t", str(seconds), "-C", "cubic", "-J", "-i", "1")
+        argv = ("iperf3", "-c", server, "-p", str(port), *options)
         return self.start(self.host, *argv, *more)
 
     def ping(self, seconds: float, version: int = 4) -> subprocess.Popen[str]:
         """Ten pings a second."""
-        server = ADDRESSES[version][1]
+        server = self.addresses[version][1]
         return self.start(self.host, "ping", "-n", "-i", "0.1", "-w", str(int(seconds)), server, inside=False)
 
 
@@ -275,8 +268,11 @@ class Agent:
 
     def __init__(self, bed: Bed, *settings: str) -> None:
         self.runtime, self.pins = bed.folder / "run", Path("/sys/fs/bpf") / bed.name
-        # Nothing on the uplink of the machine that tests: only the bed's own connections.
-        self.settings = [f"scope.cgroup={bed.cgroup}", "uplink.mode=off", *settings]
+        # Nothing but downloads, unless told otherwise: the uplink's device would be this machine's own.
+        others = ("uplink.mode=off", "trial.enabled=false")
+        named = {setting.partition("=")[0] for setting in settings}
+        defaults = [setting for setting in others if setting.partition("=")[0] not in named]
+        self.settings = [f"scope.cgroup={bed.cgroup}", *defaults, *settings]
         self.daemon: subprocess.Popen[str] | None = None
 
     def argv(self, *words: str) -> list[str]:
@@ -309,11 +305,15 @@ class Agent:
         self.daemon.kill()
         self.daemon.wait(PATIENCE_S)
 
-    def supervisor(self) -> int:
-        """The process of its supervisor."""
+    def supervisors(self) -> list[int]:
+        """The processes that supervise it: one, but for the moment after it was killed."""
         assert self.daemon is not None
         children = Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
-        (child,) = [int(pid) for pid in children if b"supervise" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [int(pid) for pid in children if b"supervise" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def supervisor(self) -> int:
+        """The process of its supervisor."""
+        (child,) = self.supervisors()
         return child
 
     def do(self, *words: str) -> str:
@@ -337,110 +337,10 @@ class Agent:
         if self.daemon is not None:
             ended(self.daemon)
 
-    def nothing_left(self) -> None:
-        """Neither pins nor anything in the journal."""
-        assert not self.pins.exists(), list(self.pins.rglob("*"))
+    def nothing_left(self, patience_s: float = 0.0) -> None:
+        """Neither pins nor anything in the journal; where somebody else tidies up, after a while."""
         journal = self.runtime / "journal.jsonl"
+        if patience_s:
+            until(lambda: not self.pins.exists() and journal.read_text() == "", patience_s)
+        assert not self.pins.exists(), list(self.pins.rglob("*"))
         assert not journal.exists() or journal.read_text() == ""
-
-
-TCP_WINDOW_CLAMP = 10
-
-
-# A reader that can be asked: `clamp`, `buffer`, `bytes`, `sum`, `set N`; it downloads from a `SENDER` until that one closes.
-READER = f"""
-import hashlib, socket, sys, threading
-family, address, port, setup = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, *sys.argv[1:4]
-s = socket.socket(family, socket.SOCK_STREAM)
-exec(setup)
-s.connect((address, int(port)))
-total, seen, over = hashlib.sha256(), [0], threading.Event()
-def read():
-    while data := s.recv(1 << 20):
-        total.update(data)
-        seen[0] += len(data)
-    over.set()
-threading.Thread(target=read, daemon=True).start()
-for word in sys.stdin:
-    match word.split():
-        case ["set", clamp]: s.setsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}, int(clamp)); print("set", flush=True)
-        case ["clamp"]: print(s.getsockopt(socket.IPPROTO_TCP, {TCP_WINDOW_CLAMP}), flush=True)
-        case ["buffer"]: print(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), flush=True)
-        case ["bytes"]: print(seen[0], flush=True)
-        case ["port"]: print(s.getsockname()[1], flush=True)
-        case ["sum"]: over.wait(); print(total.hexdigest(), flush=True)
-        case ["close"]: s.shutdown(socket.SHUT_RDWR); break
-"""
-# Sends so many bytes to everyone who comes, made from a seed, and says their sum.
-SENDER = """
-import hashlib, random, socket, sys, threading
-port, size = int(sys.argv[1]), int(sys.argv[2])
-data = random.Random(1).randbytes(size)
-print(hashlib.sha256(data).hexdigest(), flush=True)
-def serve(s):
-    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
-    try:
-        s.sendall(data)
-        s.shutdown(socket.SHUT_WR)
-        s.recv(1)
-    except OSError:
-        pass
-    s.close()
-with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True) as listening:
-    while True:
-        s, _ = listening.accept()
-        threading.Thread(target=serve, args=(s,), daemon=True).start()
-"""
-
-
-class Reader:
-    """A download whose socket can be looked at."""
-
-    def __init__(
-        self, bed: Bed, port: int = 5301, version: int = 4, setup: str = "", inside: bool = True
-    ) -> None:
-        argv = (sys.executable, "-c", READER, ADDRESSES[version][1], str(port), setup or "pass")
-        self.process = subprocess.Popen(
-            bed.words(bed.host, *argv, inside=inside),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        bed.processes.append(self.process)
-
-    def ask(self, word: str) -> str:
-        """Its answer."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def clamp(self) -> int:
-        """TCP_WINDOW_CLAMP of its socket, now."""
-        return int(self.ask("clamp"))
-
-    def bytes(self) -> int:
-        """Received so far."""
-        return int(self.ask("bytes"))
-
-
-def sender(bed: Bed, size: int, port: int = 5301) -> str:
-    """A `SENDER` in the server's namespace: the sum of what it sends."""
-    process = bed.start(bed.server, sys.executable, "-c", SENDER, str(port), str(size), inside=False)
-    assert process.stdout is not None
-    total = process.stdout.readline().strip()
-    for _ in range(100):
-        if f":{port} " in bed.ask(bed.server, "ss", "-Hltn"):
-            return total
-        time.sleep(0.05)
-    raise AssertionError("the sender does not listen")
-
-
-def right_edges(capture: Path, port: int) -> list[int]:
-    """The right edge of the window in every ACK that went to a server's port, scaled by tshark from the SYN."""
-    fields = ("-e", "tcp.ack", "-e", "tcp.window_size", "-e", "tcp.flags.syn")
-    where = f"tcp.dstport == {port}"
-    out = run("tshark", "-r", str(capture), "-Y", where, "-T", "fields", *fields)
-    rows = [line.split() for line in out.splitlines()]
-    return [int(ack) + int(window) for ack, window, syn in rows if syn in ("0", "False")]

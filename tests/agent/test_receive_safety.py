@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import stat
@@ -15,31 +14,16 @@ import time
 from pathlib import Path
 
 import pytest
-from receive_bed import (
-    PATIENCE_S,
-    Agent,
-    Bed,
-    Reader,
-    finished,
-    quantile,
-    rtts,
-    run,
-    sender,
-)
+from reading import Reader, Sender
+from receive_bed import PATIENCE_S, Agent, Bed, quantile, rtts, run, until
 
 pytestmark = pytest.mark.usefixtures("receiving")
-HERE = Path(__file__).resolve().parent
 LEASE_S = 2.0
 
 
 def lifted(reader: Reader, held: int, patience_s: float) -> float:
     """How long it took until the clamp was the kernel's again."""
-    begun = time.monotonic()
-    while time.monotonic() - begun < patience_s:
-        if reader.clamp() > 1.5 * held:
-            return time.monotonic() - begun
-        time.sleep(0.02)
-    raise AssertionError(f"the clamp is {reader.clamp()} after {patience_s} s, it was {held}")
+    return until(lambda: reader.clamp() > 1.5 * held, patience_s)
 
 
 def holding(bed: Bed, agent: Agent) -> tuple[Reader, int]:
@@ -55,7 +39,7 @@ def holding(bed: Bed, agent: Agent) -> tuple[Reader, int]:
 
 def test_off_puts_everything_back_exactly(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        sender(bed, 40_000_000)
+        Sender(bed)
         agent.serve()
         reader, held = holding(bed, agent)
         agent.do("off")
@@ -74,13 +58,12 @@ def test_off_puts_everything_back_exactly(tmp_path: Path) -> None:
 
 def test_a_killed_daemon_is_undone_by_its_supervisor_at_once(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        sender(bed, 40_000_000)
+        Sender(bed)
         agent.serve()
         reader, held = holding(bed, agent)
         agent.kill()
         assert lifted(reader, held, 5) < LEASE_S, "not by the lease"
-        time.sleep(0.5)
-        agent.nothing_left()
+        agent.nothing_left(PATIENCE_S)
         assert "the agent ended without undoing what it did" in agent.log()
 
 
@@ -89,14 +72,13 @@ def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
         agent.serve()
         first = agent.supervisor()
         os.kill(first, signal.SIGKILL)
-        time.sleep(1.5)
-        assert agent.supervisor() != first
+        until(lambda: agent.supervisors() not in ([], [first]))
         assert "starting another one" in agent.log()
 
 
 def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        sender(bed, 40_000_000)
+        Sender(bed)
         agent.serve()
         reader, held = holding(bed, agent)
         os.kill(agent.supervisor(), signal.SIGKILL)
@@ -111,11 +93,10 @@ def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_kille
 
 def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        sender(bed, 3_000_000)
+        Sender(bed, 3_000_000)
         agent.serve()
         reader = Reader(bed)
-        while reader.bytes() < 3_000_000:
-            time.sleep(0.1)
+        until(lambda: reader.bytes() == 3_000_000)
         held = reader.clamp()
         os.kill(agent.supervisor(), signal.SIGKILL)
         agent.kill()
@@ -126,16 +107,18 @@ def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: 
         agent.nothing_left()
 
 
-def test_killing_and_restarting_it_loses_no_byte(tmp_path: Path) -> None:
+def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(tmp_path: Path) -> None:
     dice = random.Random(1)
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=2") as agent:
-        total = sender(bed, 24_000_000)
+        sender = Sender(bed)
         readers = [Reader(bed), Reader(bed, version=6)]
-        for number in range(50):
+        for number in range(34):
             agent.serve()
             if number % 3 == 0:
                 os.kill(agent.supervisor(), signal.SIGKILL)
-            time.sleep(dice.uniform(0, 0.6))
+            time.sleep(dice.uniform(0, 0.4))
+            if number % 2 == 0:
+                agent.serve("--take-over")
             agent.kill()
             # In the middle of its start, too.
             early = subprocess.Popen(
@@ -145,17 +128,16 @@ def test_killing_and_restarting_it_loses_no_byte(tmp_path: Path) -> None:
             early.kill()
             early.wait(PATIENCE_S)
         agent.serve()
-        # A round takes an RTT, and that is the kernel's own again.
-        time.sleep(6)
-        assert len(agent.status()["flows"]) == 2, f"both are treated again: {agent.log()}"
-        assert [reader.ask("sum") for reader in readers] == [total, total]
+        until(lambda: len(agent.status()["flows"]) == 2)
+        sender.end()
+        assert {reader.ask("sum") for reader in readers} == {sender.sum() for _ in readers}
         agent.do("off")
         agent.nothing_left()
 
 
 def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        total = sender(bed, 16_000_000)
+        sender = Sender(bed)
         agent.serve()
         reader = Reader(bed)
         time.sleep(4)
@@ -171,43 +153,10 @@ def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
         # λ · BDP is 90 KB here; the kernel's own window would be six times that.
         assert highest < 150_000, "it was held all the time"
         assert agent.status()["cures"]["receive"]["lifted"] == 0
-        assert reader.ask("sum") == total
+        sender.end()
+        assert reader.ask("sum") == sender.sum()
         agent.do("off")
         agent.nothing_left()
-
-
-def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> None:
-    if shutil.which("clang") is None or shutil.which("bpftool") is None:
-        pytest.skip("needs clang and bpftool, for another program on the same sockets")
-    compiled = tmp_path / "clobber.bpf.o"
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    run(
-        "clang",
-        "-O2",
-        "-g",
-        "-target",
-        "bpf",
-        include,
-        "-c",
-        str(HERE / "clobber.bpf.c"),
-        "-o",
-        str(compiled),
-    )
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        pin = Path("/sys/fs/bpf") / f"{bed.name}-clobber"
-        bed.iperf_server()
-        agent.serve()
-        run("bpftool", "prog", "load", str(compiled), str(pin))
-        try:
-            run("bpftool", "cgroup", "attach", str(bed.cgroup), "sock_ops", "pinned", str(pin), "multi")
-            ping, download = bed.ping(24), bed.download(24)
-            finished(download)
-            assert quantile(rtts(ping, after_s=16), 0.5) == pytest.approx(180, rel=0.15)
-            assert re.search(
-                r"another sock_ops program had replaced the callback flags of \d+ connection", agent.log()
-            )
-        finally:
-            pin.unlink()
 
 
 def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
@@ -249,18 +198,17 @@ def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> 
         file.write_text("[recieve]\n")
         assert agent.daemon is not None
         agent.daemon.send_signal(signal.SIGHUP)
-        time.sleep(0.7)
-        assert "the configuration stays as it was" in agent.log()
+        until(lambda: "the configuration stays as it was" in agent.log())
         assert "did you mean receive?" in agent.log()
 
 
 def test_run_shows_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed) as agent:
         bed.iperf_server()
-        bed.download(45)
-        time.sleep(8)
+        bed.download(30)
+        time.sleep(5)
         words = agent.sets("receive.lambda=2")
-        table = json.loads(agent.do("--json", "run", "--for", "30s", *words))
+        table = json.loads(agent.do("--json", "run", "--for", "20s", *words))
         before, after = table["before"], table["after"]
         assert before["rtt_ms"] > 400
         assert after["rtt_ms"] == pytest.approx(120, rel=0.25)
@@ -279,16 +227,16 @@ def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_pat
     with Bed(tmp_path) as bed, Agent(bed, "receive.enabled=false", route) as agent:
         bed.iperf_server()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "30", "-C", "cubic", "-J")
-        ping = bed.ping(25)
-        time.sleep(10)
+        ping = bed.ping(19)
+        time.sleep(7)
         # iperf3's other connection has what this host's kernel gives it.
         before = upload_uses(bed)
         assert "cubic" in before
         agent.serve()
         assert upload_uses(bed) == {"bbr"}
         found = rtts(ping, after_s=0)
-        assert quantile(found[60:90], 0.5) > 400
-        assert quantile(found[180:], 0.5) < 200, "the queue has drained"
+        assert quantile(found[45:70], 0.5) > 400
+        assert quantile(found[140:], 0.5) < 200, "the queue has drained"
         agent.do("off")
         assert upload_uses(bed) == before
         agent.nothing_left()
@@ -300,7 +248,7 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
         bed.iperf_server()
         agent.serve()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
-        time.sleep(2)
+        until(lambda: upload_uses(bed) != set())
         assert upload_uses(bed) == {"reno"}
         assert agent.status()["cures"]["congestion"]["switched"] >= 1
         wrong = subprocess.run(
