@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from receive_bed import Bed, run
+from receive_bed import PATIENCE_S, Bed, run
 
 TCP_WINDOW_CLAMP = 10
 
@@ -44,17 +45,17 @@ def serve(s):
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
     total, sent = hashlib.sha256(), 0
     try:
-        while not over.is_set() and sent != size:
+        while not over.is_set() and (not size or sent < size):
             some = block[: size - sent] if size else block
             s.sendall(some)
             total.update(some)
             sent += len(some)
         s.shutdown(socket.SHUT_WR)
+        print(total.hexdigest(), flush=True)
         s.recv(1)
     except OSError:
         pass
     s.close()
-    print(total.hexdigest(), flush=True)
 def listen(listening):
     while True:
         s, _ = listening.accept()
@@ -66,6 +67,17 @@ sys.stdin.readline()
 over.set()
 threading.Event().wait()
 """
+
+
+def heard(process: subprocess.Popen[str], patience_s: float = PATIENCE_S) -> str:
+    """A program's next line; who says nothing for so long is ended."""
+    assert process.stdout is not None
+    timer = threading.Timer(patience_s, process.kill)
+    timer.start()
+    line = process.stdout.readline()
+    timer.cancel()
+    assert line, f"it says nothing: {process.args!r}"
+    return line.strip()
 
 
 class Reader:
@@ -80,10 +92,9 @@ class Reader:
     def ask(self, word: str) -> str:
         """Its answer."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        return heard(self.process)
 
     def clamp(self) -> int:
         """TCP_WINDOW_CLAMP of its socket, now."""
@@ -110,8 +121,7 @@ class Sender:
 
     def sum(self) -> str:
         """What the next transfer that ended was."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return heard(self.process)
 
 
 def right_edges(capture: Path, port: int) -> list[int]:
