@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from receive_bed import ADDRESSES, Bed
+from receive_bed import Bed
 
 BUFFER = 65_536
 """What the application asks for; the kernel doubles it and takes half for its overhead."""
@@ -66,7 +66,7 @@ class Paced:
         port: int = 5301,
         version: int = 4,
     ) -> None:
-        words = (ADDRESSES[version][1], str(port), str(buffer), str(slot_s), *map(str, rates))
+        words = (bed.addresses[version][1], str(port), str(buffer), str(slot_s), *map(str, rates))
         self.process = subprocess.Popen(
             bed.words(bed.host, sys.executable, "-c", PACED, *words, inside=True),
             stdin=subprocess.PIPE,

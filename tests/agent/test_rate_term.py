@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed, Reader, quantile, right_edges, rtts, run, scenario, sender
+from reading import Reader, Sender, right_edges
+from receive_bed import Agent, Bed, quantile, rtts, run, scenario
 from room_bed import BUFFER, Paced, counters
 
 pytestmark = pytest.mark.usefixtures("receiving")
@@ -34,7 +35,7 @@ def lost(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 
 def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(tmp_path: Path) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         without = Paced(bed, 1000)
         time.sleep(2)
         assert mbits(without, 4) == pytest.approx(BUFFER_CAP, rel=0.1), "the bed shows what the term is for"
@@ -57,7 +58,7 @@ def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(tmp
 
 def test_a_reader_by_turns_gets_what_it_reads(tmp_path: Path) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         without = Paced(bed, 0, 12, 12)
         time.sleep(2)
         assert mbits(without, 7.2) < 5
@@ -72,7 +73,7 @@ def test_a_reader_by_turns_gets_what_it_reads(tmp_path: Path) -> None:
 
 def test_a_reader_that_stops_finds_every_byte_in_memory(tmp_path: Path) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         agent.serve()
         before = counters(bed)
         reader = Paced(bed, 1000)
@@ -94,7 +95,7 @@ def test_a_reader_that_stops_finds_every_byte_in_memory(tmp_path: Path) -> None:
 
 def test_the_kernel_gives_the_buffer_back_where_nobody_else_can(tmp_path: Path) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         agent.serve()
         before = counters(bed)
         reader = Paced(bed, 1000)
@@ -110,7 +111,7 @@ def test_the_kernel_gives_the_buffer_back_where_nobody_else_can(tmp_path: Path) 
 
 def test_what_the_application_sets_itself_is_its_own(tmp_path: Path) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         agent.serve()
         tuned, fixed = Paced(bed, 1000, buffer=0), Paced(bed, 1000)
         time.sleep(4)
@@ -128,13 +129,13 @@ def test_what_the_application_sets_itself_is_its_own(tmp_path: Path) -> None:
 def test_no_window_is_larger_than_its_memory_from_the_first_one_on(tmp_path: Path) -> None:
     small = 16_384
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        total = sender(bed, 6_000_000)
+        sender = Sender(bed, 6_000_000)
         agent.serve()
         with bed.capture() as capture:
             reader = Reader(bed, setup=f"s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, {small})")
             time.sleep(4)
             agent.do("off")
-            assert reader.ask("sum") == total
+            assert reader.ask("sum") == sender.sum()
         first = run(
             "tshark", "-r", str(capture), "-Y", "tcp.flags.syn == 1 && tcp.dstport == 5301", "-T", "fields",
             "-e", "tcp.window_size_value",
@@ -144,12 +145,13 @@ def test_no_window_is_larger_than_its_memory_from_the_first_one_on(tmp_path: Pat
         assert all(a <= b for a, b in itertools.pairwise(edges)), "never to the left"
 
 
+@pytest.mark.alone
 def test_nothing_is_promised_where_memory_is_scarce(tmp_path: Path) -> None:
     marks = Path("/proc/sys/net/ipv4/tcp_mem")
     was = marks.read_text()
     low, pressure, high = was.split()
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender(bed, 200_000_000)
+        Sender(bed, 200_000_000)
         agent.serve()
         reader = Paced(bed, 1000)
         time.sleep(5)

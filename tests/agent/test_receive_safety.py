@@ -227,16 +227,16 @@ def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_pat
     with Bed(tmp_path) as bed, Agent(bed, "receive.enabled=false", route) as agent:
         bed.iperf_server()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "30", "-C", "cubic", "-J")
-        ping = bed.ping(19)
-        time.sleep(7)
+        ping = bed.ping(25)
+        time.sleep(8)
         # iperf3's other connection has what this host's kernel gives it.
         before = upload_uses(bed)
         assert "cubic" in before
         agent.serve()
         assert upload_uses(bed) == {"bbr"}
         found = rtts(ping, after_s=0)
-        assert quantile(found[45:70], 0.5) > 400
-        assert quantile(found[140:], 0.5) < 200, "the queue has drained"
+        assert quantile(found[50:75], 0.5) > 400
+        assert quantile(found[180:], 0.5) < 200, "the queue has drained"
         agent.do("off")
         assert upload_uses(bed) == before
         agent.nothing_left()
@@ -248,8 +248,7 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
         bed.iperf_server()
         agent.serve()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
-        until(lambda: upload_uses(bed) != set())
-        assert upload_uses(bed) == {"reno"}
+        until(lambda: upload_uses(bed) == {"reno"}, 5)
         assert agent.status()["cures"]["congestion"]["switched"] >= 1
         wrong = subprocess.run(
             agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'),

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed, Reader, sender
+from reading import Reader, Sender
+from receive_bed import Agent, Bed
 
 pytestmark = pytest.mark.usefixtures("receiving")
 # The socket belongs to who makes it.
@@ -31,7 +32,7 @@ def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path
     nobody = pwd.getpwnam("nobody").pw_uid
     other = OTHER.format(uid=nobody)
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5", 'scope.user="nobody"') as agent:
-        sender(bed, 30_000_000)
+        Sender(bed, 30_000_000)
         early, roots = Reader(bed, setup=other), Reader(bed)
         time.sleep(2)
         agent.serve()
