@@ -24,11 +24,11 @@ pub fn telemetry(bytes: &[u8]) {
         let said = source.record(record);
         let ours = matches!((record.get(..6), length), (Some(b"UBTM\x01\0"), 48) | (Some(b"UBTB\x01\0"), 32));
         assert_eq!(said.is_ok(), ours, "records of ours are read, all others refused");
-        if let Ok(Some(report)) = said {
-            if record.starts_with(b"UBTB") {
-                assert!(report.padding <= report.granted);
-                assert!(report.occupancy <= 4 * 150_000, "four groups, the last level taken for 150 KB");
-            }
+        if let Ok(Some(report)) = said
+            && record.starts_with(b"UBTB")
+        {
+            assert!(report.padding <= report.granted);
+            assert!(report.occupancy <= 4 * 150_000, "four groups, the last level taken for 150 KB");
         }
     }
 }

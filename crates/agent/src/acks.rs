@@ -12,31 +12,25 @@
 pub mod layout;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use algo::rwnd::drwa::{Config as Law, Estimator, Form};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
-use aya::programs::links::LinkOrder;
-use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
-use aya::programs::{SchedClassifier, TcAttachType, tc};
-use aya::util::KernelVersion;
+use aya::programs::TcAttachType;
 use aya::{Ebpf, EbpfLoader};
 use units::Bytes;
 
 use crate::cure::{CureError, Result, address, now_ns};
-use crate::journal::{Change, Journal};
+use crate::hook::{self, Hook, Hung};
+use crate::journal::Journal;
 use crate::kernel::{self, whole};
-use crate::netlink::{Device, Netlink};
+use crate::netlink::Device;
 use crate::objects;
 use crate::receive::taken;
 use crate::shared::DrwaLaw;
 use crate::status::FlowStatus;
 use layout::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlaceSeen};
 
-/// Filters of the fallback by clsact: their preference and handle, so that they are found again.
-const PREFERENCE: u16 = 48;
-const HANDLE: TcHandle = TcHandle::new(0, 1);
 /// A flow that is silent for so long is not shown.
 const SHOWN: Duration = Duration::from_secs(60);
 /// … and so long: forgotten. RFC 5382 section 5 lets a NAT forget after two hours and four minutes; who was silent for a quarter of that
@@ -45,8 +39,11 @@ const FORGOTTEN: Duration = Duration::from_secs(1_800);
 /// A lease that is this near its end may have ended when the kernel reads the next one.
 const NEAR_NS: u64 = 100_000_000;
 /// The two programs, and where they hang.
-const PROGRAMS: [(&str, TcAttachType, &str); 2] =
-    [("acks_out", TcAttachType::Egress, "egress"), ("acks_in", TcAttachType::Ingress, "ingress")];
+const HOOK: Hook = Hook {
+    what: "windows of passing ACKs",
+    programs: &[("acks_out", TcAttachType::Egress), ("acks_in", TcAttachType::Ingress)],
+    preference: 48,
+};
 
 /// What is to be done on which device.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,9 +127,7 @@ pub struct Acks {
     now: AcksConfig,
     settings: Settings,
     found: Device,
-    links: Vec<(&'static str, SchedClassifierLinkId)>,
-    /// What the journal knows of.
-    changes: Vec<Change>,
+    hung: Option<Hung>,
 }
 
 /// Reads the object into the kernel. For [`Acks::attach`], and for tests that have no device.
@@ -146,15 +141,10 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
         .map_max_entries("trace", traced.max(1))
         .load(objects::ACKS)
         .map_err(|why| refused(whole(&why)))?;
-    for (name, _, _) in PROGRAMS {
-        program(&mut ebpf, name)?.load().map_err(|why| refused(whole(&why)))?;
+    for (name, _) in HOOK.programs {
+        hook::program(&mut ebpf, name)?.load().map_err(|why| refused(whole(&why)))?;
     }
     Ok(ebpf)
-}
-
-fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
-    let missing = || CureError::Map(name, "missing in the object".to_owned());
-    ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
 }
 
 fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
@@ -164,9 +154,7 @@ fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
 impl Acks {
     /// Attaches the programs. Everything passes until the first lease.
     pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Acks> {
-        let found = Netlink::open().and_then(|mut netlink| netlink.device(&settings.device));
-        let found =
-            found.map_err(|why| CureError::Refused(format!("no device \"{}\": {why}", settings.device)))?;
+        let found = hook::device(&settings.device)?;
         let mut ebpf = load(settings.flows, 1)?;
         let now = settings.config(&found, &AcksConfig { generation: 1, ..AcksConfig::default() })?;
         let mut acks = Acks {
@@ -179,62 +167,12 @@ impl Acks {
             now,
             settings: settings.clone(),
             found,
-            links: Vec::new(),
-            changes: Vec::new(),
+            hung: None,
         };
         acks.write()?;
-        match acks.hang(journal) {
-            Ok(()) => Ok(acks),
-            Err(error) => {
-                acks.detach(journal)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn hang(&mut self, journal: &mut Journal) -> Result<()> {
-        let device = self.settings.device.as_str();
-        let tcx = !self.settings.clsact
-            && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0));
-        let mut note = |what: String, undo: String| {
-            let undo = undo.split(' ').map(str::to_owned).collect();
-            let change = Change::Command { what, undo };
-            journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-            self.changes.push(change);
-            Ok::<(), CureError>(())
-        };
-        if !tcx {
-            let there = Netlink::open().and_then(|mut netlink| netlink.qdiscs(self.found.index));
-            let there =
-                there.map_err(|why| CureError::Refused(format!("queue disciplines of {device}: {why}")))?;
-            if !there.iter().any(|qdisc| qdisc.kind == "clsact") {
-                note(format!("clsact on {device}"), format!("tc qdisc del dev {device} clsact"))?;
-                tc::qdisc_add_clsact(device).map_err(|why| CureError::Kernel {
-                    what: "clsact",
-                    since: "4.5",
-                    why: why.to_string(),
-                })?;
-            }
-        }
-        for (name, place, word) in PROGRAMS {
-            let options = if tcx {
-                TcAttachOptions::TcxOrder(LinkOrder::default())
-            } else {
-                note(
-                    format!("windows of passing ACKs, {word} of {device}"),
-                    format!("tc filter del dev {device} {word} protocol all pref {PREFERENCE} handle 1 bpf"),
-                )?;
-                TcAttachOptions::Netlink(NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None })
-            };
-            let link = program(&mut self.ebpf, name)?.attach_with_options(device, place, options);
-            let link = link.map_err(|why| CureError::Kernel {
-                what: "a program on a device",
-                since: if tcx { "6.6" } else { "4.5" },
-                why: whole(&why),
-            })?;
-            self.links.push((name, link));
-        }
-        Ok(())
+        let device = (settings.device.as_str(), &acks.found);
+        acks.hung = Some(Hung::hang(&HOOK, &mut acks.ebpf, device, settings.clsact, journal)?);
+        Ok(acks)
     }
 
     /// Whether [`Acks::set`] is enough for these.
@@ -370,23 +308,10 @@ impl Acks {
 
     /// Takes the programs away, and whatever was made for them. Windows are the receivers' own from the next ACK on.
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        for (name, link) in std::mem::take(&mut self.links) {
-            program(&mut self.ebpf, name)?.detach(link).map_err(|why| CureError::Kernel {
-                what: "taking a program from its device",
-                since: "4.5",
-                why: whole(&why),
-            })?;
+        match &mut self.hung {
+            Some(hung) => hung.take(&mut self.ebpf, journal),
+            None => Ok(()),
         }
-        for change in self.changes.iter().rev() {
-            if let Change::Command { undo, .. } = change
-                && let Some((program, arguments)) = undo.split_first()
-            {
-                // What is already gone need not be taken away.
-                let _ = Command::new(program).args(arguments).output();
-            }
-            journal.undone(change).map_err(CureError::file(journal.path().to_owned()))?;
-        }
-        Ok(())
     }
 
     fn write(&mut self) -> Result<()> {

@@ -11,7 +11,6 @@
 //!
 //! Needs Linux 5.6 with BTF; TCX since 6.6.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,26 +18,23 @@ use std::time::{Duration, Instant};
 
 use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
-use aya::programs::links::LinkOrder;
-use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
-use aya::programs::{SchedClassifier, TcAttachType, tc};
-use aya::util::KernelVersion;
+use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 use serde_json::{Value, json};
 
 use crate::cure::{CureError, Result, now_ns};
-use crate::journal::{Change, Journal};
+use crate::hook::{self, Hook, Hung};
+use crate::journal::Journal;
 use crate::kernel;
-use crate::netlink::{Device, Netlink};
+use crate::netlink::Device;
 use crate::objects;
 use crate::shared::{GateConfig, GateCounters, GateView};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
 
-/// Filter of the fallback by clsact: its preference and handle, so that it is found again.
-const PREFERENCE: u16 = 47;
-const HANDLE: TcHandle = TcHandle::new(0, 1);
+/// The program, and where it hangs.
+const HOOK: Hook = Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
 
 /// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
 /// anything else (docs/agent-uplink.md).
@@ -149,9 +145,7 @@ pub struct Gate {
     lifted: bool,
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
-    link: Option<SchedClassifierLinkId>,
-    /// What the journal knows of.
-    changes: Vec<Change>,
+    hung: Hung,
 }
 
 /// What the feeding thread has in common with the daemon's.
@@ -187,11 +181,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Gate {
     /// Attaches the program and begins to listen. Open until the first lease.
     pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Gate> {
-        let found = Netlink::open().and_then(|mut netlink| netlink.device(&settings.device));
-        let found =
-            found.map_err(|why| CureError::Refused(format!("no device \"{}\": {why}", settings.device)))?;
+        let found = hook::device(&settings.device)?;
         let mut ebpf = load()?;
-        let (link, changes) = hang(&mut ebpf, settings, &found, journal)?;
+        let device = (settings.device.as_str(), &found);
+        let hung = Hung::hang(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
@@ -206,8 +199,7 @@ impl Gate {
             lifted: false,
             shared,
             feeder: None,
-            link: Some(link),
-            changes,
+            hung,
         };
         gate.write()?;
         gate.listen();
@@ -281,19 +273,8 @@ impl Gate {
     /// Takes the program away, and whatever was made for it.
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.hush();
-        if let Some(link) = self.link.take() {
-            let mut ebpf = locked(&self.shared.ebpf);
-            program(&mut ebpf, "egress")?
-                .detach(link)
-                .map_err(refused("taking the gate from its device", "5.6"))?;
-        }
-        for change in self.changes.iter().rev() {
-            if let Change::Command { undo, .. } = change {
-                run(undo);
-            }
-            journal.undone(change).map_err(CureError::file(journal.path().to_owned()))?;
-        }
-        Ok(())
+        let mut ebpf = locked(&self.shared.ebpf);
+        self.hung.take(&mut ebpf, journal)
     }
 
     fn write(&mut self) -> Result<()> {
@@ -397,61 +378,9 @@ pub fn load() -> Result<Ebpf> {
     let refused = |why| kernel::refused("the gate's program", "5.6", why);
     let mut ebpf = EbpfLoader::new().load(objects::GATE).map_err(|why| refused(kernel::whole(&why)))?;
     for name in ["egress", "report"] {
-        program(&mut ebpf, name)?.load().map_err(|why| refused(kernel::whole(&why)))?;
+        hook::program(&mut ebpf, name)?.load().map_err(|why| refused(kernel::whole(&why)))?;
     }
     Ok(ebpf)
-}
-
-/// On the device: by TCX, or by clsact with the journal knowing.
-fn hang(
-    ebpf: &mut Ebpf,
-    settings: &Settings,
-    found: &Device,
-    journal: &mut Journal,
-) -> Result<(SchedClassifierLinkId, Vec<Change>)> {
-    let device = settings.device.as_str();
-    let egress = program(ebpf, "egress")?;
-    if !settings.clsact && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0))
-    {
-        let last = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let link = egress.attach_with_options(device, TcAttachType::Egress, last);
-        return Ok((link.map_err(refused("a program on the egress of a device", "6.6"))?, Vec::new()));
-    }
-    let words = |line: String| line.split(' ').map(str::to_owned).collect();
-    let mut changes = Vec::new();
-    let mut note = |what: String, undo: String| {
-        let change = Change::Command { what, undo: words(undo) };
-        journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-        changes.push(change);
-        Ok::<(), CureError>(())
-    };
-    let there = Netlink::open().and_then(|mut netlink| netlink.qdiscs(found.index));
-    let there = there.map_err(|why| CureError::Refused(format!("queue disciplines of {device}: {why}")))?;
-    if !there.iter().any(|qdisc| qdisc.kind == "clsact") {
-        note(format!("clsact on {device}"), format!("tc qdisc del dev {device} clsact"))?;
-        tc::qdisc_add_clsact(device).map_err(|why| CureError::Kernel {
-            what: "clsact",
-            since: "4.5",
-            why: why.to_string(),
-        })?;
-    }
-    let undo = format!("tc filter del dev {device} egress protocol all pref {PREFERENCE} handle 1 bpf");
-    note(format!("the gate on {device}"), undo)?;
-    let options = NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None };
-    let link = egress.attach_with_options(device, TcAttachType::Egress, TcAttachOptions::Netlink(options));
-    Ok((link.map_err(refused("a program on the egress of a device", "5.6"))?, changes))
-}
-
-/// What is already gone need not be taken away, so its answer does not matter.
-fn run(words: &[String]) {
-    if let Some((program, arguments)) = words.split_first() {
-        let _ = Command::new(program).args(arguments).output();
-    }
-}
-
-fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
-    let missing = || CureError::Map(name, "missing in the object".to_owned());
-    ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
 }
 
 fn map<'a, T: TryFrom<&'a aya::maps::Map, Error = aya::maps::MapError>>(
@@ -460,12 +389,4 @@ fn map<'a, T: TryFrom<&'a aya::maps::Map, Error = aya::maps::MapError>>(
 ) -> Result<T> {
     let place = ebpf.map(name).ok_or_else(|| CureError::Map(name, "missing".to_owned()))?;
     T::try_from(place).map_err(|why| CureError::Map(name, why.to_string()))
-}
-
-fn refused<E: std::fmt::Display + std::fmt::Debug>(
-    what: &'static str,
-    since: &'static str,
-) -> impl FnOnce(E) -> CureError {
-    // The verifier's log is for who builds the program.
-    move |why| CureError::Kernel { what, since, why: format!("{why}") }
 }

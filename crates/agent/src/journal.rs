@@ -18,6 +18,11 @@ pub enum Change {
         /// The directory of pins.
         pins: PathBuf,
     },
+    /// A clsact discipline on a device that had none.
+    Clsact {
+        /// The device.
+        device: String,
+    },
     /// Anything that a command takes back, as a qdisc that was replaced.
     Command {
         /// What it is, for people.
@@ -31,6 +36,7 @@ impl Change {
     fn to_json(&self) -> Value {
         match self {
             Change::Sockets { pins } => json!({"change": "sockets", "pins": pins}),
+            Change::Clsact { device } => json!({"change": "clsact", "device": device}),
             Change::Command { what, undo } => json!({"change": "command", "what": what, "undo": undo}),
         }
     }
@@ -38,6 +44,7 @@ impl Change {
     fn from_json(value: &Value) -> Option<Change> {
         match value["change"].as_str()? {
             "sockets" => Some(Change::Sockets { pins: value["pins"].as_str()?.into() }),
+            "clsact" => Some(Change::Clsact { device: value["device"].as_str()?.to_owned() }),
             "command" => {
                 let words = value["undo"].as_array()?.iter();
                 Some(Change::Command {

@@ -12,6 +12,7 @@ pub mod control;
 pub mod cure;
 pub mod daemon;
 pub mod gate;
+pub mod hook;
 pub mod journal;
 pub mod kernel;
 pub mod log;

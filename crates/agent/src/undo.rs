@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use crate::cure::{CureError, Result};
+use crate::hook;
 use crate::journal::{Change, Journal};
 use crate::sockets;
 
@@ -29,12 +30,14 @@ pub fn some(journal: &mut Journal, which: impl Fn(&Change) -> bool) -> (Vec<Stri
     (done, failed)
 }
 
-fn one(change: &Change) -> Result<String> {
+/// Takes one change back: what that was, in words.
+pub(crate) fn one(change: &Change) -> Result<String> {
     match change {
         Change::Sockets { pins } => {
             let walked = sockets::give_back(pins)?;
             Ok(format!("gave {} connections back to the kernel", walked.task.changed))
         }
+        Change::Clsact { device } => hook::take_discipline(device),
         Change::Command { what, undo } => {
             let failed = |why: String| CureError::Refused(format!("{what}: {}: {why}", undo.join(" ")));
             let Some((program, arguments)) = undo.split_first() else {
