@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uplink_bed
 from receive_bed import Agent, Bed, program, rtts, run, scenario, told
 
 pytestmark = pytest.mark.usefixtures("receiving")
@@ -19,14 +20,19 @@ pytestmark = pytest.mark.usefixtures("receiving")
 BASE_MS = 60.0
 
 
-def plan(bed: Bed, *words: str) -> tuple[dict[str, Any], Path]:
-    """What it says about the host, and the configuration that it wrote; in the host's network namespace, where sockets are."""
-    out = bed.folder / "plan.toml"
-    words = ("--json", "plan", "--device", "up", "--out", str(out), *words)
+def asked(space: str, *words: str) -> dict[str, Any]:
+    """What it says in a network namespace, where the sockets are."""
     name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
-    said: dict[str, Any] = json.loads(run("nsenter", f"--net=/run/netns/{bed.host}", name, *words))
+    inside = ("nsenter", f"--net=/run/netns/{space}", name)
+    said: dict[str, Any] = json.loads(run(*inside, "--json", "plan", "--device", "up", *words))
     assert said["ok"]
-    return said, out
+    return said
+
+
+def plan(bed: Bed, *words: str) -> tuple[dict[str, Any], Path]:
+    """What it says about the host, and the configuration that it wrote."""
+    out = bed.folder / "plan.toml"
+    return asked(bed.host, "--out", str(out), *words), out
 
 
 def recommended(said: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +113,23 @@ def test_a_bloated_upload_gets_windows_of_acks_and_the_rtt_that_was_promised(tmp
         assert rate >= 0.95 * expects["goodput_bps"]
 
 
+def test_an_upload_above_a_modem_that_reports_gets_the_gate(tmp_path: Path) -> None:
+    emulator = program("unbloat-emu", "UNBLOAT_EMU") or "unbloat-emu"
+    with uplink_bed.Bed(tmp_path, uplink_bed.scenario(), emulator) as bed:
+        bed.iperf("phone", 60, "-C", "cubic")
+        time.sleep(3)
+        said = asked(
+            bed.spaces["phone"], "--live", "4s", "--telemetry", str(tmp_path / "emu" / "telemetry.sock")
+        )
+    advice = recommended(said)
+    assert advice["title"].endswith("(QCUT)")
+    assert 'mode = "auto"' in said["configuration"]
+    assert "telemetry.sock" in said["configuration"]
+    # 60 ms, 20 ms of target, and a packet at 2 Mbit/s.
+    assert advice["expects"]["rtt_ms"] == pytest.approx(86, abs=4)
+    assert said["host"]["forwards"]
+
+
 def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it(tmp_path: Path) -> None:
     with Bed(tmp_path, scenario(down="30 Mbit/s", delay="50 ms", queue="6 MB")) as bed:
         largest = "echo 4096 87380 110208 > /proc/sys/net/ipv4/tcp_rmem"
@@ -127,7 +150,7 @@ def test_a_capture_of_the_host_is_judged_as_its_own_and_a_broken_one_by_its_good
     with Bed(tmp_path) as bed:
         bed.iperf_server()
         with bed.capture() as capture:
-            told(bed.download(5))
+            told(bed.download(4))
         said, config = plan(bed, "--capture", str(capture))
         advice = recommended(said)
         assert (advice["cure"], said["seen"]["of_hosts"]) == ("receive", [])

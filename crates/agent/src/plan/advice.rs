@@ -58,6 +58,8 @@ pub struct Expectation {
     pub to_ms: f64,
     /// … in words.
     pub law: String,
+    /// RTT then where the link's rate jumps, if the law allows more there.
+    pub jumps_ms: Option<f64>,
     /// Goodput, now and then.
     pub goodput_bps: f64,
     /// Bytes in the queue: now, then.
@@ -74,6 +76,7 @@ impl Expectation {
             from_ms,
             to_ms,
             law: law.into(),
+            jumps_ms: None,
             goodput_bps: flow.rate_bps,
             queue_bytes: (queue(from_ms.0), queue(to_ms)),
         })
@@ -81,7 +84,8 @@ impl Expectation {
 
     fn to_json(&self) -> Value {
         json!({
-            "rtt_ms_p50_now": self.from_ms.0, "rtt_ms_p95_now": self.from_ms.1, "rtt_ms": self.to_ms, "law": self.law,
+            "rtt_ms_p50_now": self.from_ms.0, "rtt_ms_p95_now": self.from_ms.1, "rtt_ms": self.to_ms,
+            "rtt_ms_where_the_rate_jumps": self.jumps_ms, "law": self.law,
             "goodput_bps_now": self.goodput_bps.round(), "goodput_bps": self.goodput_bps.round(),
             "queue_bytes_now": self.queue_bytes.0.round(), "queue_bytes": self.queue_bytes.1.round(),
         })
@@ -90,8 +94,10 @@ impl Expectation {
     fn words(&self) -> String {
         let (median, p95) = (ms(self.from_ms.0), ms(self.from_ms.1));
         let now = if median == p95 { median } else { format!("{median} (p95 {p95})") };
+        let jumps =
+            self.jumps_ms.map_or(String::new(), |most| format!(", up to {} where the rate jumps", ms(most)));
         format!(
-            "RTT {now} → {} ({}); {} of queue → {}; goodput stays {}: no less is in flight than the path holds",
+            "RTT {now} → {}{jumps} ({}); {} of queue → {}; goodput stays {}: no less is in flight than the path holds",
             ms(self.to_ms),
             self.law,
             bytes(self.queue_bytes.0),

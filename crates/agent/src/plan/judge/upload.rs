@@ -1,8 +1,6 @@
 //! Uploads behind a standing queue: a gate above the modem where it reports its buffer, else windows of passing ACKs (DRWA at the
 //! sending side).
 
-use algo::gate::qcut_d;
-
 use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::seen::{Flow, Way};
@@ -45,18 +43,16 @@ fn device(view: &View<'_>) -> (String, Option<String>) {
 fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
     let title = "Uploads: a gate above the modem's buffer (QCUT)";
     let mut advice = Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
-    let law = qcut_d::Config::default();
+    let law = crate::gate::law();
     let mtu = view.host.device.as_ref().map_or(1_500, |device| device.mtu);
-    let target = law.target.as_millis_f64();
-    // The gate is open below `floor` packets, whatever the rate.
-    let floor = (law.floor * u64::from(mtu)) as f64 * 8e3 / flow.rate_bps.max(1.0);
-    let queue = target.max(floor);
+    let packet = f64::from(mtu) * 8e3 / flow.rate_bps.max(1.0);
+    // As `QcutD::new`: open below all but one packet of the floor, and the last packet comes on top.
+    let queue = law.target.as_millis_f64().max((law.floor.saturating_sub(1)) as f64 * packet) + packet;
     let to = flow.rtt_min_ms.unwrap_or(0.0) + queue;
-    advice.expects = Expectation::of(
-        flow,
-        to,
-        format!("RTTmin + the {} that the modem's buffer may take to drain", ms(queue)),
-    );
+    let words =
+        format!("RTTmin + the {} that the modem's buffer may take to drain, last packet included", ms(queue));
+    advice.expects = Expectation::of(flow, to, words)
+        .map(|expects| Expectation { jumps_ms: Some(to + law.slack.as_millis_f64()), ..expects });
     let (name, none) = device(view);
     advice.changes = vec![
         format!("a BPF program on the egress of {name} (TCX; on older kernels a clsact discipline) with its maps"),
@@ -125,15 +121,12 @@ mod tests {
         let mut case = Case::new(vec![upload()]);
         case.host.modem = Some("/run/modem.sock".into());
         let [advice] = &check(&case.view())[..] else { panic!() };
-        // 20 ms of target are more than two packets of 1,500 bytes at 1.92 Mbit/s (12.5 ms).
-        assert_eq!(advice.expects.as_ref().map(|e| e.to_ms), Some(80.0));
+        // 20 ms of target and a packet of 1,500 bytes at 1.92 Mbit/s.
+        let expected = |case: &Case| check(&case.view())[0].expects.clone().unwrap();
+        assert_eq!((expected(&case).to_ms, expected(&case).jumps_ms), (86.25, Some(236.25)));
         assert_eq!(advice.settings[1], ("uplink.telemetry", "\"/run/modem.sock\"".to_owned()));
         case.seen.flows[0].rate_bps = 480e3;
-        assert_eq!(
-            check(&case.view())[0].expects.as_ref().map(|e| e.to_ms),
-            Some(110.0),
-            "two packets take 50 ms"
-        );
+        assert_eq!(expected(&case).to_ms, 110.0, "two packets of 25 ms each");
     }
 
     #[test]
