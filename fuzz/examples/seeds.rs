@@ -189,7 +189,40 @@ fn link_layers() -> io::Result<()> {
     put("link_layers", "tunnels", &linked(eth, &all))
 }
 
+/// What the agent reads from others.
+fn agent() -> io::Result<()> {
+    put("agent_config", "defaults", include_bytes!("../../crates/agent/src/config.toml"))?;
+    put("agent_config", "set", b"[receive]\nlambda = 1.5\n\0receive.start=1 MB")?;
+    put("agent_http", "scrape", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\n\r\n")?;
+    put("agent_http", "absolute", b"HEAD http://[::1]:1/metrics?a HTTP/1.1\nHost: a\n\n")?;
+    put(
+        "agent_control_lines",
+        "questions",
+        b"{\"ask\":\"status\"}\n{\"ask\":\"set\",\"set\":[[\"receive.lambda\",\"2\"]]}\n",
+    )?;
+    put(
+        "agent_control_lines",
+        "status",
+        b"{\"version\":\"0\",\"cures\":{\"receive\":{\"acks\":1},\"gate\":{\"telemetry\":{\"state\":\"fresh\"}}},\"problems\":[\"x\"],\
+          \"flows\":[{\"cure\":\"receive\",\"remote\":\"::1\",\"rate_bps\":1e6,\"rtt_ms\":5,\"rtt_min_ms\":1}]}\n",
+    )?;
+    let mut records = vec![48];
+    records.extend(b"UBTM\x01\0");
+    records.resize(49, 1);
+    records.push(32);
+    records.extend(b"UBTB\x01\0\x01\0\0\x01\x02\x3f");
+    records.resize(49 + 33, 2);
+    put("agent_telemetry", "both", &records)?;
+    // struct nlmsghdr of request 1, struct tcmsg, its kind; then the end.
+    let mut messages = vec![48, 0, 0, 0, 36, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    messages.resize(36, 1);
+    messages.extend(b"\x0c\0\x01\0pfifo\0\0\0");
+    messages.extend([20, 0, 0, 0, 3, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    put("agent_kernel_messages", "discipline", &messages)
+}
+
 fn main() -> io::Result<()> {
+    agent()?;
     put("scenario", "example", include_bytes!("../../crates/scenario/tests/example.toml"))?;
     for (name, bytes) in files()? {
         put("file_readers", name, &bytes)?;

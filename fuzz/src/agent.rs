@@ -59,12 +59,15 @@ pub fn kernel_messages(bytes: &[u8]) {
     let whole = netlink::bodies(bytes, 1, &mut found);
     assert!(found.iter().map(|body| body.len() + 16).sum::<usize>() <= bytes.len());
     assert!(whole.is_ok() || bytes.len() >= 16, "an error has a header");
-    for body in &found {
+    for body in found.iter().map(Vec::as_slice).chain([bytes]) {
         let _ = netlink::device(body);
         let _ = netlink::qdisc(body);
+        let _ = netlink::route::default(body);
+        let _ = netlink::route::address(body);
+        if let Some(socket) = netlink::diag::parse(body) {
+            assert!(socket.congestion.is_none_or(|name| !name.is_empty()));
+        }
     }
-    let _ = netlink::device(bytes);
-    let _ = netlink::qdisc(bytes);
     for kind in 0..16 {
         if let Some(value) = netlink::attribute(bytes, kind) {
             assert!(value.len() + 4 <= bytes.len());

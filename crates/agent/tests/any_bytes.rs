@@ -63,6 +63,17 @@ fn body() -> Vec<u8> {
     bytes
 }
 
+/// `struct inet_diag_msg` of an IPv4 connection, its tcp_info and the name of its congestion control.
+fn diagnosed() -> Vec<u8> {
+    let mut bytes = vec![2; 72];
+    for (kind, value) in [(2_u16, &[1; 240][..]), (4, b"cubic\0\0\0"), (7, &[9; 36])] {
+        bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+    }
+    bytes
+}
+
 const STATUS: &str = r#"{"ok":true,"version":"0\"\n","cures":{"receive":{"acks":1e300},"gate":{"telemetry":{"state":"fresh"}}},"flows":[
 {"cure":"a\nb","remote":"\\","rate_bps":1e308,"rtt_ms":5,"rtt_min_ms":1},{"cure":"acks","rate_bps":1e308}],"trials":[{}],"problems":[1]}"#;
 
@@ -101,6 +112,7 @@ proptest! {
         message(2, &[0xff; 20]),
         message(2, &i32::MIN.to_ne_bytes()),
         body(),
+        diagnosed(),
     ])) {
         driven::kernel_messages(&bytes);
     }

@@ -201,6 +201,8 @@ def features_screen(paper: Paper, answer: Answer) -> None:
         if not works and feature.get("missing"):
             text += f": {feature['missing']}"
         paper.wrapped(text, f"{mark}  ", "     ")
+    for line in answer.get("without") or []:
+        paper.wrapped(str(line), "", "  ")
 
 
 def changed_screen(paper: Paper, answer: Answer) -> None:

@@ -42,8 +42,8 @@ impl Netlink {
     }
 }
 
-/// `struct rtmsg`: family, bits of destination and source, tos, table, protocol, scope, type, flags.
-fn default(body: &[u8]) -> Option<Default> {
+/// The default route of a message's body, if it is one. `struct rtmsg`: family, bits of destination and source, tos, table, protocol, scope, type, flags.
+pub fn default(body: &[u8]) -> Option<Default> {
     const RTA_OIF: u16 = 4;
     const RTA_PRIORITY: u16 = 6;
     const RTA_MULTIPATH: u16 = 9;
@@ -61,7 +61,8 @@ fn default(body: &[u8]) -> Option<Default> {
     matches!(fixed[0], AF_INET | AF_INET6).then_some(Default { device, metric, ipv6: fixed[0] == AF_INET6 })
 }
 
-fn address(body: &[u8]) -> Option<IpAddr> {
+/// The address of a message's body.
+pub fn address(body: &[u8]) -> Option<IpAddr> {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
     let attributes = body.get(IFADDRMSG..)?;
