@@ -74,8 +74,12 @@ class Agent:
     def wait_until_ready(self) -> None:
         """Its cures are attached from now on."""
         said = self.child.line(READY_S, "its cures were attached")
-        if '"ok":true' not in said.replace(" ", ""):
-            raise LabError(f"{self.child.name}: {said[:200]}")
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            answer = {"error": f"said {said[:100]!r} in place of being ready"}
+        if not answer.get("ok"):
+            raise LabError(f"{self.child.name}: {answer.get('error', 'it is not ready')}")
 
     def look(self, t_s: float) -> None:
         """Writes down how it is, twice a second."""
