@@ -19,11 +19,12 @@
 #define QCUT_STARVED 8
 #define QCUT_MOST 0xffffffffull
 /* The slack's step, how often dry is too often, up and down of a step, weight of a step in the slow average: `STEP_NS`, `DRY`, `UP_NS`,
- * `DOWN`, `SLOW`. */
+ * `DOWN`, `DOWN_FULL`, `SLOW`. */
 #define QCUT_STEP_NS 100000000ull
-#define QCUT_DRY 8
+#define QCUT_DRY 6
 #define QCUT_UP_NS 20000000ull
 #define QCUT_DOWN 50
+#define QCUT_DOWN_FULL 20
 #define QCUT_SLOW 8
 
 /* The constants: `QcutD` after `new`. */
@@ -162,7 +163,7 @@ static __always_inline void qcut_measure(struct qcut *q, const struct qcut_law *
 }
 
 /* `Slack::on_report`. */
-static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *law, __u64 at, __u64 moved, bool dry)
+static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *law, __u64 at, __u64 moved, __u64 surplus)
 {
 	__u64 span;
 
@@ -172,7 +173,7 @@ static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *la
 		return;
 	}
 	q->reports++;
-	q->dry += dry;
+	q->dry += surplus > law->floor;
 	q->step_moved = law_more(q->step_moved, moved);
 	span = law_less(at, q->step_ns);
 	if (span < QCUT_STEP_NS)
@@ -180,7 +181,7 @@ static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *la
 	if (q->dry * QCUT_DRY > q->reports)
 		q->slack = law_min(q->slack + QCUT_UP_NS, law->slack_ns);
 	else if (q->step_moved)
-		q->slack -= (q->slack + QCUT_DOWN - 1) / QCUT_DOWN;
+		q->slack -= (q->slack + (q->dry ? QCUT_DOWN : QCUT_DOWN_FULL) - 1) / (q->dry ? QCUT_DOWN : QCUT_DOWN_FULL);
 	if (q->step_moved) {
 		__u64 sample = qcut_rate_over(q->step_moved, span);
 
@@ -210,7 +211,7 @@ static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law
 	q->heard = 1;
 	q->heard_ns = now;
 	if (at < q->written_ns) {
-		qcut_slack(q, law, at, moved, false);
+		qcut_slack(q, law, at, moved, 0);
 		return;
 	}
 	q->written_ns = at;
@@ -244,7 +245,7 @@ static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law
 		q->believed = forgotten->held;
 	}
 	believed = law_less(q->believed, qcut_drained(q->rate, law_less(q->written_ns, q->believed_ns)));
-	qcut_slack(q, law, q->written_ns, q->told_moved, q->told_empty && believed);
+	qcut_slack(q, law, q->written_ns, q->told_moved, q->told_empty ? believed : 0);
 }
 
 /* `Occupancy::bytes`. */

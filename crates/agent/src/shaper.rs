@@ -16,8 +16,8 @@ mod feed;
 
 use std::process::Command;
 
-use algo::gate::Occupancy;
 use algo::gate::qcut_d::{self, limit};
+use algo::gate::{Occupancy, Slack};
 use units::{Bytes, Instant};
 
 use crate::cure::{CureError, Result, now_ns};
@@ -85,7 +85,7 @@ impl Shaper {
             undo: undo.map(str::to_owned).to_vec(),
         };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-        let occupancy = Occupancy::new(law.hold, law.slack.0);
+        let occupancy = Occupancy::new(law.hold, Slack::new(law.slack.0, found.mtu.into()));
         Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent: 0, set: None, change })
     }
 

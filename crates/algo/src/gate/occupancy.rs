@@ -84,14 +84,12 @@ pub struct Occupancy {
     /// Time of the last packet that passed before the last report was written, and B after it as believed then.
     believed: (u64, u32),
     slack: Slack,
-    /// The most of it.
-    most: u64,
 }
 
 impl Occupancy {
     /// Before anything is known; `hold` leaves intervals out of the average in which nothing was there to send, and takes
-    /// for a lower bound what an interval moved in which data ran out; no more slack than `most`, in nanoseconds.
-    pub fn new(hold: bool, most: u64) -> Occupancy {
+    /// for a lower bound what an interval moved in which data ran out.
+    pub fn new(hold: bool, slack: Slack) -> Occupancy {
         Occupancy {
             hold,
             busy: false,
@@ -105,8 +103,7 @@ impl Occupancy {
             held: 0,
             since: 0,
             believed: (0, 0),
-            slack: Slack::default(),
-            most,
+            slack,
         }
     }
 
@@ -147,7 +144,7 @@ impl Occupancy {
         self.heard = Some(now);
         if at.0 < self.written {
             // Overtaken by a later one: its grants count, its buffer does not.
-            self.slack.on_report(at.0, moved, false, self.most);
+            self.slack.on_report(at.0, moved, 0);
             return;
         }
         self.written = at.0;
@@ -159,7 +156,7 @@ impl Occupancy {
         }
         let (time, held) = self.believed;
         let believed = held_after(held.into(), self.rate.unwrap_or(0), at.0.saturating_sub(time));
-        self.slack.on_report(at.0, moved, empty && believed > 0, self.most);
+        self.slack.on_report(at.0, moved, if empty { believed } else { 0 });
         self.held = occupancy.0;
         self.since = at.0;
         for i in 0..self.len {

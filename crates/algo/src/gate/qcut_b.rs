@@ -9,7 +9,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-use super::{Event, Gate, Limit, Occupancy, Setup, State};
+use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_b";
@@ -39,7 +39,11 @@ pub struct QcutB {
 impl QcutB {
     /// For an idle device.
     pub fn new(config: Config, _setup: &Setup) -> QcutB {
-        QcutB { limit: config.limit, patience: config.patience, occupancy: Occupancy::new(false, 0) }
+        QcutB {
+            limit: config.limit,
+            patience: config.patience,
+            occupancy: Occupancy::new(false, Slack::default()),
+        }
     }
 }
 

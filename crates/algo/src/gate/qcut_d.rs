@@ -64,12 +64,13 @@ pub struct QcutD {
 impl QcutD {
     /// For an idle device.
     pub fn new(config: Config, setup: &Setup) -> QcutD {
+        // "No more than so much lies below, then one more": the last packet comes on top.
+        let floor = (setup.mtu * config.floor.saturating_sub(1)).0;
         QcutD {
             target: config.target,
-            // "No more than so much lies below, then one more": the last packet comes on top.
-            floor: (setup.mtu * config.floor.saturating_sub(1)).0,
+            floor,
             patience: config.patience,
-            occupancy: Occupancy::new(config.hold, config.slack.0),
+            occupancy: Occupancy::new(config.hold, Slack::new(config.slack.0, floor)),
         }
     }
 

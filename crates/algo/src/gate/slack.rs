@@ -1,6 +1,6 @@
 //! How much more than the target has to lie below a link whose rate jumps. Integers only.
 //!
-//! signal: a report that tells of an empty buffer at a time for which the estimate still had bytes in it · model: the link took
+//! signal: a report that tells of an empty buffer at a time for which the estimate still had packets in it · model: the link took
 //! them faster than its average, so that it stood idle behind a gate that was not yet open; where the rate differs by
 //! factors from one tenth of a second to the next, every peak does that, because reports are older than the peaks ·
 //! action: more time, up while the link runs dry, down slowly while it moves without. The bytes for that time are taken
@@ -8,23 +8,31 @@
 //! limit empties the link at once, and that keeps it near zero.
 //!
 //! It is what dynamic queue limits do for a driver's ring (Linux lib/dynamic_queue_limits.c), with reports in place of
-//! completions. A link of constant rate is never emptied before the estimate says so, whoever sends, and there it does nothing.
+//! completions. A link of constant rate is never emptied by more than the packet on the air before the estimate says so,
+//! whoever sends, and there it does nothing.
 
 use super::rate_over;
 
 /// Time between two steps: with the reports of 5 ms that the lab's modem writes, 20 are weighed each time.
 const STEP_NS: u64 = 100_000_000;
-/// Dry in more than this part of the reports is too much: a link that idles an eighth of its time loses as much.
-const DRY: u64 = 8;
-/// Up by so much a step: 100 ms more within half a second. Down by a fiftieth of itself: half of it in 3.5 s.
+/// Dry in more than this part of the reports is too much. At an eighth, a host that is late by some milliseconds with its
+/// packets makes a steady link look dry; at a quarter, slow links with long pauses lose a third of their throughput.
+const DRY: u64 = 6;
+/// Up by so much a step: 100 ms more within half a second. Down by a part of itself: half of it in 3.5 s, or in 1.4 s where
+/// the link did not run dry at all; so what the first seconds of an upload ask for, while its rate is being learnt, is gone soon.
 const UP_NS: u64 = 20_000_000;
 const DOWN: u64 = 50;
+const DOWN_FULL: u64 = 20;
 /// The weight of a step in the slow average is one in eight: about a second.
 const SLOW: u64 = 8;
 
 /// See the module text.
 #[derive(Clone, Debug, Default)]
 pub struct Slack {
+    /// No more than this is ever added, ns.
+    most: u64,
+    /// So many bytes too many in the estimate mean nothing: a packet is on the air, or on its way into the device.
+    margin: u64,
     /// When the step began; what it has seen.
     begun: Option<u64>,
     reports: u64,
@@ -37,26 +45,31 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// A report written at `at`, of bytes moved since the one before; `dry` where it told of an empty buffer and the
-    /// estimate did not. `most`: no more than this is ever added.
-    pub fn on_report(&mut self, at: u64, moved: u64, dry: bool, most: u64) {
+    /// No more than `most` nanoseconds; estimates may be wrong by `margin` bytes.
+    pub fn new(most: u64, margin: u64) -> Slack {
+        Slack { most, margin, ..Slack::default() }
+    }
+
+    /// A report written at `at`, of bytes moved since the one before; `surplus` where it told of an empty buffer: what the
+    /// estimate still had in it.
+    pub fn on_report(&mut self, at: u64, moved: u64, surplus: u64) {
         let Some(begun) = self.begun else {
             // What was moved before the first report was written has no known beginning.
             self.begun = Some(at);
             return;
         };
         self.reports += 1;
-        self.dry += u64::from(dry);
+        self.dry += u64::from(surplus > self.margin);
         self.moved = self.moved.saturating_add(moved);
         let span = at.saturating_sub(begun);
         if span < STEP_NS {
             return;
         }
         if self.dry * DRY > self.reports {
-            self.slack = self.slack.saturating_add(UP_NS).min(most);
+            self.slack = self.slack.saturating_add(UP_NS).min(self.most);
         } else if self.moved > 0 {
             // Neither an outage nor a pause of the sender shows that less would do.
-            self.slack -= self.slack.div_ceil(DOWN);
+            self.slack -= self.slack.div_ceil(if self.dry > 0 { DOWN } else { DOWN_FULL });
         }
         if self.moved > 0 {
             let sample = rate_over(self.moved, span);
@@ -83,47 +96,53 @@ mod tests {
     const MS: u64 = 1_000_000;
     const MOST: u64 = 150 * MS;
 
+    /// A packet.
+    const MARGIN: u64 = 1_500;
+
     /// Reports every 5 ms for so long, of so many bytes each, every `dry`-th of them dry.
     fn run(slack: &mut Slack, from_ms: u64, for_ms: u64, moved: u64, dry: u64) {
         for i in 0..for_ms / 5 {
-            slack.on_report((from_ms + i * 5) * MS, moved, dry > 0 && i % dry == 0, MOST);
+            let surplus = if dry > 0 && i % dry == 0 { MARGIN + 1 } else { MARGIN };
+            slack.on_report((from_ms + i * 5) * MS, moved, surplus);
         }
     }
 
     #[test]
     fn a_link_that_runs_dry_gets_more_and_gives_it_back_when_it_does_not() {
-        let mut slack = Slack::default();
+        let mut slack = Slack::new(MOST, MARGIN);
         run(&mut slack, 0, 510, 1_250, 4);
         assert_eq!(slack.ns(), 5 * UP_NS);
         assert_eq!(slack.rate(), 250_000);
         run(&mut slack, 510, 5_000, 1_250, 4);
         assert_eq!(slack.ns(), MOST);
-        run(&mut slack, 5_510, 3_500, 1_250, 0);
+        run(&mut slack, 5_510, 3_500, 1_250, 20);
         assert!((MOST / 3..MOST * 3 / 5).contains(&slack.ns()), "{}", slack.ns());
-        run(&mut slack, 9_010, 200_000, 1_250, 0);
+        run(&mut slack, 9_010, 3_500, 1_250, 0);
+        assert!(slack.ns() < MOST / 10, "{}", slack.ns());
+        run(&mut slack, 12_510, 200_000, 1_250, 0);
         assert_eq!(slack.ns(), 0);
     }
 
     #[test]
     fn now_and_then_is_not_too_often() {
-        let mut slack = Slack::default();
-        run(&mut slack, 0, 60_000, 1_250, 10);
+        let mut slack = Slack::new(MOST, MARGIN);
+        run(&mut slack, 0, 60_000, 1_250, 7);
         assert_eq!(slack.ns(), 0);
     }
 
     #[test]
     fn a_time_in_which_nothing_moves_changes_nothing() {
-        let mut slack = Slack::default();
-        run(&mut slack, 0, 2_000, 1_250, 1);
-        run(&mut slack, 2_000, 60_000, 0, 0);
+        let mut slack = Slack::new(MOST, MARGIN);
+        run(&mut slack, 0, 2_005, 1_250, 1);
+        run(&mut slack, 2_005, 60_000, 0, 0);
         assert_eq!((slack.ns(), slack.rate()), (MOST, 250_000));
     }
 
     #[test]
     fn no_report_is_too_large() {
-        let mut slack = Slack::default();
+        let mut slack = Slack::new(u64::MAX, 0);
         for at in [0, 1, u64::MAX, 5, u64::MAX] {
-            slack.on_report(at, u64::MAX, true, u64::MAX);
+            slack.on_report(at, u64::MAX, u64::MAX);
         }
         assert!(slack.rate() <= u64::from(u32::MAX));
     }

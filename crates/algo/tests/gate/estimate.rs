@@ -1,7 +1,7 @@
 //! The integer estimate of QCUT against its formula (section 6) in plain floating point, and step by step against
 //! the same integers in one pass.
 
-use algo::gate::{Event, Gate, Limit, Occupancy, RING, Setup, occupancy_at, qcut_d};
+use algo::gate::{Event, Gate, Limit, Occupancy, RING, Setup, Slack, occupancy_at, qcut_d};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant};
 
@@ -72,7 +72,7 @@ proptest! {
 
     #[test]
     fn the_integers_are_the_paper_s_formula_to_the_last_bytes(steps in steps()) {
-        let mut ours = Occupancy::new(false, 0);
+        let mut ours = Occupancy::new(false, Slack::default());
         let mut naive = Naive::default();
         let mut now = 1_000_000_000_u64;
         let mut written = 0;
@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn step_by_step_is_bit_for_bit_the_single_pass(steps in steps()) {
-        let mut ours = Occupancy::new(false, 0);
+        let mut ours = Occupancy::new(false, Slack::default());
         let mut passed: Vec<(u64, u32)> = Vec::new();
         let (mut written, mut reported) = (0, 0);
         let mut now = 1_000_000_000_u64;
@@ -136,7 +136,7 @@ fn a_worked_example_of_qcut_s_formula() {
     // 1 MB/s: 20,000 bytes in each interval of 20 ms. At 100 ms the buffer held 10,000 bytes; packets of 1,500 passed
     // at 104 and 120 ms. At 104: 10,000 − 4,000 + 1,500 = 7,500; at 120: 0 + 1,500; at 121: 500.
     let ms = |t: u64| Instant(t * 1_000_000);
-    let mut estimate = Occupancy::new(false, 0);
+    let mut estimate = Occupancy::new(false, Slack::default());
     for t in (0..100).step_by(20) {
         estimate.on_report(ms(t), ms(t), Bytes::ZERO, Bytes(21_000), Bytes(1_000));
     }
@@ -152,7 +152,7 @@ fn a_worked_example_of_qcut_s_formula() {
 #[test]
 fn the_average_moves_by_a_quarter_each_twenty_milliseconds() {
     let ms = |t: u64| Instant(t * 1_000_000);
-    let mut estimate = Occupancy::new(false, 0);
+    let mut estimate = Occupancy::new(false, Slack::default());
     let mut report = |t, moved| {
         estimate.on_report(ms(t), ms(t), Bytes::ZERO, Bytes(moved), Bytes::ZERO);
         estimate.bytes_per_second()
@@ -172,7 +172,7 @@ fn the_average_moves_by_a_quarter_each_twenty_milliseconds() {
 fn an_interval_in_which_data_ran_out_raises_a_held_average_but_does_not_lower_it() {
     let ms = |t: u64| Instant(t * 1_000_000);
     let after = |hold, granted: u64, padding: u64| {
-        let mut estimate = Occupancy::new(hold, 0);
+        let mut estimate = Occupancy::new(hold, Slack::default());
         estimate.on_report(ms(0), ms(0), Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
         estimate.on_report(ms(20), ms(20), Bytes(9_000), Bytes(20_000), Bytes::ZERO);
         estimate.on_report(ms(40), ms(40), Bytes(9_000), Bytes(granted), Bytes(padding));
