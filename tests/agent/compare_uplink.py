@@ -61,11 +61,11 @@ class Link:
 
 
 TRACES = (
-    ("Verizon-LTE-short", 60, ("0.5 Mbit/s", "6 Mbit/s", "20 Mbit/s")),
-    ("ATT-LTE-driving-2016", 118, ("0.2 Mbit/s", "2 Mbit/s", "10 Mbit/s")),
-    ("ATT-LTE-driving", 60, ("0.2 Mbit/s", "0.8 Mbit/s", "4 Mbit/s")),
-    ("TMobile-LTE-short", 60, ("1 Mbit/s", "13 Mbit/s", "40 Mbit/s")),
-    ("TMobile-UMTS-driving", 60, ("0.2 Mbit/s", "1 Mbit/s", "4 Mbit/s")),
+    ("Verizon-LTE-short", ("0.5 Mbit/s", "6 Mbit/s", "20 Mbit/s")),
+    ("ATT-LTE-driving-2016", ("0.2 Mbit/s", "2 Mbit/s", "10 Mbit/s")),
+    ("ATT-LTE-driving", ("0.2 Mbit/s", "0.8 Mbit/s", "4 Mbit/s")),
+    ("TMobile-LTE-short", ("1 Mbit/s", "13 Mbit/s", "40 Mbit/s")),
+    ("TMobile-UMTS-driving", ("0.2 Mbit/s", "1 Mbit/s", "4 Mbit/s")),
 )
 """Uplinks, and for each what cake-autorate's user would set: a tenth of the mean, the mean, several times the mean."""
 
@@ -76,10 +76,10 @@ def links() -> list[Link]:
     found = [Link("steady", 30, rates), Link("steps", 40, rates, STEPS)]
     shared = os.environ.get("UNBLOAT_SHARED")
     root = Path(shared) if shared else Path(__file__).resolve().parents[2].parent / "shared"
-    for name, seconds, rates in TRACES:
+    for name, rates in TRACES:
         path = root / "traces" / "mahimahi" / f"{name}.up.gz"
         if path.exists():
-            found.append(Link(name, seconds, rates, trace=path))
+            found.append(Link(name, 60, rates, trace=path))
         else:
             print(f"left out: {name}, no {path}", file=sys.stderr)
     return found
