@@ -308,7 +308,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	/* Half a path is none; of a local end the other half is nothing. */
 	rtt_min = 0;
 	if (f->outer.rtt_min_us && (f->inner.rtt_min_us || f->local))
-		rtt_min = (__u64)f->outer.rtt_min_us + f->inner.rtt_min_us;
+		rtt_min = law_max((__u64)f->outer.rtt_min_us + f->inner.rtt_min_us, LAW_LEAST_RTT_US);
 	sample.received = d->passed;
 	sample.copied = d->passed;
 	more = d->edge - upto;

@@ -16,6 +16,9 @@
 /* Longer RTTs are errors: 30 s. */
 #define LAW_MAX_RTT_US 30000000ull
 #define LAW_MAX_RATE (1ull << 32)
+/* For who hands in samples. Below a millisecond it is a host that is late, not a queue: a handshake of 50 µs in a local network would
+ * allow 150 µs, and four fifths of its rate were gone. Timestamps count milliseconds anyway. */
+#define LAW_LEAST_RTT_US 1000ull
 
 static __always_inline __u64 law_min(__u64 a, __u64 b)
 {

@@ -19,9 +19,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define CURRENT_MSS BPF_WRITE_HDR_TCP_CURRENT_MSS
 /* The kernel takes no smaller clamp (SOCK_MIN_RCVBUF / 2 is some 2.3 KB); a smaller wish would be set anew with every ACK. */
 #define LEAST_WINDOW 4096
-/* Timestamps count milliseconds, and below one it is this host that is late, not a queue: without it a handshake of 50 µs in a local
- * network would allow 150 µs, and four fifths of its rate were gone. */
-#define LEAST_RTT_US 1000
 
 static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 {
@@ -59,7 +56,7 @@ static __always_inline __u64 echoed(struct tcp_sock *tp, struct receive_socket *
 	/* Echoes of a clock that was set back. */
 	if (age > (fine ? 30000000u : 30000u))
 		return 0;
-	return law_max(fine ? age : age * 1000ull, LEAST_RTT_US);
+	return law_max(fine ? age : age * 1000ull, LAW_LEAST_RTT_US);
 }
 
 /* The smallest RTT that is known on the way to an address: this socket's, its handshake's, or another socket's. */
@@ -70,7 +67,7 @@ static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4
 	__u32 handshake = tp->rtt_min.s[0].v;
 
 	if (handshake && handshake != ~0u)
-		own = law_min(own, law_max(handshake, LEAST_RTT_US));
+		own = law_min(own, law_max(handshake, LAW_LEAST_RTT_US));
 	if (sample)
 		own = law_min(own, sample);
 	if (shared && shared->rtt_us <= own)
@@ -191,7 +188,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	if (c->shared_minimum)
 		s->law.rtt_min_us = smallest(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
 	/* By windows it is measured in nanoseconds. */
-	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LEAST_RTT_US);
+	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_LEAST_RTT_US);
 	count->samples++;
 	if (sample.received < c->start_bytes) {
 		/* Its round begins when the transfer is one; only the smallest RTT is of use yet. */
