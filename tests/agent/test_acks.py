@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from acks_bed import ADDRESSES_6, Acks, bed_ask, between, capture, changed, program, retractions, six, told
-from uplink_bed import NOTEBOOK, SERVER, STEPS, Bed, Ping, scenario
+from uplink_bed import NOTEBOOK, SERVER, STEPS, Bed, Ping, scenario, undone
 
 BASE_MS = 60.0
 DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
@@ -300,8 +299,5 @@ def test_on_a_clsact_discipline_it_is_undone_from_the_journal(tmp_path: Path, em
         _, ping = transfer(bed, "notebook", seconds=10)
         assert ping.p(0.95) > 500, "the filter is there yet, and lets everything pass"
         assert "acks_in" in bed.start("phone", *show).communicate()[0]
-        changes = [json.loads(line) for line in acks.journal.read_text().splitlines()]
-        for change in reversed(changes):
-            undo = ["ip", "netns", "exec", bed.spaces["phone"], *change["undo"]]
-            subprocess.run(undo, check=True, capture_output=True)
+        undone(bed, "phone", acks.journal)
         assert "clsact" not in bed.start("phone", "tc", "qdisc", "show", "dev", bed.device).communicate()[0]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from uplink_bed import STEPS, Bed, Gate, scenario
+from uplink_bed import STEPS, Bed, Gate, scenario, undone
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
@@ -275,9 +275,7 @@ def test_by_clsact_a_killed_gate_is_opened_by_its_lease_and_taken_away_by_the_jo
         ping.stop()
         after = [ms for at, ms in ping.rtts if at > killed + 3.5]
         assert max(after) > OPEN_MS, "its lease has opened it"
-        changes = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
-        for change in reversed(changes):
-            subprocess.run(["ip", "netns", "exec", bed.spaces["phone"], *change["undo"]], check=True)
+        undone(bed, "phone", tmp_path / "journal.jsonl")
         assert tc(bed, "qdisc", "show", "dev", bed.device) == clean
         # And an end as it should be leaves the device as it was.
         again = bed.gate(program, "clsact")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import statistics
 import subprocess
 import time
@@ -272,6 +273,16 @@ class Gate:
         assert self.process.returncode == 0, errors
         last: dict[str, Any] = json.loads(said.splitlines()[-1])
         return last
+
+
+def undone(bed: Bed, node: str, journal: Path) -> None:
+    """Undoes in a node what a journal tells, by the agent's own `off`; nothing is left in it."""
+    agent = os.environ.get("UNBLOAT_AGENT") or shutil.which("unbloat-agent") or "unbloat-agent"
+    off = [agent, "--runtime", str(journal.parent), "off"]
+    subprocess.run(
+        ["ip", "netns", "exec", bed.spaces[node], *off], check=True, capture_output=True, text=True
+    )
+    assert not journal.read_text()
 
 
 def ip(*argv: str) -> None:
