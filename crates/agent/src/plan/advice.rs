@@ -110,6 +110,8 @@ impl Expectation {
 /// See the module text.
 #[derive(Clone, Debug)]
 pub struct Advice {
+    /// The rule that gives it, set by the table.
+    pub rule: &'static str,
     /// Section of the configuration that does it, or `by_hand`.
     pub cure: &'static str,
     /// What is wrong, as `unbloat analyze` names it.
@@ -144,6 +146,7 @@ impl Advice {
     /// Without reasons yet.
     pub fn new(cure: &'static str, finding: &'static str, rank: Rank, title: impl Into<String>) -> Advice {
         Advice {
+            rule: "",
             cure,
             finding,
             title: title.into(),
@@ -201,7 +204,7 @@ impl Advice {
         let settings: serde_json::Map<String, Value> =
             self.settings.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         json!({
-            "cure": self.cure, "finding": self.finding, "title": self.title, "rank": self.rank.name(),
+            "rule": self.rule, "cure": self.cure, "finding": self.finding, "title": self.title, "rank": self.rank.name(),
             "flow": self.flow.as_ref().map(|(flow, _)| flow.to_json()),
             "flows": self.flow.as_ref().map_or(0, |(_, number)| *number),
             "why": self.why, "changes": self.changes,

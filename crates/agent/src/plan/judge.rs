@@ -109,7 +109,10 @@ pub const TABLE: &[Rule] = &[
 
 /// What every rule says; what would do instead comes last.
 pub fn advice(view: &View<'_>) -> Vec<Advice> {
-    let mut all: Vec<Advice> = TABLE.iter().flat_map(|rule| (rule.check)(view)).collect();
+    let of = |rule: &'static Rule| {
+        (rule.check)(view).into_iter().map(|advice| Advice { rule: rule.name, ..advice })
+    };
+    let mut all: Vec<Advice> = TABLE.iter().flat_map(of).collect();
     // Where nothing that is recommended can be had, what would do instead is recommended.
     let had = |all: &[Advice]| {
         all.iter().any(|a| a.cure == "uplink" && a.rank == Rank::Recommended && a.blocked.is_none())
@@ -190,6 +193,14 @@ mod tests {
     fn rules_have_names_of_their_own_and_say_what_they_advise() {
         for (i, rule) in TABLE.iter().enumerate() {
             assert!(TABLE[..i].iter().all(|other| other.name != rule.name) && !rule.about.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_rule_is_in_the_docs() {
+        let page = include_str!("../../../../docs/agent-plan.md");
+        for rule in TABLE {
+            assert!(page.contains(&format!("| `{}` |", rule.name)), "{}", rule.name);
         }
     }
 
