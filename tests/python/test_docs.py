@@ -47,9 +47,12 @@ def test_every_command_has_a_page_that_names_its_options() -> None:
     assert {path.stem for path in PAGES} == set(commands)
     for name, entry in commands.items():
         text = (ROOT / f"docs/commands/{name}.md").read_text()
-        for parameter in entry.params:
-            for option in parameter.opts:
-                assert not option.startswith("--") or option in text, f"{name} {option}"
+        below: dict[str, typer.core.TyperCommand] = getattr(entry, "commands", {})
+        for part, one in {name: entry, **below}.items():
+            assert part in text, f"{name} {part}"
+            for parameter in one.params:
+                for option in parameter.opts:
+                    assert not option.startswith("--") or option in text, f"{name} {part} {option}"
 
 
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "docs/python.md"], ids=lambda path: path.stem)

@@ -22,8 +22,8 @@ use sums::{Half, Sums};
 
 /// Of the time given, what looks before anything is applied: a quarter, at most this.
 const BEFORE: Duration = Duration::from_secs(15);
-/// Of the rest, what the old queue has to drain: a quarter, at most this. A megabyte takes four seconds at 2 Mbit/s.
-const SETTLING: Duration = Duration::from_secs(10);
+/// Windows are as wanted for so many looks before what comes counts as after: the queue that the last old window made has drained by then.
+const CALM: u32 = 4;
 /// Shorter, and there is nothing to compare.
 const SHORTEST: Duration = Duration::from_secs(4);
 /// Between two looks.
@@ -43,12 +43,26 @@ pub struct Wish {
     pub probe: Option<String>,
 }
 
-/// The three parts of a run, and how long each lasts: whole looks, but for the last.
+/// The parts of a run, and when each ends at the latest: a quarter before, of the rest half for the old windows to be used up (a window
+/// that was told is never taken back), the other half and what that left after. Whole looks, but for the last.
 fn parts(lasting: Duration) -> [(&'static str, Duration); 3] {
     let looks = |span: Duration| LOOK_EVERY * (span.as_millis() / LOOK_EVERY.as_millis()) as u32;
     let before = looks((lasting / 4).min(BEFORE));
-    let settling = looks(((lasting - before) / 4).min(SETTLING));
-    [("before", before), ("settling", settling), ("after", lasting - before - settling)]
+    [("before", before), ("settling", before + looks((lasting - before) / 2)), ("after", lasting)]
+}
+
+/// Whether no connection that moves has much more on offer than the cure wants.
+fn calm(status: &Value) -> bool {
+    let number = |flow: &Value, key: &str| flow[key].as_f64().unwrap_or(0.0);
+    let moves = |flow: &&Value| {
+        flow["applied"].as_bool() == Some(true)
+            && number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3
+    };
+    let flows = status["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    flows
+        .iter()
+        .filter(moves)
+        .all(|flow| number(flow, "advertised_bytes") <= 1.25 * number(flow, "wanted_bytes"))
 }
 
 /// Looks first, then applies, then undoes: before and after.
@@ -126,12 +140,13 @@ fn halves(
 ) -> Result<(Half, Half)> {
     let begun = Instant::now();
     let mut sums = Sums::default();
-    let (mut found, mut end, mut next) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-    for (part, lasting) in parts(wish.lasting) {
-        lift(paths, part == "before")?;
-        let mut half = Half::default();
-        end += lasting;
-        while next < end {
+    let (mut found, mut next) = (Vec::new(), Duration::ZERO);
+    for (part, end) in parts(wish.lasting) {
+        if part == "settling" {
+            lift(paths, false)?;
+        }
+        let (mut half, mut settled) = (Half::default(), 0);
+        while next < end && settled < CALM {
             // One that is late shortens the next wait, not the next part.
             next = (next + LOOK_EVERY).min(end);
             interrupted.or_wait(next.saturating_sub(begun.elapsed()))?;
@@ -140,6 +155,7 @@ fn halves(
             let step = sums.look(&answer, begun.elapsed());
             let goodput = step.goodput();
             half.add(step, &pings);
+            settled = if part == "settling" && calm(&answer) { settled + 1 } else { 0 };
             if wish.stream {
                 let line = json!({
                     "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": wish.lasting.as_secs_f64(),
@@ -170,13 +186,20 @@ mod tests {
     fn the_parts_of_a_run_make_up_all_of_it() {
         for seconds in [4, 10, 60, 600] {
             let lasting = Duration::from_secs(seconds);
-            let parts = parts(lasting);
-            assert_eq!(parts.iter().map(|(_, part)| *part).sum::<Duration>(), lasting);
-            assert!(parts[2].1 >= parts[0].1, "{seconds}");
+            let [(_, before), (_, settled), (_, end)] = parts(lasting);
+            assert_eq!(end, lasting);
+            assert!(before > Duration::ZERO && settled > before && end - settled >= before, "{seconds}");
         }
-        assert_eq!(
-            parts(Duration::from_secs(60)).map(|(_, part)| part.as_millis()),
-            [15_000, 10_000, 35_000]
-        );
+        assert_eq!(parts(Duration::from_secs(60)).map(|(_, end)| end.as_millis()), [15_000, 37_500, 60_000]);
+    }
+
+    #[test]
+    fn it_is_calm_once_the_old_windows_are_used_up() {
+        let flow = |applied: bool, age_ms: u64, advertised: u64| json!({"flows": [{"applied": applied, "age_ms": age_ms, "rtt_ms": 500.0, "wanted_bytes": 100_000, "advertised_bytes": advertised}]});
+        assert!(!calm(&flow(true, 10, 4_000_000)), "there is still much on offer");
+        assert!(calm(&flow(true, 10, 110_000)));
+        assert!(calm(&flow(true, 5_000, 4_000_000)), "one that rests never uses its window up");
+        assert!(calm(&flow(false, 10, 4_000_000)), "nobody holds it by its window");
+        assert!(calm(&json!({"flows": []})) && calm(&Value::Null));
     }
 }

@@ -19,7 +19,7 @@ from unbloat.agent.program import STOPPED, Answer, Place
 from unbloat.errors import AgentError
 from unbloat.sim_screen import table
 from unbloat.terminal import Paper
-from unbloat.wording import NOTHING, ms_text, number, rate_text
+from unbloat.wording import NOTHING, ms_text, rate_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -155,9 +155,9 @@ def change(before: float | None, after: float | None) -> str:
     if before is None or after is None or before <= 0:
         return NOTHING
     percent = (after / before - 1) * 100
-    if abs(percent) < 0.5:
+    if abs(percent) < 1:
         return "same"
-    return f"{'+' if percent > 0 else '−'}{number(abs(percent)) if abs(percent) < 10 else f'{abs(percent):,.0f}'} %"
+    return f"{'+' if percent > 0 else '−'}{abs(percent):,.0f} %"
 
 
 def screen(paper: Paper, done: Answer) -> None:
