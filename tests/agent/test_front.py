@@ -41,7 +41,7 @@ def measured(folder: Path) -> tuple[dict[str, Any], Goodput]:
     folder.mkdir()
     with Bed(folder) as bed, Agent(bed, "uplink.mode=off", "receive.lambda=2") as agent:
         bed.iperf_server()
-        download = bed.download(26)
+        download = bed.download(32)
         time.sleep(4)  # the queue stands
         running = front(agent, "run", "--for", "20s", "--json", "--report", str(folder / "run.html"))
         out, errors = running.communicate(timeout=PATIENCE_S)
