@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed, Reader, cgroups, program, run, sender
+from reading import Reader, Sender
+from receive_bed import Agent, Bed, cgroups, program, run
 from unit_file import UNIT, capabilities, value, with_only
 
 BITS = {"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -36,6 +37,18 @@ class Confined(Agent):
         return [*confine, *super().argv(*words)]
 
 
+class ConfinedHost(Confined):
+    """The same on the bed's host, whose uplink is the emulator's."""
+
+    def argv(self, *words: str) -> list[str]:
+        """A command line in the namespace."""
+        return ["nsenter", f"--net=/run/netns/{self.host}", *super().argv(*words)]
+
+    def __init__(self, bed: Bed, *settings: str, held: list[str]) -> None:
+        self.host = bed.host
+        super().__init__(bed, *settings, held=held)
+
+
 def clamp_soon(reader: Reader, small: bool, patience_s: float = 12.0) -> int:
     """The clamp, when it has become small or large."""
     until = time.monotonic() + patience_s
@@ -51,7 +64,7 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
     tmp_path: Path,
 ) -> None:
     with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off", held=capabilities()) as agent:
-        sender(bed, 60_000_000)
+        Sender(bed, 60_000_000)
         reader = Reader(bed)
         time.sleep(1)
         free = clamp_soon(reader, small=False, patience_s=5)
@@ -65,6 +78,23 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
         )
         agent.do("off")
         assert clamp_soon(reader, small=False) >= min(free, FREE), "given back"
+        agent.nothing_left()
+
+
+@pytest.mark.usefixtures("receiving")
+def test_with_them_the_uplinks_cures_begin_and_reports_reach_the_kernel(tmp_path: Path) -> None:
+    settings = ("scope.device=up", "uplink.mode=gate", "uplink.telemetry=", "receive.enabled=false")
+    with Bed(tmp_path) as bed, ConfinedHost(bed, *settings, held=capabilities()) as agent:
+        agent.serve()
+        time.sleep(1)
+        status = agent.status()
+        assert status["problems"] == []
+        assert status["cures"]["gate"]["reports"] > 10
+        agent.set("uplink.mode=acks")
+        status = agent.status()
+        assert status["problems"] == []
+        assert "acks" in status["cures"]
+        agent.do("off")
         agent.nothing_left()
 
 

@@ -152,6 +152,9 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
              clamp after off while they are idle"
         ));
     }
+    // Where attaching took longer than a lease, what begins now would find it over, and be left alone until the next walk.
+    let late = daemon.cures.renew(lease());
+    daemon.say_all(late);
     ready();
     notify::say("READY=1");
     let next = daemon.run(&mut control, &signals, &mut supervisor);
