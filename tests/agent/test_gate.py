@@ -9,11 +9,12 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from uplink_bed import STEPS, Bed, Gate, scenario, undone
+from uplink_bed import SHORT_STEPS, Bed, Gate, scenario, undone
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
@@ -52,111 +53,162 @@ def built() -> str | None:
     return None
 
 
-def measured(attempt: Callable[[], dict[str, float]], **bounds: tuple[str, float]) -> None:
-    """Figures within their bounds. A machine that was busy elsewhere for a moment may try three times."""
+Figures = dict[str, float]
+Bounds = dict[str, tuple[str, float]]
+
+
+def measured(plays: dict[str, Callable[[], Figures]], bounds: Bounds) -> None:
+    """Figures of beds side by side, which at 2 Mbit/s hardly need the machine, all within their bounds. What is not may try twice more,
+    alone: the machine may have been busy elsewhere for a moment."""
+    with ThreadPoolExecutor(len(plays)) as pool:
+        running = {name: pool.submit(play) for name, play in plays.items()}
+        found = {name: future.result() for name, future in running.items()}
     for left in (2, 1, 0):
-        found = attempt()
-        wrong = {
-            name: (found[name], *bound)
-            for name, bound in bounds.items()
-            if not (found[name] <= bound[1] if bound[0] == "<=" else found[name] >= bound[1])
-        }
-        if not wrong:
+        late = {name: wrong for name, figures in found.items() if (wrong := beyond(figures, bounds))}
+        if not late:
             return
-        assert left, f"{wrong} of {found}"
+        assert left, f"{late} of {found}"
+        found = {name: plays[name]() for name in late}
 
 
-@pytest.mark.parametrize("flows", [1, 4])
-@pytest.mark.parametrize("node", ["phone", "notebook"])
-def test_an_upload_keeps_the_rate_and_the_ping(
-    tmp_path: Path, programs: tuple[str, str], node: str, flows: int
-) -> None:
+def beyond(figures: Figures, bounds: Bounds) -> Bounds:
+    """Those that are not within their bounds."""
+    return {
+        name: bound
+        for name, bound in bounds.items()
+        if name in figures
+        and not (figures[name] <= bound[1] if bound[0] == "<=" else figures[name] >= bound[1])
+    }
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """One for each bed."""
+    return (tmp_path / str(i) for i in range(100))
+
+
+def test_an_upload_keeps_the_rate_and_the_ping(folders: Iterator[Path], programs: tuple[str, str]) -> None:
     emulator, program = programs
-    folders = iter(tmp_path / str(i) for i in range(3))
 
-    def attempt() -> dict[str, float]:
-        with Bed(next(folders), scenario(), emulator) as bed:
+    def play(node: str, flows: int, six: bool) -> Figures:
+        with Bed(next(folders), scenario(), emulator, six=six) as bed:
             gate, ping = bed.gate(program), bed.ping(node)
-            goodput = bed.iperf(node, 20, "-C", "cubic", "-O", "3", "-P", str(flows)).mbps()
+            goodput = bed.iperf(node, 12, "-C", "cubic", "-O", "3", "-P", str(flows)).mbps()
             ping.stop()
             last = gate.off()
         assert last["refused_own" if node == "phone" else "refused_forwarded"] > 0
         return {"goodput": goodput, "p95": ping.p(0.95)}
 
-    measured(attempt, goodput=(">=", 0.97 * CARRIED), p95=("<=", 110))
+    cases = [("phone", 1, False), ("notebook", 1, True), ("phone", 4, True), ("notebook", 4, False)]
+    plays = {f"{case}": lambda case=case: play(*case) for case in cases}
+    measured(plays, {"goodput": (">=", 0.97 * CARRIED), "p95": ("<=", 110)})
 
 
-def test_the_modem_s_share_of_the_delay_is_gone(tmp_path: Path, programs: tuple[str, str]) -> None:
+def test_segments_that_are_cut_later_count_with_all_their_headers(
+    tmp_path: Path, programs: tuple[str, str]
+) -> None:
     emulator, program = programs
-    with Bed(tmp_path / "without", scenario(), emulator) as without:
-        without.iperf("phone", 20, "-C", "cubic").done()
-    with Bed(tmp_path / "with", scenario(), emulator) as cured:
-        cured.gate(program)
-        cured.iperf("phone", 20, "-C", "cubic").done()
-    before, after = without.firmware_ms(5, 20), cured.firmware_ms(5, 20)
-    assert before > 1_000, "the bed shows what the gate is for"
+    with Bed(tmp_path, scenario('rate = "40 Mbit/s"'), emulator) as bed:
+        gate = bed.gate(program)
+        sent = bed.iperf("notebook", 3, "-C", "cubic").done()["end"]["sum_sent"]["bytes"]
+        last = gate.off()
+    assert last["passed_bytes"] > 1_600 * last["passed"], "larger than any packet on the air"
+    # 1,448 bytes of data in 1,500; what a full buffer refused is not in it, nor what was under way at the end.
+    assert 0.9 < last["passed_bytes"] / (sent * 1_500 / 1_448) < 1.05
+
+
+def test_the_modem_s_share_of_the_delay_is_gone_and_comes_back_without_a_lease(
+    folders: Iterator[Path], programs: tuple[str, str]
+) -> None:
+    emulator, program = programs
+
+    def play(*options: str) -> tuple[float, float]:
+        with Bed(next(folders), scenario(), emulator) as bed:
+            gate = bed.gate(program, *options)
+            bed.iperf("phone", 9, "-C", "cubic").done()
+            last = gate.off()
+        return bed.firmware_ms(5, 9), last["unguarded"]
+
+    with ThreadPoolExecutor(2) as pool:
+        open_, held = pool.submit(play, "lease=no"), pool.submit(play)
+        (before, unguarded), (after, _) = open_.result(), held.result()
+    assert before > 1_000, "a gate whose lease is not renewed is open, and the bed shows what a gate is for"
+    assert unguarded > 50
     assert after <= 0.04 * before, "QCUT section 7.2: 96 % and more of the delay in the firmware"
 
 
-@pytest.mark.parametrize("node", ["phone", "notebook"])
-def test_the_delay_follows_every_step_of_the_rate(
-    tmp_path: Path, programs: tuple[str, str], node: str
-) -> None:
+def test_the_delay_follows_every_step_of_the_rate(folders: Iterator[Path], programs: tuple[str, str]) -> None:
     emulator, program = programs
-    folders = iter(tmp_path / str(i) for i in range(3))
 
-    def attempt() -> dict[str, float]:
-        with Bed(next(folders), scenario(steps=STEPS), emulator) as bed:
+    def play(node: str) -> Figures:
+        with Bed(next(folders), scenario(steps=SHORT_STEPS), emulator) as bed:
             bed.gate(program)
             ping = bed.ping(node)
-            goodput = bed.iperf(node, 38, "-C", "cubic").mbps()
+            goodput = bed.iperf(node, 15, "-C", "cubic").mbps()
             ping.stop()
-        return {"goodput": goodput, "p95": ping.p(0.95)}
+        return {"goodput": goodput, "p95": ping.p(0.95, 2)}
 
-    # Nine tenths of what the steps let TCP carry in that time.
-    measured(attempt, goodput=(">=", 0.85 * 2.05), p95=("<=", 250))
+    # Of the 2.05 Mbit/s that TCP could carry in that time.
+    plays = {node: lambda node=node: play(node) for node in ("phone", "notebook")}
+    measured(plays, {"goodput": (">=", 0.8 * 2.05), "p95": ("<=", 250)})
 
 
-@pytest.mark.parametrize("node", ["phone", "notebook"])
-def test_a_flood_of_datagrams_leaves_the_ping_alone(
-    tmp_path: Path, programs: tuple[str, str], node: str
+def test_a_flood_of_datagrams_leaves_the_ping_alone_and_an_upload_its_share(
+    folders: Iterator[Path], programs: tuple[str, str]
 ) -> None:
     emulator, program = programs
-    folders = iter(tmp_path / str(i) for i in range(3))
 
-    def attempt() -> dict[str, float]:
+    def flood(node: str) -> Figures:
         with Bed(next(folders), scenario(), emulator) as bed:
             bed.gate(program)
             ping = bed.ping(node)
-            bed.iperf(node, 12, "-u", "-b", "10M").done()
+            bed.iperf(node, 8, "-u", "-b", "10M").done()
             ping.stop()
         # The last one may be under way.
-        return {"lost": ping.lost() - 1, "p95": ping.p(0.95)}
+        return {"lost": ping.lost() - 1, "p95": ping.p(0.95, 2)}
 
-    measured(attempt, lost=("<=", 0), p95=("<=", 110))
+    def beside(node: str) -> Figures:
+        # Packets of QUIC's size, at twice what the link carries.
+        with Bed(next(folders), scenario(), emulator) as bed:
+            bed.gate(program)
+            bed.iperf(node, 12, "-u", "-b", "4M", "-l", "1200")
+            upload = bed.iperf("phone", 8, "-C", "cubic", "-O", "2").mbps()
+        return {"share": upload / CARRIED}
+
+    plays: dict[str, Callable[[], Figures]] = {}
+    for node in ("phone", "notebook"):
+        plays[f"flood of the {node}"] = lambda node=node: flood(node)
+        plays[f"upload beside one of the {node}"] = lambda node=node: beside(node)
+    measured(plays, {"lost": ("<=", 0), "p95": ("<=", 110), "share": (">=", 0.25)})
 
 
 def test_voice_beside_two_uploads_loses_nothing(tmp_path: Path, programs: tuple[str, str]) -> None:
     emulator, program = programs
     with Bed(tmp_path, scenario(), emulator) as bed:
         bed.gate(program)
-        uploads = [bed.iperf(node, 14, "-C", "cubic") for node in ("phone", "notebook")]
-        time.sleep(3)
-        voice = bed.iperf("notebook", 8, "-u", "-b", "80k", "-l", "160").done()
+        uploads = [bed.iperf(node, 9, "-C", "cubic") for node in ("phone", "notebook")]
+        time.sleep(2)
+        voice = bed.iperf("notebook", 5, "-u", "-b", "80k", "-l", "160").done()
         shares = [upload.mbps() for upload in uploads]
     assert voice["end"]["sum"]["lost_percent"] <= 0.5
     assert min(shares) >= 0.25 * sum(shares), "neither upload is starved"
 
 
-def test_a_download_beside_the_upload_is_as_fast_as_alone(tmp_path: Path, programs: tuple[str, str]) -> None:
+def test_a_download_beside_the_upload_is_as_fast_as_alone(
+    folders: Iterator[Path], programs: tuple[str, str]
+) -> None:
     emulator, program = programs
-    with Bed(tmp_path / "alone", scenario(), emulator) as bed:
-        alone = bed.iperf("phone", 10, "-C", "cubic", "-R", "-O", "3").mbps()
-    with Bed(tmp_path / "beside", scenario(), emulator) as bed:
-        bed.gate(program)
-        bed.iperf("phone", 25, "-C", "cubic")
-        time.sleep(6)
-        beside = bed.iperf("phone", 10, "-C", "cubic", "-R", "-O", "3").mbps()
+
+    def play(upload: bool) -> float:
+        with Bed(next(folders), scenario(), emulator) as bed:
+            bed.gate(program)
+            if upload:
+                bed.iperf("phone", 25, "-C", "cubic")
+            time.sleep(3)
+            return bed.iperf("phone", 6, "-C", "cubic", "-R", "-O", "2").mbps()
+
+    with ThreadPoolExecutor(2) as pool:
+        alone, beside = pool.map(play, (False, True))
     assert beside >= 0.95 * alone
 
 
@@ -206,11 +258,11 @@ def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
         relay = Relay(bed.out / "telemetry.sock", tmp_path / "relay.sock")
         gate = bed.gate(program, f"socket={relay.path}")
         assert eventually(gate, lambda status: state(status) == "fresh")
-        upload, ping = bed.iperf("phone", 16, "-C", "cubic"), bed.ping()
-        time.sleep(5)
+        upload, ping = bed.iperf("phone", 8, "-C", "cubic"), bed.ping()
+        time.sleep(2)
         relay.quiet.set()
         assert eventually(gate, lambda status: state(status) == "silent")
-        time.sleep(5)
+        time.sleep(3)
         relay.quiet.clear()
         assert eventually(gate, lambda status: state(status) == "fresh")
         assert upload.done()["end"]["sum_received"]["bytes"] > 0
@@ -220,24 +272,14 @@ def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
     assert ping.p(1.0) > OPEN_MS
 
 
-def test_a_gate_whose_lease_is_not_renewed_is_open(tmp_path: Path, programs: tuple[str, str]) -> None:
-    emulator, program = programs
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        gate, ping = bed.gate(program, "lease=no"), bed.ping()
-        bed.iperf("phone", 8, "-C", "cubic").done()
-        ping.stop()
-        assert gate.off()["unguarded"] > 50
-    assert ping.p(1.0, 3) > OPEN_MS, "the modem's buffer fills again"
-
-
 def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(
     tmp_path: Path, programs: tuple[str, str]
 ) -> None:
     emulator, program = programs
     with Bed(tmp_path, scenario(), emulator) as bed:
         gate, ping = bed.gate(program), bed.ping()
-        upload = bed.iperf("phone", 14, "-C", "cubic")
-        time.sleep(6)
+        upload = bed.iperf("phone", 10, "-C", "cubic")
+        time.sleep(4)
         gate.process.kill()
         gate.process.wait()
         killed = time.time()
@@ -261,8 +303,8 @@ def test_by_clsact_a_killed_gate_is_opened_by_its_lease_and_taken_away_by_the_jo
     with Bed(tmp_path, scenario(), emulator) as bed:
         clean = tc(bed, "qdisc", "show", "dev", bed.device)
         gate, ping = bed.gate(program, "clsact"), bed.ping()
-        upload = bed.iperf("phone", 16, "-C", "cubic")
-        time.sleep(6)
+        upload = bed.iperf("phone", 8, "-C", "cubic")
+        time.sleep(2)
         assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress")
         gate.process.kill()
         gate.process.wait()

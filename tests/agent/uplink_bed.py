@@ -17,6 +17,7 @@ from typing import Any
 
 PATIENCE_S = 60.0
 PHONE, SERVER, NOTEBOOK = "10.0.0.1", "10.0.0.2", "10.0.1.2"
+PHONE6, SERVER6, NOTEBOOK6 = "fd00::1", "fd00::2", "fd00:1::2"
 
 SCENARIO = """
 name = "uplink"
@@ -35,6 +36,7 @@ firmware = {{ buffer = "{buffer}", report_every = "5 ms", report_delay = "100 ms
 from = "client"
 {changes}
 """
+SHORT_STEPS = (("4 s", "0.5 Mbit/s"), ("8 s", "4 Mbit/s"), ("12 s", "2 Mbit/s"))
 STEPS = (("10 s", "0.5 Mbit/s"), ("20 s", "4 Mbit/s"), ("30 s", "2 Mbit/s"))
 
 
@@ -55,10 +57,11 @@ def scenario(
 
 
 class Bed:
-    """See the module text; `folder` takes the emulator's files."""
+    """See the module text; `folder` takes the emulator's files. With `six` pings and transfers go by IPv6."""
 
-    def __init__(self, folder: Path, text: str, emulator: str, *options: str) -> None:
-        self.folder, self.out = folder, folder / "emu"
+    def __init__(self, folder: Path, text: str, emulator: str, *options: str, six: bool = False) -> None:
+        self.folder, self.out, self.six = folder, folder / "emu", six
+        self.server = SERVER6 if six else SERVER
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "scenario.toml"
         self.file.write_text(text)
@@ -66,7 +69,7 @@ class Bed:
         self.spaces = {node: f"ub-gate-{run}-{node[0]}" for node in ("phone", "server", "notebook")}
         self.command = [emulator, "run", str(self.file), "--out", str(self.out), *options]
         self.process: subprocess.Popen[str] | None = None
-        self.device = ""
+        self.device = self.far = ""
         self.programs: list[subprocess.Popen[str]] = []
         self.port = 5200
 
@@ -98,6 +101,7 @@ class Bed:
             if device["node"] == 0:
                 self.device = device["name"]
             else:
+                self.far = device["name"]
                 ip("-n", space, "route", "add", f"{NOTEBOOK}/32", "dev", device["name"], "src", own)
         ip("link", "add", "lan", "netns", phone, "type", "veth", "peer", "name", "lan", "netns", notebook)
         for space, address in ((phone, "10.0.1.1/24"), (notebook, f"{NOTEBOOK}/24")):
@@ -105,9 +109,22 @@ class Bed:
             ip("-n", space, "link", "set", "lan", "up")
         ip("-n", notebook, "route", "add", "default", "via", "10.0.1.1")
         self.sysctl(phone, "ipv4/ip_forward", "1")
+        if self.six:
+            self._six(*self.spaces.values())
         self.say("go")
         zero = self.event("started")["t0_monotonic_ns"]
         time.sleep(max(0.0, (zero - time.monotonic_ns()) / 1e9))
+
+    def _six(self, phone: str, server: str, notebook: str) -> None:
+        """The same addresses once more, by IPv6."""
+        devices = ((phone, self.device), (server, self.far), (phone, "lan"), (notebook, "lan"))
+        own = (PHONE6, SERVER6, "fd00:1::1", NOTEBOOK6)
+        for (space, device), address in zip(devices, own, strict=True):
+            self.sysctl(space, f"ipv6/conf/{device}/disable_ipv6", "0")
+            ip("-n", space, "-6", "address", "add", f"{address}/64", "dev", device, "nodad")
+        ip("-n", server, "-6", "route", "add", "fd00:1::/64", "dev", self.far)
+        ip("-n", notebook, "-6", "route", "add", "default", "via", "fd00:1::1")
+        self.sysctl(phone, "ipv6/conf/all/forwarding", "1")
 
     def __exit__(self, *_: object) -> None:
         for program in self.programs:
@@ -165,14 +182,14 @@ class Bed:
 
     def ping(self, node: str = "phone", every_s: float = 0.1) -> Ping:
         """Pings the server from a node until told to stop."""
-        return Ping(self.start(node, "ping", "-n", "-D", "-i", str(every_s), SERVER))
+        return Ping(self.start(node, "ping", "-n", "-D", "-i", str(every_s), self.server))
 
     def iperf(self, node: str, seconds: float, *options: str) -> Transfer:
         """iperf3 between a node and the server."""
         self.port += 1
         listening = self.start("server", "iperf3", "-s", "-1", "-p", str(self.port))
         time.sleep(0.3)
-        argv = ["iperf3", "-c", SERVER, "-p", str(self.port), "-t", str(seconds), "-J", *options]
+        argv = ["iperf3", "-c", self.server, "-p", str(self.port), "-t", str(seconds), "-J", *options]
         return Transfer(self.start(node, *argv), listening)
 
     def gate(self, program: str, *options: str) -> Gate:

@@ -69,13 +69,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// λ = 3 for downloads as published, λ = 2 for uploads: who pings beside an upload wants its queue below one RTT.
+    /// λ = 3 for downloads as published; 1.75 for uploads: who pings beside an upload wants its queue below one RTT, and on recorded LTE
+    /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
     pub fn new(device: impl Into<String>) -> Settings {
         // The rate form: back at λ·RTTmin 2 s after a rate step, where the paper's form takes longer.
         let law = Law { form: Form::Rate, alpha: 8, quick: true, max: Bytes(1 << 30), ..Law::default() };
         Settings {
             device: device.into(),
-            up: Some(Law { lambda: 32, ..law.clone() }),
+            up: Some(Law { lambda: 28, ..law.clone() }),
             down: Some(law),
             start: Bytes(20_000),
             up_start: Bytes(20_000),
