@@ -19,13 +19,14 @@
 #define QCUT_STARVED 8
 #define QCUT_MOST 0xffffffffull
 /* The slack's step, how often dry is too often, up and down of a step, weight of a step in the slow average: `STEP_NS`, `DRY`, `UP_NS`,
- * `DOWN`, `DOWN_FULL`, `SLOW`. */
+ * `DOWN`, `DOWN_FULL`, `SLOW`, `LEARNT`. */
 #define QCUT_STEP_NS 100000000ull
-#define QCUT_DRY 6
-#define QCUT_UP_NS 20000000ull
+#define QCUT_DRY 8
+#define QCUT_UP_NS 30000000ull
 #define QCUT_DOWN 50
-#define QCUT_DOWN_FULL 20
+#define QCUT_DOWN_FULL 35
 #define QCUT_SLOW 8
+#define QCUT_LEARNT 20
 
 /* The constants: `QcutD` after `new`. */
 struct qcut_law {
@@ -60,7 +61,7 @@ struct qcut {
 	__u32 told_empty, len_before;
 	/* `Slack`. */
 	__u64 step_ns, reports, dry, step_moved, slow, slack;
-	__u32 stepping, pad;
+	__u32 stepping, learnt;
 	struct qcut_packet ring[QCUT_RING];
 };
 
@@ -178,7 +179,9 @@ static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *la
 	span = law_less(at, q->step_ns);
 	if (span < QCUT_STEP_NS)
 		return;
-	if (q->dry * QCUT_DRY > q->reports)
+	if (q->step_moved && q->learnt < QCUT_LEARNT)
+		q->learnt++;
+	else if (q->dry * QCUT_DRY > q->reports)
 		q->slack = law_min(q->slack + QCUT_UP_NS, law->slack_ns);
 	else if (q->step_moved)
 		q->slack -= (q->slack + (q->dry ? QCUT_DOWN : QCUT_DOWN_FULL) - 1) / (q->dry ? QCUT_DOWN : QCUT_DOWN_FULL);

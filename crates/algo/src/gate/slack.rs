@@ -15,14 +15,16 @@ use super::rate_over;
 
 /// Time between two steps: with the reports of 5 ms that the lab's modem writes, 20 are weighed each time.
 const STEP_NS: u64 = 100_000_000;
-/// Dry in more than this part of the reports is too much. At an eighth, a host that is late by some milliseconds with its
-/// packets makes a steady link look dry; at a quarter, slow links with long pauses lose a third of their throughput.
-const DRY: u64 = 6;
-/// Up by so much a step: 100 ms more within half a second. Down by a part of itself: half of it in 3.5 s, or in 1.4 s where
-/// the link did not run dry at all; so what the first seconds of an upload ask for, while its rate is being learnt, is gone soon.
-const UP_NS: u64 = 20_000_000;
+/// Dry in more than this part of the reports is too much. At a sixth and below, slow links with long pauses lose up to a third of
+/// their throughput; at a sixteenth, a host that is late by some milliseconds with its packets makes a steady link look dry.
+const DRY: u64 = 8;
+/// Up by so much a step: 150 ms more within half a second. Down by a part of itself: half of it in 3.5 s, or in 2.4 s where
+/// the link did not run dry at all.
+const UP_NS: u64 = 30_000_000;
 const DOWN: u64 = 50;
-const DOWN_FULL: u64 = 20;
+const DOWN_FULL: u64 = 35;
+/// Steps with data before anything is added, two seconds: until then the rate is being learnt from below, and every report says dry.
+const LEARNT: u64 = 20;
 /// The weight of a step in the slow average is one in eight: about a second.
 const SLOW: u64 = 8;
 
@@ -40,6 +42,8 @@ pub struct Slack {
     moved: u64,
     /// Bytes per second over about a second, of steps in which something moved.
     rate: u64,
+    /// Steps with data, up to [`LEARNT`].
+    learnt: u64,
     /// What is added to the target.
     slack: u64,
 }
@@ -65,7 +69,9 @@ impl Slack {
         if span < STEP_NS {
             return;
         }
-        if self.dry * DRY > self.reports {
+        if self.moved > 0 && self.learnt < LEARNT {
+            self.learnt += 1;
+        } else if self.dry * DRY > self.reports {
             self.slack = self.slack.saturating_add(UP_NS).min(self.most);
         } else if self.moved > 0 {
             // Neither an outage nor a pause of the sender shows that less would do.
@@ -110,31 +116,33 @@ mod tests {
     #[test]
     fn a_link_that_runs_dry_gets_more_and_gives_it_back_when_it_does_not() {
         let mut slack = Slack::new(MOST, MARGIN);
-        run(&mut slack, 0, 510, 1_250, 4);
-        assert_eq!(slack.ns(), 5 * UP_NS);
+        run(&mut slack, 0, 2_010, 1_250, 4);
+        assert_eq!(slack.ns(), 0, "the rate is being learnt");
+        run(&mut slack, 2_010, 400, 1_250, 4);
+        assert_eq!(slack.ns(), 4 * UP_NS);
         assert_eq!(slack.rate(), 250_000);
-        run(&mut slack, 510, 5_000, 1_250, 4);
+        run(&mut slack, 2_410, 5_000, 1_250, 4);
         assert_eq!(slack.ns(), MOST);
-        run(&mut slack, 5_510, 3_500, 1_250, 20);
+        run(&mut slack, 7_410, 3_500, 1_250, 20);
         assert!((MOST / 3..MOST * 3 / 5).contains(&slack.ns()), "{}", slack.ns());
-        run(&mut slack, 9_010, 3_500, 1_250, 0);
-        assert!(slack.ns() < MOST / 10, "{}", slack.ns());
-        run(&mut slack, 12_510, 200_000, 1_250, 0);
+        run(&mut slack, 10_910, 3_500, 1_250, 0);
+        assert!(slack.ns() < MOST / 4, "{}", slack.ns());
+        run(&mut slack, 14_410, 200_000, 1_250, 0);
         assert_eq!(slack.ns(), 0);
     }
 
     #[test]
     fn now_and_then_is_not_too_often() {
         let mut slack = Slack::new(MOST, MARGIN);
-        run(&mut slack, 0, 60_000, 1_250, 7);
+        run(&mut slack, 0, 60_000, 1_250, 10);
         assert_eq!(slack.ns(), 0);
     }
 
     #[test]
     fn a_time_in_which_nothing_moves_changes_nothing() {
         let mut slack = Slack::new(MOST, MARGIN);
-        run(&mut slack, 0, 2_005, 1_250, 1);
-        run(&mut slack, 2_005, 60_000, 0, 0);
+        run(&mut slack, 0, 4_005, 1_250, 1);
+        run(&mut slack, 4_005, 60_000, 0, 0);
         assert_eq!((slack.ns(), slack.rate()), (MOST, 250_000));
     }
 
