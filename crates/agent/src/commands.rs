@@ -170,7 +170,12 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
 }
 
 pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
-    let answer = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(failed)?;
+    let answer = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(|e| match e.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            failed("needs root: the agent's control socket is root's alone")
+        }
+        _ => failed(e),
+    })?;
     if let Some(answer) = &answer {
         well(answer)?;
     }
