@@ -132,7 +132,9 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
     # Trials begin soon, so that there are some.
     with (
         Bed(tmp_path) as bed,
-        InHost(bed, *settings, *figures, "receive.start=1 KB", "trial.every=1 s") as agent,
+        InHost(
+            bed, *settings, *figures, "receive.start=1 KB", "trial.enabled=true", "trial.every=1 s"
+        ) as agent,
     ):
         bed.iperf_server()
         bed.iperf_server(5202)
