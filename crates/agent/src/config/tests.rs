@@ -1,3 +1,5 @@
+//! What a configuration may say, and how what it may not is refused.
+
 use units::Bytes;
 
 use super::*;

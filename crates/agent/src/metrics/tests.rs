@@ -1,3 +1,5 @@
+//! The page of a status: what is on it, and in which form.
+
 use serde_json::json;
 
 use super::*;

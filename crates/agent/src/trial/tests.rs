@@ -1,3 +1,5 @@
+//! Links made by hand: when a cure is lifted, withdrawn, and put back.
+
 use super::*;
 
 /// A link whose goodput depends on the time and on whether the cure is there; all that was done to it, with the second.

@@ -1,3 +1,5 @@
+//! Requests that are slow, many, or none: nobody hinders the agent.
+
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

@@ -1,3 +1,5 @@
+//! Looks made by hand, and what a run says of them.
+
 use super::*;
 
 fn flow(cure: &str, port: u16, bytes: u64, rtt_ms: f64) -> Value {
