@@ -32,6 +32,8 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time, on hosts with many namespaces.
 const WALK_SHARE: u32 = 200;
+/// … but who began while a starved agent had let its lease run out waits no longer than this.
+const WALK_AT_LATEST: Duration = Duration::from_secs(10);
 
 /// Connections that a walk cannot reach have so long to send an ACK before the program goes: some round trips.
 const LAST_ACKS: Duration = Duration::from_millis(500);
@@ -255,7 +257,7 @@ impl Receive {
         }
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
-        self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE));
+        self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST);
         let task = walked.task;
         self.room.write(memory, task.room)?;
         let joined = task.changed - task.silenced.min(task.changed);
