@@ -4,6 +4,7 @@ hinders the agent; the dashboard names nothing that is not there."""
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import json
 import os
 import re
@@ -180,9 +181,10 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
         # A number that a cure has more than before belongs on the page.
         families = (TREE / "crates/agent/src/metrics/families.rs").read_text()
         assert {one for one in missing if one not in families} <= {'"gate", "telemetry.for_s"'}
-        parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-        for text in (gate, acks):
-            assert len(list(parser.text_string_to_metric_families(text))) > 20
+        if importlib.util.find_spec("prometheus_client") is not None:
+            parser = importlib.import_module("prometheus_client.openmetrics.parser")
+            for text in (gate, acks):
+                assert len(list(parser.text_string_to_metric_families(text))) > 20
     assert not path.exists(), "it goes with the agent"
 
 
