@@ -234,6 +234,10 @@ impl Receive {
 
     /// The lease holds until then.
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        // A host that let this process wait so long: connections that came meanwhile were not taken up.
+        if self.now.lease_until_ns < now_ns() {
+            self.walk_at = Instant::now();
+        }
         self.now.lease_until_ns = lease_until_ns;
         self.write()
     }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
@@ -61,7 +61,7 @@ pub struct Walked {
     pub task: WalkTask,
     /// What it listed.
     pub sockets: Vec<WalkSocket>,
-    /// How long it took.
+    /// Of a processor; how long a busy host made it wait does not count.
     pub took: Duration,
 }
 
@@ -106,7 +106,6 @@ impl Walker {
     }
 
     fn perform(&mut self, task: WalkTask) -> Result<Walked> {
-        let begun = Instant::now();
         self.task()?.set(0, task, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
         let program: &mut Iter = self
             .ebpf
@@ -116,7 +115,7 @@ impl Walker {
         let failed = |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
         // A thread of its own, since it leaves its network namespace and need not find back.
         let listed = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| -> std::result::Result<Vec<u8>, String> {
+            let thread = scope.spawn(|| -> std::result::Result<(Vec<u8>, Duration), String> {
                 let mut listed = Vec::new();
                 for (number, namespace) in namespaces().iter().enumerate() {
                     // The first is the one in which the thread begins: without rights for others it is visited all the same. One that
@@ -129,19 +128,26 @@ impl Walker {
                     let mut file = link.into_file().map_err(|e| kernel::whole(&e))?;
                     file.read_to_end(&mut listed).map_err(|e| e.to_string())?;
                 }
-                Ok(listed)
+                Ok((listed, worked()))
             });
             thread.join().unwrap_or_else(|_| Err("its thread ended".to_owned()))
         });
-        let sockets = WalkSocket::all_of(&listed.map_err(failed)?);
+        let (listed, took) = listed.map_err(failed)?;
+        let sockets = WalkSocket::all_of(&listed);
         let task = self.task()?.get(&0, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
-        Ok(Walked { task, sockets, took: begun.elapsed() })
+        Ok(Walked { task, sockets, took })
     }
 
     fn task(&mut self) -> Result<Array<&mut MapData, WalkTask>> {
         let map = self.ebpf.map_mut("task").ok_or(CureError::Map("task", "missing".to_owned()))?;
         Array::try_from(map).map_err(|e| CureError::Map("task", e.to_string()))
     }
+}
+
+/// What this thread has had of a processor.
+fn worked() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
 }
 
 /// Every network namespace that has a process or a name, each once; our own first.
