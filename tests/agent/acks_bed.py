@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ADDRESSES_6 = {"phone": "fd00::1", "server": "fd00::2"}
 
 
-def program() -> str | None:
-    """The example program `acks`: named by the environment, or built here."""
+def program(name: str = "acks") -> str | None:
+    """An example program of the agent: named by the environment (`UNBLOAT_ACKS`), or built here."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    built = [str(target / kind / "examples" / "acks") for kind in ("release", "debug")]
-    named = [os.environ.get("UNBLOAT_ACKS", ""), *built]
+    built = [str(target / kind / "examples" / name) for kind in ("release", "debug")]
+    named = [os.environ.get(f"UNBLOAT_{name.upper()}", ""), *built]
     return next((path for path in named if path and shutil.which(path)), None)
 
 

@@ -263,6 +263,12 @@ def quantile(values: list[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
+def rtt_now(bed: Bed) -> float:
+    """The median of two seconds of pings, ms; for ever, where none is answered."""
+    found = rtts(bed.ping(2), after_s=0)
+    return quantile(found, 0.5) if found else float("inf")
+
+
 class Agent:
     """The program, for one bed."""
 

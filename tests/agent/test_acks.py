@@ -173,26 +173,11 @@ def test_ipv6_is_treated_alike(tmp_path: Path, emulator: str, down: bool) -> Non
         six(bed)
         Acks(bed)
         ping = bed.ping()
-        bed.port += 1
-        port = str(bed.port)
-        bed.start("server", "iperf3", "-s", "-1", "-p", port)
-        time.sleep(0.3)
-        argv = [
-            "iperf3",
-            "-c",
-            ADDRESSES_6["server"],
-            "-p",
-            port,
-            "-t",
-            str(SECONDS - BEGINNING),
-            "-O",
-            str(BEGINNING),
-            "-J",
-            *CUBIC,
-        ]
-        said, _ = bed.start("phone", *argv, *(["-R"] if down else [])).communicate(timeout=120)
+        goodput = bed.iperf(
+            "phone", SECONDS - BEGINNING, "-O", str(BEGINNING), *CUBIC, *(["-R"] if down else []),
+            server=ADDRESSES_6["server"],
+        ).mbps()  # fmt: skip
         ping.stop()
-    goodput = json.loads(said)["end"]["sum_received"]["bits_per_second"] / 1e6
     assert ping.p(0.95) <= (1.12 * 3 * BASE_MS if down else 125)
     assert goodput >= 0.97 * (DOWN if down else UP) * 1428 / 1448
 

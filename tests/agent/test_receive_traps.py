@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from reading import Reader, Sender, right_edges
-from receive_bed import Agent, Bed, finished, quantile, rtts, run, until
+from receive_bed import PATIENCE_S, Agent, Bed, finished, quantile, rtts, run, until
 
 pytestmark = pytest.mark.usefixtures("receiving")
 HERE = Path(__file__).resolve().parent
@@ -24,17 +24,18 @@ LINK = 7.72
 
 def test_a_connection_that_exists_already_is_treated_within_seconds(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        bed.iperf_server()
-        ping, download = bed.ping(24), bed.download(24)
-        time.sleep(8)
+        Sender(bed)
+        reader = Reader(bed)
+        # The queue is there before the agent comes.
+        until(lambda: rtt_now(bed) > 400)
         agent.serve()
-        goodput, found = finished(download), rtts(ping, after_s=0)
-        before, after = found[50:75], found[190:]
-        assert quantile(before, 0.5) > 500
+        until(lambda: "connections that existed are treated now" in agent.log(), 10)
         # The handshake's RTT is the socket's smallest: it tells the empty path although the queue stands.
-        assert quantile(after, 0.5) == pytest.approx(3 * BASE_MS, rel=0.2)
-        assert goodput.mean > 0.9 * LINK
-        assert "connections that existed are treated now" in agent.log()
+        until(lambda: rtt_now(bed) < 3.3 * BASE_MS, 30)
+        begun, before = time.monotonic(), reader.bytes()
+        assert rtt_now(bed) == pytest.approx(3 * BASE_MS, rel=0.2)
+        time.sleep(3)
+        assert (reader.bytes() - before) * 8e-6 / (time.monotonic() - begun) > 0.9 * LINK
 
 
 def test_a_latecomer_knows_the_empty_path_from_the_flow_before_it(tmp_path: Path) -> None:
@@ -190,7 +191,8 @@ def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> No
         with another(bed):
             reader = Reader(bed)
             said = r"another sock_ops program had replaced the callback flags of \d+ connection"
-            until(lambda: re.search(said, agent.log()) is not None)
+            # A walk over a host's many namespaces is repeated the more rarely.
+            until(lambda: re.search(said, agent.log()) is not None, 2 * PATIENCE_S)
             until(lambda: 0 < reader.clamp() < 300_000)
             # What stands in the queue by then drains.
             time.sleep(6)

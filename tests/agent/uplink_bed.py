@@ -184,13 +184,20 @@ class Bed:
         """Pings the server from a node until told to stop."""
         return Ping(self.start(node, "ping", "-n", "-D", "-i", str(every_s), self.server))
 
-    def iperf(self, node: str, seconds: float, *options: str) -> Transfer:
+    def iperf(self, node: str, seconds: float, *options: str, server: str = "") -> Transfer:
         """iperf3 between a node and the server."""
         self.port += 1
         listening = self.start("server", "iperf3", "-s", "-1", "-p", str(self.port))
-        time.sleep(0.3)
-        argv = ["iperf3", "-c", self.server, "-p", str(self.port), "-t", str(seconds), "-J", *options]
+        self.listens(self.port)
+        argv = ["iperf3", "-c", server or self.server, "-p", str(self.port), "-t", str(seconds), "-J", *options]
         return Transfer(self.start(node, *argv), listening)
+
+    def listens(self, port: int) -> None:
+        """Returns when somebody at the server listens there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while f":{port} " not in self.start("server", "ss", "-Hltn").communicate(timeout=PATIENCE_S)[0]:
+            assert time.monotonic() < deadline, f"nobody listens at port {port}"
+            time.sleep(0.05)
 
     def gate(self, program: str, *options: str) -> Gate:
         """The gate on the phone's uplink, with the lab's telemetry unless told otherwise."""
