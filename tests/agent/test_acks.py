@@ -140,7 +140,7 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in upload.done()["intervals"]]
         ping.stop()
         assert acks.off()["rewritten"] > 100
-    assert between(ping, 3, 5, 0.95) > 500, "the queue stands when the agent comes"
+    assert between(ping, 3, 5, 0.95) > 300, "the queue stands when the agent comes"
     # Its socket has seen the empty path in its handshake, and tells.
     assert between(ping, 13, 19, 0.5) <= 1.1 * 2 * BASE_MS
     assert sum(seconds[13:19]) / 6 >= 0.97 * UP
