@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from reading import Reader, Sender, right_edges
-from receive_bed import PATIENCE_S, Agent, Bed, finished, quantile, rtts, run, scenario, until
+from receive_bed import PATIENCE_S, Agent, Bed, finished, quantile, rtt_now, rtts, run, scenario, until
 
 pytestmark = pytest.mark.usefixtures("receiving")
 HERE = Path(__file__).resolve().parent

@@ -189,7 +189,17 @@ class Bed:
         self.port += 1
         listening = self.start("server", "iperf3", "-s", "-1", "-p", str(self.port))
         self.listens(self.port)
-        argv = ["iperf3", "-c", server or self.server, "-p", str(self.port), "-t", str(seconds), "-J", *options]
+        argv = [
+            "iperf3",
+            "-c",
+            server or self.server,
+            "-p",
+            str(self.port),
+            "-t",
+            str(seconds),
+            "-J",
+            *options,
+        ]
         return Transfer(self.start(node, *argv), listening)
 
     def listens(self, port: int) -> None:
