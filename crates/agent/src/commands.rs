@@ -12,6 +12,7 @@ use crate::control::ask;
 use crate::daemon::{self, Start};
 use crate::journal::Journal;
 use crate::paths::Paths;
+use crate::status::table;
 use crate::{kernel, undo};
 
 /// An answer of the daemon comes within this.
@@ -195,51 +196,8 @@ pub fn status(paths: &Paths, output: &Output) -> Result<()> {
         });
         return Ok(());
     };
-    output.say(&answer, || table(&answer));
+    output.say(&answer, || table::table(&answer));
     Ok(())
-}
-
-fn table(answer: &Value) -> String {
-    let mut text =
-        format!("on for {:.0} s, process {}\n", answer["up_s"].as_f64().unwrap_or(0.0), answer["pid"]);
-    for problem in answer["problems"].as_array().into_iter().flatten() {
-        text += &format!("! {}\n", problem.as_str().unwrap_or_default());
-    }
-    if let Some(c) = answer["cures"].get("receive") {
-        text += &format!(
-            "downloads: {} connections, {} ACKs, {} decisions, clamp set {} times ({} because autotuning had moved it)\n",
-            c["connections"], c["acks"], c["decisions"], c["applied"], c["reapplied"]
-        );
-    }
-    if let Some(c) = answer["cures"].get("congestion") {
-        text += &format!(
-            "congestion control: {} connections switched, {} refused\n",
-            c["switched"], c["refused"]
-        );
-    }
-    let flows = answer["flows"].as_array().map_or(&[][..], Vec::as_slice);
-    if !flows.is_empty() {
-        text += &format!(
-            "{:<40} {:>8} {:>8} {:>10} {:>10} {:>10} {:>9} {:>9} limit\n",
-            "remote", "RTT ms", "min ms", "wanted", "advertised", "in flight", "queue", "Mbit/s"
-        );
-    }
-    for flow in flows {
-        let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
-        text += &format!(
-            "{:<40} {:>8.1} {:>8.1} {:>10} {:>10} {:>10} {:>9} {:>9.2} {}\n",
-            format!("{}:{}", flow["remote"].as_str().unwrap_or_default(), flow["remote_port"]),
-            number("rtt_ms"),
-            number("rtt_min_ms"),
-            flow["wanted_bytes"],
-            flow["advertised_bytes"],
-            flow["in_flight_bytes"],
-            flow["queue_bytes"],
-            number("rate_bps") / 1e6,
-            flow["limit"].as_str().unwrap_or_default(),
-        );
-    }
-    text.trim_end().to_owned()
 }
 
 /// What this kernel can do.

@@ -1,5 +1,7 @@
 //! A flow under a cure, as `status` shows it.
 
+pub mod table;
+
 use std::net::IpAddr;
 
 use serde_json::{Value, json};

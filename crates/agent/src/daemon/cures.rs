@@ -255,8 +255,18 @@ impl Cures {
             cures.insert("congestion".to_owned(), json!({"switched": c.switched, "refused": c.refused}));
         }
         let device = self.guard.device().map(str::to_owned);
+        let gated = self.guard.gated();
         if let Some(acks) = &mut self.guard.acks {
-            flows.extend(acks.status()?.iter().map(|flow| flow.to_json()));
+            // A flow that has much of what the gate lets through is held by it.
+            let view = self.guard.gate.as_mut().filter(|_| gated).map(|gate| gate.status()).transpose()?;
+            let rate = view.map_or(u64::MAX, |status| status.view.rate);
+            flows.extend(acks.status()?.iter().map(|flow| {
+                let mut shown = flow.to_json();
+                if flow.cure == "acks up" && flow.rate.saturating_mul(4) >= rate {
+                    shown["limit"] = "gate".into();
+                }
+                shown
+            }));
             let c = acks.counters()?;
             let about = json!({
                 "device": device, "flows": c.flows, "segments": c.segments, "samples": c.samples,
