@@ -50,6 +50,7 @@ pub(crate) fn one(change: &Change) -> Result<String> {
                 "Cannot find device",
                 "No such file or directory",
                 "Invalid handle",
+                "Parent Qdisc doesn't exist",
                 "Cannot delete qdisc with handle of zero",
             ];
             match output.status.success() || gone.iter().any(|text| said.contains(text)) {

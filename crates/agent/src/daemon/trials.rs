@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Between two looks for flows that are new.
 const DISCOVER: Duration = Duration::from_secs(2);
 /// A flow that has carried less so far is not tried.
-const WORTH: u64 = 1 << 20;
+const WORTH: u64 = 1 << 18;
 /// More flows are not tried at a time.
 const MOST: usize = 256;
 /// A look may take one part in so many of the time.

@@ -57,15 +57,15 @@ fn cures(cures: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(c) = cures.get("receive") {
         lines.push(format!(
-            "downloads: {} connections, {} ACKs, {} decisions, clamp set {} times, {} of them again",
+            "downloads: {} connections, {} ACKs, {} decisions, clamp set {} times ({} again)",
             c["connections"], c["acks"], c["decisions"], c["applied"], c["reapplied"]
         ));
     }
     if let Some(c) = cures.get("gate") {
         let delay = c["delay_ms"].as_f64().map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let below = c["telemetry"]["grade"].as_str().unwrap_or("modem");
         lines.push(format!(
-            "gate: {} reports, the modem drains in {delay} at {:.2} Mbit/s; held back {} packets of ours, {} of others",
-            c["reports"],
+            "gate: the {below} drains in {delay} at {:.2} Mbit/s; held back {} packets of ours, {} of others",
             c["rate_bps"].as_f64().unwrap_or(0.0) / 1e6,
             c["refused_own"],
             c["refused_forwarded"]
@@ -169,6 +169,7 @@ mod tests {
             "up_s": 7_300.2, "pid": 41, "lifted": false, "device": "wwan0", "uplink": {"active": "acks", "why": "no reports"},
             "cures": {
                 "receive": {"connections": 1_000_000, "acks": 9_000_000_000_u64, "decisions": 10_000_000, "applied": 5, "reapplied": 2},
+                "gate": {"telemetry": {"grade": "driver"}, "delay_ms": 1_000.0, "rate_bps": 1e9, "refused_own": 9_000_000, "refused_forwarded": 0},
                 "acks": {"flows": 10_000, "segments": 9_000_000_000_u64, "decisions": 10_000_000, "rewritten": 4_000_000_000_u64},
             },
             "problems": ["something"],

@@ -38,6 +38,8 @@ pub struct Guard {
     choice: Choice,
     /// Everything is lifted, because somebody asked for it; the gate or the shaper, for a trial.
     lifted: (bool, bool),
+    /// The programs hang on the clsact discipline.
+    hangs: bool,
     problems: BTreeMap<&'static str, String>,
 }
 
@@ -61,6 +63,7 @@ impl Guard {
             shaper: None,
             choice: Choice::new(Instant::now()),
             lifted: (false, false),
+            hangs: false,
             problems: BTreeMap::new(),
         }
     }
@@ -197,10 +200,19 @@ impl Guard {
 
     /// Attaches what is wanted and not there, sets what is, detaches what is no longer wanted. What could not be had.
     fn attach(&mut self, journal: &mut Journal, until: u64) -> std::result::Result<(), Vec<String>> {
-        let Some(found) = &self.found else { return Ok(()) };
+        let Some(found) = self.found.clone() else { return Ok(()) };
         let name = found.name.clone();
         let wanted = self.wants(&name);
         let mut failed = Vec::new();
+        let changes =
+            wanted.acks.is_some() != self.acks.is_some() || wanted.gate.is_some() != self.gate.is_some();
+        let hangs = self.settings.clsact || self.hangs;
+        if changes && hangs && (self.acks.is_some() || self.gate.is_some()) {
+            // They share the discipline that the first of them made.
+            failed.extend(self.leave(journal));
+            self.found = Some(found);
+        }
+        self.hangs = self.settings.clsact;
         let mut note = |cure: &'static str, outcome: Result<()>| match outcome {
             Ok(()) => drop(self.problems.remove(cure)),
             Err(e) => {
@@ -280,10 +292,11 @@ impl Guard {
 
     fn leave(&mut self, journal: &mut Journal) -> Vec<String> {
         let Some(found) = self.found.take() else { return Vec::new() };
+        // The last first: what made the clsact discipline takes it away, with all that hangs on it.
         let ended = [
-            self.acks.take().and_then(|cure| cure.detach(journal).err()),
-            self.gate.take().and_then(|cure| cure.detach(journal).err()),
             self.shaper.take().and_then(|cure| cure.detach(journal).err()),
+            self.gate.take().and_then(|cure| cure.detach(journal).err()),
+            self.acks.take().and_then(|cure| cure.detach(journal).err()),
         ];
         self.problems.clear();
         ended.into_iter().flatten().map(|e| format!("uplink {}: {e}", found.name)).collect()

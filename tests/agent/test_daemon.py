@@ -1,0 +1,233 @@
+"""The daemon with all its cures: who holds the uplink, what follows the device, what is tried, and that nothing stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon_bed import Daemon, missing, network, phone, relay, upload, window, within
+from uplink_bed import SERVER, Ping, ip, scenario
+
+pytestmark = pytest.mark.usefixtures("receiving", "tools")
+HELD = 60_000
+"""A window that is held: 30 KB are two round trips of 60 ms at 2 Mbit/s; the server's own are beyond 80 KB."""
+
+
+@pytest.fixture
+def tools() -> None:
+    """What the beds of these tests need on top."""
+    if missing():
+        pytest.skip(f"the daemon cannot be tried here: no {', '.join(missing())}")
+
+
+def p95(ping: Ping, begin_s: float, end_s: float = 1e9) -> float:
+    """Of the answers between two times after the first, ms."""
+    first = ping.rtts[0][0]
+    some = sorted(ms for at, ms in ping.rtts if begin_s <= at - first < end_s)
+    return some[int(0.95 * len(some))]
+
+
+def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_does(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario()) as (bed, agent):
+        modem = relay(bed, tmp_path)
+        agent.serve()
+        assert within(6, lambda: agent.active() == "gate") > 1.0, "not before reports are steady"
+        ping, transfer = bed.ping(), bed.iperf("phone", 21, "-C", "cubic")
+        begun = time.monotonic()
+        time.sleep(7)
+        assert "gate holds uploads" in agent.do("status")
+        assert window(bed) > HELD, "two do not hold the same queue"
+        modem.cut()
+        cut = time.monotonic() - begun
+        took = within(5, lambda: agent.active() == "acks")
+        time.sleep(6)
+        (flow,) = (flow for flow in agent.status()["flows"] if flow["cure"] == "acks up")
+        assert flow["limit"] == "agent"
+        back = relay(bed, tmp_path)
+        within(9, lambda: agent.active() == "gate")
+        goodput = transfer.mbps()
+        ping.stop()
+        back.cut()
+    assert took < 4
+    assert p95(ping, 4, cut) <= 125
+    assert p95(ping, cut + took, cut + took + 8) <= 180
+    assert goodput >= 1.6, goodput
+    log = agent.log()
+    assert log.count("the gate holds uploads now") == 2
+    assert log.count("windows of passing ACKs hold uploads now: ") == 1
+
+
+@pytest.mark.parametrize("clsact", ["true", "false"])
+def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str) -> None:
+    """Windows tell whether ACKs are still rewritten; `tc` shows what hangs on clsact, and TCX shows nothing."""
+    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}", "forward.enabled=true") as (bed, agent):
+        before = network(bed.spaces["phone"])
+        transfer = bed.iperf("phone", 30, "-C", "cubic")
+
+        def begin() -> None:
+            agent.serve()
+            assert (before == network(bed.spaces["phone"])) == (clsact == "false")
+            within(6, lambda: 0 < window(bed) < HELD)
+
+        begin()
+        agent.do("off")
+        assert network(bed.spaces["phone"]) == before
+        assert agent.pending() == ""
+        within(2, lambda: window(bed) > HELD)
+        begin()
+        agent.kill()
+        # Its supervisor, before the lease ends.
+        within(1.5, lambda: network(bed.spaces["phone"]) == before and agent.pending() == "")
+        begin()
+        agent.kill(supervisor=True)
+        within(3.5, lambda: window(bed) > HELD)
+        # What hangs on clsact does nothing any more, but hangs there.
+        assert (network(bed.spaces["phone"]) == before) == (clsact == "false")
+        agent.do("off")
+        assert network(bed.spaces["phone"]) == before
+        assert agent.pending() == ""
+        transfer.process.kill()
+
+
+def test_a_shaper_is_taken_away_by_whoever_is_left(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario(), "shaper.enabled=true") as (bed, agent):
+        modem = relay(bed, tmp_path)
+        before = network(bed.spaces["phone"])
+        shaped = lambda: "htb" in network(bed.spaces["phone"])  # noqa: E731
+        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        agent.serve()
+        within(4, shaped)
+        within(4, lambda: agent.active() == "shaper")
+        agent.kill()
+        within(1.5, lambda: network(bed.spaces["phone"]) == before)
+        agent.serve()
+        within(4, shaped)
+        modem.cut()
+        within(3, lambda: network(bed.spaces["phone"]) == before)
+        assert agent.active() == "acks"
+        agent.do("off")
+        assert network(bed.spaces["phone"]) == before
+        assert agent.pending() == ""
+        transfer.process.kill()
+
+
+def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario()) as (bed, agent):
+        agent.serve()
+        sends, takes = upload(bed, 4_000_000, SERVER)
+        ping = bed.ping()
+        time.sleep(3)
+        for _ in range(2):
+            old = agent.daemon
+            assert old is not None
+            agent.serve("--take-over")
+            assert old.wait(5) == 0
+            time.sleep(1.5)
+            assert 0 < window(bed) < HELD
+        assert "undoing" not in agent.log()
+        ours, _ = sends.communicate(timeout=30)
+        theirs, _ = takes.communicate(timeout=30)
+        assert ours == theirs != ""
+        # Nothing but what was said at the beginning: the window was held all the time.
+        assert p95(ping.stop(), 2) <= 200
+        agent.do("off")
+        assert agent.pending() == ""
+
+
+def test_settings_change_while_it_runs(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario()) as (bed, agent):
+        file = tmp_path / "agent.toml"
+        file.write_text("[uplink]\nlambda = 2.0\n")
+        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        daemon = agent.serve("--config", str(file))
+        within(6, lambda: 0 < window(bed) < HELD)
+        assert agent.ask({"ask": "lift", "lifted": True}) == {"ok": True}
+        assert agent.status()["lifted"] is True
+        within(3, lambda: window(bed) > HELD)
+        assert agent.ask({"ask": "lift", "lifted": False}) == {"ok": True}
+        within(6, lambda: 0 < window(bed) < HELD)
+        assert not agent.ask({"ask": "lift"})["ok"]
+        file.write_text("[uplink]\nlambdda = 2.0\n")
+        daemon.send_signal(signal.SIGHUP)
+        within(2, lambda: "did you mean lambda?" in agent.log())
+        assert 0 < window(bed) < HELD
+        file.write_text('[uplink]\nmode = "off"\n')
+        daemon.send_signal(signal.SIGHUP)
+        within(3, lambda: window(bed) > HELD)
+        assert agent.active() == "none"
+        file.write_text('[uplink]\nmode = "acks"\n')
+        daemon.send_signal(signal.SIGHUP)
+        within(6, lambda: 0 < window(bed) < HELD)
+        transfer.process.kill()
+
+
+def test_a_cure_that_costs_goodput_is_withdrawn_for_its_flow_and_one_that_does_not_stays(tmp_path: Path) -> None:
+    # A path that becomes longer by itself: twice the old RTTmin is less than the new one.
+    longer = '[[change]]\nat = "13 s"\n"link.up.delay" = "230 ms"'
+    tried = ("trial.every=2 s", "trial.span=1.5 s", "uplink.driver=false")
+    with phone(tmp_path, scenario(more=longer), *tried) as (bed, agent):
+        agent.serve()
+        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        within(12, lambda: "cost nothing" in agent.log())
+        (trial,) = agent.status()["trials"]
+        assert (trial["cure"], trial["remote"]) == ("acks", SERVER)
+        assert trial["with_bps"] == pytest.approx(1_930_000, rel=0.1)
+        within(20, lambda: "are withdrawn, since they cost goodput" in agent.log())
+        (trial,) = agent.status()["trials"]
+        assert trial["state"] == "withdrawn"
+        assert trial["without_bps"] > 1.05 * trial["with_bps"]
+        assert "! withdrawn: " in agent.do("status")
+        within(3, lambda: window(bed) > HELD)
+        transfer.process.kill()
+
+
+@pytest.fixture
+def space() -> Iterator[str]:
+    """A network namespace."""
+    name = f"ub-daemon-{time.monotonic_ns() % 1_000_000_000}"
+    ip("netns", "add", name)
+    yield name
+    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(tmp_path: Path, space: str) -> None:
+    def device(name: str) -> None:
+        ip("-n", space, "link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
+        for end in (name, f"{name}-far"):
+            ip("-n", space, "link", "set", end, "up")
+
+    with Daemon(space, tmp_path, "uplink.driver=false", "uplink.telemetry=") as agent:
+        on = lambda name: lambda: agent.status()["device"] == name  # noqa: E731
+        agent.serve()
+        assert agent.status()["uplink"] == {"active": "none", "why": "there is no default route"}
+        assert "waiting for one" in agent.log()
+        for name in ("rmnet0", "usb0"):
+            device(name)
+        ip("-n", space, "route", "add", "default", "dev", "rmnet0", "metric", "100")
+        within(2, on("rmnet0"))
+        ip("-n", space, "route", "add", "default", "dev", "usb0", "metric", "50")
+        within(3, on("usb0"))
+        assert "uplink: it is usb0 now, no longer rmnet0" in agent.log()
+        ip("-n", space, "link", "del", "usb0")
+        within(3, on("rmnet0"))
+        assert "uplink: usb0 is gone" in agent.log()
+        ip("-n", space, "link", "del", "rmnet0")
+        within(2, on(None))
+        device("rmnet0")
+        ip("-n", space, "-6", "route", "add", "default", "dev", "rmnet0")
+        within(2, on("rmnet0"))
+        assert agent.active() == "acks"
+        agent.do("off")
+        assert agent.pending() == ""
+
+
+def test_nothing_to_do_is_an_error_in_one_line(tmp_path: Path, space: str) -> None:
+    agent = Daemon(space, tmp_path, "uplink.mode=off")
+    said = agent.do("serve", *agent.sets(), works=False)
+    assert said.strip().endswith("no cure is switched on in the configuration")
+    said = agent.do("serve", *agent.sets("metrics.listen=0.0.0.0:9469"), works=False)
+    assert "0.0.0.0 is no loopback address" in said
