@@ -29,6 +29,7 @@ use crate::objects;
 use crate::receive::taken;
 use crate::shared::DrwaLaw;
 use crate::status::FlowStatus;
+use crate::uplink::handed;
 use layout::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlaceSeen};
 
 /// A flow that is silent for so long is not shown.
@@ -131,17 +132,27 @@ pub struct Acks {
     hung: Option<Hung>,
 }
 
+/// Maps that go over to another agent.
+const HANDED: [&str; 5] = ["config", "counters", "flows", "exempt", "places"];
+
 /// Reads the object into the kernel. For [`Acks::attach`], and for tests that have no device.
 pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
+    load_with(flows, traced, None)
+}
+
+fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(CureError::NoBtf);
     }
     let refused = |why| kernel::refused("the programs on passing ACKs", "5.12", why);
-    let mut ebpf = EbpfLoader::new()
-        .map_max_entries("flows", flows.max(16))
-        .map_max_entries("trace", traced.max(1))
-        .load(objects::ACKS)
-        .map_err(|why| refused(whole(&why)))?;
+    let mut loader = EbpfLoader::new();
+    loader.map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
+    for (name, place) in
+        HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
+    {
+        loader.map_pin_path(name, place.join(name));
+    }
+    let mut ebpf = loader.load(objects::ACKS).map_err(|why| refused(whole(&why)))?;
     for (name, _) in HOOK.programs {
         hook::program(&mut ebpf, name)?.load().map_err(|why| refused(whole(&why)))?;
     }
@@ -152,14 +163,58 @@ fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
     move |why| CureError::Map(name, why.to_string())
 }
 
+/// What two agents have to agree upon.
+fn stamp(settings: &Settings, found: &Device) -> String {
+    let sizes = [size_of::<Flow>(), size_of::<AcksConfig>(), size_of::<PlaceSeen>()];
+    format!("acks-{}-{}-{sizes:?}", found.index, settings.flows)
+}
+
 impl Acks {
     /// Attaches the programs. Everything passes until the first lease.
     pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Acks> {
+        let mut acks = Acks::new(settings, None)?;
+        let device = (settings.device.as_str(), &acks.found);
+        acks.hung = Some(Hung::hang(&HOOK, &mut acks.ebpf, device, settings.clsact, journal)?);
+        Ok(acks)
+    }
+
+    /// Takes over what another agent left below `folder`, flows and all; none if there is nothing.
+    pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Acks>> {
+        let place = folder.join(stamp(settings, &hook::device(&settings.device)?));
+        if settings.clsact || !place.is_dir() {
+            return Ok(None);
+        }
+        let mut acks = Acks::new(settings, Some(&place))?;
+        acks.hung = Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, &place)?);
+        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
+        Ok(Some(acks))
+    }
+
+    /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.
+    pub fn hand_over(mut self, folder: &Path) -> Result<()> {
+        let place = folder.join(stamp(&self.settings, &self.found));
+        handed::made(&place)?;
+        if let Some(hung) = &mut self.hung {
+            hung.leave(&mut self.ebpf, &place)?;
+        }
+        let pinned = |why: aya::pin::PinError| CureError::Map("pin", whole(&why));
+        self.config.pin(place.join("config")).map_err(pinned)?;
+        self.counters.pin(place.join("counters")).map_err(pinned)?;
+        self.flows.pin(place.join("flows")).map_err(pinned)?;
+        self.exempt.pin(place.join("exempt")).map_err(pinned)?;
+        self.places.pin(place.join("places")).map_err(pinned)
+    }
+
+    fn new(settings: &Settings, handed: Option<&Path>) -> Result<Acks> {
         let found = hook::device(&settings.device)?;
-        let mut ebpf = load(settings.flows, 1)?;
-        let now = settings.config(&found, &AcksConfig { generation: 1, ..AcksConfig::default() })?;
+        let mut ebpf = load_with(settings.flows, 1, handed)?;
+        let config: Array<MapData, AcksConfig> = taken(&mut ebpf, "config")?;
+        let before = config.get(&0, 0).map_err(failed("config"))?;
+        // A lease that goes on keeps what was learnt under it.
+        let before = AcksConfig { generation: before.generation.max(1), ..before };
+        let now = settings.config(&found, &before)?;
         let mut acks = Acks {
-            config: taken(&mut ebpf, "config")?,
+            config,
             counters: taken(&mut ebpf, "counters")?,
             flows: taken(&mut ebpf, "flows")?,
             exempt: taken(&mut ebpf, "exempt")?,
@@ -171,8 +226,6 @@ impl Acks {
             hung: None,
         };
         acks.write()?;
-        let device = (settings.device.as_str(), &acks.found);
-        acks.hung = Some(Hung::hang(&HOOK, &mut acks.ebpf, device, settings.clsact, journal)?);
         Ok(acks)
     }
 

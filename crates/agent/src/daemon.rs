@@ -33,6 +33,8 @@ use trials::Trials;
 
 /// How long cures hold without a renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
+/// … and while programs are being loaded, as when one agent takes over from another: that takes seconds on small machines.
+const LOADING: Duration = Duration::from_secs(10);
 /// Between two renewals.
 const RENEW: Duration = Duration::from_millis(500);
 /// Lines of the log that `status` shows.
@@ -111,7 +113,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         Supervised::start(&start.program, &start.paths).map_err(|e| format!("supervisor: {e}"))?;
     let journal = Journal::open(&start.paths.journal())
         .map_err(|e| format!("{}: {e}", start.paths.journal().display()))?;
-    let cures = Cures::new(journal, &config, start.lifted);
+    let cures = Cures::new(journal, &config, &start.paths.pins, start.lifted);
     let mut daemon = Daemon {
         start,
         cures,
@@ -162,6 +164,9 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     let _ = std::fs::remove_file(daemon.start.paths.socket());
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
+        daemon.trials.end(&mut daemon.cures);
+        let late = daemon.cures.hand_over(lease(LOADING));
+        daemon.say_all(late);
         supervisor.dismiss();
         return Ok(());
     }
@@ -246,7 +251,7 @@ impl Daemon {
             if renewed.elapsed() >= RENEW {
                 renewed = Instant::now();
                 notify::alive();
-                let late = self.cures.renew(lease());
+                let late = self.cures.renew(lease(LEASE));
                 self.say_all(late);
                 self.tick();
                 if !supervisor.lives() {
@@ -288,14 +293,14 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
-        let said = self.cures.tick(lease());
+        let said = self.cures.tick(lease(LOADING));
         self.say_all(said);
     }
 
     /// Does as a configuration says; what could not be had.
     fn set(&mut self, config: &Config) -> Result<(), String> {
         self.trials.set(config.trial, &mut self.cures);
-        let (said, outcome) = self.cures.set(config, lease());
+        let (said, outcome) = self.cures.set(config, lease(LOADING));
         self.say_all(said);
         // Nobody's delay depends on figures.
         self.problem = self.export(config).err();
@@ -312,7 +317,7 @@ impl Daemon {
         if lifted {
             self.trials.end(&mut self.cures);
         }
-        match self.cures.lift(lifted, lease()) {
+        match self.cures.lift(lifted, lease(LEASE)) {
             Ok(()) => {
                 self.say(if lifted { "all cures watch, and change nothing" } else { "all cures act again" });
                 json!({"ok": true})
@@ -400,6 +405,6 @@ impl Daemon {
     }
 }
 
-fn lease() -> u64 {
-    now_ns() + LEASE.as_nanos() as u64
+fn lease(span: Duration) -> u64 {
+    now_ns() + span.as_nanos() as u64
 }

@@ -11,6 +11,7 @@
 //!
 //! Needs Linux 5.6 with BTF; TCX since 6.6.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,6 +33,7 @@ use crate::shared::{GateConfig, GateCounters, GateView};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
+use crate::uplink::handed;
 
 /// The program, and where it hangs.
 const HOOK: Hook = Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
@@ -185,6 +187,37 @@ impl Gate {
         let mut ebpf = load()?;
         let device = (settings.device.as_str(), &found);
         let hung = Hung::hang(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
+        Gate::begin(settings, found, ebpf, hung)
+    }
+
+    /// Takes over what another agent left below `folder`, with what is known of the buffer; none if there is nothing.
+    pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Gate>> {
+        let found = hook::device(&settings.device)?;
+        let place = folder.join(stamp(&found));
+        if settings.clsact || !place.is_dir() {
+            return Ok(None);
+        }
+        let mut ebpf = load_with(Some(&place))?;
+        let hung = Hung::left(&HOOK, &mut ebpf, &settings.device, &place)?;
+        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
+        Gate::begin(settings, found, ebpf, hung).map(Some)
+    }
+
+    /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.
+    pub fn hand_over(mut self, folder: &Path) -> Result<()> {
+        self.hush();
+        let place = folder.join(stamp(&self.found));
+        handed::made(&place)?;
+        let mut ebpf = locked(&self.shared.ebpf);
+        self.hung.leave(&mut ebpf, &place)?;
+        for name in HANDED {
+            let map = ebpf.map(name).ok_or_else(|| CureError::Map(name, "missing".to_owned()))?;
+            map.pin(place.join(name)).map_err(|why| CureError::Map(name, kernel::whole(&why)))?;
+        }
+        Ok(())
+    }
+
+    fn begin(settings: &Settings, found: Device, ebpf: Ebpf, hung: Hung) -> Result<Gate> {
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
@@ -370,13 +403,31 @@ fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
     }
 }
 
+/// Maps that go over to another agent.
+const HANDED: [&str; 4] = ["config", "state", "view", "counters"];
+
+/// What two agents have to agree upon. What they do not, the kernel sees when it takes the program.
+fn stamp(found: &Device) -> String {
+    format!("gate-{}-{:?}", found.index, [size_of::<GateConfig>(), size_of::<GateView>()])
+}
+
 /// Reads the object into the kernel.
 pub fn load() -> Result<Ebpf> {
-    if !std::path::Path::new(kernel::BTF).exists() {
+    load_with(None)
+}
+
+fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
+    if !Path::new(kernel::BTF).exists() {
         return Err(CureError::NoBtf);
     }
     let refused = |why| kernel::refused("the gate's program", "5.6", why);
-    let mut ebpf = EbpfLoader::new().load(objects::GATE).map_err(|why| refused(kernel::whole(&why)))?;
+    let mut loader = EbpfLoader::new();
+    for (name, place) in
+        HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
+    {
+        loader.map_pin_path(name, place.join(name));
+    }
+    let mut ebpf = loader.load(objects::GATE).map_err(|why| refused(kernel::whole(&why)))?;
     for name in ["egress", "report"] {
         hook::program(&mut ebpf, name)?.load().map_err(|why| refused(kernel::whole(&why)))?;
     }

@@ -4,6 +4,7 @@
 //! the device's clsact discipline and stays, its lease opens it, and the journal says how to take it away · action: programs attached, each
 //! change in the journal before, and all of it taken back.
 
+use std::path::Path;
 use std::process::Command;
 
 use aya::Ebpf;
@@ -17,6 +18,7 @@ use crate::journal::{Change, Journal};
 use crate::kernel::whole;
 use crate::netlink::{Device, Netlink};
 use crate::undo;
+use crate::uplink::handed;
 
 /// Handle of our filters, so that they are found again.
 const HANDLE: TcHandle = TcHandle::new(0, 1);
@@ -125,6 +127,23 @@ impl Hung {
     fn note(&mut self, change: Change, journal: &mut Journal) -> Result<()> {
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         self.changes.push(change);
+        Ok(())
+    }
+
+    /// Programs that take the places of those that another agent left below `place`.
+    pub fn left(hook: &Hook, ebpf: &mut Ebpf, device: &str, place: &Path) -> Result<Hung> {
+        let mut hung = Hung { device: device.to_owned(), links: Vec::new(), changes: Vec::new() };
+        for (name, _) in hook.programs {
+            hung.links.push((name, handed::take(program(ebpf, name)?, &place.join(name))?));
+        }
+        Ok(hung)
+    }
+
+    /// Leaves them below `place`; on a clsact discipline they stay where they are, for whoever undoes the journal.
+    pub fn leave(&mut self, ebpf: &mut Ebpf, place: &Path) -> Result<()> {
+        for (name, link) in std::mem::take(&mut self.links) {
+            handed::leave(program(ebpf, name)?, link, &place.join(name))?;
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 pub mod choice;
 pub mod guard;
+pub mod handed;
 pub mod route;
 
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 //! lines for the log, and what is wrong, for as long as it is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use nix::errno::Errno;
 use serde_json::{Map, Value, json};
@@ -38,8 +39,8 @@ const CONGESTION: &str = "congestion control";
 
 impl Cures {
     /// None yet.
-    pub fn new(journal: Journal, config: &Config, lifted: bool) -> Cures {
-        let guard = Guard::new(&config.uplink);
+    pub fn new(journal: Journal, config: &Config, pins: &Path, lifted: bool) -> Cures {
+        let guard = Guard::new(&config.uplink, pins);
         Cures { journal, receive: None, congestion: None, guard, lifted, problems: BTreeMap::new() }
     }
 
@@ -211,6 +212,13 @@ impl Cures {
         let failed: Vec<String> =
             outcomes.into_iter().filter_map(|o| o.err()).map(|e| e.to_string()).collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+
+    /// Leaves everything to another agent, which has until then; lines for the log.
+    pub fn hand_over(&mut self, until: u64) -> Vec<String> {
+        let mut said = self.renew(until);
+        said.extend(self.guard.hand_over(&mut self.journal));
+        said
     }
 
     /// Undoes everything; what could not be.

@@ -4,19 +4,22 @@
 //! it, and lifted or put back as reports come and go. Nothing is taken back that a window has told: lifted windows are watched.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::choice::{Choice, Heard, Holder};
+use super::handed;
 use super::route::{self, Found};
 use super::{Mode, Uplink};
 use crate::acks::{self, Acks};
 use crate::cure::Result;
 use crate::gate::{self, Gate};
-use crate::journal::Journal;
+use crate::journal::{Change, Journal};
 use crate::netlink::Netlink;
 use crate::shaper::Fed;
+use crate::sockets;
 use crate::telemetry::{Grade, State};
 
 /// A route that moved has to stay so long, in looks.
@@ -25,6 +28,8 @@ const LOOKS: u32 = 2;
 /// See the module text.
 pub struct Guard {
     settings: Uplink,
+    /// Below them programs are handed over.
+    pins: PathBuf,
     netlink: Option<Netlink>,
     found: Option<Found>,
     /// Seen instead of `found`, so often.
@@ -38,8 +43,6 @@ pub struct Guard {
     choice: Choice,
     /// Everything is lifted, because somebody asked for it; the gate or the shaper, for a trial.
     lifted: (bool, bool),
-    /// The programs hang on the clsact discipline.
-    hangs: bool,
     problems: BTreeMap<&'static str, String>,
 }
 
@@ -52,8 +55,9 @@ struct Wanted {
 
 impl Guard {
     /// For settings; nothing is attached before [`Guard::follow`].
-    pub fn new(settings: &Uplink) -> Guard {
+    pub fn new(settings: &Uplink, pins: &Path) -> Guard {
         Guard {
+            pins: pins.to_owned(),
             settings: settings.clone(),
             netlink: None,
             found: None,
@@ -63,7 +67,6 @@ impl Guard {
             shaper: None,
             choice: Choice::new(Instant::now()),
             lifted: (false, false),
-            hangs: false,
             problems: BTreeMap::new(),
         }
     }
@@ -203,16 +206,8 @@ impl Guard {
         let Some(found) = self.found.clone() else { return Ok(()) };
         let name = found.name.clone();
         let wanted = self.wants(&name);
+        let folder = handed::folder(&self.pins);
         let mut failed = Vec::new();
-        let changes =
-            wanted.acks.is_some() != self.acks.is_some() || wanted.gate.is_some() != self.gate.is_some();
-        let hangs = self.settings.clsact || self.hangs;
-        if changes && hangs && (self.acks.is_some() || self.gate.is_some()) {
-            // They share the discipline that the first of them made.
-            failed.extend(self.leave(journal));
-            self.found = Some(found);
-        }
-        self.hangs = self.settings.clsact;
         let mut note = |cure: &'static str, outcome: Result<()>| match outcome {
             Ok(()) => drop(self.problems.remove(cure)),
             Err(e) => {
@@ -232,7 +227,10 @@ impl Guard {
                 }
                 acks.take().map_or(Ok(()), |cure| cure.detach(journal))?;
                 if let Some(settings) = &wanted.acks {
-                    acks.insert(Acks::attach(settings, journal)?).renew(until)?;
+                    // What does not fit is no reason not to begin anew.
+                    let taken = Acks::take_over(settings, &folder).unwrap_or(None);
+                    let taken = taken.map_or_else(|| Acks::attach(settings, journal), Ok)?;
+                    acks.insert(taken).renew(until)?;
                 }
                 Ok(())
             })(),
@@ -248,7 +246,9 @@ impl Guard {
                 }
                 gate.take().map_or(Ok(()), |cure| cure.detach(journal))?;
                 if let Some(settings) = &wanted.gate {
-                    gate.insert(Gate::attach(settings, journal)?).renew(until)?;
+                    let taken = Gate::take_over(settings, &folder).unwrap_or(None);
+                    let taken = taken.map_or_else(|| Gate::attach(settings, journal), Ok)?;
+                    gate.insert(taken).renew(until)?;
                 }
                 Ok(())
             })(),
@@ -265,6 +265,12 @@ impl Guard {
                 Ok(())
             })(),
         );
+        if folder.is_dir() {
+            // What was not taken over goes; and where nothing else of ours is pinned, so does the journal's line.
+            let _ = std::fs::remove_dir_all(&folder);
+            let tidied = sockets::tidy(&self.pins, journal);
+            failed.extend(tidied.err().map(|e| format!("uplink {name}: {e}")));
+        }
         let outcome = self.lift();
         failed.extend(outcome.err().map(|e| format!("uplink {name}: {e}")));
         if failed.is_empty() { Ok(()) } else { Err(failed) }
@@ -300,6 +306,23 @@ impl Guard {
         ];
         self.problems.clear();
         ended.into_iter().flatten().map(|e| format!("uplink {}: {e}", found.name)).collect()
+    }
+
+    /// Leaves what is on the device to another agent; what could not be left goes.
+    pub fn hand_over(&mut self, journal: &mut Journal) -> Vec<String> {
+        let folder = handed::folder(&self.pins);
+        let change = Change::Sockets { pins: self.pins.clone() };
+        if self.settings.clsact || self.acks.is_none() && self.gate.is_none() {
+            return Vec::new();
+        }
+        if let Err(e) = journal.write(&change) {
+            return vec![format!("handing over: {}: {e}", journal.path().display())];
+        }
+        let failed = [
+            self.acks.take().and_then(|cure| cure.hand_over(&folder).err()),
+            self.gate.take().and_then(|cure| cure.hand_over(&folder).err()),
+        ];
+        failed.into_iter().flatten().map(|e| format!("handing over: {e}; held again in a moment")).collect()
     }
 
     /// Everything on the device goes; what could not.
