@@ -51,6 +51,8 @@ pub(crate) fn one(change: &Change) -> Result<String> {
                 "No such file or directory",
                 "Invalid handle",
                 "Parent Qdisc doesn't exist",
+                "Cannot find specified filter chain",
+                "Filter with specified priority/protocol not found",
                 "Cannot delete qdisc with handle of zero",
             ];
             match output.status.success() || gone.iter().any(|text| said.contains(text)) {
