@@ -155,7 +155,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         ));
     }
     // Where attaching took longer than a lease, what begins now would find it over, and be left alone until the next walk.
-    let late = daemon.cures.renew(lease());
+    let late = daemon.cures.renew(lease(LOADING));
     daemon.say_all(late);
     ready();
     notify::say("READY=1");
