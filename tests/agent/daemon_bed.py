@@ -186,8 +186,13 @@ def window(bed: Bed) -> int:
     """The window that the phone's upload is told: of the connection that has carried most."""
     argv = space_words(bed.spaces["phone"], "ss", "-HOtin", "state", "established")
     said = subprocess.run(argv, capture_output=True, text=True).stdout
-    number = lambda line, key: int((re.findall(rf"{key}:(\d+)", line) or ["0"])[0])  # noqa: E731
-    return max(((number(line, "bytes_acked"), number(line, "snd_wnd")) for line in said.splitlines()), default=(0, 0))[1]
+
+    def number(line: str, key: str) -> int:
+        found = re.search(rf"{key}:(\d+)", line)
+        return int(found[1]) if found else 0
+
+    told = [(number(line, "bytes_acked"), number(line, "snd_wnd")) for line in said.splitlines()]
+    return max(told, default=(0, 0))[1]
 
 
 def network(space: str) -> str:

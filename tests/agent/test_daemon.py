@@ -188,32 +188,37 @@ def space() -> Iterator[str]:
     subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(tmp_path: Path, space: str) -> None:
+def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(
+    tmp_path: Path, space: str
+) -> None:
     def device(name: str) -> None:
         ip("-n", space, "link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
         for end in (name, f"{name}-far"):
             ip("-n", space, "link", "set", end, "up")
 
     with Daemon(space, tmp_path, "uplink.driver=false", "uplink.telemetry=") as agent:
-        on = lambda name: lambda: agent.status()["device"] == name  # noqa: E731
+
+        def arrives(name: str | None) -> None:
+            within(3, lambda: agent.status()["device"] == name)
+
         agent.serve()
         assert agent.status()["uplink"] == {"active": "none", "why": "there is no default route"}
         assert "waiting for one" in agent.log()
         for name in ("rmnet0", "usb0"):
             device(name)
         ip("-n", space, "route", "add", "default", "dev", "rmnet0", "metric", "100")
-        within(2, on("rmnet0"))
+        arrives("rmnet0")
         ip("-n", space, "route", "add", "default", "dev", "usb0", "metric", "50")
-        within(3, on("usb0"))
+        arrives("usb0")
         assert "uplink: it is usb0 now, no longer rmnet0" in agent.log()
         ip("-n", space, "link", "del", "usb0")
-        within(3, on("rmnet0"))
+        arrives("rmnet0")
         assert "uplink: usb0 is gone" in agent.log()
         ip("-n", space, "link", "del", "rmnet0")
-        within(2, on(None))
+        arrives(None)
         device("rmnet0")
         ip("-n", space, "-6", "route", "add", "default", "dev", "rmnet0")
-        within(2, on("rmnet0"))
+        arrives("rmnet0")
         assert agent.active() == "acks"
         agent.do("off")
         assert agent.pending() == ""

@@ -261,7 +261,8 @@ impl Receive {
         }
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
-        self.walk_at = Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST);
+        self.walk_at =
+            Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST);
         let task = walked.task;
         self.room.write(memory, task.room)?;
         let joined = task.changed - task.silenced.min(task.changed);

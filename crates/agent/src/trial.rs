@@ -42,6 +42,9 @@ impl Default for Config {
     }
 }
 
+/// A cure that was put back and does not act within this is not judged.
+const UNSETTLED: Duration = Duration::from_secs(30);
+
 /// What has to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -109,13 +112,14 @@ pub struct Trial {
     phase: Phase,
     wait: Duration,
     last: Option<Verdict>,
+    settled: bool,
 }
 
 impl Trial {
     /// For a cure that begins now.
     pub fn new(config: Config, now: Instant) -> Trial {
         let phase = Phase::Resting { until: later(now, config.every) };
-        Trial { config, phase, wait: config.every, last: None }
+        Trial { config, phase, wait: config.every, last: None, settled: true }
     }
 
     /// Whether the cure is lifted or withdrawn.
@@ -165,6 +169,12 @@ impl Trial {
         }
     }
 
+    /// Whether a cure that was put back acts already: a window that was open closes only as data arrives, and a queue takes its time to drain.
+    /// What is measured before that convicts or acquits nobody.
+    pub fn settle(&mut self, settled: bool) {
+        self.settled = settled;
+    }
+
     /// `bytes`: all that arrived so far. To be called several times a second.
     pub fn on_progress(&mut self, now: Instant, bytes: u64) -> Action {
         self.on_shared_progress(now, bytes, bytes)
@@ -203,7 +213,9 @@ impl Trial {
                 self.phase = Phase::Restoring { since: now, before, without };
                 Action::Restore
             }
-            Phase::Restoring { since, before, without } if now.since(since) >= settle => {
+            // Where it takes for ever nothing can be told.
+            Phase::Restoring { since, .. } if now.since(since) >= UNSETTLED => self.rest(now, false),
+            Phase::Restoring { since, before, without } if self.settled && now.since(since) >= settle => {
                 self.phase = Phase::After { since: now, bytes, before, without };
                 Action::Keep
             }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use units::Instant;
 
 use super::cures::Cures;
-use crate::acks::layout::{Flow, FlowKey};
+use crate::acks::layout::{Direction, Flow, FlowKey};
 use crate::cure::{Result, address, now_ns};
 use crate::trial::{Action, Config, Stage, Trial};
 
@@ -118,6 +118,12 @@ fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
     (bytes, down_held || up_held)
 }
 
+/// Whether a window is still open from the time without the cure: a quarter more than wanted.
+fn open(flow: &Flow) -> bool {
+    let far = |way: &Direction| way.rewritten > 0 && way.told > way.wanted.saturating_add(way.wanted / 4);
+    far(&flow.up) || flow.local == 0 && far(&flow.down)
+}
+
 impl Trials {
     /// Without a configuration there are none.
     pub fn new(config: Option<Config>) -> Trials {
@@ -213,8 +219,11 @@ impl Trials {
             cures.guard.lift_gate(false)?;
         }
         let walks = discover || due(self, "acks");
+        let mut opened = Vec::new();
         if walks {
-            seen.extend(self.passing(cures)?);
+            let (passing, open) = self.passing(cures)?;
+            seen.extend(passing);
+            opened = open;
         }
         let mut said = Vec::new();
         for (key, own, all) in seen {
@@ -231,6 +240,7 @@ impl Trials {
             }
             let alone = self.each.values().filter(|one| one.moves).count() <= 1;
             let Some(one) = self.each.get_mut(&key) else { continue };
+            one.trial.settle(!opened.contains(&key));
             let action = one.trial.on_shared_progress(now, own, all);
             if begins && one.trial.stage() == Stage::Trying {
                 self.next.insert(key.cure(), Instant(now.0.saturating_add(config.every.0)));
@@ -259,11 +269,11 @@ impl Trials {
         Ok(())
     }
 
-    /// Flows that pass and are held: their bytes, and those of all.
-    fn passing(&mut self, cures: &mut Cures) -> Result<Vec<(Key, u64, u64)>> {
+    /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
+    fn passing(&mut self, cures: &mut Cures) -> Result<(Vec<(Key, u64, u64)>, Vec<Key>)> {
         let Some(acks) = &mut cures.guard.acks else {
             self.each.retain(|key, _| key.cure() != "acks");
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         };
         let count = acks.counters()?;
         let ups = if cures.guard.gated() { 0 } else { count.up_bytes };
@@ -293,7 +303,8 @@ impl Trials {
         let fresh = |key: &Key| !self.each.contains_key(key);
         let known = flows.iter().filter(|(key, _)| !fresh(key));
         let new = flows.iter().filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH).take(room);
-        Ok(known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all)).collect())
+        let seen = known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all)).collect();
+        Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
 
     /// For the status.

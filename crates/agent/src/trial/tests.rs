@@ -160,3 +160,21 @@ fn nothing_is_counted_while_nothing_is_due() {
     trial.on_progress(Instant(1), 0);
     assert_eq!((trial.due(Instant(2)), trial.stage()), (true, Stage::Trying));
 }
+
+#[test]
+fn no_verdict_is_found_before_the_cure_acts_again() {
+    // Put back at about 68 s; for ten more seconds the window is as open as it was without.
+    let mut trial = Trial::new(Config::default(), Instant::ZERO);
+    let (mut bytes, mut back, mut withdrawn) = (0, None, None);
+    for tenth in 1..1_200 {
+        let acts = back.is_none_or(|at| tenth > at + 100);
+        trial.settle(acts);
+        bytes += if trial.lifted() || !acts { 24_000 } else { 20_000 };
+        match trial.on_progress(Instant(tenth * 100_000_000), bytes) {
+            Action::Restore => back = Some(tenth),
+            Action::Withdraw(verdict) => withdrawn = withdrawn.or(Some(verdict)),
+            _ => {}
+        }
+    }
+    assert!(withdrawn.is_some_and(|verdict| verdict.with.abs_diff(200_000) < 8_000), "{withdrawn:?}");
+}
