@@ -85,6 +85,9 @@ impl Key {
     }
 }
 
+/// What is tried, its own bytes, and those of all who share its path.
+type Seen = (Key, u64, u64);
+
 struct One {
     trial: Trial,
     /// As of the last look: its own bytes.
@@ -204,7 +207,7 @@ impl Trials {
         let due = |trials: &Trials, cure: &str| {
             trials.each.iter().any(|(key, one)| key.cure() == cure && one.trial.due(now))
         };
-        let mut seen: Vec<(Key, u64, u64)> = Vec::new();
+        let mut seen: Vec<Seen> = Vec::new();
         if cures.receive.is_some() && (discover || due(self, "receive")) {
             self.receive(cures)?;
             seen.push((Key::Receive, self.received.1, self.received.1));
@@ -270,7 +273,7 @@ impl Trials {
     }
 
     /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
-    fn passing(&mut self, cures: &mut Cures) -> Result<(Vec<(Key, u64, u64)>, Vec<Key>)> {
+    fn passing(&mut self, cures: &mut Cures) -> Result<(Vec<Seen>, Vec<Key>)> {
         let Some(acks) = &mut cures.guard.acks else {
             self.each.retain(|key, _| key.cure() != "acks");
             return Ok((Vec::new(), Vec::new()));
