@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from acks_bed import ADDRESSES_6, Acks, bed_ask, between, capture, changed, program, retractions, six, told
@@ -38,11 +39,15 @@ def emulator() -> str:
     return found
 
 
-def transfer(bed: Bed, node: str, *options: str, seconds: int = SECONDS) -> tuple[float, Ping]:
-    """Goodput in Mbit/s, and a ping of the phone's beside it."""
+def transfer(
+    bed: Bed, node: str, *options: str, seconds: int = SECONDS, server: str = ""
+) -> tuple[float, Ping]:
+    """Goodput in Mbit/s after its beginning, as its receiver tells; and a ping of the phone's beside it."""
     ping = bed.ping()
-    goodput = bed.iperf(node, seconds - BEGINNING, "-O", str(BEGINNING), *CUBIC, *options).mbps()
-    return goodput, ping.stop()
+    told = bed.iperf(node, seconds, "--get-server-output", *CUBIC, *options, server=server).done()
+    receiver = told if "-R" in options else told["server_output_json"]
+    rates = [one["sum"]["bits_per_second"] for one in receiver["intervals"] if one["sum"]["seconds"] > 0.5]
+    return fmean(rates[BEGINNING:]) / 1e6, ping.stop()
 
 
 @pytest.mark.parametrize(("factor", "node"), [(3.0, "notebook"), (1.5, "notebook"), (2.0, "phone")])
@@ -134,7 +139,7 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
     tmp_path: Path, emulator: str
 ) -> None:
     with Bed(tmp_path, scenario(), emulator) as bed:
-        ping, upload = bed.ping(), bed.iperf("phone", 20, *CUBIC)
+        ping, upload = bed.ping(), bed.iperf("phone", 26, *CUBIC)
         time.sleep(4)
         acks = Acks(bed)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in upload.done()["intervals"]]
@@ -142,8 +147,8 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
         assert acks.off()["rewritten"] > 100
     assert between(ping, 3, 5, 0.95) > 300, "the queue stands when the agent comes"
     # Its socket has seen the empty path in its handshake, and tells.
-    assert between(ping, 13, 19, 0.5) <= 1.1 * 2 * BASE_MS
-    assert sum(seconds[13:19]) / 6 >= 0.97 * UP
+    assert between(ping, 14, 25, 0.5) <= 1.1 * 2 * BASE_MS
+    assert sum(seconds[14:25]) / 11 >= 0.97 * UP
     with Bed(tmp_path / "forwarded", scenario(), emulator) as bed:
         upload = bed.iperf("notebook", 6, *CUBIC)
         time.sleep(2)
@@ -172,12 +177,7 @@ def test_ipv6_is_treated_alike(tmp_path: Path, emulator: str, down: bool) -> Non
     with Bed(tmp_path, scenario(), emulator) as bed:
         six(bed)
         Acks(bed)
-        ping = bed.ping()
-        goodput = bed.iperf(
-            "phone", SECONDS - BEGINNING, "-O", str(BEGINNING), *CUBIC, *(["-R"] if down else []),
-            server=ADDRESSES_6["server"],
-        ).mbps()  # fmt: skip
-        ping.stop()
+        goodput, ping = transfer(bed, "phone", *(["-R"] if down else []), server=ADDRESSES_6["server"])
     assert ping.p(0.95) <= (1.12 * 3 * BASE_MS if down else 125)
     assert goodput >= 0.97 * (DOWN if down else UP) * 1428 / 1448
 
@@ -215,30 +215,31 @@ def test_an_upload_that_fills_the_other_direction_does_not_close_a_downloads_win
 
     with Bed(tmp_path, scenario(), emulator) as bed:
         acks = Acks(bed)
-        ping, download = bed.ping(), bed.iperf("notebook", 18, *CUBIC, "-R")
-        time.sleep(4)
-        flood = bed.iperf("phone", 13, "-u", "-b", "2.2M", "-l", "1200")
-        time.sleep(9)
+        ping, download = bed.ping(), bed.iperf("notebook", 22, *CUBIC, "-R")
+        time.sleep(6)
+        flood = bed.iperf("phone", 14, "-u", "-b", "2.2M", "-l", "1200")
+        time.sleep(10)
         towards, away = max((one[1:3] for one in acks.last()["known"]), key=max)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in download.done()["intervals"]]
         flood.done()
         ping.stop()
-    assert between(ping, 10, 15, 0.5) > 600, "the queue is there"
+    assert between(ping, 12, 18, 0.5) > 600, "the queue is there"
     assert away > 600_000, "and known for what it is"
     assert towards < 0.5 * away, "its own has not grown beyond what it may"
-    assert sum(seconds[8:16]) / 8 >= 0.8 * DOWN
+    assert sum(seconds[10:20]) / 10 >= 0.8 * DOWN
 
 
 def test_both_directions_at_once_are_cured(tmp_path: Path, emulator: str) -> None:
     with Bed(tmp_path, scenario(), emulator) as bed:
         Acks(bed)
         ping = bed.ping()
-        up, down = bed.iperf("notebook", 16, *CUBIC), bed.iperf("notebook", 14, *CUBIC, "-R")
+        up, down = bed.iperf("notebook", 24, *CUBIC), bed.iperf("notebook", 22, *CUBIC, "-R")
         rates = (up.mbps(), down.mbps())
         ping.stop()
     # Both queues share what the download's λ leaves. The upload's first window comes before its law.
     assert ping.p(0.95) <= 1.25 * 3 * BASE_MS
-    assert rates[1] >= 0.95 * DOWN
+    # Of its lone rate, which is less than the link by its slow start.
+    assert rates[1] >= 0.95 * 0.97 * DOWN
     # ACKs of the download need their share of the uplink.
     assert rates[0] >= 0.8 * UP
 

@@ -187,7 +187,7 @@ class Bed:
     def iperf(self, node: str, seconds: float, *options: str, server: str = "") -> Transfer:
         """iperf3 between a node and the server."""
         self.port += 1
-        listening = self.start("server", "iperf3", "-s", "-1", "-p", str(self.port))
+        listening = self.start("server", "iperf3", "-s", "-1", "-J", "-p", str(self.port))
         self.listens(self.port)
         argv = [
             "iperf3",
