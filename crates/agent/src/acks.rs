@@ -14,13 +14,13 @@ pub mod layout;
 use std::path::Path;
 use std::time::Duration;
 
-use algo::rwnd::drwa::{Config as Law, Estimator, Form};
+use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
 use aya::{Ebpf, EbpfLoader};
 use units::Bytes;
 
-use crate::cure::{CureError, Result, address, now_ns};
+use crate::cure::{CureError, Result, address, now_ns, window_law};
 use crate::hook::{self, Hook, Hung};
 use crate::journal::Journal;
 use crate::kernel::{self, whole};
@@ -73,8 +73,7 @@ impl Settings {
     /// λ = 3 for downloads as published; 1.75 for uploads: who pings beside an upload wants its queue below one RTT, and on recorded LTE
     /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
     pub fn new(device: impl Into<String>) -> Settings {
-        // The rate form: back at λ·RTTmin 2 s after a rate step, where the paper's form takes longer.
-        let law = Law { form: Form::Rate, alpha: 8, quick: true, max: Bytes(1 << 30), ..Law::default() };
+        let law = window_law();
         Settings {
             device: device.into(),
             up: Some(Law { lambda: 28, ..law.clone() }),

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use algo::rwnd::drwa;
+use units::Bytes;
+
 use crate::shared::Place;
 
 /// Why a cure cannot be had here, and what still works without it.
@@ -61,6 +64,21 @@ impl CureError {
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CureError {
         let path = path.into();
         move |why| CureError::File { path, why }
+    }
+}
+
+/// The window law as the agent uses it. The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step, where the
+/// paper's form takes longer; quick fills large paths as fast as autotuning; the kernel's memory bounds the window, not the law. One
+/// segment is added to every decision, because a factor alone leaves a window of two segments where it is: 2 · 1.75 · RTTmin/RTT is below
+/// three as soon as their own sending takes a tenth of RTTmin.
+pub fn window_law() -> drwa::Config {
+    drwa::Config {
+        form: drwa::Form::Rate,
+        alpha: 8,
+        quick: true,
+        increment: 1,
+        max: Bytes(1 << 30),
+        ..drwa::Config::default()
     }
 }
 

@@ -47,6 +47,10 @@ pub fn law() -> qcut_d::Config {
     qcut_d::Config { slack: SLACK, ..qcut_d::Config::default() }
 }
 
+/// Packets that a driver may always hold: a first flight (RFC 6928). A driver whose ring runs empty tells the rate of what is sent, not
+/// that of the link, and a flight refused at the device ends a slow start.
+const DRIVER_FLOOR: u64 = 10;
+
 /// Where reports may come from, in the order of trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
@@ -312,7 +316,10 @@ impl Gate {
 
     fn write(&mut self) -> Result<()> {
         let lease_until_ns = if self.lifted { 0 } else { self.lease_until_ns };
-        let config = self.settings.config(&self.found, lease_until_ns);
+        let mut config = self.settings.config(&self.found, lease_until_ns);
+        if matches!(self.telemetry(), State::Fresh { grade: Grade::Driver, .. }) {
+            config.floor = config.floor.max(u64::from(self.found.mtu) * DRIVER_FLOOR);
+        }
         let mut ebpf = locked(&self.shared.ebpf);
         let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
         let mut place: Array<_, GateConfig> =

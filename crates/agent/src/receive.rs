@@ -9,7 +9,7 @@ mod room;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use algo::rwnd::drwa::{Config as Law, Form};
+use algo::rwnd::drwa::Config as Law;
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
@@ -18,7 +18,7 @@ use aya::programs::{CgroupAttachMode, SockOps};
 use room::{Memory, Room};
 use units::Bytes;
 
-use crate::cure::{CureError, Prefix, Result, address, now_ns};
+use crate::cure::{CureError, Prefix, Result, address, now_ns, window_law};
 use crate::journal::{Change, Journal};
 use crate::kernel;
 use crate::objects;
@@ -74,11 +74,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        // The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step where the paper's form takes longer; quick
-        // fills large paths as fast as autotuning. The kernel's memory limits bound the window, not we.
-        let law = Law { form: Form::Rate, alpha: 8, quick: true, max: Bytes(1 << 30), ..Law::default() };
         Settings {
-            law,
+            law: window_law(),
             start: Bytes(20_000),
             shared_minimum: true,
             places: Places::All,
