@@ -117,6 +117,7 @@ def pinged_ms(run: package.Run | package.RunSet) -> float:
 @pytest.mark.parametrize(("cure", "words", "most_ms"), [(GATE, "a gate of 20 ms", 120), (ACKS, "ACKs", 140)])
 def test_an_upload_is_held_by_the_agent(tmp_path: Path, cure: str, words: str, most_ms: float) -> None:
     run = package.lab(UPLOAD.replace("CURE", cure))
+    assert isinstance(run, package.Run)
     assert words in run.info["agents"][0]
     assert pinged_ms(run) <= most_ms
 

@@ -60,7 +60,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             ("clsact", _) => settings.clsact = true,
             ("forwarded", _) => settings.forwarded_only = true,
-            ("start", bytes) => (settings.start, settings.up_start) = (Bytes(bytes.parse()?), Bytes(bytes.parse()?)),
+            ("start", bytes) => {
+                (settings.start, settings.up_start) = (Bytes(bytes.parse()?), Bytes(bytes.parse()?))
+            }
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
             ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),

@@ -1,7 +1,7 @@
 //! Looks, changes nothing, and says which cure would help, what it would change, and what it expects.
 //!
 //! signal: this host ([`host`]) and its traffic, by its sockets ([`sockets`]) or by a capture ([`capture`]) · model: a table of rules
-//! ([`judge`]) · action: [`advice`], as text ([`page`]) or JSON, and the configuration that `on --config` takes.
+//! ([`judge`]) · action: [`advice`], as text (`page`) or JSON, and the configuration that `on --config` takes.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

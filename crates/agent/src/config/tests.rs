@@ -70,7 +70,7 @@ fn what_the_command_line_sets_counts_more_than_the_file() {
 fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
     let config = read("").unwrap();
     assert_eq!(config.uplink, Uplink::default());
-    assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Auto, 32));
+    assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Auto, 28));
     assert_eq!(config.uplink.sources().len(), 2);
     assert_eq!((config.metrics, config.uplink.forward.is_none()), (None, true));
     assert_eq!(config.trial, Some(crate::trial::Config::default()));
