@@ -174,7 +174,7 @@ static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *la
 		return;
 	}
 	q->reports++;
-	q->dry += surplus > 2 * law->floor;
+	q->dry += 2 * surplus > 3 * law->floor;
 	q->step_moved = law_more(q->step_moved, moved);
 	span = law_less(at, q->step_ns);
 	if (span < QCUT_STEP_NS)

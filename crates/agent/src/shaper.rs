@@ -85,7 +85,7 @@ impl Shaper {
             undo: undo.map(str::to_owned).to_vec(),
         };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-        let occupancy = Occupancy::new(law.hold, Slack::new(law.slack.0, 2 * u64::from(found.mtu)));
+        let occupancy = Occupancy::new(law.hold, Slack::new(law.slack.0, u64::from(found.mtu) * 3 / 2));
         Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent: 0, set: None, change })
     }
 

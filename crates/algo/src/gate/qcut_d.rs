@@ -70,7 +70,7 @@ impl QcutD {
             target: config.target,
             floor,
             patience: config.patience,
-            occupancy: Occupancy::new(config.hold, Slack::new(config.slack.0, floor.saturating_mul(2))),
+            occupancy: Occupancy::new(config.hold, Slack::new(config.slack.0, floor.saturating_mul(3) / 2)),
         }
     }
 

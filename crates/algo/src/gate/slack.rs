@@ -33,7 +33,7 @@ const SLOW: u64 = 8;
 pub struct Slack {
     /// No more than this is ever added, ns.
     most: u64,
-    /// So many bytes too many in the estimate mean nothing: a packet is on the air, another on its way into the device. With one alone a
+    /// So many bytes too many in the estimate mean nothing: a packet is on the air, part of another on its way into the device. With one alone a
     /// steady link looks dry now and then, and its p95 is 120 ms instead of 91.
     margin: u64,
     /// When the step began; what it has seen.
