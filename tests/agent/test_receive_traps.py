@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from reading import Reader, Sender, right_edges
-from receive_bed import PATIENCE_S, Agent, Bed, finished, quantile, rtt_now, rtts, run, scenario, until
+from receive_bed import PATIENCE_S, Agent, Bed, ended, finished, quantile, rtt_now, rtts, run, scenario, until
 
 pytestmark = pytest.mark.usefixtures("receiving")
 HERE = Path(__file__).resolve().parent
@@ -203,14 +204,26 @@ def test_flags_of_another_program_stay_while_the_agent_comes_and_goes(tmp_path: 
     # An uplink on which RTT is measured often: its callback comes once a round trip.
     fast = scenario(up="20 Mbit/s")
     with Bed(tmp_path, fast) as bed, Agent(bed, "receive.lambda=3") as agent, another(bed) as pins:
-        bed.iperf_server()
-        # Its own data has to be acknowledged for that callback.
-        upload = bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "60", "-C", "cubic")
-        until(lambda: counted(pins) > 5)
+        for port in (5201, 5202):
+            bed.iperf_server(port)
+
+        def upload(port: int) -> subprocess.Popen[str]:
+            # Its own data has to be acknowledged for that callback.
+            return bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-p", f"{port}", "-t", "60", "-C", "cubic")
+
+        def called() -> None:
+            before = counted(pins)
+            until(lambda: counted(pins) > before + 5)
+
+        old = upload(5201)
+        called()
         agent.serve()
-        with_us = counted(pins)
-        until(lambda: counted(pins) > with_us + 5)
+        called()
+        assert old.poll() is None
+        ended(old)
+        # One that begins under both: the agent's program sets its flag after the other has set its own.
+        new = upload(5202)
+        called()
         agent.do("off")
-        without = counted(pins)
-        until(lambda: counted(pins) > without + 5)
-        assert upload.poll() is None
+        called()
+        assert new.poll() is None

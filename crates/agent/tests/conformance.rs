@@ -2,18 +2,14 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::objects;
 use agent::shared::{Drwa as KernelDrwa, DrwaLaw, DrwaSample};
 use algo::Rng;
 use algo::rwnd::drwa::{Config, Drwa, Estimator, Form};
 use algo::rwnd::{Cause, Sample, Setup, WindowControl};
-use aya::maps::Array;
-use aya::programs::SchedClassifier;
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use streams::STREAM;
 use units::{Bytes, Duration, Instant};
 
-/// Samples in a stream: `STREAM` of `conformance.bpf.c`.
-const STREAM: usize = 4_096;
+mod streams;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,44 +38,14 @@ mod pod {
     unsafe impl aya::Pod for super::Bench {}
 }
 
-fn kernel() -> Option<Ebpf> {
-    let mut ebpf = match EbpfLoader::new().load(objects::CONFORMANCE) {
-        Ok(ebpf) => ebpf,
-        Err(error) => {
-            eprintln!("left out: BPF is not to be had here: {error}");
-            return None;
-        }
-    };
-    let program: &mut SchedClassifier = ebpf.program_mut("run_drwa").unwrap().try_into().unwrap();
-    if let Err(error) = program.load() {
-        eprintln!("left out: BPF is not to be had here: {error}");
-        return None;
-    }
-    Some(ebpf)
-}
-
-fn in_kernel(ebpf: &mut Ebpf, law: DrwaLaw, seed: Option<u64>, steps: &mut [Step]) {
-    let mut stream: Array<_, Step> = Array::try_from(ebpf.map_mut("stream").unwrap()).unwrap();
-    for (i, step) in steps.iter().enumerate() {
-        stream.set(i as u32, step, 0).unwrap();
-    }
-    let mut bench: Array<_, Bench> = Array::try_from(ebpf.map_mut("bench").unwrap()).unwrap();
+fn in_kernel(kernel: &mut streams::Bench, law: DrwaLaw, seed: Option<u64>, steps: &mut [Step]) {
     let mut state = KernelDrwa::default();
     if let Some(seed) = seed {
         state.window = law.initial.clamp(law.floor, law.max);
         state.rtt_min_us = seed;
         state.flags[3] = 1;
     }
-    bench.set(0, Bench { law, state, steps: steps.len() as u32, done: 0 }, 0).unwrap();
-    let program: &mut SchedClassifier = ebpf.program_mut("run_drwa").unwrap().try_into().unwrap();
-    let packet = [0; 64];
-    program.test_run(TestRunOptions { data_in: Some(&packet), ..TestRunOptions::default() }).unwrap();
-    let bench: Array<_, Bench> = Array::try_from(ebpf.map_mut("bench").unwrap()).unwrap();
-    assert_eq!(bench.get(&0, 0).unwrap().done, steps.len() as u32);
-    let stream: Array<_, Step> = Array::try_from(ebpf.map_mut("stream").unwrap()).unwrap();
-    for (i, step) in steps.iter_mut().enumerate() {
-        *step = stream.get(&(i as u32), 0).unwrap();
-    }
+    kernel.run(Bench { law, state, steps: steps.len() as u32, done: 0 }, steps, |bench| bench.done);
 }
 
 /// Any law within its bounds.
@@ -157,7 +123,7 @@ fn as_seen_by_the_kernel((now, sample): &(Instant, Sample)) -> Step {
 
 #[test]
 fn every_window_of_any_stream_is_the_same_in_the_kernel() {
-    let Some(mut ebpf) = kernel() else { return };
+    let Some(mut kernel) = streams::Bench::load("run_drwa", "stream", "bench") else { return };
     let mut rng = Rng::new(1, "conformance");
     let mut windows = std::collections::BTreeSet::new();
     for case in 0..60 {
@@ -167,7 +133,7 @@ fn every_window_of_any_stream_is_the_same_in_the_kernel() {
         let mut steps: Vec<Step> = stream.iter().map(as_seen_by_the_kernel).collect();
         let law = DrwaLaw::new(&config, setup.mss.0, setup.timestamps);
         let seed = config.rtt_min_seed.map(|seed| (seed.0 / 1_000).clamp(1, 30_000_000));
-        in_kernel(&mut ebpf, law, seed, &mut steps);
+        in_kernel(&mut kernel, law, seed, &mut steps);
         let mut ours = Drwa::new(config.clone(), &setup);
         for (i, ((now, sample), step)) in stream.iter().zip(&steps).enumerate() {
             ours.on_sample(*now, sample);

@@ -2,17 +2,13 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::objects;
 use agent::shared::DrwaSample;
 use algo::Rng;
 use algo::rwnd::afc::backed::{Backed, Seen};
-use aya::maps::Array;
-use aya::programs::SchedClassifier;
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use streams::STREAM;
 use units::{Bytes, Duration, Instant};
 
-/// ACKs in a stream: `STREAM` of `conformance.bpf.c`.
-const STREAM: usize = 4_096;
+mod streams;
 
 /// `struct backed_step`.
 #[repr(C)]
@@ -42,40 +38,6 @@ mod pod {
     unsafe impl aya::Pod for super::Step {}
     // SAFETY: integers only, without padding.
     unsafe impl aya::Pod for super::Bench {}
-}
-
-fn kernel() -> Option<Ebpf> {
-    let mut ebpf = match EbpfLoader::new().load(objects::CONFORMANCE) {
-        Ok(ebpf) => ebpf,
-        Err(error) => {
-            eprintln!("left out: BPF is not to be had here: {error}");
-            return None;
-        }
-    };
-    let program: &mut SchedClassifier = ebpf.program_mut("run_backed").unwrap().try_into().unwrap();
-    if let Err(error) = program.load() {
-        eprintln!("left out: BPF is not to be had here: {error}");
-        return None;
-    }
-    Some(ebpf)
-}
-
-fn in_kernel(ebpf: &mut Ebpf, own: u64, rtt_min_us: u64, steps: &mut [Step]) {
-    let mut stream: Array<_, Step> = Array::try_from(ebpf.map_mut("backed_stream").unwrap()).unwrap();
-    for (i, step) in steps.iter().enumerate() {
-        stream.set(i as u32, step, 0).unwrap();
-    }
-    let mut bench: Array<_, Bench> = Array::try_from(ebpf.map_mut("backed_bench").unwrap()).unwrap();
-    bench.set(0, Bench { own, rtt_min_us, steps: steps.len() as u32, ..Bench::default() }, 0).unwrap();
-    let program: &mut SchedClassifier = ebpf.program_mut("run_backed").unwrap().try_into().unwrap();
-    let packet = [0; 64];
-    program.test_run(TestRunOptions { data_in: Some(&packet), ..TestRunOptions::default() }).unwrap();
-    let bench: Array<_, Bench> = Array::try_from(ebpf.map_mut("backed_bench").unwrap()).unwrap();
-    assert_eq!(bench.get(&0, 0).unwrap().done, steps.len() as u32);
-    let stream: Array<_, Step> = Array::try_from(ebpf.map_mut("backed_stream").unwrap()).unwrap();
-    for (i, step) in steps.iter_mut().enumerate() {
-        *step = stream.get(&(i as u32), 0).unwrap();
-    }
 }
 
 /// A connection: bursts, pauses of sender and reader, windows that close, clocks that stand.
@@ -110,13 +72,16 @@ fn any_stream(rng: &mut Rng) -> Vec<Step> {
 
 #[test]
 fn every_buffer_of_any_stream_is_the_same_in_the_kernel() {
-    let Some(mut ebpf) = kernel() else { return };
+    let Some(mut kernel) = streams::Bench::load("run_backed", "backed_stream", "backed_bench") else {
+        return;
+    };
     let mut rng = Rng::new(1, "conformance afc");
     let mut buffers = std::collections::BTreeSet::new();
     for case in 0..60 {
         let (own, rtt_min_us) = (rng.below(1 << 21), rng.below(2_000_000));
         let mut steps = any_stream(&mut rng);
-        in_kernel(&mut ebpf, own, rtt_min_us, &mut steps);
+        let bench = Bench { own, rtt_min_us, steps: steps.len() as u32, ..Bench::default() };
+        kernel.run(bench, &mut steps, |bench| bench.done);
         let mut ours = Backed::default();
         for (i, step) in steps.iter().enumerate() {
             let DrwaSample { received, copied, right_edge, .. } = step.sample;

@@ -3,17 +3,13 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::objects;
 use algo::Rng;
 use algo::gate::qcut_d::{self, Config, QcutD};
 use algo::gate::{Event, Gate, RING, Setup};
-use aya::maps::Array;
-use aya::programs::SchedClassifier;
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use streams::STREAM;
 use units::{Bytes, Duration, Instant};
 
-/// Events in a stream: `STREAM` of `conformance.bpf.c`.
-const STREAM: usize = 4_096;
+mod streams;
 
 /// `struct qcut_step`.
 #[repr(C)]
@@ -55,27 +51,7 @@ mod pod {
     unsafe impl aya::Pod for super::Bench {}
 }
 
-fn kernel() -> Option<Ebpf> {
-    let mut ebpf = match EbpfLoader::new().load(objects::CONFORMANCE) {
-        Ok(ebpf) => ebpf,
-        Err(error) => {
-            eprintln!("left out: BPF is not to be had here: {error}");
-            return None;
-        }
-    };
-    let program: &mut SchedClassifier = ebpf.program_mut("run_qcut").unwrap().try_into().unwrap();
-    if let Err(error) = program.load() {
-        eprintln!("left out: BPF is not to be had here: {error}");
-        return None;
-    }
-    Some(ebpf)
-}
-
-fn in_kernel(ebpf: &mut Ebpf, config: &Config, setup: &Setup, steps: &mut [Step]) {
-    let mut stream: Array<_, Step> = Array::try_from(ebpf.map_mut("gate_stream").unwrap()).unwrap();
-    for (i, step) in steps.iter().enumerate() {
-        stream.set(i as u32, step, 0).unwrap();
-    }
+fn in_kernel(kernel: &mut streams::Bench, config: &Config, setup: &Setup, steps: &mut [Step]) {
     let bench = Bench {
         target_ns: config.target.0,
         slack_ns: config.slack.0,
@@ -88,15 +64,7 @@ fn in_kernel(ebpf: &mut Ebpf, config: &Config, setup: &Setup, steps: &mut [Step]
         state: [0; 22],
         ring: [0; 2 * RING],
     };
-    Array::try_from(ebpf.map_mut("gate_bench").unwrap()).unwrap().set(0, bench, 0).unwrap();
-    let program: &mut SchedClassifier = ebpf.program_mut("run_qcut").unwrap().try_into().unwrap();
-    program.test_run(TestRunOptions { data_in: Some(&[0; 64]), ..TestRunOptions::default() }).unwrap();
-    let bench: Array<_, Bench> = Array::try_from(ebpf.map("gate_bench").unwrap()).unwrap();
-    assert_eq!(bench.get(&0, 0).unwrap().done, steps.len() as u32);
-    let stream: Array<_, Step> = Array::try_from(ebpf.map("gate_stream").unwrap()).unwrap();
-    for (i, step) in steps.iter_mut().enumerate() {
-        *step = stream.get(&(i as u32), 0).unwrap();
-    }
+    kernel.run(bench, steps, |bench| bench.done);
 }
 
 /// An uplink: packets in bursts, a buffer that drains at a rate that changes, reports that are late, overtake each other, stay away,
@@ -160,7 +128,7 @@ fn as_seen_by_the_kernel((now, event): &(Instant, Event)) -> Step {
 
 #[test]
 fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
-    let Some(mut ebpf) = kernel() else { return };
+    let Some(mut kernel) = streams::Bench::load("run_qcut", "gate_stream", "gate_bench") else { return };
     let mut rng = Rng::new(1, "conformance of the gate");
     let (mut open, mut closed, mut slack, mut rates) = (0, 0, 0, std::collections::BTreeSet::new());
     for case in 0..60 {
@@ -174,7 +142,7 @@ fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
         let setup = Setup { mtu: Bytes(500 + rng.below(9_000)) };
         let stream = any_stream(&mut rng);
         let mut steps: Vec<Step> = stream.iter().map(as_seen_by_the_kernel).collect();
-        in_kernel(&mut ebpf, &config, &setup, &mut steps);
+        in_kernel(&mut kernel, &config, &setup, &mut steps);
         let mut ours = QcutD::new(config.clone(), &setup);
         for (i, ((now, event), step)) in stream.iter().zip(&steps).enumerate() {
             ours.on_event(*now, event);

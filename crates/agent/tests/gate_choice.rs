@@ -3,11 +3,13 @@
 //! Needs root and BPF; elsewhere the test says so and ends.
 
 use agent::cure::now_ns;
-use agent::objects;
+use agent::gate;
 use agent::shared::{GateConfig, GateView};
 use aya::maps::Array;
 use aya::programs::SchedClassifier;
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use aya::{Ebpf, TestRun, TestRunOptions};
+
+mod left_out;
 
 /// TC_ACT_UNSPEC and TC_ACT_SHOT.
 const PASS: u32 = u32::MAX;
@@ -22,20 +24,7 @@ struct Gate(Ebpf, std::cell::Cell<u64>);
 impl Gate {
     /// With a lease of so many seconds, negative: over.
     fn new(lease_s: i64) -> Option<Gate> {
-        let mut ebpf = match EbpfLoader::new().load(objects::GATE) {
-            Ok(ebpf) => ebpf,
-            Err(error) => {
-                eprintln!("left out: BPF is not to be had here: {error}");
-                return None;
-            }
-        };
-        for name in ["egress", "report"] {
-            let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
-            if let Err(error) = program.load() {
-                eprintln!("left out: BPF is not to be had here: {error}");
-                return None;
-            }
-        }
+        let mut ebpf = left_out::or_left_out(gate::load())?;
         let config = GateConfig {
             target_ns: 20_000_000,
             floor: 1_500,
