@@ -24,6 +24,7 @@ use crate::cure::{CureError, Result, address, now_ns, window_law};
 use crate::hook::{self, Hook, Hung};
 use crate::journal::Journal;
 use crate::kernel::{self, whole};
+use crate::lease::{Held, Leased};
 use crate::netlink::Device;
 use crate::objects;
 use crate::receive::taken;
@@ -37,8 +38,6 @@ const SHOWN: Duration = Duration::from_secs(60);
 /// … and so long: forgotten. RFC 5382 section 5 lets a NAT forget after two hours and four minutes; who was silent for a quarter of that
 /// has no window to cure.
 const FORGOTTEN: Duration = Duration::from_secs(1_800);
-/// A lease that is this near its end may have ended when the kernel reads the next one.
-const NEAR_NS: u64 = 100_000_000;
 /// The two programs, and where they hang.
 const HOOK: Hook = Hook {
     what: "windows of passing ACKs",
@@ -120,12 +119,11 @@ impl Settings {
 /// DRWA at work on a device.
 pub struct Acks {
     ebpf: Ebpf,
-    config: Array<MapData, AcksConfig>,
+    config: Held<AcksConfig>,
     counters: PerCpuArray<MapData, AcksCounters>,
     flows: HashMap<MapData, FlowKey, Flow>,
     exempt: HashMap<MapData, FlowKey, u32>,
     places: HashMap<MapData, [u32; 4], PlaceSeen>,
-    now: AcksConfig,
     settings: Settings,
     found: Device,
     hung: Option<Hung>,
@@ -197,7 +195,7 @@ impl Acks {
             hung.leave(&mut self.ebpf, &place)?;
         }
         let pinned = |why: aya::pin::PinError| CureError::Map("pin", whole(&why));
-        self.config.pin(place.join("config")).map_err(pinned)?;
+        self.config.leave(&place.join("config"))?;
         self.counters.pin(place.join("counters")).map_err(pinned)?;
         self.flows.pin(place.join("flows")).map_err(pinned)?;
         self.exempt.pin(place.join("exempt")).map_err(pinned)?;
@@ -208,24 +206,22 @@ impl Acks {
         let found = hook::device(&settings.device)?;
         let mut ebpf = load_with(settings.flows, 1, handed)?;
         let config: Array<MapData, AcksConfig> = taken(&mut ebpf, "config")?;
-        let before = config.get(&0, 0).map_err(failed("config"))?;
+        let config = Held::new("config", config)?;
         // A lease that goes on keeps what was learnt under it.
-        let before = AcksConfig { generation: before.generation.max(1), ..before };
-        let now = settings.config(&found, &before)?;
-        let mut acks = Acks {
+        let before = config.now();
+        let now = settings.config(&found, &AcksConfig { generation: before.generation.max(1), ..before })?;
+        config.change(|config| *config = now)?;
+        Ok(Acks {
             config,
             counters: taken(&mut ebpf, "counters")?,
             flows: taken(&mut ebpf, "flows")?,
             exempt: taken(&mut ebpf, "exempt")?,
             places: taken(&mut ebpf, "places")?,
             ebpf,
-            now,
             settings: settings.clone(),
             found,
             hung: None,
-        };
-        acks.write()?;
-        Ok(acks)
+        })
     }
 
     /// Whether [`Acks::set`] is enough for these.
@@ -243,29 +239,25 @@ impl Acks {
             );
             return Err(CureError::Refused(text));
         }
-        self.now = settings.config(&self.found, &self.now)?;
+        let now = settings.config(&self.found, &self.config.now())?;
         self.settings = settings.clone();
-        self.write()
+        // A gap in the lease may begin another generation meanwhile.
+        self.config.change(|config| *config = AcksConfig { generation: config.generation, ..now })
     }
 
-    /// The lease holds until then. After a gap in it, what was told meanwhile is not known, and every flow begins anew.
+    /// The lease holds until then, and is renewed.
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        if now_ns().saturating_add(NEAR_NS) >= self.now.lease_until_ns {
-            self.now.generation = self.now.generation.wrapping_add(1);
-        }
-        self.now.lease_until_ns = lease_until_ns;
-        self.write()
+        self.config.grant(lease_until_ns)
     }
 
     /// Windows of downloads or of uploads pass, but are watched, so that they can come back without taking back what was told: for a trial,
     /// or while another cure acts.
     pub fn lift(&mut self, down: bool, up: bool) -> Result<()> {
         let lifted = u32::from(down) | u32::from(up) << 1;
-        if lifted == self.now.lifted {
+        if lifted == self.config.now().lifted {
             return Ok(());
         }
-        self.now.lifted = lifted;
-        self.write()
+        self.config.change(|config| config.lifted = lifted)
     }
 
     /// What was learnt of all paths is old, as after a trial that found the cure guilty: a route that became longer looks like a queue.
@@ -274,8 +266,7 @@ impl Acks {
         for key in known {
             let _ = self.places.remove(&key);
         }
-        self.now.generation = self.now.generation.wrapping_add(1);
-        self.write()
+        self.config.change(Leased::after_gap)
     }
 
     /// The windows of one flow pass, or no longer.
@@ -286,8 +277,8 @@ impl Acks {
             // Not there is what is wanted.
             let _ = self.exempt.remove(flow);
         }
-        self.now.exempting = self.exempt.keys().next().is_some().into();
-        self.write()
+        let exempting = self.exempt.keys().next().is_some().into();
+        self.config.change(|config| config.exempting = exempting)
     }
 
     /// Every flow, as the kernel knows it. What is silent for long is forgotten here; beyond its size the table forgets by itself.
@@ -310,12 +301,13 @@ impl Acks {
         let now = now_ns();
         let fresh = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < SHOWN;
         let mut found = Vec::new();
+        let config = self.config.now();
         for (key, flow) in self.flows() {
-            let exempt = self.now.exempting > 0 && self.exempt.get(&key, 0).is_ok();
+            let exempt = config.exempting > 0 && self.exempt.get(&key, 0).is_ok();
             let ways = [("acks down", &flow.down, 1), ("acks up", &flow.up, 2)];
             let shown = ways.into_iter().filter(|(_, way, _)| way.wanted > 0 && fresh(way.begun_ns));
             found.extend(shown.map(|(cure, way, bit)| FlowStatus {
-                applied: !exempt && self.now.lifted & bit == 0 && way.rewritten > 0,
+                applied: !exempt && config.lifted & bit == 0 && way.rewritten > 0,
                 ..self.shown(cure, &key, &flow, way, now)
             }));
         }
@@ -366,8 +358,15 @@ impl Acks {
             None => Ok(()),
         }
     }
+}
 
-    fn write(&mut self) -> Result<()> {
-        self.config.set(0, self.now, 0).map_err(failed("config"))
+impl Leased for AcksConfig {
+    fn until_ns(&mut self) -> &mut u64 {
+        &mut self.lease_until_ns
+    }
+
+    /// What was told meanwhile is not known: every flow begins anew.
+    fn after_gap(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
     }
 }

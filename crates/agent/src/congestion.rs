@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray};
+use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{CgroupAttachMode, SockOps};
 
 use crate::cure::{CureError, Prefix, Result};
 use crate::journal::{Change, Journal};
+use crate::lease::{Held, Leased};
 use crate::receive::taken;
 use crate::shared::{CongestionConfig, CongestionCounters, Route};
 use crate::sockets::{self, Action, Walker};
@@ -62,7 +63,7 @@ pub fn available() -> Result<Vec<String>> {
 
 /// The choice at work.
 pub struct Congestion {
-    choice: Array<MapData, CongestionConfig>,
+    choice: Held<CongestionConfig>,
     tally: PerCpuArray<MapData, CongestionCounters>,
     routes: LpmTrie<MapData, [u32; 4], Route>,
     groups: HashMap<MapData, u64, Route>,
@@ -81,7 +82,7 @@ impl Congestion {
         let mut ebpf = kernel::load_sock_ops(objects::CONGESTION, "congestion", Some(&folder))?;
         let link = attached(&mut ebpf, settings)?;
         let mut congestion = Congestion {
-            choice: taken(&mut ebpf, "choice")?,
+            choice: Held::new("choice", taken(&mut ebpf, "choice")?)?,
             tally: taken(&mut ebpf, "tally")?,
             routes: taken(&mut ebpf, "routes")?,
             groups: taken(&mut ebpf, "groups")?,
@@ -116,10 +117,9 @@ impl Congestion {
         self.write_groups()
     }
 
-    /// The lease holds until then.
+    /// The lease holds until then, and is renewed.
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        let choice = CongestionConfig { lease_until_ns };
-        self.choice.set(0, choice, 0).map_err(|e| CureError::Map("choice", e.to_string()))
+        self.choice.grant(lease_until_ns)
     }
 
     /// What it did since the pins were made.
@@ -175,6 +175,12 @@ impl Congestion {
             let _ = self.groups.remove(key);
         }
         Ok(())
+    }
+}
+
+impl Leased for CongestionConfig {
+    fn until_ns(&mut self) -> &mut u64 {
+        &mut self.lease_until_ns
     }
 }
 

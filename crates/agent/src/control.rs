@@ -1,18 +1,22 @@
 //! The control socket: JSON lines on a Unix socket that only root may open.
 //!
 //! signal: `{"ask": …}` of `on`, `off`, `status` · model: one line is one question · action: one line is the answer, with `"ok"`. A client
-//! that is slow or silent delays nobody: sockets are never waited for.
+//! that is slow or silent delays nobody: sockets are never waited for, nobody is heard before he has read what he was told, and a newer
+//! client pushes the oldest out.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::poll::PollFlags;
 use nix::sys::socket::{getsockopt, sockopt};
 use serde_json::{Value, json};
 
-/// More are refused.
+/// A newer one pushes the oldest out.
 const MOST_CLIENTS: usize = 32;
 /// A question is not longer.
 const LONGEST: usize = 1 << 20;
@@ -21,7 +25,10 @@ const LONGEST: usize = 1 << 20;
 struct Client {
     stream: UnixStream,
     text: Vec<u8>,
+    questions: VecDeque<Value>,
     answers: Vec<u8>,
+    /// He says nothing more, but may wait for an answer.
+    ended: bool,
 }
 
 /// The daemon's side.
@@ -51,32 +58,40 @@ impl Control {
         Ok(Control { listener, clients: Vec::new() })
     }
 
-    /// For poll: who might have something to say.
-    pub fn sources(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
-        std::iter::once(self.listener.as_fd()).chain(self.clients.iter().map(|c| c.stream.as_fd())).collect()
+    /// For poll: who might have something to say, or to hear.
+    pub fn sources(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
+        std::iter::once((self.listener.as_fd(), PollFlags::POLLIN)).chain(clients).collect()
     }
 
-    /// The questions that have arrived whole.
+    /// Whether a question is here already that nobody has been asked yet.
+    pub fn waiting(&self) -> bool {
+        self.clients.iter().any(|client| client.answers.is_empty() && !client.questions.is_empty())
+    }
+
+    /// Of each client that has read his last answer, the next question.
     pub fn questions(&mut self) -> Vec<Question> {
-        while let Ok((stream, _)) = self.listener.accept() {
+        // Of a flood, no more at a time than there is room for.
+        for (stream, _) in std::iter::from_fn(|| self.listener.accept().ok()).take(MOST_CLIENTS) {
             let root = getsockopt(&stream, sockopt::PeerCredentials).is_ok_and(|peer| peer.uid() == 0);
-            if root && self.clients.len() < MOST_CLIENTS && stream.set_nonblocking(true).is_ok() {
-                self.clients.push(Client { stream, text: Vec::new(), answers: Vec::new() });
+            if root && stream.set_nonblocking(true).is_ok() {
+                if self.clients.len() >= MOST_CLIENTS {
+                    self.clients.remove(0);
+                }
+                let (text, questions, answers) = Default::default();
+                self.clients.push(Client { stream, text, questions, answers, ended: false });
             }
         }
-        self.clients.retain_mut(Client::hears);
-        let mut found = Vec::new();
-        for (number, client) in self.clients.iter_mut().enumerate() {
-            found.extend(lines(&mut client.text).into_iter().map(|value| Question { value, client: number }));
-        }
-        found
+        self.clients.retain_mut(Client::stays);
+        let each = self.clients.iter_mut().enumerate();
+        each.filter_map(|(number, client)| Some(Question { value: client.asks()?, client: number })).collect()
     }
 
     /// Answers a question of the last [`Control::questions`].
     pub fn answer(&mut self, question: &Question, answer: &Value) {
         if let Some(client) = self.clients.get_mut(question.client) {
             client.answers.extend_from_slice(format!("{answer}\n").as_bytes());
+            // Who has gone is found out when he is heard.
             client.tells();
         }
     }
@@ -92,12 +107,41 @@ pub fn lines(text: &mut Vec<u8>) -> Vec<Value> {
 }
 
 impl Client {
-    /// Reads what there is; whether he is still there.
+    fn waits_for(&self) -> PollFlags {
+        match (self.answers.is_empty(), self.ended || !self.questions.is_empty()) {
+            (false, _) => PollFlags::POLLOUT,
+            (true, false) => PollFlags::POLLIN,
+            // Only errors, which are always told.
+            (true, true) => PollFlags::empty(),
+        }
+    }
+
+    /// Whether there is something to say to him, or to hear.
+    fn stays(&mut self) -> bool {
+        if !self.tells() {
+            return false;
+        }
+        // Who does not read is not heard: the questions of a slow client do not pile up here.
+        if !self.answers.is_empty() || !self.questions.is_empty() {
+            return true;
+        }
+        let well = self.hears();
+        self.questions.extend(lines(&mut self.text));
+        well && !(self.ended && self.questions.is_empty())
+    }
+
+    /// The next question, when the last one is answered.
+    fn asks(&mut self) -> Option<Value> {
+        if self.answers.is_empty() { self.questions.pop_front() } else { None }
+    }
+
+    /// Reads what there is; whether that was all right.
     fn hears(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        loop {
+        while !self.ended {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return false,
+                // He may have closed his side only.
+                Ok(0) => self.ended = true,
                 Ok(n) => self.text.extend_from_slice(&buffer[..n]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -107,7 +151,7 @@ impl Client {
                 return false;
             }
         }
-        self.tells()
+        true
     }
 
     /// Writes what goes; whether he is still there.
@@ -143,4 +187,81 @@ pub fn ask(path: &Path, question: &Value, patience: Duration) -> io::Result<Opti
 /// An answer that something went wrong.
 pub fn failure(why: impl std::fmt::Display) -> Value {
     json!({"ok": false, "error": why.to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("ub-control-{}-{name}", std::process::id()))
+    }
+
+    /// What the daemon's loop does in a few turns.
+    fn turn(control: &mut Control, answer: &Value) -> usize {
+        let mut heard = 0;
+        for _ in 0..20 {
+            for question in control.questions() {
+                heard += 1;
+                control.answer(&question, answer);
+            }
+        }
+        heard
+    }
+
+    #[test]
+    fn who_does_not_read_is_not_heard_and_delays_nobody() {
+        let path = place("slow");
+        let mut control = Control::listen(&path).unwrap();
+        let long = json!({"ok": true, "flows": "x".repeat(1 << 20)});
+        let mut slow = UnixStream::connect(&path).unwrap();
+        slow.write_all("{\"ask\": \"status\"}\n".repeat(1_000).as_bytes()).unwrap();
+        assert_eq!(turn(&mut control, &long), 1, "one answer is enough for who does not read it");
+        assert!(control.sources()[1].1.contains(PollFlags::POLLOUT), "the rest is told as soon as he reads");
+        let mut quick = UnixStream::connect(&path).unwrap();
+        quick.write_all(b"{}\n{}\n").unwrap();
+        assert_eq!(turn(&mut control, &json!({"ok": true})), 2);
+        let mut reader = BufReader::new(slow);
+        let (mut line, mut told) = (String::new(), 0);
+        reader.get_mut().set_nonblocking(true).unwrap();
+        while told < 2 {
+            turn(&mut control, &long);
+            match reader.read_line(&mut line) {
+                Ok(_) => told += 1,
+                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(line.len() > 2 << 20);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn who_closes_his_side_behind_a_question_is_answered() {
+        let path = place("half");
+        let mut control = Control::listen(&path).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"{\"ask\": \"status\"}\n{\"ask\": \"of").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(turn(&mut control, &json!({"ok": true})), 1);
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "{\"ok\":true}\n");
+        assert_eq!(control.sources().len(), 1, "nobody is left");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn silent_clients_lock_nobody_out() {
+        let path = place("full");
+        let mut control = Control::listen(&path).unwrap();
+        let silent: Vec<UnixStream> =
+            (0..MOST_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        assert_eq!(turn(&mut control, &Value::Null), 0);
+        let mut one = UnixStream::connect(&path).unwrap();
+        one.write_all(b"{}\n").unwrap();
+        assert_eq!(turn(&mut control, &Value::Null), 1);
+        assert_eq!(control.sources().len(), 1 + MOST_CLIENTS);
+        drop(silent);
+        std::fs::remove_file(path).unwrap();
+    }
 }

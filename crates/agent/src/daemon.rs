@@ -1,7 +1,8 @@
 //! The daemon: attaches the cures, keeps their lease, answers questions, undoes at its end.
 //!
-//! signal: the clock, the control socket, signals · model: a lease of two seconds that is renewed every half, so that three renewals in a row may be
-//! late · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees to it afterwards.
+//! signal: the clock, the control socket, signals · model: one loop does everything in turn, and a thread keeps the leases as long as it
+//! turns ([`crate::lease`]) · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees
+//! to it afterwards.
 
 pub mod cures;
 mod trials;
@@ -19,9 +20,10 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::control::{Control, Question, failure};
-use crate::cure::{CureError, now_ns};
+use crate::cure::CureError;
 use crate::journal::Journal;
 use crate::kernel;
+use crate::lease::{Keeper, LEASE, RENEW, lease};
 use crate::log;
 use crate::metrics::Exporter;
 use crate::notify;
@@ -31,12 +33,8 @@ use crate::undo;
 use cures::Cures;
 use trials::Trials;
 
-/// How long cures hold without a renewal.
-pub const LEASE: Duration = Duration::from_secs(2);
-/// … and while programs are being loaded, as when one agent takes over from another: that takes seconds on small machines.
+/// While one agent takes over from another cures hold so long: its programs are loaded meanwhile, which takes seconds on small machines.
 const LOADING: Duration = Duration::from_secs(10);
-/// Between two renewals.
-const RENEW: Duration = Duration::from_millis(500);
 /// Lines of the log that `status` shows.
 const REMEMBERED: usize = 50;
 
@@ -82,6 +80,7 @@ struct Daemon {
     /// Of listening, and the like.
     problem: Option<String>,
     exporter: Option<Exporter>,
+    keeper: Keeper,
     /// Everything is undone already.
     ended: bool,
 }
@@ -122,6 +121,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         said: VecDeque::new(),
         problem: None,
         exporter: None,
+        keeper: Keeper::begin().map_err(|e| format!("a thread for the leases: {e}"))?,
         ended: false,
     };
     let adopted = daemon.cures.adopt(&config, &daemon.start.paths, handed);
@@ -154,9 +154,6 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
              clamp after off while they are idle"
         ));
     }
-    // Where attaching took longer than a lease, what begins now would find it over, and be left alone until the next walk.
-    let late = daemon.cures.renew(lease(LOADING));
-    daemon.say_all(late);
     ready();
     notify::say("READY=1");
     let next = daemon.run(&mut control, &signals, &mut supervisor);
@@ -165,6 +162,8 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
         daemon.trials.end(&mut daemon.cures);
+        // It would make them shorter again.
+        daemon.keeper.end();
         let late = daemon.cures.hand_over(lease(LOADING));
         daemon.say_all(late);
         supervisor.dismiss();
@@ -226,9 +225,13 @@ impl Daemon {
     fn run(&mut self, control: &mut Control, signals: &SignalFd, supervisor: &mut Supervised) -> Next {
         let mut renewed = Instant::now();
         loop {
-            let wait = RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW));
+            self.keeper.beat();
+            let wait = match control.waiting() {
+                true => Duration::ZERO,
+                false => RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW)),
+            };
             let mut sources: Vec<PollFd<'_>> =
-                control.sources().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+                control.sources().into_iter().map(|(fd, flags)| PollFd::new(fd, flags)).collect();
             sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
             let figures = self.exporter.iter().flat_map(Exporter::sources);
             sources.extend(figures.map(|(fd, flags)| PollFd::new(fd, flags)));
@@ -293,14 +296,14 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
-        let said = self.cures.tick(lease(LOADING));
+        let said = self.cures.tick(lease(LEASE));
         self.say_all(said);
     }
 
     /// Does as a configuration says; what could not be had.
     fn set(&mut self, config: &Config) -> Result<(), String> {
         self.trials.set(config.trial, &mut self.cures);
-        let (said, outcome) = self.cures.set(config, lease(LOADING));
+        let (said, outcome) = self.cures.set(config, lease(LEASE));
         self.say_all(said);
         // Nobody's delay depends on figures.
         self.problem = self.export(config).err();
@@ -403,8 +406,4 @@ impl Daemon {
         }
         failed
     }
-}
-
-fn lease(span: Duration) -> u64 {
-    now_ns() + span.as_nanos() as u64
 }

@@ -27,8 +27,10 @@ use crate::cure::{CureError, Result, now_ns};
 use crate::hook::{self, Hook, Hung};
 use crate::journal::Journal;
 use crate::kernel;
+use crate::lease::{Held, LEASE, Leased, lease};
 use crate::netlink::Device;
 use crate::objects;
+use crate::receive::taken;
 use crate::shared::{GateConfig, GateCounters, GateView};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
@@ -79,7 +81,7 @@ impl Settings {
         Settings { device: device.into(), law: law(), sources, clsact: false }
     }
 
-    fn config(&self, device: &Device, lease_until_ns: u64) -> GateConfig {
+    fn config(&self, device: &Device) -> GateConfig {
         GateConfig {
             target_ns: self.law.target.0,
             slack_ns: self.law.slack.0,
@@ -88,7 +90,7 @@ impl Settings {
             patience_ns: self.law.patience.0,
             hold: self.law.hold.into(),
             pad: 0,
-            lease_until_ns,
+            lease_until_ns: 0,
             link_header: device.header,
             pad2: 0,
         }
@@ -147,7 +149,10 @@ impl GateStatus {
 pub struct Gate {
     settings: Settings,
     found: Device,
-    lease_until_ns: u64,
+    /// None when it was left to another agent.
+    config: Option<Held<GateConfig>>,
+    /// A lease has been granted.
+    granted: bool,
     lifted: bool,
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
@@ -214,14 +219,18 @@ impl Gate {
         handed::made(&place)?;
         let mut ebpf = locked(&self.shared.ebpf);
         self.hung.leave(&mut ebpf, &place)?;
-        for name in HANDED {
+        if let Some(config) = self.config.take() {
+            config.leave(&place.join("config"))?;
+        }
+        for name in HANDED.into_iter().filter(|name| *name != "config") {
             let map = ebpf.map(name).ok_or_else(|| CureError::Map(name, "missing".to_owned()))?;
             map.pin(place.join(name)).map_err(|why| CureError::Map(name, kernel::whole(&why)))?;
         }
         Ok(())
     }
 
-    fn begin(settings: &Settings, found: Device, ebpf: Ebpf, hung: Hung) -> Result<Gate> {
+    fn begin(settings: &Settings, found: Device, mut ebpf: Ebpf, hung: Hung) -> Result<Gate> {
+        let config = Held::new("config", taken(&mut ebpf, "config")?)?;
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
@@ -232,7 +241,8 @@ impl Gate {
         let mut gate = Gate {
             settings: settings.clone(),
             found,
-            lease_until_ns: 0,
+            config: Some(config),
+            granted: false,
             lifted: false,
             shared,
             feeder: None,
@@ -267,10 +277,11 @@ impl Gate {
         Ok(())
     }
 
-    /// Renews the lease.
+    /// The lease holds until then, and is renewed.
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        self.lease_until_ns = lease_until_ns;
-        self.write()
+        self.granted = true;
+        self.write()?;
+        self.grant(if self.lifted { 0 } else { lease_until_ns })
     }
 
     /// Everything passes, but reports are heard: for a trial.
@@ -279,7 +290,7 @@ impl Gate {
             return Ok(());
         }
         self.lifted = lifted;
-        self.write()
+        self.grant(if lifted || !self.granted { 0 } else { lease(LEASE) })
     }
 
     /// Bytes that left the device since the gate was attached, by the reports.
@@ -315,16 +326,15 @@ impl Gate {
     }
 
     fn write(&mut self) -> Result<()> {
-        let lease_until_ns = if self.lifted { 0 } else { self.lease_until_ns };
-        let mut config = self.settings.config(&self.found, lease_until_ns);
+        let mut now = self.settings.config(&self.found);
         if matches!(self.telemetry(), State::Fresh { grade: Grade::Driver, .. }) {
-            config.floor = config.floor.max(u64::from(self.found.mtu) * DRIVER_FLOOR);
+            now.floor = now.floor.max(u64::from(self.found.mtu) * DRIVER_FLOOR);
         }
-        let mut ebpf = locked(&self.shared.ebpf);
-        let place = ebpf.map_mut("config").ok_or_else(|| CureError::Map("config", "missing".to_owned()))?;
-        let mut place: Array<_, GateConfig> =
-            Array::try_from(place).map_err(|why| CureError::Map("config", why.to_string()))?;
-        place.set(0, config, 0).map_err(|why| CureError::Map("config", why.to_string()))
+        self.config.as_ref().map_or(Ok(()), |held| held.change(|config| *config = now))
+    }
+
+    fn grant(&self, until_ns: u64) -> Result<()> {
+        self.config.as_ref().map_or(Ok(()), |held| held.grant(until_ns))
     }
 
     fn listen(&mut self) {
@@ -352,6 +362,12 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.hush();
+    }
+}
+
+impl Leased for GateConfig {
+    fn until_ns(&mut self) -> &mut u64 {
+        &mut self.lease_until_ns
     }
 }
 

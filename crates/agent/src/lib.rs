@@ -15,6 +15,7 @@ pub mod gate;
 pub mod hook;
 pub mod journal;
 pub mod kernel;
+pub mod lease;
 pub mod log;
 pub mod metrics;
 pub mod netlink;

@@ -21,6 +21,7 @@ use units::Bytes;
 use crate::cure::{CureError, Prefix, Result, address, now_ns, window_law};
 use crate::journal::{Change, Journal};
 use crate::kernel;
+use crate::lease::{Held, Leased};
 use crate::objects;
 use crate::shared::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow};
 use crate::sockets::{self, Action, Walker};
@@ -144,7 +145,7 @@ pub enum Event {
 
 /// DRWA at work.
 pub struct Receive {
-    config: Array<MapData, ReceiveConfig>,
+    config: Held<ReceiveConfig>,
     counters: PerCpuArray<MapData, ReceiveCounters>,
     flows: HashMap<MapData, u64, ReceiveFlow>,
     places: LpmTrie<MapData, [u32; 4], u8>,
@@ -178,10 +179,10 @@ impl Receive {
         let folder = sockets::made(&settings.pins)?;
         let mut ebpf = kernel::load_sock_ops(objects::RECEIVE, "receive", Some(&folder))?;
         let config: Array<_, ReceiveConfig> = taken(&mut ebpf, "config")?;
-        let before = config.get(&0, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
-        let mut now = settings.config(&before)?;
+        let config = Held::new("config", config)?;
+        let before = config.now();
+        let now = settings.config(&before)?;
         let link = attached(&mut ebpf, settings, &before, &now)?;
-        now.lease_until_ns = lease_until_ns;
         let mut receive = Receive {
             config,
             counters: taken(&mut ebpf, "counters")?,
@@ -201,6 +202,7 @@ impl Receive {
         // Until the first walk has seen what a predecessor gave, nothing is known of it.
         receive.room.write(Memory::now(), 0)?;
         receive.write()?;
+        receive.renew(lease_until_ns)?;
         // An old kernel treats new connections only, and `tick` says so.
         match Walker::load(&settings.pins) {
             Ok(walker) => receive.walker = Some(walker),
@@ -229,14 +231,14 @@ impl Receive {
         self.write()
     }
 
-    /// The lease holds until then.
+    /// The lease holds until then, and is renewed.
     pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
+        self.config.grant(lease_until_ns)?;
         // A host that let this process wait so long: connections that came meanwhile were not taken up.
-        if self.now.lease_until_ns < now_ns() {
+        if self.config.gap() {
             self.walk_at = Instant::now();
         }
-        self.now.lease_until_ns = lease_until_ns;
-        self.write()
+        Ok(())
     }
 
     /// What has to be done now and then; what is worth a line in the log.
@@ -333,8 +335,7 @@ impl Receive {
 
     /// Ends: every socket is as it would be without us, and nothing of ours is left.
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.now.lease_until_ns = 0;
-        self.write()?;
+        self.config.grant(0)?;
         let mut walker = match self.walker.take() {
             Some(walker) => walker,
             None => Walker::load(&self.settings.pins)?,
@@ -356,8 +357,7 @@ impl Receive {
 
     fn write(&mut self) -> Result<()> {
         let observe = (self.settings.observe || self.lifted).into();
-        let now = ReceiveConfig { observe, ..self.now };
-        self.config.set(0, now, 0).map_err(|e| CureError::Map("config", e.to_string()))
+        self.config.change(|config| *config = ReceiveConfig { observe, ..self.now })
     }
 
     /// New prefixes come before old ones go, so that nobody falls between.
@@ -380,6 +380,12 @@ impl Receive {
             }
         }
         Ok(())
+    }
+}
+
+impl Leased for ReceiveConfig {
+    fn until_ns(&mut self) -> &mut u64 {
+        &mut self.lease_until_ns
     }
 }
 

@@ -163,7 +163,12 @@ impl Trials {
     /// Until when nothing need be done.
     pub fn wait(&self) -> Option<Duration> {
         let trying = self.each.values().any(|one| one.trial.stage() == Stage::Trying);
-        trying.then(|| LOOK.max(self.took.saturating_mul(SHARE)))
+        trying.then(|| LOOK.max(self.pause()))
+    }
+
+    /// Of many flows a look takes its time, whether one is tried or only due.
+    fn pause(&self) -> Duration {
+        self.took.saturating_mul(SHARE)
     }
 
     /// To be called at least twice a second; lines for the log.
@@ -173,7 +178,8 @@ impl Trials {
             return Vec::new();
         }
         let pause = Duration::from_nanos(now.since(self.looked).0);
-        if pause < self.wait().unwrap_or(Duration::ZERO) || !self.flows(cures) && self.wait().is_none() {
+        if pause < self.wait().unwrap_or_else(|| self.pause()) || !self.flows(cures) && self.wait().is_none()
+        {
             return Vec::new();
         }
         let begun = std::time::Instant::now();
