@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -136,6 +137,29 @@ def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(tmp_pa
         assert p95(ping.stop(), 2) <= 200
         agent.do("off")
         assert agent.pending() == ""
+
+
+def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_path: Path) -> None:
+    """A configuration that nobody writes stops the loop, as a walk over many sockets, a status of many flows or a slow kernel would."""
+    with phone(tmp_path, scenario()) as (bed, agent):
+        file = tmp_path / "agent.toml"
+        file.write_text("")
+        transfer = bed.iperf("phone", 60, "-C", "cubic")
+        daemon = agent.serve("--config", str(file))
+        within(6, lambda: 0 < window(bed) < HELD)
+        file.unlink()
+        os.mkfifo(file)
+        daemon.send_signal(signal.SIGHUP)
+        stopped = time.monotonic()
+        while time.monotonic() < stopped + 6:
+            assert 0 < window(bed) < HELD, f"let go after {time.monotonic() - stopped:.1f} s"
+            time.sleep(0.2)
+        within(8, lambda: window(bed) > HELD)
+        assert time.monotonic() - stopped > 9
+        file.write_text("")
+        within(8, lambda: 0 < window(bed) < HELD)
+        assert "read the configuration anew" in agent.log()
+        transfer.process.kill()
 
 
 def test_settings_change_while_it_runs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 
 mod room;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::journal::{Change, Journal};
 use crate::kernel;
 use crate::lease::{Held, Leased};
 use crate::objects;
-use crate::shared::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow};
+use crate::shared::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::sockets::{self, Action, Walker};
 use crate::status::FlowStatus;
 
@@ -127,6 +128,9 @@ impl Settings {
         }
     }
 }
+
+/// The other end, and the port of this one.
+pub type Ends = (IpAddr, u16, u16);
 
 /// What a walk or the kernel's side had to tell; for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,6 +319,18 @@ impl Receive {
         }
         found.sort_by_key(|flow| (flow.remote, flow.local_port));
         Ok(found)
+    }
+
+    /// What each connection has received, to the byte; of those that decide, as of their last decision, where there is no walk.
+    pub fn received(&mut self) -> Result<Vec<(Ends, u64)>> {
+        let Some(walker) = &mut self.walker else {
+            let shown = self.status()?;
+            return Ok(shown.iter().map(|f| ((f.remote.0, f.remote.1, f.local_port), f.bytes)).collect());
+        };
+        let listed = walker.walk(Action::List, &self.settings.cgroup_path()?)?.sockets;
+        let ours = listed.iter().filter(|socket| socket.ours & 1 == 1);
+        let ends = |s: &WalkSocket| (address(s.remote), s.remote_port as u16, s.local_port as u16);
+        Ok(ours.map(|socket| (ends(socket), socket.received)).collect())
     }
 
     /// What it did since the pins were made.

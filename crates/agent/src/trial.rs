@@ -25,7 +25,7 @@ pub struct Config {
     pub every: Duration,
     /// The longest time between trials.
     pub rarest: Duration,
-    /// A span with fewer bytes says nothing: nobody wanted more.
+    /// A span with fewer bytes says nothing, unless the cure is what limits: nobody wanted more.
     pub busy: u64,
 }
 
@@ -112,14 +112,17 @@ pub struct Trial {
     phase: Phase,
     wait: Duration,
     last: Option<Verdict>,
+    /// The last trial came to a verdict.
+    told: bool,
     settled: bool,
+    held: bool,
 }
 
 impl Trial {
     /// For a cure that begins now.
     pub fn new(config: Config, now: Instant) -> Trial {
         let phase = Phase::Resting { until: later(now, config.every) };
-        Trial { config, phase, wait: config.every, last: None, settled: true }
+        Trial { config, phase, wait: config.every, last: None, told: false, settled: true, held: false }
     }
 
     /// Whether the cure is lifted or withdrawn.
@@ -162,6 +165,11 @@ impl Trial {
         self.last
     }
 
+    /// Whether that is what the trial before this moment found, and not one before it.
+    pub fn told(&self) -> bool {
+        self.told
+    }
+
     /// Asks for a trial now: somebody has a suspicion. One that runs goes on.
     pub fn suspect(&mut self, now: Instant) {
         if let Phase::Resting { until } = &mut self.phase {
@@ -173,6 +181,17 @@ impl Trial {
     /// What is measured before that convicts or acquits nobody.
     pub fn settle(&mut self, settled: bool) {
         self.settled = settled;
+    }
+
+    /// Whether the cure is what limits: then little comes because of it, not because nobody wants more. A cure that starves would never be
+    /// tried otherwise.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether the cure has been put back, and the last span is to tell.
+    pub fn judging(&self) -> bool {
+        matches!(self.phase, Phase::Restoring { .. } | Phase::After { .. })
     }
 
     /// `bytes`: all that arrived so far. To be called several times a second.
@@ -190,7 +209,7 @@ impl Trial {
                 Action::Keep
             }
             Phase::Before { since, bytes: from } if now.since(since) >= span => {
-                let Some(before) = self.rate(from, bytes, now.since(since)) else {
+                let Some(before) = self.rate(from, bytes, now.since(since), self.least()) else {
                     return self.rest(now, false);
                 };
                 self.phase = Phase::Lifting { since: now, before };
@@ -201,7 +220,7 @@ impl Trial {
                 Action::Keep
             }
             Phase::Without { since, bytes: from, before } if now.since(since) >= span => {
-                let Some(without) = self.rate(from, bytes, now.since(since)) else {
+                let Some(without) = self.rate(from, bytes, now.since(since), self.config.busy) else {
                     self.rest(now, false);
                     return Action::Restore;
                 };
@@ -221,7 +240,8 @@ impl Trial {
             }
             Phase::After { since, bytes: from, before, without } if now.since(since) >= span => {
                 // A transfer that has ended meanwhile is no measure.
-                let Some(after) = self.rate(from, bytes, now.since(since)) else {
+                let after = self.rate(from, bytes, now.since(since), self.least());
+                let Some(after) = after.filter(|after| after.own >= before.own / 2) else {
                     return self.rest(now, false);
                 };
                 let with = Sums { own: before.own.max(after.own), all: before.all.max(after.all) };
@@ -245,6 +265,7 @@ impl Trial {
 
     /// Until the next trial: longer after an acquittal, the same where nothing was to be seen.
     fn rest(&mut self, now: Instant, acquitted: bool) -> Action {
+        self.told = acquitted;
         if acquitted {
             self.longer();
         }
@@ -263,9 +284,14 @@ impl Trial {
         own && more >= gain / 2
     }
 
+    /// So much has to come in a span with the cure.
+    fn least(&self) -> u64 {
+        if self.held { 1 } else { self.config.busy }
+    }
+
     /// Bytes per second, where enough came.
-    fn rate(&self, from: Sums, to: Sums, over: Duration) -> Option<Sums> {
-        if to.own.saturating_sub(from.own) < self.config.busy {
+    fn rate(&self, from: Sums, to: Sums, over: Duration, least: u64) -> Option<Sums> {
+        if to.own.saturating_sub(from.own) < least {
             return None;
         }
         let rate = |from: u64, to: u64| {

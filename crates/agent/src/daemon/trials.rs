@@ -4,6 +4,10 @@
 //! signal: bytes that arrived, counted only while a trial is due and something flows · model: [`Trial`] · action: a cure lifted for seconds, put
 //! back, or withdrawn, and each said with what to do about it. One trial of a cure at a time: flows that share a path are not lifted
 //! together, and between two of them there is as much time as between two of one flow.
+//!
+//! This host's downloads are lifted together, and judged by their sum. The program on sockets has no table of flows that go without it, and one
+//! would tell less here: downloads of one host share a queue, so that the one that is lifted fills it for all and takes from the others
+//! what it gains. What is not seen so is a single flow that loses while others fill the link.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -14,6 +18,7 @@ use units::Instant;
 use super::cures::Cures;
 use crate::acks::layout::{Direction, Flow, FlowKey};
 use crate::cure::{Result, address, now_ns};
+use crate::receive::Ends;
 use crate::trial::{Action, Config, Stage, Trial};
 
 /// Between two looks during a trial: several in each of its spans.
@@ -24,6 +29,10 @@ const DISCOVER: Duration = Duration::from_secs(2);
 const WORTH: u64 = 1 << 18;
 /// More flows are not tried at a time.
 const MOST: usize = 256;
+/// A connection that has decided nothing for so long carries nothing.
+const UNDER_WAY_MS: u64 = 5_000;
+/// Goodput over less than this is no goodput.
+const FALLEN_NS: u64 = 1_000_000_000;
 /// A look may take one part in so many of the time.
 const SHARE: u32 = 50;
 
@@ -85,13 +94,14 @@ impl Key {
     }
 }
 
-/// What is tried, its own bytes, and those of all who share its path.
-type Seen = (Key, u64, u64);
+/// What is tried, its own bytes, those of all who share its path, and whether the cure limits it.
+type Seen = (Key, u64, u64, bool);
 
 struct One {
     trial: Trial,
-    /// As of the last look: its own bytes.
+    /// As of the last look: its own bytes, and when that was.
     bytes: u64,
+    at: Instant,
     /// There was progress since the look before.
     moves: bool,
 }
@@ -103,12 +113,23 @@ pub struct Trials {
     /// Of each cure, when another of its trials may begin.
     next: BTreeMap<&'static str, Instant>,
     /// Bytes of each connection of this host, and of all since the begin.
-    received: (HashMap<(std::net::IpAddr, u16, u16), u64>, u64),
+    received: (HashMap<Ends, u64>, u64),
     /// What had passed when it was last asked whether anything flows.
     passed: [u64; 3],
     looked: Instant,
     discovered: Instant,
     took: Duration,
+}
+
+impl One {
+    /// A look at its bytes; whether it carries less than a quarter of what it did when it was acquitted.
+    fn look(&mut self, now: Instant, own: u64) -> bool {
+        let (before, at) = (std::mem::replace(&mut self.bytes, own), std::mem::replace(&mut self.at, now));
+        let (more, over) = (own.saturating_sub(before), now.since(at).0);
+        self.moves = more > 0;
+        let rate = u128::from(more) * 1_000_000_000 / u128::from(over.max(1));
+        over >= FALLEN_NS && self.trial.last().is_some_and(|last| rate * 4 < u128::from(last.with))
+    }
 }
 
 /// Bytes of one flow in the directions that are held, and whether any is.
@@ -119,6 +140,16 @@ fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
     let up_held = ups && up.wanted > 0 && up.rewritten > 0;
     let bytes = if down_held { down.passed } else { 0 } + if up_held { up.passed } else { 0 };
     (bytes, down_held || up_held)
+}
+
+/// Whether a window that is held is full, so that it is what limits: as `status` has it.
+fn full(flow: &Flow) -> bool {
+    let rtt_us = u128::from(flow.outer.rtt_us) + u128::from(flow.inner.rtt_us);
+    let fills = |way: &Direction| {
+        let flying = u128::from(way.law.rate) * rtt_us / 1_000_000;
+        way.wanted > 0 && way.rewritten > 0 && flying * 5 >= u128::from(way.wanted) * 4
+    };
+    fills(&flow.up) || flow.local == 0 && fills(&flow.down)
 }
 
 /// Whether a window is still open from the time without the cure: a quarter more than wanted.
@@ -214,34 +245,40 @@ impl Trials {
             trials.each.iter().any(|(key, one)| key.cure() == cure && one.trial.due(now))
         };
         let mut seen: Vec<Seen> = Vec::new();
+        let mut opened = Vec::new();
         if cures.receive.is_some() && (discover || due(self, "receive")) {
             self.receive(cures)?;
-            seen.push((Key::Receive, self.received.1, self.received.1));
+            let (limits, open) = self.windows(cures)?;
+            seen.push((Key::Receive, self.received.1, self.received.1, limits));
+            opened.extend(open.then_some(Key::Receive));
         }
         if cures.guard.gated()
             && let Some(bytes) = moved(cures)
         {
-            seen.push((Key::Gate, bytes, bytes));
+            seen.push((Key::Gate, bytes, bytes, false));
         } else if let Some(one) = self.each.remove(&Key::Gate)
             && one.trial.lifted()
         {
             cures.guard.lift_gate(false)?;
         }
         let walks = discover || due(self, "acks");
-        let mut opened = Vec::new();
         if walks {
             let (passing, open) = self.passing(cures)?;
             seen.extend(passing);
-            opened = open;
+            opened.extend(open);
         }
         let mut said = Vec::new();
-        for (key, own, all) in seen {
+        for (key, own, all, limits) in seen {
             let one = self.each.entry(key).or_insert_with(|| One {
                 trial: Trial::new(config, now),
                 bytes: own,
+                at: now,
                 moves: false,
             });
-            one.moves = own > std::mem::replace(&mut one.bytes, own);
+            // A path that became longer makes windows too small, and the next trial may be half an hour away.
+            if one.look(now, own) && limits {
+                one.trial.suspect(now);
+            }
             let begins = one.trial.stage() == Stage::Resting;
             let waits = !one.moves || self.next.get(key.cure()).is_some_and(|next| now < *next);
             if begins && (waits || self.tries(&key)) {
@@ -250,7 +287,12 @@ impl Trials {
             let alone = self.each.values().filter(|one| one.moves).count() <= 1;
             let Some(one) = self.each.get_mut(&key) else { continue };
             one.trial.settle(!opened.contains(&key));
+            one.trial.hold(limits);
+            let judging = one.trial.judging();
             let action = one.trial.on_shared_progress(now, own, all);
+            if judging && one.trial.stage() == Stage::Resting {
+                said.push(acquitted(&key, &one.trial));
+            }
             if begins && one.trial.stage() == Stage::Trying {
                 self.next.insert(key.cure(), Instant(now.0.saturating_add(config.every.0)));
             }
@@ -269,13 +311,28 @@ impl Trials {
     fn receive(&mut self, cures: &mut Cures) -> Result<()> {
         let Some(receive) = &mut cures.receive else { return Ok(()) };
         let (before, sum) = (std::mem::take(&mut self.received.0), &mut self.received.1);
-        for flow in receive.status()? {
-            let key = (flow.remote.0, flow.remote.1, flow.local_port);
-            let had = before.get(&key).copied().unwrap_or(flow.bytes);
-            *sum += flow.bytes.saturating_sub(had);
-            self.received.0.insert(key, flow.bytes);
+        for (ends, bytes) in receive.received()? {
+            let had = before.get(&ends).copied().unwrap_or(bytes);
+            *sum += bytes.saturating_sub(had);
+            self.received.0.insert(ends, bytes);
         }
         Ok(())
+    }
+
+    /// While a trial runs: whether windows limit who carries half of this host's downloads or more; whether they are still open from the time
+    /// without the cure, for who carries a tenth.
+    fn windows(&self, cures: &mut Cures) -> Result<(bool, bool)> {
+        let trying = self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
+        let Some(receive) = cures.receive.as_mut().filter(|_| trying) else { return Ok((false, false)) };
+        let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
+        for flow in receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS) {
+            all = all.saturating_add(flow.rate);
+            let full = flow.in_flight().saturating_mul(5) >= flow.wanted.saturating_mul(4);
+            held = held.saturating_add(if full { flow.rate } else { 0 });
+            let far = flow.advertised > flow.wanted.saturating_add(flow.wanted / 4);
+            open = open.saturating_add(if far { flow.rate } else { 0 });
+        }
+        Ok((held > 0 && held >= all / 2, open > all / 10))
     }
 
     /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
@@ -312,7 +369,7 @@ impl Trials {
         let fresh = |key: &Key| !self.each.contains_key(key);
         let known = flows.iter().filter(|(key, _)| !fresh(key));
         let new = flows.iter().filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH).take(room);
-        let seen = known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all)).collect();
+        let seen = known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow))).collect();
         Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
 
@@ -359,6 +416,19 @@ fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
     }
 }
 
+fn figures(trial: &Trial) -> Option<String> {
+    let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
+    trial.last().map(|last| format!("{:.2} Mbit/s with, {:.2} without", mbps(last.with), mbps(last.without)))
+}
+
+/// What is said when a cure stays after it was tried.
+fn acquitted(key: &Key, trial: &Trial) -> String {
+    match figures(trial).filter(|_| trial.told()) {
+        Some(found) => format!("trial: {} cost nothing: {found}", key.words()),
+        None => format!("trial: {} are back; too little came to tell", key.words()),
+    }
+}
+
 fn act(
     key: &Key,
     action: Action,
@@ -367,11 +437,8 @@ fn act(
     now: Instant,
     cures: &mut Cures,
 ) -> Result<Option<String>> {
-    let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
     let what = key.words();
-    let found = one.trial.last().map_or(String::new(), |last| {
-        format!("{:.2} Mbit/s with, {:.2} without", mbps(last.with), mbps(last.without))
-    });
+    let found = figures(&one.trial).unwrap_or_default();
     Ok(Some(match action {
         Action::Keep => return Ok(None),
         Action::Lift => {
@@ -381,8 +448,7 @@ fn act(
         Action::Restore => {
             lift(key, false, cures)?;
             match one.trial.stage() {
-                Stage::Resting if !found.is_empty() => format!("trial: {what} cost nothing: {found}"),
-                Stage::Resting => format!("trial: {what} are back; too little came to tell"),
+                Stage::Resting => acquitted(key, &one.trial),
                 _ => format!("trial: {what} are back, to see whether goodput falls again"),
             }
         }

@@ -178,3 +178,41 @@ fn no_verdict_is_found_before_the_cure_acts_again() {
     }
     assert!(withdrawn.is_some_and(|verdict| verdict.with.abs_diff(200_000) < 8_000), "{withdrawn:?}");
 }
+
+#[test]
+fn a_cure_that_starves_is_tried_although_little_comes() {
+    let starved = |held: bool| {
+        let mut trial = Trial::new(Config::default(), Instant::ZERO);
+        let (mut bytes, mut done) = (0, Vec::new());
+        for tenth in 1..3_000 {
+            bytes += if trial.lifted() { 24_000 } else { 600 };
+            trial.hold(held);
+            done.push(trial.on_progress(Instant(tenth * 100_000_000), bytes));
+        }
+        done.iter().filter(|action| matches!(action, Action::Withdraw(_))).count()
+    };
+    assert_eq!(starved(false), 0, "a flow that wants no more than that");
+    assert!(starved(true) > 0);
+}
+
+#[test]
+fn a_transfer_that_ends_while_it_is_judged_convicts_nobody() {
+    let mut trial = Trial::new(Config::default(), Instant::ZERO);
+    let (mut bytes, mut judged) = (0, 0);
+    for tenth in 1..1_500 {
+        // It ends soon after the cure has come back from its first trial.
+        judged += u64::from(trial.judging());
+        let ended = judged > 20;
+        bytes += if ended {
+            0
+        } else if trial.lifted() {
+            24_000
+        } else {
+            600
+        };
+        trial.hold(true);
+        let action = trial.on_progress(Instant(tenth * 100_000_000), bytes);
+        assert!(!matches!(action, Action::Withdraw(_)), "at {tenth}");
+    }
+    assert!(judged > 20);
+}

@@ -1,0 +1,69 @@
+"""Trials: a cure that costs goodput is withdrawn, and said so; one that costs nothing stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import receive_bed as host
+import uplink_bed as uplink
+from daemon_bed import missing, phone, within
+
+pytestmark = pytest.mark.usefixtures("receiving", "tools")
+TRIED = ("trial.enabled=true", "trial.every=2 s", "trial.span=1.5 s")
+
+
+@pytest.fixture
+def tools() -> None:
+    """What the beds of these tests need on top."""
+    if missing():
+        pytest.skip(f"trials cannot be held here: no {', '.join(missing())}")
+
+
+def trial(status: dict[str, Any], cure: str) -> dict[str, Any]:
+    """How the trial of a cure stands, where there is one flow."""
+    (one,) = (one for one in status["trials"] if one["cure"] == cure)
+    found: dict[str, Any] = one
+    return found
+
+
+def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_ones_are_not(
+    tmp_path: Path,
+) -> None:
+    """20 Mbit/s over 60 ms are 150 KB: 64 KB carry not half of it, three round trips all."""
+    with host.Bed(tmp_path, host.scenario(down="20 Mbit/s")) as bed, host.Agent(bed, *TRIED) as agent:
+        agent.serve()
+        bed.iperf_server()
+        download = bed.download(60)
+        within(15, lambda: "cost nothing" in agent.log())
+        found = trial(agent.status(), "receive")
+        assert found["state"] == "resting"
+        assert found["with_bps"] == pytest.approx(19e6, rel=0.1)
+        assert found["without_bps"] == pytest.approx(19e6, rel=0.1)
+        agent.set("receive.largest=65536 B")
+        within(30, lambda: "are withdrawn, since they cost goodput" in agent.log())
+        assert agent.log().count("are withdrawn") == 1
+        status = agent.status()
+        found = trial(status, "receive")
+        assert found["state"] == "withdrawn"
+        assert found["without_bps"] > 1.5 * found["with_bps"], found
+        assert "! withdrawn: the cure of downloads: " in agent.do("status")
+        assert "a larger receive.lambda costs less" in agent.log()
+        within(3, lambda: not any(flow["applied"] for flow in agent.status()["flows"]))
+        host.ended(download)
+
+
+def test_windows_of_an_upload_whose_path_became_longer_are_withdrawn(tmp_path: Path) -> None:
+    """A longer path looks like a queue: windows for 60 ms carry an eighth of it over 500."""
+    longer = '[[change]]\nat = "8 s"\n"link.up.delay" = "470 ms"\n'
+    with phone(tmp_path, uplink.scenario(more=longer), *TRIED, "uplink.driver=false") as (bed, agent):
+        agent.serve()
+        transfer = bed.iperf("phone", 60, "-C", "cubic")
+        # The first trial acquits it, mostly; the path becomes longer in its midst.
+        within(40, lambda: "are withdrawn, since they cost goodput" in agent.log())
+        found = trial(agent.status(), "acks")
+        assert (found["remote"], found["state"]) == (uplink.SERVER, "withdrawn")
+        assert found["without_bps"] > 1.2 * found["with_bps"], found
+        assert f"! withdrawn: the cure of the flow with {uplink.SERVER}:" in agent.do("status")
+        transfer.process.kill()
