@@ -204,7 +204,7 @@ impl Trial {
         let bytes = Sums { own, all };
         let (span, settle) = (self.config.span, self.config.settle);
         match self.phase {
-            Phase::Resting { until } if now >= until => {
+            Phase::Resting { until } if now >= until && self.settled => {
                 self.phase = Phase::Before { since: now, bytes };
                 Action::Keep
             }
@@ -240,8 +240,7 @@ impl Trial {
             }
             Phase::After { since, bytes: from, before, without } if now.since(since) >= span => {
                 // A transfer that has ended meanwhile is no measure.
-                let after = self.rate(from, bytes, now.since(since), self.least());
-                let Some(after) = after.filter(|after| after.own >= before.own / 2) else {
+                let Some(after) = self.rate(from, bytes, now.since(since), self.least()) else {
                     return self.rest(now, false);
                 };
                 let with = Sums { own: before.own.max(after.own), all: before.all.max(after.all) };

@@ -29,8 +29,8 @@ const DISCOVER: Duration = Duration::from_secs(2);
 const WORTH: u64 = 1 << 18;
 /// More flows are not tried at a time.
 const MOST: usize = 256;
-/// A connection that has decided nothing for so long carries nothing.
-const UNDER_WAY_MS: u64 = 5_000;
+/// A connection on which nothing happens for so long, and two round trips, carries nothing.
+const UNDER_WAY_MS: u64 = 1_000;
 /// Goodput over less than this is no goodput.
 const FALLEN_NS: u64 = 1_000_000_000;
 /// A look may take one part in so many of the time.
@@ -142,12 +142,13 @@ fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
     (bytes, down_held || up_held)
 }
 
-/// Whether a window that is held is full, so that it is what limits: as `status` has it.
-fn full(flow: &Flow) -> bool {
-    let rtt_us = u128::from(flow.outer.rtt_us) + u128::from(flow.inner.rtt_us);
+/// Whether a window that is held is full, so that it is what limits: as `status` has it, and only while data comes.
+fn full(flow: &Flow, now: Instant) -> bool {
+    let rtt_us = u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us);
     let fills = |way: &Direction| {
-        let flying = u128::from(way.law.rate) * rtt_us / 1_000_000;
-        way.wanted > 0 && way.rewritten > 0 && flying * 5 >= u128::from(way.wanted) * 4
+        let flying = u128::from(way.law.rate) * u128::from(rtt_us) / 1_000_000;
+        let comes = now.0.saturating_sub(way.begun_ns) / 1_000 <= UNDER_WAY_MS * 1_000 + 2 * rtt_us;
+        way.wanted > 0 && way.rewritten > 0 && comes && flying * 5 >= u128::from(way.wanted) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
 }
@@ -263,7 +264,7 @@ impl Trials {
         }
         let walks = discover || due(self, "acks");
         if walks {
-            let (passing, open) = self.passing(cures)?;
+            let (passing, open) = self.passing(now, cures)?;
             seen.extend(passing);
             opened.extend(open);
         }
@@ -325,7 +326,7 @@ impl Trials {
         let trying = self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
         let Some(receive) = cures.receive.as_mut().filter(|_| trying) else { return Ok((false, false)) };
         let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
-        for flow in receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS) {
+        for flow in receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500) {
             all = all.saturating_add(flow.rate);
             let full = flow.in_flight().saturating_mul(5) >= flow.wanted.saturating_mul(4);
             held = held.saturating_add(if full { flow.rate } else { 0 });
@@ -336,7 +337,7 @@ impl Trials {
     }
 
     /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
-    fn passing(&mut self, cures: &mut Cures) -> Result<(Vec<Seen>, Vec<Key>)> {
+    fn passing(&mut self, now: Instant, cures: &mut Cures) -> Result<(Vec<Seen>, Vec<Key>)> {
         let Some(acks) = &mut cures.guard.acks else {
             self.each.retain(|key, _| key.cure() != "acks");
             return Ok((Vec::new(), Vec::new()));
@@ -369,7 +370,8 @@ impl Trials {
         let fresh = |key: &Key| !self.each.contains_key(key);
         let known = flows.iter().filter(|(key, _)| !fresh(key));
         let new = flows.iter().filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH).take(room);
-        let seen = known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow))).collect();
+        let seen =
+            known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow, now))).collect();
         Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
 

@@ -210,7 +210,7 @@ fn a_transfer_that_ends_while_it_is_judged_convicts_nobody() {
         } else {
             600
         };
-        trial.hold(true);
+        trial.hold(!ended);
         let action = trial.on_progress(Instant(tenth * 100_000_000), bytes);
         assert!(!matches!(action, Action::Withdraw(_)), "at {tenth}");
     }
