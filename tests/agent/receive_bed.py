@@ -257,6 +257,12 @@ def rtts(ping: subprocess.Popen[str], after_s: float = 5.0) -> list[float]:
     return [float(ms) for number, ms in found if int(number) * 0.1 > after_s]
 
 
+def uses(bed: Bed, port: int = 5201) -> set[str]:
+    """The congestion controls of the host's connections to a port, as ss tells them."""
+    said = bed.ask(bed.host, "ss", "-Htin", "dport", "=", f":{port}")
+    return set(re.findall(r"^\s+(\w+) ", said, re.MULTILINE)) - {"ESTAB"}
+
+
 def quantile(values: list[float], q: float) -> float:
     """Of a list that is not empty."""
     ordered = sorted(values)

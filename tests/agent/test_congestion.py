@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed, ended
+from receive_bed import Agent, Bed, ended, uses
 
 pytestmark = pytest.mark.usefixtures("receiving")
-
-
-def used(bed: Bed, port: int) -> set[str]:
-    """By the host's connections to a port, as ss tells."""
-    said = bed.ask(bed.host, "ss", "-Htin", "dport", "=", f":{port}")
-    return set(re.findall(r"^\s+(\w+) ", said, re.MULTILINE)) - {"ESTAB"}
 
 
 @contextlib.contextmanager
@@ -49,17 +42,17 @@ def test_a_cgroup_has_its_own_congestion_control_and_gives_it_back(tmp_path: Pat
         group = bed.cgroup / "bulk"
         named = f'congestion.cgroups={{ "{group}" = "bbr" }}'
         with uploads(bed, group), Agent(bed, "receive.enabled=false", named) as agent:
-            before = used(bed, 5201), used(bed, 5202)
+            before = uses(bed, 5201), uses(bed, 5202)
             assert all("cubic" in names for names in before)
             agent.serve()
-            assert used(bed, 5201) == {"bbr"}
-            assert used(bed, 5202) == before[1], "who is not in it stays"
+            assert uses(bed, 5201) == {"bbr"}
+            assert uses(bed, 5202) == before[1], "who is not in it stays"
             # A destination is for all, a cgroup counts more.
             agent.set('congestion.routes={ "10.0.0.0/8" = "reno" }')
-            assert used(bed, 5201) == {"bbr"}
-            assert used(bed, 5202) == {"reno"}
+            assert uses(bed, 5201) == {"bbr"}
+            assert uses(bed, 5202) == {"reno"}
             agent.do("off")
-            assert (used(bed, 5201), used(bed, 5202)) == before
+            assert (uses(bed, 5201), uses(bed, 5202)) == before
             agent.nothing_left()
 
 

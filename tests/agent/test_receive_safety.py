@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import socket
 import stat
@@ -15,10 +14,12 @@ from pathlib import Path
 
 import pytest
 from reading import Reader, Sender
-from receive_bed import PATIENCE_S, Agent, Bed, rtt_now, run, until
+from receive_bed import PATIENCE_S, Agent, Bed, rtt_now, run, scenario, until, uses
 
 pytestmark = pytest.mark.usefixtures("receiving")
 LEASE_S = 2.0
+# Of the pins (`LAYOUT` of sockets.rs).
+LAYOUT = "2"
 
 
 def lifted(reader: Reader, held: int, patience_s: float) -> float:
@@ -65,6 +66,27 @@ def test_a_killed_daemon_is_undone_by_its_supervisor_at_once(tmp_path: Path) -> 
         assert lifted(reader, held, 5) < LEASE_S, "not by the lease"
         agent.nothing_left(PATIENCE_S)
         assert "the agent ended without undoing what it did" in agent.log()
+
+
+@pytest.mark.parametrize("how", ["off", "kill"])
+def test_where_the_kernel_has_no_walk_new_connections_are_held_and_given_back(
+    tmp_path: Path, how: str
+) -> None:
+    """As before Linux 5.15; here a map of another kind in a map's place makes the kernel refuse the program that walks."""
+    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
+        (agent.pins / LAYOUT).mkdir(parents=True)
+        kind = ("type", "hash", "key", "4", "value", "4", "entries", "1", "name", "switched")
+        run("bpftool", "map", "create", str(agent.pins / LAYOUT / "switched"), *kind)
+        Sender(bed)
+        agent.serve()
+        reader, held = holding(bed, agent)
+        assert "connections that existed before stay as they are" in agent.log()
+        if how == "off":
+            agent.do("off")
+        else:
+            agent.kill()
+        assert lifted(reader, held, 5) < LEASE_S
+        agent.nothing_left(PATIENCE_S)
 
 
 def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
@@ -202,12 +224,6 @@ def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> 
         assert "did you mean receive?" in agent.log()
 
 
-def upload_uses(bed: Bed) -> set[str]:
-    """The congestion controls of the host's connections to iperf3, as ss tells them."""
-    said = bed.ask(bed.host, "ss", "-Htin", "dport", "=", ":5201")
-    return set(re.findall(r"^\s+(\w+) ", said, re.MULTILINE)) - {"ESTAB"}
-
-
 def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_path: Path) -> None:
     route = 'congestion.routes={ "10.0.0.2/32" = "bbr" }'
     with Bed(tmp_path) as bed, Agent(bed, "receive.enabled=false", route) as agent:
@@ -215,14 +231,14 @@ def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_pat
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "120", "-C", "cubic", "-J")
         until(lambda: rtt_now(bed) > 400)
         # iperf3's other connection has what this host's kernel gives it.
-        before = upload_uses(bed)
+        before = uses(bed)
         assert "cubic" in before
         agent.serve()
-        assert upload_uses(bed) == {"bbr"}
+        assert uses(bed) == {"bbr"}
         # Three round trips through the full queue until BBR knows that there is no more bandwidth, then it drains.
         until(lambda: rtt_now(bed) < 200, 60)
         agent.do("off")
-        assert upload_uses(bed) == before
+        assert uses(bed) == before
         agent.nothing_left()
 
 
@@ -232,7 +248,7 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
         bed.iperf_server()
         agent.serve()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
-        until(lambda: upload_uses(bed) == {"reno"}, 5)
+        until(lambda: uses(bed) == {"reno"}, 5)
         assert agent.status()["cures"]["congestion"]["switched"] >= 1
         wrong = subprocess.run(
             agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'),
@@ -243,3 +259,28 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
         assert '"nosuch"' in wrong.stderr
         assert "this kernel has" in wrong.stderr
         assert wrong.stderr.count("\n") == 1
+
+
+def test_windows_that_cost_goodput_are_found_out_and_withdrawn(tmp_path: Path) -> None:
+    """A path that becomes ten times as long: by the old RTTmin nearly all of it looks like a queue."""
+    longer = '\n[[change]]\nat = "6 s"\n"link.down.delay" = "100 ms"\n'
+    tried = ("trial.enabled=true", "trial.every=4 s", "trial.span=3 s")
+    with (
+        Bed(tmp_path, scenario(delay="5 ms") + longer) as bed,
+        Agent(bed, "receive.lambda=1.5", *tried) as agent,
+    ):
+        Sender(bed)
+        agent.serve()
+        reader = Reader(bed)
+
+        def mbits(seconds: float) -> float:
+            before, begun = reader.bytes(), time.monotonic()
+            time.sleep(seconds)
+            return (reader.bytes() - before) * 8e-6 / (time.monotonic() - begun)
+
+        until(lambda: "are lifted for a few seconds" in agent.log())
+        until(lambda: "are withdrawn, since they cost goodput" in agent.log())
+        (trial,) = agent.status()["trials"]
+        assert (trial["cure"], trial["state"]) == ("receive", "withdrawn")
+        assert trial["without_bps"] > 1.05 * trial["with_bps"]
+        assert mbits(4) > 6

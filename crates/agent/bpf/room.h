@@ -51,7 +51,7 @@ static __always_inline __u64 room_needed(struct tcp_sock *tp)
 	__s32 promised = tp->rcv_wup + tp->rcv_wnd - tp->rcv_nxt;
 	int held = tp->inet_conn.icsk_inet.sk.sk_backlog.rmem_alloc.counter;
 
-	return law_max(held, 0) + room_buffer(tp, promised > 0 ? promised : 0);
+	return (held > 0 ? held : 0) + room_buffer(tp, promised > 0 ? promised : 0);
 }
 
 /* The buffer's new size; the kernel doubles what it is told. */

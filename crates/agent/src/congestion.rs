@@ -5,11 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray};
-use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::{CgroupAttachMode, SockOps};
+use aya::programs::links::PinnedLink;
 
 use crate::cure::{CureError, Prefix, Result};
 use crate::journal::{Change, Journal};
@@ -80,7 +78,8 @@ impl Congestion {
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = sockets::made(&settings.pins)?;
         let mut ebpf = kernel::load_sock_ops(objects::CONGESTION, "congestion", Some(&folder))?;
-        let link = attached(&mut ebpf, settings)?;
+        let scope = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
+        let link = sockets::attach(&mut ebpf, "congestion", &scope, &settings.pins)?;
         let mut congestion = Congestion {
             choice: Held::new("choice", taken(&mut ebpf, "choice")?)?,
             tally: taken(&mut ebpf, "tally")?,
@@ -104,9 +103,10 @@ impl Congestion {
         Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed)
     }
 
-    /// Live connections get back what they had.
+    /// Live connections get back what they had, where there is a walk.
     pub fn switch_back(&mut self) -> Result<()> {
-        Walker::load(&self.settings.pins)?.walk(Action::SwitchBack, Path::new("")).map(drop)
+        let walker = Walker::find(&self.settings.pins)?;
+        walker.map_or(Ok(()), |mut walker| walker.walk(Action::SwitchBack, Path::new("")).map(drop))
     }
 
     /// Other routes, for connections that begin from now on, and for live ones at the next [`Congestion::switch_live`].
@@ -191,22 +191,6 @@ fn route(name: &str) -> Route {
         *to = from;
     }
     Route { name: bytes }
-}
-
-fn attached(ebpf: &mut Ebpf, settings: &Settings) -> Result<PinnedLink> {
-    let path = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
-    let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;
-    let failed =
-        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
-    let program: &mut SockOps = ebpf
-        .program_mut("congestion")
-        .and_then(|program| program.try_into().ok())
-        .ok_or(CureError::Map("program", "congestion is not in its object".to_owned()))?;
-    let id = program.attach(cgroup, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
-    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
-    let link: FdLink =
-        link.try_into().map_err(|e: aya::programs::links::LinkError| failed(kernel::whole(&e)))?;
-    sockets::pin(link, &sockets::folder(&settings.pins), "congestion")
 }
 
 #[cfg(test)]

@@ -196,9 +196,10 @@ pub(crate) fn take_discipline(device: &str) -> Result<String> {
             return Ok(format!("left clsact on {device}: somebody else has a filter on it"));
         }
     }
-    // One that is gone, or whose device is, need not be taken away.
-    tc(&["qdisc", "del", "dev", device, "clsact"])?;
-    Ok(format!("put back: no clsact on {device}"))
+    undo::one(&Change::Command {
+        what: format!("no clsact on {device}"),
+        undo: ["tc", "qdisc", "del", "dev", device, "clsact"].map(str::to_owned).to_vec(),
+    })
 }
 
 #[cfg(test)]

@@ -124,8 +124,14 @@ impl Journal {
     }
 
     fn append(&mut self, value: &Value) -> io::Result<()> {
-        self.file.write_all(format!("{value}\n").as_bytes())?;
-        self.file.sync_all()
+        let before = self.file.metadata()?.len();
+        let written =
+            self.file.write_all(format!("{value}\n").as_bytes()).and_then(|()| self.file.sync_all());
+        if written.is_err() {
+            // Half a line, as of a full disk, would swallow the next one.
+            let _ = self.file.set_len(before);
+        }
+        written
     }
 }
 

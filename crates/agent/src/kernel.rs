@@ -48,13 +48,17 @@ pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
     Ok((number, below.components().count() as u32))
 }
 
+/// How the verifier's lines of statistics begin (print_verification_stats of kernel/bpf/verifier.c).
+const COUNTS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+
 /// What a kernel's refusal of a program means.
 pub fn refused(what: &'static str, since: &'static str, why: String) -> CureError {
     if why.contains("Operation not permitted") || why.contains("os error 1)") {
         return CureError::Rights(why);
     }
-    // The verifier's whole log is for the journal of who asks; its end says what was wrong.
-    let end = why.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+    // The verifier's whole log is for the journal of who asks; its end says what was wrong, but for what it counts behind that.
+    let tells = |line: &&str| !line.trim().is_empty() && !COUNTS.iter().any(|count| line.starts_with(count));
+    let end = why.lines().rev().find(tells).unwrap_or_default().to_owned();
     CureError::Kernel { what, since, why: end }
 }
 
@@ -149,7 +153,7 @@ mod tests {
         let one = refused(
             "the walk",
             "5.15",
-            "loading failed\nR1 type=ctx\nunknown func bpf_setsockopt#49\n\n".to_owned(),
+            "loading failed\nR1 type=ctx\nunknown func bpf_setsockopt#49\nprocessed 3 insns (limit 1000000) peak_states 0\n\n".to_owned(),
         );
         assert_eq!(
             one.to_string(),

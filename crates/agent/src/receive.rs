@@ -14,8 +14,7 @@ use algo::rwnd::drwa::Config as Law;
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
-use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::{CgroupAttachMode, SockOps};
+use aya::programs::links::PinnedLink;
 use room::{Memory, Room};
 use units::Bytes;
 
@@ -36,9 +35,6 @@ const WALK_EVERY: Duration = Duration::from_secs(2);
 const WALK_SHARE: u32 = 200;
 /// … but who began while a starved agent had let its lease run out waits no longer than this.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
-
-/// Connections that a walk cannot reach have so long to send an ACK before the program goes: some round trips.
-const LAST_ACKS: Duration = Duration::from_millis(500);
 
 /// Which destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,8 +260,7 @@ impl Receive {
         }
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
-        self.walk_at =
-            Instant::now() + WALK_EVERY.max(walked.took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST);
+        self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
         self.room.write(memory, task.room)?;
         let joined = task.changed - task.silenced.min(task.changed);
@@ -352,15 +347,17 @@ impl Receive {
     /// Ends: every socket is as it would be without us, and nothing of ours is left.
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.config.grant(0)?;
-        let mut walker = match self.walker.take() {
-            Some(walker) => walker,
-            None => Walker::load(&self.settings.pins)?,
+        let walker = match self.walker.take() {
+            Some(walker) => Some(walker),
+            None => Walker::find(&self.settings.pins)?,
         };
-        if kernel::everywhere().is_some() {
+        if walker.is_none() || kernel::everywhere().is_some() {
             // Whom the walk cannot reach, the program lifts at his next ACK.
-            std::thread::sleep(LAST_ACKS);
+            std::thread::sleep(sockets::LAST_ACKS);
         }
-        walker.leave()?;
+        if let Some(mut walker) = walker {
+            walker.leave()?;
+        }
         let pins = self.settings.pins.clone();
         let link = self.link;
         let path = sockets::folder(&pins).join("receive");
@@ -405,6 +402,11 @@ impl Leased for ReceiveConfig {
     }
 }
 
+/// From a walk that took so long to the next.
+fn pause(took: Duration) -> Duration {
+    WALK_EVERY.max(took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST)
+}
+
 fn attached(
     ebpf: &mut Ebpf,
     settings: &Settings,
@@ -414,20 +416,19 @@ fn attached(
     let folder = sockets::folder(&settings.pins);
     if folder.join("receive").exists() && before.cgroup != now.cgroup {
         // Its sockets are not the new one's: they would keep their clamps.
-        Walker::load(&settings.pins)?.leave()?;
+        sockets::give_sockets_back(&settings.pins)?;
     }
-    let path = settings.cgroup_path()?;
-    let cgroup = std::fs::File::open(&path).map_err(CureError::file(&path))?;
-    let failed =
-        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
-    let program: &mut SockOps = ebpf
-        .program_mut("receive")
-        .and_then(|program| program.try_into().ok())
-        .ok_or(CureError::Map("program", "receive is not in its object".to_owned()))?;
-    // Links are always beside those of others.
-    let id = program.attach(cgroup, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
-    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
-    let link: FdLink =
-        link.try_into().map_err(|e: aya::programs::links::LinkError| failed(kernel::whole(&e)))?;
-    sockets::pin(link, &folder, "receive")
+    sockets::attach(ebpf, "receive", &settings.cgroup_path()?, &settings.pins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_take_half_a_percent_of_a_processor_or_come_every_ten_seconds() {
+        for (took_ms, pause_ms) in [(0, 2_000), (3, 2_000), (20, 4_000), (50, 10_000), (600, 10_000)] {
+            assert_eq!(pause(Duration::from_millis(took_ms)), Duration::from_millis(pause_ms), "{took_ms}");
+        }
+    }
 }

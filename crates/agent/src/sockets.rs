@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
-use aya::programs::Iter;
-use aya::programs::links::PinnedLink;
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::{CgroupAttachMode, Iter, SockOps};
 use nix::sched::{CloneFlags, setns};
 
 use crate::cure::{CureError, Result};
@@ -29,6 +29,9 @@ pub const LAYOUT: u32 = 2;
 /// Walks, and what is between them, while larger buffers empty: half a second, some round trips.
 const PATIENCE: u32 = 10;
 const MOMENT: Duration = Duration::from_millis(50);
+
+/// Where there is no walk, the programs give each socket back at its next ACK: some round trips.
+pub const LAST_ACKS: Duration = Duration::from_millis(500);
 
 /// Links below the pins.
 pub const LINKS: [&str; 2] = ["receive", "congestion"];
@@ -75,6 +78,15 @@ impl Walker {
     pub fn load(pins: &Path) -> Result<Walker> {
         let folder = made(pins)?;
         Ok(Walker { ebpf: kernel::load_walk(Some(&folder))? })
+    }
+
+    /// The same; none where the kernel takes no such program, as before 5.15.
+    pub fn find(pins: &Path) -> Result<Option<Walker>> {
+        match Walker::load(pins) {
+            Ok(walker) => Ok(Some(walker)),
+            Err(CureError::Kernel { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Visits every socket of every network namespace. Who joins, is listed or changes is of the cgroup `scope` or below it; who is
@@ -188,8 +200,23 @@ pub fn made(pins: &Path) -> Result<PathBuf> {
     }
 }
 
+/// Attaches a program to the sockets of a cgroup, and pins its link below `pins`.
+pub fn attach(ebpf: &mut Ebpf, name: &'static str, cgroup: &Path, pins: &Path) -> Result<PinnedLink> {
+    let group = File::open(cgroup).map_err(CureError::file(cgroup))?;
+    let failed =
+        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
+    let missing = || CureError::Map("program", format!("{name} is not in its object"));
+    let program = ebpf.program_mut(name).ok_or_else(missing)?;
+    let program: &mut SockOps = program.try_into().map_err(|_| missing())?;
+    // Links are always beside those of others.
+    let id = program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
+    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
+    let link: FdLink = link.try_into().map_err(|e: LinkError| failed(kernel::whole(&e)))?;
+    pin(link, &folder(pins), name)
+}
+
 /// Pins a link under a name, in the place of one that is there: the new program runs before the old one goes.
-pub fn pin(link: aya::programs::links::FdLink, folder: &Path, name: &str) -> Result<PinnedLink> {
+fn pin(link: FdLink, folder: &Path, name: &str) -> Result<PinnedLink> {
     let (new, last) = (folder.join(format!("{name}-new")), folder.join(name));
     // left by one that was killed between these lines
     let _ = std::fs::remove_file(&new);
@@ -217,15 +244,24 @@ fn end_leases(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Ends the leases below `pins`, and gives every socket back; where there is no walk, those that send an ACK.
+pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
+    end_leases(&folder(pins))?;
+    let Some(mut walker) = Walker::find(pins)? else {
+        std::thread::sleep(LAST_ACKS);
+        return Ok(Walked::default());
+    };
+    let mut walked = walker.leave()?;
+    walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
+    Ok(walked)
+}
+
 /// Undoes whatever is below `pins`: leases end, sockets are given back, programs go, pins go. What is not there is no mistake.
 pub fn give_back(pins: &Path) -> Result<Walked> {
     let folder = folder(pins);
     let mut walked = Walked::default();
     if folder.is_dir() {
-        end_leases(&folder)?;
-        let mut walker = Walker::load(pins)?;
-        walked = walker.leave()?;
-        walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
+        walked = give_sockets_back(pins)?;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }
     drop_other_layouts(pins);

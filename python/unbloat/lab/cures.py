@@ -7,6 +7,7 @@ agent's configuration. Everything that the scenario does not ask for is switched
 
 Differences from the simulator:
 - The first window is Linux's, as `tcp_rmem` says; `initial` means nothing.
+- On passing ACKs a segment is added to each decision, whatever `increment` says.
 - RTTmin is shared by connections to one address: what `rtt_min_seed` is in the simulator the agent finds by itself.
 """
 
@@ -174,7 +175,7 @@ def passing_vetoes(law: Law) -> list[str]:
     """Of a law on passing ACKs, beside."""
     if law["kind"] != "drwa":
         return []
-    fixed = {"form": "rate", "increment": 0, "rtt_min_age": None}
+    fixed = {"form": "rate", "rtt_min_age": None}
     return [
         f"window.{key} = {law[key]}: on passing ACKs unbloat-agent has {'none' if value is None else value}"
         for key, value in fixed.items()
