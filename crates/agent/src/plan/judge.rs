@@ -82,7 +82,7 @@ fn by_law(flow: &Flow, lambda: f64) -> f64 {
 
 /// λ as TOML has it, and people.
 fn toml(lambda: f64) -> String {
-    format!("{lambda:.1}")
+    format!("{lambda:?}")
 }
 
 /// One rule.

@@ -6,8 +6,8 @@ use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::seen::{Flow, Way};
 use crate::plan::words::ms;
 
-/// λ of uploads: who calls or pings beside one wants its queue below one RTT.
-const LAMBDA: [f64; 2] = [2.0, 1.5];
+/// λ of uploads: the agent's own (`acks::Settings::new` says why), and less where that would hardly help.
+const LAMBDA: [f64; 2] = [1.75, 1.5];
 
 pub(super) const RULE: Rule = Rule {
     name: "upload-bufferbloat",
@@ -108,11 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_modems_reports_it_is_windows_of_acks_at_twice_the_rtt() {
+    fn without_a_modems_reports_it_is_windows_of_acks_by_the_agents_own_law() {
         let case = Case::new(vec![upload()]);
         let [advice] = &check(&case.view())[..] else { panic!() };
-        assert_eq!(advice.expects.as_ref().map(|e| e.to_ms), Some(120.0));
-        assert_eq!(advice.settings[0], ("uplink.mode", "\"acks\"".to_owned()));
+        assert_eq!(advice.expects.as_ref().map(|e| e.to_ms), Some(105.0));
+        assert_eq!(
+            advice.settings,
+            [("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", "1.75".to_owned())]
+        );
+        assert_eq!(crate::uplink::Uplink::default().up.lambda as f64 / 16.0, LAMBDA[0]);
         assert!(advice.changes[0].contains("eth0") && advice.configured());
     }
 
