@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Shorter bins than a packet's time on a slow link, and longer ones than a transfer, say nothing.
 SHORTEST_BIN_MS, LONGEST_BIN_MS = 1.0, 60_000.0
+# Runs of a directory that an error names.
+NAMED = 4
 
 Path_ = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -184,11 +186,20 @@ def nothing_to_say(_done: int, _total: int) -> None:
     """Without a callback the native side would never look for Ctrl-C."""
 
 
+def of_directory(path: Path) -> str:
+    """Why a directory is no capture: that of a sweep holds several runs."""
+    runs = sorted(str(file.parent) for depth in ("*", "*/*") for file in path.glob(f"{depth}/run.toml"))
+    if not runs:
+        return "is a directory, not a capture"
+    more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+    return f"holds runs of its own, name those: {', '.join(runs[:NAMED])}{more}"
+
+
 def check_readable(path: str) -> None:
     """The plain reasons why a path cannot be a capture, in the words of the operating system."""
     if path == "-":
         return
     if os.path.isdir(path):
-        raise CaptureError(f"{path}: is a directory, not a capture")
+        raise CaptureError(f"{path}: {of_directory(Path(path))}")
     if not Path(path).exists():
         raise FileNotFoundError(2, os.strerror(2), path)

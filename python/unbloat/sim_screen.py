@@ -173,11 +173,14 @@ def table(
     paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int = 1, names: Sequence[str] = ()
 ) -> None:
     """Columns as wide as they must be; names on the left, figures on the right, or below their names where both do not
-    fit."""
+    fit; figures with their titles, one after the other, where they alone do not fit."""
     rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     for place in range(left_columns):
         rooms[place] = min(rooms[place], LONGEST_LABEL)
     over = sum(rooms) + GAP * (len(rooms) - 1) - paper.width
+    if over > 0 and (names or (left_columns > 1 and rooms[0] - over < LEAST_LABEL)):
+        paragraphs(paper, titles, rows, left_columns, names)
+        return
     if over > 0 and left_columns == 1 and rooms[0] - over < LEAST_LABEL:
         # The name stands above its figures.
         table(
@@ -203,6 +206,19 @@ def table(
         if names:
             paper.line(cut(plain(names[place + 1]), paper.width))
         paper.line(line(row))
+
+
+def paragraphs(
+    paper: Paper, titles: Row, rows: Sequence[Row], left_columns: int, names: Sequence[str]
+) -> None:
+    """Rows without columns: a name, and below it every figure behind its title."""
+    for place, row in enumerate(rows):
+        name = names[place + 1] if names else " · ".join(row[:left_columns])
+        paper.line(cut(plain(name), paper.width))
+        pairs = zip(titles[left_columns:], row[left_columns:], strict=True)
+        # No line break between a title and its figure, unless it is longer than a line.
+        told = [f"{title} {cell}".replace(" ", "\u00a0") for title, cell in pairs if cell]
+        paper.wrapped(" · ".join(told), " " * GAP, " " * GAP)
 
 
 def sweep_screen(paper: Paper, runs: RunSet) -> None:

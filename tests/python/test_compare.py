@@ -25,6 +25,20 @@ def test_the_same_rate_with_less_delay_is_told_so(capture: Path, calm: Path) -> 
     assert "held back by the rate of the bottleneck rather than the receive window" in verdict
 
 
+def test_a_directory_of_runs_is_refused_with_the_names_of_the_runs(capture: Path, tmp_path: Path) -> None:
+    run = unbloat.analyze(capture)
+    sweep = tmp_path / "sweep"
+    for number in range(6):
+        run.write(sweep / f"rate={number}")
+    with pytest.raises(unbloat.CaptureError) as told:
+        unbloat.compare(sweep, capture)
+    named = ", ".join(f"{sweep}/rate={number}" for number in range(4))
+    assert str(told.value) == f"{sweep}: holds runs of its own, name those: {named} and 2 more"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(unbloat.CaptureError, match="is a directory, not a capture"):
+        unbloat.compare(tmp_path / "empty", capture)
+
+
 def test_equal_transfers_are_called_equal(capture: Path) -> None:
     comparison = unbloat.compare(capture, capture)
     assert comparison.verdict == "cubic-2: 4.0 Mbit/s, as cubic."

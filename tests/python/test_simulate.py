@@ -5,6 +5,7 @@ refused, and the command line whole (snapshots in `snapshots/sim/`, renewed with
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import multiprocessing
@@ -28,8 +29,10 @@ from unbloat.json_out import json_line, run_object
 from unbloat.manual import entries, page
 from unbloat.runset import RunSet
 from unbloat.scenario import Scenario, source_of, toml
+from unbloat.sim_screen import table
 from unbloat.simulate import Job, run_job
 from unbloat.spread import spread, t_975
+from unbloat.terminal import Paper
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots" / "sim"
@@ -441,6 +444,22 @@ def test_the_program_answers_as_in_its_snapshot(place: Path, name: str) -> None:
 
 def test_no_snapshot_is_left_of_a_case_that_is_gone() -> None:
     assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(CASES)
+
+
+@pytest.mark.parametrize(("left_columns", "columns"), [(1, 40), (1, 80), (2, 40), (2, 80)])
+def test_figures_wider_than_the_terminal_are_told_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, left_columns: int, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = io.StringIO()
+    titles = ["qdisc", "rate", *(f"figure {number}" for number in range(9))]
+    row = ["droptail", "4 Mbit/s", *(f"{number}.25 ± 0.75 Mbit/s" for number in range(9))]
+    table(Paper(stream), titles, [row, ["fq_codel", *row[1:]]], left_columns)
+    lines = stream.getvalue().splitlines()
+    assert all(len(line) <= columns for line in lines), lines
+    assert ("droptail" if left_columns == 1 else "droptail · 4 Mbit/s") in lines
+    told = stream.getvalue().replace("\u00a0", " ")
+    assert all(told.count(f"figure {number} {number}.25 ± 0.75 Mbit/s") == 2 for number in range(9))
 
 
 def test_a_wide_terminal_shows_more_figures_of_a_sweep(place: Path) -> None:
