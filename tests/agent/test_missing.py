@@ -17,6 +17,7 @@ from receive_bed import cgroups, program
 
 pytestmark = pytest.mark.usefixtures("receiving")
 NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
+NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS = "downloads: windows of this host's new connections (DRWA)"
 ACKS = "uploads: windows of passing ACKs, also of hosts behind this one"
@@ -96,6 +97,32 @@ def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:
     (line,) = below
     assert "what works without: the uplink's cures" in line
     assert line in ended(no_cgroups(), agent, "uplink.mode=off"), "with its cures off there is nothing to do"
+
+
+def test_without_a_bpf_file_system_the_uplinks_cures_work(agent: str) -> None:
+    missing, below = features(NO_PINS, agent)
+    assert missing[SOCKETS] == "/sys/fs/bpf is no bpf file system"
+    assert {missing[ACKS], missing[GATE]} == {None}
+    (line,) = below
+    assert "mount -t bpf bpf /sys/fs/bpf" in line
+    assert "what works without: the uplink's cures" in line
+    assert "is not on a bpf file system" in ended(NO_PINS, agent, "uplink.mode=off")
+
+
+def test_pins_in_a_wrong_place_are_refused_and_leave_nothing_to_undo(agent: str) -> None:
+    folder = Path(agent).parent
+    where = (f"--runtime={folder}/run", f"--pins={folder}/pins")
+    done = without("true", agent, *where, "serve", "--set", "uplink.mode=off")
+    assert done.returncode == 1
+    assert f"{folder}/pins is not on a bpf file system" in done.stderr
+    assert not (folder / "pins").exists()
+    # What such an agent left that noted it before it asked.
+    (folder / "pins/2").mkdir(parents=True)
+    (folder / "run/journal.jsonl").write_text(f'{{"change":"sockets","pins":"{folder}/pins"}}\n')
+    done = without("true", agent, *where, "off")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "run/journal.jsonl").read_text() == ""
+    assert not (folder / "pins").exists()
 
 
 def test_without_rights_captures_are_planned_with(agent: str) -> None:

@@ -54,8 +54,10 @@ CASES: dict[str, tuple[str, int, str]] = {
     "plan-passed-on": (
         "on",
         70,
-        "plan --capture a.pcap --capture b.pcap --live 30s --device wwan0 --out p.toml",
+        "plan --capture a.pcap --capture b.pcap --device wwan0 --out p.toml",
     ),
+    "plan-live-passed-on": ("on", 80, "plan --live 30s --telemetry /run/modem.sock --json"),
+    "plan-both": ("on", 80, "plan --capture a.pcap --live 30s"),
     "serve-passed-on": ("on", 80, "serve --config a.toml --set receive.lambda=2 --take-over"),
     "places-passed-on": ("on", 80, "--runtime /run/x --pins /sys/fs/bpf/x defaults"),
 }

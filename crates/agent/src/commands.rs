@@ -79,8 +79,12 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
         return Ok(());
     }
     let process = begin(start)?.id();
-    output.say(&json!({"ok": true, "state": "on", "pid": process}), || {
-        format!("on; unbloat-agent status shows what it does, {} what it says", paths.log().display())
+    let problems = asked(paths)?.map_or(Value::Null, |answer| answer["problems"].clone());
+    output.say(&json!({"ok": true, "state": "on", "pid": process, "problems": problems}), || {
+        let said = problems.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let first =
+            format!("on; unbloat-agent status shows what it does, {} what it says", paths.log().display());
+        std::iter::once(first).chain(said.map(|text| format!("! {text}"))).collect::<Vec<_>>().join("\n")
     });
     Ok(())
 }

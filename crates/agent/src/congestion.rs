@@ -44,7 +44,7 @@ impl Settings {
             if !available.contains(name) {
                 let list = available.join(", ");
                 let text = format!(
-                    "congestion control \"{name}\" for {whose}: this kernel has {list} (modprobe tcp_{name} may bring it)"
+                    "\"{name}\" for {whose}: this kernel has {list} (modprobe tcp_{name} may bring it)"
                 );
                 return Err(CureError::Refused(text));
             }
@@ -67,6 +67,8 @@ pub struct Congestion {
     groups: HashMap<MapData, u64, Route>,
     link: PinnedLink,
     settings: Settings,
+    /// Connections that existed, changed by walks.
+    live: u64,
 }
 
 impl Congestion {
@@ -74,6 +76,7 @@ impl Congestion {
     pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Congestion> {
         settings.check(&available()?)?;
         kernel::able()?;
+        sockets::pinnable(&settings.pins)?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = sockets::made(&settings.pins)?;
@@ -87,6 +90,7 @@ impl Congestion {
             groups: taken(&mut ebpf, "groups")?,
             link,
             settings: settings.clone(),
+            live: 0,
         };
         congestion.write_routes()?;
         congestion.write_groups()?;
@@ -100,7 +104,9 @@ impl Congestion {
             return Ok(0);
         }
         let scope = self.settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
-        Ok(Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed)
+        let changed = Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed;
+        self.live += u64::from(changed);
+        Ok(changed)
     }
 
     /// Live connections get back what they had, where there is a walk.
@@ -122,10 +128,11 @@ impl Congestion {
         self.choice.grant(lease_until_ns)
     }
 
-    /// What it did since the pins were made.
+    /// What it did: to new connections since the pins were made, to those that existed since this began.
     pub fn counters(&self) -> Result<CongestionCounters> {
         let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
-        Ok(values.iter().fold(CongestionCounters::default(), |a, b| CongestionCounters {
+        let live = CongestionCounters { switched: self.live, refused: 0 };
+        Ok(values.iter().fold(live, |a, b| CongestionCounters {
             switched: a.switched + b.switched,
             refused: a.refused + b.refused,
         }))

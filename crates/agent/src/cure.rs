@@ -15,7 +15,7 @@ pub enum CureError {
     /// Not root, or a container that may not use BPF.
     #[error(
         "no rights to change sockets and devices (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; a container may have to be given \
-         them): {0}; what works without: plan --capture, features, defaults"
+         them): {0}; what works without: plan, features, defaults"
     )]
     Rights(String),
     /// A kernel without its own types.
@@ -30,6 +30,12 @@ pub enum CureError {
          what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
     NoCgroup,
+    /// Pins have to lie on a bpf file system.
+    #[error(
+        "{0} is not on a bpf file system (mount -t bpf bpf /sys/fs/bpf), and programs on sockets are pinned to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
+    )]
+    NoPins(PathBuf),
     /// The kernel did not take a program or an operation.
     #[error("the kernel does not take {what} (needs Linux {since}): {why}")]
     Kernel {

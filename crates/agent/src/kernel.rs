@@ -11,6 +11,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 
 use crate::cure::{CureError, Result};
 use crate::objects;
+use crate::sockets::pinnable;
 
 mod features;
 mod rights;
@@ -20,6 +21,9 @@ pub use rights::{everywhere, rights};
 
 /// Where BPF programs find the kernel's types.
 pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Where pins usually are.
+pub const BPF_FS: &str = "/sys/fs/bpf";
 
 /// The root of the cgroup v2 hierarchy, wherever it is mounted.
 pub fn cgroup_root() -> Result<PathBuf> {
@@ -98,7 +102,8 @@ struct Probing(PathBuf);
 
 impl Probing {
     fn begin() -> Result<Probing> {
-        let path = PathBuf::from(format!("/sys/fs/bpf/unbloat-probe-{}", std::process::id()));
+        let path = PathBuf::from(format!("{BPF_FS}/unbloat-probe-{}", std::process::id()));
+        pinnable(Path::new(BPF_FS))?;
         let _ = std::fs::remove_dir_all(&path);
         match std::fs::create_dir(&path) {
             Ok(()) => Ok(Probing(path)),

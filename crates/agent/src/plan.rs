@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub mod words;
 
 /// How long sockets are looked at unless told otherwise.
 const LIVE: Duration = Duration::from_secs(5);
+/// Less shows no transfer.
+const LEAST: Duration = Duration::from_millis(200);
 /// What takes longer shows that it goes on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -87,6 +89,17 @@ impl Plan {
 
 /// The subcommand.
 pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
+    if options.live.is_some_and(|live| live < LEAST) {
+        return Err(Failure(2, "--live: at least 200 ms, to see what moves".to_owned()));
+    }
+    // Said before half a minute has passed.
+    let folder =
+        options.out.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    if let (Some(path), Some(folder)) = (&options.out, folder)
+        && !folder.is_dir()
+    {
+        return Err(Failure(2, format!("{}: cannot be written: no such directory", path.display())));
+    }
     let mut host = Host::look(options.device.as_deref(), &options.telemetry);
     if let (Some(name), None) = (&options.device, &host.device) {
         let why = host.missing.iter().find(|line| line.contains(name.as_str()));

@@ -174,6 +174,7 @@ impl Receive {
     /// Begins: what a dead agent left below the same pins is taken over without a gap.
     pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Receive> {
         kernel::able()?;
+        sockets::pinnable(&settings.pins)?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = sockets::made(&settings.pins)?;

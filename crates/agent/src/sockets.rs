@@ -16,6 +16,7 @@ use aya::maps::{Array, MapData};
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::{CgroupAttachMode, Iter, SockOps};
 use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::cure::{CureError, Result};
 use crate::journal::{Change, Journal};
@@ -186,16 +187,28 @@ fn namespaces() -> Vec<File> {
     found
 }
 
+/// Whether pins can lie there, asked before anything is noted or made: on a bpf file system.
+pub fn pinnable(pins: &Path) -> Result<()> {
+    match pins.ancestors().find(|path| path.exists()) {
+        Some(there) if holds_pins(there) => Ok(()),
+        _ => Err(CureError::NoPins(pins.to_owned())),
+    }
+}
+
+fn holds_pins(there: &Path) -> bool {
+    statfs(there).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
+}
+
 /// The directory of pins, made if it is not there; nobody else's business.
 pub fn made(pins: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
+    pinnable(pins)?;
     let folder = folder(pins);
     match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
         Ok(()) => Ok(folder),
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Err(CureError::Rights(format!(
-            "{} cannot be made ({e}); is a bpf file system mounted there?",
-            folder.display()
-        ))),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(CureError::Rights(format!("{} cannot be made ({e})", folder.display())))
+        }
         Err(e) => Err(CureError::file(folder)(e)),
     }
 }
@@ -260,10 +273,12 @@ pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
 pub fn give_back(pins: &Path) -> Result<Walked> {
     let folder = folder(pins);
     let mut walked = Walked::default();
-    if folder.is_dir() {
+    // Elsewhere nothing can be pinned, so that nothing is to be undone.
+    if folder.is_dir() && holds_pins(&folder) {
         walked = give_sockets_back(pins)?;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }
+    let _ = std::fs::remove_dir(&folder);
     drop_other_layouts(pins);
     // Fails where somebody else's pins are in it, and so it should.
     let _ = std::fs::remove_dir(pins);

@@ -85,6 +85,8 @@ def plan(
 ) -> None:
     """Look at connections, queues, settings, route and driver, or at a capture, and say which cure would help, what it would
     change, and what it expects. Nothing is changed."""
+    if capture and live is not None:
+        raise typer.BadParameter("--capture and --live exclude each other")
     place: Place = ctx.obj
     # What it prints is made for a terminal of this width.
     os.environ["COLUMNS"] = str(paper().width)

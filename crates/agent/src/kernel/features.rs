@@ -13,9 +13,10 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-use super::{BTF, Probing, cgroup_root, load_sock_ops, load_walk, rights, whole};
+use super::{BPF_FS, BTF, Probing, cgroup_root, load_sock_ops, load_walk, rights, whole};
 use crate::cure::{CureError, Result};
 use crate::netlink::{Attributes, Netlink, Wish, diag, kind, tcmsg};
+use crate::sockets::pinnable;
 use crate::{acks, gate, objects};
 
 /// A feature, and whether it is to be had.
@@ -38,7 +39,7 @@ impl Feature {
 
 /// What is missing altogether, one line each with what works all the same.
 pub fn without() -> Vec<String> {
-    let found = [rights(), types(), cgroup_root().map(drop)];
+    let found = [rights(), types(), cgroup_root().map(drop), pinnable(Path::new(BPF_FS))];
     found.into_iter().filter_map(Result::err).map(|e| e.to_string()).collect()
 }
 
@@ -86,6 +87,7 @@ fn short(error: &CureError) -> String {
     match error {
         CureError::NoBtf => "no /sys/kernel/btf/vmlinux".to_owned(),
         CureError::NoCgroup => "no cgroup v2 is mounted".to_owned(),
+        CureError::NoPins(path) => format!("{} is no bpf file system", path.display()),
         CureError::Rights(why) => format!("no rights: {why}"),
         other => other.to_string(),
     }

@@ -50,6 +50,8 @@ pub struct TcpInfo {
     pub bytes_acked: Option<u64>,
     /// Received in order.
     pub bytes_received: Option<u64>,
+    /// Segments with data that came, in order or not; since Linux 4.6.
+    pub data_segs_in: Option<u32>,
     /// In the send buffer, not sent.
     pub notsent_bytes: Option<u32>,
     /// Smallest RTT of what was sent in five minutes (net.ipv4.tcp_min_rtt_wlen).
@@ -170,6 +172,7 @@ fn info(bytes: &[u8]) -> Option<TcpInfo> {
         retransmitted: word(bytes, 100),
         bytes_acked: long(120),
         bytes_received: long(128),
+        data_segs_in: word(bytes, 152),
         notsent_bytes: word(bytes, 144),
         min_rtt_us: word(bytes, 148).filter(some_rtt),
         delivery_bytes_per_s: long(160),

@@ -14,10 +14,14 @@ const INDENT: usize = 12;
 /// Flows that are listed.
 const LISTED: usize = 8;
 
+/// A flow: ends, rate, bytes, RTT, grade.
+type Line = (String, String, String, String, String);
+
 /// As wide as the terminal, but never so wide that a line is hard to read.
 pub fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.unwrap_or(96usize).clamp(40, 100)
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
+    told.or_else(terminal).unwrap_or(96).clamp(40, 100)
 }
 
 /// Titles stand out where that can be shown and is wanted.
@@ -99,7 +103,7 @@ fn flows(plan: &Plan, width: usize) -> String {
             width,
         );
     }
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for flow in all.iter().take(LISTED) {
         let arrow = if flow.way == Way::Download { "←" } else { "→" };
         let rtt = match (flow.rtt_min_ms, flow.rtt_ms) {
@@ -110,11 +114,13 @@ fn flows(plan: &Plan, width: usize) -> String {
         let ends =
             format!("{arrow} {}{}", endpoint(flow.remote), if flow.forwarded { ", passed on" } else { "" });
         let grade = flow.grade().map_or(String::new(), |grade| format!("grade {grade}"));
-        let line = format!(
-            "  {ends:<30} {:>12} {:>9}  {rtt:<22} {grade}",
-            rate(flow.rate_bps),
-            bytes(flow.bytes as f64)
-        );
+        lines.push((ends, rate(flow.rate_bps), bytes(flow.bytes as f64), rtt, grade));
+    }
+    let longest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+    let (ends, rtts) = (longest(&|line| line.0.chars().count()), longest(&|line| line.3.chars().count()));
+    let mut text = String::new();
+    for (end, rate, bytes, rtt, grade) in &lines {
+        let line = format!("  {end:<ends$}  {rate:>10}  {bytes:>8}  {rtt:<rtts$}  {grade}");
         text += line.trim_end();
         text.push('\n');
     }
@@ -192,7 +198,7 @@ fn ending(plan: &Plan, options: &Options, strong: &dyn Fn(&str) -> String) -> St
             );
         }
         None => {
-            text += "\nNothing was changed. With --out plan.toml it is written for: unbloat-agent on --config plan.toml\n";
+            text += "\nNothing was changed. To apply it: plan with --out plan.toml, then\nunbloat-agent on --config plan.toml\n";
         }
     }
     text

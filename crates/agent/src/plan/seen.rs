@@ -157,6 +157,8 @@ impl Flow {
 pub struct Carried {
     /// Received, all protocols, for whomever.
     pub received_bps: f64,
+    /// Of that, payload of this host's own TCP connections, also what lies behind a hole.
+    pub own_bps: f64,
     /// Sent.
     pub sent_bps: f64,
     /// What waited in the queue discipline at its root, median.
@@ -214,7 +216,7 @@ impl Seen {
             "source": self.source, "span_s": self.span_s, "connections": self.connections,
             "flows": self.flows.iter().map(Flow::to_json).collect::<Vec<_>>(),
             "device": self.carried.map(|c| json!({
-                "received_bps": c.received_bps.round(), "sent_bps": c.sent_bps.round(), "backlog_bytes_p50": c.backlog_bytes,
+                "received_bps": c.received_bps.round(), "own_bps": c.own_bps.round(), "sent_bps": c.sent_bps.round(), "backlog_bytes_p50": c.backlog_bytes,
             })),
             "of_hosts": self.elsewhere, "findings": findings, "warnings": self.warnings,
         })

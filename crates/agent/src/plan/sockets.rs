@@ -4,7 +4,8 @@
 //! is a rate; the receiver's own RTT (`tcpi_rcv_rtt`) is that of a download, the sender's that of an upload, each counted only when
 //! data flowed in between · action: [`Seen`].
 //!
-//! Two traps: a sender that pauses makes the receiver's RTT too long (the echoed timestamp is from before the pause), so it counts only
+//! Traps: what stands behind a hole is not received until the hole is filled, so that a rate that is read off it swings although the path's does
+//! not: segments that came tell it; a sender that pauses makes the receiver's RTT too long (the echoed timestamp is from before the pause), so it counts only
 //! where it means no more in flight than the window allows; and a connection that began in a standing queue never saw the path empty,
 //! so that the smallest RTT is that of all connections to its address.
 
@@ -38,8 +39,10 @@ type Key = (u64, (IpAddr, u16), (IpAddr, u16));
 struct Sums {
     /// RTTs of looks between which data flowed, ms.
     rtts: Vec<f64>,
-    /// Bits of each second.
+    /// Bits of each second, in order or not.
     seconds: Vec<f64>,
+    /// Bytes, in order or not.
+    carried: u64,
     loaded_s: f64,
     full_s: f64,
     unread_s: f64,
@@ -87,6 +90,11 @@ impl Looks {
         }
     }
 
+    /// Bytes that came for this host, in order or not.
+    fn downloaded(&self) -> u64 {
+        self.connections.values().map(|watched| watched.sums[0].carried).sum()
+    }
+
     fn flows(&self, largest_buffer: Option<u64>) -> Vec<Flow> {
         let minimum = |remote: IpAddr| self.minima.get(&remote).map(|us| f64::from(*us) / 1e3);
         let mut flows: Vec<Flow> = self
@@ -110,6 +118,14 @@ fn moved(socket: &Socket, way: Way) -> Option<u64> {
     }
 }
 
+/// What has come or went, in order or not: all that an uplink carried of it.
+fn carried(socket: &Socket, way: Way) -> Option<u64> {
+    let info = socket.info.as_ref()?;
+    let segments = info.data_segs_in.filter(|_| way == Way::Download);
+    let of_segments = |segments: u32| u64::from(segments) * u64::from(info.rcv_mss_bytes.max(1));
+    segments.map(of_segments).or_else(|| moved(socket, way))
+}
+
 /// Segment, RTT and window of a direction.
 fn figures(info: &TcpInfo, way: Way) -> (u64, u32, Option<u32>) {
     match way {
@@ -126,7 +142,9 @@ impl Watched {
         for (sums, way) in self.sums.iter_mut().zip(WAYS) {
             let step = moved(&socket, way).zip(moved(before, way));
             let step = step.map_or(0, |(now, was)| now.saturating_sub(was));
-            sums.step(way, step, lasted_s, second, (before, &socket));
+            let came = carried(&socket, way).zip(carried(before, way));
+            sums.second(second, came.map_or(0, |(now, was)| now.saturating_sub(was)));
+            sums.step(way, step, lasted_s, (before, &socket));
         }
         self.last = (at_s, socket);
     }
@@ -162,13 +180,18 @@ impl Watched {
 }
 
 impl Sums {
-    /// `step` bytes moved within `lasted_s`, between two looks.
-    fn step(&mut self, way: Way, step: u64, lasted_s: f64, second: usize, (before, now): (&Socket, &Socket)) {
-        let (Some(was), Some(info)) = (&before.info, &now.info) else { return };
-        if step > 0 {
+    /// So many bytes came or went in a second.
+    fn second(&mut self, second: usize, bytes: u64) {
+        if bytes > 0 {
             self.seconds.resize(self.seconds.len().max(second + 1), 0.0);
-            self.seconds[second] += step as f64 * 8.0;
+            self.seconds[second] += bytes as f64 * 8.0;
+            self.carried += bytes;
         }
+    }
+
+    /// `step` bytes moved within `lasted_s`, between two looks.
+    fn step(&mut self, way: Way, step: u64, lasted_s: f64, (before, now): (&Socket, &Socket)) {
+        let (Some(was), Some(info)) = (&before.info, &now.info) else { return };
         let (mss, rtt_us, window) = figures(info, way);
         self.window_bytes = self.window_bytes.max(window);
         if way == Way::Download && unread(now) {
@@ -231,6 +254,7 @@ pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> st
         Carried {
             received_bps: rate(first.1.0, last.1.0),
             sent_bps: rate(first.1.1, last.1.1),
+            own_bps: looks.downloaded() as f64 * 8.0 / lasted,
             backlog_bytes: quantile(&backlogs, 0.5).unwrap_or(0.0) as u64,
         }
     });
@@ -283,6 +307,23 @@ mod tests {
             looks.add(f64::from(look) * 0.2, at(look), &Host::default());
         }
         looks.flows(Some(6_000_000))
+    }
+
+    #[test]
+    fn what_waits_behind_a_hole_came_all_the_same() {
+        let held = |look: u32| TcpInfo {
+            bytes_received: Some(u64::from(look / 10) * 2_000_000),
+            data_segs_in: Some(look * 138),
+            ..download(look)
+        };
+        let [flow] = &looked(|look| vec![socket(1, held(look))])[..] else { panic!() };
+        assert!(flow.swing.is_some_and(|swing| swing < 1.3), "{flow:?}");
+        let mut looks = Looks::default();
+        for look in 0..8 {
+            looks.add(f64::from(look) * 0.2, vec![socket(1, held(look))], &Host::default());
+        }
+        assert!(looks.flows(None).is_empty(), "nothing of it is received yet");
+        assert_eq!(looks.downloaded(), 7 * 138 * 1_448);
     }
 
     #[test]

@@ -210,13 +210,13 @@ fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
         (false, true) => {
             return say(
                 None,
-                "they began only after the cure was applied, so there is nothing to compare".to_owned(),
+                "hardly anything came through before the cure was applied, so there is nothing to compare; a longer run may tell".to_owned(),
             );
         }
         (true, false) => {
             return say(
                 None,
-                "they ended before the cure could show anything, so there is nothing to compare".to_owned(),
+                "hardly anything came through after the cure was applied, so there is nothing to compare; a longer run may tell".to_owned(),
             );
         }
         (true, true) => {}

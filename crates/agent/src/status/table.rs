@@ -1,4 +1,4 @@
-//! `status` for people: what holds what, what is wrong, and every flow with who limits it. At most 98 columns.
+//! `status` for people: what holds what, what is wrong, and every flow with who limits it. At most 80 columns where addresses are short, 98 where not.
 
 use serde_json::Value;
 
@@ -15,17 +15,17 @@ pub fn table(answer: &Value) -> String {
     lines.extend(list(&answer["problems"]).filter_map(Value::as_str).map(|text| format!("! {text}")));
     lines.extend(cures(&answer["cures"]));
     lines.extend(list(&answer["trials"]).filter_map(trial));
-    let flows: Vec<&Value> = list(&answer["flows"]).collect();
+    let flows: Vec<_> = list(&answer["flows"]).map(flow).collect();
+    let longest = |title: &str, of: &dyn Fn(&Row<'_>) -> usize| {
+        flows.iter().map(of).chain([title.len()]).max().unwrap_or(0)
+    };
+    let ends = (longest("remote", &|flow| flow.0.chars().count()), longest("cure", &|flow| flow.1.len()));
     if !flows.is_empty() {
+        let titles = ["RTT ms", "least", "Mbit/s", "wanted", "offered", "flying", "queue"];
         lines.push(String::new());
-        lines.push(row(
-            "remote",
-            "cure",
-            ["RTT ms", "min ms", "Mbit/s", "wanted", "offered", "flying", "queue"].map(str::to_owned),
-            "limit",
-        ));
+        lines.push(row(ends, &("remote".to_owned(), "cure", titles.map(str::to_owned), "limit")));
     }
-    lines.extend(flows.into_iter().map(flow));
+    lines.extend(flows.iter().map(|flow| row(ends, flow)));
     lines.join("\n")
 }
 
@@ -110,17 +110,20 @@ fn trial(trial: &Value) -> Option<String> {
     }
 }
 
-fn flow(flow: &Value) -> String {
+/// Remote end, cure, figures, who limits.
+type Row<'a> = (String, &'a str, [String; 7], &'a str);
+
+fn flow(flow: &Value) -> Row<'_> {
     let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
     let remote = flow["remote"].as_str().unwrap_or_default();
     let end = if remote.contains(':') { format!("[{remote}]") } else { remote.to_owned() };
-    row(
-        &short(&format!("{end}:{}", flow["remote_port"])),
+    (
+        short(&format!("{end}:{}", flow["remote_port"])),
         flow["cure"].as_str().unwrap_or_default(),
         [
-            format!("{:.1}", number("rtt_ms")),
-            format!("{:.1}", number("rtt_min_ms")),
-            format!("{:.2}", number("rate_bps") / 1e6),
+            ms(number("rtt_ms")),
+            ms(number("rtt_min_ms")),
+            mbps(number("rate_bps") / 1e6),
             bytes(number("wanted_bytes")),
             bytes(number("advertised_bytes")),
             bytes(number("in_flight_bytes")),
@@ -130,13 +133,23 @@ fn flow(flow: &Value) -> String {
     )
 }
 
-fn row(remote: &str, cure: &str, numbers: [String; 7], limit: &str) -> String {
+fn row((ends, cures): (usize, usize), (remote, cure, numbers, limit): &Row<'_>) -> String {
     let [rtt, least, rate, wanted, offered, flying, queue] = numbers;
     format!(
-        "{remote:<REMOTE$} {cure:<9} {rtt:>7} {least:>6} {rate:>7} {wanted:>7} {offered:>7} {flying:>7} {queue:>7} {limit}"
+        "{remote:<ends$} {cure:<cures$} {rtt:>6} {least:>5} {rate:>6} {wanted:>7} {offered:>7} {flying:>7} {queue:>7} {limit}"
     )
     .trim_end()
     .to_owned()
+}
+
+/// As exact as it matters, in at most six columns.
+fn ms(value: f64) -> String {
+    if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// In at most six columns.
+fn mbps(value: f64) -> String {
+    if value < 999.5 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
 
 /// Bytes with a unit, in at most seven columns.
@@ -192,6 +205,17 @@ mod tests {
         assert!(widest <= 100, "{widest}\n{text}");
         assert!(text.contains("[2001:db8:fff…:ffff:1]:65535"), "{text}");
         assert!(text.ends_with("sender"), "{text}");
+    }
+
+    #[test]
+    fn with_ipv4_alone_eighty_columns_are_enough() {
+        let mut answer = answer();
+        answer["flows"][0]["remote"] = json!("192.0.2.1");
+        answer["flows"][0]["remote_port"] = json!(443);
+        answer["flows"][0]["cure"] = json!("receive");
+        let text = table(&answer);
+        let flows: Vec<&str> = text.lines().rev().take(2).collect();
+        assert!(flows.iter().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

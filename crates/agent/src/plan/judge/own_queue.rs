@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_standing_backlog_in_a_fifo_is_named_with_its_delay() {
         let mut case = Case::new(Vec::new());
-        case.seen.carried = Some(Carried { received_bps: 0.0, sent_bps: 2e6, backlog_bytes: 50_000 });
+        case.seen.carried = Some(Carried { sent_bps: 2e6, backlog_bytes: 50_000, ..Carried::default() });
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(advice.why[0].contains("200 ms") && advice.commands[0].contains("eth0 root fq_codel"));
         case.host.device.as_mut().unwrap().qdiscs[0].kind = "fq_codel".to_owned();

@@ -72,8 +72,8 @@ fn the_sentence_is_honest_about_what_happened() {
     assert!(said((1_000_000, 62.0), (1_000_000, 61.0)).1.contains("there was no queue to cure"));
     assert_eq!(said((0, 0.0), (0, 0.0)).0, None);
     assert!(said((0, 0.0), (0, 0.0)).1.starts_with("Nothing flowed"));
-    assert!(said((0, 0.0), (1_000_000, 90.0)).1.contains("only after the cure"));
-    assert!(said((1_000_000, 90.0), (0, 0.0)).1.contains("ended before the cure"));
+    assert!(said((0, 0.0), (1_000_000, 90.0)).1.contains("came through before the cure"));
+    assert!(said((1_000_000, 90.0), (0, 0.0)).1.contains("hardly anything came through after"));
 }
 
 #[test]
