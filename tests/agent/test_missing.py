@@ -18,6 +18,7 @@ from receive_bed import cgroups, program
 pytestmark = pytest.mark.usefixtures("receiving")
 NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
 NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
+REMOUNTED = f'umount {cgroups()}; mount -t cgroup2 none {cgroups()}; exec "$@"'
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS = "downloads: windows of this host's new connections (DRWA)"
 ACKS = "uploads: windows of passing ACKs, also of hosts behind this one"
@@ -123,6 +124,25 @@ def test_pins_in_a_wrong_place_are_refused_and_leave_nothing_to_undo(agent: str)
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "run/journal.jsonl").read_text() == ""
     assert not (folder / "pins").exists()
+
+
+def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent: str) -> None:
+    group = Path(cgroups()) / Path(agent).parent.name / "part"
+    group.mkdir(parents=True)
+    try:
+        # A container: its cgroup is the root of all that it sees.
+        enter = f"echo $$ > {group.parent}/cgroup.procs"
+        line = ended(
+            enter,
+            agent,
+            "uplink.mode=off",
+            f'scope.cgroup="{cgroups()}/part"',
+            before=("unshare", "--cgroup", "sh", "-c", REMOUNTED, "sh"),
+        )
+        assert "a part of the cgroups cannot be chosen from within a container" in line
+    finally:
+        group.rmdir()
+        group.parent.rmdir()
 
 
 def test_without_rights_captures_are_planned_with(agent: str) -> None:

@@ -25,6 +25,9 @@ pub const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Where pins usually are.
 pub const BPF_FS: &str = "/sys/fs/bpf";
 
+/// PROC_CGROUP_INIT_INO of linux/proc_ns.h: the host's own cgroup namespace.
+const FIRST_CGROUP_SPACE: u64 = 0xefff_fffb;
+
 /// The root of the cgroup v2 hierarchy, wherever it is mounted.
 pub fn cgroup_root() -> Result<PathBuf> {
     let mounts =
@@ -54,6 +57,21 @@ pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
 
 /// How the verifier's lines of statistics begin (print_verification_stats of kernel/bpf/verifier.c).
 const COUNTS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+
+/// As [`cgroup`], for programs that ask at which depth a socket's cgroup lies. The kernel counts from its own root, which a cgroup namespace
+/// (a container) hides: there only the whole of it can be chosen.
+pub fn scope(path: &Path) -> Result<(u64, u32)> {
+    let (number, depth) = cgroup(path)?;
+    let space = std::fs::metadata("/proc/self/ns/cgroup").map_or(FIRST_CGROUP_SPACE, |about| about.ino());
+    if depth > 0 && space != FIRST_CGROUP_SPACE {
+        let text = format!(
+            "{}: a part of the cgroups cannot be chosen from within a container (a cgroup namespace); all of them can",
+            path.display()
+        );
+        return Err(CureError::Refused(text));
+    }
+    Ok((number, depth))
+}
 
 /// What a kernel's refusal of a program means.
 pub fn refused(what: &'static str, since: &'static str, why: String) -> CureError {

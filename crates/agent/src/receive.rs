@@ -88,7 +88,7 @@ impl Default for Settings {
 
 impl Settings {
     fn config(&self, before: &ReceiveConfig) -> Result<ReceiveConfig> {
-        let (cgroup, cgroup_level) = kernel::cgroup(&self.cgroup_path()?)?;
+        let (cgroup, cgroup_level) = kernel::scope(&self.cgroup_path()?)?;
         Ok(ReceiveConfig {
             law: DrwaLaw::new(&self.law, 0, true),
             lease_until_ns: before.lease_until_ns,

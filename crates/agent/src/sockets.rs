@@ -95,7 +95,7 @@ impl Walker {
     pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
         let (cgroup, cgroup_level) = match action {
             Action::Leave | Action::SwitchBack => (0, 0),
-            _ => kernel::cgroup(scope)?,
+            _ => kernel::scope(scope)?,
         };
         self.perform(WalkTask { action: action as u32, cgroup, cgroup_level, ..WalkTask::default() })
     }
