@@ -71,7 +71,7 @@ pub fn features() -> Vec<Feature> {
     );
     add("uploads: the gate, where a modem or driver reports", "5.6", gate::load().map(drop));
     let congestion = || load_sock_ops(objects::CONGESTION, "congestion", None).map(drop);
-    add("congestion control of new connections", "5.3", scope().and_then(|()| congestion()));
+    add("congestion control of new connections", "5.7", scope().and_then(|()| congestion()));
     add("congestion control of connections that exist already", "5.15", load_walk(None).map(drop));
     add("programs on a device that go with their process (TCX)", "6.6", apart(tcx));
     add("programs on a device for older kernels (clsact)", "4.5", apart(clsact));
