@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_bed import Daemon, missing, network, phone, relay, upload, window, within
+from daemon_bed import Daemon, missing, network, phone, relay, space_words, upload, window, within
 from uplink_bed import SERVER, Ping, ip, scenario
 
 pytestmark = pytest.mark.usefixtures("receiving", "tools")
@@ -116,8 +117,12 @@ def test_a_shaper_is_taken_away_by_whoever_is_left(tmp_path: Path) -> None:
         transfer.process.kill()
 
 
-def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(tmp_path: Path) -> None:
-    with phone(tmp_path, scenario()) as (bed, agent):
+@pytest.mark.parametrize("clsact", ["false", "true"])
+def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(
+    tmp_path: Path, clsact: str
+) -> None:
+    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}") as (bed, agent):
+        before = network(bed.spaces["phone"])
         agent.serve()
         sends, takes = upload(bed, 4_000_000, SERVER)
         ping = bed.ping()
@@ -135,8 +140,40 @@ def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(tmp_pa
         assert ours == theirs != ""
         # Nothing but what was said at the beginning: the window was held all the time.
         assert p95(ping.stop(), 2) <= 200
+        # What the next one has no use for goes with it.
+        agent.settings = ["receive.enabled=false", "uplink.clsact=false", "uplink.telemetry="]
+        agent.serve("--take-over")
+        assert network(bed.spaces["phone"]) == before
+        agent.do("off")
+        assert network(bed.spaces["phone"]) == before
+        assert agent.pending() == ""
+
+
+def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario(), "shaper.enabled=true") as (bed, agent):
+        modem, space = relay(bed, tmp_path), bed.spaces["phone"]
+        before = network(space)
+
+        def sent() -> int:
+            shown = ["tc", "-s", "-j", "qdisc", "show", "dev", bed.device]
+            said = subprocess.run(space_words(space, *shown), capture_output=True, text=True).stdout
+            return sum(one["bytes"] for one in json.loads(said) if one["kind"] == "htb")
+
+        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        agent.serve()
+        within(4, lambda: sent() > 100_000)
+        for _ in range(2):
+            had = sent()
+            agent.serve("--take-over")
+            assert sent() >= had, "another one, which begins at zero"
+        assert "put back" not in agent.log()
+        rates = lambda: agent.status()["cures"]["shaper"]["rate_bps"]  # noqa: E731
+        within(3, lambda: rates() is not None and sent() > had)
+        modem.cut()
+        within(3, lambda: network(space) == before)
         agent.do("off")
         assert agent.pending() == ""
+        transfer.process.kill()
 
 
 def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ use units::Bytes;
 
 use crate::cure::{CureError, Result, address, now_ns, window_law};
 use crate::hook::{self, Hook, Hung};
-use crate::journal::Journal;
+use crate::journal::{Change, Journal};
 use crate::kernel::{self, whole};
 use crate::lease::{Held, Leased};
 use crate::netlink::Device;
@@ -163,7 +163,7 @@ fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
 /// What two agents have to agree upon.
 fn stamp(settings: &Settings, found: &Device) -> String {
     let sizes = [size_of::<Flow>(), size_of::<AcksConfig>(), size_of::<PlaceSeen>()];
-    format!("acks-{}-{}-{sizes:?}", found.index, settings.flows)
+    format!("acks-{}-{}-{}-{sizes:?}", found.index, settings.flows, settings.clsact)
 }
 
 impl Acks {
@@ -178,13 +178,18 @@ impl Acks {
     /// Takes over what another agent left below `folder`, flows and all; none if there is nothing.
     pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Acks>> {
         let place = folder.join(stamp(settings, &hook::device(&settings.device)?));
-        if settings.clsact || !place.is_dir() {
+        if !place.is_dir() {
             return Ok(None);
         }
         let mut acks = Acks::new(settings, Some(&place))?;
-        acks.hung = Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, &place)?);
+        acks.hung = Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, settings.clsact, &place)?);
         std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
         Ok(Some(acks))
+    }
+
+    /// What of it the journal knows.
+    pub fn changes(&self) -> &[Change] {
+        self.hung.as_ref().map_or(&[], Hung::changes)
     }
 
     /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.

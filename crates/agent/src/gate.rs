@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::cure::{CureError, Result, now_ns};
 use crate::hook::{self, Hook, Hung};
-use crate::journal::Journal;
+use crate::journal::{Change, Journal};
 use crate::kernel;
 use crate::lease::{Held, LEASE, Leased, lease};
 use crate::netlink::Device;
@@ -202,20 +202,25 @@ impl Gate {
     /// Takes over what another agent left below `folder`, with what is known of the buffer; none if there is nothing.
     pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Gate>> {
         let found = hook::device(&settings.device)?;
-        let place = folder.join(stamp(&found));
-        if settings.clsact || !place.is_dir() {
+        let place = folder.join(stamp(settings, &found));
+        if !place.is_dir() {
             return Ok(None);
         }
         let mut ebpf = load_with(Some(&place))?;
-        let hung = Hung::left(&HOOK, &mut ebpf, &settings.device, &place)?;
+        let hung = Hung::left(&HOOK, &mut ebpf, &settings.device, settings.clsact, &place)?;
         std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
         Gate::begin(settings, found, ebpf, hung).map(Some)
     }
 
+    /// What of it the journal knows.
+    pub fn changes(&self) -> &[Change] {
+        self.hung.changes()
+    }
+
     /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.
     pub fn hand_over(mut self, folder: &Path) -> Result<()> {
-        self.hush();
-        let place = folder.join(stamp(&self.found));
+        // Reports are carried to the kernel until it is dropped.
+        let place = folder.join(stamp(&self.settings, &self.found));
         handed::made(&place)?;
         let mut ebpf = locked(&self.shared.ebpf);
         self.hung.leave(&mut ebpf, &place)?;
@@ -430,8 +435,8 @@ fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
 const HANDED: [&str; 4] = ["config", "state", "view", "counters"];
 
 /// What two agents have to agree upon. What they do not, the kernel sees when it takes the program.
-fn stamp(found: &Device) -> String {
-    format!("gate-{}-{:?}", found.index, [size_of::<GateConfig>(), size_of::<GateView>()])
+fn stamp(settings: &Settings, found: &Device) -> String {
+    format!("gate-{}-{}-{:?}", found.index, settings.clsact, [size_of::<GateConfig>(), size_of::<GateView>()])
 }
 
 /// Reads the object into the kernel.

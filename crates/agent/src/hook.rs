@@ -9,7 +9,7 @@ use std::process::Command;
 
 use aya::Ebpf;
 use aya::programs::links::LinkOrder;
-use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
+use aya::programs::tc::{NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 use aya::util::KernelVersion;
 
@@ -46,9 +46,15 @@ pub fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Sch
     ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
 }
 
+/// Whether programs can hang by TCX here; else they hang on clsact.
+fn tcx(clsact: bool) -> bool {
+    !clsact && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0))
+}
+
 /// Programs that hang on a device.
 pub struct Hung {
     device: String,
+    tcx: bool,
     links: Vec<(&'static str, SchedClassifierLinkId)>,
     /// What the journal knows of.
     changes: Vec<Change>,
@@ -63,8 +69,9 @@ impl Hung {
         clsact: bool,
         journal: &mut Journal,
     ) -> Result<Hung> {
-        let mut hung = Hung { device: name.to_owned(), links: Vec::new(), changes: Vec::new() };
-        match hung.each(hook, ebpf, found, clsact, journal) {
+        let (device, tcx) = (name.to_owned(), tcx(clsact));
+        let mut hung = Hung { device, tcx, links: Vec::new(), changes: Vec::new() };
+        match hung.each(hook, ebpf, found, journal) {
             Ok(()) => Ok(hung),
             Err(error) => {
                 hung.take(ebpf, journal)?;
@@ -73,16 +80,8 @@ impl Hung {
         }
     }
 
-    fn each(
-        &mut self,
-        hook: &Hook,
-        ebpf: &mut Ebpf,
-        found: &Device,
-        clsact: bool,
-        journal: &mut Journal,
-    ) -> Result<()> {
-        let tcx =
-            !clsact && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0));
+    fn each(&mut self, hook: &Hook, ebpf: &mut Ebpf, found: &Device, journal: &mut Journal) -> Result<()> {
+        let tcx = self.tcx;
         if !tcx {
             self.discipline(found, journal)?;
         }
@@ -90,7 +89,12 @@ impl Hung {
             let options = if tcx {
                 TcAttachOptions::TcxOrder(LinkOrder::default())
             } else {
-                self.note(filter(hook, &self.device, *place), journal)?;
+                let change = filter(hook, &self.device, *place);
+                // Left by an agent from which nothing could be taken over.
+                if journal.pending().contains(&change) {
+                    undo::one(&change)?;
+                }
+                self.note(change, journal)?;
                 TcAttachOptions::Netlink(NlOptions {
                     priority: hook.preference,
                     handle: HANDLE,
@@ -130,21 +134,43 @@ impl Hung {
         Ok(())
     }
 
-    /// Programs that take the places of those that another agent left below `place`.
-    pub fn left(hook: &Hook, ebpf: &mut Ebpf, device: &str, place: &Path) -> Result<Hung> {
-        let mut hung = Hung { device: device.to_owned(), links: Vec::new(), changes: Vec::new() };
-        for (name, _) in hook.programs {
-            hung.links.push((name, handed::take(program(ebpf, name)?, &place.join(name))?));
+    /// Programs that take the places of those that another agent left below `place`, or on the device's clsact discipline: each in one step.
+    pub fn left(hook: &Hook, ebpf: &mut Ebpf, device: &str, clsact: bool, place: &Path) -> Result<Hung> {
+        let tcx = tcx(clsact);
+        let mut hung = Hung { device: device.to_owned(), tcx, links: Vec::new(), changes: Vec::new() };
+        for (name, way) in hook.programs {
+            let program = program(ebpf, name)?;
+            let link = if tcx {
+                handed::take(program, &place.join(name))?
+            } else {
+                hung.changes.push(filter(hook, device, *way));
+                let there = SchedClassifierLink::attached(device, *way, hook.preference, HANDLE, None);
+                let there = there.map_err(CureError::file(device))?;
+                program.attach_to_link(there).map_err(|why| CureError::Map("link", whole(&why)))?
+            };
+            hung.links.push((name, link));
         }
         Ok(hung)
     }
 
-    /// Leaves them below `place`; on a clsact discipline they stay where they are, for whoever undoes the journal.
+    /// Leaves them below `place`; on a clsact discipline they stay where they are.
     pub fn leave(&mut self, ebpf: &mut Ebpf, place: &Path) -> Result<()> {
         for (name, link) in std::mem::take(&mut self.links) {
-            handed::leave(program(ebpf, name)?, link, &place.join(name))?;
+            let program = program(ebpf, name)?;
+            if self.tcx {
+                handed::leave(program, link, &place.join(name))?;
+            } else {
+                let link = program.take_link(link).map_err(|why| CureError::Map("link", whole(&why)))?;
+                // Dropped, it would go from the device.
+                std::mem::forget(link);
+            }
         }
         Ok(())
+    }
+
+    /// What the journal knows of them: nothing where they hang by TCX.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
     }
 
     /// Takes them off.
@@ -153,14 +179,25 @@ impl Hung {
             // With its device gone, or taken off by somebody, it is where it should be.
             let _ = program(ebpf, name)?.detach(link);
         }
+        let mut undone = |change: &Change| {
+            undo::one(change)?;
+            journal.undone(change).map_err(CureError::file(journal.path()))
+        };
         for change in std::mem::take(&mut self.changes).into_iter().rev() {
-            // The discipline of two cures goes with the last of them, at the latest when all is undone.
-            let others = |other: &Change| matches!(other, Change::Command { undo, .. } if is_filter(undo, &self.device));
-            if matches!(change, Change::Clsact { .. }) && journal.pending().iter().any(others) {
-                continue;
+            if !matches!(change, Change::Clsact { .. }) {
+                undone(&change)?;
             }
-            undo::one(&change)?;
-            journal.undone(&change).map_err(CureError::file(journal.path()))?;
+        }
+        // The discipline of two cures, which the first of them or an agent before this one made, goes with the last of them.
+        let discipline = Change::Clsact { device: self.device.clone() };
+        let ours = |change: &Change| match change {
+            Change::Command { undo, .. } => is_filter(undo, &self.device),
+            _ => false,
+        };
+        let pending = journal.pending();
+        if !self.tcx && pending.contains(&discipline) && !pending.iter().any(ours) {
+            undo::one(&discipline)?;
+            journal.undone(&discipline).map_err(CureError::file(journal.path()))?;
         }
         Ok(())
     }

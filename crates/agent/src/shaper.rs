@@ -57,19 +57,22 @@ pub struct Shaper {
     occupancy: Occupancy,
     /// What had left HTB at the last report: what left since is below.
     sent: u64,
-    /// What is set, bytes per second; `None`: no shaper.
+    /// What is set, bytes per second; `None`: no shaper; zero: one that another agent left, at its last rate.
     set: Option<u64>,
     change: Change,
+    begun: Instant,
 }
 
 impl Shaper {
     /// For a device whose root discipline is the kernel's default, so that taking ours away brings it back. Nothing is changed before the
-    /// first reports have told a rate.
+    /// first reports have told a rate; one that another agent left stays meanwhile, at the rate that it has.
     pub fn attach(device: &str, law: &qcut_d::Config, journal: &mut Journal) -> Result<Shaper> {
         let what = |why: std::io::Error| CureError::Refused(format!("a shaper on {device}: {why}"));
         let mut netlink = Netlink::open().map_err(what)?;
         let found = netlink.device(device).map_err(what)?;
         let there = netlink.qdiscs(found.index).map_err(what)?;
+        let left = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle == ROOT);
+        let (sent, set) = left.map_or((0, None), |left| (left.bytes, Some(0)));
         if let Some(own) = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle != 0) {
             // Whoever put it there by hand or by tool would not get it back with its options.
             if own.handle != ROOT {
@@ -86,7 +89,8 @@ impl Shaper {
         };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
         let occupancy = Occupancy::new(law.hold, Slack::new(law.slack.0, u64::from(found.mtu) * 3 / 2));
-        Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent: 0, set: None, change })
+        let begun = Instant(now_ns());
+        Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent, set, change, begun })
     }
 
     /// A report came.
@@ -122,12 +126,14 @@ impl Shaper {
 
     /// What is set, bytes per second.
     pub fn rate(&self) -> Option<u64> {
-        self.set
+        self.set.filter(|rate| *rate > 0)
     }
 
     /// Takes the shaper away when reports have stopped. To be called several times a second.
     pub fn tick(&mut self) -> Result<()> {
-        if self.set.is_some() && self.occupancy.silent(Instant(now_ns()), self.law.patience) {
+        let now = Instant(now_ns());
+        let heard = !self.occupancy.silent(now, self.law.patience);
+        if self.set.is_some() && !heard && now.since(self.begun) >= self.law.patience {
             self.lift()?;
         }
         Ok(())
@@ -137,6 +143,16 @@ impl Shaper {
     pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.lift()?;
         journal.undone(&self.change).map_err(CureError::file(journal.path().to_owned()))
+    }
+
+    /// Leaves HTB as it is to another agent, and the journal too.
+    pub fn hand_over(mut self) {
+        self.set = None;
+    }
+
+    /// What the journal knows of it.
+    pub fn change(&self) -> &Change {
+        &self.change
     }
 
     /// Takes HTB away; the next report puts it back.

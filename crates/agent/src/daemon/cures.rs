@@ -4,7 +4,7 @@
 //! lines for the log, and what is wrong, for as long as it is.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use serde_json::{Map, Value, json};
@@ -15,9 +15,11 @@ use crate::cure::Result;
 use crate::journal::{Change, Journal};
 use crate::paths::Paths;
 use crate::receive::{self, Event, Receive};
+use crate::shaper::Fed;
 use crate::sockets::{self, LINKS};
 use crate::undo;
 use crate::uplink::guard::Guard;
+use crate::uplink::handed;
 
 /// See the module text.
 pub struct Cures {
@@ -32,6 +34,9 @@ pub struct Cures {
     /// All watch, and change nothing.
     pub lifted: bool,
     problems: BTreeMap<&'static str, String>,
+    pins: PathBuf,
+    /// What another agent left on devices, until it is known what of it is taken over.
+    left: Vec<Change>,
 }
 
 const DOWNLOADS: &str = "downloads";
@@ -41,7 +46,8 @@ impl Cures {
     /// None yet.
     pub fn new(journal: Journal, config: &Config, pins: &Path, lifted: bool) -> Cures {
         let guard = Guard::new(&config.uplink, pins);
-        Cures { journal, receive: None, congestion: None, guard, lifted, problems: BTreeMap::new() }
+        let (problems, pins, left) = (BTreeMap::new(), pins.to_owned(), Vec::new());
+        Cures { journal, receive: None, congestion: None, guard, lifted, problems, pins, left }
     }
 
     /// What a dead agent left, or one that hands over: taken over where it is the same as what is wanted, undone where not.
@@ -57,6 +63,11 @@ impl Cures {
                 true => "taking over from another agent".to_owned(),
                 false => "taking over from an agent that ended without undoing what it did".to_owned(),
             });
+        }
+        if handed && !odd {
+            // Filters and disciplines act until they are taken over, or found to be nobody's.
+            self.left = left.into_iter().filter(|change| *change != ours).collect();
+            return said;
         }
         let old = |change: &Change| odd || *change != ours;
         if !left.iter().any(old) {
@@ -103,6 +114,22 @@ impl Cures {
             wrong.push(e);
         }
         (said, if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) })
+    }
+
+    /// What another agent left on devices and nobody has taken over goes; what could not be undone.
+    fn undo_left(&mut self) -> Vec<String> {
+        let left = std::mem::take(&mut self.left);
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let mut taken: Vec<Change> = Vec::new();
+        taken.extend(self.guard.acks.iter().flat_map(|cure| cure.changes().to_vec()));
+        taken.extend(self.guard.gate.iter().flat_map(|cure| cure.changes().to_vec()));
+        taken.extend(self.guard.shaper.iter().filter_map(Fed::change));
+        let hangs = |change: &Change| matches!(change, Change::Clsact { .. }) && taken.iter().any(filters);
+        let odd = |change: &Change| left.contains(change) && !taken.contains(change) && !hangs(change);
+        let (_, failed) = undo::some(&mut self.journal, odd);
+        failed.iter().map(|e| format!("could not undo: {e}")).collect()
     }
 
     fn set_receive(
@@ -186,6 +213,8 @@ impl Cures {
     /// What has to be done now and then; lines for the log.
     pub fn tick(&mut self, until: u64) -> Vec<String> {
         let mut said = self.guard.follow(&mut self.journal, until);
+        // The first look at the device has shown whether the guard is where the other one was.
+        said.extend(self.undo_left());
         said.extend(self.guard.tick());
         match self.receive.as_mut().map(Receive::tick) {
             None => {}
@@ -217,8 +246,31 @@ impl Cures {
     /// Leaves everything to another agent, which has until then; lines for the log.
     pub fn hand_over(&mut self, until: u64) -> Vec<String> {
         let mut said = self.renew(until);
+        if let Some(shaper) = self.guard.shaper.take() {
+            shaper.hand_over();
+        }
+        said.extend(self.hand_over_filters());
         said.extend(self.guard.hand_over(&mut self.journal));
         said
+    }
+
+    /// What hangs on clsact stays there: only its maps are handed over. The guard hands over the rest.
+    fn hand_over_filters(&mut self) -> Vec<String> {
+        let acks = self.guard.acks.take_if(|cure| cure.changes().iter().any(filters));
+        let gate = self.guard.gate.take_if(|cure| cure.changes().iter().any(filters));
+        if acks.is_none() && gate.is_none() {
+            return Vec::new();
+        }
+        let change = Change::Sockets { pins: self.pins.clone() };
+        if let Err(e) = self.journal.write(&change) {
+            return vec![format!("handing over: {}: {e}", self.journal.path().display())];
+        }
+        let folder = handed::folder(&self.pins);
+        let failed = [
+            acks.and_then(|cure| cure.hand_over(&folder).err()),
+            gate.and_then(|cure| cure.hand_over(&folder).err()),
+        ];
+        failed.into_iter().flatten().map(|e| format!("handing over: {e}; held again in a moment")).collect()
     }
 
     /// Undoes everything; what could not be.
@@ -293,6 +345,11 @@ impl Cures {
         }
         Ok((cures, flows))
     }
+}
+
+/// Whether a change hangs on a clsact discipline.
+fn filters(change: &Change) -> bool {
+    matches!(change, Change::Command { undo, .. } if undo.iter().any(|word| word == "filter"))
 }
 
 fn words(event: &Event) -> String {

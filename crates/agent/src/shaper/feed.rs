@@ -12,7 +12,7 @@ use algo::gate::qcut_d;
 
 use super::Shaper;
 use crate::cure::{CureError, Result, now_ns};
-use crate::journal::Journal;
+use crate::journal::{Change, Journal};
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Source, State};
 
@@ -82,6 +82,19 @@ impl Fed {
         self.hush();
         let shaper = locked(&self.shared.shaper).take();
         shaper.map_or(Ok(()), |shaper| shaper.detach(journal))
+    }
+
+    /// Leaves HTB as it is to another agent.
+    pub fn hand_over(mut self) {
+        self.hush();
+        if let Some(shaper) = locked(&self.shared.shaper).take() {
+            shaper.hand_over();
+        }
+    }
+
+    /// What the journal knows of it.
+    pub fn change(&self) -> Option<Change> {
+        locked(&self.shared.shaper).as_ref().map(|shaper| shaper.change().clone())
     }
 
     fn hush(&mut self) {
