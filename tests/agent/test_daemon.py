@@ -212,6 +212,11 @@ def test_settings_change_while_it_runs(tmp_path: Path) -> None:
         assert agent.ask({"ask": "lift", "lifted": False}) == {"ok": True}
         within(6, lambda: 0 < window(bed) < HELD)
         assert not agent.ask({"ask": "lift"})["ok"]
+        wrong = ("uplink.mode=off", f"metrics.listen=unix:{tmp_path}/nowhere/metrics.sock")
+        assert "metrics: " in agent.do("on", *agent.sets(*wrong), works=False)
+        # All of it or nothing.
+        within(6, lambda: 0 < window(bed) < HELD)
+        assert agent.status()["problems"] == []
         file.write_text("[uplink]\nlambdda = 2.0\n")
         daemon.send_signal(signal.SIGHUP)
         within(2, lambda: "did you mean lambda?" in agent.log())

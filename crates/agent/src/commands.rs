@@ -1,7 +1,7 @@
 //! What a person or systemd calls: each subcommand, one function.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::config;
 use crate::control::ask;
 use crate::daemon::{self, Start};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::paths::Paths;
 use crate::status::table;
 use crate::{kernel, undo};
@@ -117,10 +117,19 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
     let mut child = command.spawn().map_err(failed)?;
     let begun = Instant::now();
     loop {
-        if ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).is_ok_and(|answer| answer.is_some()) {
+        let told = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE);
+        // Not another one that was faster: then this one ends, and says so.
+        if told.is_ok_and(|answer| answer.is_some_and(|answer| answer["pid"] == child.id())) {
             break;
         }
-        if child.try_wait().map_err(failed)?.is_some() || begun.elapsed() > PATIENCE * 2 {
+        let ended = child.try_wait().map_err(failed)?.is_some();
+        if !ended && begun.elapsed() > PATIENCE * 2 {
+            // It must not come later, when nobody expects it; its supervisor undoes what it did.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(format!("the agent does not answer; {} says more", paths.log().display())));
+        }
+        if ended {
             let text = std::fs::read(paths.log()).unwrap_or_default();
             let said = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
             let last = said.lines().last().unwrap_or("the agent did not start").to_owned();
@@ -150,7 +159,13 @@ pub fn off(paths: &Paths, output: &Output) -> Result<()> {
 
 /// Ends a daemon, and undoes what one left that died: what that was.
 pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
-    let told = ask(&paths.socket(), &json!({"ask": "off"}), PATIENCE).map_err(failed)?;
+    let told = ask(&paths.socket(), &json!({"ask": "off"}), PATIENCE).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            let holder = paths.lock("off").ok().and_then(std::result::Result::err).unwrap_or_default();
+            failed(format!("the agent does not answer ({holder}): end it with kill -9, and its supervisor undoes what it did"))
+        }
+        _ => failed(e),
+    })?;
     if let Some(answer) = &told {
         well(answer)?;
     }
@@ -190,8 +205,8 @@ pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
 /// Every flow.
 pub fn status(paths: &Paths, output: &Output) -> Result<()> {
     let Some(answer) = asked(paths)? else {
-        let journal = std::fs::read_to_string(paths.journal()).unwrap_or_default();
-        let left = journal.lines().count();
+        let journal = std::fs::read(paths.journal()).unwrap_or_default();
+        let left = journal::pending(&String::from_utf8_lossy(&journal)).len();
         output.say(&json!({"ok": true, "state": "off", "pending": left}), || match left {
             0 => "off".to_owned(),
             _ => {

@@ -272,8 +272,9 @@ impl Daemon {
                     return Next::End;
                 }
                 notify::reloading();
-                match self.start.config().and_then(|config| self.set(&config)) {
-                    Ok(()) => self.say("read the configuration anew"),
+                match self.start.config().map(|config| self.set(&config)) {
+                    Ok(Ok(())) => self.say("read the configuration anew"),
+                    Ok(Err(e)) => self.say(&format!("read the configuration anew; not to be had: {e}")),
                     Err(e) => self.say(&format!("the configuration stays as it was: {e}")),
                 }
                 notify::say("READY=1");
@@ -307,9 +308,10 @@ impl Daemon {
         self.say_all(said);
         // Nobody's delay depends on figures.
         self.problem = self.export(config).err();
-        match &self.problem {
-            Some(e) => Err(e.clone()),
-            None => outcome,
+        match (&self.problem, outcome) {
+            (Some(e), Err(others)) => Err(format!("{others}; {e}")),
+            (Some(e), Ok(())) => Err(e.clone()),
+            (None, outcome) => outcome,
         }
     }
 
@@ -360,7 +362,14 @@ impl Daemon {
         // What was set before stays unless it is set anew.
         self.start.set.retain(|(key, _)| !set.iter().any(|(new, _)| new == key));
         self.start.set.extend(set.iter().cloned());
-        match self.start.config().and_then(|config| self.set(&config)) {
+        let wrong = self.problems();
+        // What could not be had before is no fault of these settings.
+        let known = |e: &str| e.split("; ").all(|part| wrong.iter().any(|one| one.contains(part)));
+        let outcome = self.start.config().and_then(|config| match self.set(&config) {
+            Err(e) if !known(&e) => Err(e),
+            _ => Ok(()),
+        });
+        match outcome {
             Ok(()) => {
                 for (key, value) in set.iter().filter(|one| !before.0.contains(one)) {
                     self.say(&format!("{key} = {value}"));
@@ -369,14 +378,21 @@ impl Daemon {
             }
             Err(e) => {
                 (self.start.set, self.start.file) = before;
+                // What was not refused with it goes, too: all of it or nothing.
+                if let Err(again) = self.start.config().and_then(|config| self.set(&config)) {
+                    self.say(&again);
+                }
                 failure(e)
             }
         }
     }
 
+    fn problems(&self) -> Vec<String> {
+        self.cures.problems().into_iter().chain(self.problem.clone()).collect()
+    }
+
     fn status(&mut self) -> Result<Value, CureError> {
         let (cures, flows) = self.cures.status()?;
-        let problems: Vec<String> = self.cures.problems().into_iter().chain(self.problem.clone()).collect();
         Ok(json!({
             "ok": true,
             "state": "on",
@@ -388,7 +404,7 @@ impl Daemon {
             "uplink": self.cures.guard.active(),
             "cures": cures,
             "trials": self.trials.to_json(),
-            "problems": problems,
+            "problems": self.problems(),
             "flows": flows,
             "log": self.said,
         }))

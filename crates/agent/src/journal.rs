@@ -63,34 +63,41 @@ pub struct Journal {
     file: File,
     path: PathBuf,
     pending: Vec<Change>,
+    /// The last line may be cut off, as by a full disk.
+    torn: bool,
+}
+
+/// What is not undone, the oldest first. A last line that is cut off was never acted upon.
+pub fn pending(text: &str) -> Vec<Change> {
+    let mut pending = Vec::new();
+    for line in text.lines() {
+        let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+        if let Some(undone) = value.get("undone").and_then(Change::from_json) {
+            pending.retain(|change| *change != undone);
+        } else if let Some(change) = Change::from_json(&value)
+            && !pending.contains(&change)
+        {
+            pending.push(change);
+        }
+    }
+    pending
 }
 
 impl Journal {
-    /// Opens the journal, with what others left in it. A last line that is cut off was never acted upon.
+    /// Opens the journal, with what others left in it.
     pub fn open(path: &Path) -> io::Result<Journal> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let text = match std::fs::read_to_string(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        let text = match std::fs::read(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
         };
-        let mut pending = Vec::new();
-        for line in text.lines() {
-            let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
-            if let Some(undone) = value.get("undone").and_then(Change::from_json) {
-                pending.retain(|change| *change != undone);
-            } else if let Some(change) = Change::from_json(&value)
-                && !pending.contains(&change)
-            {
-                pending.push(change);
-            }
-        }
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            file.write_all(b"\n")?;
-        }
-        Ok(Journal { file, path: path.to_owned(), pending })
+        // Bytes that are no text cost their line, and no other.
+        let pending = pending(&String::from_utf8_lossy(&text));
+        let torn = !text.is_empty() && !text.ends_with(b"\n");
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Journal { file, path: path.to_owned(), pending, torn })
     }
 
     /// Notes a change that is about to be made; on disk when this returns.
@@ -108,6 +115,7 @@ impl Journal {
         self.pending.retain(|one| one != change);
         if self.pending.is_empty() {
             self.file.set_len(0)?;
+            self.torn = false;
             return self.file.sync_all();
         }
         self.append(&json!({"undone": change.to_json()}))
@@ -124,14 +132,11 @@ impl Journal {
     }
 
     fn append(&mut self, value: &Value) -> io::Result<()> {
-        let before = self.file.metadata()?.len();
-        let written =
-            self.file.write_all(format!("{value}\n").as_bytes()).and_then(|()| self.file.sync_all());
-        if written.is_err() {
-            // Half a line, as of a full disk, would swallow the next one.
-            let _ = self.file.set_len(before);
-        }
-        written
+        let begin = if self.torn { "\n" } else { "" };
+        self.torn = true;
+        self.file.write_all(format!("{begin}{value}\n").as_bytes())?;
+        self.torn = false;
+        self.file.sync_all()
     }
 }
 
@@ -162,6 +167,20 @@ mod tests {
         journal.undone(&two).unwrap();
         assert_eq!(Journal::open(&path).unwrap().pending(), []);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_cost_no_other_line() {
+        let path = place("bytes");
+        let one = Change::Clsact { device: "wwan0".to_owned() };
+        let text = [&b"\xff\xfe\n"[..], one.to_json().to_string().as_bytes(), b"\n\xc3"].concat();
+        std::fs::write(&path, text).unwrap();
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.pending(), std::slice::from_ref(&one));
+        let two = Change::Sockets { pins: "/b".into() };
+        journal.write(&two).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().pending(), [one, two]);
         std::fs::remove_file(&path).unwrap();
     }
 

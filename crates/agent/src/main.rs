@@ -112,9 +112,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 fn span(text: &str) -> Result<std::time::Duration, String> {
     // a bare number is seconds, "60s" is "60 s"
-    let digits = text.trim_end_matches(char::is_alphabetic).trim();
+    let text = text.trim();
+    let digits = text.trim_end_matches(char::is_alphabetic);
     let unit = text[digits.len()..].trim();
-    let spaced = format!("{digits} {}", if unit.is_empty() { "s" } else { unit });
+    let spaced = format!("{} {}", digits.trim(), if unit.is_empty() { "s" } else { unit });
     let span: units::Duration = spaced.parse().map_err(|e: units::ParseError| e.to_string())?;
     Ok(std::time::Duration::from_nanos(span.0))
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -44,7 +44,15 @@ impl Paths {
 
     /// The runtime directory, root's alone.
     pub fn make(&self) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.runtime)
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.runtime)?;
+        // What the journal says is done as root: nobody else may write there.
+        let about = std::fs::metadata(&self.runtime)?;
+        let own = about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o022 == 0;
+        if own {
+            Ok(())
+        } else {
+            Err(io::Error::other("others may write there: it has to be its user's alone"))
+        }
     }
 
     /// Takes the lock, or says who has it: his process and what it is.
@@ -72,6 +80,18 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let runtime = std::env::temp_dir().join(format!("ub-open-{}", std::process::id()));
+        let paths = Paths { runtime: runtime.clone(), ..Paths::default() };
+        paths.make().unwrap();
+        std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(paths.make().unwrap_err().to_string().contains("others may write there"));
+        assert!(paths.lock("daemon").is_err());
+        std::fs::remove_dir_all(runtime).unwrap();
+    }
 
     #[test]
     fn one_at_a_time_has_the_lock_and_the_others_learn_who() {
