@@ -19,6 +19,9 @@ PATIENCE_S = 60.0
 PHONE, SERVER, NOTEBOOK = "10.0.0.1", "10.0.0.2", "10.0.1.2"
 PHONE6, SERVER6, NOTEBOOK6 = "fd00::1", "fd00::2", "fd00:1::2"
 
+CUBIC = ("congctl", "cubic")
+"""From a connection's first packet on: one that was BBR's for a moment, before its program chose another, stays paced for ever."""
+
 SCENARIO = """
 name = "uplink"
 duration = "{duration} s"
@@ -97,17 +100,17 @@ class Bed:
         for device in self.event("devices")["devices"]:
             space, own, other = (phone, PHONE, SERVER) if device["node"] == 0 else (server, SERVER, PHONE)
             ip("-n", space, "address", "add", f"{own}/32", "dev", device["name"])
-            ip("-n", space, "route", "add", f"{other}/32", "dev", device["name"], "src", own)
+            ip("-n", space, "route", "add", f"{other}/32", "dev", device["name"], "src", own, *CUBIC)
             if device["node"] == 0:
                 self.device = device["name"]
             else:
                 self.far = device["name"]
-                ip("-n", space, "route", "add", f"{NOTEBOOK}/32", "dev", device["name"], "src", own)
+                ip("-n", space, "route", "add", f"{NOTEBOOK}/32", "dev", device["name"], "src", own, *CUBIC)
         ip("link", "add", "lan", "netns", phone, "type", "veth", "peer", "name", "lan", "netns", notebook)
         for space, address in ((phone, "10.0.1.1/24"), (notebook, f"{NOTEBOOK}/24")):
             ip("-n", space, "address", "add", address, "dev", "lan")
             ip("-n", space, "link", "set", "lan", "up")
-        ip("-n", notebook, "route", "add", "default", "via", "10.0.1.1")
+        ip("-n", notebook, "route", "add", "default", "via", "10.0.1.1", *CUBIC)
         self.sysctl(phone, "ipv4/ip_forward", "1")
         if self.six:
             self._six(*self.spaces.values())
@@ -122,8 +125,8 @@ class Bed:
         for (space, device), address in zip(devices, own, strict=True):
             self.sysctl(space, f"ipv6/conf/{device}/disable_ipv6", "0")
             ip("-n", space, "-6", "address", "add", f"{address}/64", "dev", device, "nodad")
-        ip("-n", server, "-6", "route", "add", "fd00:1::/64", "dev", self.far)
-        ip("-n", notebook, "-6", "route", "add", "default", "via", "fd00:1::1")
+        ip("-n", server, "-6", "route", "add", "fd00:1::/64", "dev", self.far, *CUBIC)
+        ip("-n", notebook, "-6", "route", "add", "default", "via", "fd00:1::1", *CUBIC)
         self.sysctl(phone, "ipv6/conf/all/forwarding", "1")
 
     def __exit__(self, *_: object) -> None:

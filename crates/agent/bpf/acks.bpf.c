@@ -9,9 +9,8 @@
  * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
  * before its start, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
  *
- * Window = what the law wants + rate · (queue in the opposite direction − (λ−1)/2 · RTTmin). The law alone (λ · RTTmin · rate)
- * would count that queue as the flow's own, and close the window for what it cannot drain. Where both directions are under the law,
- * they share the delay that λ leaves. Rounds are whole round trips: within one, ACKs come in the bursts of the other queue.
+ * Window = what the law wants + what the queue in the opposite direction needs (path.h). Rounds are whole round trips: within one, ACKs come
+ * in the bursts of the other queue.
  *
  * Flows: known from their SYN and SYN-ACK, or from the local socket's scales; others pass. An entry goes with RST, with both FINs, or
  * when others need its place (LRU). Each word of an entry is written by one of both hooks only.
@@ -97,8 +96,7 @@ struct direction {
 	__u32 top;
 	/* The right edge that was told, as we let it pass. */
 	__u32 edge;
-	/* Of the queue in the opposite direction, what the window has to have on top, µs. */
-	__u32 opposite_us, pad_us;
+	struct opposite opposite;
 	__u32 wanted, told;
 	__u32 rewritten;
 	__u8 top_known, edge_known, scale, pad;
@@ -193,66 +191,11 @@ struct {
 	__type(value, __u32);
 } traces SEC(".maps");
 
-static __always_inline struct place_seen *place_of(const struct flow_key *key)
+/* Once, for both of its callers. */
+static __noinline int learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
 {
-	__u32 device[4] = {};
-	struct place_seen *p = bpf_map_lookup_elem(&places, key->outside);
-
-	return p && p->at_ns ? p : bpf_map_lookup_elem(&places, device);
-}
-
-/* What a round trip of the outer half has told, for others to the same place, and for those to none that is known. */
-static __noinline int place_learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
-{
-	__u32 device[4] = {};
-	struct place_seen new = { .rtt_us = h->rtt_min_us };
-	struct place_seen *p = bpf_map_lookup_elem(&places, key->outside);
-
-	if (p) {
-		if (p->rtt_us < h->rtt_min_us)
-			h->rtt_min_us = p->rtt_us;
-		else
-			p->rtt_us = h->rtt_min_us;
-		/* All are bounds from below of the same queue: the largest counts. */
-		if (clocked && (now - p->at_ns > MERGED_NS || h->towards_us + h->away_us >= p->towards_us + p->away_us)) {
-			p->towards_us = h->towards_us;
-			p->away_us = h->away_us;
-			p->at_ns = now;
-		}
-	} else {
-		bpf_map_update_elem(&places, key->outside, &new, BPF_ANY);
-	}
-	if (!clocked)
-		return 0;
-	new.towards_us = h->towards_us;
-	new.away_us = h->away_us;
-	new.at_ns = now;
-	new.rtt_us = 0;
-	/* Paths differ, but all share the device: what all have in common counts. */
-	p = bpf_map_lookup_elem(&places, device);
-	if (!p)
-		bpf_map_update_elem(&places, device, &new, BPF_ANY);
-	else if (now - p->at_ns > MERGED_NS || (h->towards_us <= p->towards_us && h->away_us <= p->away_us))
-		*p = new;
+	place_learn(&places, key->outside, h, now, clocked);
 	return 0;
-}
-
-/* Half of what λ leaves for queues may be the opposite direction's: the flow's own is smaller then, and the delay of both what λ says.
- * What is beyond would close the window for what it cannot drain.
- */
-static __always_inline __u64 direction_opposite(const struct drwa_law *law, __u64 rtt_min, __u64 queue_us)
-{
-	__u64 spare = law->lambda > 16 ? rtt_min * (law_min(law->lambda, 256) - 16) / 32 : 0;
-
-	return queue_us > spare ? law_min(queue_us - spare, LAW_MAX_RTT_US) : 0;
-}
-
-/* A large one is known a round trip late and may have grown meanwhile; and the rate is that which the window allowed, so that one that
- * came short could hardly grow again. Half on top, of what is beyond one RTTmin: of smaller ones, two laws would answer each other.
- */
-static __always_inline __u64 opposite_slack(__u64 queue_us, __u64 rtt_min)
-{
-	return queue_us > rtt_min ? queue_us + (queue_us - rtt_min) / 2 : queue_us;
 }
 
 /* Of a sample: an upload's; a round trip has just ended; with timestamps. */
@@ -261,7 +204,7 @@ enum { SEEN_UP = 1, SEEN_RTT = 2, SEEN_STAMP = 4 };
 /* Payload, or an acknowledgment of payload, has come in up to `upto`. */
 __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 seen, __u64 now)
 {
-	bool up = seen & SEEN_UP, fresh = seen & SEEN_RTT, stamped = seen & SEEN_STAMP;
+	bool up = seen & SEEN_UP, fresh = seen & SEEN_RTT, stamped = seen & SEEN_STAMP, waiting;
 	struct drwa_sample sample = { .arrived = 1 };
 	struct direction *d;
 	struct drwa_law law;
@@ -282,6 +225,8 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	more = upto - d->top;
 	if (more <= 0 || more > HORIZON)
 		return 0;
+	/* A silence with data on its way is an outage and no pause: whatever window then passed unchanged would go out at once. */
+	waiting = up && (__s32)(f->sent_out - d->top) > 0;
 	d->top = upto;
 	d->passed += more;
 	count = bpf_map_lookup_elem(&counters, &zero);
@@ -289,14 +234,15 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 		count->up_bytes += more;
 	else if (count)
 		count->down_bytes += more;
-	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns) {
+	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns && !waiting) {
 		__builtin_memset(&d->law, 0, sizeof(d->law));
+		__builtin_memset(&d->opposite, 0, sizeof(d->opposite));
 		d->started_at = d->passed;
 	}
 	if (!d->begun_ns)
 		d->begun_ns = now;
 	/* A pause before the start, too. */
-	if (!d->law.begun && now - d->begun_ns > c->pause_ns)
+	if (!d->law.begun && now - d->begun_ns > c->pause_ns && !waiting)
 		d->started_at = d->passed;
 	d->begun_ns = now;
 	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
@@ -315,7 +261,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	sample.right_edge = d->passed + (more > 0 ? more : 0);
 	queue = up ? (__u64)f->outer.towards_us + f->inner.away_us : (__u64)f->outer.away_us + f->inner.towards_us;
 	if (fresh && rtt_min) {
-		d->opposite_us = direction_opposite(&law, rtt_min, queue);
+		opposite_sample(&d->opposite, queue);
 		total = (__u64)f->outer.rtt_us + f->inner.rtt_us;
 		sample.rtt_us = law_max(total, rtt_min);
 	}
@@ -332,9 +278,11 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 		count->samples++;
 		count->decisions += begun != d->law.begun_ns;
 	}
+	if (begun != d->law.begun_ns)
+		opposite_round(&d->opposite, &law, &d->law, now, d->passed, up);
 	/* Until the first round has ended the window passes. */
 	if (d->law.rtt_us)
-		d->wanted = law_min(d->law.window + law_min(d->law.rate, LAW_MAX_BYTES) * opposite_slack(d->opposite_us, rtt_min) / 1000000, LAW_MAX_BYTES);
+		d->wanted = opposite_window(&d->opposite, &law, &d->law);
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
 		struct traced *t = n ? bpf_map_lookup_elem(&trace, n) : NULL;
@@ -346,7 +294,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 			t->window = d->law.window;
 			t->up = up;
 			t->begins = begins;
-			t->opposite_us = d->opposite_us;
+			t->opposite_us = d->opposite.on_top_us;
 			t->wanted = d->wanted;
 			t->law = law;
 			__sync_fetch_and_add(n, 1);
@@ -357,14 +305,14 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 
 /* A segment that tells a window, on its way to the sender. */
 static __always_inline void tell(struct __sk_buff *skb, struct acks_config *c, struct acks_counters *count, const struct flow_key *key,
-				 struct direction *d, const struct segment *s, __u64 now, bool allowed)
+				 struct direction *d, const struct segment *s, __u64 now, bool allowed, bool waiting)
 {
 	__u32 told = (__u32)bpf_ntohs(s->window) << d->scale;
 	__u32 unit = (1u << d->scale) - 1;
 	__u32 window = told, least, field;
 	__be16 written;
 
-	allowed = allowed && d->edge_known && d->law.rtt_us && now - d->law.arrived_ns <= c->pause_ns;
+	allowed = allowed && d->edge_known && d->law.rtt_us && (waiting || now - d->law.arrived_ns <= c->pause_ns);
 	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
 		allowed = false;
 	if (allowed && told > d->wanted) {
@@ -441,8 +389,8 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 	f->barred |= s->barred;
 	h = out ? &f->outer : &f->inner;
 	if (out ? f->syn_out : f->syn_in) {
-		/* Sent again: which of them is answered is not known (Karn). */
-		h->probe_kind = PROBE_NONE;
+		probe_forget(h);
+		h->probed_ns = 0;
 		h->last_probed = 0;
 		return;
 	}
@@ -501,6 +449,8 @@ static __always_inline void flow_again(struct flow *f, struct acks_config *c)
 		return;
 	__builtin_memset(&f->down.law, 0, sizeof(f->down.law));
 	__builtin_memset(&f->up.law, 0, sizeof(f->up.law));
+	__builtin_memset(&f->down.opposite, 0, sizeof(f->down.opposite));
+	__builtin_memset(&f->up.opposite, 0, sizeof(f->up.opposite));
 	f->down.edge_known = f->up.edge_known = 0;
 	f->down.top_known = f->up.top_known = 0;
 	/* The place remembers its round trip, unless it was told to forget. */
@@ -520,8 +470,8 @@ static __always_inline void send_half(struct half *h, __u32 *sent, const struct 
 		if (!s->stamped)
 			probe_send(h, now, end, PROBE_SEQUENCE);
 	} else if (s->payload && more <= 0) {
-		/* Sent again: echoes wait for the hole to be filled. */
-		h->probe_kind = PROBE_NONE;
+		/* Echoes wait for the hole to be filled. */
+		probe_forget(h);
 	}
 	if (s->stamped)
 		probe_send(h, now, s->tsval, PROBE_STAMP);
@@ -578,7 +528,7 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 				half_sample(&f->inner, now, rtt, false, NULL);
 			if (rtt && !out) {
 				half_sample(&f->outer, now, rtt, false, NULL);
-				place_learn(&key, &f->outer, now, 0);
+				learn(&key, &f->outer, now, 0);
 			}
 		}
 		on_syn(f, &key, c, count, &s, out, now);
@@ -616,15 +566,15 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 			half_sample(&f->inner, now, rtt, s.stamped, NULL);
 		f->inner.heard_ns = now;
 		send_half(&f->outer, &f->sent_out, &s, now);
-		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local));
+		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local), false);
 	} else {
 		if (s.stamped)
 			clock_tick(&f->outer.clock, now, s.tsval);
 		rtt = probe_return(&f->outer, now, s.stamped, s.tsecr, s.ack);
 		if (rtt) {
-			known = place_of(&key);
+			known = place_of(&places, key.outside);
 			half_sample(&f->outer, now, rtt, s.stamped, known);
-			place_learn(&key, &f->outer, now, s.stamped);
+			learn(&key, &f->outer, now, s.stamped);
 		}
 		f->outer.heard_ns = now;
 		send_half(&f->inner, &f->sent_in, &s, now);
@@ -633,7 +583,7 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 			direction_sample(f, c, s.ack, seen | SEEN_UP, now);
 		if ((c->directions & DOWN) && s.payload)
 			direction_sample(f, c, s.seq + s.payload, seen, now);
-		tell(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP);
+		tell(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP, (__s32)(f->sent_out - s.ack) > 0);
 	}
 	ended(f, &key, &s, out);
 	return NEXT;

@@ -129,7 +129,9 @@ int egress(struct __sk_buff *skb)
 	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 bytes, held, limit, before, booked, *account;
-	bool forwarded, silent, lately, open;
+	bool forwarded, silent, lately, open, alone = false;
+	__u32 felt_ms = GATE_FELT_MS;
+	struct bpf_sock *sk;
 	struct qcut_law law;
 
 	if (!c || !s || !count)
@@ -144,6 +146,17 @@ int egress(struct __sk_buff *skb)
 	bytes = law_less(law_max(skb->wire_len, skb->len), (__u64)segments * c->link_header);
 	kind = kind_of(skb);
 	forwarded = !skb->sk;
+	sk = skb->sk;
+	sk = sk ? bpf_sk_fullsock(sk) : NULL;
+	if (kind == GATE_TCP && sk) {
+		struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+
+		if (tp) {
+			alone = !tp->packets_out;
+			/* The kernel counts eighths of a microsecond. */
+			felt_ms = law_min(law_max(tp->srtt_us / 8000, GATE_FELT_MS), GATE_FELT_MOST_MS);
+		}
+	}
 	flow = bpf_get_hash_recalc(skb) % GATE_FLOWS;
 	account = &s->accounts[flow];
 	told = &s->told[flow];
@@ -155,8 +168,8 @@ int egress(struct __sk_buff *skb)
 	limit = qcut_limit(&s->law, &law);
 	before = gate_account(*account, now);
 	booked = before + bytes;
-	lately = kind == GATE_TCP && now_ms - *told < GATE_FELT_MS;
-	open = silent || held <= gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately);
+	lately = kind == GATE_TCP && now_ms - *told < felt_ms;
+	open = silent || held <= gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately, alone);
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
 		*account = gate_booked(booked, now);

@@ -83,11 +83,14 @@ static __always_inline void gate_took(struct gate_share *share, __u64 rate)
 	share->fat = 0;
 }
 
-/* A sender that was told needs a round trip until it is felt; CoDel's interval (RFC 8289 section 3.2). */
+/* A sender that was told needs a round trip until it is felt: its own where it is known, at least CoDel's interval (RFC 8289 section 3.2), at
+ * most what a full buffer of the other direction makes of it. */
 #define GATE_FELT_MS 100
+#define GATE_FELT_MOST_MS 3000
 
-/* A flow that has passed nothing for half a second (its account is below this) may pass one packet up to this occupancy, whatever the
- * limit: a retransmission after an outage, refused, would double its timer. */
+/* A flow that has passed nothing for half a second (its account is below this), or a socket of this host that has nothing in flight, may pass one
+ * packet up to this occupancy, whatever the limit: a retransmission after an outage, refused, would double its timer; and without anything in
+ * flight no acknowledgement tells the socket to try again, but a timer does, of a second and more. */
 #define GATE_SILENT 100
 #define GATE_ONE_MORE 24000
 
@@ -101,11 +104,11 @@ static __always_inline void gate_took(struct gate_share *share, __u64 rate)
  * because it answers a refusal by going back to 0.7 (CUBIC, RFC 9438 section 4.6) or 0.5 of what filled the path and the limit: with less
  * above the path the link would run dry each time. */
 static __always_inline __u64 gate_allowed(__u64 limit, __u64 before, __u64 booked, __u64 fair, bool forwarded, __u32 kind,
-					  bool told)
+					  bool told, bool alone)
 {
 	__u64 sparse = law_min(fair / 2, forwarded ? GATE_SPARSE_FORWARDED : GATE_SPARSE_OWN);
 
-	if (before < GATE_SILENT)
+	if (alone || before < GATE_SILENT)
 		return law_max(4 * limit, GATE_ONE_MORE);
 	if (kind == GATE_BARE || booked <= sparse)
 		return 4 * limit;

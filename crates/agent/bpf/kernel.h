@@ -20,6 +20,7 @@ struct minmax {
 };
 
 struct tcp_options_received {
+	__u32 rcv_tsval;
 	__u32 rcv_tsecr;
 	__u16 tstamp_ok : 1;
 	__u16 rcv_wscale : 4;
@@ -103,6 +104,7 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 	struct minmax rtt_min;
 	__u32 srtt_us;
+	__u32 rcv_tstamp;
 	__u8 tcp_usec_ts : 1;
 	__u8 bpf_sock_ops_cb_flags;
 };

@@ -15,6 +15,7 @@
  */
 #pragma once
 #include "law.h"
+#include <bpf/bpf_helpers.h>
 
 /* A probe: what has to come back. */
 enum { PROBE_NONE, PROBE_STAMP, PROBE_SEQUENCE };
@@ -42,12 +43,22 @@ struct far_clock {
 	__u32 state;
 };
 
+/* A mailbox: filled by the hook where the value leaves, emptied by the one where the echo returns. */
+struct probe {
+	__u64 sent_ns;
+	__u32 value, kind;
+};
+
+/* On their way at the same time, a quarter of a round trip apart. With one alone, which would leave with the packet that follows the echo of the one
+ * before, all would ride at the head of the same burst, where the burst's own queue is not seen: two flows that fill both directions
+ * are bursts that pass each other (ACK compression; Zhang, Shenker and Clark, SIGCOMM 1991), and each would hold all queue for the other's. */
+#define PROBES 4
+
 struct half {
 	/* When its far end was heard last. */
 	__u64 heard_ns;
-	/* Mailbox: filled by the hook where the value leaves, emptied by the one where the echo returns. */
-	__u64 probe_ns;
-	__u32 probe_value, probe_kind;
+	struct probe probes[PROBES];
+	__u64 probed_ns;
 	__u32 last_probed;
 	__u32 rtt_us, rtt_min_us;
 	/* Certainly queueing: on the way towards us, away from us. µs. */
@@ -155,32 +166,170 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 	h->away_us = micros_of(queue - (c->delay - c->low) - (__s64)law_min(silent_us, LAW_MAX_RTT_US) * 1000);
 }
 
-/* The other hook sees whether it is empty before it takes it: one fills, one empties. */
-static __always_inline void probe_send(struct half *h, __u64 now, __u32 value, __u32 kind)
+/* What is known of the way to an address, or else of the device (::). */
+static __always_inline struct place_seen *place_of(void *places, const __u32 *address)
 {
-	if (h->probe_kind != PROBE_NONE && now - h->probe_ns < 30 * NS_PER_S)
-		return;
-	if (kind == PROBE_STAMP && value == h->last_probed)
-		return;
-	h->last_probed = value;
-	h->probe_value = value;
-	h->probe_ns = now;
-	barrier();
-	*(volatile __u32 *)&h->probe_kind = kind;
+	__u32 device[4] = {};
+	struct place_seen *p = bpf_map_lookup_elem(places, address);
+
+	return p && p->at_ns ? p : bpf_map_lookup_elem(places, device);
 }
 
-/* RTT in µs where the echo is there, else 0. */
+/* What a round trip has told, for others to the same place, and for those to none that is known. */
+static __always_inline void place_learn(void *places, const __u32 *address, struct half *h, __u64 now, bool clocked)
+{
+	__u32 device[4] = {};
+	struct place_seen new = { .rtt_us = h->rtt_min_us };
+	struct place_seen *p = bpf_map_lookup_elem(places, address);
+
+	if (p) {
+		if (p->rtt_us < h->rtt_min_us)
+			h->rtt_min_us = p->rtt_us;
+		else
+			p->rtt_us = h->rtt_min_us;
+		/* All are bounds from below of the same queue: the largest counts. */
+		if (clocked && (now - p->at_ns > MERGED_NS || h->towards_us + h->away_us >= p->towards_us + p->away_us)) {
+			p->towards_us = h->towards_us;
+			p->away_us = h->away_us;
+			p->at_ns = now;
+		}
+	} else {
+		bpf_map_update_elem(places, address, &new, BPF_ANY);
+	}
+	if (!clocked)
+		return;
+	new.towards_us = h->towards_us;
+	new.away_us = h->away_us;
+	new.at_ns = now;
+	new.rtt_us = 0;
+	/* Paths differ, but all share the device: what all have in common counts. */
+	p = bpf_map_lookup_elem(places, device);
+	if (!p)
+		bpf_map_update_elem(places, device, &new, BPF_ANY);
+	else if (now - p->at_ns > MERGED_NS || (h->towards_us <= p->towards_us && h->away_us <= p->away_us))
+		*p = new;
+}
+
+/* The other hook sees whether a mailbox is empty before it takes it: one fills, one empties. */
+static __always_inline void probe_send(struct half *h, __u64 now, __u32 value, __u32 kind)
+{
+	if (now - h->probed_ns < (__u64)h->rtt_us * (1000 / PROBES) || (kind == PROBE_STAMP && value == h->last_probed))
+		return;
+	for (int i = 0; i < PROBES; i++) {
+		struct probe *p = &h->probes[i];
+
+		if (p->kind != PROBE_NONE && now - p->sent_ns < 30 * NS_PER_S)
+			continue;
+		h->last_probed = value;
+		h->probed_ns = now;
+		p->value = value;
+		p->sent_ns = now;
+		barrier();
+		*(volatile __u32 *)&p->kind = kind;
+		return;
+	}
+}
+
+/* RTT in µs where an echo is there, else 0. Of several that an echo answers, the last: it is later for the others only because nothing was
+ * echoed in between. */
 static __always_inline __u32 probe_return(struct half *h, __u64 now, bool stamped, __u32 echo, __u32 ack)
 {
-	__u32 kind = *(volatile __u32 *)&h->probe_kind;
-	__u64 us;
+	__u64 last_ns = 0, us;
 
-	barrier();
-	if (kind == PROBE_NONE || (kind == PROBE_STAMP && !stamped))
-		return 0;
-	if ((__s32)((kind == PROBE_STAMP ? echo : ack) - h->probe_value) < 0)
-		return 0;
-	us = (now - h->probe_ns) / 1000;
-	*(volatile __u32 *)&h->probe_kind = PROBE_NONE;
-	return us >= LAW_MAX_RTT_US ? 0 : us ? us : 1;
+	for (int i = 0; i < PROBES; i++) {
+		struct probe *p = &h->probes[i];
+		__u32 kind = *(volatile __u32 *)&p->kind;
+
+		barrier();
+		if (kind == PROBE_NONE || (kind == PROBE_STAMP && !stamped))
+			continue;
+		if ((__s32)((kind == PROBE_STAMP ? echo : ack) - p->value) < 0)
+			continue;
+		last_ns = law_max(last_ns, p->sent_ns);
+		*(volatile __u32 *)&p->kind = PROBE_NONE;
+	}
+	us = (now - last_ns) / 1000;
+	return !last_ns || us >= LAW_MAX_RTT_US ? 0 : us ? us : 1;
+}
+
+/* What is on its way was sent again: which of both is answered is not known (Karn). */
+static __always_inline void probe_forget(struct half *h)
+{
+	for (int i = 0; i < PROBES; i++)
+		h->probes[i].kind = PROBE_NONE;
+}
+
+/* The window of a direction of data while the opposite direction has a queue.
+ *
+ * Window = rate · (λ · RTTmin + queue in the opposite direction − spare). The law alone (rate · λ · RTTmin) would count that queue as the flow's own,
+ * and close the window for what it cannot drain. Of the (λ−1) · RTTmin that λ leaves, a part is spare, since both directions share the delay: half of it for
+ * downloads; for uploads all, because their bursts hold back the ACKs of downloads, whose link then runs dry: with half, a download beside
+ * an upload, both held, had 0.80 of its lone rate and has 0.85 to 0.90.
+ */
+struct opposite {
+	/* That queue, of the round at hand. */
+	__u64 sum_us;
+	__u32 count;
+	/* Its mean in the last round, and in the one before; what the window has on top; the flow's own queue in the last round. */
+	__u32 mean_us, before_us, on_top_us, own_us, pad;
+	/* Bytes per second, see opposite_round; since when, and how many there were then. */
+	__u64 rate, begun_ns, begun_bytes;
+};
+
+static __always_inline void opposite_sample(struct opposite *o, __u64 queue_us)
+{
+	o->sum_us += queue_us;
+	o->count++;
+}
+
+/* A round of the law has ended, with so many bytes altogether. Of the queue the mean counts: a right edge is never taken back, so of single
+ * values only the largest would. Of the rate, too, an average of four rounds: behind a queue of the other direction ACKs come in bursts, and what
+ * ends in a round may have been sent in two.
+ *
+ * A queue that grows from round to round goes on as it went, since it is known a round trip late; one that comes and goes is taken at the mean of two.
+ * Some things are of queues beyond one RTTmin only; of smaller ones, two laws would answer each other. While the flow's own queue is short of half of what λ leaves, its link was not what limited it: its rate is that which
+ * the window allowed. So the rate does not fall then, and up to a quarter comes on top to let it rise.
+ */
+static __always_inline void opposite_round(struct opposite *o, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 bytes,
+					   bool up)
+{
+	__u64 rtt_min = d->rtt_min_us;
+	__u64 left = law->lambda > 16 ? rtt_min * (law_min(law->lambda, 256) - 16) / 16 : 0;
+	__u64 mean, own, now_own, large, ahead, rate;
+
+	if (o->begun_ns) {
+		rate = law_min(law_less(bytes, o->begun_bytes), LAW_MAX_BYTES) * 1000000 / law_max(law_less(now, o->begun_ns) / 1000, 1);
+		rate = law_min(rate, LAW_MAX_RATE);
+		mean = o->count ? o->sum_us / o->count : 0;
+		now_own = law_less(d->rtt_us, rtt_min + mean);
+		own = (o->own_us + now_own) / 2;
+		o->own_us = law_min(now_own, LAW_MAX_RTT_US);
+		large = law_less(mean, rtt_min);
+		if (!o->rate)
+			o->rate = rate;
+		else if (rate > o->rate || !large || own >= left / 2)
+			o->rate = (3 * o->rate + rate) / 4;
+		if (mean > o->mean_us && o->mean_us >= o->before_us)
+			ahead = mean + law_min(mean - o->mean_us, large / 2);
+		else
+			ahead = (mean + o->mean_us) / 2;
+		ahead += large * law_less(left, own) / (4 * law_max(left, 1));
+		o->on_top_us = law_min(law_less(ahead, up ? left : left / 2), LAW_MAX_RTT_US);
+		o->before_us = o->mean_us;
+		o->mean_us = law_min(mean, LAW_MAX_RTT_US);
+	}
+	o->begun_ns = now;
+	o->begun_bytes = bytes;
+	o->sum_us = 0;
+	o->count = 0;
+}
+
+/* In place of the law's own window. */
+static __always_inline __u64 opposite_window(const struct opposite *o, const struct drwa_law *law, const struct drwa *d)
+{
+	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * law_min(law->lambda, 256) / 16 + o->on_top_us;
+
+	if (!o->on_top_us)
+		return d->window;
+	return law_max(law_min(o->rate * us / 1000000 + law->increment, LAW_MAX_BYTES), law->floor);
 }

@@ -1,7 +1,8 @@
 /* DRWA in the receiving host: the window of a socket follows RTTmin / RTT, without touching kernel or application.
  *
  * signal: every ACK that a socket is about to send (the header-option callback, which runs before its window is chosen) · model:
- * law.h, one state per socket; the smallest RTT shared by all sockets to one address, since a latecomer never sees the empty path ·
+ * law.h, one state per socket; the smallest RTT shared by all sockets to one address, since a latecomer never sees the empty path; path.h,
+ * so that an upload's queue does not close a download's window ·
  * action: TCP_WINDOW_CLAMP on the socket, which never moves the right edge to the left (RFC 9293 section 3.8.6.2.1) and which is set
  * again whenever the kernel's own autotuning has moved it.
  *
@@ -80,6 +81,26 @@ static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4
 	return own;
 }
 
+/* How much of a round trip is whose queue; 0: none has ended here. Uploads tell it, too: a download that begins beside them could not know. */
+static __noinline int judge_path(struct tcp_sock *tp, struct receive_socket *s, const __u32 *address, __u64 now, __u32 rtt_us)
+{
+	bool stamped = BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok);
+	struct place_seen *known = place_of(&paths, address);
+
+	if (!stamped)
+		rtt_us = s->law.rtt_us;
+	if (rtt_us) {
+		s->path.rtt_min_us = s->law.rtt_min_us;
+		half_sample(&s->path, now, rtt_us, stamped, known);
+		/* On this host itself nobody queues. */
+		if (stamped && s->law.rtt_min_us > LAW_LEAST_RTT_US)
+			place_learn(&paths, address, &s->path, now, true);
+		opposite_sample(&s->opposite, s->path.away_us);
+	}
+	s->path.heard_ns = now;
+	return 0;
+}
+
 static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
 				  struct receive_counters *count, __u32 wanted)
 {
@@ -105,6 +126,11 @@ static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp,
 	s->applied = wanted;
 }
 
+static __always_inline __u32 window_of(const struct receive_socket *s, const struct drwa_law *law)
+{
+	return law_min(opposite_window(&s->opposite, law, &s->law), law->max);
+}
+
 static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, const struct receive_socket *s,
 				 const struct receive_config *c, const __u32 address[4], __u64 now)
 {
@@ -118,7 +144,7 @@ static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, 
 		.rate = s->law.rate,
 		.rtt_us = s->law.rtt_us,
 		.rtt_min_us = s->law.rtt_min_us,
-		.wanted = s->law.window,
+		.wanted = s->wanted,
 		.advertised = tp->rcv_wnd,
 		.clamp = tp->window_clamp,
 		.reapplied = s->reapplied,
@@ -139,6 +165,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	__u64 now = bpf_ktime_get_ns();
 	__u64 decided;
 	__u32 address[4];
+	bool heard;
 
 	if (!sk)
 		return;
@@ -151,8 +178,11 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	if (now > c->lease_until_ns) {
 		lift(ctx, tp, s, count);
 		/* A renewed lease begins a new state: what was learnt is old. */
-		if (s->law.ready)
+		if (s->law.ready) {
 			__builtin_memset(&s->law, 0, sizeof(s->law));
+			__builtin_memset(&s->path, 0, sizeof(s->path));
+			__builtin_memset(&s->opposite, 0, sizeof(s->opposite));
+		}
 		return;
 	}
 	/* Asked at each ACK: a listening socket's owner is its connections' until they are accepted. */
@@ -182,6 +212,10 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		backed_on_ack(&s->reading, now, &sample, s->law.rtt_us);
 	/* Own data goes through here, too, and window updates. */
 	sample.arrived = sample.received != s->received || sample.rtt_us;
+	/* Just now, and not when the application had something to send: data, or an acknowledgment in this tick of the kernel's clock. */
+	heard = sample.received != s->received || (__u32)bpf_jiffies64() - tp->rcv_tstamp <= 1;
+	if (heard && BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok))
+		clock_tick(&s->path.clock, now, tp->rx_opt.rcv_tsval);
 	s->received = sample.received;
 	if (!s->law.ready)
 		drwa_init(&s->law, &law);
@@ -189,6 +223,8 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		s->law.rtt_min_us = smallest(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
 	/* By windows it is measured in nanoseconds. */
 	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_LEAST_RTT_US);
+	if (heard)
+		judge_path(tp, s, address, now, sample.rtt_us);
 	count->samples++;
 	if (sample.received < c->start_bytes) {
 		/* Its round begins when the transfer is one; only the smallest RTT is of use yet. */
@@ -198,9 +234,12 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	}
 	decided = s->law.begun_ns;
 	drwa_on_sample(&s->law, &law, now, &sample);
+	if (decided != s->law.begun_ns)
+		opposite_round(&s->opposite, &law, &s->law, now, sample.copied, false);
 	/* Until the first round has ended the kernel's own window stands. */
 	if (!s->law.rtt_us)
 		return;
+	s->wanted = window_of(s, &law);
 	if (c->observe) {
 		lift(ctx, tp, s, count);
 	} else {
@@ -208,7 +247,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 			room_follow(ctx, tp, s, c, count);
 		else if (s->raised)
 			room_return(ctx, tp, s, false);
-		apply(ctx, tp, s, count, s->law.window);
+		apply(ctx, tp, s, count, s->wanted);
 	}
 	if (decided != s->law.begun_ns) {
 		count->decisions++;

@@ -5,7 +5,6 @@
  */
 #pragma once
 #include "kernel.h"
-#include "law.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -13,6 +12,8 @@
 #ifndef barrier
 #define barrier() asm volatile("" ::: "memory")
 #endif
+
+#include "path.h"
 
 #define SOL_TCP 6
 #define TCP_WINDOW_CLAMP 10
@@ -71,6 +72,11 @@ struct receive_socket {
 	/* The receive buffer that the application fixed, and what it is now by us; 0: nothing. */
 	__u32 own_buffer, raised;
 	struct backed reading;
+	/* Whose queue it is. */
+	struct half path;
+	struct opposite opposite;
+	/* Window that is wanted. */
+	__u32 wanted, pad;
 };
 
 /* What can be seen of a flow from outside, renewed at each decision. */
@@ -135,6 +141,15 @@ struct {
 	__type(value, struct minimum);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } minima SEC(".maps");
+
+/* Whose queue it was, by remote address; :: is the device. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32[4]);
+	__type(value, struct place_seen);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} paths SEC(".maps");
 
 /* By socket cookie. Who is not seen for long is pushed out by others. */
 struct {

@@ -29,8 +29,8 @@ fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
                 f.inner.rtt_min_us,
                 f.inner.towards_us,
                 f.inner.away_us,
-                f.down.opposite_us,
-                f.up.opposite_us
+                f.down.opposite.on_top_us,
+                f.up.opposite.on_top_us
             ])
         })
         .collect();

@@ -52,6 +52,29 @@ plain! {
         /// Nothing.
         pad: u32,
     }
+    /// `struct opposite`.
+    struct Opposite {
+        /// Its queue in this round.
+        sum_us: u64,
+        /// Round trips in this round.
+        count: u32,
+        /// Its mean in the last round.
+        mean_us: u32,
+        /// Its mean in the one before.
+        before_us: u32,
+        /// What the window has on top, µs.
+        on_top_us: u32,
+        /// Its own queue in the last round.
+        own_us: u32,
+        /// Nothing.
+        pad: u32,
+        /// Bytes per second.
+        rate: u64,
+        /// When the round began.
+        begun_ns: u64,
+        /// Bytes before it.
+        begun_bytes: u64,
+    }
     /// `struct direction`.
     struct Direction {
         /// Its law.
@@ -66,10 +89,8 @@ plain! {
         top: u32,
         /// The right edge that was told.
         edge: u32,
-        /// Of the queue in the opposite direction, what the window has on top, µs.
-        opposite_us: u32,
-        /// Nothing.
-        pad_us: u32,
+        /// The other direction's queue.
+        opposite: Opposite,
         /// Window that is wanted; 0: none yet.
         wanted: u32,
         /// Window that was told.
@@ -100,16 +121,23 @@ plain! {
         /// 1: measured, 2: there is a lower bound.
         state: u32,
     }
+    /// `struct probe`.
+    struct Probe {
+        /// When it left.
+        sent_ns: u64,
+        /// What has to come back.
+        value: u32,
+        /// As timestamp or as number; 0: none is on its way.
+        kind: u32,
+    }
     /// `struct half`.
     struct Half {
         /// When its far end was heard last.
         heard_ns: u64,
-        /// When the probe left.
-        probe_ns: u64,
-        /// What has to come back.
-        probe_value: u32,
-        /// As timestamp or as number.
-        probe_kind: u32,
+        /// On their way.
+        probes: [Probe; 4],
+        /// When the last one left.
+        probed_ns: u64,
         /// The last one.
         last_probed: u32,
         /// Round trip, µs.
