@@ -462,10 +462,11 @@ static __always_inline void flow_again(struct flow *f, struct acks_config *c)
 /* Fills in what the segment sends towards the far end of a half. */
 static __always_inline void send_half(struct half *h, __u32 *sent, const struct segment *s, __u64 now)
 {
-	__u32 end = s->seq + s->payload;
+	/* A FIN takes a number, too (RFC 9293 section 3.4). */
+	__u32 end = s->seq + s->payload + s->fin;
 	__s32 more = end - *sent;
 
-	if (s->payload && (!*sent || (more > 0 && more < HORIZON))) {
+	if (end != s->seq && (!*sent || (more > 0 && more < HORIZON))) {
 		*sent = end;
 		if (!s->stamped)
 			probe_send(h, now, end, PROBE_SEQUENCE);

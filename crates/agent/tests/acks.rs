@@ -612,3 +612,32 @@ fn any_bytes_change_nothing_but_a_window_that_becomes_smaller() {
     }
     assert!(lower > 300 && same > 200, "{lower} {same}");
 }
+
+#[test]
+fn a_download_behind_a_closed_upload_is_held_on() {
+    let Some(mut ebpf) = kernel() else { return };
+    let mut sides = held(&mut ebpf, &PLAIN);
+    let before = traced(&ebpf).len();
+    for _ in 0..20 {
+        let packet = data(&PLAIN, &mut sides);
+        through(&mut ebpf, false, &packet).unwrap();
+        let packet = answer(&PLAIN, &mut sides);
+        through(&mut ebpf, true, &packet).unwrap();
+    }
+    let open = traced(&ebpf).len() - before;
+    // RFC 9293 section 3.6: a FIN takes a number, and the other direction goes on.
+    sides[0].stamp += 1;
+    let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
+    let (seq, ack) = (sides[0].next, sides[1].next);
+    let fin = Segment { out: true, flags: FIN | ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
+    through(&mut ebpf, true, &PLAIN.packet(&fin)).unwrap();
+    sides[0].next = sides[0].next.wrapping_add(1);
+    let before = traced(&ebpf).len();
+    for _ in 0..20 {
+        let packet = data(&PLAIN, &mut sides);
+        through(&mut ebpf, false, &packet).unwrap();
+        let packet = answer(&PLAIN, &mut sides);
+        through(&mut ebpf, true, &packet).unwrap();
+    }
+    assert_eq!(traced(&ebpf).len() - before, open);
+}
