@@ -39,7 +39,8 @@ firmware = {{ buffer = "{buffer}", report_every = "5 ms", report_delay = "100 ms
 from = "client"
 {changes}
 """
-SHORT_STEPS = (("4 s", "0.5 Mbit/s"), ("8 s", "4 Mbit/s"), ("12 s", "2 Mbit/s"))
+OUTAGE = (("4 s", "20 kbit/s"), ("7 s", "2 Mbit/s"))
+"""Three seconds in which hardly a packet gets through, and twice a timer expires."""
 STEPS = (("10 s", "0.5 Mbit/s"), ("20 s", "4 Mbit/s"), ("30 s", "2 Mbit/s"))
 
 

@@ -22,10 +22,6 @@
 #include <stdbool.h>
 #include <bpf/bpf_core_read.h>
 
-#ifndef barrier
-#define barrier() asm volatile("" ::: "memory")
-#endif
-
 #include "path.h"
 #include "segment.h"
 

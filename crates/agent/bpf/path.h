@@ -17,6 +17,10 @@
 #include "law.h"
 #include <bpf/bpf_helpers.h>
 
+#ifndef barrier
+#define barrier() asm volatile("" ::: "memory")
+#endif
+
 /* A probe: what has to come back. */
 enum { PROBE_NONE, PROBE_STAMP, PROBE_SEQUENCE };
 

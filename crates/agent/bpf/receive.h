@@ -9,10 +9,6 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#ifndef barrier
-#define barrier() asm volatile("" ::: "memory")
-#endif
-
 #include "path.h"
 
 #define SOL_TCP 6

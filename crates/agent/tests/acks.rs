@@ -16,6 +16,9 @@ use aya::{Ebpf, TestRun, TestRunOptions};
 use units::{Bytes, Duration, Instant};
 
 mod left_out;
+mod packets;
+
+use packets::{Ends, Segment};
 
 /// As many samples as a test may make.
 const TRACED: u32 = 8_192;
@@ -83,143 +86,25 @@ fn through(ebpf: &mut Ebpf, out: bool, packet: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// A connection between 10.0.0.1 (inside) and 192.0.2.1, or their like.
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    v6: bool,
-    vlans: usize,
-    port: u16,
-    /// Offered inside, outside.
-    scales: [Option<u8>; 2],
-    stamped: bool,
-}
-
-struct Segment<'a> {
-    out: bool,
-    flags: u8,
-    seq: u32,
-    ack: u32,
-    window: u16,
-    options: &'a [u8],
-    payload: usize,
-}
-
-fn sum(bytes: &[u8]) -> u32 {
-    let pairs = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    pairs.sum()
-}
-
-fn folded(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-impl Ends {
-    /// Where the TCP header begins.
-    fn tcp(&self) -> usize {
-        14 + 4 * self.vlans + if self.v6 { 40 } else { 20 }
-    }
-
-    fn addresses(&self, out: bool) -> (Vec<u8>, Vec<u8>) {
-        let (inside, outside) = if self.v6 {
-            let far = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            ([&far[..], &[1]].concat(), [&far[..], &[2]].concat())
-        } else {
-            (vec![10, 0, 0, 1], vec![192, 0, 2, 1])
+fn open(ends: &Ends, ebpf: &mut Ebpf, sides: &[Side; 2]) {
+    for out in [true, false] {
+        let side = usize::from(!out);
+        let mut options = vec![2, 4, (MSS >> 8) as u8, MSS as u8];
+        if let Some(scale) = ends.scales[side] {
+            options.extend([1, 3, 3, scale]);
+        }
+        options.extend(ends.stamps(1, u32::from(!out)));
+        let syn = Segment {
+            out,
+            flags: if out { SYN } else { SYN | ACK },
+            seq: sides[side].next.wrapping_sub(1),
+            ack: if out { 0 } else { sides[1 - side].next },
+            window: 65_535,
+            options: &options,
+            payload: 0,
         };
-        if out { (inside, outside) } else { (outside, inside) }
-    }
-
-    fn packet(&self, s: &Segment) -> Vec<u8> {
-        let mut options = s.options.to_vec();
-        options.resize(options.len().next_multiple_of(4), 0);
-        let mut tcp = Vec::new();
-        let (from, to) = if s.out { (self.port, 443) } else { (443, self.port) };
-        tcp.extend(from.to_be_bytes());
-        tcp.extend(to.to_be_bytes());
-        tcp.extend(s.seq.to_be_bytes());
-        tcp.extend(s.ack.to_be_bytes());
-        tcp.extend([((20 + options.len()) / 4) as u8 * 16, s.flags]);
-        tcp.extend(s.window.to_be_bytes());
-        tcp.extend([0; 4]);
-        tcp.extend(&options);
-        tcp.resize(tcp.len() + s.payload, 0x5a);
-        let (source, destination) = self.addresses(s.out);
-        let length = tcp.len() as u16;
-        let pseudo = sum(&source) + sum(&destination) + 6 + u32::from(length);
-        let check = folded(pseudo + sum(&tcp));
-        tcp[16..18].copy_from_slice(&check.to_be_bytes());
-        let kind: u16 = if self.v6 { 0x86dd } else { 0x0800 };
-        let mut packet = vec![2; 12];
-        for vlan in 0..self.vlans {
-            packet.extend(if vlan + 1 < self.vlans { [0x88, 0xa8] } else { [0x81, 0] });
-            packet.extend([0, 7 + vlan as u8]);
-        }
-        packet.extend(kind.to_be_bytes());
-        if self.v6 {
-            packet.extend([0x60, 0, 0, 0]);
-            packet.extend(length.to_be_bytes());
-            packet.extend([6, 64]);
-        } else {
-            packet.extend([0x45, 0]);
-            packet.extend((length + 20).to_be_bytes());
-            packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-        }
-        packet.extend(source);
-        packet.extend(destination);
-        packet.extend(tcp);
-        packet
-    }
-
-    /// Whether the checksum is right.
-    fn sound(&self, packet: &[u8], out: bool) -> bool {
-        let tcp = &packet[self.tcp()..];
-        let (source, destination) = self.addresses(out);
-        folded(sum(&source) + sum(&destination) + 6 + tcp.len() as u32 + sum(tcp)) == 0
-    }
-
-    fn window(&self, packet: &[u8]) -> u16 {
-        let at = self.tcp() + 14;
-        u16::from_be_bytes([packet[at], packet[at + 1]])
-    }
-
-    fn stamps(&self, val: u32, echo: u32) -> Vec<u8> {
-        match self.stamped {
-            true => [&[1, 1, 8, 10][..], &val.to_be_bytes(), &echo.to_be_bytes()].concat(),
-            false => Vec::new(),
-        }
-    }
-
-    fn open(&self, ebpf: &mut Ebpf, sides: &[Side; 2]) {
-        for out in [true, false] {
-            let side = usize::from(!out);
-            let mut options = vec![2, 4, (MSS >> 8) as u8, MSS as u8];
-            if let Some(scale) = self.scales[side] {
-                options.extend([1, 3, 3, scale]);
-            }
-            options.extend(self.stamps(1, u32::from(!out)));
-            let syn = Segment {
-                out,
-                flags: if out { SYN } else { SYN | ACK },
-                seq: sides[side].next.wrapping_sub(1),
-                ack: if out { 0 } else { sides[1 - side].next },
-                window: 65_535,
-                options: &options,
-                payload: 0,
-            };
-            let packet = self.packet(&syn);
-            assert_eq!(through(ebpf, out, &packet).unwrap(), packet, "a SYN passes unchanged");
-        }
-    }
-
-    /// In force only if both have offered one (RFC 7323 section 2.2).
-    fn scale(&self, side: usize) -> u32 {
-        match self.scales {
-            [Some(_), Some(_)] => u32::from(self.scales[side].unwrap_or(0).min(14)),
-            _ => 0,
-        }
+        let packet = ends.packet(&syn);
+        assert_eq!(through(ebpf, out, &packet).unwrap(), packet, "a SYN passes unchanged");
     }
 }
 
@@ -307,7 +192,7 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             wanted: 0,
         };
         let mut sides = [side(), side()];
-        ends.open(&mut ebpf, &sides);
+        open(&ends, &mut ebpf, &sides);
         sides[0].edge = sides[1].next.wrapping_add(65_535);
         sides[1].edge = sides[0].next.wrapping_add(65_535);
         for _ in 0..900 {
@@ -395,7 +280,7 @@ fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
     configure(ebpf, &law, &law);
     let side = Side { next: 1_000_000, stamp: 77, edge: 0, told: None, wanted: 0 };
     let mut sides = [side; 2];
-    ends.open(ebpf, &sides);
+    open(ends, ebpf, &sides);
     for _ in 0..200 {
         std::thread::sleep(std::time::Duration::from_micros(50));
         let packet = data(ends, &mut sides);
@@ -629,7 +514,8 @@ fn a_download_behind_a_closed_upload_is_held_on() {
     sides[0].stamp += 1;
     let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
     let (seq, ack) = (sides[0].next, sides[1].next);
-    let fin = Segment { out: true, flags: FIN | ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
+    let fin =
+        Segment { out: true, flags: FIN | ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
     through(&mut ebpf, true, &PLAIN.packet(&fin)).unwrap();
     sides[0].next = sides[0].next.wrapping_add(1);
     let before = traced(&ebpf).len();
