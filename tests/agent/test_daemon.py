@@ -167,8 +167,11 @@ def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(tmp
             agent.serve("--take-over")
             assert sent() >= had, "another one, which begins at zero"
         assert "put back" not in agent.log()
-        rates = lambda: agent.status()["cures"]["shaper"]["rate_bps"]  # noqa: E731
-        within(3, lambda: rates() is not None and sent() > had)
+
+        def rated() -> bool:
+            return agent.status()["cures"]["shaper"]["rate_bps"] is not None
+
+        within(3, lambda: rated() and sent() > had)
         modem.cut()
         within(3, lambda: network(space) == before)
         agent.do("off")
