@@ -34,6 +34,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Where an ACK or data is, that is none: RFC 9293's comparison has a horizon of 2^31. */
 #define HORIZON (1 << 30)
 #define MSS_UNTOLD 536
+/* Below so many segments a window is one larger: a factor alone leaves one of two where it is, since 2 · 1.75 · RTTmin/RTT is below three as
+ * soon as sending them takes a tenth of RTTmin. To larger ones it would only add delay, a segment for each flow. */
+#define SMALL 4
 /* A connection that is silent for so long may have been followed by another. */
 #define SYN_AGAIN_NS (30 * NS_PER_S)
 
@@ -60,8 +63,7 @@ struct tcp_sock___scales {
 struct acks_config {
 	/* floor and increment are set for each flow from its segment size. */
 	struct drwa_law down, up;
-	/* CLOCK_MONOTONIC, ns: everything passes after this. */
-	__u64 lease_until_ns;
+	__u64 lease_until_ns; /* CLOCK_MONOTONIC: everything passes after this. */
 	/* Payload before anything is done, again after every pause. */
 	__u64 down_start_bytes, up_start_bytes;
 	__u64 pause_ns;
@@ -90,8 +92,7 @@ struct direction {
 	__u64 begun_ns;
 	/* Highest that came in. */
 	__u32 top;
-	/* The right edge that was told, as we let it pass. */
-	__u32 edge;
+	__u32 edge; /* The right edge that was told, as we let it pass. */
 	struct opposite opposite;
 	__u32 wanted, told;
 	__u32 rewritten;
@@ -187,11 +188,9 @@ struct {
 	__type(value, __u32);
 } traces SEC(".maps");
 
-/* Once, for both of its callers. */
 static __noinline int learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
 {
-	place_learn(&places, key->outside, h, now, clocked);
-	return 0;
+	return place_learn(&places, key->outside, h, now, clocked);
 }
 
 /* Of a sample: an upload's; a round trip has just ended; with timestamps. */
@@ -205,7 +204,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	struct direction *d;
 	struct drwa_law law;
 	struct acks_counters *count;
-	__u64 rtt_min, total, queue, begun;
+	__u64 rtt_min, queue, begun, mss;
 	__u32 zero = 0, begins = 0;
 	__s32 more;
 
@@ -243,8 +242,9 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	d->begun_ns = now;
 	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
 		return 0;
-	law.floor = law_min(law_max((__u64)c->floor_segments * law_min(f->mss_out, f->mss_in), 1), law.max);
-	law.increment = (__u64)c->increment_segments * law_min(f->mss_out, f->mss_in);
+	mss = law_min(f->mss_out, f->mss_in);
+	law.floor = law_min(law_max(c->floor_segments * mss, 1), law.max);
+	law.increment = c->increment_segments * mss;
 	/* Uploads without timestamps have exact samples by sequence number; downloads only what the window tells. */
 	law.by_window = !up && !stamped;
 	/* Half a path is none; of a local end the other half is nothing. */
@@ -258,8 +258,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	queue = up ? (__u64)f->outer.towards_us + f->inner.away_us : (__u64)f->outer.away_us + f->inner.towards_us;
 	if (fresh && rtt_min) {
 		opposite_sample(&d->opposite, queue);
-		total = (__u64)f->outer.rtt_us + f->inner.rtt_us;
-		sample.rtt_us = law_max(total, rtt_min);
+		sample.rtt_us = law_max((__u64)f->outer.rtt_us + f->inner.rtt_us, rtt_min);
 	}
 	if (!d->law.ready) {
 		drwa_init(&d->law, &law);
@@ -279,6 +278,8 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	/* Until the first round has ended the window passes. */
 	if (d->law.rtt_us)
 		d->wanted = opposite_window(&d->opposite, &law, &d->law);
+	if (d->law.rtt_us && d->wanted < SMALL * mss)
+		d->wanted = law_min(d->wanted + mss, SMALL * mss);
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
 		struct traced *t = n ? bpf_map_lookup_elem(&trace, n) : NULL;

@@ -180,7 +180,7 @@ static __always_inline struct place_seen *place_of(void *places, const __u32 *ad
 }
 
 /* What a round trip has told, for others to the same place, and for those to none that is known. */
-static __always_inline void place_learn(void *places, const __u32 *address, struct half *h, __u64 now, bool clocked)
+static __always_inline int place_learn(void *places, const __u32 *address, struct half *h, __u64 now, bool clocked)
 {
 	__u32 device[4] = {};
 	struct place_seen new = { .rtt_us = h->rtt_min_us };
@@ -201,7 +201,7 @@ static __always_inline void place_learn(void *places, const __u32 *address, stru
 		bpf_map_update_elem(places, address, &new, BPF_ANY);
 	}
 	if (!clocked)
-		return;
+		return 0;
 	new.towards_us = h->towards_us;
 	new.away_us = h->away_us;
 	new.at_ns = now;
@@ -212,6 +212,7 @@ static __always_inline void place_learn(void *places, const __u32 *address, stru
 		bpf_map_update_elem(places, device, &new, BPF_ANY);
 	else if (now - p->at_ns > MERGED_NS || (h->towards_us <= p->towards_us && h->away_us <= p->away_us))
 		*p = new;
+	return 0;
 }
 
 /* The other hook sees whether a mailbox is empty before it takes it: one fills, one empties. */

@@ -72,7 +72,8 @@ impl Settings {
     /// λ = 3 for downloads as published; 1.75 for uploads: who pings beside an upload wants its queue below one RTT, and on recorded LTE
     /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
     pub fn new(device: impl Into<String>) -> Settings {
-        let law = window_law();
+        // Small windows grow here by a rule of their own (SMALL in acks.bpf.c).
+        let law = Law { increment: 0, ..window_law() };
         Settings {
             device: device.into(),
             up: Some(Law { lambda: 28, ..law.clone() }),

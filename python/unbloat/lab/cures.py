@@ -7,7 +7,7 @@ agent's configuration. Everything that the scenario does not ask for is switched
 
 Differences from the simulator:
 - The first window is Linux's, as `tcp_rmem` says; `initial` means nothing.
-- On passing ACKs a segment is added to each decision, whatever `increment` says.
+- On passing ACKs a window below four segments is a segment larger than the law wants, whatever `increment` says.
 - RTTmin is shared by connections to one address: what `rtt_min_seed` is in the simulator the agent finds by itself.
 """
 
