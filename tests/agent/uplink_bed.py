@@ -39,8 +39,8 @@ firmware = {{ buffer = "{buffer}", report_every = "5 ms", report_delay = "100 ms
 from = "client"
 {changes}
 """
-OUTAGE = (("4 s", "20 kbit/s"), ("7 s", "2 Mbit/s"))
-"""Three seconds in which hardly a packet gets through, and twice a timer expires."""
+OUTAGE = (("4 s", "1 kbit/s"), ("7 s", "1 Mbit/s"))
+"""Three seconds in which no packet gets through."""
 STEPS = (("10 s", "0.5 Mbit/s"), ("20 s", "4 Mbit/s"), ("30 s", "2 Mbit/s"))
 
 
