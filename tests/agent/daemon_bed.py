@@ -11,12 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from modem import Modem, relay
 from receive_bed import program
 from uplink_bed import PATIENCE_S, Bed, ip
 
@@ -125,47 +125,6 @@ def within(patience_s: float, wanted: Callable[[], bool]) -> float:
     return time.monotonic() - begun
 
 
-class Relay:
-    """A modem's socket that can be cut off: the emulator's records, passed on."""
-
-    def __init__(self, source: Path, path: Path) -> None:
-        self.path = path
-        self.over = threading.Event()
-        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listening.bind(str(path))
-        self.listening.listen()
-        self.listening.settimeout(0.1)
-        self.source = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.source.connect(str(source))
-        self.source.settimeout(0.1)
-        self.thread = threading.Thread(target=self._pass)
-        self.thread.start()
-
-    def _pass(self) -> None:
-        heard: list[socket.socket] = []
-        while not self.over.is_set():
-            with contextlib.suppress(TimeoutError):
-                self.listening.settimeout(0.1 if not heard else 0)
-                with contextlib.suppress(BlockingIOError):
-                    heard.append(self.listening.accept()[0])
-                record = self.source.recv(64)
-                for one in list(heard):
-                    try:
-                        one.send(record)
-                    except OSError:
-                        heard.remove(one)
-        for one in heard:
-            one.close()
-
-    def cut(self) -> None:
-        """The modem is gone, and so is its socket."""
-        self.over.set()
-        self.thread.join()
-        self.listening.close()
-        self.source.close()
-        self.path.unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
 def phone(folder: Path, text: str, *settings: str) -> Iterator[tuple[Bed, Daemon]]:
     """A bed whose phone has a default route over the emulator, and an agent that is not started yet."""
@@ -177,9 +136,9 @@ def phone(folder: Path, text: str, *settings: str) -> Iterator[tuple[Bed, Daemon
             yield bed, daemon
 
 
-def relay(bed: Bed, folder: Path) -> Relay:
+def reports(bed: Bed, folder: Path) -> Modem:
     """The bed's modem where the agent looks for it."""
-    return Relay(bed.out / "telemetry.sock", folder / "modem.sock")
+    return relay(bed.out / "telemetry.sock", folder / "modem.sock")
 
 
 def window(bed: Bed) -> int:

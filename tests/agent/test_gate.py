@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-from uplink_bed import SERVER, STEPS, Bed, Gate, scenario, undone
+from modem import relay, steady
+from uplink_bed import SERVER, STEPS, Bed, Figures, Gate, measured, scenario, undone
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
@@ -55,34 +52,6 @@ def built() -> str | None:
         if message.get("target", {}).get("name") == "gate" and message.get("executable"):
             return str(message["executable"])
     return None
-
-
-Figures = dict[str, float]
-Bounds = dict[str, tuple[str, float]]
-
-
-def measured(plays: Mapping[str, Callable[[], Figures]], bounds: Bounds) -> None:
-    """Figures of beds, two side by side, all within their bounds. What is not may try twice more,
-    alone: the machine may have been busy elsewhere for a moment."""
-    with ThreadPoolExecutor(2) as pool:
-        running = {name: pool.submit(play) for name, play in plays.items()}
-        found = {name: future.result() for name, future in running.items()}
-    for left in (2, 1, 0):
-        late = {name: wrong for name, figures in found.items() if (wrong := beyond(figures, bounds))}
-        if not late:
-            return
-        assert left, f"{late} of {found}"
-        found = {name: plays[name]() for name in late}
-
-
-def beyond(figures: Figures, bounds: Bounds) -> Bounds:
-    """Those that are not within their bounds."""
-    return {
-        name: bound
-        for name, bound in bounds.items()
-        if name in figures
-        and not (figures[name] <= bound[1] if bound[0] == "<=" else figures[name] >= bound[1])
-    }
 
 
 @pytest.fixture
@@ -217,49 +186,7 @@ def test_a_download_beside_the_upload_is_as_fast_as_alone(
     assert beside >= 0.95 * alone
 
 
-class Relay:
-    """The emulator's telemetry, passed on until told not to."""
-
-    def __init__(self, source: Path, to: Path) -> None:
-        self.path, self.quiet = to, threading.Event()
-        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listening.bind(str(to))
-        self.listening.listen()
-        self.source = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.source.connect(str(source))
-        threading.Thread(target=self._pass_on, daemon=True).start()
-
-    def _pass_on(self) -> None:
-        reader, _ = self.listening.accept()
-        while record := self.source.recv(64):
-            if not self.quiet.is_set():
-                try:
-                    reader.send(record)
-                except OSError:
-                    return
-
-
-class FullModem:
-    """A modem that tells every 10 ms of so many bytes in its buffer, and that it moves none."""
-
-    def __init__(self, path: Path, occupancy: int) -> None:
-        self.path, self.occupancy = path, occupancy
-        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listening.bind(str(path))
-        self.listening.listen(1)
-        threading.Thread(target=self._tell, daemon=True).start()
-
-    def _tell(self) -> None:
-        asking, _ = self.listening.accept()
-        with contextlib.suppress(OSError):
-            for number in range(6_000):
-                told = (b"UBTM", 1, 0, number, time.monotonic_ns(), self.occupancy, 0, 0)
-                asking.send(struct.pack("<4sHHQQQQQ", *told))
-                time.sleep(0.01)
-
-
 ANSWERS = """
-import socket
 listening = socket.create_server(("", 7000))
 print("listening", flush=True)
 asking, _ = listening.accept()
@@ -283,8 +210,8 @@ def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
 ) -> None:
     """As after an outage: the modem is full. A refusal would tell the socket nothing, no ACK being on its way."""
     emulator, program = programs
-    modem = FullModem(tmp_path / "modem.sock", 16_000)
-    with Bed(tmp_path / "bed", scenario(), emulator) as bed:
+    full = steady(tmp_path / "modem.sock", occupancy=16_000, drained=0)
+    with full as modem, Bed(tmp_path / "bed", scenario(), emulator) as bed:
         bed.gate(program, f"socket={modem.path}")
         answers = bed.start("server", sys.executable, "-c", ANSWERS)
         assert answers.stdout is not None
@@ -316,16 +243,18 @@ def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
     tmp_path: Path, programs: tuple[str, str]
 ) -> None:
     emulator, program = programs
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        relay = Relay(bed.out / "telemetry.sock", tmp_path / "relay.sock")
-        gate = bed.gate(program, f"socket={relay.path}")
+    with (
+        Bed(tmp_path, scenario(), emulator) as bed,
+        relay(bed.out / "telemetry.sock", tmp_path / "relay.sock") as modem,
+    ):
+        gate = bed.gate(program, f"socket={modem.path}")
         assert eventually(gate, lambda status: state(status) == "fresh")
         upload, ping = bed.iperf("phone", 12, "-C", "cubic"), bed.ping()
         time.sleep(3)
-        relay.quiet.set()
+        modem.quiet.set()
         assert eventually(gate, lambda status: state(status) == "silent")
         time.sleep(5)
-        relay.quiet.clear()
+        modem.quiet.clear()
         assert eventually(gate, lambda status: state(status) == "fresh")
         assert upload.done()["end"]["sum_received"]["bytes"] > 0
         ping.stop()

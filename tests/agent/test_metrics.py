@@ -9,16 +9,15 @@ import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from modem import steady
 from receive_bed import Agent, Bed, ended, run, until
 
 pytestmark = pytest.mark.usefixtures("receiving")
@@ -75,37 +74,9 @@ class InHost(Agent):
 
 @pytest.fixture
 def modem(tmp_path: Path) -> Iterator[Path]:
-    """A modem that reports an empty buffer a hundred times a second."""
-    path, over = tmp_path / "modem.sock", threading.Event()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(str(path))
-        listening.listen()
-        listening.settimeout(0.2)
-
-        def report() -> None:
-            clients: list[socket.socket] = []
-            number = 0
-            while not over.is_set():
-                try:
-                    clients.append(listening.accept()[0])
-                    listening.settimeout(0.01)
-                except TimeoutError:
-                    pass
-                number += 1
-                fields = (b"UBTM", 1, 0, number, time.clock_gettime_ns(time.CLOCK_MONOTONIC), 3_000, 2_500, 0)
-                for client in list(clients):
-                    try:
-                        client.send(struct.pack("<4sHHQQQQQ", *fields))
-                    except OSError:
-                        clients.remove(client)
-            for client in clients:
-                client.close()
-
-        thread = threading.Thread(target=report)
-        thread.start()
-        yield path
-        over.set()
-        thread.join()
+    """A modem whose buffer stays as good as empty."""
+    with steady(tmp_path / "modem.sock", occupancy=3_000, drained=2_500) as modem:
+        yield modem.path
 
 
 def named_by_panels() -> set[str]:

@@ -5,25 +5,19 @@
  * this host and for those behind it. Uploads: in what comes in from the server; so the sender is held without any word from the
  * modem, and without a packet of our own.
  *
- * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so what is left of it rounds up to the scale; a
- * segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
+ * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so what is left of it rounds up to the
+ * scale; a segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
  * before its start, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
  *
- * Window = what the law wants + what the queue in the opposite direction needs (path.h). Rounds are whole round trips: within one, ACKs come
- * in the bursts of the other queue.
+ * Window = what the law wants + what the queue in the opposite direction needs (path.h). Rounds are whole round trips: within one,
+ * ACKs come in the bursts of the other queue.
  *
  * Flows: known from their SYN and SYN-ACK, or from the local socket's scales; others pass. An entry goes with RST, with both FINs, or
  * when others need its place (LRU). Each word of an entry is written by one of both hooks only.
  *
  * Needs Linux 5.12 with BTF; TCX (6.6) or clsact.
  */
-#include <linux/bpf.h>
-#include <linux/types.h>
-#include <stdbool.h>
-#include <bpf/bpf_core_read.h>
-
-#include "path.h"
-#include "segment.h"
+#include "acks.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -34,159 +28,11 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Where an ACK or data is, that is none: RFC 9293's comparison has a horizon of 2^31. */
 #define HORIZON (1 << 30)
 #define MSS_UNTOLD 536
-/* Below so many segments a window is one larger: a factor alone leaves one of two where it is, since 2 · 1.75 · RTTmin/RTT is below three as
- * soon as sending them takes a tenth of RTTmin. To larger ones it would only add delay, a segment for each flow. */
+/* Below so many segments a window is one larger: a factor alone leaves one of two where it is, since 2 · 1.75 · RTTmin/RTT is below
+ * three as soon as sending them takes a tenth of RTTmin. To larger ones it would only add delay, a segment for each flow. */
 #define SMALL 4
 /* A connection that is silent for so long may have been followed by another. */
 #define SYN_AGAIN_NS (30 * NS_PER_S)
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct tcp_options_received___scales {
-	__u16 wscale_ok : 1, snd_wscale : 4, rcv_wscale : 4;
-};
-
-struct minmax_sample___scales {
-	__u32 v;
-};
-
-struct minmax___scales {
-	struct minmax_sample___scales s[3];
-};
-
-struct tcp_sock___scales {
-	struct minmax___scales rtt_min;
-	struct tcp_options_received___scales rx_opt;
-	__u16 advmss;
-};
-#pragma clang attribute pop
-
-struct acks_config {
-	/* floor and increment are set for each flow from its segment size. */
-	struct drwa_law down, up;
-	__u64 lease_until_ns; /* CLOCK_MONOTONIC: everything passes after this. */
-	/* Payload before anything is done, again after every pause. */
-	__u64 down_start_bytes, up_start_bytes;
-	__u64 pause_ns;
-	/* Bytes before the network header: 14, or 0 on devices without. */
-	__u32 link_bytes;
-	__u32 floor_segments, increment_segments;
-	/* DOWN, UP or both. */
-	__u32 directions;
-	/* Of these directions windows pass for now, but are watched. */
-	__u32 lifted;
-	/* 1: there are flows in `exempt`. */
-	__u32 exempting;
-	/* Another one: what was told meanwhile is not known. */
-	__u32 generation;
-	/* 1: this host's own downloads have another cure. */
-	__u32 forwarded_only;
-	/* Samples and windows into `trace`; for tests. */
-	__u32 tracing, pad;
-};
-
-/* One direction of data. Its samples come with what comes in; `edge` is written where its ACKs pass. */
-struct direction {
-	struct drwa law;
-	/* Payload, or payload acknowledged, since the begin, and at the begin or the end of the last pause. */
-	__u64 passed, started_at;
-	__u64 begun_ns;
-	/* Highest that came in. */
-	__u32 top;
-	__u32 edge; /* The right edge that was told, as we let it pass. */
-	struct opposite opposite;
-	__u32 wanted, told;
-	__u32 rewritten;
-	__u8 top_known, edge_known, scale, pad;
-};
-
-struct flow {
-	struct direction down, up;
-	/* Towards outside, towards inside. */
-	struct half outer, inner;
-	__u64 seen_ns;
-	/* Highest byte sent to outside, inside. */
-	__u32 sent_out, sent_in;
-	__u32 first_out, first_in;
-	__u32 generation;
-	__u16 mss_out, mss_in;
-	__u8 offer_out, offer_in, syn_out, syn_in;
-	__u8 fin_out, fin_in, ready, barred;
-	/* 1: an end of it is here. */
-	__u32 local, pad;
-};
-
-struct acks_counters {
-	__u64 segments, flows, unknown, barred, samples, decisions, rewritten, superpackets, held, strange;
-	__u64 down_bytes, up_bytes;
-};
-
-struct traced {
-	__u64 now_ns;
-	struct drwa_sample sample;
-	__u64 rtt_min_us, window;
-	__u32 up, begins, opposite_us, wanted;
-	struct drwa_law law;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct acks_config);
-} config SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct acks_counters);
-} counters SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct flow_key);
-	__type(value, struct flow);
-} flows SEC(".maps");
-
-/* Too large for the stack; never written to. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow);
-} blank SEC(".maps");
-
-/* By far address; :: is the device. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32[4]);
-	__type(value, struct place_seen);
-} places SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct flow_key);
-	__type(value, __u32);
-} exempt SEC(".maps");
-
-/* One entry unless a test wants more; and how many are used. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct traced);
-} trace SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} traces SEC(".maps");
 
 static __noinline int learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
 {

@@ -131,7 +131,7 @@ int egress(struct __sk_buff *skb)
 	__u64 bytes, held, limit, before, booked, *account;
 	bool forwarded, silent, lately, open, alone = false;
 	__u32 felt_ms = GATE_FELT_MS;
-	struct bpf_sock *sk;
+	struct bpf_sock *sk = skb->sk;
 	struct qcut_law law;
 
 	if (!c || !s || !count)
@@ -145,10 +145,8 @@ int egress(struct __sk_buff *skb)
 	/* On the wire, a segment that hardware will cut has a header for each of its parts. */
 	bytes = law_less(law_max(skb->wire_len, skb->len), (__u64)segments * c->link_header);
 	kind = kind_of(skb);
-	forwarded = !skb->sk;
-	sk = skb->sk;
-	sk = sk ? bpf_sk_fullsock(sk) : NULL;
-	if (kind == GATE_TCP && sk) {
+	forwarded = !sk;
+	if (kind == GATE_TCP && sk && (sk = bpf_sk_fullsock(sk))) {
 		struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
 
 		if (tp) {

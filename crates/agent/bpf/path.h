@@ -53,9 +53,10 @@ struct probe {
 	__u32 value, kind;
 };
 
-/* On their way at the same time, a quarter of a round trip apart. With one alone, which would leave with the packet that follows the echo of the one
- * before, all would ride at the head of the same burst, where the burst's own queue is not seen: two flows that fill both directions
- * are bursts that pass each other (ACK compression; Zhang, Shenker and Clark, SIGCOMM 1991), and each would hold all queue for the other's. */
+/* On their way at the same time, a quarter of a round trip apart. One alone would leave with the packet that follows the echo of the
+ * one before, and so ride at the head of the same burst for ever, where the burst's own queue is not seen: two flows that fill both
+ * directions are bursts that pass each other (ACK compression; Zhang, Shenker and Clark, SIGCOMM 1991), and each would hold all queue
+ * for the other's. */
 #define PROBES 4
 
 struct half {
@@ -235,8 +236,8 @@ static __always_inline void probe_send(struct half *h, __u64 now, __u32 value, _
 	}
 }
 
-/* RTT in µs where an echo is there, else 0. Of several that an echo answers, the last: it is later for the others only because nothing was
- * echoed in between. */
+/* RTT in µs where an echo is there, else 0. Of several that an echo answers, the last: it is later for the others only because
+ * nothing was echoed in between. */
 static __always_inline __u32 probe_return(struct half *h, __u64 now, bool stamped, __u32 echo, __u32 ack)
 {
 	__u64 last_ns = 0, us;
@@ -266,10 +267,10 @@ static __always_inline void probe_forget(struct half *h)
 
 /* The window of a direction of data while the opposite direction has a queue.
  *
- * Window = rate · (λ · RTTmin + queue in the opposite direction − spare). The law alone (rate · λ · RTTmin) would count that queue as the flow's own,
- * and close the window for what it cannot drain. Of the (λ−1) · RTTmin that λ leaves, a part is spare, since both directions share the delay: half of it for
- * downloads; for uploads all, because their bursts hold back the ACKs of downloads, whose link then runs dry: with half, a download beside
- * an upload, both held, had 0.80 of its lone rate and has 0.85 to 0.90.
+ * Window = rate · (λ · RTTmin + queue in the opposite direction − spare). The law alone (rate · λ · RTTmin) would count that queue as
+ * the flow's own, and close the window for what it cannot drain. Of the (λ−1) · RTTmin that λ leaves, a part is spare, since both
+ * directions share the delay: half of it for downloads; for uploads all, because their bursts hold back the ACKs of downloads, whose
+ * link then runs dry: with half, a download beside an upload, both held, had 0.80 of its lone rate and has 0.85 to 0.90.
  */
 struct opposite {
 	/* That queue, of the round at hand. */
@@ -287,13 +288,15 @@ static __always_inline void opposite_sample(struct opposite *o, __u64 queue_us)
 	o->count++;
 }
 
-/* A round of the law has ended, with so many bytes altogether. Of the queue the mean counts: a right edge is never taken back, so of single
- * values only the largest would. Of the rate, too, an average of four rounds: behind a queue of the other direction ACKs come in bursts, and what
- * ends in a round may have been sent in two.
+/* A round of the law has ended, with so many bytes altogether.
  *
- * A queue that grows from round to round goes on as it went, since it is known a round trip late; one that comes and goes is taken at the mean of two.
- * Some things are of queues beyond one RTTmin only; of smaller ones, two laws would answer each other. While the flow's own queue is short of half of what λ leaves, its link was not what limited it: its rate is that which
- * the window allowed. So the rate does not fall then, and up to a quarter comes on top to let it rise.
+ * Queue: its mean, since a right edge is never taken back, so that of single values only the largest would count. One that grows from
+ * round to round goes on as it went, being known a round trip late; one that comes and goes is taken at the mean of two rounds.
+ * Rate: an average of four rounds, since behind the other direction's queue ACKs come in bursts, and what ends in a round may have been
+ * sent in two. While the flow's own queue is short of half of what λ leaves, its link was not what limited it: its rate is what the
+ * window allowed. So it does not fall then, and up to a quarter comes on top of the queue to let it rise.
+ *
+ * Growth that goes on and the two rules of the rate are for queues beyond one RTTmin: of smaller ones, two laws would answer each other.
  */
 static __always_inline void opposite_round(struct opposite *o, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 bytes,
 					   bool up)
@@ -336,5 +339,5 @@ static __always_inline __u64 opposite_window(const struct opposite *o, const str
 
 	if (!o->on_top_us)
 		return d->window;
-	return law_max(law_min(o->rate * us / 1000000 + law->increment, LAW_MAX_BYTES), law->floor);
+	return law_min(law_max(o->rate * us / 1000000 + law->increment, law->floor), law->max);
 }

@@ -81,13 +81,16 @@ static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4
 	return own;
 }
 
-/* How much of a round trip is whose queue; 0: none has ended here. Uploads tell it, too: a download that begins beside them could not know. */
+/* How much of a round trip is whose queue; 0: none has ended here. Uploads tell it, too: a download that begins beside them
+ * could not know. */
 static __noinline int judge_path(struct tcp_sock *tp, struct receive_socket *s, const __u32 *address, __u64 now, __u32 rtt_us)
 {
 	bool stamped = BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok);
 	struct place_seen *known = place_of(&paths, address);
 
-	if (!stamped)
+	if (stamped)
+		clock_tick(&s->path.clock, now, tp->rx_opt.rcv_tsval);
+	else
 		rtt_us = s->law.rtt_us;
 	if (rtt_us) {
 		s->path.rtt_min_us = s->law.rtt_min_us;
@@ -126,13 +129,9 @@ static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp,
 	s->applied = wanted;
 }
 
-static __always_inline __u32 window_of(const struct receive_socket *s, const struct drwa_law *law)
-{
-	return law_min(opposite_window(&s->opposite, law, &s->law), law->max);
-}
-
 static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, const struct receive_socket *s,
-				 const struct receive_config *c, const __u32 address[4], __u64 now)
+				 const struct receive_config *c, const struct drwa_law *law, const __u32 address[4], __u64 now,
+				 __u32 wanted)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct receive_flow flow = {
@@ -144,11 +143,11 @@ static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, 
 		.rate = s->law.rate,
 		.rtt_us = s->law.rtt_us,
 		.rtt_min_us = s->law.rtt_min_us,
-		.wanted = s->wanted,
+		.wanted = wanted,
 		.advertised = tp->rcv_wnd,
 		.clamp = tp->window_clamp,
 		.reapplied = s->reapplied,
-		.by_window = c->law.by_window || !BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok),
+		.by_window = law->by_window,
 		.observed = c->observe,
 	};
 
@@ -163,8 +162,8 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	struct tcp_sock *tp;
 	struct bpf_sock *sk = ctx->sk;
 	__u64 now = bpf_ktime_get_ns();
-	__u64 decided;
-	__u32 address[4];
+	__u64 begun;
+	__u32 address[4], wanted;
 	bool heard;
 
 	if (!sk)
@@ -214,8 +213,6 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	sample.arrived = sample.received != s->received || sample.rtt_us;
 	/* Just now, and not when the application had something to send: data, or an acknowledgment in this tick of the kernel's clock. */
 	heard = sample.received != s->received || (__u32)bpf_jiffies64() - tp->rcv_tstamp <= 1;
-	if (heard && BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok))
-		clock_tick(&s->path.clock, now, tp->rx_opt.rcv_tsval);
 	s->received = sample.received;
 	if (!s->law.ready)
 		drwa_init(&s->law, &law);
@@ -232,14 +229,14 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 			s->law.rtt_min_us = law_min(s->law.rtt_min_us, sample.rtt_us);
 		return;
 	}
-	decided = s->law.begun_ns;
+	begun = s->law.begun_ns;
 	drwa_on_sample(&s->law, &law, now, &sample);
-	if (decided != s->law.begun_ns)
+	if (begun != s->law.begun_ns)
 		opposite_round(&s->opposite, &law, &s->law, now, sample.copied, false);
 	/* Until the first round has ended the kernel's own window stands. */
 	if (!s->law.rtt_us)
 		return;
-	s->wanted = window_of(s, &law);
+	wanted = opposite_window(&s->opposite, &law, &s->law);
 	if (c->observe) {
 		lift(ctx, tp, s, count);
 	} else {
@@ -247,11 +244,11 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 			room_follow(ctx, tp, s, c, count);
 		else if (s->raised)
 			room_return(ctx, tp, s, false);
-		apply(ctx, tp, s, count, s->wanted);
+		apply(ctx, tp, s, count, wanted);
 	}
-	if (decided != s->law.begun_ns) {
+	if (begun != s->law.begun_ns) {
 		count->decisions++;
-		show(ctx, tp, s, c, address, now);
+		show(ctx, tp, s, c, &law, address, now, wanted);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* DRWA's place in a socket, and what the programs that touch it share: its structs, its maps, and how a socket is given back.
  *
  * The maps are pinned by their names, so that a restarted agent finds what the one before it left. Their layout is part of the pin's
- * path (LAYOUT in src/receive.rs): whoever changes a struct here changes that, too.
+ * path (LAYOUT in src/sockets.rs): whoever changes a struct here changes that, too.
  */
 #pragma once
 #include "kernel.h"
@@ -71,8 +71,6 @@ struct receive_socket {
 	/* Whose queue it is. */
 	struct half path;
 	struct opposite opposite;
-	/* Window that is wanted. */
-	__u32 wanted, pad;
 };
 
 /* What can be seen of a flow from outside, renewed at each decision. */

@@ -25,7 +25,7 @@ use crate::shared::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
 
 /// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`: a part of the path of their pins, so that an upgrade that changes
 /// them never reads what an older one wrote.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// Walks, and what is between them, while larger buffers empty: half a second, some round trips.
 const PATIENCE: u32 = 10;

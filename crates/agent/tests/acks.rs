@@ -498,18 +498,23 @@ fn any_bytes_change_nothing_but_a_window_that_becomes_smaller() {
     assert!(lower > 300 && same > 200, "{lower} {same}");
 }
 
+/// Of twenty packets and their acknowledgments.
+fn samples_of_a_download(ebpf: &mut Ebpf, sides: &mut [Side; 2]) -> usize {
+    let before = traced(ebpf).len();
+    for _ in 0..20 {
+        let packet = data(&PLAIN, sides);
+        through(ebpf, false, &packet).unwrap();
+        let packet = answer(&PLAIN, sides);
+        through(ebpf, true, &packet).unwrap();
+    }
+    traced(ebpf).len() - before
+}
+
 #[test]
 fn a_download_behind_a_closed_upload_is_held_on() {
     let Some(mut ebpf) = kernel() else { return };
     let mut sides = held(&mut ebpf, &PLAIN);
-    let before = traced(&ebpf).len();
-    for _ in 0..20 {
-        let packet = data(&PLAIN, &mut sides);
-        through(&mut ebpf, false, &packet).unwrap();
-        let packet = answer(&PLAIN, &mut sides);
-        through(&mut ebpf, true, &packet).unwrap();
-    }
-    let open = traced(&ebpf).len() - before;
+    let open = samples_of_a_download(&mut ebpf, &mut sides);
     // RFC 9293 section 3.6: a FIN takes a number, and the other direction goes on.
     sides[0].stamp += 1;
     let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
@@ -518,12 +523,5 @@ fn a_download_behind_a_closed_upload_is_held_on() {
         Segment { out: true, flags: FIN | ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
     through(&mut ebpf, true, &PLAIN.packet(&fin)).unwrap();
     sides[0].next = sides[0].next.wrapping_add(1);
-    let before = traced(&ebpf).len();
-    for _ in 0..20 {
-        let packet = data(&PLAIN, &mut sides);
-        through(&mut ebpf, false, &packet).unwrap();
-        let packet = answer(&PLAIN, &mut sides);
-        through(&mut ebpf, true, &packet).unwrap();
-    }
-    assert_eq!(traced(&ebpf).len() - before, open);
+    assert_eq!(samples_of_a_download(&mut ebpf, &mut sides), open);
 }

@@ -1,4 +1,4 @@
-//! The structs of `bpf/acks.bpf.c`, `bpf/path.h` and `bpf/segment.h`, field by field.
+//! The structs of `bpf/acks.h`, `bpf/path.h` and `bpf/segment.h`, field by field.
 #![allow(unsafe_code)]
 
 use crate::shared::{Drwa, DrwaLaw, DrwaSample, plain};

@@ -4,7 +4,7 @@
 //! lines for the log, and what is wrong, for as long as it is.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,6 @@ use crate::shaper::Fed;
 use crate::sockets::{self, LINKS};
 use crate::undo;
 use crate::uplink::guard::Guard;
-use crate::uplink::handed;
 
 /// See the module text.
 pub struct Cures {
@@ -34,7 +33,6 @@ pub struct Cures {
     /// All watch, and change nothing.
     pub lifted: bool,
     problems: BTreeMap<&'static str, String>,
-    pins: PathBuf,
     /// What another agent left on devices, until it is known what of it is taken over.
     left: Vec<Change>,
 }
@@ -46,8 +44,8 @@ impl Cures {
     /// None yet.
     pub fn new(journal: Journal, config: &Config, pins: &Path, lifted: bool) -> Cures {
         let guard = Guard::new(&config.uplink, pins);
-        let (problems, pins, left) = (BTreeMap::new(), pins.to_owned(), Vec::new());
-        Cures { journal, receive: None, congestion: None, guard, lifted, problems, pins, left }
+        let (problems, left) = (BTreeMap::new(), Vec::new());
+        Cures { journal, receive: None, congestion: None, guard, lifted, problems, left }
     }
 
     /// What a dead agent left, or one that hands over: taken over where it is the same as what is wanted, undone where not.
@@ -246,31 +244,8 @@ impl Cures {
     /// Leaves everything to another agent, which has until then; lines for the log.
     pub fn hand_over(&mut self, until: u64) -> Vec<String> {
         let mut said = self.renew(until);
-        if let Some(shaper) = self.guard.shaper.take() {
-            shaper.hand_over();
-        }
-        said.extend(self.hand_over_filters());
         said.extend(self.guard.hand_over(&mut self.journal));
         said
-    }
-
-    /// What hangs on clsact stays there: only its maps are handed over. The guard hands over the rest.
-    fn hand_over_filters(&mut self) -> Vec<String> {
-        let acks = self.guard.acks.take_if(|cure| cure.changes().iter().any(filters));
-        let gate = self.guard.gate.take_if(|cure| cure.changes().iter().any(filters));
-        if acks.is_none() && gate.is_none() {
-            return Vec::new();
-        }
-        let change = Change::Sockets { pins: self.pins.clone() };
-        if let Err(e) = self.journal.write(&change) {
-            return vec![format!("handing over: {}: {e}", self.journal.path().display())];
-        }
-        let folder = handed::folder(&self.pins);
-        let failed = [
-            acks.and_then(|cure| cure.hand_over(&folder).err()),
-            gate.and_then(|cure| cure.hand_over(&folder).err()),
-        ];
-        failed.into_iter().flatten().map(|e| format!("handing over: {e}; held again in a moment")).collect()
     }
 
     /// Undoes everything; what could not be.

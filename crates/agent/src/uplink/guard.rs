@@ -310,12 +310,14 @@ impl Guard {
 
     /// Leaves what is on the device to another agent; what could not be left goes.
     pub fn hand_over(&mut self, journal: &mut Journal) -> Vec<String> {
-        let folder = handed::folder(&self.pins);
-        let change = Change::Sockets { pins: self.pins.clone() };
-        if self.settings.clsact || self.acks.is_none() && self.gate.is_none() {
+        if let Some(shaper) = self.shaper.take() {
+            shaper.hand_over();
+        }
+        if self.acks.is_none() && self.gate.is_none() {
             return Vec::new();
         }
-        if let Err(e) = journal.write(&change) {
+        let folder = handed::folder(&self.pins);
+        if let Err(e) = journal.write(&Change::Sockets { pins: self.pins.clone() }) {
             return vec![format!("handing over: {}: {e}", journal.path().display())];
         }
         let failed = [
