@@ -187,6 +187,7 @@ def test_a_download_beside_the_upload_is_as_fast_as_alone(
 
 
 ANSWERS = """
+import socket
 listening = socket.create_server(("", 7000))
 print("listening", flush=True)
 asking, _ = listening.accept()
