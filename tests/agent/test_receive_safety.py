@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import socket
 import stat
@@ -18,8 +19,9 @@ from receive_bed import PATIENCE_S, Agent, Bed, rtt_now, run, scenario, until, u
 
 pytestmark = pytest.mark.usefixtures("receiving")
 LEASE_S = 2.0
-# Of the pins (`LAYOUT` of sockets.rs).
-LAYOUT = "2"
+SOURCES = Path(__file__).resolve().parents[2] / "crates/agent/src"
+# Of the pins.
+(LAYOUT,) = re.findall(r"LAYOUT: u32 = (\d+);", (SOURCES / "sockets.rs").read_text())
 
 
 def lifted(reader: Reader, held: int, patience_s: float) -> float:

@@ -165,13 +165,25 @@ def test_a_fixed_buffer_is_the_kernels_buffer_and_never_grows(pair: Bed, tmp_pat
     assert 0.4 * 110_208 < max(windows) <= 110_208
 
 
+def pruned(pair: Bed) -> int:
+    """How often the client's kernel has thrown away what it had received."""
+    return pair.counter(CLIENT, "TcpExtRcvPruned")
+
+
+@needs("nstat")
 def test_a_slow_reader_reads_by_its_profile_and_the_buffer_stays_full(pair: Bed, tmp_path: Path) -> None:
     made = flow(
         "down",
         receiver__window={"kind": "fixed", "window": 300_000, "rmem_max": 110_208, "ratio": 0.5},
         receiver__read={"rates_bps": [8e6, 0, 16e6], "slot_s": 0.2, "tick_s": 0.02},
     )
-    told = pair.run(plan(made, duration=2.41), tmp_path)
+    for attempt in range(5):
+        before = pruned(pair)
+        told = pair.run(plan(made, duration=2.41), tmp_path / str(attempt))
+        # On a busy machine segments are small, and a kernel's account of a full buffer is of their overhead, too: then it throws away
+        # what its window had promised to hold, and the reader finds nothing until the sender's timer has expired.
+        if pruned(pair) == before:
+            break
     final = last_sample(told, "flows/down.receiver.jsonl")
     # Slots count from the opening: 10 ticks at 8 Mbit/s, 10 at none, 10 at 16.
     (connection,) = told.rows("flows/down.receiver.jsonl", "connection")

@@ -76,6 +76,12 @@ class Bed:
             **options,
         )
 
+    def counter(self, node: int, name: str) -> int:
+        """A counter of the kernel in a node's namespace."""
+        argv = ["ip", "netns", "exec", self.spaces[node], "nstat", "-asz", name]
+        said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        return sum(int(line.split()[1]) for line in said.splitlines() if line.startswith(name))
+
     def run(self, plan: dict[str, Any], folder: Path, **meanwhile: Any) -> Told:
         """Runs a plan's traffic to its end; `during` is called with the bed half-way."""
         with Traffic(self, plan, folder) as traffic:
