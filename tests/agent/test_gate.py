@@ -224,6 +224,23 @@ def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
     assert took[20] < 0.15
 
 
+def test_an_upload_beside_a_download_that_nobody_holds_is_not_starved(
+    folders: Iterator[Path], programs: tuple[str, str]
+) -> None:
+    """Two seconds of round trip, most of it the download's queue: a window that fills the uplink is half a megabyte, and comes
+    in bursts. An eighth of what TCP carries was left to it before bursts were allowed on an idle link."""
+    emulator, program = programs
+
+    def play() -> Figures:
+        with Bed(next(folders), scenario(), emulator) as bed:
+            bed.gate(program)
+            upload, download = (bed.iperf("phone", 24, "-C", "cubic", *way) for way in ((), ("-R",)))
+            return {"up": upload.mbps(), "down": download.mbps()}
+
+    # The download is on its own for the seconds in which its queue grows.
+    measured({"both": play}, {"up": (">=", 0.2 * CARRIED), "down": (">=", 0.85 * 8 * 1448 / 1500)})
+
+
 def eventually(gate: Gate, wanted: Callable[[dict[str, object]], bool]) -> bool:
     """Whether the gate says so within ten seconds."""
     end = time.monotonic() + 10

@@ -44,6 +44,8 @@ struct gate_state {
 	/* Share of a flow, as an account; when it was found. Flows that are even shall be fat, all of them: an eighth less. */
 	__u64 fair, swept_ns;
 	struct gate_share share;
+	/* See gate_busy, and when it was taken last. */
+	__u64 busy, busy_ns;
 	__u64 accounts[GATE_FLOWS];
 	/* When a flow was told, ms. */
 	__u32 told[GATE_FLOWS];
@@ -120,6 +122,16 @@ static __always_inline __u32 kind_of(struct __sk_buff *skb)
 	return GATE_TCP;
 }
 
+static __always_inline void look(struct gate_state *s, __u64 now, __u64 held)
+{
+	__u64 passed = law_less(now, s->busy_ns);
+
+	if (passed < GATE_BUSY_STEP_NS)
+		return;
+	s->busy = gate_busy(s->busy, held, passed);
+	s->busy_ns = now;
+}
+
 SEC("classifier")
 int egress(struct __sk_buff *skb)
 {
@@ -128,9 +140,10 @@ int egress(struct __sk_buff *skb)
 	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
 	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	__u64 now = bpf_ktime_get_ns();
-	__u64 bytes, held, limit, before, booked, *account;
+	__u64 bytes, held, limit, before, booked, allowed, *account;
 	bool forwarded, silent, lately, open, alone = false;
 	__u32 felt_ms = GATE_FELT_MS;
+	__u64 longer_us = 0;
 	struct bpf_sock *sk = skb->sk;
 	struct qcut_law law;
 
@@ -153,6 +166,7 @@ int egress(struct __sk_buff *skb)
 			alone = !tp->packets_out;
 			/* The kernel counts eighths of a microsecond. */
 			felt_ms = law_min(law_max(tp->srtt_us / 8000, GATE_FELT_MS), GATE_FELT_MOST_MS);
+			longer_us = law_less(felt_ms * 1000, law_min(tp->rtt_min, GATE_FELT_MS * 1000));
 		}
 	}
 	flow = bpf_get_hash_recalc(skb) % GATE_FLOWS;
@@ -164,10 +178,12 @@ int egress(struct __sk_buff *skb)
 	silent = qcut_silent(&s->law, &law, now);
 	held = qcut_bytes(&s->law, now);
 	limit = qcut_limit(&s->law, &law);
+	look(s, now, held);
 	before = gate_account(*account, now);
 	booked = before + bytes;
 	lately = kind == GATE_TCP && now_ms - *told < felt_ms;
-	open = silent || held <= gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately, alone);
+	allowed = gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately, alone);
+	open = silent || held <= allowed + gate_train(s->busy, s->law.rate, longer_us);
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
 		*account = gate_booked(booked, now);
@@ -226,6 +242,7 @@ int report(struct __sk_buff *skb)
 	bpf_spin_lock(&s->lock);
 	qcut_on_report(&s->law, &law, now, &r);
 	held = qcut_bytes(&s->law, now);
+	look(s, now, held);
 	limit = qcut_limit(&s->law, &law);
 	rate = s->law.rate;
 	written = s->law.written_ns;

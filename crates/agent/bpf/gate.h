@@ -83,10 +83,34 @@ static __always_inline void gate_took(struct gate_share *share, __u64 rate)
 	share->fat = 0;
 }
 
-/* A sender that was told needs a round trip until it is felt: its own where it is known, at least CoDel's interval (RFC 8289 section 3.2), at
- * most what a full buffer of the other direction makes of it. */
+/* A sender that was told needs a round trip until it is felt: its own where it is known, at least CoDel's interval (RFC 8289
+ * section 3.2), at most what a full buffer of the other direction makes of it. */
 #define GATE_FELT_MS 100
 #define GATE_FELT_MOST_MS 3000
+
+/* A long round trip (another direction's queue, a far server) is filled by trains of packets with gaps between them. A train grows by what
+ * its window grew; and acknowledgements that waited behind another queue return pushed together, up to as much as that queue's delay. Whoever
+ * is refused for that never has the window that fills the link. So as far as the link is idle on the whole, for a moment there may lie more:
+ * what drains in the time by which the flow's round trip is longer than the empty path's (at most GATE_FELT_MS of it). */
+/* On the whole: on average over a second. */
+#define GATE_BUSY_NS 1000000000ull
+/* Between two samples of it: packets of a train stand closer, and would each add less than one. */
+#define GATE_BUSY_STEP_NS 10000000ull
+#define GATE_ALWAYS (1ull << 24)
+
+/* How much of the time something lay there, of GATE_ALWAYS; for the last `ns` it was so, or not. */
+static __always_inline __u64 gate_busy(__u64 busy, bool now, __u64 ns)
+{
+	__u64 share = law_min(ns, GATE_BUSY_NS);
+
+	return busy - qcut_drained(busy, share) + (now ? qcut_drained(GATE_ALWAYS, share) : 0);
+}
+
+/* Bytes that may lie there beyond the limit, for a flow whose round trip is longer by so much. */
+static __always_inline __u64 gate_train(__u64 busy, __u64 rate, __u64 longer_us)
+{
+	return qcut_drained(rate, longer_us * 1000) * law_less(GATE_ALWAYS, busy) / GATE_ALWAYS;
+}
 
 /* A flow that has passed nothing for half a second (its account is below this), or a socket of this host that has nothing in flight, may pass one
  * packet up to this occupancy, whatever the limit: a retransmission after an outage, refused, would double its timer; and without anything in
