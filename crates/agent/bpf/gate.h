@@ -88,11 +88,11 @@ static __always_inline void gate_took(struct gate_share *share, __u64 rate)
 #define GATE_FELT_MS 100
 #define GATE_FELT_MOST_MS 3000
 
-/* A long round trip (another direction's queue, a far server) is filled by trains of packets with gaps between them. A train grows by what
- * its window grew; and acknowledgements that waited behind another queue return pushed together, up to as much as that queue's delay. Whoever
- * is refused for that never has the window that fills the link. So as far as the link is idle on the whole, for a moment there may lie more:
- * what drains in the time by which the flow's round trip is longer than the empty path's (at most GATE_FELT_MS of it). */
-/* On the whole: on average over a second. */
+/* A long round trip (another direction's queue, a far server) is filled by trains of packets with gaps between them. A train grows by
+ * what its window grew; and acknowledgements that waited behind another queue return pushed together, up to as much as that queue's
+ * delay. Whoever is refused for that never has the window that fills the link. So as far as the link is idle on the whole, there may
+ * lie more for a moment: what drains in the time by which the flow's round trip is longer than the empty path's (of which at most
+ * GATE_FELT_MS counts). On the whole: on average over about a second. */
 #define GATE_BUSY_NS 1000000000ull
 /* Between two samples of it: packets of a train stand closer, and would each add less than one. */
 #define GATE_BUSY_STEP_NS 10000000ull
@@ -112,9 +112,9 @@ static __always_inline __u64 gate_train(__u64 busy, __u64 rate, __u64 longer_us)
 	return qcut_drained(rate, longer_us * 1000) * law_less(GATE_ALWAYS, busy) / GATE_ALWAYS;
 }
 
-/* A flow that has passed nothing for half a second (its account is below this), or a socket of this host that has nothing in flight, may pass one
- * packet up to this occupancy, whatever the limit: a retransmission after an outage, refused, would double its timer; and without anything in
- * flight no acknowledgement tells the socket to try again, but a timer does, of a second and more. */
+/* A flow that has passed nothing for half a second (its account is below this), or a socket of this host that has nothing in flight,
+ * may pass one packet up to this occupancy, whatever the limit: a retransmission after an outage, refused, would double its timer; and
+ * without anything in flight no acknowledgement tells the socket to try again, but a timer does, of a second and more. */
 #define GATE_SILENT 100
 #define GATE_ONE_MORE 24000
 
@@ -124,9 +124,9 @@ static __always_inline __u64 gate_train(__u64 busy, __u64 rate, __u64 longer_us)
 /* An acknowledgement without data: refused, it would slow a download. */
 #define GATE_BARE 2
 
-/* The occupancy up to which a packet passes whose flow has `before` on its account, and `booked` with it. TCP has half a limit more than others,
- * because it answers a refusal by going back to 0.7 (CUBIC, RFC 9438 section 4.6) or 0.5 of what filled the path and the limit: with less
- * above the path the link would run dry each time. */
+/* The occupancy up to which a packet passes whose flow has `before` on its account, and `booked` with it. TCP has half a limit more
+ * than others, because it answers a refusal by going back to 0.7 (CUBIC, RFC 9438 section 4.6) or 0.5 of what filled the path and the
+ * limit: with less above the path the link would run dry each time. */
 static __always_inline __u64 gate_allowed(__u64 limit, __u64 before, __u64 booked, __u64 fair, bool forwarded, __u32 kind,
 					  bool told, bool alone)
 {
