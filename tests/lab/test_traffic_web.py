@@ -107,11 +107,11 @@ def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Bed, tmp_path: P
     assert max(loads) >= max(objects_ms)
     # What nginx accepted runs what the flow says, although this host's default is another.
     served = told.rows("flows/page.sender.jsonl", "connection")
-    # A page that begins at the end has connections without an answer, six at most; what is not answered is not logged.
     answered = {client for client, _, _, _ in rows}
     accepted = {row["remote"] for row in served}
     assert answered <= accepted
-    assert len(accepted - answered) <= 6
+    # Where a connection takes more than 250 ms, as on a busy machine, Chromium opens another in reserve, which asks for nothing.
+    assert len(accepted - answered) <= len(begins)
     assert {row["congestion"] for row in served} - {None} == {"reno"}
     assert told.rows("flows/page.sender.jsonl", "sample")
     fetched = told.rows("flows/page.receiver.jsonl", "connection")
