@@ -22,13 +22,19 @@ pub fn telemetry(bytes: &[u8]) {
         let (record, after) = more.split_at(length);
         rest = after;
         let said = source.record(record);
-        let ours = matches!((record.get(..6), length), (Some(b"UBTM\x01\0"), 48) | (Some(b"UBTB\x01\0"), 32));
+        let ours = matches!(
+            (record.get(..6), length),
+            (Some(b"UBTM\x01\0"), 48) | (Some(b"UBTB\x01\0"), 32)
+        );
         assert_eq!(said.is_ok(), ours, "records of ours are read, all others refused");
         if let Ok(Some(report)) = said
             && record.starts_with(b"UBTB")
         {
             assert!(report.padding <= report.granted);
-            assert!(report.occupancy <= 4 * 150_000, "four groups, the last level taken for 150 KB");
+            assert!(
+                report.occupancy <= 4 * 150_000,
+                "four groups, the last level taken for 150 KB"
+            );
         }
     }
 }
@@ -110,7 +116,10 @@ pub fn http(bytes: &[u8]) {
         }
         if let Asked::Refused(status) = said {
             let answer = String::from_utf8(answer(status, "why\n", false)).unwrap_or_default();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with("\r\n\r\nwhy\n"));
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} "))
+                    && answer.ends_with("\r\n\r\nwhy\n")
+            );
         }
     }
 }

@@ -5,7 +5,9 @@
 //! before each. `tcp_options`: the options of a TCP header. `ip_fragments`: how a known packet is cut and shuffled.
 //! `scripted_segments`: eight bytes per TCP segment between two hosts.
 
-use capture::{Addr, Decoded, Decoder, Frame, Ip, LINKTYPES, Reader, TcpOptions, TcpSegment, flags};
+use capture::{
+    Addr, Decoded, Decoder, Frame, Ip, LINKTYPES, Reader, TcpOptions, TcpSegment, flags,
+};
 use flow::{Analyzer, Options, Select};
 use units::{Duration, Instant};
 
@@ -48,7 +50,8 @@ pub fn file_readers(bytes: &[u8]) {
 pub fn link_layers(bytes: &[u8]) {
     let Some((kind, mut rest)) = bytes.split_first_chunk::<2>() else { return };
     let kind = u16::from_be_bytes(*kind);
-    let linktype = if kind < 256 { LINKTYPES[usize::from(kind) % LINKTYPES.len()].0 } else { kind - 256 };
+    let linktype =
+        if kind < 256 { LINKTYPES[usize::from(kind) % LINKTYPES.len()].0 } else { kind - 256 };
     let mut decoder = Decoder::new();
     let mut time = 1_000_000_000;
     while let Some((len, tail)) = rest.split_first_chunk::<2>() {
@@ -57,8 +60,13 @@ pub fn link_layers(bytes: &[u8]) {
         rest = tail;
         let kept = if len & 0x8000 != 0 { &data[..data.len() / 2] } else { data };
         time += 1_000;
-        let frame =
-            Frame { time: Instant(time), interface: 0, linktype, wire_len: data.len() as u32, data: kept };
+        let frame = Frame {
+            time: Instant(time),
+            interface: 0,
+            linktype,
+            wire_len: data.len() as u32,
+            data: kept,
+        };
         check(&decoder.decode(&frame), &frame);
     }
 }
@@ -68,7 +76,10 @@ fn check(decoded: &Decoded, frame: &Frame<'_>) {
         Decoded::Tcp(s) => {
             assert!(s.ip.total_len >= s.payload + 20, "{s:?}");
             assert_eq!((s.ip.time, s.ip.wire_len), (frame.time, frame.wire_len));
-            assert!(s.options.sack_count <= 4 && s.options.window_scale.is_none_or(|w| w <= 14), "{s:?}");
+            assert!(
+                s.options.sack_count <= 4 && s.options.window_scale.is_none_or(|w| w <= 14),
+                "{s:?}"
+            );
         }
         Decoded::Datagram(d) => {
             assert!(d.ip.total_len >= d.payload, "{d:?}");
@@ -108,8 +119,11 @@ const RAW_IP: u16 = 101;
 pub fn tcp_options(bytes: &[u8]) {
     let Some((head, options)) = bytes.split_first_chunk::<2>() else { return };
     let bits = u16::from_be_bytes(*head);
-    let packet =
-        ipv4(1, 0x4000, &tcp(bits & 0x1ff, &options[..options.len().min(40)], usize::from(bits >> 9)));
+    let packet = ipv4(
+        1,
+        0x4000,
+        &tcp(bits & 0x1ff, &options[..options.len().min(40)], usize::from(bits >> 9)),
+    );
     let wire_len = packet.len() as u32;
     let decode = |kept: usize| {
         let data = &packet[..kept];
@@ -163,8 +177,13 @@ pub fn ip_fragments(bytes: &[u8]) {
         let more = if which + 1 < pieces.len() { 0x2000 } else { 0 };
         let packet = ipv4(id, more | at as u16, pieces[which]);
         let time = Instant(1_000_000_000 + i as u64 * 1_000_000);
-        let frame =
-            Frame { time, interface: 0, linktype: RAW_IP, wire_len: packet.len() as u32, data: &packet };
+        let frame = Frame {
+            time,
+            interface: 0,
+            linktype: RAW_IP,
+            wire_len: packet.len() as u32,
+            data: &packet,
+        };
         clean &= !odd && sent[which] == 0;
         sent[which] += 1;
         let decoded = decoder.decode(&frame);

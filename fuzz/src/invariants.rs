@@ -16,7 +16,11 @@ pub fn hold(a: &Analysis, bin: Duration) {
     series(a, bin);
     for finding in &a.findings {
         assert!(finding.from <= finding.to, "{finding:?}");
-        assert!(!finding.text.is_empty() && !finding.text.contains("NaN") && !finding.text.contains("inf "));
+        assert!(
+            !finding.text.is_empty()
+                && !finding.text.contains("NaN")
+                && !finding.text.contains("inf ")
+        );
         for (key, value) in &finding.values {
             if let Value::Number(n) = value {
                 assert!(n.is_finite(), "{}: {key} is {n}", finding.rule);

@@ -123,8 +123,14 @@ fn hold(l: &Located) {
     for s in &l.stretches {
         assert!(s.share.is_none_or(|share| (0.0..=1.000_001).contains(&share)), "{s:?}");
         if let (Some(delay), Some(queue)) = (s.delay_ms, s.queue_ms) {
-            assert!(delay.min <= delay.p50 && delay.p50 <= delay.p95 && delay.p95 <= delay.p99, "{s:?}");
-            assert!(delay.p99 <= delay.max && queue.min > -1e-6 && queue.count <= s.packets, "{s:?}");
+            assert!(
+                delay.min <= delay.p50 && delay.p50 <= delay.p95 && delay.p95 <= delay.p99,
+                "{s:?}"
+            );
+            assert!(
+                delay.p99 <= delay.max && queue.min > -1e-6 && queue.count <= s.packets,
+                "{s:?}"
+            );
         }
     }
     let lost: u64 = l.stretches.iter().map(|s| s.lost).sum();

@@ -46,7 +46,8 @@ fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut settings = Settings::new(words.next().ok_or("a device is needed")?);
-    let (mut journal, mut renewing, mut trial) = (PathBuf::from("/run/unbloat-acks-try.jsonl"), true, None);
+    let (mut journal, mut renewing, mut trial) =
+        (PathBuf::from("/run/unbloat-acks-try.jsonl"), true, None);
     for word in words {
         match word.split_once('=').unwrap_or((&word, "")) {
             ("down", "no") => settings.down = None,
@@ -72,7 +73,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut journal = Journal::open(&journal)?;
     let mut acks = Acks::attach(&settings, &mut journal)?;
     acks.renew(now_ns() + 2_000_000_000)?;
-    let mut trial = trial.map(|every| Trial::new(Config { every, ..Config::default() }, Instant(now_ns())));
+    let mut trial =
+        trial.map(|every| Trial::new(Config { every, ..Config::default() }, Instant(now_ns())));
     let (ended, end) = channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());

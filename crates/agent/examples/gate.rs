@@ -21,7 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("driver", _) => settings.sources.push(From::Driver),
             ("target_ms", ms) => settings.law.target = units::Duration::from_millis(ms.parse()?),
             ("slack_ms", ms) => settings.law.slack = units::Duration::from_millis(ms.parse()?),
-            ("patience_ms", ms) => settings.law.patience = units::Duration::from_millis(ms.parse()?),
+            ("patience_ms", ms) => {
+                settings.law.patience = units::Duration::from_millis(ms.parse()?)
+            }
             ("clsact", _) => settings.clsact = true,
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,

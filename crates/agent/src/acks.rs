@@ -183,7 +183,8 @@ impl Acks {
             return Ok(None);
         }
         let mut acks = Acks::new(settings, Some(&place))?;
-        acks.hung = Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, settings.clsact, &place)?);
+        acks.hung =
+            Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, settings.clsact, &place)?);
         std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
         Ok(Some(acks))
     }
@@ -215,7 +216,8 @@ impl Acks {
         let config = Held::new("config", config)?;
         // A lease that goes on keeps what was learnt under it.
         let before = config.now();
-        let now = settings.config(&found, &AcksConfig { generation: before.generation.max(1), ..before })?;
+        let now = settings
+            .config(&found, &AcksConfig { generation: before.generation.max(1), ..before })?;
         config.change(|config| *config = now)?;
         Ok(Acks {
             config,
@@ -292,9 +294,9 @@ impl Acks {
         let now = now_ns();
         // One that is pushed out while this walks is no mistake.
         let all: Vec<_> = self.flows.iter().filter_map(|entry| entry.ok()).collect();
-        let (kept, old): (Vec<_>, Vec<_>) = all
-            .into_iter()
-            .partition(|(_, flow)| Duration::from_nanos(now.saturating_sub(flow.seen_ns)) < FORGOTTEN);
+        let (kept, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, flow)| {
+            Duration::from_nanos(now.saturating_sub(flow.seen_ns)) < FORGOTTEN
+        });
         for (key, _) in old {
             let _ = self.flows.remove(&key);
             let _ = self.exempt.remove(&key);
@@ -311,7 +313,8 @@ impl Acks {
         for (key, flow) in self.flows() {
             let exempt = config.exempting > 0 && self.exempt.get(&key, 0).is_ok();
             let ways = [("acks down", &flow.down, 1), ("acks up", &flow.up, 2)];
-            let shown = ways.into_iter().filter(|(_, way, _)| way.wanted > 0 && fresh(way.begun_ns));
+            let shown =
+                ways.into_iter().filter(|(_, way, _)| way.wanted > 0 && fresh(way.begun_ns));
             found.extend(shown.map(|(cure, way, bit)| FlowStatus {
                 applied: !exempt && config.lifted & bit == 0 && way.rewritten > 0,
                 ..self.shown(cure, &key, &flow, way, now)
@@ -321,7 +324,14 @@ impl Acks {
         Ok(found)
     }
 
-    fn shown(&self, cure: &'static str, key: &FlowKey, flow: &Flow, way: &Direction, now: u64) -> FlowStatus {
+    fn shown(
+        &self,
+        cure: &'static str,
+        key: &FlowKey,
+        flow: &Flow,
+        way: &Direction,
+        now: u64,
+    ) -> FlowStatus {
         FlowStatus {
             cure,
             remote: (address(key.outside), u16::from_be(key.outside_port)),

@@ -82,9 +82,14 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
     let problems = asked(paths)?.map_or(Value::Null, |answer| answer["problems"].clone());
     output.say(&json!({"ok": true, "state": "on", "pid": process, "problems": problems}), || {
         let said = problems.as_array().into_iter().flatten().filter_map(Value::as_str);
-        let first =
-            format!("on; unbloat-agent status shows what it does, {} what it says", paths.log().display());
-        std::iter::once(first).chain(said.map(|text| format!("! {text}"))).collect::<Vec<_>>().join("\n")
+        let first = format!(
+            "on; unbloat-agent status shows what it does, {} what it says",
+            paths.log().display()
+        );
+        std::iter::once(first)
+            .chain(said.map(|text| format!("! {text}")))
+            .collect::<Vec<_>>()
+            .join("\n")
     });
     Ok(())
 }
@@ -127,11 +132,15 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
             // It must not come later, when nobody expects it; its supervisor undoes what it did.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed(format!("the agent does not answer; {} says more", paths.log().display())));
+            return Err(failed(format!(
+                "the agent does not answer; {} says more",
+                paths.log().display()
+            )));
         }
         if ended {
             let text = std::fs::read(paths.log()).unwrap_or_default();
-            let said = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
+            let said = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default())
+                .into_owned();
             let last = said.lines().last().unwrap_or("the agent did not start").to_owned();
             return Err(failed(last.trim_start_matches("unbloat-agent: ")));
         }
@@ -143,7 +152,9 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
 pub(crate) fn well(answer: &Value) -> Result<()> {
     match answer["ok"].as_bool() {
         Some(true) => Ok(()),
-        _ => Err(failed(answer["error"].as_str().unwrap_or("the agent answers nothing that is understood"))),
+        _ => Err(failed(
+            answer["error"].as_str().unwrap_or("the agent answers nothing that is understood"),
+        )),
     }
 }
 
@@ -175,13 +186,16 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
         match paths.lock("off").map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))? {
             Ok(lock) => break lock,
             Err(holder) if begun.elapsed() > PATIENCE => {
-                return Err(failed(format!("{holder} does not let go of {}", paths.runtime.display())));
+                return Err(failed(format!(
+                    "{holder} does not let go of {}",
+                    paths.runtime.display()
+                )));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     };
-    let mut journal =
-        Journal::open(&paths.journal()).map_err(|e| failed(format!("{}: {e}", paths.journal().display())))?;
+    let mut journal = Journal::open(&paths.journal())
+        .map_err(|e| failed(format!("{}: {e}", paths.journal().display())))?;
     let (done, wrong) = undo::all(&mut journal);
     match wrong.first() {
         Some(e) => Err(failed(e)),
@@ -190,12 +204,13 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
 }
 
 pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
-    let answer = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(|e| match e.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            failed("needs root: the agent's control socket is root's alone")
-        }
-        _ => failed(e),
-    })?;
+    let answer =
+        ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(|e| match e.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                failed("needs root: the agent's control socket is root's alone")
+            }
+            _ => failed(e),
+        })?;
     if let Some(answer) = &answer {
         well(answer)?;
     }
@@ -209,9 +224,8 @@ pub fn status(paths: &Paths, output: &Output) -> Result<()> {
         let left = journal::pending(&String::from_utf8_lossy(&journal)).len();
         output.say(&json!({"ok": true, "state": "off", "pending": left}), || match left {
             0 => "off".to_owned(),
-            _ => {
-                "off, but an agent ended without undoing what it did; unbloat-agent off undoes it".to_owned()
-            }
+            _ => "off, but an agent ended without undoing what it did; unbloat-agent off undoes it"
+                .to_owned(),
         });
         return Ok(());
     };

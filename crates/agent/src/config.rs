@@ -112,12 +112,17 @@ impl Config {
         check(root, text)?;
         let scope = section(root, "scope");
         let cgroup = scope.filled("cgroup")?.map(PathBuf::from);
-        let receive =
-            sockets::receive(&section(root, "receive"), cgroup.clone(), sockets::user(&scope)?, pins)?;
+        let receive = sockets::receive(
+            &section(root, "receive"),
+            cgroup.clone(),
+            sockets::user(&scope)?,
+            pins,
+        )?;
         if receive.is_none() && scope.filled("user")?.is_some() {
-            return Err(
-                scope.wrong("user", "only [receive] knows whose a connection is, and it is switched off")
-            );
+            return Err(scope.wrong(
+                "user",
+                "only [receive] knows whose a connection is, and it is switched off",
+            ));
         }
         Ok(Config {
             receive,
@@ -186,8 +191,11 @@ fn known(section: &str, table: &Table, text: &str) -> Result<()> {
         }
         let line = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
         let at = line.map_or(String::new(), |span| format!("line {}: ", line_of(text, Some(span))));
-        let what =
-            if section.is_empty() { format!("section [{key}]") } else { format!("key {section}.{key}") };
+        let what = if section.is_empty() {
+            format!("section [{key}]")
+        } else {
+            format!("key {section}.{key}")
+        };
         let meant = match nearest(key, keys) {
             Some(name) => format!("; did you mean {name}?"),
             None => format!("; there are {}", keys.join(", ")),
@@ -212,7 +220,9 @@ fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
 /// Sets `section.key`; the value is TOML, or text where it is none.
 fn put(document: &mut DocumentMut, key: &str, value: &str) -> Result<()> {
     let Some((section, key)) = key.split_once('.') else {
-        return Err(ConfigError(format!("{key}={value}: expected SECTION.KEY=VALUE, as receive.lambda=2")));
+        return Err(ConfigError(format!(
+            "{key}={value}: expected SECTION.KEY=VALUE, as receive.lambda=2"
+        )));
     };
     let value = value.parse::<Value>().unwrap_or_else(|_| Value::from(value));
     let table = document.entry(section).or_insert(Item::Table(Table::new()));

@@ -73,7 +73,11 @@ pub struct Congestion {
 
 impl Congestion {
     /// Begins.
-    pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Congestion> {
+    pub fn attach(
+        settings: &Settings,
+        journal: &mut Journal,
+        lease_until_ns: u64,
+    ) -> Result<Congestion> {
         settings.check(&available()?)?;
         kernel::able()?;
         sockets::pinnable(&settings.pins)?;
@@ -145,7 +149,9 @@ impl Congestion {
         self.switch_back()?;
         let path = sockets::folder(&pins).join("congestion");
         match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CureError::file(path)(e));
+            }
             _ => drop(self.link),
         }
         sockets::tidy(&pins, journal)
@@ -215,7 +221,10 @@ mod tests {
         };
         let have = ["reno".to_owned(), "cubic".to_owned()];
         let text = settings.check(&have).unwrap_err().to_string();
-        assert!(text.contains("\"bbr3\"") && text.contains("reno, cubic") && !text.contains('\n'), "{text}");
+        assert!(
+            text.contains("\"bbr3\"") && text.contains("reno, cubic") && !text.contains('\n'),
+            "{text}"
+        );
         assert_eq!(&route("cubic").name[..6], b"cubic\0");
         assert_eq!(route("a name that is far too long").name[15], 0);
     }

@@ -73,7 +73,8 @@ impl Control {
     pub fn questions(&mut self) -> Vec<Question> {
         // Of a flood, no more at a time than there is room for.
         for (stream, _) in std::iter::from_fn(|| self.listener.accept().ok()).take(MOST_CLIENTS) {
-            let root = getsockopt(&stream, sockopt::PeerCredentials).is_ok_and(|peer| peer.uid() == 0);
+            let root =
+                getsockopt(&stream, sockopt::PeerCredentials).is_ok_and(|peer| peer.uid() == 0);
             if root && stream.set_nonblocking(true).is_ok() {
                 if self.clients.len() >= MOST_CLIENTS {
                     self.clients.remove(0);
@@ -84,7 +85,8 @@ impl Control {
         }
         self.clients.retain_mut(Client::stays);
         let each = self.clients.iter_mut().enumerate();
-        each.filter_map(|(number, client)| Some(Question { value: client.asks()?, client: number })).collect()
+        each.filter_map(|(number, client)| Some(Question { value: client.asks()?, client: number }))
+            .collect()
     }
 
     /// Answers a question of the last [`Control::questions`].
@@ -171,7 +173,9 @@ impl Client {
 /// Asks a daemon, if there is one; none if nobody listens.
 pub fn ask(path: &Path, question: &Value, patience: Duration) -> io::Result<Option<Value>> {
     let mut stream = match UnixStream::connect(path) {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
         other => other?,
     };
     stream.set_read_timeout(Some(patience))?;
@@ -217,7 +221,10 @@ mod tests {
         let mut slow = UnixStream::connect(&path).unwrap();
         slow.write_all("{\"ask\": \"status\"}\n".repeat(1_000).as_bytes()).unwrap();
         assert_eq!(turn(&mut control, &long), 1, "one answer is enough for who does not read it");
-        assert!(control.sources()[1].1.contains(PollFlags::POLLOUT), "the rest is told as soon as he reads");
+        assert!(
+            control.sources()[1].1.contains(PollFlags::POLLOUT),
+            "the rest is told as soon as he reads"
+        );
         let mut quick = UnixStream::connect(&path).unwrap();
         quick.write_all(b"{}\n{}\n").unwrap();
         assert_eq!(turn(&mut control, &json!({"ok": true})), 2);

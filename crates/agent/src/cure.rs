@@ -110,7 +110,8 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Prefix, String> {
-        let wrong = || format!("\"{text}\" is no address or prefix, as 192.0.2.0/24 or 2001:db8::/32");
+        let wrong =
+            || format!("\"{text}\" is no address or prefix, as 192.0.2.0/24 or 2001:db8::/32");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
             None => (text, None),
@@ -184,6 +185,9 @@ mod tests {
         assert_eq!(place.prefix, 120);
         assert_eq!(address(place.address), "10.1.2.0".parse::<IpAddr>().unwrap());
         let place = "2001:db8::5".parse::<Prefix>().unwrap().place();
-        assert_eq!((place.prefix, address(place.address).to_string().as_str()), (128, "2001:db8::5"));
+        assert_eq!(
+            (place.prefix, address(place.address).to_string().as_str()),
+            (128, "2001:db8::5")
+        );
     }
 }

@@ -60,7 +60,9 @@ impl Start {
     /// The configuration as it stands now.
     pub fn config(&self) -> Result<Config, String> {
         let text = match &self.file {
-            Some(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
+            Some(path) => {
+                std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?
+            }
             None => String::new(),
         };
         Config::parse(&text, &self.set, &self.paths.pins).map_err(|e| match &self.file {
@@ -133,7 +135,9 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         if failed.is_empty() {
             supervisor.dismiss();
         }
-        return Err(had.err().unwrap_or_else(|| "no cure is switched on in the configuration".to_owned()));
+        return Err(had
+            .err()
+            .unwrap_or_else(|| "no cure is switched on in the configuration".to_owned()));
     }
     if let Err(e) = had {
         daemon.say(&e);
@@ -193,11 +197,14 @@ fn locked(start: &Start) -> Result<(Lock, bool), String> {
         };
         let daemon = holder.starts_with("daemon");
         if daemon && !start.take_over {
-            return Err(format!("another agent runs already ({holder}); unbloat-agent status tells more"));
+            return Err(format!(
+                "another agent runs already ({holder}); unbloat-agent status tells more"
+            ));
         }
         if daemon && !asked {
             let question = json!({"ask": "hand over"});
-            let told = crate::control::ask(&start.paths.socket(), &question, Duration::from_secs(2));
+            let told =
+                crate::control::ask(&start.paths.socket(), &question, Duration::from_secs(2));
             asked = matches!(told, Ok(Some(_)));
         }
         if begun.elapsed() > Duration::from_secs(10) {
@@ -222,13 +229,20 @@ impl Daemon {
         }
     }
 
-    fn run(&mut self, control: &mut Control, signals: &SignalFd, supervisor: &mut Supervised) -> Next {
+    fn run(
+        &mut self,
+        control: &mut Control,
+        signals: &SignalFd,
+        supervisor: &mut Supervised,
+    ) -> Next {
         let mut renewed = Instant::now();
         loop {
             self.keeper.beat();
             let wait = match control.waiting() {
                 true => Duration::ZERO,
-                false => RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW)),
+                false => {
+                    RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW))
+                }
             };
             let mut sources: Vec<PollFd<'_>> =
                 control.sources().into_iter().map(|(fd, flags)| PollFd::new(fd, flags)).collect();
@@ -239,7 +253,8 @@ impl Daemon {
             if self.start.tied {
                 sources.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
             }
-            let timeout = PollTimeout::try_from(wait.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX);
+            let timeout =
+                PollTimeout::try_from(wait.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX);
             match poll(&mut sources, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => {
@@ -274,7 +289,9 @@ impl Daemon {
                 notify::reloading();
                 match self.start.config().map(|config| self.set(&config)) {
                     Ok(Ok(())) => self.say("read the configuration anew"),
-                    Ok(Err(e)) => self.say(&format!("read the configuration anew; not to be had: {e}")),
+                    Ok(Err(e)) => {
+                        self.say(&format!("read the configuration anew; not to be had: {e}"))
+                    }
                     Err(e) => self.say(&format!("the configuration stays as it was: {e}")),
                 }
                 notify::say("READY=1");
@@ -293,7 +310,8 @@ impl Daemon {
     }
 
     fn export(&mut self, config: &Config) -> Result<(), String> {
-        Exporter::set(&mut self.exporter, config.metrics.as_ref()).map_err(|e| format!("metrics: {e}"))
+        Exporter::set(&mut self.exporter, config.metrics.as_ref())
+            .map_err(|e| format!("metrics: {e}"))
     }
 
     fn tick(&mut self) {
@@ -324,7 +342,11 @@ impl Daemon {
         }
         match self.cures.lift(lifted, lease(LEASE)) {
             Ok(()) => {
-                self.say(if lifted { "all cures watch, and change nothing" } else { "all cures act again" });
+                self.say(if lifted {
+                    "all cures watch, and change nothing"
+                } else {
+                    "all cures act again"
+                });
                 json!({"ok": true})
             }
             Err(e) => failure(e),
@@ -338,12 +360,18 @@ impl Daemon {
             Some("lift") => (self.lift(&question.value), Next::Stay),
             Some("off") => {
                 let failed = self.detach();
-                let answer = if failed.is_empty() { json!({"ok": true}) } else { failure(failed.join("; ")) };
+                let answer = if failed.is_empty() {
+                    json!({"ok": true})
+                } else {
+                    failure(failed.join("; "))
+                };
                 (answer, Next::End)
             }
             Some("hand over") => (json!({"ok": true}), Next::HandOver),
             _ => (
-                failure("expected {\"ask\": \"status\" | \"set\" | \"lift\" | \"off\" | \"hand over\"}"),
+                failure(
+                    "expected {\"ask\": \"status\" | \"set\" | \"lift\" | \"off\" | \"hand over\"}",
+                ),
                 Next::Stay,
             ),
         };
@@ -353,8 +381,9 @@ impl Daemon {
 
     fn set_from(&mut self, question: &Value) -> Value {
         let pairs = question["set"].as_array().into_iter().flatten();
-        let set: Vec<(String, String)> =
-            pairs.filter_map(|p| Some((p[0].as_str()?.to_owned(), p[1].as_str()?.to_owned()))).collect();
+        let set: Vec<(String, String)> = pairs
+            .filter_map(|p| Some((p[0].as_str()?.to_owned(), p[1].as_str()?.to_owned())))
+            .collect();
         let before = (self.start.set.clone(), self.start.file.clone());
         if let Some(file) = question["file"].as_str() {
             self.start.file = Some(file.into());

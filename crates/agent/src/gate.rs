@@ -38,7 +38,8 @@ use crate::telemetry::{Grade, Report, Source, State};
 use crate::uplink::handed;
 
 /// The program, and where it hangs.
-const HOOK: Hook = Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
+const HOOK: Hook =
+    Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
 
 /// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
 /// anything else (docs/agent-uplink.md).
@@ -172,7 +173,8 @@ impl Shared {
     fn counters(&self) -> Result<GateCounters> {
         let ebpf = locked(&self.ebpf);
         let counters: PerCpuArray<_, GateCounters> = map(&ebpf, "counters")?;
-        let each = counters.get(&0, 0).map_err(|why| CureError::Map("counters", why.to_string()))?;
+        let each =
+            counters.get(&0, 0).map_err(|why| CureError::Map("counters", why.to_string()))?;
         Ok(each.iter().fold(GateCounters::default(), |sum, one| GateCounters {
             passed: sum.passed + one.passed,
             passed_bytes: sum.passed_bytes + one.passed_bytes,
@@ -271,8 +273,8 @@ impl Gate {
                 self.settings.device
             )));
         }
-        let elsewhere =
-            settings.sources != self.settings.sources || settings.law.patience != self.settings.law.patience;
+        let elsewhere = settings.sources != self.settings.sources
+            || settings.law.patience != self.settings.law.patience;
         self.settings = settings.clone();
         self.write()?;
         if elsewhere {
@@ -404,7 +406,9 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                     // What comes after it in the order is not asked while it tells something.
                     break;
                 }
-                Ok(None) => why = format!("{}: nothing within {} ms", source.name(), slice.as_millis()),
+                Ok(None) => {
+                    why = format!("{}: nothing within {} ms", source.name(), slice.as_millis())
+                }
                 Err(error) => why = format!("{}: {error}", source.name()),
             }
         }
@@ -417,9 +421,12 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
 /// Runs the kernel's part for a report.
 fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
     let mut packet = [0; 48];
-    for (place, field) in
-        packet[16..].chunks_exact_mut(8).zip([report.at_ns, report.occupancy, report.granted, report.padding])
-    {
+    for (place, field) in packet[16..].chunks_exact_mut(8).zip([
+        report.at_ns,
+        report.occupancy,
+        report.granted,
+        report.padding,
+    ]) {
         place.copy_from_slice(&field.to_ne_bytes());
     }
     let program = ebpf.program("report").ok_or("no such program")?;
@@ -436,7 +443,12 @@ const HANDED: [&str; 4] = ["config", "state", "view", "counters"];
 
 /// What two agents have to agree upon. What they do not, the kernel sees when it takes the program.
 fn stamp(settings: &Settings, found: &Device) -> String {
-    format!("gate-{}-{}-{:?}", found.index, settings.clsact, [size_of::<GateConfig>(), size_of::<GateView>()])
+    format!(
+        "gate-{}-{}-{:?}",
+        found.index,
+        settings.clsact,
+        [size_of::<GateConfig>(), size_of::<GateView>()]
+    )
 }
 
 /// Reads the object into the kernel.

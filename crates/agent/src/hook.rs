@@ -9,7 +9,9 @@ use std::process::Command;
 
 use aya::Ebpf;
 use aya::programs::links::LinkOrder;
-use aya::programs::tc::{NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle};
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle,
+};
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 use aya::util::KernelVersion;
 
@@ -80,7 +82,13 @@ impl Hung {
         }
     }
 
-    fn each(&mut self, hook: &Hook, ebpf: &mut Ebpf, found: &Device, journal: &mut Journal) -> Result<()> {
+    fn each(
+        &mut self,
+        hook: &Hook,
+        ebpf: &mut Ebpf,
+        found: &Device,
+        journal: &mut Journal,
+    ) -> Result<()> {
         let tcx = self.tcx;
         if !tcx {
             self.discipline(found, journal)?;
@@ -115,8 +123,9 @@ impl Hung {
     /// Gives the device a clsact discipline, if it has none.
     fn discipline(&mut self, found: &Device, journal: &mut Journal) -> Result<()> {
         let there = Netlink::open().and_then(|mut netlink| netlink.qdiscs(found.index));
-        let there = there
-            .map_err(|why| CureError::Refused(format!("queue disciplines of {}: {why}", self.device)))?;
+        let there = there.map_err(|why| {
+            CureError::Refused(format!("queue disciplines of {}: {why}", self.device))
+        })?;
         if there.iter().any(|qdisc| qdisc.kind == "clsact") {
             return Ok(());
         }
@@ -135,16 +144,24 @@ impl Hung {
     }
 
     /// Programs that take the places of those that another agent left below `place`, or on the device's clsact discipline: each in one step.
-    pub fn left(hook: &Hook, ebpf: &mut Ebpf, device: &str, clsact: bool, place: &Path) -> Result<Hung> {
+    pub fn left(
+        hook: &Hook,
+        ebpf: &mut Ebpf,
+        device: &str,
+        clsact: bool,
+        place: &Path,
+    ) -> Result<Hung> {
         let tcx = tcx(clsact);
-        let mut hung = Hung { device: device.to_owned(), tcx, links: Vec::new(), changes: Vec::new() };
+        let mut hung =
+            Hung { device: device.to_owned(), tcx, links: Vec::new(), changes: Vec::new() };
         for (name, way) in hook.programs {
             let program = program(ebpf, name)?;
             let link = if tcx {
                 handed::take(program, &place.join(name))?
             } else {
                 hung.changes.push(filter(hook, device, *way));
-                let there = SchedClassifierLink::attached(device, *way, hook.preference, HANDLE, None);
+                let there =
+                    SchedClassifierLink::attached(device, *way, hook.preference, HANDLE, None);
                 let there = there.map_err(CureError::file(device))?;
                 program.attach_to_link(there).map_err(|why| CureError::Map("link", whole(&why)))?
             };
@@ -160,7 +177,8 @@ impl Hung {
             if self.tcx {
                 handed::leave(program, link, &place.join(name))?;
             } else {
-                let link = program.take_link(link).map_err(|why| CureError::Map("link", whole(&why)))?;
+                let link =
+                    program.take_link(link).map_err(|why| CureError::Map("link", whole(&why)))?;
                 // Dropped, it would go from the device.
                 std::mem::forget(link);
             }
@@ -209,8 +227,10 @@ fn filter(hook: &Hook, device: &str, place: TcAttachType) -> Change {
         TcAttachType::Ingress => "ingress",
         _ => "egress",
     };
-    let undo =
-        format!("tc filter del dev {device} {word} protocol all pref {} handle 1 bpf", hook.preference);
+    let undo = format!(
+        "tc filter del dev {device} {word} protocol all pref {} handle 1 bpf",
+        hook.preference
+    );
     Change::Command {
         what: format!("{}, {word} of {device}", hook.what),
         undo: undo.split(' ').map(str::to_owned).collect(),

@@ -37,7 +37,9 @@ impl Change {
         match self {
             Change::Sockets { pins } => json!({"change": "sockets", "pins": pins}),
             Change::Clsact { device } => json!({"change": "clsact", "device": device}),
-            Change::Command { what, undo } => json!({"change": "command", "what": what, "undo": undo}),
+            Change::Command { what, undo } => {
+                json!({"change": "command", "what": what, "undo": undo})
+            }
         }
     }
 
@@ -49,7 +51,9 @@ impl Change {
                 let words = value["undo"].as_array()?.iter();
                 Some(Change::Command {
                     what: value["what"].as_str()?.to_owned(),
-                    undo: words.map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+                    undo: words
+                        .map(|word| word.as_str().map(str::to_owned))
+                        .collect::<Option<_>>()?,
                 })
             }
             _ => None,
@@ -155,7 +159,10 @@ mod tests {
         let path = place("later");
         let (one, two) = (
             Change::Sockets { pins: "/sys/fs/bpf/a".into() },
-            Change::Command { what: "qdisc of eth0".into(), undo: vec!["tc".into(), "qdisc".into()] },
+            Change::Command {
+                what: "qdisc of eth0".into(),
+                undo: vec!["tc".into(), "qdisc".into()],
+            },
         );
         let mut journal = Journal::open(&path).unwrap();
         journal.write(&one).unwrap();
@@ -174,7 +181,8 @@ mod tests {
     fn goes_on(name: &str, before: &[u8], after: &[u8]) {
         let path = place(name);
         let one = Change::Clsact { device: "wwan0".to_owned() };
-        std::fs::write(&path, [before, one.to_json().to_string().as_bytes(), after].concat()).unwrap();
+        std::fs::write(&path, [before, one.to_json().to_string().as_bytes(), after].concat())
+            .unwrap();
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(journal.pending(), std::slice::from_ref(&one));
         let two = Change::Sockets { pins: "/b".into() };

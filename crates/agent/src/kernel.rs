@@ -30,8 +30,8 @@ const FIRST_CGROUP_SPACE: u64 = 0xefff_fffb;
 
 /// The root of the cgroup v2 hierarchy, wherever it is mounted.
 pub fn cgroup_root() -> Result<PathBuf> {
-    let mounts =
-        std::fs::read_to_string("/proc/self/mounts").map_err(CureError::file("/proc/self/mounts"))?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts")
+        .map_err(CureError::file("/proc/self/mounts"))?;
     mounts
         .lines()
         .filter_map(|line| {
@@ -48,7 +48,8 @@ pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
     let root = cgroup_root()?;
     let path = path.canonicalize().map_err(CureError::file(path))?;
     let Ok(below) = path.strip_prefix(&root) else {
-        let text = format!("{} is no cgroup: it does not lie below {}", path.display(), root.display());
+        let text =
+            format!("{} is no cgroup: it does not lie below {}", path.display(), root.display());
         return Err(CureError::Refused(text));
     };
     let number = std::fs::metadata(&path).map_err(CureError::file(&path))?.ino();
@@ -62,7 +63,8 @@ const COUNTS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
 /// (a container) hides: there only the whole of it can be chosen.
 pub fn scope(path: &Path) -> Result<(u64, u32)> {
     let (number, depth) = cgroup(path)?;
-    let space = std::fs::metadata("/proc/self/ns/cgroup").map_or(FIRST_CGROUP_SPACE, |about| about.ino());
+    let space =
+        std::fs::metadata("/proc/self/ns/cgroup").map_or(FIRST_CGROUP_SPACE, |about| about.ino());
     if depth > 0 && space != FIRST_CGROUP_SPACE {
         let text = format!(
             "{}: a part of the cgroups cannot be chosen from within a container (a cgroup namespace); all of them can",
@@ -79,7 +81,9 @@ pub fn refused(what: &'static str, since: &'static str, why: String) -> CureErro
         return CureError::Rights(why);
     }
     // The verifier's whole log is for the journal of who asks; its end says what was wrong, but for what it counts behind that.
-    let tells = |line: &&str| !line.trim().is_empty() && !COUNTS.iter().any(|count| line.starts_with(count));
+    let tells = |line: &&str| {
+        !line.trim().is_empty() && !COUNTS.iter().any(|count| line.starts_with(count))
+    };
     let end = why.lines().rev().find(tells).unwrap_or_default().to_owned();
     CureError::Kernel { what, since, why: end }
 }
@@ -99,7 +103,12 @@ pub fn whole(error: &dyn std::error::Error) -> String {
 }
 
 /// Reads an object into the kernel; its maps are found or made below `pins`, or are nobody's without one.
-fn object(bytes: &[u8], pins: Option<&Path>, what: &'static str, since: &'static str) -> Result<Ebpf> {
+fn object(
+    bytes: &[u8],
+    pins: Option<&Path>,
+    what: &'static str,
+    since: &'static str,
+) -> Result<Ebpf> {
     if !Path::new(BTF).exists() {
         return Err(CureError::NoBtf);
     }
@@ -159,10 +168,10 @@ pub fn load_walk(pins: Option<&Path>) -> Result<Ebpf> {
     let (what, since) = ("the walk over sockets", "5.15");
     let mut ebpf = object(objects::SOCKETS, pins, what, since)?;
     let btf = Btf::from_sys_fs().map_err(|_| CureError::NoBtf)?;
-    let program: &mut Iter = ebpf
-        .program_mut("walk")
-        .and_then(|program| program.try_into().ok())
-        .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
+    let program: &mut Iter =
+        ebpf.program_mut("walk")
+            .and_then(|program| program.try_into().ok())
+            .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
     program.load("tcp", &btf).map_err(|e| refused(what, since, whole(&e)))?;
     Ok(ebpf)
 }
@@ -182,8 +191,11 @@ mod tests {
             one.to_string(),
             "the kernel does not take the walk (needs Linux 5.15): unknown func bpf_setsockopt#49"
         );
-        let one =
-            refused("the walk", "5.15", "bpf_prog_load: Operation not permitted (os error 1)".to_owned());
+        let one = refused(
+            "the walk",
+            "5.15",
+            "bpf_prog_load: Operation not permitted (os error 1)".to_owned(),
+        );
         assert!(one.to_string().starts_with("no rights to change sockets and devices"));
     }
 

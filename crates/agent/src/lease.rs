@@ -172,9 +172,11 @@ impl Shared {
 impl Keeper {
     /// Begins. Signals that a loop wants to have for itself are blocked before.
     pub fn begin() -> std::io::Result<Keeper> {
-        let shared = Arc::new(Shared { beat_ns: AtomicU64::new(now_ns()), stop: AtomicBool::new(false) });
+        let shared =
+            Arc::new(Shared { beat_ns: AtomicU64::new(now_ns()), stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("leases".to_owned()).spawn(move || keep(&theirs))?;
+        let thread =
+            std::thread::Builder::new().name("leases".to_owned()).spawn(move || keep(&theirs))?;
         Ok(Keeper { shared, thread: Some(thread) })
     }
 

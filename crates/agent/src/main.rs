@@ -105,7 +105,9 @@ enum Command {
 
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        Some((key, value)) if !key.is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
         _ => Err("expected KEY=VALUE".to_owned()),
     }
 }
@@ -125,13 +127,24 @@ fn main() -> ExitCode {
     let paths = Paths { runtime: cli.runtime, pins: cli.pins };
     let output = Output { json: cli.json };
     let start = |configuration: Configuration, take_over| {
-        let program = std::env::current_exe().map_err(|e| Failure(1, format!("this program: {e}")))?;
+        let program =
+            std::env::current_exe().map_err(|e| Failure(1, format!("this program: {e}")))?;
         let Configuration { config, set } = configuration;
         // A daemon has another working directory.
         let file = config
-            .map(|path| path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display()))))
+            .map(|path| {
+                path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display())))
+            })
             .transpose()?;
-        Ok(Start { file, set, paths: paths.clone(), program, take_over, lifted: false, tied: false })
+        Ok(Start {
+            file,
+            set,
+            paths: paths.clone(),
+            program,
+            take_over,
+            lifted: false,
+            tied: false,
+        })
     };
     let outcome = match cli.command {
         Command::On(configuration) => {
@@ -140,20 +153,23 @@ fn main() -> ExitCode {
         Command::Off => commands::off(&paths, &output),
         Command::Status => commands::status(&paths, &output),
         Command::Plan { capture, live, device, telemetry, out } => {
-            let options = plan::Options { capture, live, device, telemetry, out, pins: paths.pins.clone() };
+            let options =
+                plan::Options { capture, live, device, telemetry, out, pins: paths.pins.clone() };
             plan::plan(&options, &output)
         }
         Command::Run { configuration, lasting, probe, stream } => {
-            let (wish, output) = (Wish { lasting, stream, probe }, Output { json: output.json || stream });
+            let (wish, output) =
+                (Wish { lasting, stream, probe }, Output { json: output.json || stream });
             start(configuration, false).and_then(|start| run::run(start, &wish, &output))
         }
-        Command::Serve { configuration, take_over, lifted, tied } => start(configuration, take_over)
-            .and_then(|start| commands::serve(Start { lifted, tied, ..start }, &output)),
+        Command::Serve { configuration, take_over, lifted, tied } => {
+            start(configuration, take_over)
+                .and_then(|start| commands::serve(Start { lifted, tied, ..start }, &output))
+        }
         Command::Features => commands::features(&output),
         Command::Defaults => commands::defaults(),
-        Command::Supervise { daemon } => {
-            supervisor::watch(&mut std::io::stdin(), &paths, daemon).map_err(|e| Failure(1, e.to_string()))
-        }
+        Command::Supervise { daemon } => supervisor::watch(&mut std::io::stdin(), &paths, daemon)
+            .map_err(|e| Failure(1, e.to_string())),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,8 +34,10 @@ pub fn page(status: &Value, flows: usize) -> String {
     let mut page = Page::default();
     about(&mut page, status);
     for number in NUMBERS {
-        let samples =
-            number.from.iter().filter_map(|from| Some((from.labels, at(status, from)? * number.scale)));
+        let samples = number
+            .from
+            .iter()
+            .filter_map(|from| Some((from.labels, at(status, from)? * number.scale)));
         let samples = samples.map(|(labels, value)| (pairs(labels), value)).collect();
         page.family(number.name, number.kind, number.unit, number.help, samples);
     }
@@ -78,15 +80,25 @@ fn about(page: &mut Page, status: &Value) {
     let help = "1 while all cures only watch, because somebody asked for it.";
     page.family("unbloat_lifted", Kind::Gauge, "", help, vec![(vec![], lifted)]);
     let there = |cure: &&str| status["cures"].get(*cure).is_some_and(|cure| !cure.is_null());
-    let states = CURES.iter().map(|c| (pairs(&[("cure", c)]), f64::from(u8::from(there(c))))).collect();
+    let states =
+        CURES.iter().map(|c| (pairs(&[("cure", c)]), f64::from(u8::from(there(c))))).collect();
     page.family("unbloat_cure_attached", Kind::Gauge, "", "1 for a cure that is attached.", states);
     let active = status["uplink"]["active"].as_str().unwrap_or("none");
-    let states = UPLINKS.iter().map(|u| (pairs(&[("unbloat_uplink", u)]), f64::from(u8::from(*u == active))));
-    page.family("unbloat_uplink", Kind::StateSet, "", "Which cure holds the uplink.", states.collect());
+    let states = UPLINKS
+        .iter()
+        .map(|u| (pairs(&[("unbloat_uplink", u)]), f64::from(u8::from(*u == active))));
+    page.family(
+        "unbloat_uplink",
+        Kind::StateSet,
+        "",
+        "Which cure holds the uplink.",
+        states.collect(),
+    );
     let mut trials = Vec::new();
     for cure in CURES {
         for state in TRIALS {
-            let same = |t: &&Value| t["cure"].as_str() == Some(cure) && t["state"].as_str() == Some(state);
+            let same =
+                |t: &&Value| t["cure"].as_str() == Some(cure) && t["state"].as_str() == Some(state);
             let count = list(status, "trials").filter(same).count();
             if list(status, "trials").any(|t| t["cure"].as_str() == Some(cure)) {
                 trials.push((pairs(&[("cure", cure), ("state", state)]), count as f64));
@@ -109,7 +121,8 @@ fn about(page: &mut Page, status: &Value) {
 fn sums(page: &mut Page, flows: &[&Value]) {
     let all = cures_of(flows);
     let each = |value: fn(&Value) -> f64| {
-        let sum = |cure: &str| flows.iter().filter(|f| f["cure"] == *cure).map(|f| value(f)).sum::<f64>();
+        let sum =
+            |cure: &str| flows.iter().filter(|f| f["cure"] == *cure).map(|f| value(f)).sum::<f64>();
         all.iter().map(|cure| (pairs(&[("cure", cure)]), sum(cure))).collect::<Vec<_>>()
     };
     let (rate, count) = (each(|f| number(f, "rate_bps") / 8.0), each(|_| 1.0));
@@ -153,7 +166,8 @@ fn busiest(page: &mut Page, mut flows: Vec<&Value>, most: usize) {
 
 /// The cures that have flows here, in their order.
 fn cures_of(flows: &[&Value]) -> Vec<String> {
-    let mut found: Vec<String> = flows.iter().filter_map(|f| f["cure"].as_str().map(str::to_owned)).collect();
+    let mut found: Vec<String> =
+        flows.iter().filter_map(|f| f["cure"].as_str().map(str::to_owned)).collect();
     found.sort();
     found.dedup();
     // Whoever tells more kinds than there are is not believed: the number of samples has a bound.
@@ -226,7 +240,8 @@ impl Page {
     fn sample(&mut self, name: &str, labels: &Labels, value: f64) {
         self.text += name;
         if !labels.is_empty() {
-            let each: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{}\"", escaped(v))).collect();
+            let each: Vec<String> =
+                labels.iter().map(|(n, v)| format!("{n}=\"{}\"", escaped(v))).collect();
             self.text += &format!("{{{}}}", each.join(","));
         }
         let text = match value {
@@ -242,7 +257,11 @@ impl Page {
         let edged = edges.iter().map(|edge| (format!("{edge:?}"), *edge));
         for (text, edge) in edged.chain([("+Inf".to_owned(), f64::INFINITY)]) {
             let below = values.iter().filter(|value| **value <= edge).count();
-            self.sample(&format!("{name}_bucket"), &pairs(&[("cure", cure), ("le", &text)]), below as f64);
+            self.sample(
+                &format!("{name}_bucket"),
+                &pairs(&[("cure", cure), ("le", &text)]),
+                below as f64,
+            );
         }
         self.sample(&format!("{name}_gcount"), &pairs(&[("cure", cure)]), values.len() as f64);
         self.sample(&format!("{name}_gsum"), &pairs(&[("cure", cure)]), values.iter().sum());

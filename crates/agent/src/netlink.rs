@@ -132,7 +132,8 @@ impl Netlink {
 
     /// Opens another family of netlink.
     fn open_for(protocol: SockProtocol) -> io::Result<Netlink> {
-        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+        let socket =
+            socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         Ok(Netlink { socket, number: 0 })
     }
 
@@ -200,7 +201,8 @@ impl Netlink {
 
     /// The queue disciplines of a device.
     pub fn qdiscs(&mut self, device: i32) -> io::Result<Vec<Qdisc>> {
-        let answers = self.ask(kind::GET_QDISC, Wish::Dump, &tcmsg(device, 0, 0), &Attributes::default())?;
+        let answers =
+            self.ask(kind::GET_QDISC, Wish::Dump, &tcmsg(device, 0, 0), &Attributes::default())?;
         Ok(answers
             .iter()
             .filter(|body| word(body, 4) == Some(device as u32))
@@ -259,7 +261,8 @@ pub fn qdisc(body: &[u8]) -> Option<Qdisc> {
     let name = attribute(attributes, TCA_KIND)?;
     // struct tc_stats: bytes, packets, drops, overlimits, bps, pps, qlen, backlog.
     let backlog = attribute(attributes, TCA_STATS).and_then(|stats| word(stats, 32)).unwrap_or(0);
-    let basic = attribute(attributes, TCA_STATS2).and_then(|stats| attribute(stats, TCA_STATS_BASIC));
+    let basic =
+        attribute(attributes, TCA_STATS2).and_then(|stats| attribute(stats, TCA_STATS_BASIC));
     let bytes = basic.and_then(|basic| Some(u64::from_ne_bytes(basic.get(..8)?.try_into().ok()?)));
     Some(Qdisc {
         kind: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),

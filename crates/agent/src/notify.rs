@@ -8,7 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Says lines as `READY=1`.
 pub fn say(lines: &str) {
-    let Some(name) = std::env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()) else {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok())
+    else {
         return;
     };
     let address = match name.strip_prefix('@') {

@@ -59,7 +59,8 @@ impl Paths {
     pub fn lock(&self, role: &str) -> io::Result<Result<Lock, String>> {
         self.make()?;
         let path = self.runtime.join("lock");
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+        let file =
+            File::options().create(true).truncate(false).read(true).write(true).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut locked) => {
                 locked.set_len(0)?;
@@ -97,7 +98,8 @@ mod tests {
     fn one_at_a_time_has_the_lock_and_the_others_learn_who() {
         let runtime = std::env::temp_dir().join(format!("ub-lock-{}", std::process::id()));
         let paths = Paths { runtime: runtime.clone(), ..Paths::default() };
-        let first = paths.lock("daemon").unwrap().unwrap_or_else(|holder| panic!("held by {holder}"));
+        let first =
+            paths.lock("daemon").unwrap().unwrap_or_else(|holder| panic!("held by {holder}"));
         let holder = paths.lock("off").unwrap().err().unwrap();
         assert_eq!(holder, format!("daemon, process {}", std::process::id()));
         drop(first);

@@ -93,12 +93,18 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
         return Err(Failure(2, "--live: at least 200 ms, to see what moves".to_owned()));
     }
     // Said before half a minute has passed.
-    let folder =
-        options.out.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = options
+        .out
+        .as_deref()
+        .and_then(Path::parent)
+        .filter(|folder| !folder.as_os_str().is_empty());
     if let (Some(path), Some(folder)) = (&options.out, folder)
         && !folder.is_dir()
     {
-        return Err(Failure(2, format!("{}: cannot be written: no such directory", path.display())));
+        return Err(Failure(
+            2,
+            format!("{}: cannot be written: no such directory", path.display()),
+        ));
     }
     let mut host = Host::look(options.device.as_deref(), &options.telemetry);
     if let (Some(name), None) = (&options.device, &host.device) {
@@ -134,7 +140,8 @@ fn traffic(options: &Options, host: &Host) -> Result<Seen, Failure> {
             .map_err(|e| Failure(1, format!("this host's sockets: {e}")));
     }
     let mut progress = Progress::new("reading", true);
-    capture::look(&options.capture, host, |share| progress.tell(share)).map_err(|e| Failure(3, e.to_string()))
+    capture::look(&options.capture, host, |share| progress.tell(share))
+        .map_err(|e| Failure(3, e.to_string()))
 }
 
 /// Everything off but what is recommended and can be had.
@@ -155,8 +162,9 @@ fn configuration(advice: &[Advice], options: &Options) -> Option<String> {
         settings.insert(0, ("scope.device", format!("{name:?}")));
     }
     settings.sort_by_key(|(key, _)| section_of(key));
-    let mut text =
-        String::from("# Made by unbloat-agent plan; unbloat-agent defaults tells what each key means.\n");
+    let mut text = String::from(
+        "# Made by unbloat-agent plan; unbloat-agent defaults tells what each key means.\n",
+    );
     let mut section = "";
     for (key, value) in &settings {
         let (of, name) = key.split_once('.').unwrap_or(("", key));
@@ -234,7 +242,8 @@ mod tests {
             one("uplink", &[("uplink.mode", "\"acks\""), ("uplink.lambda", "2.0")]),
             one("receive", &[("receive.enabled", "true"), ("receive.lambda", "1.5")]),
         ];
-        let text = configuration(&all, &Options { device: Some("eth0".to_owned()), ..options() }).unwrap();
+        let text =
+            configuration(&all, &Options { device: Some("eth0".to_owned()), ..options() }).unwrap();
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines,
@@ -257,13 +266,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_or_is_an_alternative_is_left_out() {
-        let blocked =
-            Advice { blocked: Some("no BTF".to_owned()), ..one("receive", &[("receive.enabled", "true")]) };
+        let blocked = Advice {
+            blocked: Some("no BTF".to_owned()),
+            ..one("receive", &[("receive.enabled", "true")])
+        };
         assert_eq!(configuration(std::slice::from_ref(&blocked), &options()), None);
-        let instead = Advice { rank: Rank::Instead, ..one("congestion", &[("congestion.routes", "{}")]) };
+        let instead =
+            Advice { rank: Rank::Instead, ..one("congestion", &[("congestion.routes", "{}")]) };
         assert_eq!(configuration(&[instead], &options()), None);
         let text =
-            configuration(&[blocked, one("forward", &[("forward.enabled", "true")])], &options()).unwrap();
+            configuration(&[blocked, one("forward", &[("forward.enabled", "true")])], &options())
+                .unwrap();
         assert!(
             text.contains(
                 "[receive]\nenabled = false\n\n[uplink]\nmode = \"off\"\n\n[forward]\nenabled = true"

@@ -172,7 +172,11 @@ where
 
 impl Receive {
     /// Begins: what a dead agent left below the same pins is taken over without a gap.
-    pub fn attach(settings: &Settings, journal: &mut Journal, lease_until_ns: u64) -> Result<Receive> {
+    pub fn attach(
+        settings: &Settings,
+        journal: &mut Journal,
+        lease_until_ns: u64,
+    ) -> Result<Receive> {
         kernel::able()?;
         sockets::pinnable(&settings.pins)?;
         let change = Change::Sockets { pins: settings.pins.clone() };
@@ -215,8 +219,10 @@ impl Receive {
     /// Other parameters, from the next ACK on.
     pub fn set(&mut self, settings: &Settings) -> Result<()> {
         let now = settings.config(&self.now)?;
-        if (now.cgroup, settings.pins.as_path()) != (self.now.cgroup, self.settings.pins.as_path()) {
-            let text = "another cgroup or place of pins needs a restart: unbloat-agent off, then on";
+        if (now.cgroup, settings.pins.as_path()) != (self.now.cgroup, self.settings.pins.as_path())
+        {
+            let text =
+                "another cgroup or place of pins needs a restart: unbloat-agent off, then on";
             return Err(CureError::Refused(text.to_owned()));
         }
         self.now = now;
@@ -321,7 +327,10 @@ impl Receive {
     pub fn received(&mut self) -> Result<Vec<(Ends, u64)>> {
         let Some(walker) = &mut self.walker else {
             let shown = self.status()?;
-            return Ok(shown.iter().map(|f| ((f.remote.0, f.remote.1, f.local_port), f.bytes)).collect());
+            return Ok(shown
+                .iter()
+                .map(|f| ((f.remote.0, f.remote.1, f.local_port), f.bytes))
+                .collect());
         };
         let listed = walker.walk(Action::List, &self.settings.cgroup_path()?)?.sockets;
         let ours = listed.iter().filter(|socket| socket.ours & 1 == 1);
@@ -331,7 +340,8 @@ impl Receive {
 
     /// What it did since the pins were made.
     pub fn counters(&self) -> Result<ReceiveCounters> {
-        let values = self.counters.get(&0, 0).map_err(|e| CureError::Map("counters", e.to_string()))?;
+        let values =
+            self.counters.get(&0, 0).map_err(|e| CureError::Map("counters", e.to_string()))?;
         Ok(values.iter().fold(ReceiveCounters::default(), |a, b| ReceiveCounters {
             sockets: a.sockets + b.sockets,
             samples: a.samples + b.samples,
@@ -363,7 +373,9 @@ impl Receive {
         let link = self.link;
         let path = sockets::folder(&pins).join("receive");
         match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(path)(e)),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CureError::file(path)(e));
+            }
             _ => drop(link),
         }
         sockets::tidy(&pins, journal)
@@ -389,7 +401,8 @@ impl Receive {
         }
         let there: Vec<Key<[u32; 4]>> = self.places.keys().filter_map(|key| key.ok()).collect();
         for key in there {
-            if !wanted.iter().any(|w| (w.prefix_len(), w.data()) == (key.prefix_len(), key.data())) {
+            if !wanted.iter().any(|w| (w.prefix_len(), w.data()) == (key.prefix_len(), key.data()))
+            {
                 let _ = self.places.remove(&key);
             }
         }
@@ -428,8 +441,14 @@ mod tests {
 
     #[test]
     fn walks_take_half_a_percent_of_a_processor_or_come_every_ten_seconds() {
-        for (took_ms, pause_ms) in [(0, 2_000), (3, 2_000), (20, 4_000), (50, 10_000), (600, 10_000)] {
-            assert_eq!(pause(Duration::from_millis(took_ms)), Duration::from_millis(pause_ms), "{took_ms}");
+        for (took_ms, pause_ms) in
+            [(0, 2_000), (3, 2_000), (20, 4_000), (50, 10_000), (600, 10_000)]
+        {
+            assert_eq!(
+                pause(Duration::from_millis(took_ms)),
+                Duration::from_millis(pause_ms),
+                "{took_ms}"
+            );
         }
     }
 }

@@ -61,7 +61,8 @@ fn calm(status: &Value) -> bool {
         _ => false,
     };
     let moves = |flow: &&Value| number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3;
-    let calm = |flow: &Value| number(flow, "advertised_bytes") <= 1.25 * number(flow, "wanted_bytes");
+    let calm =
+        |flow: &Value| number(flow, "advertised_bytes") <= 1.25 * number(flow, "wanted_bytes");
     status["flows"].as_array().into_iter().flatten().filter(held).filter(moves).all(calm)
 }
 
@@ -69,7 +70,10 @@ fn calm(status: &Value) -> bool {
 pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
     commands::root()?;
     if wish.lasting < SHORTEST {
-        return Err(Failure(2, format!("--for: at least {} s, to see a difference", SHORTEST.as_secs())));
+        return Err(Failure(
+            2,
+            format!("--for: at least {} s, to see a difference", SHORTEST.as_secs()),
+        ));
     }
     if commands::asked(&start.paths)?.is_some() {
         return Err(failed("an agent runs already; unbloat-agent off ends it"));
@@ -188,9 +192,15 @@ mod tests {
             let lasting = Duration::from_secs(seconds);
             let [(_, before), (_, settled), (_, end)] = parts(lasting);
             assert_eq!(end, lasting);
-            assert!(before > Duration::ZERO && settled > before && end - settled >= before, "{seconds}");
+            assert!(
+                before > Duration::ZERO && settled > before && end - settled >= before,
+                "{seconds}"
+            );
         }
-        assert_eq!(parts(Duration::from_secs(60)).map(|(_, end)| end.as_millis()), [15_000, 37_500, 60_000]);
+        assert_eq!(
+            parts(Duration::from_secs(60)).map(|(_, end)| end.as_millis()),
+            [15_000, 37_500, 60_000]
+        );
     }
 
     #[test]

@@ -73,7 +73,8 @@ impl Shaper {
         let there = netlink.qdiscs(found.index).map_err(what)?;
         let left = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle == ROOT);
         let (sent, set) = left.map_or((0, None), |left| (left.bytes, Some(0)));
-        if let Some(own) = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle != 0) {
+        if let Some(own) = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle != 0)
+        {
             // Whoever put it there by hand or by tool would not get it back with its options.
             if own.handle != ROOT {
                 return Err(CureError::Refused(format!(
@@ -88,7 +89,8 @@ impl Shaper {
             undo: undo.map(str::to_owned).to_vec(),
         };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
-        let occupancy = Occupancy::new(law.hold, Slack::new(law.slack.0, u64::from(found.mtu) * 3 / 2));
+        let occupancy =
+            Occupancy::new(law.hold, Slack::new(law.slack.0, u64::from(found.mtu) * 3 / 2));
         let begun = Instant(now_ns());
         Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent, set, change, begun })
     }
@@ -116,7 +118,8 @@ impl Shaper {
         );
         let Some(rate) = self.occupancy.bytes_per_second() else { return Ok(()) };
         let slack = self.occupancy.slack();
-        let most = limit(rate, self.law.target.0, slack.ns(), slack.rate(), u64::from(self.device.mtu));
+        let most =
+            limit(rate, self.law.target.0, slack.ns(), slack.rate(), u64::from(self.device.mtu));
         let wanted = shaped(rate, self.occupancy.bytes(now).0, most);
         if self.set.is_some_and(|set| set.abs_diff(wanted) <= set / WORTH) {
             return Ok(());
@@ -159,7 +162,8 @@ impl Shaper {
     pub fn lift(&mut self) -> Result<()> {
         if self.set.take().is_some() {
             let root = tcmsg(self.device.index, ROOT, TC_H_ROOT);
-            let gone = self.netlink.ask(kind::DEL_QDISC, Wish::Remove, &root, &Attributes::default());
+            let gone =
+                self.netlink.ask(kind::DEL_QDISC, Wish::Remove, &root, &Attributes::default());
             gone.map_err(|why| refused("taking HTB away", why))?;
         }
         Ok(())

@@ -97,7 +97,12 @@ impl Walker {
             Action::Leave | Action::SwitchBack => (0, 0),
             _ => kernel::scope(scope)?,
         };
-        self.perform(WalkTask { action: action as u32, cgroup, cgroup_level, ..WalkTask::default() })
+        self.perform(WalkTask {
+            action: action as u32,
+            cgroup,
+            cgroup_level,
+            ..WalkTask::default()
+        })
     }
 
     /// Gives every socket back. One whose buffer is larger by us has a moment for what is on its way to it; then what does not fit
@@ -125,7 +130,8 @@ impl Walker {
             .program_mut("walk")
             .and_then(|program| program.try_into().ok())
             .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
-        let failed = |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
+        let failed =
+            |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
         // A thread of its own, since it leaves its network namespace and need not find back.
         let listed = std::thread::scope(|scope| {
             let thread = scope.spawn(|| -> std::result::Result<(Vec<u8>, Duration), String> {
@@ -214,15 +220,24 @@ pub fn made(pins: &Path) -> Result<PathBuf> {
 }
 
 /// Attaches a program to the sockets of a cgroup, and pins its link below `pins`.
-pub fn attach(ebpf: &mut Ebpf, name: &'static str, cgroup: &Path, pins: &Path) -> Result<PinnedLink> {
+pub fn attach(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    cgroup: &Path,
+    pins: &Path,
+) -> Result<PinnedLink> {
     let group = File::open(cgroup).map_err(CureError::file(cgroup))?;
-    let failed =
-        |why: String| CureError::Kernel { what: "a program on a cgroup's sockets", since: "5.7", why };
+    let failed = |why: String| CureError::Kernel {
+        what: "a program on a cgroup's sockets",
+        since: "5.7",
+        why,
+    };
     let missing = || CureError::Map("program", format!("{name} is not in its object"));
     let program = ebpf.program_mut(name).ok_or_else(missing)?;
     let program: &mut SockOps = program.try_into().map_err(|_| missing())?;
     // Links are always beside those of others.
-    let id = program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
+    let id =
+        program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
     let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
     let link: FdLink = link.try_into().map_err(|e: LinkError| failed(kernel::whole(&e)))?;
     pin(link, &folder(pins), name)
@@ -252,7 +267,8 @@ fn end_leases(folder: &Path) -> Result<()> {
         map.set(0, config, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
     }
     if let Some(mut map) = pinned::<CongestionConfig>(folder, "choice") {
-        map.set(0, CongestionConfig::default(), 0).map_err(|e| CureError::Map("choice", e.to_string()))?;
+        map.set(0, CongestionConfig::default(), 0)
+            .map_err(|e| CureError::Map("choice", e.to_string()))?;
     }
     Ok(())
 }
@@ -302,7 +318,9 @@ pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
         return Ok(());
     }
     match std::fs::remove_dir_all(&folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(CureError::file(folder)(e)),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(CureError::file(folder)(e));
+        }
         _ => {}
     }
     let _ = std::fs::remove_dir(pins);

@@ -107,7 +107,10 @@ mod tests {
             applied: true,
             reapplied: 2,
         };
-        assert_eq!((flow.in_flight(), flow.queue(), flow.limit()), (180_000, 120_000, Limit::Agent));
+        assert_eq!(
+            (flow.in_flight(), flow.queue(), flow.limit()),
+            (180_000, 120_000, Limit::Agent)
+        );
         flow.rtt_us = 60_000;
         assert_eq!((flow.queue(), flow.limit()), (0, Limit::Sender));
         assert_eq!(flow.to_json()["rtt_ms"], 60.0);

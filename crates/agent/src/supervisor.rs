@@ -84,7 +84,8 @@ pub fn watch(pipe: &mut impl Read, paths: &Paths, daemon: u32) -> io::Result<()>
             // A new one adopts what the old one left. A dying process may lose its pipe before its lock.
             Err(holder)
                 if begun.elapsed() > PATIENCE
-                    || holder.starts_with("daemon") && holder != format!("daemon, process {daemon}") =>
+                    || holder.starts_with("daemon")
+                        && holder != format!("daemon, process {daemon}") =>
             {
                 log::say(&format!("the agent ended; {holder} has taken over"));
                 return Ok(());

@@ -122,12 +122,23 @@ impl Trial {
     /// For a cure that begins now.
     pub fn new(config: Config, now: Instant) -> Trial {
         let phase = Phase::Resting { until: later(now, config.every) };
-        Trial { config, phase, wait: config.every, last: None, told: false, settled: true, held: false }
+        Trial {
+            config,
+            phase,
+            wait: config.every,
+            last: None,
+            told: false,
+            settled: true,
+            held: false,
+        }
     }
 
     /// Whether the cure is lifted or withdrawn.
     pub fn lifted(&self) -> bool {
-        matches!(self.phase, Phase::Lifting { .. } | Phase::Without { .. } | Phase::Withdrawn { .. })
+        matches!(
+            self.phase,
+            Phase::Lifting { .. } | Phase::Without { .. } | Phase::Withdrawn { .. }
+        )
     }
 
     /// Whether the cure is withdrawn.
@@ -220,7 +231,8 @@ impl Trial {
                 Action::Keep
             }
             Phase::Without { since, bytes: from, before } if now.since(since) >= span => {
-                let Some(without) = self.rate(from, bytes, now.since(since), self.config.busy) else {
+                let Some(without) = self.rate(from, bytes, now.since(since), self.config.busy)
+                else {
                     self.rest(now, false);
                     return Action::Restore;
                 };
@@ -233,8 +245,12 @@ impl Trial {
                 Action::Restore
             }
             // Where it takes for ever nothing can be told.
-            Phase::Restoring { since, .. } if now.since(since) >= UNSETTLED => self.rest(now, false),
-            Phase::Restoring { since, before, without } if self.settled && now.since(since) >= settle => {
+            Phase::Restoring { since, .. } if now.since(since) >= UNSETTLED => {
+                self.rest(now, false)
+            }
+            Phase::Restoring { since, before, without }
+                if self.settled && now.since(since) >= settle =>
+            {
                 self.phase = Phase::After { since: now, bytes, before, without };
                 Action::Keep
             }
@@ -277,9 +293,10 @@ impl Trial {
     }
 
     fn gained(&self, with: Sums, without: Sums) -> bool {
-        let own =
-            u128::from(without.own) * 1_000 > u128::from(with.own) * u128::from(1_000 + self.config.gain);
-        let (gain, more) = (without.own.saturating_sub(with.own), without.all.saturating_sub(with.all));
+        let own = u128::from(without.own) * 1_000
+            > u128::from(with.own) * u128::from(1_000 + self.config.gain);
+        let (gain, more) =
+            (without.own.saturating_sub(with.own), without.all.saturating_sub(with.all));
         own && more >= gain / 2
     }
 
@@ -294,7 +311,8 @@ impl Trial {
             return None;
         }
         let rate = |from: u64, to: u64| {
-            let rate = u128::from(to.saturating_sub(from)) * 1_000_000_000 / u128::from(over.0.max(1));
+            let rate =
+                u128::from(to.saturating_sub(from)) * 1_000_000_000 / u128::from(over.0.max(1));
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
         Some(Sums { own: rate(from.own, to.own), all: rate(from.all, to.all) })

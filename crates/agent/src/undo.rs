@@ -16,7 +16,10 @@ pub fn all(journal: &mut Journal) -> (Vec<String>, Vec<CureError>) {
 }
 
 /// Undoes some of it.
-pub fn some(journal: &mut Journal, which: impl Fn(&Change) -> bool) -> (Vec<String>, Vec<CureError>) {
+pub fn some(
+    journal: &mut Journal,
+    which: impl Fn(&Change) -> bool,
+) -> (Vec<String>, Vec<CureError>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for change in journal.pending().to_vec().iter().rev().filter(|change| which(change)) {
         let struck = |journal: &mut Journal| {
@@ -39,11 +42,15 @@ pub(crate) fn one(change: &Change) -> Result<String> {
         }
         Change::Clsact { device } => hook::take_discipline(device),
         Change::Command { what, undo } => {
-            let failed = |why: String| CureError::Refused(format!("{what}: {}: {why}", undo.join(" ")));
+            let failed =
+                |why: String| CureError::Refused(format!("{what}: {}: {why}", undo.join(" ")));
             let Some((program, arguments)) = undo.split_first() else {
                 return Ok(what.clone());
             };
-            let output = Command::new(program).args(arguments).output().map_err(|e| failed(e.to_string()))?;
+            let output = Command::new(program)
+                .args(arguments)
+                .output()
+                .map_err(|e| failed(e.to_string()))?;
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             // What is gone already needs no undoing: a device that was pulled out, a qdisc that somebody took away.
             let gone = [

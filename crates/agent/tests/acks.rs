@@ -78,8 +78,11 @@ fn through(ebpf: &mut Ebpf, out: bool, packet: &[u8]) -> Option<Vec<u8>> {
     let name = if out { "acks_out" } else { "acks_in" };
     let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
     let mut after = vec![0; packet.len() + 64];
-    let options =
-        TestRunOptions { data_in: Some(packet), data_out: Some(&mut after), ..TestRunOptions::default() };
+    let options = TestRunOptions {
+        data_in: Some(packet),
+        data_out: Some(&mut after),
+        ..TestRunOptions::default()
+    };
     let result = program.test_run(options).ok()?;
     assert_eq!(result.return_value, NEXT);
     after.truncate(result.data_size_out as usize);
@@ -138,7 +141,8 @@ fn compare(traced: &[Traced], up: bool, config: &Config) -> usize {
     let mut ours: Option<Drwa> = None;
     let mut windows = std::collections::BTreeSet::new();
     for (i, t) in traced.iter().enumerate().filter(|(_, t)| (t.up == 1) == up) {
-        let estimator = if t.law.by_window == 1 { Estimator::Window } else { Estimator::Timestamps };
+        let estimator =
+            if t.law.by_window == 1 { Estimator::Window } else { Estimator::Timestamps };
         let config = Config { estimator, ..config.clone() };
         let setup = Setup { mss: Bytes(MSS), timestamps: true };
         let mut expected = DrwaLaw::new(&config, MSS, true);
@@ -220,8 +224,15 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             }
             sides[own].stamp = sides[own].stamp.wrapping_add(rng.below(2) as u32);
             let stamps = ends.stamps(sides[own].stamp, sides[other].stamp);
-            let segment =
-                Segment { out, flags: ACK, seq: sides[own].next, ack, window, options: &stamps, payload };
+            let segment = Segment {
+                out,
+                flags: ACK,
+                seq: sides[own].next,
+                ack,
+                window,
+                options: &stamps,
+                payload,
+            };
             let packet = ends.packet(&segment);
             assert!(ends.sound(&packet, out));
             sides[own].next = sides[own].next.wrapping_add(payload as u32);
@@ -247,7 +258,10 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
         windows += compare(&all, false, &law) + compare(&all, true, &law);
         rewritten = counters(&ebpf);
     }
-    assert!(windows > 400 && rewritten > 1_000, "the laws move and are applied: {windows} {rewritten}");
+    assert!(
+        windows > 400 && rewritten > 1_000,
+        "the laws move and are applied: {windows} {rewritten}"
+    );
 }
 
 /// The field that has to leave: as wanted, never above what its end told, never taking back what was told.
@@ -311,10 +325,19 @@ fn answer(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
     sides[0].stamp += 1;
     let options = ends.stamps(sides[0].stamp, sides[1].stamp);
     let (seq, ack) = (sides[0].next, sides[1].next);
-    ends.packet(&Segment { out: true, flags: ACK, seq, ack, window: 60_000, options: &options, payload: 0 })
+    ends.packet(&Segment {
+        out: true,
+        flags: ACK,
+        seq,
+        ack,
+        window: 60_000,
+        options: &options,
+        payload: 0,
+    })
 }
 
-const PLAIN: Ends = Ends { v6: false, vlans: 0, port: 999, scales: [Some(7), Some(7)], stamped: true };
+const PLAIN: Ends =
+    Ends { v6: false, vlans: 0, port: 999, scales: [Some(7), Some(7)], stamped: true };
 
 #[test]
 fn who_gets_no_lease_any_more_passes_and_what_was_told_meanwhile_is_not_taken_back() {
@@ -334,7 +357,10 @@ fn who_gets_no_lease_any_more_passes_and_what_was_told_meanwhile_is_not_taken_ba
         let packet = answer(&PLAIN, &mut sides);
         let after = through(&mut ebpf, true, &packet).unwrap();
         let edge = sides[1].next.wrapping_add(u32::from(PLAIN.window(&after)) << 7);
-        assert!(edge.wrapping_sub(sides[0].edge) as i32 >= 0 || sides[0].edge == 0, "the edge goes back");
+        assert!(
+            edge.wrapping_sub(sides[0].edge) as i32 >= 0 || sides[0].edge == 0,
+            "the edge goes back"
+        );
         sides[0].edge = edge;
     }
 }
@@ -373,8 +399,15 @@ fn signed_segments_and_those_of_mptcp_are_never_touched() {
         assert_ne!(through(&mut ebpf, true, &packet).unwrap(), packet, "it is held");
         let options = [&[kind, 18][..], &[0; 16]].concat();
         let (seq, ack) = (sides[0].next, sides[1].next);
-        let segment =
-            Segment { out: true, flags: ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
+        let segment = Segment {
+            out: true,
+            flags: ACK,
+            seq,
+            ack,
+            window: 60_000,
+            options: &options,
+            payload: 0,
+        };
         let signed = ends.packet(&segment);
         assert_eq!(through(&mut ebpf, true, &signed).unwrap(), signed);
         let packet = answer(&ends, &mut sides);
@@ -398,7 +431,8 @@ fn a_flow_that_was_not_seen_to_begin_is_left_alone_and_one_that_ended_is_forgott
         for (flags, out) in end.iter().zip([true, false]) {
             let (own, far) = (usize::from(!out), usize::from(out));
             let (seq, ack) = (sides[own].next, sides[far].next);
-            let segment = Segment { out, flags: *flags, seq, ack, window: 60_000, options: &[], payload: 0 };
+            let segment =
+                Segment { out, flags: *flags, seq, ack, window: 60_000, options: &[], payload: 0 };
             through(&mut ebpf, out, &PLAIN.packet(&segment)).unwrap();
         }
         let packet = answer(&PLAIN, &mut sides);
@@ -420,7 +454,12 @@ fn broken(ends: &Ends, packet: &[u8], rng: &mut Rng) -> Vec<u8> {
             p[tcp + 12] = 0xf0;
         }
         // Options whose lengths lead out, or nowhere.
-        3 => p[tcp + 20..tcp + 24].copy_from_slice(&[8, [0, 1, 13, 255][rng.below(4) as usize], 0, 0]),
+        3 => p[tcp + 20..tcp + 24].copy_from_slice(&[
+            8,
+            [0, 1, 13, 255][rng.below(4) as usize],
+            0,
+            0,
+        ]),
         4 => p[tcp + 20..tcp + 32].copy_from_slice(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 200]),
         // Another protocol above, below, or none that exists.
         5 if ends.v6 => p[ip + 6] = [17, 44, 43, 51, 59][rng.below(5) as usize],
@@ -442,7 +481,8 @@ fn malformed_packets_pass_as_they_came() {
     let mut rng = Rng::new(9, "malformed");
     let mut passed = 0;
     for case in 0..6_u16 {
-        let ends = Ends { v6: case % 2 == 1, vlans: usize::from(case / 2), port: 4_000 + case, ..PLAIN };
+        let ends =
+            Ends { v6: case % 2 == 1, vlans: usize::from(case / 2), port: 4_000 + case, ..PLAIN };
         let mut sides = held(&mut ebpf, &ends);
         for round in 0..400 {
             let out = round % 2 == 0;
@@ -519,8 +559,15 @@ fn a_download_behind_a_closed_upload_is_held_on() {
     sides[0].stamp += 1;
     let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
     let (seq, ack) = (sides[0].next, sides[1].next);
-    let fin =
-        Segment { out: true, flags: FIN | ACK, seq, ack, window: 60_000, options: &options, payload: 0 };
+    let fin = Segment {
+        out: true,
+        flags: FIN | ACK,
+        seq,
+        ack,
+        window: 60_000,
+        options: &options,
+        payload: 0,
+    };
     through(&mut ebpf, true, &PLAIN.packet(&fin)).unwrap();
     sides[0].next = sides[0].next.wrapping_add(1);
     assert_eq!(samples_of_a_download(&mut ebpf, &mut sides), open);

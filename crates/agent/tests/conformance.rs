@@ -138,9 +138,15 @@ fn every_window_of_any_stream_is_the_same_in_the_kernel() {
         for (i, ((now, sample), step)) in stream.iter().zip(&steps).enumerate() {
             ours.on_sample(*now, sample);
             let state = ours.state();
-            let (rtt, rtt_min) = (state.rtt.map_or(0, |t| t.0 / 1_000), state.rtt_min.map(|t| t.0 / 1_000));
-            let theirs = (step.window, step.rtt_us, Some(step.rtt_min_us).filter(|us| *us < 30_000_000));
-            assert_eq!((ours.window().0, rtt, rtt_min), theirs, "case {case}, sample {i}: {config:?}");
+            let (rtt, rtt_min) =
+                (state.rtt.map_or(0, |t| t.0 / 1_000), state.rtt_min.map(|t| t.0 / 1_000));
+            let theirs =
+                (step.window, step.rtt_us, Some(step.rtt_min_us).filter(|us| *us < 30_000_000));
+            assert_eq!(
+                (ours.window().0, rtt, rtt_min),
+                theirs,
+                "case {case}, sample {i}: {config:?}"
+            );
             windows.insert(ours.window().0);
         }
     }

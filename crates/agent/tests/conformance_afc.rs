@@ -72,7 +72,8 @@ fn any_stream(rng: &mut Rng) -> Vec<Step> {
 
 #[test]
 fn every_buffer_of_any_stream_is_the_same_in_the_kernel() {
-    let Some(mut kernel) = streams::Bench::load("run_backed", "backed_stream", "backed_bench") else {
+    let Some(mut kernel) = streams::Bench::load("run_backed", "backed_stream", "backed_bench")
+    else {
         return;
     };
     let mut rng = Rng::new(1, "conformance afc");
@@ -85,7 +86,8 @@ fn every_buffer_of_any_stream_is_the_same_in_the_kernel() {
         let mut ours = Backed::default();
         for (i, step) in steps.iter().enumerate() {
             let DrwaSample { received, copied, right_edge, .. } = step.sample;
-            let (received, copied, right_edge) = (Bytes(received), Bytes(copied), Bytes(right_edge));
+            let (received, copied, right_edge) =
+                (Bytes(received), Bytes(copied), Bytes(right_edge));
             let rtt = Duration::from_micros(step.rtt_us);
             ours.on_ack(Instant(step.now_ns), &Seen { received, copied, right_edge, rtt });
             let buffer = ours.buffer(Bytes(own), Duration::from_micros(rtt_min_us)).0;

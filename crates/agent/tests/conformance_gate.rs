@@ -92,9 +92,14 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
         held -= sent;
         granted += air;
         let event = if rng.below(reports) == 0 {
-            let padding =
-                if rng.below(4) == 0 { rng.below(granted + 1) } else { granted.saturating_sub(sent) };
-            let at = (now + rng.below(20_000_000)).saturating_sub(age).saturating_sub(rng.below(10_000_000));
+            let padding = if rng.below(4) == 0 {
+                rng.below(granted + 1)
+            } else {
+                granted.saturating_sub(sent)
+            };
+            let at = (now + rng.below(20_000_000))
+                .saturating_sub(age)
+                .saturating_sub(rng.below(10_000_000));
             let event = Event::Report {
                 at: Instant(at),
                 occupancy: Bytes(if rng.below(1_000) == 0 { rng.next_u64() } else { held }),
@@ -104,7 +109,8 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
             granted = 0;
             event
         } else {
-            let bytes = if rng.below(1_000) == 0 { rng.next_u64() | 1 } else { 40 + rng.below(1_461) };
+            let bytes =
+                if rng.below(1_000) == 0 { rng.next_u64() | 1 } else { 40 + rng.below(1_461) };
             held = held.saturating_add(bytes.min(1_500));
             Event::Passed { bytes: Bytes(bytes) }
         };
@@ -128,7 +134,9 @@ fn as_seen_by_the_kernel((now, event): &(Instant, Event)) -> Step {
 
 #[test]
 fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
-    let Some(mut kernel) = streams::Bench::load("run_qcut", "gate_stream", "gate_bench") else { return };
+    let Some(mut kernel) = streams::Bench::load("run_qcut", "gate_stream", "gate_bench") else {
+        return;
+    };
     let mut rng = Rng::new(1, "conformance of the gate");
     let (mut open, mut closed, mut slack, mut rates) = (0, 0, 0, std::collections::BTreeSet::new());
     for case in 0..60 {

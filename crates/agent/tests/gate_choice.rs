@@ -146,7 +146,8 @@ fn a_flood_over_many_ports_is_no_crowd_of_sparse_flows() {
     }
     assert!(passed > 100, "the link is used: {passed}");
     gate.holding(3 * LIMIT);
-    let refused =
-        (2_000..2_100).filter(|port| gate.run("egress", &packet(false, *port, 1_000)) == REFUSE).count();
+    let refused = (2_000..2_100)
+        .filter(|port| gate.run("egress", &packet(false, *port, 1_000)) == REFUSE)
+        .count();
     assert!(refused >= 90, "{refused} of 100 newcomers of a flood are refused above the limit");
 }

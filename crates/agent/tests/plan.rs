@@ -94,9 +94,15 @@ fn the_page_fits_a_terminal_and_names_what_it_says() {
     for line in page.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
-    for part in
-        ["  why ", "  changes ", "  expects ", "  how sure ", "Configuration", "λ · RTTmin", "grade F"]
-    {
+    for part in [
+        "  why ",
+        "  changes ",
+        "  expects ",
+        "  how sure ",
+        "Configuration",
+        "λ · RTTmin",
+        "grade F",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }

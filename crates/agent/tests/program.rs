@@ -70,7 +70,8 @@ fn nothing_to_do_is_no_reason_to_stay() {
         return eprintln!("left out: needs root");
     }
     let folder = folder("nothing");
-    let ended = agent(&folder, &["serve", "--set", "receive.enabled=false", "--set", "uplink.mode=off"]);
+    let ended =
+        agent(&folder, &["serve", "--set", "receive.enabled=false", "--set", "uplink.mode=off"]);
     assert_eq!(ended.status.code(), Some(1));
     assert!(text(&ended.stderr).contains("no cure is switched on in the configuration"));
     let status = agent(&folder, &["--json", "status"]);

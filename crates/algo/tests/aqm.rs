@@ -44,7 +44,12 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let wait = prop_oneof![4 => 0..2_000_000_u64, 2 => 0..200_000_000_u64, 1 => 0..100_000_000_000_000_u64];
     let bytes = prop_oneof![4 => Just(1_500_u32), 2 => 20..1_500_u32, 1 => 0..65_536_u32];
-    let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable0), Just(Ecn::Capable1), Just(Ecn::Marked)];
+    let ecn = prop_oneof![
+        Just(Ecn::NotCapable),
+        Just(Ecn::Capable0),
+        Just(Ecn::Capable1),
+        Just(Ecn::Marked)
+    ];
     let rate = prop_oneof![Just(0_u64), 512..2_000_000_000_u64, Just(u64::MAX)];
     let step = prop_oneof![
         3 => wait.prop_map(Step::Wait),
@@ -122,10 +127,19 @@ impl World {
                 return Err(TestCaseError::fail("given, but not held"));
             };
             let marked = packet.ecn == Ecn::Marked && known.ecn.is_capable();
-            prop_assert!(packet.ecn == known.ecn || marked, "{:?} became {:?}", known.ecn, packet.ecn);
+            prop_assert!(
+                packet.ecn == known.ecn || marked,
+                "{:?} became {:?}",
+                known.ecn,
+                packet.ecn
+            );
             prop_assert_eq!(packet, Packet { ecn: packet.ecn, ..known });
             let flow = packet.flow_hash.wrapping_mul(0xa5cb_9243) as usize;
-            prop_assert!(self.last[flow].is_none_or(|last| last < packet.handle), "flow {} reordered", flow);
+            prop_assert!(
+                self.last[flow].is_none_or(|last| last < packet.handle),
+                "flow {} reordered",
+                flow
+            );
             self.last[flow] = Some(packet.handle);
             self.out += 1;
         }
@@ -135,7 +149,11 @@ impl World {
         prop_assert_eq!(u64::from(self.next_handle), self.out + self.lost + self.held.len() as u64);
         let state = self.queue.state();
         prop_assert_eq!((state.packets, state.bytes.0), (self.held.len() as u64, bytes));
-        prop_assert!(state.probability.is_none_or(|p| (0.0..=1.0).contains(&p)), "{:?}", state.probability);
+        prop_assert!(
+            state.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
+            "{:?}",
+            state.probability
+        );
         Ok(())
     }
 }
@@ -292,7 +310,8 @@ struct Source {
 
 /// 12 Mbit/s in three flows of two hosts.
 fn sources() -> [Source; 3] {
-    let packet = |flow_hash, host, class, ecn| Packet { flow_hash, host, class, ecn, ..Packet::default() };
+    let packet =
+        |flow_hash, host, class, ecn| Packet { flow_hash, host, class, ecn, ..Packet::default() };
     [
         // 6 Mbit/s that know no ECN.
         Source { sizes: [1_500, 1_500], every_us: 2_000, packet: packet(1, 1, 1, Ecn::NotCapable) },
@@ -309,8 +328,9 @@ const SECONDS: u64 = 20;
 /// The overload at a 10 Mbit/s link, a line for each second.
 fn overload(mut queue: Aqm) -> String {
     let sources = sources();
-    let mut text =
-        String::from("t_s packets bytes drops overflows marks sent_1_bytes sent_2_bytes sent_3_bytes\n");
+    let mut text = String::from(
+        "t_s packets bytes drops overflows marks sent_1_bytes sent_2_bytes sent_3_bytes\n",
+    );
     let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "overload"));
     let mut next: [u64; 3] = [0, 300_000, 700_000];
     let mut count = [0_usize; 3];
@@ -370,7 +390,11 @@ fn curves() -> Vec<(String, Aqm)> {
         ("red_gentle", "red", &[("gentle", Value::Flag(true))]),
         ("red_adaptive", "red", &[("gentle", Value::Flag(true)), ("adaptive", Value::Flag(true))]),
         ("cake_shaped", "cake", &[("rate", Value::Rate(Rate(9_000_000)))]),
-        ("cake_tins", "cake", &[("rate", Value::Rate(Rate(9_000_000))), ("tins", Value::Choice(1))]),
+        (
+            "cake_tins",
+            "cake",
+            &[("rate", Value::Rate(Rate(9_000_000))), ("tins", Value::Choice(1))],
+        ),
     ];
     for (name, base, values) in variants {
         let entry = entry(base);
@@ -406,12 +430,17 @@ fn the_overload_of_each_discipline_is_its_golden_curve() {
             wrong.push(format!("{name}: another number of seconds"));
         }
     }
-    assert!(wrong.is_empty(), "UNBLOAT_BLESS=1 renews, after a look at the change:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "UNBLOAT_BLESS=1 renews, after a look at the change:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn every_golden_curve_belongs_to_a_discipline() {
-    let known: Vec<String> = curves().into_iter().map(|(name, _)| format!("aqm_{name}.txt")).collect();
+    let known: Vec<String> =
+        curves().into_iter().map(|(name, _)| format!("aqm_{name}.txt")).collect();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for file in std::fs::read_dir(folder).expect("the folder of golden curves").flatten() {
         let file = file.file_name().to_string_lossy().into_owned();

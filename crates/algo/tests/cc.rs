@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use algo::cc::{self, Ack, Cc, CongestionControl, Loss, RateSample, Recovery, Sent, Setup, State, Timeout};
+use algo::cc::{
+    self, Ack, Cc, CongestionControl, Loss, RateSample, Recovery, Sent, Setup, State, Timeout,
+};
 use algo::{Entry, Rng, Settings, Unit, Value};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Rate};
@@ -57,7 +59,11 @@ fn drive(cc: &mut Cc, stretch: u64) -> Vec<Second> {
             if in_flight == Bytes::ZERO {
                 (first_sent, delivered_at) = (now, now);
             }
-            cc.on_sent(now, &Sent { bytes: MSS, in_flight, app_limited: false, again: false }, &mut rng);
+            cc.on_sent(
+                now,
+                &Sent { bytes: MSS, in_flight, app_limited: false, again: false },
+                &mut rng,
+            );
             in_flight += MSS;
             let dropped = free.since(now).0 >= SLOT.0 * BUFFER;
             if !dropped {
@@ -111,7 +117,8 @@ fn drive(cc: &mut Cc, stretch: u64) -> Vec<Second> {
         delivered += MSS;
         held += MSS;
         // As long as the next one follows at the bottleneck's pace.
-        let follows = flight.front().is_some_and(|next| !next.dropped && next.back.since(now) <= SLOT);
+        let follows =
+            flight.front().is_some_and(|next| !next.dropped && next.back.since(now) <= SLOT);
         if follows && held < MSS * stretch {
             continue;
         }
@@ -193,7 +200,11 @@ fn the_window_of_each_second_is_the_golden_one() {
             wrong.push(format!("{}: another number of seconds", entry.name));
         }
     }
-    assert!(wrong.is_empty(), "UNBLOAT_BLESS=1 renews, after a look at the change:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "UNBLOAT_BLESS=1 renews, after a look at the change:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -201,17 +212,22 @@ fn every_golden_curve_belongs_to_an_entry_of_the_table() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for file in std::fs::read_dir(folder).expect("the folder of golden curves").flatten() {
         let file = file.file_name().to_string_lossy().into_owned();
-        let Some(name) = file.strip_prefix("cc_").and_then(|f| f.strip_suffix(".txt")) else { continue };
+        let Some(name) = file.strip_prefix("cc_").and_then(|f| f.strip_suffix(".txt")) else {
+            continue;
+        };
         assert!(cc::TABLE.iter().any(|entry| entry.name == name), "{file} has no entry");
     }
 }
 
 #[test]
 fn everyone_alone_fills_the_link_however_many_segments_an_ack_covers() {
-    for (entry, stretch) in cc::TABLE.iter().flat_map(|entry| [1, 2, 16].map(|stretch| (entry, stretch))) {
+    for (entry, stretch) in
+        cc::TABLE.iter().flat_map(|entry| [1, 2, 16].map(|stretch| (entry, stretch)))
+    {
         let seconds = drive(&mut entry.default(&Setup::default()), stretch);
         let (from, to) = (&seconds[9], &seconds[59]);
-        let share = (to.delivered - from.delivered).0 as f64 / MSS.0 as f64 / (50e9 / SLOT.0 as f64);
+        let share =
+            (to.delivered - from.delivered).0 as f64 / MSS.0 as f64 / (50e9 / SLOT.0 as f64);
         // TCP-LP as Linux has it often falls to one segment: after an indication the smallest delay falls at once, the
         // smoothed one lags behind and indicates again within the inference phase. Alone on this path, Linux's own
         // formula for the reset (twice the smoothed delay, clocks in step) gives 0.559, ours 0.548.
@@ -242,7 +258,8 @@ fn ledbat_holds_its_target() {
         assert!((90.0..110.0).contains(&delay.as_millis_f64()), "{delay}");
     }
     let seconds = drive(&mut with("ledbat", "form", "plus_plus"), 1);
-    let mut delays: Vec<f64> = seconds[20..].iter().map(|s| (SLOT * s.queue).as_millis_f64()).collect();
+    let mut delays: Vec<f64> =
+        seconds[20..].iter().map(|s| (SLOT * s.queue).as_millis_f64()).collect();
     delays.sort_by(f64::total_cmp);
     assert!(delays[delays.len() - 1] < 66.0, "{delays:?}");
     assert!(delays[delays.len() / 2] > 30.0, "{delays:?}");
@@ -262,7 +279,11 @@ fn vegas_holds_two_to_four_packets_in_the_queue() {
 fn the_table_is_sound() {
     for (n, entry) in cc::TABLE.iter().enumerate() {
         assert!(!entry.about.is_empty() && !entry.source.is_empty(), "{}", entry.name);
-        assert!(cc::TABLE[..n].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
+        assert!(
+            cc::TABLE[..n].iter().all(|other| other.name != entry.name),
+            "{} twice",
+            entry.name
+        );
         for (m, param) in entry.params.iter().enumerate() {
             let default = (param.default)();
             assert!(param.allows(&default), "{}.{} = {default:?}", entry.name, param.name);
@@ -309,7 +330,20 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// Numbers at which arithmetic breaks, and some between.
 fn wild() -> impl Strategy<Value = u64> {
-    let edges = [0, 1, 2, 3, 1448, 1 << 20, 1_000_000_000, 1 << 32, 1 << 40, 1 << 63, u64::MAX - 1, u64::MAX];
+    let edges = [
+        0,
+        1,
+        2,
+        3,
+        1448,
+        1 << 20,
+        1_000_000_000,
+        1 << 32,
+        1 << 40,
+        1 << 63,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
     prop_oneof![3 => proptest::sample::select(edges.to_vec()), 1 => any::<u64>(), 2 => 0..100_000_000u64]
 }
 
@@ -329,7 +363,11 @@ fn settings(entry: &Entry<Cc, Setup>, dice: &[u8]) -> Settings {
     settings
 }
 
-fn run(entry: &Entry<Cc, Setup>, dice: &[u8], operations: &[Operation]) -> Result<(), TestCaseError> {
+fn run(
+    entry: &Entry<Cc, Setup>,
+    dice: &[u8],
+    operations: &[Operation],
+) -> Result<(), TestCaseError> {
     let mut cc = (entry.build)(&settings(entry, dice), &Setup::default());
     let mut rng = Rng::new(u64::from(dice[0]), "fuzz");
     let mut now = Instant::ZERO + Duration::from_secs(1);
@@ -341,7 +379,11 @@ fn run(entry: &Entry<Cc, Setup>, dice: &[u8], operations: &[Operation]) -> Resul
         match *operation {
             Operation::Sent(segments) => {
                 let bytes = MSS * segments;
-                cc.on_sent(now, &Sent { bytes, in_flight, app_limited: false, again: false }, &mut rng);
+                cc.on_sent(
+                    now,
+                    &Sent { bytes, in_flight, app_limited: false, again: false },
+                    &mut rng,
+                );
                 in_flight += bytes;
             }
             Operation::Ack { segments, rtt, limited, lost, marked } => {
@@ -382,7 +424,12 @@ fn run(entry: &Entry<Cc, Setup>, dice: &[u8], operations: &[Operation]) -> Resul
                 cc.on_ack(now, &ack, &mut rng);
                 // Whoever leaves recovery to the sender grows neither during it nor without using the window.
                 if !cc.rules_recovery() && (recovery == Recovery::Recovering || !limited) {
-                    prop_assert!(cc.window() <= before, "{}: {before} to {}", entry.name, cc.window());
+                    prop_assert!(
+                        cc.window() <= before,
+                        "{}: {before} to {}",
+                        entry.name,
+                        cc.window()
+                    );
                 }
             }
             Operation::Loss if recovery == Recovery::Open => {

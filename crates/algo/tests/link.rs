@@ -20,7 +20,8 @@ fn sample() -> Setup {
     let opportunities = (0..2_000_u64)
         .filter(|ms| ms % 500 < 430)
         .flat_map(|ms| [ms; 2].into_iter().take(1 + (ms % 7 == 0) as usize));
-    let rates = [(0, 12_000_000), (700, 1_500_000), (1_500, 0), (1_600, 40_000_000), (2_000, 6_000_000)];
+    let rates =
+        [(0, 12_000_000), (700, 1_500_000), (1_500, 0), (1_600, 40_000_000), (2_000, 6_000_000)];
     Setup {
         opportunities: opportunities.chain([2_000]).collect(),
         rates: rates.map(|(ms, bps)| (Instant(ms * 1_000_000), Rate(bps))).to_vec(),
@@ -47,7 +48,8 @@ fn edge(param: &Param, which: u8) -> Value {
 }
 
 fn build<T, S>(entry: &Entry<T, S>, setup: &S, edges: &[u8]) -> T {
-    let values = entry.params.iter().zip(edges.iter().cycle()).map(|(param, which)| edge(param, *which));
+    let values =
+        entry.params.iter().zip(edges.iter().cycle()).map(|(param, which)| edge(param, *which));
     (entry.build)(&Settings(values.collect()), setup)
 }
 
@@ -55,7 +57,8 @@ fn in_order(layers: &[(usize, Vec<u8>)]) -> bool {
     layers.iter().all(|(index, edges)| {
         let entry = &layer::TABLE[*index];
         let reorder = entry.params.iter().position(|param| param.name == "reorder");
-        reorder.is_none_or(|at| edge(&entry.params[at], edges[at % edges.len()]) == Value::Flag(false))
+        reorder
+            .is_none_or(|at| edge(&entry.params[at], edges[at % edges.len()]) == Value::Flag(false))
     })
 }
 
@@ -201,7 +204,8 @@ fn every_medium_follows_its_golden_curve() {
 fn every_layer_follows_its_golden_curve_above_a_constant_rate() {
     for entry in layer::TABLE {
         let layers: Vec<Layer> = vec![entry.default(&layer_setup())];
-        let mut link = Link::new(medium("fixed", &Setup::default()), Duration::from_millis(20), layers);
+        let mut link =
+            Link::new(medium("fixed", &Setup::default()), Duration::from_millis(20), layers);
         // two seconds longer than the default interval between outages
         golden(&format!("layer_{}", entry.name), &saturate(&mut link, entry.name, 32));
     }
@@ -210,7 +214,9 @@ fn every_layer_follows_its_golden_curve_above_a_constant_rate() {
 #[test]
 fn every_model_follows_its_golden_curve() {
     let entry = link::TABLE.iter().find(|entry| entry.name == "markov").unwrap();
-    let Unit::Choice(words) = entry.params[0].unit else { panic!("the first parameter names the model") };
+    let Unit::Choice(words) = entry.params[0].unit else {
+        panic!("the first parameter names the model")
+    };
     for (index, word) in words.iter().enumerate() {
         let mut settings = Settings::defaults(entry.params);
         assert!(settings.set(entry.params, "model", Value::Choice(index)));
@@ -225,7 +231,11 @@ fn the_same_seed_gives_the_same_curve() {
     for entry in link::TABLE {
         let run = || {
             let layers = layer::TABLE.iter().map(|layer| layer.default(&layer_setup())).collect();
-            saturate(&mut Link::new(entry.default(&sample()), Duration::ZERO, layers), entry.name, 5)
+            saturate(
+                &mut Link::new(entry.default(&sample()), Duration::ZERO, layers),
+                entry.name,
+                5,
+            )
         };
         assert_eq!(run(), run(), "{}", entry.name);
     }
@@ -270,10 +280,14 @@ fn medium(name: &str, setup: &Setup) -> AnyMedium {
 /// The shared traces, where they are.
 fn shared_traces(folder: &str) -> Option<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shared = std::env::var_os("UNBLOAT_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
+    let shared =
+        std::env::var_os("UNBLOAT_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
     let folder = shared.join("traces").join(folder);
     let Ok(files) = std::fs::read_dir(&folder) else {
-        eprintln!("skipped: {} is absent; UNBLOAT_SHARED names the folder with traces/", folder.display());
+        eprintln!(
+            "skipped: {} is absent; UNBLOAT_SHARED names the folder with traces/",
+            folder.display()
+        );
         return None;
     };
     let mut paths: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
@@ -333,7 +347,8 @@ fn every_rate_file_of_the_shared_sets_reads_and_gives_a_saturating_sender_its_in
     for folder in ["oboe", "norway3g", "nyu-mets", "irish5g"] {
         let Some(paths) = shared_traces(folder) else { return };
         for path in paths {
-            let rates = rates_from_text(&text(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let rates =
+                rates_from_text(&text(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             assert!(rates.len() > 10 && rates.iter().any(|(_, rate)| rate.0 > 0));
             // up to the last line's time, at most a minute of it
             let origin = rates[0].0;

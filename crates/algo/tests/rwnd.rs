@@ -19,8 +19,11 @@ use units::{Bytes, Duration, Instant, Rate};
 const RTT: Duration = Duration::from_millis(60);
 const RATE: Rate = Rate(8_000_000);
 /// AFC's reader: nothing, then 6 Mbit/s twice as long.
-const PULSED: Reader =
-    Reader::Profile { rates: [0, 6, 6], slot: Duration::from_millis(600), tick: Duration::from_millis(100) };
+const PULSED: Reader = Reader::Profile {
+    rates: [0, 6, 6],
+    slot: Duration::from_millis(600),
+    tick: Duration::from_millis(100),
+};
 
 fn entry(name: &str) -> &'static Entry<Rwnd, Setup> {
     let found = TABLE.iter().find(|e| e.name == name);
@@ -39,7 +42,8 @@ fn with(name: &str, settings: &[(&str, Value)]) -> Rwnd {
 fn curve(law: Rwnd, reader: Reader) -> String {
     let mut path = Path::new(RATE, RTT, law, reader, None);
     path.run(Duration::from_secs(10));
-    let mut text = String::from("t_ms window_bytes advertised_bytes rtt_us received_bytes rate_option\n");
+    let mut text =
+        String::from("t_ms window_bytes advertised_bytes rtt_us received_bytes rate_option\n");
     for row in &path.rows {
         let option = row.option.map_or(String::from("-"), |value| value.to_string());
         let _ = writeln!(
@@ -58,8 +62,9 @@ fn curve(law: Rwnd, reader: Reader) -> String {
 #[test]
 fn every_law_draws_its_golden_curve() {
     for entry in TABLE {
-        let mut text =
-            String::from("# 8 Mbit/s, 60 ms, window-limited sender; the application reads at once\n");
+        let mut text = String::from(
+            "# 8 Mbit/s, 60 ms, window-limited sender; the application reads at once\n",
+        );
         text += &curve(entry.default(&Setup::default()), Reader::AtOnce);
         text += "# the same; the application reads 0, 6, 6 Mbit/s, 600 ms each, every 100 ms\n";
         text += &curve(entry.default(&Setup::default()), PULSED);
@@ -82,7 +87,8 @@ fn every_law_draws_its_golden_curve() {
 #[test]
 fn drwa_settles_at_three_times_the_empty_path_with_full_goodput_in_all_its_forms() {
     let paper: &[(&str, Value)] = &[];
-    let rate = &[("form", Value::Choice(1)), ("alpha", Value::Count(8)), ("quick", Value::Flag(true))];
+    let rate =
+        &[("form", Value::Choice(1)), ("alpha", Value::Count(8)), ("quick", Value::Flag(true))];
     let window = &[("estimator", Value::Choice(1))];
     for settings in [paper, rate, window] {
         let mut path = Path::new(RATE, RTT, with("drwa", settings), Reader::AtOnce, None);
@@ -90,7 +96,8 @@ fn drwa_settles_at_three_times_the_empty_path_with_full_goodput_in_all_its_forms
         // A segment's own time on the link, 1.5 ms, belongs to the smallest RTT that can be seen. The paper's second
         // estimator sees its first window only after slow start has built a queue.
         let seen = path.law.state().rtt_min.unwrap_or_default();
-        let (low, high) = (RTT + Duration::from_micros(1_000), if settings == window { 80 } else { 62 });
+        let (low, high) =
+            (RTT + Duration::from_micros(1_000), if settings == window { 80 } else { 62 });
         assert!(seen >= low && seen <= Duration::from_millis(high), "{settings:?}: {seen}");
         let wanted = seen * 3;
         // With that estimator, a window late, the paper's slow average swings for ten seconds before it settles.
@@ -157,7 +164,8 @@ enum What {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let wait = prop_oneof![8 => 0..5_000_u64, 2 => 0..500_000_u64, 1 => 0..400_000_000_u64];
-    let bytes = prop_oneof![4 => Just(MSS), 2 => 0..100_000_u64, 1 => any::<u64>().prop_map(|x| x >> 20)];
+    let bytes =
+        prop_oneof![4 => Just(MSS), 2 => 0..100_000_u64, 1 => any::<u64>().prop_map(|x| x >> 20)];
     let rtt = prop_oneof![6 => (1_000..400_000_u64).prop_map(Some), 3 => Just(None),
         1 => any::<u64>().prop_map(|x| Some(x >> 12)), 1 => Just(Some(0))];
     let beyond = prop_oneof![4 => Just(0), 1 => 1..1_000_000_u64];
@@ -197,7 +205,12 @@ fn value(param: &Param, at: f64) -> Value {
     }
 }
 
-fn operate(entry: &Entry<Rwnd, Setup>, settings: &Settings, setup: &Setup, operations: &[Operation]) {
+fn operate(
+    entry: &Entry<Rwnd, Setup>,
+    settings: &Settings,
+    setup: &Setup,
+    operations: &[Operation],
+) {
     let mut law = (entry.build)(settings, setup);
     let mut now = Instant(7);
     let (mut received, mut copied, mut edge) = (0_u64, 0_u64, law.window().0);
@@ -238,7 +251,11 @@ fn operate(entry: &Entry<Rwnd, Setup>, settings: &Settings, setup: &Setup, opera
         assert!(window > Bytes::ZERO, "{}: window of zero", entry.name);
         assert!(window <= buffer, "{}: {window} of {buffer}", entry.name);
         assert_eq!(decided, (window != before).then_some(window), "{}", entry.name);
-        assert!(law.next_wakeup().is_none_or(|due| due > now), "{}: wake-up in the past", entry.name);
+        assert!(
+            law.next_wakeup().is_none_or(|due| due > now),
+            "{}: wake-up in the past",
+            entry.name
+        );
         assert_eq!(law.state().window, window, "{}", entry.name);
     }
 }

@@ -25,7 +25,12 @@ pub(crate) struct Buffer<R: Read> {
 }
 
 impl<R: Read> Buffer<R> {
-    pub(crate) fn new(source: Source<R>, head: &[u8], packed: bool, failure: Option<io::Error>) -> Self {
+    pub(crate) fn new(
+        source: Source<R>,
+        head: &[u8],
+        packed: bool,
+        failure: Option<io::Error>,
+    ) -> Self {
         let mut bytes = vec![0; SIZE.max(head.len())];
         bytes[..head.len()].copy_from_slice(head);
         let ended = failure.is_some();

@@ -65,8 +65,12 @@ impl Decoder {
     /// The long way, right for every frame.
     #[inline(never)]
     pub(crate) fn decode_any(&mut self, frame: &Frame<'_>) -> Decoded {
-        let seen =
-            Seen { time: frame.time, wire_len: frame.wire_len, interface: frame.interface, depth: MAX_DEPTH };
+        let seen = Seen {
+            time: frame.time,
+            wire_len: frame.wire_len,
+            interface: frame.interface,
+            depth: MAX_DEPTH,
+        };
         let view = View { data: frame.data, wire: frame.wire_len };
         self.link(frame.linktype, view, seen).unwrap_or(Decoded::Broken)
     }

@@ -72,7 +72,8 @@ fn starts_without_case(text: &[u8], word: &[u8]) -> bool {
 /// NLANR time-sequence headers: records of 44 bytes with an IPv4 header of 20 bytes at 8.
 fn tsh(head: &[u8]) -> bool {
     let record = |at: usize| {
-        let microseconds = head.get(at + 5..at + 8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]));
+        let microseconds =
+            head.get(at + 5..at + 8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]));
         head.get(at + 8) == Some(&0x45) && microseconds.is_some_and(|us| us < 1_000_000)
     };
     record(0) && (head.len() == 44 || record(44))
@@ -85,7 +86,8 @@ fn erf(head: &[u8]) -> bool {
         let seconds = u32::from_le_bytes([r[4], r[5], r[6], r[7]]);
         let (kind, len) = (r[8] & 0x7f, u16::from_be_bytes([r[10], r[11]]));
         // Type 48 is the last that Endace assigned; a record holds at least its header.
-        ((1..=48).contains(&kind) && len >= 16 && r[14..16] != [0, 0]).then_some((seconds, usize::from(len)))
+        ((1..=48).contains(&kind) && len >= 16 && r[14..16] != [0, 0])
+            .then_some((seconds, usize::from(len)))
     };
     let Some((first, len)) = record(0) else { return false };
     match record(len) {

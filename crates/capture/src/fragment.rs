@@ -117,7 +117,8 @@ impl Fragments {
             self.waiting.retain(|p| ip.time.since(p.began) <= TIMEOUT);
         }
         if self.waiting.len() >= MAX_PACKETS {
-            let oldest = self.waiting.iter().enumerate().min_by_key(|(_, p)| p.began).map(|(i, _)| i);
+            let oldest =
+                self.waiting.iter().enumerate().min_by_key(|(_, p)| p.began).map(|(i, _)| i);
             if let Some(oldest) = oldest {
                 self.waiting.swap_remove(oldest);
             }

@@ -56,7 +56,8 @@ impl Decoder {
         if fragment & (MORE_FRAGMENTS | OFFSET) == 0 {
             return self.upper(protocol, payload, ip, seen);
         }
-        let key = Key { src: ip.src.0, dst: ip.dst.0, id: u32::from(id), protocol: u16::from(protocol) };
+        let key =
+            Key { src: ip.src.0, dst: ip.dst.0, id: u32::from(id), protocol: u16::from(protocol) };
         self.fragment(key, fragment, payload, header, protocol, ip, seen)
     }
 
@@ -175,16 +176,20 @@ impl Decoder {
                 // Zero stands for a jumbogram (RFC 2675 section 4); more than IP carried cannot be.
                 let len = if (8..=view.wire).contains(&field) { field } else { view.wire };
                 let inside = view.cut(len).skip(8)?;
-                let inner = seen.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
+                let inner =
+                    seen.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
                 inner.or_else(|| plain(src_port, dst_port, len - 8))
             }
             1 | 58 => {
-                let echo = matches!((protocol, view.u8(0)), (1, Some(0 | 8)) | (58, Some(128 | 129)));
+                let echo =
+                    matches!((protocol, view.u8(0)), (1, Some(0 | 8)) | (58, Some(128 | 129)));
                 let id = if echo { view.be16(4).unwrap_or(0) } else { 0 };
                 plain(id, id, view.wire.saturating_sub(8))
             }
             // DCCP, SCTP, UDP-Lite: ports where UDP has them.
-            33 | 132 | 136 => plain(view.be16(0).unwrap_or(0), view.be16(2).unwrap_or(0), view.wire),
+            33 | 132 | 136 => {
+                plain(view.be16(0).unwrap_or(0), view.be16(2).unwrap_or(0), view.wire)
+            }
             _ => {
                 let inner = seen.deeper().and_then(|s| self.ip_tunnel(protocol, view, s));
                 inner.or_else(|| plain(0, 0, view.wire))
@@ -217,7 +222,11 @@ fn jumbo(view: View<'_>) -> Option<Option<u32>> {
             0 => at += 1,
             0xc2 => {
                 let len = view.be32(at + 2)?;
-                return if view.u8(at + 1)? == 4 && len > MAX_PLAIN { Some(Some(len)) } else { None };
+                return if view.u8(at + 1)? == 4 && len > MAX_PLAIN {
+                    Some(Some(len))
+                } else {
+                    None
+                };
             }
             _ => at += 2 + usize::from(view.u8(at + 1)?),
         }
@@ -229,7 +238,8 @@ fn jumbo(view: View<'_>) -> Option<Option<u32>> {
 mod tests {
     use super::*;
     use crate::packets::{
-        DST, SRC, arrives, datagram, decode, frame, ipv4, ipv4_with, ipv6, join, segment, tcp, tcp_with, udp,
+        DST, SRC, arrives, datagram, decode, frame, ipv4, ipv4_with, ipv6, join, segment, tcp,
+        tcp_with, udp,
     };
 
     #[test]
@@ -265,8 +275,10 @@ mod tests {
     #[test]
     fn a_jumbogram_tells_its_length_and_a_short_one_is_wrong() {
         let with = |len: u32| {
-            let mut packet =
-                ipv6(0, &join(&[&[6, 0, 0xc2, 4], &len.to_be_bytes(), &tcp_with(0x10, &[], 80_000)]));
+            let mut packet = ipv6(
+                0,
+                &join(&[&[6, 0, 0xc2, 4], &len.to_be_bytes(), &tcp_with(0x10, &[], 80_000)]),
+            );
             packet[4..6].fill(0);
             packet
         };
@@ -290,8 +302,14 @@ mod tests {
 
     #[test]
     fn ten_thousand_nested_headers_do_not_exhaust_the_stack() {
-        assert_eq!(decode(101, &ipv4(51, &[51, 0, 0, 0, 0, 0, 0, 0].repeat(8_000))), Decoded::Broken);
-        assert_eq!(decode(101, &ipv6(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(8_000))), Decoded::Broken);
+        assert_eq!(
+            decode(101, &ipv4(51, &[51, 0, 0, 0, 0, 0, 0, 0].repeat(8_000))),
+            Decoded::Broken
+        );
+        assert_eq!(
+            decode(101, &ipv6(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(8_000))),
+            Decoded::Broken
+        );
     }
 
     #[test]

@@ -84,7 +84,12 @@ impl Decoder {
     }
 
     /// What an Ethernet type, or a length in its place, announces.
-    pub(crate) fn network(&mut self, mut kind: u16, mut rest: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn network(
+        &mut self,
+        mut kind: u16,
+        mut rest: View<'_>,
+        seen: Seen,
+    ) -> Option<Decoded> {
         loop {
             // Each tag takes bytes off, so the frame bounds the rounds.
             let tag = match kind {
@@ -267,7 +272,8 @@ mod tests {
     fn ethernet_carries_both_versions_and_its_padding_is_no_payload() {
         arrives(1, &ethernet(0x0800, &four()));
         arrives(1, &ethernet(0x86dd, &six()));
-        let padded = join(&[&ethernet(0x0800, &ipv4(6, &crate::packets::tcp_with(0x10, &[], 0))), &[0; 6]]);
+        let padded =
+            join(&[&ethernet(0x0800, &ipv4(6, &crate::packets::tcp_with(0x10, &[], 0))), &[0; 6]]);
         assert_eq!(segment(1, &padded).payload, 0);
         assert_eq!(segment(1, &padded).ip.wire_len, 60);
     }
@@ -303,7 +309,9 @@ mod tests {
 
     #[test]
     fn ppp_comes_with_and_without_address_and_with_a_short_protocol() {
-        for prefix in [&[0xff, 3, 0, 0x21][..], &[0, 0x21], &[0x21], &[0xff, 3, 0x21], &[0x0f, 0, 8, 0]] {
+        for prefix in
+            [&[0xff, 3, 0, 0x21][..], &[0, 0x21], &[0x21], &[0xff, 3, 0x21], &[0x0f, 0, 8, 0]]
+        {
             arrives(9, &join(&[prefix, &four()]));
             arrives(50, &join(&[prefix, &four()]));
             arrives(204, &join(&[&[1], prefix, &four()]));
@@ -366,21 +374,30 @@ mod tests {
         arrives(1, &join(&[&[0; 12], &len, &SNAP, &four()]));
         arrives(10, &join(&[&[0x57], &[0; 12], &SNAP, &four()]));
         arrives(6, &join(&[&[0x10, 0x40], &[0; 12], &SNAP, &four()]));
-        let routed = join(&[&[0x10, 0x40], &[0; 6], &[0x80; 6], &[6, 0, 1, 2, 3, 4], &SNAP, &four()]);
+        let routed =
+            join(&[&[0x10, 0x40], &[0; 6], &[0x80; 6], &[6, 0, 1, 2, 3, 4], &SNAP, &four()]);
         arrives(6, &routed);
         arrives(100, &join(&[&SNAP, &four()]));
         arrives(100, &join(&[&[0xfe, 0xfe, 3, 0xcc], &four()]));
-        arrives(100, &join(&[&[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0], &ethernet(0x0800, &four())]));
+        arrives(
+            100,
+            &join(&[&[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0], &ethernet(0x0800, &four())]),
+        );
         arrives(104, &join(&[&[0x0f, 0, 8, 0], &four()]));
-        assert_eq!(decode(1, &join(&[&[0; 12], &[0, 38, 0x42, 0x42, 3], &[0; 40]])), Decoded::NotIp);
+        assert_eq!(
+            decode(1, &join(&[&[0; 12], &[0, 38, 0x42, 0x42, 3], &[0; 40]])),
+            Decoded::NotIp
+        );
     }
 
     #[test]
     fn nflog_attributes_are_walked_in_both_byte_orders() {
         let packet = four();
         let len = (packet.len() + 4) as u16;
-        let little = join(&[&[2, 0, 0, 0, 5, 0, 2, 0, 9, 0, 0, 0], &len.to_le_bytes(), &[9, 0], &packet]);
-        let big = join(&[&[2, 0, 0, 0, 0, 8, 0, 1, 0, 0, 8, 0], &len.to_be_bytes(), &[0, 9], &packet]);
+        let little =
+            join(&[&[2, 0, 0, 0, 5, 0, 2, 0, 9, 0, 0, 0], &len.to_le_bytes(), &[9, 0], &packet]);
+        let big =
+            join(&[&[2, 0, 0, 0, 0, 8, 0, 1, 0, 0, 8, 0], &len.to_be_bytes(), &[0, 9], &packet]);
         arrives(239, &little);
         arrives(239, &big);
         assert_eq!(decode(239, &[2, 0, 0, 0, 2, 0, 9, 0]), Decoded::Broken);

@@ -42,7 +42,10 @@ pub(crate) struct Pcap {
 
 impl Pcap {
     /// `Err(None)` when this is no pcap file at all.
-    pub(crate) fn open(head: &[u8], interfaces: &mut Vec<Interface>) -> Result<Pcap, Option<OpenError>> {
+    pub(crate) fn open(
+        head: &[u8],
+        interfaces: &mut Vec<Interface>,
+    ) -> Result<Pcap, Option<OpenError>> {
         let Some(magic) = head.first_chunk::<4>() else { return Err(None) };
         let (order, unit, record_header) = match u32::from_be_bytes(*magic) {
             0xa1b2_c3d4 => (Order::Big, 1_000, RECORD_HEADER),
@@ -70,8 +73,14 @@ impl Pcap {
         // The upper half tells of frame check sequences, which the IP length leaves out anyway.
         let linktype = (order.u32(head, 20) & 0xffff) as u16;
         interfaces.push(Interface { name: String::new(), linktype, snaplen, reported_drops: None });
-        let mut pcap =
-            Pcap { order, unit, record_header, lengths, linktype, longest: longest_record(snaplen) };
+        let mut pcap = Pcap {
+            order,
+            unit,
+            record_header,
+            lengths,
+            linktype,
+            longest: longest_record(snaplen),
+        };
         pcap.settle_record_header(head);
         Ok(pcap)
     }
@@ -106,7 +115,10 @@ impl Pcap {
     }
 
     #[inline(always)]
-    pub(crate) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn next<R: Read>(
+        &mut self,
+        buffer: &mut Buffer<R>,
+    ) -> Result<Option<Found>, ReadError> {
         if !buffer.has(self.record_header) {
             return match buffer.at_end(self.record_header) {
                 Some(error) => Err(error),

@@ -7,7 +7,9 @@ use std::io::Read;
 
 use crate::buffer::Buffer;
 use crate::order::Order;
-use crate::reader::{Found, Interface, MAX_RECORD, OpenError, ReadError, SNAP_SLACK, longest_record};
+use crate::reader::{
+    Found, Interface, MAX_RECORD, OpenError, ReadError, SNAP_SLACK, longest_record,
+};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -89,7 +91,13 @@ impl Pcapng {
     }
 
     pub(crate) fn new() -> Pcapng {
-        Pcapng { order: Order::Little, base: 0, clocks: Vec::new(), last_time: 0, longest_block: SNAP_SLACK }
+        Pcapng {
+            order: Order::Little,
+            base: 0,
+            clocks: Vec::new(),
+            last_time: 0,
+            longest_block: SNAP_SLACK,
+        }
     }
 
     /// Consumes the first section header.
@@ -100,7 +108,9 @@ impl Pcapng {
             return Err(match buffer.at_end(NEEDED) {
                 Some(ReadError::Io { source, .. }) => OpenError::Io(source),
                 Some(ReadError::Decompress { source, .. }) => OpenError::Decompress(source),
-                _ => OpenError::Truncated { needed: NEEDED as u64, got: buffer.ready().len() as u64 },
+                _ => {
+                    OpenError::Truncated { needed: NEEDED as u64, got: buffer.ready().len() as u64 }
+                }
             });
         }
         if section_order(buffer.ready()).is_none() {
@@ -116,7 +126,11 @@ impl Pcapng {
         })
     }
 
-    fn section<R: Read>(&mut self, buffer: &mut Buffer<R>, interfaces: usize) -> Result<(), ReadError> {
+    fn section<R: Read>(
+        &mut self,
+        buffer: &mut Buffer<R>,
+        interfaces: usize,
+    ) -> Result<(), ReadError> {
         if !buffer.has(FRAMING) {
             return Err(end(buffer, FRAMING));
         }
@@ -280,15 +294,24 @@ impl Pcapng {
     fn interface(&mut self, body: &[u8], interfaces: &mut Vec<Interface>) {
         let order = self.order;
         let snaplen = order.u32(body, 4);
-        let mut described =
-            Interface { name: String::new(), linktype: order.u16(body, 0), snaplen, reported_drops: None };
+        let mut described = Interface {
+            name: String::new(),
+            linktype: order.u16(body, 0),
+            snaplen,
+            reported_drops: None,
+        };
         // Microseconds unless told otherwise.
         let mut clock = Clock { scale: Scale::Times(1_000), offset: 0 };
-        each_option(order, body.get(8..).unwrap_or_default(), |code, value| match (code, value.len()) {
-            (2, _) => described.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
-            (9, 1..) => clock.scale = Scale::from_option(value[0]),
-            (14, 8..) => clock.offset = order.u64(value, 0).cast_signed(),
-            _ => {}
+        each_option(order, body.get(8..).unwrap_or_default(), |code, value| {
+            match (code, value.len()) {
+                (2, _) => {
+                    described.name =
+                        String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+                }
+                (9, 1..) => clock.scale = Scale::from_option(value[0]),
+                (14, 8..) => clock.offset = order.u64(value, 0).cast_signed(),
+                _ => {}
+            }
         });
         self.longest_block = self.longest_block.max(longest_record(snaplen));
         self.clocks.push(clock);
@@ -366,7 +389,8 @@ mod tests {
             self.out.extend(total);
         }
         fn section(&mut self) {
-            let body = [&self.four(0x1a2b_3c4d)[..], &self.two(1), &self.two(0), &[0xff; 8]].concat();
+            let body =
+                [&self.four(0x1a2b_3c4d)[..], &self.two(1), &self.two(0), &[0xff; 8]].concat();
             self.block(0x0a0d_0d0a, &body);
         }
         fn option(&self, code: u16, value: &[u8]) -> Vec<u8> {
@@ -403,7 +427,9 @@ mod tests {
         let mut frames = Vec::new();
         loop {
             match reader.next_frame() {
-                Ok(Some(f)) => frames.push((f.time.0, f.interface, f.linktype, f.wire_len, f.data.to_vec())),
+                Ok(Some(f)) => {
+                    frames.push((f.time.0, f.interface, f.linktype, f.wire_len, f.data.to_vec()))
+                }
                 Ok(None) => return (frames, reader, None),
                 Err(e) => return (frames, reader, Some(e)),
             }
@@ -422,8 +448,9 @@ mod tests {
             b.interface(113, &[(9, &[0x80 | 10])]);
             b.interface(276, &[(9, &[12])]);
             b.interface(276, &[(9, &[0]), (14, &before)]);
-            for (i, ticks) in
-                [5_000_000, 5_000_000_001, 5_000, 5 * 1024, 5_000_000_000_000, 7].into_iter().enumerate()
+            for (i, ticks) in [5_000_000, 5_000_000_001, 5_000, 5 * 1024, 5_000_000_000_000, 7]
+                .into_iter()
+                .enumerate()
             {
                 b.enhanced(i as u32, ticks, 3, b"abc");
             }

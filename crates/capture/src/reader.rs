@@ -198,7 +198,9 @@ impl<R: Read> Reader<R> {
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
         let found = match &mut self.format {
             Format::Pcap(pcap) => pcap.next(&mut self.buffer),
-            Format::Pcapng(ng) => ng.next(&mut self.buffer, &mut self.interfaces, &mut self.skipped),
+            Format::Pcapng(ng) => {
+                ng.next(&mut self.buffer, &mut self.interfaces, &mut self.skipped)
+            }
             Format::Done => Ok(None),
         };
         match found {
@@ -263,7 +265,10 @@ mod tests {
                 Ok(Some(f)) => frames.push((f.time.0, f.interface, f.wire_len, f.data.to_vec())),
                 Ok(None) => return (frames, None),
                 Err(e) => {
-                    assert!(matches!(reader.next_frame(), Ok(None)), "nothing comes after an error");
+                    assert!(
+                        matches!(reader.next_frame(), Ok(None)),
+                        "nothing comes after an error"
+                    );
                     return (frames, Some(e));
                 }
             }
@@ -368,13 +373,15 @@ mod tests {
         assert_eq!(plain.len(), 3);
         assert_eq!(plain[1], (FIRST.0 + 1, 1, 1500, vec![1; 61]));
         let zstd = zstd::encode_all(&file[..], 1).expect("memory");
-        for packed in [packed_gzip(&file), zstd.clone(), packed_gzip(&zstd), packed_gzip(&packed_gzip(&file))]
+        for packed in
+            [packed_gzip(&file), zstd.clone(), packed_gzip(&zstd), packed_gzip(&packed_gzip(&file))]
         {
             assert_eq!(all(&packed).0, plain);
         }
         let mut reader = Reader::new(&file[..]).expect("opens");
         while reader.next_frame().expect("good").is_some() {}
-        let names: Vec<_> = reader.interfaces().iter().map(|i| (i.name.as_str(), i.reported_drops)).collect();
+        let names: Vec<_> =
+            reader.interfaces().iter().map(|i| (i.name.as_str(), i.reported_drops)).collect();
         assert_eq!(names, [("eth0", None), ("wlan0", Some(17))]);
         assert_eq!(reader.offset(), file.len() as u64);
     }
@@ -462,7 +469,10 @@ mod tests {
             (b"<!DOCTYPE html><html>", "HTML"),
             (b"{\"a\": 1}\n", "text"),
             (b"BZh91AY", "a bzip2 file"),
-            (b"version https://git-lfs.github.com/spec/v1\n", "a git LFS pointer, not the file itself"),
+            (
+                b"version https://git-lfs.github.com/spec/v1\n",
+                "a git LFS pointer, not the file itself",
+            ),
             (&[0; 100], "nothing known"),
         ] {
             match Reader::new(bytes).err() {
@@ -475,7 +485,10 @@ mod tests {
             Err(OpenError::Truncated { got: 5, .. })
         ));
         let archaic = pcap(0xa1b2_c3d4, (1, 0), true, &[]);
-        assert!(matches!(Reader::new(&archaic[..]), Err(OpenError::Version { major: 1, minor: 0 })));
+        assert!(matches!(
+            Reader::new(&archaic[..]),
+            Err(OpenError::Version { major: 1, minor: 0 })
+        ));
     }
 
     #[test]

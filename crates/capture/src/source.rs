@@ -59,7 +59,8 @@ pub(crate) fn unpack<R: Read>(input: R) -> io::Result<Unpacked<R>> {
         if failure.is_some() || !(gzip || zstd) {
             return Ok(Unpacked { source, head, packed, failure });
         }
-        let whole = BufReader::with_capacity(COMPRESSED_CHUNK, Source::Peeked(head, 0, Box::new(source)));
+        let whole =
+            BufReader::with_capacity(COMPRESSED_CHUNK, Source::Peeked(head, 0, Box::new(source)));
         source = if gzip {
             Source::Gzip(Box::new(MultiGzDecoder::new(whole)))
         } else {

@@ -130,7 +130,10 @@ mod tests {
         for lie in [[8, 10, 0, 0], [2, 0, 0, 0], [2, 1, 0, 0], [8, 255, 0, 0]] {
             let mut bytes = vec![2, 4, 5, 0xb4];
             bytes.extend(lie);
-            assert_eq!(options(flags::SYN, &bytes), TcpOptions { mss: Some(1460), ..TcpOptions::default() });
+            assert_eq!(
+                options(flags::SYN, &bytes),
+                TcpOptions { mss: Some(1460), ..TcpOptions::default() }
+            );
         }
     }
 
@@ -144,7 +147,11 @@ mod tests {
                 Decoded::Tcp(s) => {
                     assert!(kept >= 54);
                     assert_eq!(s.payload, 100);
-                    assert_eq!(s.options.timestamps, (kept >= 66).then_some((3, 4)), "{kept} bytes kept");
+                    assert_eq!(
+                        s.options.timestamps,
+                        (kept >= 66).then_some((3, 4)),
+                        "{kept} bytes kept"
+                    );
                 }
                 other => {
                     assert!(kept < 54);

@@ -13,7 +13,12 @@ use crate::view::View;
 
 impl Decoder {
     /// By IP protocol number.
-    pub(crate) fn ip_tunnel(&mut self, protocol: u8, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn ip_tunnel(
+        &mut self,
+        protocol: u8,
+        view: View<'_>,
+        seen: Seen,
+    ) -> Option<Decoded> {
         let inner = match protocol {
             4 => self.ipv4(view, seen),
             41 => self.ipv6(view, seen),
@@ -26,7 +31,12 @@ impl Decoder {
     }
 
     /// By UDP port, on either side.
-    pub(crate) fn udp_tunnel(&mut self, ports: (u16, u16), view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn udp_tunnel(
+        &mut self,
+        ports: (u16, u16),
+        view: View<'_>,
+        seen: Seen,
+    ) -> Option<Decoded> {
         let is = |port| ports.0 == port || ports.1 == port;
         let inner = if is(2152) {
             self.gtp(view, seen)
@@ -182,7 +192,9 @@ impl Decoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packets::{arrives, datagram, decode, ethernet, ipv4, ipv6, join, tcp, tcp_with, udp};
+    use crate::packets::{
+        arrives, datagram, decode, ethernet, ipv4, ipv6, join, tcp, tcp_with, udp,
+    };
 
     fn four() -> Vec<u8> {
         ipv4(6, &tcp())
@@ -205,8 +217,14 @@ mod tests {
     fn gre_with_any_of_its_optional_fields_is_followed() {
         arrives(101, &ipv4(47, &join(&[&[0, 0, 8, 0], &four()])));
         arrives(101, &ipv4(47, &join(&[&[0xb0, 0, 8, 0], &[0; 12], &four()])));
-        arrives(101, &ipv4(47, &join(&[&[0x20, 0, 0x65, 0x58], &[0; 4], &ethernet(0x0800, &four())])));
-        arrives(101, &ipv4(47, &join(&[&[0x30, 0x81, 0x88, 0x0b], &[0; 12], &[0xff, 3, 0, 0x21], &four()])));
+        arrives(
+            101,
+            &ipv4(47, &join(&[&[0x20, 0, 0x65, 0x58], &[0; 4], &ethernet(0x0800, &four())])),
+        );
+        arrives(
+            101,
+            &ipv4(47, &join(&[&[0x30, 0x81, 0x88, 0x0b], &[0; 12], &[0xff, 3, 0, 0x21], &four()])),
+        );
         arrives(101, &ipv4(47, &join(&[&[0, 0, 0x88, 0x3e], &[0x80, 0, 0, 0], &four()])));
         let wlan = join(&[&[0x08, 1], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &four()]);
         arrives(101, &ipv4(47, &join(&[&[0, 0, 0x82, 0], &wlan])));
@@ -217,12 +235,21 @@ mod tests {
         let inner = ethernet(0x0800, &four());
         arrives(101, &ipv4(47, &join(&[&[0, 0, 0x88, 0xbe], &inner])));
         arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x88, 0xbe], &[0; 4], &[0x10; 8], &inner])));
-        arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 0], &inner])));
         arrives(
             101,
-            &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 1], &[0; 8], &inner])),
+            &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 0], &inner])),
         );
-        arrives(101, &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[8, 0], &four()])));
+        arrives(
+            101,
+            &ipv4(
+                47,
+                &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[0, 1], &[0; 8], &inner]),
+            ),
+        );
+        arrives(
+            101,
+            &ipv4(47, &join(&[&[0x10, 0, 0x22, 0xeb], &[0; 4], &[0x20; 10], &[8, 0], &four()])),
+        );
     }
 
     #[test]
@@ -244,10 +271,16 @@ mod tests {
     fn gtp_user_data_is_followed_through_sequence_number_and_extension_headers() {
         let len = |extra: usize| ((four().len() + extra) as u16).to_be_bytes();
         arrives(101, &in_udp(2152, &join(&[&[0x30, 255], &len(0), &[0, 0, 0, 9], &four()])));
-        arrives(101, &in_udp(2152, &join(&[&[0x32, 255], &len(4), &[0, 0, 0, 9], &[0, 1, 0, 0], &four()])));
+        arrives(
+            101,
+            &in_udp(2152, &join(&[&[0x32, 255], &len(4), &[0, 0, 0, 9], &[0, 1, 0, 0], &four()])),
+        );
         // A PDU session container, then another extension header.
         let extensions = [0, 0, 0, 0x85, 1, 0x10, 9, 0x40, 1, 1, 2, 0];
-        arrives(101, &in_udp(2152, &join(&[&[0x34, 255], &len(12), &[0, 0, 0, 9], &extensions, &four()])));
+        arrives(
+            101,
+            &in_udp(2152, &join(&[&[0x34, 255], &len(12), &[0, 0, 0, 9], &extensions, &four()])),
+        );
     }
 
     #[test]
@@ -277,8 +310,14 @@ mod tests {
     fn l2tp_data_and_mpls_in_udp_are_followed() {
         let ppp = join(&[&[0xff, 3, 0, 0x21], &four()]);
         arrives(101, &in_udp(1701, &join(&[&[0, 2, 0, 1, 0, 1], &ppp])));
-        arrives(101, &in_udp(1701, &join(&[&[0x4a, 2, 0, 9, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2, 7, 7], &ppp])));
-        assert_eq!(datagram(101, &in_udp(1701, &join(&[&[0xc8, 2, 0, 12], &[0; 8]]))).dst_port, 1701);
+        arrives(
+            101,
+            &in_udp(1701, &join(&[&[0x4a, 2, 0, 9, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2, 7, 7], &ppp])),
+        );
+        assert_eq!(
+            datagram(101, &in_udp(1701, &join(&[&[0xc8, 2, 0, 12], &[0; 8]]))).dst_port,
+            1701
+        );
         arrives(101, &in_udp(6635, &join(&[&[0, 1, 0x41, 64], &four()])));
     }
 

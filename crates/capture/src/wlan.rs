@@ -125,7 +125,8 @@ mod tests {
         arrives(127, &join(&[&[0, 0, 8, 0, 0, 0, 0, 0], &plain]));
         let padded = join(&[&[0x88, 0x01], &[0; 24], &[0, 0], &body()]);
         arrives(127, &join(&[&[0, 0, 9, 0, 2, 0, 0, 0, 0x20], &padded]));
-        let stamped = [0, 0, 25, 0, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0, 0, 0, 0, 0, 0, 0];
+        let stamped =
+            [0, 0, 25, 0, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0, 0, 0, 0, 0, 0, 0];
         arrives(127, &join(&[&stamped, &padded]));
         let extended = [0, 0, 13, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 0x20];
         arrives(127, &join(&[&extended, &padded]));

@@ -61,25 +61,36 @@ impl<W: Write> Writer<W> {
     }
 
     /// A frame of the given interface.
-    pub fn write_on(&mut self, interface: u32, time: Instant, data: &[u8], orig_len: u32) -> io::Result<()> {
+    pub fn write_on(
+        &mut self,
+        interface: u32,
+        time: Instant,
+        data: &[u8],
+        orig_len: u32,
+    ) -> io::Result<()> {
         if interface >= self.interfaces {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "interface was not described"));
         }
-        let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "frame longer than a record can say");
+        let too_long =
+            || io::Error::new(io::ErrorKind::InvalidInput, "frame longer than a record can say");
         let captured = u32::try_from(data.len()).map_err(|_| too_long())?;
         let ns = time.as_nanos();
         match self.format {
             Format::Pcap => {
-                let seconds = u32::try_from(ns / 1_000_000_000)
-                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "time behind the year 2106"))?;
-                for field in [seconds, (ns % 1_000_000_000) as u32, captured, orig_len.max(captured)] {
+                let seconds = u32::try_from(ns / 1_000_000_000).map_err(|_| {
+                    io::Error::new(io::ErrorKind::InvalidInput, "time behind the year 2106")
+                })?;
+                for field in
+                    [seconds, (ns % 1_000_000_000) as u32, captured, orig_len.max(captured)]
+                {
                     self.out.write_all(&field.to_le_bytes())?;
                 }
                 self.out.write_all(data)
             }
             Format::Pcapng => {
                 let mut head = [0; 20];
-                let fields = [interface, (ns >> 32) as u32, ns as u32, captured, orig_len.max(captured)];
+                let fields =
+                    [interface, (ns >> 32) as u32, ns as u32, captured, orig_len.max(captured)];
                 for (bytes, field) in head.chunks_exact_mut(4).zip(fields) {
                     bytes.copy_from_slice(&field.to_le_bytes());
                 }
@@ -117,7 +128,8 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 fn block(out: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|p| p.len()).sum();
     let padding = len.next_multiple_of(4) - len;
-    let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "block longer than its length field");
+    let too_long =
+        |_| io::Error::new(io::ErrorKind::InvalidInput, "block longer than its length field");
     let total = u32::try_from(len + padding + 12).map_err(too_long)?;
     out.write_all(&kind.to_le_bytes())?;
     out.write_all(&total.to_le_bytes())?;

@@ -13,7 +13,10 @@ fn drain(bytes: &[u8]) -> usize {
     let mut count = 0;
     while let Ok(Some(frame)) = reader.next_frame() {
         decoder.decode(&frame);
-        assert!(frame.data.len() <= bytes.len() * 2000, "a frame larger than the file, even packed");
+        assert!(
+            frame.data.len() <= bytes.len() * 2000,
+            "a frame larger than the file, even packed"
+        );
         assert!(frame.wire_len as usize >= frame.data.len());
         count += 1;
     }
@@ -22,7 +25,8 @@ fn drain(bytes: &[u8]) -> usize {
 
 /// Failing inputs are kept beside this file.
 fn config() -> ProptestConfig {
-    let failure_persistence = Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
+    let failure_persistence =
+        Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
     ProptestConfig { failure_persistence, ..ProptestConfig::default() }
 }
 

@@ -72,7 +72,8 @@ fn files(root: &Path) -> Vec<(String, PathBuf)> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the folder is readable") {
             let path = entry.expect("the entry is readable").path();
-            let name = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            let name =
+                path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
             if path.is_dir() {
                 if !name.ends_with("OUTPUTbench") {
                     folders.push(path);
@@ -224,7 +225,11 @@ fn a_file_cut_at_any_byte_delivers_every_record_before_the_cut() {
             let expected = whole.iter().take_while(|g| g.end <= len as u64).count();
             match frames(&short[..len]) {
                 Ok((got, error)) => {
-                    assert!(got == whole[..expected], "{name} cut to {len} bytes: {} frames", got.len());
+                    assert!(
+                        got == whole[..expected],
+                        "{name} cut to {len} bytes: {} frames",
+                        got.len()
+                    );
                     let at_record = expected > 0 && whole[expected - 1].end == len as u64;
                     assert!(
                         !(at_record && error.is_some()),
@@ -257,7 +262,8 @@ fn a_flipped_byte_costs_nothing_before_it() {
             let mut damaged = bytes.clone();
             let mut first = bytes.len();
             for _ in 0..=random(4) {
-                let at = random(if round % 2 == 0 { DAMAGED.min(bytes.len()) } else { bytes.len() });
+                let at =
+                    random(if round % 2 == 0 { DAMAGED.min(bytes.len()) } else { bytes.len() });
                 damaged[at] ^= 1 << random(8);
                 first = first.min(at);
             }

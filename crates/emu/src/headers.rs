@@ -77,7 +77,8 @@ pub fn view(packet: &[u8]) -> View {
     if matches!(view.protocol, TCP | UDP)
         && let Some(ports) = packet.get(view.transport..view.transport + 4)
     {
-        view.ports = [u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])];
+        view.ports =
+            [u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])];
     }
     if view.protocol == TCP
         && let Some(s) = packet.get(view.transport + 4..view.transport + 8)
@@ -151,10 +152,14 @@ mod tests {
 
     /// A TCP segment from 10.0.0.1:4000 to 10.0.0.2:5001, ECT(0), expedited.
     fn packet() -> Vec<u8> {
-        let mut p = vec![0x45, 46 << 2 | 2, 0, 44, 0, 1, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut p =
+            vec![0x45, 46 << 2 | 2, 0, 44, 0, 1, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         let check = !sum(0, &p);
         p[10..12].copy_from_slice(&check.to_be_bytes());
-        p.extend([0x0f, 0xa0, 0x13, 0x89, 0, 0, 1, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
+        p.extend([
+            0x0f, 0xa0, 0x13, 0x89, 0, 0, 1, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 1, 2, 3,
+            4,
+        ]);
         p
     }
 

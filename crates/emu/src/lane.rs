@@ -44,7 +44,9 @@ impl Lane {
         let port = scenario.port(index);
         let own = |what: &Changed| match what {
             Changed::Link(link, _) => *link == index,
-            Changed::Gate(node, _) => scenario.nodes[*node].device.as_ref().is_some_and(|d| d.link == index),
+            Changed::Gate(node, _) => {
+                scenario.nodes[*node].device.as_ref().is_some_and(|d| d.link == index)
+            }
             Changed::NodeWindow(..) | Changed::Congestion(..) | Changed::Window(..) => false,
         };
         let changes = scenario.changes.iter().flat_map(|change| {

@@ -240,7 +240,8 @@ impl<'a> Reader<'a> {
                     flow_hash,
                     host,
                     class: (mixed / 4) as u8,
-                    ecn: [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::Marked][(mixed % 4) as usize],
+                    ecn: [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::Marked]
+                        [(mixed % 4) as usize],
                     enqueued: Instant::ZERO,
                 })
             }

@@ -103,14 +103,16 @@ fn main() -> ExitCode {
 }
 
 fn run_command(args: RunArgs) -> Result<(), Failure> {
-    let text = read_text(&args.file).map_err(|e| Failure(3, format!("{}: {e}", args.file.display())))?;
+    let text =
+        read_text(&args.file).map_err(|e| Failure(3, format!("{}: {e}", args.file.display())))?;
     let mut traces = BTreeMap::new();
     for (name, path) in &args.traces {
         let text = read_text(Path::new(path)).map_err(|e| Failure(3, format!("{path}: {e}")))?;
         traces.insert(name.clone(), text);
     }
     let resolve = resolved(&text, &args.settings, args.seed, &traces);
-    let (scenario, seed) = resolve.map_err(|e| Failure(3, format!("{}: {e}", args.file.display())))?;
+    let (scenario, seed) =
+        resolve.map_err(|e| Failure(3, format!("{}: {e}", args.file.display())))?;
     let stop_after = match args.stop_after {
         Some(s) if s.is_finite() && s >= 0.0 => Some(Duration((s * 1e9) as u64)),
         Some(s) => return Err(Failure(2, format!("--for {s}: expected seconds"))),
@@ -131,7 +133,8 @@ fn run_command(args: RunArgs) -> Result<(), Failure> {
     keep(&options.out, &text, &args.settings, seed, &traces)
         .map_err(|e| Failure(1, format!("{}: {e}", options.out.display())))?;
     let mut stdout = io::stdout();
-    run(&scenario, &options, &mut |value| say_to(&mut stdout, &value)).map_err(|e| Failure(1, e.to_string()))
+    run(&scenario, &options, &mut |value| say_to(&mut stdout, &value))
+        .map_err(|e| Failure(1, e.to_string()))
 }
 
 type Settings = [(String, String)];
@@ -152,7 +155,8 @@ fn resolved(
     let mut scenario = document.scenario(settings, seed, &read)?.0;
     if scenario.lab.gate == GateBy::Agent {
         // It stands in the phone's own kernel; here the packets would meet it a second time.
-        let index = Family::Gate.entries().iter().position(|gate| gate.name == "none").unwrap_or_default();
+        let index =
+            Family::Gate.entries().iter().position(|gate| gate.name == "none").unwrap_or_default();
         for device in scenario.nodes.iter_mut().filter_map(|node| node.device.as_mut()) {
             device.gate = Algorithm { index, settings: algo::Settings::default() };
         }
@@ -173,7 +177,8 @@ fn keep(out: &Path, text: &str, settings: &Settings, seed: u64, traces: &Texts) 
 }
 
 fn replay_command(dir: &Path) -> Result<(), Failure> {
-    let unreadable = |path: PathBuf| move |e: io::Error| Failure(3, format!("{}: {e}", path.display()));
+    let unreadable =
+        |path: PathBuf| move |e: io::Error| Failure(3, format!("{}: {e}", path.display()));
     let text_of = |name: &str| {
         let path = dir.join(name);
         read_text(&path).map_err(unreadable(path))
@@ -188,15 +193,20 @@ fn replay_command(dir: &Path) -> Result<(), Failure> {
         .collect();
     let mut traces = BTreeMap::new();
     for (number, name) in kept["traces"].as_array().into_iter().flatten().enumerate() {
-        traces.insert(name.as_str().unwrap_or_default().to_owned(), text_of(&format!("traces/{number}"))?);
+        traces.insert(
+            name.as_str().unwrap_or_default().to_owned(),
+            text_of(&format!("traces/{number}"))?,
+        );
     }
-    let (scenario, _) = resolved(&text_of("scenario.toml")?, &settings, kept["seed"].as_u64(), &traces)
-        .map_err(|e| Failure(3, e.to_string()))?;
+    let (scenario, _) =
+        resolved(&text_of("scenario.toml")?, &settings, kept["seed"].as_u64(), &traces)
+            .map_err(|e| Failure(3, e.to_string()))?;
     let mut found = 0;
     for link in &scenario.links {
         let path = dir.join(format!("{}.decisions", link.name.replace('/', "-")));
         let log = std::fs::read(&path).map_err(unreadable(path.clone()))?;
-        let one = replay(&scenario, &log).map_err(|e| Failure(1, format!("{}: {e}", path.display())))?;
+        let one =
+            replay(&scenario, &log).map_err(|e| Failure(1, format!("{}: {e}", path.display())))?;
         println!("{}: {} packets, {} decisions, all alike", link.name, one.arrivals, one.decisions);
         found += 1;
     }

@@ -261,7 +261,9 @@ mod tests {
             p.extend([0xfd; 16]);
             p.extend([0xfe; 16]);
         }
-        p.extend([0x0f, 0xa0, 0x13, 0x89, 0xff, 0xff, 0xff, 0, 0, 0, 0, 5, 0x80, flags, 1, 0, 0, 0, 0, 0]);
+        p.extend([
+            0x0f, 0xa0, 0x13, 0x89, 0xff, 0xff, 0xff, 0, 0, 0, 0, 5, 0x80, flags, 1, 0, 0, 0, 0, 0,
+        ]);
         p.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         p.extend((0..payload).map(|i| i as u8));
         p
@@ -318,7 +320,8 @@ mod tests {
             let read = Virtio::read(&virtio);
             assert_eq!(read, Virtio { partial: true, segment: Some(1_448) });
             let again: Vec<u8> =
-                [bytes, &found.iter().flat_map(|p| p[head..].to_vec()).collect::<Vec<_>>()].concat();
+                [bytes, &found.iter().flat_map(|p| p[head..].to_vec()).collect::<Vec<_>>()]
+                    .concat();
             assert!(receives(&again));
             assert_eq!(again[head..], whole[head..]);
             assert_eq!(pieces(&again, 1_448), found);

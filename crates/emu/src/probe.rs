@@ -47,7 +47,8 @@ pub fn pair(own: [u8; 4], far: [u8; 4], wake: EventFd) -> (Prober, Listener) {
     let (sender, answers) = sync_channel(WAITING);
     let wake = Arc::new(wake);
     let listener = Listener { own, answers: sender, wake: wake.clone() };
-    let prober = Prober { own, far, number: 0, next: Instant::ZERO, sent: VecDeque::new(), answers, wake };
+    let prober =
+        Prober { own, far, number: 0, next: Instant::ZERO, sent: VecDeque::new(), answers, wake };
     (prober, listener)
 }
 
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_kept_and_becomes_a_round_trip() {
-        let wake = EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_NONBLOCK).expect("an eventfd");
+        let wake =
+            EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_NONBLOCK).expect("an eventfd");
         let (mut prober, listener) = pair([10, 0, 0, 1], [10, 0, 0, 2], wake);
         let (first, _) = prober.ask(Duration::from_millis(50));
         let (second, request) = prober.ask(Duration::from_millis(50));

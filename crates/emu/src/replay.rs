@@ -119,11 +119,17 @@ fn compare(
     }
 }
 
-fn expect(logged: Option<Decision>, replayed: Option<Decision>, count: u64) -> Result<(), ReplayError> {
+fn expect(
+    logged: Option<Decision>,
+    replayed: Option<Decision>,
+    count: u64,
+) -> Result<(), ReplayError> {
     if logged == replayed {
         return Ok(());
     }
-    let text = |d: Option<Decision>| d.map_or("nothing".to_owned(), |(t, r)| format!("{r:?} at {} ns", t.0));
+    let text = |d: Option<Decision>| {
+        d.map_or("nothing".to_owned(), |(t, r)| format!("{r:?} at {} ns", t.0))
+    };
     Err(ReplayError::Differs { count, logged: text(logged), replayed: text(replayed) })
 }
 

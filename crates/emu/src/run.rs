@@ -105,7 +105,8 @@ struct Pair {
 fn pairs(scenario: &Scenario, offload: Option<Offload>) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
     for (index, link) in scenario.links.iter().enumerate() {
-        let partner = pairs.iter_mut().find(|p| p.sides[0].0 == link.to && p.sides[1] == (link.from, None));
+        let partner =
+            pairs.iter_mut().find(|p| p.sides[0].0 == link.to && p.sides[1] == (link.from, None));
         let fast = match offload.unwrap_or(scenario.lab.offload) {
             Offload::On => true,
             Offload::Off => false,
@@ -155,8 +156,10 @@ fn device_name(scenario: &Scenario, side: (usize, Option<usize>), peer: usize) -
         Some(link) => scenario.links[link].name.clone(),
         None => format!("from-{}", scenario.nodes[peer].name),
     };
-    let clean: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let clean: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .collect();
     match clean.len() {
         1..=15 if clean != "lo" && clean != "." && clean != ".." => clean,
         _ => side.1.map_or_else(|| format!("in{peer}"), |link| format!("link{link}")),
@@ -173,8 +176,10 @@ fn open(scenario: &Scenario, options: &Options, pair: &Pair) -> Result<Opened, R
         let namespace = &options.namespaces[&scenario.nodes[node].name];
         let name = device_name(scenario, pair.sides[side], peer);
         let path = namespace_path(namespace);
-        let wanted = Wanted { namespace: &path, name: &name, queues: options.queues, offload: pair.offload };
-        let error = |source| RunError::Device { name: name.clone(), namespace: namespace.clone(), source };
+        let wanted =
+            Wanted { namespace: &path, name: &name, queues: options.queues, offload: pair.offload };
+        let error =
+            |source| RunError::Device { name: name.clone(), namespace: namespace.clone(), source };
         Tun::open(&wanted).map(Arc::new).map_err(error)
     };
     Ok([one(0)?, one(1)?])
@@ -186,7 +191,11 @@ fn namespace_path(name: &str) -> PathBuf {
 }
 
 /// Runs a scenario; `say` gets each line for the parent.
-pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -> Result<(), RunError> {
+pub fn run(
+    scenario: &Scenario,
+    options: &Options,
+    say: &mut dyn FnMut(Value),
+) -> Result<(), RunError> {
     for node in &scenario.nodes {
         if !options.namespaces.contains_key(&node.name) {
             return Err(RunError::NoNamespace(node.name.clone()));
@@ -291,8 +300,13 @@ pub fn run(scenario: &Scenario, options: &Options, say: &mut dyn FnMut(Value)) -
     trouble.map_or(Ok(()), Err)
 }
 
-fn telemetry(scenario: &Scenario, options: &Options, link: usize) -> Result<Option<Telemetry>, RunError> {
-    let Some(node) = scenario.nodes.iter().position(|n| n.device.as_ref().is_some_and(|d| d.link == link))
+fn telemetry(
+    scenario: &Scenario,
+    options: &Options,
+    link: usize,
+) -> Result<Option<Telemetry>, RunError> {
+    let Some(node) =
+        scenario.nodes.iter().position(|n| n.device.as_ref().is_some_and(|d| d.link == link))
     else {
         return Ok(None);
     };
@@ -311,10 +325,12 @@ type Probes = (BTreeMap<usize, Prober>, BTreeMap<usize, Vec<Listener>>);
 /// By link, who asks for a gate; by node, who keeps the answers back.
 fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
     let (mut probers, mut listeners) = (BTreeMap::new(), BTreeMap::<usize, Vec<Listener>>::new());
-    for (node, device) in scenario.nodes.iter().enumerate().filter_map(|(i, n)| Some((i, n.device.as_ref()?)))
+    for (node, device) in
+        scenario.nodes.iter().enumerate().filter_map(|(i, n)| Some((i, n.device.as_ref()?)))
     {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let wake = EventFd::from_flags(flags).map_err(|error| RunError::System("eventfd", error))?;
+        let wake =
+            EventFd::from_flags(flags).map_err(|error| RunError::System("eventfd", error))?;
         let far = scenario.gate_far(node, device.link);
         let (prober, listener) =
             probe::pair(scenario::address(node).octets(), scenario::address(far).octets(), wake);
@@ -324,7 +340,12 @@ fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
     Ok((probers, listeners))
 }
 
-fn told_devices(scenario: &Scenario, options: &Options, pairs: &[Pair], opened: &[Opened]) -> Value {
+fn told_devices(
+    scenario: &Scenario,
+    options: &Options,
+    pairs: &[Pair],
+    opened: &[Opened],
+) -> Value {
     let mut devices = Vec::new();
     for (pair, tuns) in pairs.iter().zip(opened) {
         for (side, tun) in tuns.iter().enumerate() {
@@ -443,12 +464,15 @@ impl Watch {
     fn new() -> Result<Watch, RunError> {
         let system = |what| move |error| RunError::System(what, error);
         let mut set = SigSet::empty();
-        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().for_each(|signal| set.add(signal));
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+            .into_iter()
+            .for_each(|signal| set.add(signal));
         // Before any thread starts, so that all of them leave signals to this one.
         set.thread_block().map_err(system("signals"))?;
         let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(system("signalfd"))?;
-        let event = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map(Arc::new);
+        let event =
+            || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map(Arc::new);
         let stop = event().map_err(system("eventfd"))?;
         let failed = event().map_err(system("eventfd"))?;
         Ok(Watch { signals, stop, failed, words: Vec::new() })
@@ -469,8 +493,10 @@ impl Watch {
             Ok(_) => {}
             Err(error) => return Err(RunError::System("poll", error)),
         }
-        let happened: Vec<bool> =
-            polled.iter().map(|fd| !fd.revents().unwrap_or(PollFlags::empty()).is_empty()).collect();
+        let happened: Vec<bool> = polled
+            .iter()
+            .map(|fd| !fd.revents().unwrap_or(PollFlags::empty()).is_empty())
+            .collect();
         drop(polled);
         if happened[1] {
             return Ok(Heard::Failed);
@@ -526,8 +552,10 @@ impl Watch {
             }
             if now.0 / COUNTERS_NS > told {
                 told = now.0 / COUNTERS_NS;
-                let links: Vec<Value> =
-                    threads.iter().map(|(link, live, _)| link_object(scenario, *link, live)).collect();
+                let links: Vec<Value> = threads
+                    .iter()
+                    .map(|(link, live, _)| link_object(scenario, *link, live))
+                    .collect();
                 say(json!({"event": "counters", "t_s": now.0 as f64 / 1e9, "links": links}));
             }
             match self.hear(!options.at_once)? {

@@ -19,7 +19,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{
-    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, listen, send, socket,
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, listen, send,
+    socket,
 };
 use std::os::fd::FromRawFd;
 
@@ -105,8 +106,8 @@ mod tests {
         let mut telemetry = Telemetry::listen(&path, 3).expect("a socket");
         telemetry.send(1, [0, 0, 0]);
         let reader = || {
-            let fd =
-                socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).expect("a socket");
+            let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None)
+                .expect("a socket");
             connect(fd.as_raw_fd(), &UnixAddr::new(&path).expect("short")).expect("it listens");
             fd
         };

@@ -57,7 +57,9 @@ impl Tun {
     pub fn open(wanted: &Wanted<'_>) -> io::Result<Tun> {
         std::thread::scope(|scope| {
             let made = scope.spawn(|| make(wanted)).join();
-            made.unwrap_or_else(|_| Err(io::Error::other("the thread that made the device panicked")))
+            made.unwrap_or_else(|_| {
+                Err(io::Error::other("the thread that made the device panicked"))
+            })
         })
     }
 
@@ -77,14 +79,16 @@ fn parse_counters(text: &str, name: &str) -> Option<Counters> {
         let (device, rest) = line.split_once(':')?;
         (device.trim() == name).then_some(rest)
     })?;
-    let fields: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
     Some(Counters { dropped: *fields.get(11)?, refused: fields.get(2)? + fields.get(3)? })
 }
 
 fn make(wanted: &Wanted<'_>) -> io::Result<Tun> {
     let namespace = File::open(wanted.namespace)?;
     setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-    let queues = (0..wanted.queues.max(1)).map(|_| attach(wanted)).collect::<io::Result<Vec<_>>>()?;
+    let queues =
+        (0..wanted.queues.max(1)).map(|_| attach(wanted)).collect::<io::Result<Vec<_>>>()?;
     bring_up(wanted.name)?;
     // Opened here, it goes on telling of this namespace.
     let statistics = File::open("/proc/thread-self/net/dev")?;
@@ -113,7 +117,10 @@ fn attach(wanted: &Wanted<'_>) -> io::Result<OwnedFd> {
         false => 0,
     };
     // SAFETY: TUNSETOFFLOAD takes its flags as the argument itself.
-    if unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads)) } < 0 {
+    if unsafe {
+        libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads))
+    } < 0
+    {
         return Err(io::Error::last_os_error());
     }
     Ok(fd)

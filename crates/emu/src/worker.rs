@@ -157,7 +157,8 @@ impl Sink for Books {
         let frames = &self.frames;
         if let Some(record) = log::record_of(outcome, |handle| frames.meta(handle).number) {
             self.log.put(now, &record);
-            if let (Record::Reported { at, told }, Some(telemetry)) = (record, &mut self.telemetry) {
+            if let (Record::Reported { at, told }, Some(telemetry)) = (record, &mut self.telemetry)
+            {
                 telemetry.send(self.zero_ns + at.0, told);
             }
         }
@@ -186,7 +187,13 @@ impl Books {
         let meta = self.frames.meta(handle);
         self.log.put(now, &Record::Refused(meta.number, error as i32));
         let view = view(self.frames.bytes(handle));
-        self.outbox.put(Note::Loss(now, self.link, Why::Undeliverable, view, u32::from(meta.length)));
+        self.outbox.put(Note::Loss(
+            now,
+            self.link,
+            Why::Undeliverable,
+            view,
+            u32::from(meta.length),
+        ));
         self.refused += 1;
     }
 
@@ -218,7 +225,9 @@ impl Users {
             scenario::node_at([a, b, c, d].into()).filter(|_| view.version == 4)
         };
         match (node(&view.source), node(&view.destination)) {
-            (Some(a), Some(b)) if a < self.nodes && b < self.nodes => self.table[a * self.nodes + b],
+            (Some(a), Some(b)) if a < self.nodes && b < self.nodes => {
+                self.table[a * self.nodes + b]
+            }
             // A stranger is a user of its own.
             _ => u16::MAX,
         }
@@ -330,7 +339,8 @@ impl Worker {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let probe = self.prober.as_ref().filter(|_| self.lane.probe_every().is_some()).map(Prober::next);
+        let probe =
+            self.prober.as_ref().filter(|_| self.lane.probe_every().is_some()).map(Prober::next);
         self.lane.next_due().into_iter().chain(probe).min()
     }
 

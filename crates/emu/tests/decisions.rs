@@ -58,16 +58,23 @@ fn scenarios() -> Vec<(String, Scenario)> {
             "fixed" => continue,
             "trace" => "trace = \"made.up\"".to_owned(),
             // The trace's text is no list of rates.
-            "rates" => "rate = { profile = [2, 8, 0, 5], unit = \"Mbit/s\", slot = \"300 ms\" }".to_owned(),
+            "rates" => {
+                "rate = { profile = [2, 8, 0, 5], unit = \"Mbit/s\", slot = \"300 ms\" }".to_owned()
+            }
             _ => format!("medium = {{ kind = \"{name}\" }}"),
         };
         found.push((name.to_owned(), base(&medium, "", "", "")));
     }
     for name in names(link::layer::TABLE) {
-        found.push((name.to_owned(), base(fixed, "", &format!("layers = [{{ kind = \"{name}\" }}]"), "")));
+        found.push((
+            name.to_owned(),
+            base(fixed, "", &format!("layers = [{{ kind = \"{name}\" }}]"), ""),
+        ));
     }
     for name in names(gate::TABLE).filter(|name| *name != "autorate") {
-        let device = format!("[device]\ngate = {{ kind = \"{name}\" }}\nfirmware = {{ buffer = \"60 KB\" }}");
+        let device = format!(
+            "[device]\ngate = {{ kind = \"{name}\" }}\nfirmware = {{ buffer = \"60 KB\" }}"
+        );
         found.push((format!("gate {name}"), base("medium = \"grants\"", "", "", &device)));
     }
     found.into_iter().map(|(name, text)| (name, resolved(&text))).collect()
@@ -98,7 +105,8 @@ fn drive(
     mut wake: impl FnMut(&mut Lane, Instant, &mut Heard),
 ) -> Heard {
     let mut lane = Lane::new(scenario, link);
-    let mut heard = Heard { decisions: Vec::new(), log: Writer::new(link as u16), numbers: Vec::new() };
+    let mut heard =
+        Heard { decisions: Vec::new(), log: Writer::new(link as u16), numbers: Vec::new() };
     for (at, packet) in arrivals {
         wake(&mut lane, *at, &mut heard);
         lane.advance(*at, &mut heard);
@@ -129,8 +137,13 @@ fn arrivals() -> impl Strategy<Value = Vec<(Instant, Packet)>> {
         let mut at = Instant::ZERO;
         let packet = |(gap, bytes, flow, class): (u64, u32, u32, u8)| {
             at = Instant(at.0 + gap);
-            let packet =
-                Packet { bytes, flow_hash: flow, host: (flow % 2) as u16, class, ..Packet::default() };
+            let packet = Packet {
+                bytes,
+                flow_hash: flow,
+                host: (flow % 2) as u16,
+                class,
+                ..Packet::default()
+            };
             (at, packet)
         };
         all.into_iter().map(packet).collect()
@@ -195,8 +208,9 @@ fn the_emulator_decides_as_the_simulator_does() {
     let compared = Cell::new(0);
     for (name, scenario) in scenarios() {
         let captures = Captures::create(&scenario, &dir).expect("a directory of our own");
-        let (results, files) = sim::run_with_captures(&scenario, Options::default(), captures, &mut |_| true)
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (results, files) =
+            sim::run_with_captures(&scenario, Options::default(), captures, &mut |_| true)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
         let (sent, seen) = (sent_by(&files[0], 1), sent_by(&files[1], 1));
         let packets: Vec<_> = sent
             .iter()
@@ -205,7 +219,17 @@ fn the_emulator_decides_as_the_simulator_does() {
                 let length = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
                 let host = scenario.user(0, 1) as u16;
                 let flow_hash = view.hash();
-                (*at, Packet { bytes: length, flow_hash, host, class: 1, ecn: view.ecn, ..Packet::default() })
+                (
+                    *at,
+                    Packet {
+                        bytes: length,
+                        flow_hash,
+                        host,
+                        class: 1,
+                        ecn: view.ecn,
+                        ..Packet::default()
+                    },
+                )
             })
             .collect();
         let mut arrived = VecDeque::new();
@@ -225,8 +249,9 @@ fn the_emulator_decides_as_the_simulator_does() {
         let differ = ours.iter().zip(&theirs).position(|(a, b)| a != b);
         assert_eq!(differ, None, "{name}: of {} and {} packets", ours.len(), theirs.len());
         assert_eq!(ours.len(), theirs.len(), "{name}");
-        let drops =
-            results.stages[0].overflowed + results.stages[0].dropped_by_aqm + results.stages[0].lost_on_link;
+        let drops = results.stages[0].overflowed
+            + results.stages[0].dropped_by_aqm
+            + results.stages[0].lost_on_link;
         compared.set(compared.get() + ours.len() as u64 + drops);
     }
     std::fs::remove_dir_all(&dir).expect("ours");

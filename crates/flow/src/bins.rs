@@ -139,7 +139,13 @@ impl Bins {
                 sum: 0,
             },
             trouble: None,
-            slow_start: SlowStart { on: true, round_start: start, round_bytes: 0, best: 0.0, flat: 0 },
+            slow_start: SlowStart {
+                on: true,
+                round_start: start,
+                round_bytes: 0,
+                best: 0.0,
+                flat: 0,
+            },
             best_second: 0,
             best_bin: 0,
             per_ms: 0,
@@ -215,7 +221,12 @@ impl Bins {
     }
 
     #[cold]
-    fn close_until(&mut self, at: Instant, now: &Now, mut samples: Option<(u32, &mut Vec<Sample>)>) {
+    fn close_until(
+        &mut self,
+        at: Instant,
+        now: &Now,
+        mut samples: Option<(u32, &mut Vec<Sample>)>,
+    ) {
         while at.since(self.start).as_nanos() >= self.width {
             let end = Instant(self.start.as_nanos() + self.width);
             let busy = self.mark > self.start || self.open.sent + self.open.delivered > 0;
@@ -248,7 +259,8 @@ impl Bins {
         let open = self.open;
         let bins = (span / self.width).max(1);
         for _ in 0..bins.min(self.second.bins.len() as u64) {
-            self.second.push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
+            self.second
+                .push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
         }
         let filled = self.second.filled as u64 * self.width;
         self.per_ms = self.second.sum.saturating_mul(1_000_000).checked_div(filled).unwrap_or(0);
@@ -318,7 +330,9 @@ impl Bins {
     fn spread(&mut self, row: ProfileBin, bins: u64) {
         let mut left = bins;
         let mut at = self.start;
-        let share = |part: u64, whole: u64| (u128::from(whole) * u128::from(part) / u128::from(bins)) as u64;
+        let share = |part: u64, whole: u64| {
+            (u128::from(whole) * u128::from(part) / u128::from(bins)) as u64
+        };
         let mut first = true;
         while left > 0 {
             let chunk = (self.profile.width().as_nanos() / self.width).clamp(1, left);
@@ -358,8 +372,9 @@ impl Bins {
         if self.slow_start.on {
             return Limit::SlowStart;
         }
-        let trouble =
-            self.trouble.is_some_and(|t| end.since(t).as_nanos() <= 1_000_000_000.max(4 * now.srtt));
+        let trouble = self
+            .trouble
+            .is_some_and(|t| end.since(t).as_nanos() <= 1_000_000_000.max(4 * now.srtt));
         let near_best = self.second.sum as f64 >= NEAR_BEST * self.best_second as f64;
         match (now.base_rtt, self.second.rtt_min()) {
             (Some(base), Some(lowest)) => {
@@ -406,7 +421,8 @@ impl Bins {
     #[inline]
     pub fn window_used(&mut self, used: u64, window: u64) {
         // A new peak is rare: a product tells it without the division.
-        let known = (self.open.used_max + 1).checked_mul(window).is_some_and(|next| used * 10_000 < next);
+        let known =
+            (self.open.used_max + 1).checked_mul(window).is_some_and(|next| used * 10_000 < next);
         if !known && let Some(share) = (used * 10_000).checked_div(window) {
             self.open.used_max = self.open.used_max.max(share);
         }
@@ -449,7 +465,8 @@ impl Bins {
 
     /// The sender starts over after an idle time (RFC 5681 section 4.1, RFC 2861).
     pub fn restart(&mut self, at: Instant) {
-        self.slow_start = SlowStart { on: true, round_start: at, round_bytes: 0, best: 0.0, flat: 0 };
+        self.slow_start =
+            SlowStart { on: true, round_start: at, round_bytes: 0, best: 0.0, flat: 0 };
     }
 
     /// Whether the rate still grows by a quarter and more in three rounds.

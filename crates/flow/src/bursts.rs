@@ -62,7 +62,11 @@ impl Bursts {
             }
             ended = self.end(mss);
         }
-        if waiting && gap >= MIN_SILENCE_NS && gap >= self.usual_gap * TIMES_USUAL && self.usual_gap > 0 {
+        if waiting
+            && gap >= MIN_SILENCE_NS
+            && gap >= self.usual_gap * TIMES_USUAL
+            && self.usual_gap > 0
+        {
             self.open = Some(Open { start: now, silence: gap, acked: bytes, released: 0 });
         } else {
             // EWMA 1/8, as for the RTT; a silence does not become usual at once.

@@ -70,7 +70,8 @@ pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     let segments = partition(&values, ONSET_SEGMENT);
     // by majority, not by mean: a lone outlier in a short segment makes no level
     let over: Vec<i64> = segments.iter().map(|s| s.count(&values, |v| v >= level)).collect();
-    let above: Vec<bool> = segments.iter().zip(&over).map(|(s, &n)| 2 * n > s.len() as i64).collect();
+    let above: Vec<bool> =
+        segments.iter().zip(&over).map(|(s, &n)| 2 * n > s.len() as i64).collect();
     // values on the right side of each rise: those below before it and those above after it
     let mut score: i64 = over.iter().sum();
     let mut best: Option<(i64, usize)> = None;
@@ -198,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_step_is_found_where_it_is() {
-        let series: Vec<f64> = (0..200).map(|i| if i < 73 { 4.0 } else { 9.0 } + 2.0 * noise_at(i)).collect();
+        let series: Vec<f64> =
+            (0..200).map(|i| if i < 73 { 4.0 } else { 9.0 } + 2.0 * noise_at(i)).collect();
         let found = change_points(&series, 5);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].index, 73);
@@ -208,7 +210,8 @@ mod tests {
     #[test]
     fn noise_without_a_shift_has_no_change_points() {
         for seed in 0..20 {
-            let series: Vec<f64> = (0..512).map(|i| 100.0 + 30.0 * noise_at(i + seed * 1000)).collect();
+            let series: Vec<f64> =
+                (0..512).map(|i| 100.0 + 30.0 * noise_at(i + seed * 1000)).collect();
             assert_eq!(change_points(&series, 5), []);
         }
     }
@@ -246,8 +249,9 @@ mod tests {
     #[test]
     fn the_onset_of_a_slow_rise_is_where_it_crosses_the_threshold() {
         // post 8: flat until 10 s, then up by 400 ms per second
-        let series: Vec<f64> =
-            (0..500).map(|i| 20.0 + 8.0 * noise_at(i) + 40.0 * (i as f64 - 100.0).max(0.0)).collect();
+        let series: Vec<f64> = (0..500)
+            .map(|i| 20.0 + 8.0 * noise_at(i) + 40.0 * (i as f64 - 100.0).max(0.0))
+            .collect();
         let found = onset(&series, 60.0);
         assert!(
             found.is_some_and(|o| (100..=102).contains(&o.index) && o.end == 500 && o.risen),

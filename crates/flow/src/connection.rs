@@ -126,7 +126,9 @@ impl Conn {
             return false;
         }
         // Data was seen before: the first SYN on this side is late only if it announces the bytes already seen.
-        !(mine.started && mine.seq.position(s.seq.wrapping_add(1), mine.max) <= mine.max && self.packets < 8)
+        !(mine.started
+            && mine.seq.position(s.seq.wrapping_add(1), mine.max) <= mine.max
+            && self.packets < 8)
             && self.packets > 0
     }
 
@@ -208,7 +210,12 @@ impl Conn {
 
     /// The view of `stream` on the rest.
     #[inline]
-    pub fn context<'s>(&self, stream: usize, now: Instant, out: &'s mut Outside<'_>) -> Context<'s> {
+    pub fn context<'s>(
+        &self,
+        stream: usize,
+        now: Instant,
+        out: &'s mut Outside<'_>,
+    ) -> Context<'s> {
         Context {
             now,
             flow: self.id * 2 + stream as u32,
@@ -257,7 +264,14 @@ impl Conn {
         }
     }
 
-    fn event(&self, out: &mut Outside<'_>, stream: usize, now: Instant, kind: EventKind, value: f64) {
+    fn event(
+        &self,
+        out: &mut Outside<'_>,
+        stream: usize,
+        now: Instant,
+        kind: EventKind,
+        value: f64,
+    ) {
         let seq = self.streams[stream].max;
         out.series.event(self.wanted, self.id * 2 + stream as u32, now, kind, value, seq);
     }
@@ -329,7 +343,9 @@ impl Conn {
             self.streams[s].no_sack = seen[0] && seen[1] && !sack;
             self.streams[s].scale = Scale {
                 known: match (seen[s], seen[peer]) {
-                    (true, true) => Some(if offer[s].is_some() { offer[peer].unwrap_or(0) } else { 0 }),
+                    (true, true) => {
+                        Some(if offer[s].is_some() { offer[peer].unwrap_or(0) } else { 0 })
+                    }
                     (false, true) => Some(offer[peer].unwrap_or(0)),
                     (true, false) if offer[s].is_none() => Some(0),
                     _ => None,
@@ -340,9 +356,13 @@ impl Conn {
                 (Some(a), Some(b)) => u32::from(a.min(b)),
                 (a, b) => a.or(b).map_or(0, u32::from),
             };
-            let both_stamp = if seen[s] && seen[peer] { stamps } else { self.streams[s].timestamps };
-            self.streams[s].mss_agreed =
-                if agreed > 0 { agreed.saturating_sub(if both_stamp { 12 } else { 0 }).max(1) } else { 0 };
+            let both_stamp =
+                if seen[s] && seen[peer] { stamps } else { self.streams[s].timestamps };
+            self.streams[s].mss_agreed = if agreed > 0 {
+                agreed.saturating_sub(if both_stamp { 12 } else { 0 }).max(1)
+            } else {
+                0
+            };
         }
     }
 
@@ -367,7 +387,10 @@ impl Conn {
             let s = &self.streams[stream];
             let here = if s.near_count >= ENOUGH && s.far_count >= ENOUGH {
                 beside(s.near_min, s.far_min)
-            } else if s.far_count >= ENOUGH_ALONE && s.near_count == 0 && s.far_count.is_power_of_two() {
+            } else if s.far_count >= ENOUGH_ALONE
+                && s.near_count == 0
+                && s.far_count.is_power_of_two()
+            {
                 match self.by_ttl() {
                     Some(v) if stream == 0 => v,
                     Some(Vantage::Sender) => Vantage::Receiver,

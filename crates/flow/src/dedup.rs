@@ -46,7 +46,8 @@ impl Recent {
         // All at once first: nearly every packet is new.
         if self.prints.iter().fold(false, |any, p| any | (*p == print)) {
             // Either way: a mirror may stamp its copy before the original.
-            let recent = |i: usize| (now.wrapping_sub(self.times[i]) as i32).unsigned_abs() <= window;
+            let recent =
+                |i: usize| (now.wrapping_sub(self.times[i]) as i32).unsigned_abs() <= window;
             if (0..DEPTH).filter(|i| self.prints[*i] == print).any(recent) {
                 return true;
             }

@@ -70,7 +70,12 @@ impl Echoes {
     /// A data segment with `tsecr` that ends at `end` came by. Returns an RTT sample if this is the first echo of
     /// that TSval, and the sender's knowledge if it is known.
     #[inline]
-    pub fn echoed(&mut self, tsecr: u32, end: Pos, now: Instant) -> (Option<Duration>, Option<Known>) {
+    pub fn echoed(
+        &mut self,
+        tsecr: u32,
+        end: Pos,
+        now: Instant,
+    ) -> (Option<Duration>, Option<Known>) {
         let mut sample = None;
         while let Some(first) = self.passed.front() {
             let ahead = tsecr.wrapping_sub(first.tsval) as i32;

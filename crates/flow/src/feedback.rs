@@ -197,7 +197,14 @@ impl Stream {
         self.counts.out_of_order += segments;
         self.counts.reordering_max = self.counts.reordering_max.max(by);
         m.bins.reordered(segments as u32);
-        cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::OutOfOrder, by.as_millis_f64(), self.una);
+        cx.series.event(
+            cx.wanted,
+            cx.flow,
+            cx.now,
+            EventKind::OutOfOrder,
+            by.as_millis_f64(),
+            self.una,
+        );
     }
 
     /// The receiver got `[left, right)` twice: what was resent there was resent needlessly.
@@ -264,13 +271,23 @@ impl Stream {
         }
     }
 
-    fn after_ack(&mut self, r: &TcpSegment, advanced: bool, m: &mut Measured, cx: &mut Context<'_>) {
+    fn after_ack(
+        &mut self,
+        r: &TcpSegment,
+        advanced: bool,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         let at_sender = matches!(self.vantage, Vantage::Sender | Vantage::Unknown);
         // The receiver's capture sees an ACK before the sender does: its view follows by echo.
         if self.vantage != Vantage::Sender
             && let Some((tsval, _)) = r.options.timestamps
         {
-            let known = Known { una: self.una, sacked: m.board.sacked_bytes(), right_edge: self.right_edge };
+            let known = Known {
+                una: self.una,
+                sacked: m.board.sacked_bytes(),
+                right_edge: self.right_edge,
+            };
             m.echoes.passed(tsval, cx.now, known, advanced);
         }
         if at_sender {
@@ -279,11 +296,18 @@ impl Stream {
             let shut = self.max <= self.una
                 && self.rwnd_max >= 2 * u64::from(self.mss())
                 && self.right_edge - self.max < i64::from(self.mss());
-            let full = (self.is_full(m, self.right_edge, self.mss()) && self.max > self.una) || shut;
+            let full =
+                (self.is_full(m, self.right_edge, self.mss()) && self.max > self.una) || shut;
             let state = m.bins.state();
             let idle = self.max <= self.una && m.zero_since.is_none() && !shut;
-            self.set_state(full || m.zero_since.is_some(), idle || (state.app_limited && !full), m, cx);
-            let in_flight = ((self.max - self.una).max(0) as u64).saturating_sub(m.board.sacked_bytes());
+            self.set_state(
+                full || m.zero_since.is_some(),
+                idle || (state.app_limited && !full),
+                m,
+                cx,
+            );
+            let in_flight =
+                ((self.max - self.una).max(0) as u64).saturating_sub(m.board.sacked_bytes());
             m.bins.in_flight(in_flight);
         } else {
             let state = m.bins.state();

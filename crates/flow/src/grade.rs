@@ -20,7 +20,8 @@
 //!   worst 10 s (Nielsen's limit of attention, "Usability Engineering", 1993): 300 ms and 1 s.
 
 /// Upper bounds in ms of the p95 of added delay, with the grade below each (DSLReports).
-pub const STEPS: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
+pub const STEPS: [(f64, &str); 5] =
+    [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
 
 /// The grade of a p95 of added delay in ms.
 pub fn grade(added_ms: f64) -> &'static str {
@@ -89,7 +90,8 @@ impl Usability {
     pub fn words(&self) -> String {
         let all = [("web pages", self.web), ("calls", self.calls), ("games", self.games)];
         let list = |wanted: Use| {
-            let names: Vec<&str> = all.iter().filter(|(_, u)| *u == wanted).map(|(n, _)| *n).collect();
+            let names: Vec<&str> =
+                all.iter().filter(|(_, u)| *u == wanted).map(|(n, _)| *n).collect();
             match names.split_last() {
                 None => None,
                 Some((one, [])) => Some((*one).to_owned()),
@@ -98,7 +100,9 @@ impl Usability {
         };
         let mut parts = Vec::new();
         parts.extend(list(Use::Unusable).map(|who| format!("{who} are unusable")));
-        parts.extend(list(Use::Strained).map(|who| format!("{who} stay usable with noticeable delay")));
+        parts.extend(
+            list(Use::Strained).map(|who| format!("{who} stay usable with noticeable delay")),
+        );
         parts.extend(list(Use::Good).map(|who| format!("{who} work well")));
         parts.join(", ")
     }
@@ -121,7 +125,10 @@ mod tests {
         let bbr = usability(200.0);
         assert!(bbr.web < Use::Unusable && bbr.calls < Use::Unusable);
         let after = usability(2100.0);
-        assert_eq!((after.web, after.calls, after.games), (Use::Unusable, Use::Unusable, Use::Unusable));
+        assert_eq!(
+            (after.web, after.calls, after.games),
+            (Use::Unusable, Use::Unusable, Use::Unusable)
+        );
     }
 
     #[test]

@@ -84,7 +84,11 @@ pub fn judge(
     full_rtt: Option<Duration>,
 ) -> Late {
     if order.usable() && ip_id != 0 && hole.ip_id != 0 && ip_id != hole.ip_id {
-        return if (ip_id.wrapping_sub(hole.ip_id) as i16) < 0 { Late::Reordered } else { Late::Resent };
+        return if (ip_id.wrapping_sub(hole.ip_id) as i16) < 0 {
+            Late::Reordered
+        } else {
+            Late::Resent
+        };
     }
     if let (Some(mine), Some(behind)) = (tsval, hole.tsval)
         && mine != behind
@@ -232,7 +236,11 @@ mod tests {
     fn identification_order_decides_first() {
         assert_eq!(judge(&hole(20, Some(9)), ms(101), 19, Some(9), order(), None), Late::Reordered);
         assert_eq!(judge(&hole(20, Some(9)), ms(101), 30, Some(9), order(), None), Late::Resent);
-        assert_eq!(judge(&hole(2, None), ms(101), 65_535, None, order(), None), Late::Reordered, "wraps");
+        assert_eq!(
+            judge(&hole(2, None), ms(101), 65_535, None, order(), None),
+            Late::Reordered,
+            "wraps"
+        );
     }
 
     #[test]

@@ -70,7 +70,15 @@ impl Series {
 
     /// A moment of `flow`.
     #[inline]
-    pub fn event(&mut self, wanted: Wanted, flow: u32, time: Instant, kind: EventKind, value: f64, seq: Pos) {
+    pub fn event(
+        &mut self,
+        wanted: Wanted,
+        flow: u32,
+        time: Instant,
+        kind: EventKind,
+        value: f64,
+        seq: Pos,
+    ) {
         if wanted.events {
             self.note(Event { flow, time, kind, value, seq: seq.max(0) as u64 });
         }
@@ -115,7 +123,8 @@ impl Series {
     pub fn into_segments(self) -> (Vec<Sample>, Vec<Event>, Vec<Segment>, Vec<u32>) {
         let mut flows: Vec<(u32, Log)> = self.logs.into_iter().collect();
         flows.sort_by_key(|(flow, _)| *flow);
-        let joined = flows.iter().filter(|(_, log)| log.stride > 1).map(|(flow, _)| *flow).collect();
+        let joined =
+            flows.iter().filter(|(_, log)| log.stride > 1).map(|(flow, _)| *flow).collect();
         let segments = flows.into_iter().flat_map(|(_, log)| log.rows).collect();
         (self.samples, self.events, segments, joined)
     }
@@ -197,7 +206,8 @@ mod tests {
         assert!(rows.len() > 400, "no thinner than the cap asks for: {}", rows.len());
         assert!(rows.len() < 1000);
         assert_eq!(rows.iter().filter(|r| r.kind == SegmentKind::Again).count(), 50);
-        let data: u64 = rows.iter().filter(|r| r.kind == SegmentKind::Data).map(|r| r.to - r.from).sum();
+        let data: u64 =
+            rows.iter().filter(|r| r.kind == SegmentKind::Data).map(|r| r.to - r.from).sum();
         assert_eq!(data, 49_950 * 1448, "joined, not dropped");
     }
 }

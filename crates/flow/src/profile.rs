@@ -145,8 +145,8 @@ impl Profile {
         let tick = at.since(self.start).0 / self.tick.0;
         // a bin may stand for several ticks in one
         self.ticks = self.ticks.max(tick.saturating_add(u64::from(bin.bins.max(1))));
-        let room =
-            (self.pushes.saturating_mul(Self::BINS_PER_PUSH)).clamp(Self::MIN_BINS, Self::MAX_BINS as u64);
+        let room = (self.pushes.saturating_mul(Self::BINS_PER_PUSH))
+            .clamp(Self::MIN_BINS, Self::MAX_BINS as u64);
         let mut slot = at.since(self.start).0 / self.width.0;
         if slot >= room {
             let mut doublings = 1;

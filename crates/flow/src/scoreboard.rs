@@ -74,7 +74,13 @@ impl Scoreboard {
     pub fn missing(&mut self, start: Pos, end: Pos) {
         if self.entries.is_empty() {
             self.front = start;
-            self.entries.push_back(Entry { end, sent: Instant::ZERO, ip_id: 0, resent: true, sacked: false });
+            self.entries.push_back(Entry {
+                end,
+                sent: Instant::ZERO,
+                ip_id: 0,
+                resent: true,
+                sacked: false,
+            });
             self.resent_in_flight += 1;
         }
     }
@@ -116,7 +122,13 @@ impl Scoreboard {
 
     /// `[start, end)` was sent again. Returns when it was last sent and whether the copy carries the same IP
     /// identification, which a sender never reuses: then it is the capture's own duplicate.
-    pub fn resent(&mut self, start: Pos, end: Pos, now: Instant, ip_id: u16) -> Option<(Instant, bool)> {
+    pub fn resent(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        now: Instant,
+        ip_id: u16,
+    ) -> Option<(Instant, bool)> {
         let mut i = self.index_of(start);
         let first = *self.entries.get(i)?;
         let same_id = ip_id != 0 && first.ip_id == ip_id && !first.resent;
@@ -321,7 +333,11 @@ mod tests {
         assert_eq!(s.sack(&[(100, 200), (300, 400)], 3, ms(40)).reordered, 0);
         let closed = s.sack(&[(100, 400)], 3, ms(47));
         assert_eq!((closed.reordered, closed.reordered_by), (1, Duration::from_millis(7)));
-        assert_eq!(s.sack(&[(100, 500)], 3, ms(48)).reordered, 0, "new data above is no reordering");
+        assert_eq!(
+            s.sack(&[(100, 500)], 3, ms(48)).reordered,
+            0,
+            "new data above is no reordering"
+        );
     }
 
     #[test]

@@ -136,7 +136,13 @@ struct Run {
 
 impl Input {
     fn new(path: &Path, reader: Reader<Box<dyn Read + Send>>) -> Input {
-        Input { path: path.to_owned(), reader, interfaces: Vec::new(), next: None, warned_skips: false }
+        Input {
+            path: path.to_owned(),
+            reader,
+            interfaces: Vec::new(),
+            next: None,
+            warned_skips: false,
+        }
     }
 }
 
@@ -213,7 +219,9 @@ impl Run {
                 continue;
             }
             let Some(earliest) = earliest else { break };
-            let Some(i) = active.iter().position(|i| i.next.as_ref().is_some_and(|n| n.0 == earliest)) else {
+            let Some(i) =
+                active.iter().position(|i| i.next.as_ref().is_some_and(|n| n.0 == earliest))
+            else {
                 break;
             };
             if let Some((time, wire_len, decoded)) = active[i].next.take() {
@@ -256,8 +264,10 @@ impl Run {
             let source = Source { name: interface.name.clone(), linktype: interface.linktype };
             // The same name in the next file of a rotating capture is the same interface; within one file
             // two descriptions are two interfaces, even if they are alike.
-            let again = self.files.len() > 1 && (!source.name.is_empty() || input.interfaces.is_empty());
-            let known = if again { self.interfaces.iter().position(|s| *s == source) } else { None };
+            let again =
+                self.files.len() > 1 && (!source.name.is_empty() || input.interfaces.is_empty());
+            let known =
+                if again { self.interfaces.iter().position(|s| *s == source) } else { None };
             let row = known.unwrap_or_else(|| {
                 self.interfaces.push(source);
                 self.interfaces.len() - 1

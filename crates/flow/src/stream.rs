@@ -104,7 +104,11 @@ impl Stream {
     pub fn mss(&self) -> u32 {
         let agreed = if self.mss_agreed > 0 { self.mss_agreed } else { USUAL_SEGMENT };
         let settled = self.counts.data_packets > 16 || self.mss_agreed == 0;
-        if settled && u64::from(self.largest) * 4 >= u64::from(agreed) * 3 { self.largest } else { agreed }
+        if settled && u64::from(self.largest) * 4 >= u64::from(agreed) * 3 {
+            self.largest
+        } else {
+            agreed
+        }
     }
 
     /// Number of wire segments that `bytes` of one capture record are.
@@ -127,9 +131,11 @@ impl Stream {
     #[inline]
     pub fn senders_view(&self, m: &Measured) -> Option<Known> {
         match self.vantage {
-            Vantage::Sender | Vantage::Unknown => {
-                Some(Known { una: self.una, sacked: m.board.sacked_bytes(), right_edge: self.right_edge })
-            }
+            Vantage::Sender | Vantage::Unknown => Some(Known {
+                una: self.una,
+                sacked: m.board.sacked_bytes(),
+                right_edge: self.right_edge,
+            }),
             Vantage::Receiver | Vantage::Middle => {
                 if self.timestamps {
                     m.known
@@ -168,7 +174,8 @@ impl Stream {
             return;
         }
         let facts = self.facts(m, cx);
-        let samples = if cx.wanted.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
+        let samples =
+            if cx.wanted.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
         m.bins.advance(cx.now, &facts, samples);
     }
 
@@ -309,8 +316,11 @@ impl Stream {
     ) -> bool {
         let now = cx.now;
         let bytes = (end - start) as u64;
-        let hole =
-            if m.holes.is_empty() { None } else { m.holes.iter().position(|h| h.from < end && start < h.to) };
+        let hole = if m.holes.is_empty() {
+            None
+        } else {
+            m.holes.iter().position(|h| h.from < end && start < h.to)
+        };
         if let Some(i) = hole {
             let hole = m.holes[i];
             self.counts.seen_bytes += self.fill(m, i, start, end);
@@ -319,7 +329,8 @@ impl Stream {
                 Late::Reordered => {
                     let n = self.segments_of(bytes);
                     self.counts.out_of_order += n;
-                    self.counts.reordering_max = self.counts.reordering_max.max(now.since(hole.since));
+                    self.counts.reordering_max =
+                        self.counts.reordering_max.max(now.since(hole.since));
                     m.bins.reordered(n as u32);
                     let late_ms = now.since(hole.since).as_millis_f64();
                     cx.series.event(cx.wanted, cx.flow, now, EventKind::OutOfOrder, late_ms, start);
@@ -362,7 +373,14 @@ impl Stream {
 
     #[cold]
     #[inline(never)]
-    fn count_resend(&mut self, start: Pos, end: Pos, arrived: bool, m: &mut Measured, cx: &mut Context<'_>) {
+    fn count_resend(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        arrived: bool,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         let now = cx.now;
         let bytes = (end - start) as u64;
         let n = self.segments_of(bytes);
@@ -480,7 +498,11 @@ impl Stream {
     #[inline(never)]
     fn infer_scale(&mut self, plain: u64) {
         let raw = u64::from(self.last_window);
-        while self.acked_any && raw > 0 && self.scale.inferred < 14 && plain > raw << self.scale.inferred {
+        while self.acked_any
+            && raw > 0
+            && self.scale.inferred < 14
+            && plain > raw << self.scale.inferred
+        {
             self.scale.inferred += 1;
             let window = raw << self.scale.inferred;
             self.rwnd = Some(window);

@@ -74,7 +74,8 @@ pub(crate) fn flow_row(
         return (f, None);
     };
     // An open wait counts until the last sign of the connection, an empty stream only until it was emptied.
-    let last = if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
+    let last =
+        if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
     let end = if s.acked_any { last } else { m.last_data };
     close(s, &mut m, cx, end);
     f.active = end.since(m.first_data);
@@ -123,8 +124,9 @@ fn counters(s: &Stream, f: &mut Flow) {
     f.dsacks = c.dsacks;
     if c.data_packets > 0 {
         let segments = c.data_packets.max(c.payload_bytes / u64::from(s.mss().max(1)));
-        f.loss_rate =
-            Some(((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64).min(1.0));
+        f.loss_rate = Some(
+            ((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64).min(1.0),
+        );
     }
     f.ecn_ce = c.ecn_ce;
     f.ecn_ece = c.ecn_ece;
@@ -135,7 +137,9 @@ fn counters(s: &Stream, f: &mut Flow) {
 /// Ends what is still open: spans, bursts, the last bin.
 fn close(s: &Stream, m: &mut Measured, cx: &mut Context<'_>, end: Instant) {
     let (wanted, flow) = (cx.wanted, cx.flow);
-    for (since, kind) in [(m.full_since, EventKind::WindowFull), (m.zero_since, EventKind::ZeroWindow)] {
+    for (since, kind) in
+        [(m.full_since, EventKind::WindowFull), (m.zero_since, EventKind::ZeroWindow)]
+    {
         if let Some(since) = since {
             cx.series.event(wanted, flow, since, kind, end.since(since).as_secs_f64(), s.max);
         }
@@ -192,7 +196,8 @@ fn base_ms(s: &Stream, m: &Measured) -> Option<f64> {
 fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
     f.in_flight_bytes = m.in_flight.quantiles(1.0);
     f.in_flight_plain_max = f.in_flight_bytes.map(|_| Bytes(m.in_flight_plain_max));
-    f.window_utilisation = if s.scale.known.is_some() { m.bins.utilisation.quantiles(0.01) } else { None };
+    f.window_utilisation =
+        if s.scale.known.is_some() { m.bins.utilisation.quantiles(0.01) } else { None };
     f.window_full = Duration(m.bins.window_full_ns);
     f.window_full_first = m.full_first;
     f.window_full_rtt_ms = m.full_rtt_min.map(|ns| ns as f64 / 1e6);
@@ -222,9 +227,11 @@ fn derived(s: &Stream, m: &Measured, f: &mut Flow) {
     if share >= 0.01
         && let Some(goodput) = f.goodput
     {
-        let standing = f.window_full_rtt_ms.zip(base).is_some_and(|(rtt, base)| rtt - base >= STANDING_MS);
+        let standing =
+            f.window_full_rtt_ms.zip(base).is_some_and(|(rtt, base)| rtt - base >= STANDING_MS);
         let doubled = goodput.bps() as f64 * (1.0 + share.min(1.0));
         let shown = (m.bins.best_bin_rate() * 8.0).max(goodput.bps() as f64);
-        f.unlimited_goodput = Some(if standing { goodput } else { Rate(doubled.min(shown) as u64) });
+        f.unlimited_goodput =
+            Some(if standing { goodput } else { Rate(doubled.min(shown) as u64) });
     }
 }

@@ -188,7 +188,9 @@ impl Analyzer {
             Decoded::NotIp => self.out.packets.not_ip += 1,
             Decoded::Broken => self.out.packets.broken += 1,
         }
-        if self.clock >= self.next_sweep || self.closing.front().is_some_and(|c| c.0 + LINGER <= self.clock) {
+        if self.clock >= self.next_sweep
+            || self.closing.front().is_some_and(|c| c.0 + LINGER <= self.clock)
+        {
             self.tidy();
         }
     }
@@ -199,7 +201,9 @@ impl Analyzer {
             Some(d) => (self.last, d),
             None => self.find(s),
         };
-        if s.has(flags::SYN) && self.conns[slot as usize].as_ref().is_some_and(|c| c.is_new_instance(s, d)) {
+        if s.has(flags::SYN)
+            && self.conns[slot as usize].as_ref().is_some_and(|c| c.is_new_instance(s, d))
+        {
             self.flush(slot);
             (slot, d) = self.find(s);
         }
@@ -213,7 +217,8 @@ impl Analyzer {
         if conn.packets == 0 {
             conn.set_path_min(self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0));
         }
-        let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let mut outside =
+            Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
         match conn.take(s, d, &mut outside) {
             Taken::Duplicate => self.out.facts.duplicates += 1,
             Taken::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
@@ -425,7 +430,8 @@ impl Analyzer {
         }
         let connection = connection_row(&c);
         c.set_path_min(path);
-        let mut outside = Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let mut outside =
+            Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
         let (end, initial) = (c.end, c.initial_rtt);
         let rows = [0, 1].map(|stream| {
             let mut cx = c.context(stream, end, &mut outside);
@@ -447,7 +453,12 @@ impl Analyzer {
         self.hosts.path_min(a, b)
     }
 
-    fn diagnose(&mut self, connection: &Connection, rows: &[(Flow, Option<Kept>); 2], path: Option<u64>) {
+    fn diagnose(
+        &mut self,
+        connection: &Connection,
+        rows: &[(Flow, Option<Kept>); 2],
+        path: Option<u64>,
+    ) {
         for (i, (flow, kept)) in rows.iter().enumerate() {
             let Some(kept) = kept else { continue };
             if flow.data_packets == 0 {
@@ -475,15 +486,20 @@ impl Analyzer {
         facts.connections += 1;
         facts.without_syn += u64::from(!c.streams.iter().any(|s| s.syn_seen));
         let [x, y] = &c.streams;
-        facts.one_sided += u64::from(c.packets > 1 && (x.counts.packets == 0 || y.counts.packets == 0));
+        facts.one_sided +=
+            u64::from(c.packets > 1 && (x.counts.packets == 0 || y.counts.packets == 0));
         facts.giants += u64::from(x.counts.giants + y.counts.giants > 0);
         facts.gap_bytes += Bytes(x.counts.gap_bytes + y.counts.gap_bytes);
     }
 
     /// Ends the capture and hands out everything.
     pub fn finish(mut self, reported_drops: Option<u64>) -> Analysis {
-        let mut open: Vec<(u32, u32)> =
-            self.conns.iter().enumerate().filter_map(|(i, c)| Some((c.as_ref()?.id, i as u32))).collect();
+        let mut open: Vec<(u32, u32)> = self
+            .conns
+            .iter()
+            .enumerate()
+            .filter_map(|(i, c)| Some((c.as_ref()?.id, i as u32)))
+            .collect();
         open.sort_unstable();
         for (_, slot) in open {
             self.flush(slot);

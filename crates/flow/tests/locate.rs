@@ -34,7 +34,9 @@ impl Point {
 
     /// With another clock.
     fn clock(&self, change: impl Fn(u64) -> u64) -> Point {
-        Point { packets: self.packets.iter().map(|(t, d, n)| (change(*t), d.clone(), *n)).collect() }
+        Point {
+            packets: self.packets.iter().map(|(t, d, n)| (change(*t), d.clone(), *n)).collect(),
+        }
     }
 
     /// Cut to so many bytes each.
@@ -151,7 +153,12 @@ fn talk(count: u64, up: impl Fn(u64) -> Option<u64>, down: u64) -> (Point, Point
     for i in 0..count {
         let at = i * 10 * MS;
         let number = i as u32;
-        let data = tcp(Tcp { seq: 1_000 + number * 1_000, stamps: Some((number * 10, 5)), len: 1_000, ..UP });
+        let data = tcp(Tcp {
+            seq: 1_000 + number * 1_000,
+            stamps: Some((number * 10, 5)),
+            len: 1_000,
+            ..UP
+        });
         a.add(at, &data);
         if let Some(delay) = up(i) {
             b.add(at + delay, &data);
@@ -212,8 +219,14 @@ fn losses_are_counted_where_they_happened_and_what_a_capture_missed_is_its_own()
     let mut c = b.clone().clock(|t| t);
     c.packets.retain(|(t, d, _)| d.len() < 1_000 || !(4_000 * MS..4_100 * MS).contains(t));
     // Of the point in the middle five packets are missing that the last one has.
-    let missing: Vec<Vec<u8>> =
-        b.packets.iter().filter(|p| p.1.len() > 1_000).skip(100).take(5).map(|p| p.1.clone()).collect();
+    let missing: Vec<Vec<u8>> = b
+        .packets
+        .iter()
+        .filter(|p| p.1.len() > 1_000)
+        .skip(100)
+        .take(5)
+        .map(|p| p.1.clone())
+        .collect();
     b.packets.retain(|(_, d, _)| !missing.contains(d));
     let c = Point { packets: c.packets.iter().map(|(t, d, n)| (t + MS, d.clone(), *n)).collect() };
     let l = located(&[&a, &b, &c]);
@@ -260,11 +273,19 @@ fn the_order_of_the_points_comes_from_the_delays_when_it_is_not_given() {
 
 #[test]
 fn a_segment_of_64_kb_is_the_many_that_it_becomes_and_one_of_them_is_lost() {
-    let (mut sender, mut wire, mut receiver) = (Point::default(), Point::default(), Point::default());
+    let (mut sender, mut wire, mut receiver) =
+        (Point::default(), Point::default(), Point::default());
     let syn = Tcp { seq: 999, flags: SYN, mss: Some(1_460), stamps: Some((1, 0)), ..UP };
     let open = [
         tcp(syn),
-        tcp(Tcp { seq: 0, ack: 1_000, flags: SYN | ACK, mss: Some(1_460), stamps: Some((2, 1)), ..DOWN }),
+        tcp(Tcp {
+            seq: 0,
+            ack: 1_000,
+            flags: SYN | ACK,
+            mss: Some(1_460),
+            stamps: Some((2, 1)),
+            ..DOWN
+        }),
     ];
     for (i, p) in open.iter().enumerate() {
         let order = if i == 0 { [0, 10, 20] } else { [60, 50, 40] };
@@ -282,11 +303,16 @@ fn a_segment_of_64_kb_is_the_many_that_it_becomes_and_one_of_them_is_lost() {
             wire.add(at + 10 * MS + u64::from(k) * MS / 10, &tcp(piece));
         }
         // GRO joins 0..20 and 21..45; the one between was lost, and comes again 40 ms later.
-        let joined =
-            |from: u32, count: usize| Tcp { seq: seq + from * 1_448, len: count * 1_448, stamps, ..UP };
+        let joined = |from: u32, count: usize| Tcp {
+            seq: seq + from * 1_448,
+            len: count * 1_448,
+            stamps,
+            ..UP
+        };
         receiver.add(at + 22 * MS, &tcp(joined(0, 20)));
         receiver.add(at + 25 * MS, &tcp(joined(21, 24)));
-        let again = Tcp { seq: seq + 20 * 1_448, len: 1_448, stamps: Some((140 + burst * 100, 2)), ..UP };
+        let again =
+            Tcp { seq: seq + 20 * 1_448, len: 1_448, stamps: Some((140 + burst * 100, 2)), ..UP };
         for (point, t) in [(&mut sender, 40), (&mut wire, 50), (&mut receiver, 60)] {
             point.add(at + t * MS, &tcp(again));
         }
@@ -342,7 +368,8 @@ fn a_connection_is_followed_through_address_translation() {
         a.add(at + 9 * MS, &tcp(Tcp { ttl: 56, ..down }));
         let voice = udp((A, 5_000), (B, 6_000), format!("voice packet {i:06}").as_bytes());
         a.add(at + MS, &voice);
-        let mut routed = udp((outside.0, 40_404), (B, 6_000), format!("voice packet {i:06}").as_bytes());
+        let mut routed =
+            udp((outside.0, 40_404), (B, 6_000), format!("voice packet {i:06}").as_bytes());
         routed[8] = 63;
         b.add(at + 5 * MS, &routed);
         a.add(at + 2 * MS, &echo(A, B, 8, 77, i as u16));
@@ -391,7 +418,10 @@ fn what_happens_on_a_stretch_beside_delay_is_told() {
         b.add(at + 3 * MS, &tcp(down));
         a.add(at + 13 * MS, &tcp(Tcp { window: if i % 4 == 0 { 100 } else { 500 }, ..down }));
         if i % 50 == 0 {
-            a.add(at + 13 * MS + 1_000, &tcp(Tcp { window: if i % 4 == 0 { 100 } else { 500 }, ..down }));
+            a.add(
+                at + 13 * MS + 1_000,
+                &tcp(Tcp { window: if i % 4 == 0 { 100 } else { 500 }, ..down }),
+            );
         }
     }
     let l = located(&[&a, &b]);
@@ -424,12 +454,16 @@ fn one_connection_can_be_counted_alone() {
     }
     let l = located(&[&a, &b]);
     let id = l.connections.iter().find(|c| c.a_port == 5_000).expect("the datagrams").id;
-    let options = Options { connection: Some(id), bin: Duration::from_millis(10), ..Options::default() };
+    let options =
+        Options { connection: Some(id), bin: Duration::from_millis(10), ..Options::default() };
     let l = locate_bytes(&[a.bytes(), b.bytes()], options).expect("one path");
     assert_eq!(stretch(&l, 0, 1).packets, 100);
     near(stretch(&l, 0, 1).queue_ms.expect("delays").p50, 50.0, 0.1);
     let options = Options { connection: Some(99), ..options };
-    assert!(matches!(locate_bytes(&[a.bytes(), b.bytes()], options), Err(LocateError::NoConnection { .. })));
+    assert!(matches!(
+        locate_bytes(&[a.bytes(), b.bytes()], options),
+        Err(LocateError::NoConnection { .. })
+    ));
 }
 
 #[test]
@@ -439,12 +473,24 @@ fn captures_that_do_not_belong_together_are_refused() {
     for i in 0..50_u64 {
         other.add(
             i * MS,
-            &tcp(Tcp { from: ([10, 9, 8, 7], 1), to: ([10, 9, 8, 6], 2), seq: i as u32 * 77, len: 9, ..UP }),
+            &tcp(Tcp {
+                from: ([10, 9, 8, 7], 1),
+                to: ([10, 9, 8, 6], 2),
+                seq: i as u32 * 77,
+                len: 9,
+                ..UP
+            }),
         );
     }
     let captures = [a.bytes(), other.bytes()];
-    assert!(matches!(locate_bytes(&captures, Options::default()), Err(LocateError::NothingInCommon { .. })));
-    assert!(matches!(locate_bytes(&captures[..1], Options::default()), Err(LocateError::Points { got: 1 })));
+    assert!(matches!(
+        locate_bytes(&captures, Options::default()),
+        Err(LocateError::NothingInCommon { .. })
+    ));
+    assert!(matches!(
+        locate_bytes(&captures[..1], Options::default()),
+        Err(LocateError::Points { got: 1 })
+    ));
     let broken = [a.bytes(), b"not a capture".to_vec()];
     assert!(matches!(locate_bytes(&broken, Options::default()), Err(LocateError::Open { .. })));
 }
@@ -454,7 +500,8 @@ fn memory_is_bounded_when_nothing_else_of_a_flow_comes() {
     // Only every thousandth packet of the near capture is ever seen at the far one, which has a flow of the same name.
     let (mut a, mut b) = (Point::default(), Point::default());
     for i in 0..60_000_u64 {
-        let data = tcp(Tcp { seq: 1_000 + i as u32 * 10, len: 10, stamps: Some((i as u32, 1)), ..UP });
+        let data =
+            tcp(Tcp { seq: 1_000 + i as u32 * 10, len: 10, stamps: Some((i as u32, 1)), ..UP });
         a.add(i * MS, &data);
         if i % 1_000 == 0 {
             b.add(i * MS + MS, &data);

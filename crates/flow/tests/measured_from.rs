@@ -68,7 +68,8 @@ fn distributions_and_goodput_begin_after_the_warm_up() {
     assert!(before > 100 && after > 100, "{before} {after}");
     assert!(count(late).abs_diff(after as u64) <= 2, "{} of {after}", count(late));
     assert!(count(all) > count(late) + 100);
-    let bytes = acked(from).last().zip(acked(from).first()).map_or(0, |(a, b)| u64::from(a - b) + MSS);
+    let bytes =
+        acked(from).last().zip(acked(from).first()).map_or(0, |(a, b)| u64::from(a - b) + MSS);
     let expected = Bytes(bytes).over(late.active).map_or(0, units::Rate::bps);
     let goodput = late.goodput.map_or(0, units::Rate::bps);
     assert!(goodput.abs_diff(expected) <= expected / 100, "{goodput} {expected}");
@@ -81,7 +82,10 @@ fn counters_and_series_tell_of_the_warm_up_too() {
     let from = start() + Duration(1_000 * MS);
     let (whole, part) = (analyse(Instant::ZERO, END), analyse(from, END));
     let (all, late) = (&whole.flows[0], &part.flows[0]);
-    assert_eq!((all.bytes, all.data_packets, all.packets), (late.bytes, late.data_packets, late.packets));
+    assert_eq!(
+        (all.bytes, all.data_packets, all.packets),
+        (late.bytes, late.data_packets, late.packets)
+    );
     assert_eq!((all.retransmissions, late.retransmissions), (1, 1));
     assert_eq!(all.peak, late.peak);
     let sum = |a: &Analysis| a.samples.iter().map(|s| s.delivered.get()).sum::<u64>();

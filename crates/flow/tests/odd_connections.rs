@@ -72,7 +72,11 @@ fn a_new_initial_number_on_the_same_ports_is_another_connection() {
         let a = analyse(&[first.clone(), second.clone()].concat());
         assert_eq!(a.connections.len(), 2, "{isn:?}");
         for (i, c) in a.connections.iter().enumerate() {
-            assert_eq!((c.end_kind, c.syn_seen, c.packets), (End::Fin, true, first.len() as u64), "{isn:?}");
+            assert_eq!(
+                (c.end_kind, c.syn_seen, c.packets),
+                (End::Fin, true, first.len() as u64),
+                "{isn:?}"
+            );
             let f = &a.flows[2 * i];
             assert_eq!((f.bytes.get(), f.retransmissions_fast), (60 * 1_448, 1), "{isn:?}");
         }
@@ -143,7 +147,11 @@ fn without_the_syn_segments_are_counted_as_segments() {
         let f = a.flows.iter().max_by_key(|f| f.payload_bytes).expect("two flows");
         assert_eq!((a.connections.len(), c.syn_seen, f.window_scale), (1, false, None));
         assert_eq!(f.mss, 1_448, "{point:?}");
-        assert_eq!((f.retransmissions, f.retransmissions_fast, f.ambiguous), (1, 1, 0), "{point:?}");
+        assert_eq!(
+            (f.retransmissions, f.retransmissions_fast, f.ambiguous),
+            (1, 1, 0),
+            "{point:?}"
+        );
         assert_eq!(f.retransmitted_bytes.get(), 1_448, "{point:?}");
         assert!(f.loss_rate.is_some_and(|r| r < 0.01), "{:?}", f.loss_rate);
         // 30 segments in flight do not fit 64 windows of 1,448 unscaled: the scale is inferred, and said to be.
@@ -154,9 +162,18 @@ fn without_the_syn_segments_are_counted_as_segments() {
 #[test]
 fn both_sequence_spaces_may_wrap_anywhere() {
     let truth = analyse(&segments(&script()));
-    for before in
-        [1, 500, 1_447, 1_448, 1_449, 20 * 1_448, 21 * 1_448 + 1, 59 * 1_448, 60 * 1_448, 60 * 1_448 + 1]
-    {
+    for before in [
+        1,
+        500,
+        1_447,
+        1_448,
+        1_449,
+        20 * 1_448,
+        21 * 1_448 + 1,
+        59 * 1_448,
+        60 * 1_448,
+        60 * 1_448 + 1,
+    ] {
         let isn = [0u32.wrapping_sub(before), u32::MAX];
         let mut a = analyse(&segments(&Script { isn, ..script() }));
         for (flow, same) in a.flows.iter_mut().zip(&truth.flows) {
@@ -238,7 +255,11 @@ fn keep_alives_are_no_zero_window_probes_with_or_without_a_byte() {
         let rest = later(all.split_off(fin), 300_000 * MS);
         let a = analyse(&[all, extra, rest].concat());
         let f = &a.flows[0];
-        assert_eq!((f.keep_alives, f.zero_window_probes, f.retransmissions), (3, 0, 1), "{bytes} bytes");
+        assert_eq!(
+            (f.keep_alives, f.zero_window_probes, f.retransmissions),
+            (3, 0, 1),
+            "{bytes} bytes"
+        );
         assert_eq!(f.bytes.get(), 60 * 1_448);
     }
 }
@@ -283,7 +304,10 @@ fn a_mirror_that_copies_every_packet_changes_nothing_but_the_count() {
         }
         twice.sort_by_key(|s| s.ip.time);
         let a = analyse(&twice);
-        assert_eq!((a.connections[0].duplicates, a.facts.duplicates), (once.len() as u64, once.len() as u64));
+        assert_eq!(
+            (a.connections[0].duplicates, a.facts.duplicates),
+            (once.len() as u64, once.len() as u64)
+        );
         assert_eq!(a.connections[0].packets, once.len() as u64);
         assert_eq!(format!("{:?}", a.flows), format!("{:?}", truth.flows), "copies {lag} ns late");
     }
@@ -293,8 +317,9 @@ fn a_mirror_that_copies_every_packet_changes_nothing_but_the_count() {
 #[allow(clippy::disallowed_methods)] // what is measured is the program, not the capture
 fn one_sided(packets: usize, data: bool) -> std::time::Duration {
     let all = segments(&script());
-    let model =
-        all.iter().find(|s| if data { s.payload > 0 } else { !of_sender(s) && s.flags == flags::ACK });
+    let model = all
+        .iter()
+        .find(|s| if data { s.payload > 0 } else { !of_sender(s) && s.flags == flags::ACK });
     let mut s = *model.expect("a segment of that kind");
     let begin = Clock::now();
     let mut analyzer = Analyzer::new(Options::default());

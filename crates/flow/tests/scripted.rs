@@ -82,7 +82,8 @@ fn differences(s: &Script) -> Vec<String> {
     let base = (s.delay[0] + s.delay[1]) as f64 / MS as f64;
     let initial = c.initial_rtt.map(|d| d.as_millis_f64());
     same("initial RTT", format!("{initial:?}"), format!("{:?}", Some(base)));
-    let mut count = |what: &str, found: u64, truth: u64| same(what, found.to_string(), truth.to_string());
+    let mut count =
+        |what: &str, found: u64, truth: u64| same(what, found.to_string(), truth.to_string());
     count("bytes", f.bytes.get(), truth.bytes);
     count("packets", c.packets + c.duplicates, segments.len() as u64);
     count("duplicates", c.duplicates, truth.copies);
@@ -147,7 +148,8 @@ fn round_trips(s: &Script, truth: &Truth, f: &Flow, base: f64, wrong: &mut Vec<S
         return;
     };
     // A tick of the timestamp clock, and the wait for the turn to send.
-    let tick = if s.point == Point::Sender || f.rtt_method == RttMethod::SeqAck { 0.0 } else { 1.0 };
+    let tick =
+        if s.point == Point::Sender || f.rtt_method == RttMethod::SeqAck { 0.0 } else { 1.0 };
     let near = |x: f64, y: f64| (x - y).abs() < 1e-6;
     let calm = s.fates.is_empty() && s.stall.is_none();
     if rtt.min < base - 1e-6 {
@@ -167,9 +169,10 @@ fn round_trips(s: &Script, truth: &Truth, f: &Flow, base: f64, wrong: &mut Vec<S
         }
     }
     // A delayed ACK, and what an overtaken segment held up.
-    let latest = s.fates.values().map(|f| if let Fate::Late { by, .. } = f { by + 1 } else { 0 }).max();
-    let held_up =
-        if s.ack_every > 1 { 40.0 } else { 0.0 } + latest.unwrap_or(0) as f64 * s.gap as f64 / MS as f64;
+    let latest =
+        s.fates.values().map(|f| if let Fate::Late { by, .. } = f { by + 1 } else { 0 }).max();
+    let held_up = if s.ack_every > 1 { 40.0 } else { 0.0 }
+        + latest.unwrap_or(0) as f64 * s.gap as f64 / MS as f64;
     let far = s.point == Point::Sender || s.point == Point::Middle && truth.timers == 0;
     if far && s.stall.is_none() && rtt.max > base + held_up + 2.0 * tick + 1e-6 {
         wrong.push(format!("RTT max: found {}, truth {base} to {}", rtt.max, base + held_up));
@@ -201,11 +204,20 @@ fn fates(segments: usize) -> impl Strategy<Value = BTreeMap<(usize, u32), Fate>>
 }
 
 fn script() -> impl Strategy<Value = Script> {
-    let host = (any::<bool>(), any::<bool>(), any::<bool>(), prop::option::of(0u8..9), any::<bool>());
+    let host =
+        (any::<bool>(), any::<bool>(), any::<bool>(), prop::option::of(0u8..9), any::<bool>());
     let sizes = (500u32..1_449, 12usize..120, 2usize..40, 200_000u64..2 * MS);
-    let path =
-        (5u64..80, 5u64..80, prop::sample::select(vec![Point::Sender, Point::Middle, Point::Receiver]));
-    let peer = (1u32..3, 4u64..100, prop::option::weighted(0.2, (4usize..12, 300u64..2_000)), any::<bool>());
+    let path = (
+        5u64..80,
+        5u64..80,
+        prop::sample::select(vec![Point::Sender, Point::Middle, Point::Receiver]),
+    );
+    let peer = (
+        1u32..3,
+        4u64..100,
+        prop::option::weighted(0.2, (4usize..12, 300u64..2_000)),
+        any::<bool>(),
+    );
     let wrap = prop_oneof![any::<u32>(), (0u32..60_000).prop_map(|n| u32::MAX - n)];
     (host, sizes, path, peer, [wrap.clone(), wrap])
         .prop_flat_map(|(host, sizes, path, peer, isn)| {
@@ -215,8 +227,19 @@ fn script() -> impl Strategy<Value = Script> {
                 let (forward, back, point) = path;
                 let (ack_every, buffer, stall, probe_byte) = peer;
                 let stall = stall.map(|(at, wait)| (at, wait * MS));
-                let mut s =
-                    Script { v6, timestamps, sack, scale, isn, mss, segments, cwnd, gap, point, ..plain() };
+                let mut s = Script {
+                    v6,
+                    timestamps,
+                    sack,
+                    scale,
+                    isn,
+                    mss,
+                    segments,
+                    cwnd,
+                    gap,
+                    point,
+                    ..plain()
+                };
                 s.delay = [forward * MS, back * MS];
                 Script { ack_every, buffer, stall, probe_byte, download, fates, ..s }
             })

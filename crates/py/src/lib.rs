@@ -71,7 +71,8 @@ fn analyze<'py>(
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
     let mut heard = Heard::new(progress);
-    let result = py.detach(|| analyze_files(&paths, options, |done, total| heard.tell((done, total))));
+    let result =
+        py.detach(|| analyze_files(&paths, options, |done, total| heard.tell((done, total))));
     match result {
         Ok(report) => convert(py, report, with, span.is_some()),
         Err(AnalyzeError::Stopped) => Err(heard.stopped()),

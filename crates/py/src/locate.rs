@@ -30,7 +30,8 @@ pub fn locate<'py>(
     }
     let options = Options { bin: Duration((bin_ms * 1e6) as u64), connection, one_clock };
     let mut heard = Heard::new(progress);
-    let result = py.detach(|| locate_files(&paths, options, |done, total| heard.tell((done, total))));
+    let result =
+        py.detach(|| locate_files(&paths, options, |done, total| heard.tell((done, total))));
     match result {
         Ok(located) => convert(py, &located),
         Err(LocateError::Stopped) => Err(heard.stopped()),
@@ -111,13 +112,26 @@ fn steps(located: &Located, put: Put<'_>) {
     put(Column::f64("step_ms", all.iter().map(|s| s.2)));
 }
 
-fn quantiles(put: Put<'_>, name: &str, rows: &[StretchRow], get: impl Fn(&StretchRow) -> Option<Quantiles>) {
+fn quantiles(
+    put: Put<'_>,
+    name: &str,
+    rows: &[StretchRow],
+    get: impl Fn(&StretchRow) -> Option<Quantiles>,
+) {
     put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
     type Part = (&'static str, fn(&Quantiles) -> f64);
-    let parts: [Part; 5] =
-        [("min", |q| q.min), ("p50", |q| q.p50), ("p95", |q| q.p95), ("p99", |q| q.p99), ("max", |q| q.max)];
+    let parts: [Part; 5] = [
+        ("min", |q| q.min),
+        ("p50", |q| q.p50),
+        ("p95", |q| q.p95),
+        ("p99", |q| q.p99),
+        ("max", |q| q.max),
+    ];
     for (part, value) in parts {
-        put(Column::maybe_f64(format!("{name}_{part}"), rows.iter().map(|f| get(f).map(|q| value(&q)))));
+        put(Column::maybe_f64(
+            format!("{name}_{part}"),
+            rows.iter().map(|f| get(f).map(|q| value(&q))),
+        ));
     }
 }
 
@@ -195,10 +209,14 @@ fn connections(located: &Located, put: Put<'_>) {
     put(Column::u16("a_port", r().map(|c| c.a_port)));
     put(Column::str("b_addr", r().map(|c| c.b_addr.to_string())));
     put(Column::u16("b_port", r().map(|c| c.b_port)));
-    let names =
-        |c: &flow::locate::ConnectionRow| c.points.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let names = |c: &flow::locate::ConnectionRow| {
+        c.points.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
     put(Column::str("points", r().map(|c| names(c).join(" "))));
     put(Column::u64("packets", r().map(|c| c.packets)));
     put(Column::u64("bytes", r().map(|c| c.bytes)));
-    put(Column::maybe_str("opened_by", r().map(|c| c.opened_by_a.map(|a| if a { "a" } else { "b" }))));
+    put(Column::maybe_str(
+        "opened_by",
+        r().map(|c| c.opened_by_a.map(|a| if a { "a" } else { "b" })),
+    ));
 }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use algo::{Capacity, Unit, Value};
 use pyo3::prelude::*;
 use scenario::{
-    Algorithm, App, Bulk, Capture, Changed, Family, Flow, GateBy, Lab, Link, Node, Offload, Probe, ProbeKind,
-    QueuePer, Read, Scenario, WindowUpdate,
+    Algorithm, App, Bulk, Capture, Changed, Family, Flow, GateBy, Lab, Link, Node, Offload, Probe,
+    ProbeKind, QueuePer, Read, Scenario, WindowUpdate,
 };
 use serde_json::{Value as Json, json};
 use units::{Bytes, Duration, Rate};
@@ -171,8 +171,12 @@ fn flow(flow: &Flow) -> Json {
 fn app(app: &App) -> Json {
     match app {
         App::Bulk => json!({ "kind": "bulk" }),
-        App::File { bytes, every } => json!({ "kind": "file", "bytes": bytes.0, "every_s": every.map(s) }),
-        App::Rates { rates, slot } => json!({ "kind": "rates", "rates_bps": bps(rates), "slot_s": s(*slot) }),
+        App::File { bytes, every } => {
+            json!({ "kind": "file", "bytes": bytes.0, "every_s": every.map(s) })
+        }
+        App::Rates { rates, slot } => {
+            json!({ "kind": "rates", "rates_bps": bps(rates), "slot_s": s(*slot) })
+        }
         App::Requests { request, response, think } => json!({
             "kind": "requests",
             "request_bytes": request.0,

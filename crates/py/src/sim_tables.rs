@@ -50,8 +50,13 @@ pub fn connections(scenario: &Scenario, results: &Results, put: Put<'_>) {
 fn quantiles<R>(put: Put<'_>, name: &str, rows: &[R], get: impl Fn(&R) -> Option<Quantiles>) {
     put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
     type Part = (&'static str, fn(&Quantiles) -> f64);
-    let parts: [Part; 5] =
-        [("min", |q| q.min), ("p50", |q| q.p50), ("p95", |q| q.p95), ("p99", |q| q.p99), ("max", |q| q.max)];
+    let parts: [Part; 5] = [
+        ("min", |q| q.min),
+        ("p50", |q| q.p50),
+        ("p95", |q| q.p95),
+        ("p99", |q| q.p99),
+        ("max", |q| q.max),
+    ];
     for (part, value) in parts {
         let column = rows.iter().map(|f| get(f).map(|q| value(&q)));
         put(Column::maybe_f64(format!("{name}_{part}"), column));
@@ -150,8 +155,9 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(unknown("dup_acks"));
     put(unknown("sack_blocks"));
     put(unknown("dsacks"));
-    let lost =
-        |f: &FlowRow| (f.data_packets > 0).then(|| (f.lost_packets as f64 / f.data_packets as f64).min(1.0));
+    let lost = |f: &FlowRow| {
+        (f.data_packets > 0).then(|| (f.lost_packets as f64 / f.data_packets as f64).min(1.0))
+    };
     put(Column::maybe_f64("loss_rate", r().map(lost)));
     put(Column::u64("ecn_ce", r().map(|f| f.ecn_ce)));
     put(unknown("ecn_ece"));
@@ -162,7 +168,8 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(unknown("data_burst_bytes_max"));
     put(unmeasured("ack_silence_max_ms"));
     put(Column::maybe_u64("bdp_bytes", bdps.iter().map(|b| b.map(Bytes::get))));
-    let over = |(f, bdp): (&FlowRow, &Option<Bytes>)| match (f.in_flight_bytes, bdp.map(Bytes::get)) {
+    let over = |(f, bdp): (&FlowRow, &Option<Bytes>)| match (f.in_flight_bytes, bdp.map(Bytes::get))
+    {
         (Some(q), Some(bdp)) if bdp > 0 => Some(q.p95 / bdp as f64),
         _ => None,
     };
@@ -180,7 +187,8 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
         put(Column::maybe_f64(name, r().map(move |f| f.shares.map(|s| s[i]))));
     }
     put(Column::maybe_str("limit", r().map(main_limit)));
-    let graded = |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
+    let graded =
+        |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
     put(Column::maybe_str("grade", r().map(graded)));
     let transfers: Vec<Option<&str>> = r()
         .map(|f| {
@@ -225,7 +233,10 @@ pub fn samples(results: &Results, put: Put<'_>) {
     put(Column::u64("in_flight_bytes", r().map(|s| s.in_flight)));
     put(Column::u64("rwnd_bytes", r().map(|s| s.rwnd)));
     put(Column::f32("window_full_s", r().map(|s| s.window_full.as_secs_f64() as f32)));
-    put(Column::u32("retransmissions", r().map(|s| u32::try_from(s.retransmissions).unwrap_or(u32::MAX))));
+    put(Column::u32(
+        "retransmissions",
+        r().map(|s| u32::try_from(s.retransmissions).unwrap_or(u32::MAX)),
+    ));
     put(Column::str("limit", r().map(|s| s.limit.name())));
     put(Column::u64("cwnd_bytes", r().map(|s| s.cwnd)));
     put(Column::maybe_u64("ssthresh_bytes", r().map(|s| s.ssthresh)));

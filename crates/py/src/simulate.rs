@@ -11,7 +11,9 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use scenario::{Document, Family, On, Place, Scenario, Statistic, TraceMissing as NoTrace, TraceText};
+use scenario::{
+    Document, Family, On, Place, Scenario, Statistic, TraceMissing as NoTrace, TraceText,
+};
 use sim::{Captures, Results, SimError};
 
 use crate::add;
@@ -20,7 +22,12 @@ use crate::sim_tables as tables;
 use crate::tables as captured;
 
 create_exception!(_native, ScenarioError, PyValueError, "A scenario that cannot be run.");
-create_exception!(_native, TraceMissing, ScenarioError, "A scenario that names a trace which is not there.");
+create_exception!(
+    _native,
+    TraceMissing,
+    ScenarioError,
+    "A scenario that names a trace which is not there."
+);
 
 /// Times of a simulated run count from here, in its captures and in `start_s`: midnight of 2020-01-01 (UTC).
 const EPOCH_S: f64 = 1_577_836_800.0;
@@ -40,7 +47,9 @@ impl From<Refused> for PyErr {
             Refused::Scenario(text) => ScenarioError::new_err(text),
             Refused::Trace(text) => TraceMissing::new_err(text),
             Refused::Sim(SimError::Stopped) => PyKeyboardInterrupt::new_err("stopped"),
-            Refused::Sim(error @ SimError::NotConserved(_)) => PyRuntimeError::new_err(error.to_string()),
+            Refused::Sim(error @ SimError::NotConserved(_)) => {
+                PyRuntimeError::new_err(error.to_string())
+            }
             Refused::Sim(SimError::Capture { path, source }) => {
                 PyOSError::new_err((source.raw_os_error().unwrap_or(5), source.to_string(), path))
             }
@@ -72,8 +81,9 @@ pub fn simulate<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut heard = Heard::new(progress);
-    let outcome = py
-        .detach(|| run(text, &overrides, seed, &traces, pcap_dir, events, &mut |share| heard.tell((share,))));
+    let outcome = py.detach(|| {
+        run(text, &overrides, seed, &traces, pcap_dir, events, &mut |share| heard.tell((share,)))
+    });
     match outcome {
         Ok(done) => convert(py, &done, events),
         Err(refused) => Err(heard.raised().unwrap_or_else(|| refused.into())),
@@ -120,7 +130,9 @@ pub(crate) fn scenario_of(
         Some(text) => Ok(TraceText(Arc::from(text.as_str()))),
         None => {
             missing.set(true);
-            Err(NoTrace("not found beside the scenario, nor in a directory of traces (--traces)".to_owned()))
+            Err(NoTrace(
+                "not found beside the scenario, nor in a directory of traces (--traces)".to_owned(),
+            ))
         }
     };
     let refused = |error: scenario::ScenarioError| match missing.get() {
@@ -217,7 +229,11 @@ pub fn scenario_about(text: &str) -> PyResult<(String, String)> {
 /// What a scenario file expects: line, labels of the runs, flow, probe, link, bounds.
 #[pyfunction]
 #[pyo3(signature = (text, *, set = Vec::new()))]
-pub fn scenario_expectations<'py>(py: Python<'py>, text: &str, set: Pairs) -> PyResult<Bound<'py, PyList>> {
+pub fn scenario_expectations<'py>(
+    py: Python<'py>,
+    text: &str,
+    set: Pairs,
+) -> PyResult<Bound<'py, PyList>> {
     let document = document(text, &set).map_err(wrong)?;
     let list = PyList::empty(py);
     for e in document.expectations() {

@@ -1,8 +1,8 @@
 //! The tables of `docs/format.md`, column by column. One line here, one line there.
 
 use flow::record::{
-    Connection, End, Event, Finding, Flow, Limit, Protocol, Quantiles, RttMethod, Sample, Segment, Value,
-    Vantage,
+    Connection, End, Event, Finding, Flow, Limit, Protocol, Quantiles, RttMethod, Sample, Segment,
+    Value, Vantage,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -65,8 +65,13 @@ pub fn connections(rows: &[Connection], origin: Instant, put: Put<'_>) {
 fn quantiles(put: Put<'_>, name: &str, rows: &[Flow], get: impl Fn(&Flow) -> Option<Quantiles>) {
     put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
     type Part = (&'static str, fn(&Quantiles) -> f64);
-    let parts: [Part; 5] =
-        [("min", |q| q.min), ("p50", |q| q.p50), ("p95", |q| q.p95), ("p99", |q| q.p99), ("max", |q| q.max)];
+    let parts: [Part; 5] = [
+        ("min", |q| q.min),
+        ("p50", |q| q.p50),
+        ("p95", |q| q.p95),
+        ("p99", |q| q.p99),
+        ("max", |q| q.max),
+    ];
     for (part, value) in parts {
         let column = rows.iter().map(|f| get(f).map(|q| value(&q)));
         put(Column::maybe_f64(format!("{name}_{part}"), column));

@@ -35,7 +35,12 @@ pub fn describe() -> String {
     for family in Family::ALL {
         out += &format!("\n## {}\n", heading(family));
         for entry in family.entries() {
-            out += &format!("\n### {}\n\n{} ({})\n", entry.name, cell(entry.about), cell(entry.source));
+            out += &format!(
+                "\n### {}\n\n{} ({})\n",
+                entry.name,
+                cell(entry.about),
+                cell(entry.source)
+            );
             if !entry.params.is_empty() {
                 out += "\n| parameter | written as | range | default | |\n|---|---|---|---|---|\n";
                 entry.params.iter().for_each(|p| out += &param(p));
@@ -72,12 +77,14 @@ fn table(keys: &[Key]) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    let mut out = String::from("\n| key | written as | range | default | |\n|---|---|---|---|---|\n");
+    let mut out =
+        String::from("\n| key | written as | range | default | |\n|---|---|---|---|---|\n");
     for key in keys {
         let (form, range) = match key.form {
-            Form::Plain(unit, range) => {
-                (quantity::noun(unit), range.map_or(String::new(), |(min, max)| format!("{min} to {max}")))
-            }
+            Form::Plain(unit, range) => (
+                quantity::noun(unit),
+                range.map_or(String::new(), |(min, max)| format!("{min} to {max}")),
+            ),
             Form::Text => ("text".to_owned(), String::new()),
             Form::Name => ("name".to_owned(), String::new()),
             Form::Algorithm(family) => (family.noun().to_owned(), String::new()),

@@ -23,8 +23,11 @@ impl Document {
     /// Reads and checks a file, each value of its sweep included; only traces are not read yet.
     pub fn parse(text: &str) -> Result<Document> {
         if text.len() > MOST_BYTES {
-            let problem =
-                Problem::TooMany { what: "bytes", found: text.len() as u64, most: MOST_BYTES as u64 };
+            let problem = Problem::TooMany {
+                what: "bytes",
+                found: text.len() as u64,
+                most: MOST_BYTES as u64,
+            };
             return wrong(Place::Nowhere, "", problem);
         }
         Document::of(Tree::parse(text)?, true)
@@ -118,8 +121,9 @@ impl Document {
 
 /// Keys and values from outside.
 fn values<K: AsRef<str>, V: AsRef<str>>(set: &[(K, V)]) -> Result<Vec<(String, Tree)>> {
-    let value =
-        |(key, text): &(K, V)| Ok((key.as_ref().to_owned(), Tree::value(key.as_ref(), text.as_ref())?));
+    let value = |(key, text): &(K, V)| {
+        Ok((key.as_ref().to_owned(), Tree::value(key.as_ref(), text.as_ref())?))
+    };
     set.iter().map(value).collect()
 }
 

@@ -138,7 +138,11 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 }
 
 fn there_are(known: &[String]) -> String {
-    if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", listed(known)) }
+    if known.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("there are {}", listed(known))
+    }
 }
 
 /// As many names as a line holds.

@@ -154,7 +154,12 @@ impl Expectation {
 
 /// All expectations of a file. `names` are the flows, probes and links that there are; unless `strict`, those of runs
 /// that there are not are left out.
-pub(crate) fn read(tree: &Tree, sweep: &Sweep, names: &Names, strict: bool) -> Result<Vec<Expectation>> {
+pub(crate) fn read(
+    tree: &Tree,
+    sweep: &Sweep,
+    names: &Names,
+    strict: bool,
+) -> Result<Vec<Expectation>> {
     let one = |(tree, path)| one(tree, path, sweep, names, strict).transpose();
     expectations(tree)?.into_iter().filter_map(one).collect()
 }
@@ -167,7 +172,13 @@ pub(crate) struct Names {
     pub(crate) links: Vec<String>,
 }
 
-fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names, strict: bool) -> Result<Option<Expectation>> {
+fn one(
+    tree: &Tree,
+    path: String,
+    sweep: &Sweep,
+    names: &Names,
+    strict: bool,
+) -> Result<Option<Expectation>> {
     let metrics: Vec<&str> = METRICS.iter().map(|m| m.name).collect();
     let section = Section::open(tree, path, &[keys::EXPECT], &metrics)?;
     let named = |key: &'static str, known: &[String]| match section.text(key)? {
@@ -194,7 +205,13 @@ fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names, strict: bool) ->
             let full = format!("{path}.{key}");
             match STATISTICS.iter().find(|(name, _)| name == key) {
                 Some((_, statistic)) => bounds.push(bound(metric, Some(*statistic), inner, &full)?),
-                None => return wrong(inner.place, full, unknown_key(key, STATISTICS.iter().map(|s| s.0))),
+                None => {
+                    return wrong(
+                        inner.place,
+                        full,
+                        unknown_key(key, STATISTICS.iter().map(|s| s.0)),
+                    );
+                }
             }
         }
     }
@@ -207,7 +224,12 @@ fn one(tree: &Tree, path: String, sweep: &Sweep, names: &Names, strict: bool) ->
 }
 
 /// `{ min = …, max = … }`.
-fn bound(metric: &'static Metric, statistic: Option<Statistic>, tree: &Tree, path: &str) -> Result<Bound> {
+fn bound(
+    metric: &'static Metric,
+    statistic: Option<Statistic>,
+    tree: &Tree,
+    path: &str,
+) -> Result<Bound> {
     let Some(table) = tree.table() else {
         let expected = "bounds, such as { min = 1, max = 2 }".to_owned();
         return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
@@ -224,9 +246,11 @@ fn bound(metric: &'static Metric, statistic: Option<Statistic>, tree: &Tree, pat
     }
     match (min, max) {
         (None, None) => wrong(tree.place, path, Problem::Missing("min, max or both")),
-        (Some(low), Some(high)) if low > high => {
-            wrong(tree.place, path, Problem::Contradiction(format!("min {low} is more than max {high}")))
-        }
+        (Some(low), Some(high)) if low > high => wrong(
+            tree.place,
+            path,
+            Problem::Contradiction(format!("min {low} is more than max {high}")),
+        ),
         _ => Ok(Bound { metric, statistic, min, max }),
     }
 }
@@ -255,7 +279,11 @@ fn number(metric: &Metric, tree: &Tree, path: &str) -> Result<f64> {
 }
 
 /// The labels in `run`, each one that the sweep gives.
-fn run(section: &Section<'_>, sweep: &Sweep, strict: bool) -> Result<Option<Vec<(String, String)>>> {
+fn run(
+    section: &Section<'_>,
+    sweep: &Sweep,
+    strict: bool,
+) -> Result<Option<Vec<(String, String)>>> {
     let Some(tree) = section.get("run") else { return Ok(Some(Vec::new())) };
     let path = section.full("run");
     let Item::Table(table) = &tree.item else {

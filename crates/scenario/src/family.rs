@@ -43,8 +43,14 @@ pub struct Named {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 6] =
-        [Family::Congestion, Family::Window, Family::Queue, Family::Gate, Family::Medium, Family::Layer];
+    pub const ALL: [Family; 6] = [
+        Family::Congestion,
+        Family::Window,
+        Family::Queue,
+        Family::Gate,
+        Family::Medium,
+        Family::Layer,
+    ];
 
     /// What one of its algorithms is called.
     pub fn noun(self) -> &'static str {
@@ -107,7 +113,11 @@ impl Family {
                     },
                     (None, Some(name)) => self.find(tree, path, name)?,
                     (None, None) => {
-                        return wrong(tree.place, path, Problem::Missing("kind, the name of an algorithm"));
+                        return wrong(
+                            tree.place,
+                            path,
+                            Problem::Missing("kind, the name of an algorithm"),
+                        );
                     }
                 };
                 let params = table.entries.iter().filter(|(k, _)| k != "kind");
@@ -118,7 +128,12 @@ impl Family {
     }
 
     /// A layer under its own name: a table of parameters, the value of the first one, or `true`.
-    pub(crate) fn read_under_own_name(self, name: &str, tree: &Tree, path: &str) -> Result<Algorithm> {
+    pub(crate) fn read_under_own_name(
+        self,
+        name: &str,
+        tree: &Tree,
+        path: &str,
+    ) -> Result<Algorithm> {
         let algorithm = self.find(tree, path, name)?;
         match &tree.item {
             Item::Table(table) => self.set_all(algorithm, table.entries.iter(), path),
@@ -128,7 +143,11 @@ impl Family {
                 let entries = self.entries();
                 let Some(first) = entries[algorithm.index].params.first() else {
                     let expected = "true: it has no parameters".to_owned();
-                    return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
+                    return wrong(
+                        tree.place,
+                        path,
+                        Problem::WrongKind { expected, found: tree.shown() },
+                    );
                 };
                 algorithm.settings.0[0] = param(first, tree, path)?;
                 Ok(algorithm)
@@ -182,11 +201,15 @@ fn param(param: &Param, tree: &Tree, path: &str) -> Result<Value> {
     }
     let too_many = match &value {
         Value::Capacity(Capacity::Bytes(b)) if b.0 > MOST_BYTES => Some(("bytes", b.0, MOST_BYTES)),
-        Value::Capacity(Capacity::Packets(n)) if *n > MOST_PACKETS => Some(("packets", *n, MOST_PACKETS)),
+        Value::Capacity(Capacity::Packets(n)) if *n > MOST_PACKETS => {
+            Some(("packets", *n, MOST_PACKETS))
+        }
         _ => None,
     };
     match too_many {
-        Some((what, found, most)) => wrong(tree.place, path, Problem::TooMany { what, found, most }),
+        Some((what, found, most)) => {
+            wrong(tree.place, path, Problem::TooMany { what, found, most })
+        }
         None => Ok(value),
     }
 }

@@ -40,7 +40,12 @@ pub(crate) const ROOT: &[Key] = &[
         "0 s",
         "statistics begin here, series at 0; shorter than the duration",
     ),
-    key("seed", count("0", "9007199254740992"), "1", "of all dice: the same file and seed give the same run"),
+    key(
+        "seed",
+        count("0", "9007199254740992"),
+        "1",
+        "of all dice: the same file and seed give the same run",
+    ),
     key("bin", duration("1 ms", "60 min"), "100 ms", "length of a bin of the series"),
     key("node", Form::Other("[[node]]"), "(`client` and `server`)", "hosts and routers"),
     key(
@@ -59,7 +64,12 @@ pub(crate) const ROOT: &[Key] = &[
     key("flow", Form::Other("[[flow]]"), "", "transfers"),
     key("probe", Form::Other("[[probe]]"), "", "measuring traffic"),
     key("change", Form::Other("[[change]]"), "", "what changes in mid-run"),
-    key("lab", Form::Other("[lab]"), "", "how `unbloat lab` runs it; the simulator does not look here"),
+    key(
+        "lab",
+        Form::Other("[lab]"),
+        "",
+        "how `unbloat lab` runs it; the simulator does not look here",
+    ),
     key("sweep", Form::Other("[sweep]"), "", "one run for every combination of the values given"),
     key("expect", Form::Other("[[expect]]"), "", "what must hold afterwards"),
     key("traces", Form::Other("[traces]"), "", "short names of trace files: `name = \"path\"`"),
@@ -89,15 +99,30 @@ pub(crate) const NODE: &[Key] = &[
 
 pub(crate) const LINK: &[Key] = &[
     key("name", Form::Name, "", "in [[link]], required; in [link.NAME] the name stands above"),
-    key("from", Form::Name, "", "the sending node; `client` for up, `server` for down, else required"),
-    key("to", Form::Name, "", "the receiving node; `server` for up, `client` for down, else required"),
+    key(
+        "from",
+        Form::Name,
+        "",
+        "the sending node; `client` for up, `server` for down, else required",
+    ),
+    key(
+        "to",
+        Form::Name,
+        "",
+        "the receiving node; `server` for up, `client` for down, else required",
+    ),
     key(
         "rate",
         Form::Other("rate, or { profile, unit, slot }"),
         "",
         "a constant rate, or rates by turns. One of rate, trace, model and medium is required",
     ),
-    key("trace", Form::Text, "", "a trace by its name: mahimahi's delivery opportunities or rate over time"),
+    key(
+        "trace",
+        Form::Text,
+        "",
+        "a trace by its name: mahimahi's delivery opportunities or rate over time",
+    ),
     key("model", Form::Algorithm(Family::Medium), "", "another word for medium"),
     key("medium", Form::Algorithm(Family::Medium), "", "what decides when a packet leaves"),
     key("delay", duration("0 s", "60 min"), "", "propagation, one way; required"),
@@ -124,9 +149,19 @@ pub(crate) const LINK: &[Key] = &[
 
 pub(crate) const DEVICE: &[Key] = &[
     key("node", Form::Name, "client", "where it is"),
-    key("link", Form::Name, "", "the outgoing link that it feeds; the node's only one where not given"),
+    key(
+        "link",
+        Form::Name,
+        "",
+        "the outgoing link that it feeds; the node's only one where not given",
+    ),
     key("qdisc", Form::Algorithm(Family::Queue), "droptail", "the operating system's queue"),
-    key("gate", Form::Algorithm(Family::Gate), "none", "what may go from there into the firmware buffer"),
+    key(
+        "gate",
+        Form::Algorithm(Family::Gate),
+        "none",
+        "what may go from there into the firmware buffer",
+    ),
     key(
         "firmware",
         Form::Other("[device.firmware]"),
@@ -143,8 +178,18 @@ pub(crate) const DEVICE: &[Key] = &[
 
 pub(crate) const FIRMWARE: &[Key] = &[
     // QCUT section 4: occupancy reached 300 KB.
-    key("buffer", bytes("1 B", "1 GB"), "300 KB", "what it holds; the queue above stops when it is full"),
-    key("report_every", duration("10 us", "60 s"), "5 ms", "interval of its reports (QCUT section 6)"),
+    key(
+        "buffer",
+        bytes("1 B", "1 GB"),
+        "300 KB",
+        "what it holds; the queue above stops when it is full",
+    ),
+    key(
+        "report_every",
+        duration("10 us", "60 s"),
+        "5 ms",
+        "interval of its reports (QCUT section 6)",
+    ),
     key(
         "report_delay",
         duration("0 s", "60 s"),
@@ -183,10 +228,30 @@ pub(crate) const FLOW: &[Key] = &[
     key("start", duration("0 s", "1440 min"), "0 s", ""),
     key("stop", duration("0 s", "1440 min"), "", "when the application stops; after the start"),
     key("count", count("1", "10000"), "1", "copies"),
-    key("stagger", duration("0 s", "60 min"), "0 s", "from the start of one copy to the start of the next"),
-    key("congestion", Form::Algorithm(Family::Congestion), "cubic", "the sender's congestion control"),
-    key("app", Form::Other("name, or { kind, … }"), "bulk", "what wants to be sent: see applications"),
-    key("sender", Form::Other("[flow.sender]"), "", "the keys below; they may also stand in [[flow]] itself"),
+    key(
+        "stagger",
+        duration("0 s", "60 min"),
+        "0 s",
+        "from the start of one copy to the start of the next",
+    ),
+    key(
+        "congestion",
+        Form::Algorithm(Family::Congestion),
+        "cubic",
+        "the sender's congestion control",
+    ),
+    key(
+        "app",
+        Form::Other("name, or { kind, … }"),
+        "bulk",
+        "what wants to be sent: see applications",
+    ),
+    key(
+        "sender",
+        Form::Other("[flow.sender]"),
+        "",
+        "the keys below; they may also stand in [[flow]] itself",
+    ),
     key("receiver", Form::Other("[flow.receiver]"), "", "the receiving end"),
 ];
 
@@ -211,7 +276,12 @@ pub(crate) const SENDER: &[Key] = &[
         "128 KiB",
         "TCP small queues: bytes of a flow that may wait in the host's own queue (QCUT's phones; Linux today: a millisecond's worth)",
     ),
-    key("pacing", FLAG, "false", "paced although the congestion control does not ask for it (`fq`)"),
+    key(
+        "pacing",
+        FLAG,
+        "false",
+        "paced although the congestion control does not ask for it (`fq`)",
+    ),
     key("sack", FLAG, "true", "RFC 2018"),
     key("timestamps", FLAG, "true", "RFC 7323"),
     key("ecn", FLAG, "false", "RFC 3168; Linux does not ask for it by itself"),
@@ -239,7 +309,12 @@ pub(crate) const RECEIVER: &[Key] = &[
         "linux",
         "when reading makes room: in bytes, told when the window has doubled; or, as in AFC's simulations, in whole segments, the first one after a zero window told at once and alone",
     ),
-    key("ack_every", count("1", "100"), "2", "an ACK at the latest after so many segments (RFC 9293)"),
+    key(
+        "ack_every",
+        count("1", "100"),
+        "2",
+        "an ACK at the latest after so many segments (RFC 9293)",
+    ),
     key(
         "ack_delay",
         duration("0 s", "500 ms"),
@@ -279,7 +354,12 @@ pub(crate) const LAB: &[Key] = &[
 
 /// A profile of rates, for links and readers and senders.
 pub(crate) const PROFILE: &[Key] = &[
-    key("profile", Form::Other("list of numbers, or of rates"), "", "one rate per slot, repeated; required"),
+    key(
+        "profile",
+        Form::Other("list of numbers, or of rates"),
+        "",
+        "one rate per slot, repeated; required",
+    ),
     key(
         "unit",
         Form::Plain(Unit::Choice(&["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]), None),
@@ -289,18 +369,32 @@ pub(crate) const PROFILE: &[Key] = &[
     key("slot", duration("1 ms", "60 min"), "", "how long each rate lasts; required"),
 ];
 
-pub(crate) const TICK: &[Key] =
-    &[key("tick", duration("1 ms", "60 s"), "100 ms", "how often the application reads; the slot at most")];
+pub(crate) const TICK: &[Key] = &[key(
+    "tick",
+    duration("1 ms", "60 s"),
+    "100 ms",
+    "how often the application reads; the slot at most",
+)];
 
 pub(crate) const FILE: &[Key] = &[
     key("bytes", bytes("1 B", "1000 GB"), "", "its size; required"),
-    key("every", duration("1 ms", "60 min"), "", "start to start, where it is sent again and again"),
+    key(
+        "every",
+        duration("1 ms", "60 min"),
+        "",
+        "start to start, where it is sent again and again",
+    ),
 ];
 
 pub(crate) const REQUESTS: &[Key] = &[
     key("request", bytes("1 B", "1 GB"), "500 B", "asked with"),
     key("response", bytes("1 B", "100 GB"), "10 KB", "answered"),
-    key("think", duration("0 s", "60 min"), "100 ms", "pause between an answer and the next request"),
+    key(
+        "think",
+        duration("0 s", "60 min"),
+        "100 ms",
+        "pause between an answer and the next request",
+    ),
 ];
 
 pub(crate) const WEB: &[Key] = &[
@@ -342,7 +436,12 @@ pub(crate) const VIDEO: &[Key] = &[
         "4 s",
         "play time buffered before playing starts, and after a stall",
     ),
-    key("max_buffer", duration("100 ms", "60 min"), "60 s", "play time buffered at most; a segment at least"),
+    key(
+        "max_buffer",
+        duration("100 ms", "60 min"),
+        "60 s",
+        "play time buffered at most; a segment at least",
+    ),
     key(
         "safety",
         Form::Plain(Unit::Number, Some(("0.01", "10"))),
@@ -385,12 +484,26 @@ pub(crate) const PROBE: &[Key] = &[
 
 pub(crate) const CHANGE: &[Key] = &[key("at", duration("0 s", "1440 min"), "", "when; required")];
 
-pub(crate) const SWEEP: &[Key] =
-    &[key("seeds", count("1", "1000"), "1", "so many runs of each combination, with seed, seed + 1, …")];
+pub(crate) const SWEEP: &[Key] = &[key(
+    "seeds",
+    count("1", "1000"),
+    "1",
+    "so many runs of each combination, with seed, seed + 1, …",
+)];
 
 pub(crate) const EXPECT: &[Key] = &[
-    key("run", Form::Other("{ LABEL = value, … }"), "(every run)", "the runs of the sweep that it speaks of"),
-    key("flow", Form::Name, "(every flow)", "the flow that it speaks of; all copies where it has some"),
+    key(
+        "run",
+        Form::Other("{ LABEL = value, … }"),
+        "(every run)",
+        "the runs of the sweep that it speaks of",
+    ),
+    key(
+        "flow",
+        Form::Name,
+        "(every flow)",
+        "the flow that it speaks of; all copies where it has some",
+    ),
     key("probe", Form::Name, "(every probe)", "the probe that it speaks of"),
     key("link", Form::Name, "(every link)", "the link that it speaks of"),
 ];
@@ -400,7 +513,11 @@ pub(crate) const APPS: &[(&str, &str, &[Key])] = &[
     ("bulk", "as much as goes", &[]),
     ("file", "a file, once or again and again", FILE),
     ("web", "a page: a document, then its objects over several connections", WEB),
-    ("abr-video", "adaptive video: segments at the best rate that the measured throughput carries", VIDEO),
+    (
+        "abr-video",
+        "adaptive video: segments at the best rate that the measured throughput carries",
+        VIDEO,
+    ),
     ("voip", "voice over UDP, both ways, scored with the E-model (ITU-T G.107)", VOIP),
     ("requests", "requests one after another on one connection", REQUESTS),
     ("rate-profile", "data made at given rates: an application-limited sender", PROFILE),
@@ -411,7 +528,11 @@ pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
     ("Top level", "", ROOT),
     ("[[node]]", "Where there is none, there are `client` and `server`.", NODE),
     ("[link.NAME] or [[link]]", "`[link.up]` and `[link.down]` connect client and server.", LINK),
-    ("[device]", "qdisc → gate → firmware buffer → air, in place of the queue of one outgoing link.", DEVICE),
+    (
+        "[device]",
+        "qdisc → gate → firmware buffer → air, in place of the queue of one outgoing link.",
+        DEVICE,
+    ),
     ("[device.firmware]", "", FIRMWARE),
     (
         "[router]",
@@ -442,7 +563,8 @@ mod tests {
     #[test]
     fn every_default_can_be_read_and_lies_in_its_range() {
         let apps = APPS.iter().map(|(_, _, keys)| *keys);
-        for key in SECTIONS.iter().map(|(_, _, keys)| *keys).chain(apps).chain([OBJECTS]).flatten() {
+        for key in SECTIONS.iter().map(|(_, _, keys)| *keys).chain(apps).chain([OBJECTS]).flatten()
+        {
             let Form::Plain(unit, range) = key.form else { continue };
             let ends = range.map(|(min, max)| {
                 let end = |text| constant(unit, text).and_then(|v| v.magnitude());
@@ -451,7 +573,8 @@ mod tests {
             if key.default.is_empty() {
                 continue;
             }
-            let default = constant(unit, key.default).unwrap_or_else(|| panic!("default of {}", key.name));
+            let default =
+                constant(unit, key.default).unwrap_or_else(|| panic!("default of {}", key.name));
             if let (Some(x), Some((min, max))) = (default.magnitude(), ends) {
                 assert!(min <= x && x <= max, "default of {}", key.name);
             }

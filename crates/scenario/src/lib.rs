@@ -32,6 +32,7 @@ pub use ports::{address, node_at};
 pub use sweep::RunSpec;
 pub use traces::{TraceMissing, TraceText, Traces};
 pub use types::{
-    Algorithm, App, Bulk, Capture, Change, Changed, Device, Firmware, Flow, GateBy, Lab, Link, Node, Offload,
-    Probe, ProbeKind, QueuePer, Read, Receiver, Scenario, Sender, Trace, WindowUpdate,
+    Algorithm, App, Bulk, Capture, Change, Changed, Device, Firmware, Flow, GateBy, Lab, Link,
+    Node, Offload, Probe, ProbeKind, QueuePer, Read, Receiver, Scenario, Sender, Trace,
+    WindowUpdate,
 };

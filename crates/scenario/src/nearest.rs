@@ -4,7 +4,10 @@
 //! action: the nearest known name, where it is near enough to be worth asking about.
 
 /// The name nearest to `found`: at most a third of its letters away, and one letter in any case.
-pub(crate) fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    found: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     // Nobody mistypes a name into a paragraph; and the comparison takes the product of both lengths.
     if found.len() > 64 {
         return None;

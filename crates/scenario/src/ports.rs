@@ -34,8 +34,8 @@ impl Scenario {
             QueuePer::Link => Queue::Shared(aqm),
             QueuePer::User => Queue::PerUser { fresh: Box::new(aqm), users: Vec::new(), turn: 0 },
         };
-        let [port, weather] =
-            ["port", "link"].map(|element| Rng::new(self.seed, &format!("{element}.{}", link.name)));
+        let [port, weather] = ["port", "link"]
+            .map(|element| Rng::new(self.seed, &format!("{element}.{}", link.name)));
         let mut port = Port::new(link.to, queue, link.build(), port, weather);
         let device = self.nodes.iter().filter_map(|n| n.device.as_ref()).find(|d| d.link == index);
         if let Some(device) = device {

@@ -69,7 +69,9 @@ pub(crate) fn expected(unit: Unit) -> String {
         Unit::Number => "a number".to_owned(),
         Unit::Count => "a whole number, not negative".to_owned(),
         Unit::Flag => "true or false".to_owned(),
-        Unit::Duration => "a duration such as \"20 ms\" (ns, us, ms, s, min), not negative".to_owned(),
+        Unit::Duration => {
+            "a duration such as \"20 ms\" (ns, us, ms, s, min), not negative".to_owned()
+        }
         Unit::Bytes => "bytes such as \"300 KB\" (B, KB, KiB, MB, MiB, GB, GiB)".to_owned(),
         Unit::Rate => "a rate such as \"12 Mbit/s\" (bit/s, kbit/s, Mbit/s, Gbit/s)".to_owned(),
         Unit::Capacity => "a capacity such as \"1000 packets\" or \"3 MB\"".to_owned(),
@@ -104,7 +106,13 @@ pub(crate) fn shown(unit: Unit, value: &Value) -> String {
         Value::Flag(b) => b.to_string(),
         Value::Duration(Duration(ns)) => largest(
             *ns,
-            &[("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
+            &[
+                ("min", 60_000_000_000),
+                ("s", 1_000_000_000),
+                ("ms", 1_000_000),
+                ("us", 1_000),
+                ("ns", 1),
+            ],
             120,
         ),
         Value::Bytes(Bytes(b)) | Value::Capacity(Capacity::Bytes(Bytes(b))) => largest(
@@ -184,7 +192,10 @@ mod tests {
     #[test]
     fn values_are_shown_in_the_unit_that_people_use() {
         assert_eq!(shown(Unit::Duration, &Value::Duration(Duration::from_secs(60))), "60 s");
-        assert_eq!(shown(Unit::Duration, &Value::Duration(Duration::from_millis(1_500))), "1500 ms");
+        assert_eq!(
+            shown(Unit::Duration, &Value::Duration(Duration::from_millis(1_500))),
+            "1500 ms"
+        );
         assert_eq!(shown(Unit::Bytes, &Value::Bytes(Bytes(4 << 20))), "4 MiB");
         assert_eq!(shown(Unit::Rate, &Value::Rate(Rate(1_500_000))), "1500 kbit/s");
     }

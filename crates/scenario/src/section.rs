@@ -59,7 +59,8 @@ impl<'a> Section<'a> {
             return wrong(tree.place, path, Problem::WrongKind { expected, found: tree.shown() });
         };
         for (key, value) in &table.entries {
-            let known = || keys.iter().flat_map(|k| k.iter()).map(|k| k.name).chain(more.iter().copied());
+            let known =
+                || keys.iter().flat_map(|k| k.iter()).map(|k| k.name).chain(more.iter().copied());
             if !known().any(|k| k == key) {
                 let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 return wrong(value.place, full, unknown_key(key, known()));
@@ -69,7 +70,11 @@ impl<'a> Section<'a> {
     }
 
     /// A section that is not in the file: all defaults.
-    pub(crate) fn absent(path: String, place: Place, keys: &'static [&'static [Key]]) -> Section<'a> {
+    pub(crate) fn absent(
+        path: String,
+        place: Place,
+        keys: &'static [&'static [Key]],
+    ) -> Section<'a> {
         Section { table: None, place, path, keys }
     }
 
@@ -161,12 +166,14 @@ impl<'a> Section<'a> {
         match tree.text() {
             Some(text) if !named || is_name(text) => Ok(Some(text)),
             Some(_) => {
-                let expected = "a name of letters, digits, - and _, not a number, at most 64 long".to_owned();
+                let expected =
+                    "a name of letters, digits, - and _, not a number, at most 64 long".to_owned();
                 self.wrong(name, Problem::WrongKind { expected, found: tree.shown() })
             }
-            None => {
-                self.wrong(name, Problem::WrongKind { expected: "a text".to_owned(), found: tree.shown() })
-            }
+            None => self.wrong(
+                name,
+                Problem::WrongKind { expected: "a text".to_owned(), found: tree.shown() },
+            ),
         }
     }
 
@@ -217,7 +224,10 @@ impl<'a> Section<'a> {
             return self.wrong(name, Problem::Empty);
         }
         if list.len() as u64 > most {
-            return self.wrong(name, Problem::TooMany { what: "elements", found: list.len() as u64, most });
+            return self.wrong(
+                name,
+                Problem::TooMany { what: "elements", found: list.len() as u64, most },
+            );
         }
         let one = |tree: &Tree| {
             let value = plain(T::UNIT, Some(range), tree, &self.full(name))?;

@@ -49,17 +49,27 @@ pub(crate) struct Choice {
 
 impl Sweep {
     pub(crate) fn read(tree: &Tree) -> Result<Sweep> {
-        let Some(sweep) = tree.root("sweep") else { return Ok(Sweep { axes: Vec::new(), seeds: 1 }) };
+        let Some(sweep) = tree.root("sweep") else {
+            return Ok(Sweep { axes: Vec::new(), seeds: 1 });
+        };
         let Some(table) = sweep.table() else {
             let expected = "a table".to_owned();
-            return wrong(sweep.place, "sweep", Problem::WrongKind { expected, found: sweep.shown() });
+            return wrong(
+                sweep.place,
+                "sweep",
+                Problem::WrongKind { expected, found: sweep.shown() },
+            );
         };
         let mut given = Vec::new();
         flatten(table, "", &mut given);
-        let (seeds, axes): (Vec<_>, Vec<_>) = given.into_iter().partition(|(key, _)| key == "seeds");
-        let seeds = Tree { item: Item::Table(Table { entries: seeds, inline: false }), place: sweep.place };
-        let seeds = Section::open(&seeds, "sweep".to_owned(), &[keys::SWEEP], &[])?.count("seeds")?;
-        let mut axes = axes.iter().map(|(key, tree)| axis(key, tree)).collect::<Result<Vec<Axis>>>()?;
+        let (seeds, axes): (Vec<_>, Vec<_>) =
+            given.into_iter().partition(|(key, _)| key == "seeds");
+        let seeds =
+            Tree { item: Item::Table(Table { entries: seeds, inline: false }), place: sweep.place };
+        let seeds =
+            Section::open(&seeds, "sweep".to_owned(), &[keys::SWEEP], &[])?.count("seeds")?;
+        let mut axes =
+            axes.iter().map(|(key, tree)| axis(key, tree)).collect::<Result<Vec<Axis>>>()?;
         name(&mut axes);
         let choices = axes.iter().map(|a| a.choices.len() as u64).sum::<u64>();
         let runs = axes.iter().fold(seeds, |n, a| n.saturating_mul(a.choices.len() as u64));
@@ -83,10 +93,14 @@ impl Sweep {
                 {
                     run.seed = u64::try_from(*seed).unwrap_or(run.seed);
                 }
-                run.overrides.extend(choice.set.iter().map(|(key, tree)| (key.clone(), tree.toml())));
+                run.overrides
+                    .extend(choice.set.iter().map(|(key, tree)| (key.clone(), tree.toml())));
                 run
             };
-            runs = runs.iter().flat_map(|run| axis.choices.iter().map(move |c| with(run, c))).collect();
+            runs = runs
+                .iter()
+                .flat_map(|run| axis.choices.iter().map(move |c| with(run, c)))
+                .collect();
         }
         if self.seeds == 1 {
             return runs;
@@ -103,7 +117,8 @@ impl Sweep {
     /// Runs in which each value occurs at least once, the other axes at their first.
     pub(crate) fn samples(&self) -> Vec<Vec<(String, Tree)>> {
         let combination = |axis: usize, choice: usize| {
-            let pick = |(i, a): (usize, &Axis)| a.choices[if i == axis { choice } else { 0 }].set.clone();
+            let pick =
+                |(i, a): (usize, &Axis)| a.choices[if i == axis { choice } else { 0 }].set.clone();
             self.axes.iter().enumerate().flat_map(pick).collect::<Vec<_>>()
         };
         let mut samples = vec![combination(0, 0)];
@@ -123,7 +138,9 @@ impl Sweep {
 /// Puts one value in place of the values of a key that the sweep has; whether it has it.
 pub(crate) fn pin(tree: &mut Tree, key: &str, value: &Tree) -> bool {
     let Item::Table(root) = &mut tree.item else { return false };
-    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else { return false };
+    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else {
+        return false;
+    };
     let Some(table) = sweep.table() else { return false };
     let mut entries = Vec::new();
     flatten(table, "", &mut entries);
@@ -146,7 +163,11 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     }
     if list.len() as u64 > MOST_CHOICES {
         let found = list.len() as u64;
-        return wrong(tree.place, path, Problem::TooMany { what: "values", found, most: MOST_CHOICES });
+        return wrong(
+            tree.place,
+            path,
+            Problem::TooMany { what: "values", found, most: MOST_CHOICES },
+        );
     }
     let labelled = |t: &Tree| t.table().is_some_and(|t| t.get("label").is_some());
     let choices = if list.iter().any(labelled) {
@@ -197,16 +218,21 @@ fn plain_choices(key: &str, list: &[Tree]) -> Vec<Choice> {
         None => Some(t.label()),
     };
     let kinds: Option<Vec<String>> = list.iter().map(kind).collect();
-    let distinct =
-        |kinds: &Vec<String>| kinds.iter().collect::<std::collections::BTreeSet<_>>().len() == kinds.len();
+    let distinct = |kinds: &Vec<String>| {
+        kinds.iter().collect::<std::collections::BTreeSet<_>>().len() == kinds.len()
+    };
     let labels = kinds.filter(distinct).unwrap_or_else(|| list.iter().map(Tree::label).collect());
-    let choice = |(label, tree): (String, &Tree)| Choice { label, set: vec![(key.to_owned(), tree.clone())] };
+    let choice = |(label, tree): (String, &Tree)| Choice {
+        label,
+        set: vec![(key.to_owned(), tree.clone())],
+    };
     labels.into_iter().zip(list).map(choice).collect()
 }
 
 /// Calls each axis by as many last words of its key as tell it from the others, and by no bare number.
 fn name(axes: &mut [Axis]) {
-    let keys: Vec<Vec<String>> = axes.iter().map(|a| a.key.split('.').map(str::to_owned).collect()).collect();
+    let keys: Vec<Vec<String>> =
+        axes.iter().map(|a| a.key.split('.').map(str::to_owned).collect()).collect();
     let tail = |key: &[String], n: usize| key[key.len().saturating_sub(n)..].join(".");
     for (i, axis) in axes.iter_mut().enumerate() {
         let own = &keys[i];

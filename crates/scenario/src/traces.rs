@@ -83,7 +83,11 @@ fn paths(tree: &Tree) -> error::Result<BTreeMap<String, String>> {
     flatten(table, "", &mut given);
     let pair = |(name, path): (String, Tree)| match path.text() {
         Some(text) => Ok((name, text.to_owned())),
-        None => error::wrong(path.place, format!("traces.{name}"), kind(&path, "the path of a trace file")),
+        None => error::wrong(
+            path.place,
+            format!("traces.{name}"),
+            kind(&path, "the path of a trace file"),
+        ),
     };
     given.into_iter().map(pair).collect()
 }

@@ -46,7 +46,8 @@ impl Table {
     /// The element at `key`, an empty table where there was none.
     fn entry(&mut self, key: &str, place: Place) -> &mut Tree {
         let i = self.entries.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
-            self.entries.push((key.to_owned(), Tree { item: Item::Table(Table::default()), place }));
+            self.entries
+                .push((key.to_owned(), Tree { item: Item::Table(Table::default()), place }));
             self.entries.len() - 1
         });
         &mut self.entries[i].1
@@ -153,7 +154,8 @@ impl Tree {
                 && above.is_some_and(|key| KINDED.contains(key))
             {
                 let kind = Tree { item: Item::Text(kind.clone()), place: at.place };
-                at.item = Item::Table(Table { entries: vec![("kind".to_owned(), kind)], inline: true });
+                at.item =
+                    Item::Table(Table { entries: vec![("kind".to_owned(), kind)], inline: true });
             }
             let found = at.shown();
             at = match &mut at.item {
@@ -166,7 +168,10 @@ impl Tree {
                     table.entry(segment, place)
                 }
                 Item::List(list) => {
-                    let what = COLLECTIONS.iter().find(|(c, _)| *c == segments[0]).map_or("element", |c| c.1);
+                    let what = COLLECTIONS
+                        .iter()
+                        .find(|(c, _)| *c == segments[0])
+                        .map_or("element", |c| c.1);
                     match find(list, segment) {
                         Some(n) => &mut list[n],
                         None => {
@@ -263,7 +268,11 @@ pub(crate) fn section_name(name: &str) -> &'static str {
 
 /// The first 60 letters.
 pub(crate) fn shortened(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(59).chain(['…']).collect() }
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        text.chars().take(59).chain(['…']).collect()
+    }
 }
 
 /// A number that TOML reads back as one.
@@ -298,7 +307,9 @@ impl Lines {
     }
 
     fn place(&self, span: Option<std::ops::Range<usize>>) -> Place {
-        span.map_or(Place::Nowhere, |s| Place::Line(self.0.partition_point(|newline| *newline < s.start) + 1))
+        span.map_or(Place::Nowhere, |s| {
+            Place::Line(self.0.partition_point(|newline| *newline < s.start) + 1)
+        })
     }
 }
 
@@ -313,10 +324,14 @@ fn table(from: &TomlTable, lines: &Lines) -> Table {
         let key_place = lines.place(from.key(key).and_then(toml_edit::Key::span));
         let mut tree = match item {
             TomlItem::Value(v) => value(v, lines),
-            TomlItem::Table(t) => Tree { item: Item::Table(table(t, lines)), place: lines.place(t.span()) },
+            TomlItem::Table(t) => {
+                Tree { item: Item::Table(table(t, lines)), place: lines.place(t.span()) }
+            }
             TomlItem::ArrayOfTables(list) => {
-                let one =
-                    |t: &TomlTable| Tree { item: Item::Table(table(t, lines)), place: lines.place(t.span()) };
+                let one = |t: &TomlTable| Tree {
+                    item: Item::Table(table(t, lines)),
+                    place: lines.place(t.span()),
+                };
                 Tree { item: Item::List(list.iter().map(one).collect()), place: key_place }
             }
             TomlItem::None => return None,

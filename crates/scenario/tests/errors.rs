@@ -21,7 +21,9 @@ const FLOW: &str = "[[flow]]\nfrom = \"client\"\n";
 fn cases() -> Vec<(&'static str, String)> {
     let base = |more: &str| format!("{BASE}{more}");
     let flow = |more: &str| format!("{BASE}{FLOW}{more}");
-    let links = |up: &str| format!("[link.up]\n{up}\n[link.down]\nrate = \"20 Mbit/s\"\ndelay = \"30 ms\"\n");
+    let links = |up: &str| {
+        format!("[link.up]\n{up}\n[link.down]\nrate = \"20 Mbit/s\"\ndelay = \"30 ms\"\n")
+    };
     let top = |more: &str| format!("{more}\n{BASE}");
     vec![
         ("no TOML", "a = \nb = 2".into()),
@@ -205,7 +207,10 @@ fn keys_set_from_outside_are_complained_about_without_a_line() {
         "set: link.up.queue.limit: expected a capacity such as \"1000 packets\" or \"3 MB\", \
          1 packet to 1099511627776 packets, found 3"
     );
-    assert_eq!(complaint("flow.0.congestion", "cubic"), "set: flow.0.congestion: there is no [[flow]]");
+    assert_eq!(
+        complaint("flow.0.congestion", "cubic"),
+        "set: flow.0.congestion: there is no [[flow]]"
+    );
     assert_eq!(
         complaint("link..rate", "1"),
         "set: expected a dotted key such as link.up.rate, found \"link..rate\""

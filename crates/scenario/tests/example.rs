@@ -1,8 +1,8 @@
 //! The example of the manual, key by key.
 
 use scenario::{
-    Algorithm, App, Changed, Document, Family, ProbeKind, QueuePer, Read, Scenario, Statistic, Trace,
-    TraceMissing, TraceText,
+    Algorithm, App, Changed, Document, Family, ProbeKind, QueuePer, Read, Scenario, Statistic,
+    Trace, TraceMissing, TraceText,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -39,19 +39,25 @@ fn the_example_of_the_manual_becomes_what_it_says() {
     assert_eq!(labels, [label("cubic"), label("bbr")]);
     assert_eq!(runs[1].overrides, [("flow.0.congestion".to_owned(), "\"bbr\"".to_owned())]);
 
-    let (scenario, warnings) =
-        document.scenario(&runs[0].overrides, runs[0].seed, &no_traces).unwrap_or_else(|e| panic!("{e}"));
+    let (scenario, warnings) = document
+        .scenario(&runs[0].overrides, runs[0].seed, &no_traces)
+        .unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(
         warnings,
-        ["line 10: link.up.queue: not used: the device on client feeds this link, with 300 KB of firmware \
-             buffer in its place"]
+        [
+            "line 10: link.up.queue: not used: the device on client feeds this link, with 300 KB of firmware \
+             buffer in its place"
+        ]
     );
     assert_eq!((scenario.duration, scenario.seed), (Duration::from_secs(60), 1));
     let names: Vec<&str> = scenario.nodes.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["client", "server"]);
 
     let [up, down] = scenario.links.as_slice() else { panic!("two links") };
-    assert_eq!((up.name.as_str(), up.from, up.to, up.delay), ("up", 0, 1, Duration::from_millis(30)));
+    assert_eq!(
+        (up.name.as_str(), up.from, up.to, up.delay),
+        ("up", 0, 1, Duration::from_millis(30))
+    );
     assert_eq!((down.name.as_str(), down.from, down.to), ("down", 1, 0));
     assert_eq!(name(Family::Medium, &up.medium), "fixed");
     assert_eq!(value(Family::Medium, &up.medium, "rate"), algo::Value::Rate(Rate(4_000_000)));
@@ -170,7 +176,8 @@ fn the_long_form_names_nodes_links_traces_and_copies() {
         "measured/drive.csv" => Ok(TraceText("0,1000000\n1,2000000\n".into())),
         other => Err(TraceMissing(other.to_owned())),
     };
-    let (scenario, _) = document.scenario::<&str, &str>(&[], 7, &traces).unwrap_or_else(|e| panic!("{e}"));
+    let (scenario, _) =
+        document.scenario::<&str, &str>(&[], 7, &traces).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(scenario.seed, 7);
     assert_eq!(name(Family::Medium, &scenario.links[0].medium), "rates");
     let steps = [2, 4, 4].map(|mbit| Rate(mbit * 1_000_000));
@@ -178,7 +185,10 @@ fn the_long_form_names_nodes_links_traces_and_copies() {
     let steps: Vec<_> = times.into_iter().zip(steps).collect();
     assert_eq!(scenario.links[0].trace, Some(Trace::Rates(steps.into())));
     assert!(matches!(&scenario.links[1].trace, Some(Trace::Rates(steps)) if steps.len() == 2));
-    assert_eq!(value(Family::Layer, &scenario.links[1].layers[0], "rate"), algo::Value::Number(0.02));
+    assert_eq!(
+        value(Family::Layer, &scenario.links[1].layers[0], "rate"),
+        algo::Value::Number(0.02)
+    );
     assert_eq!(scenario.links[2].queue_per, QueuePer::User);
     assert!(scenario.nodes[2].window.is_some());
 
@@ -205,8 +215,9 @@ delay = "30 ms"
 
 #[test]
 fn a_router_stands_between_the_client_and_its_radio() {
-    let text =
-        format!("{SHORT}[router]\nwindow = \"fixed\"\ndelay = \"2 ms\"\n[[flow]]\nfrom = \"server\"\n");
+    let text = format!(
+        "{SHORT}[router]\nwindow = \"fixed\"\ndelay = \"2 ms\"\n[[flow]]\nfrom = \"server\"\n"
+    );
     let (scenario, _) = run(&text);
     let ends: Vec<_> = scenario
         .links
@@ -304,7 +315,8 @@ cure = [{{ label = \"off\" }}, {{ label = \"vegas-like\", \"flow.0.congestion\" 
     let lines: Vec<String> = runs
         .iter()
         .map(|r| {
-            let labels = r.labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ");
+            let labels =
+                r.labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ");
             format!("{labels}; {}", r.seed)
         })
         .collect();
@@ -330,19 +342,27 @@ cure = [{{ label = \"off\" }}, {{ label = \"vegas-like\", \"flow.0.congestion\" 
         document.scenario(&last.overrides, last.seed, &no_traces).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(name(Family::Congestion, &scenario.flows[0].sender.congestion), "newreno");
     let nine = algo::Capacity::Packets(9);
-    assert_eq!(value(Family::Queue, &scenario.links[0].queue, "limit"), algo::Value::Capacity(nine));
+    assert_eq!(
+        value(Family::Queue, &scenario.links[0].queue, "limit"),
+        algo::Value::Capacity(nine)
+    );
 }
 
 #[test]
 fn keys_set_from_outside_take_plain_text_and_replace_what_said_the_same_otherwise() {
     let document = Document::parse(SHORT).unwrap_or_else(|e| panic!("{e}"));
-    let set = [("link.up.rate", "1 Mbit/s"), ("duration", "\"5 s\""), ("link.down.trace", "x.down")];
+    let set =
+        [("link.up.rate", "1 Mbit/s"), ("duration", "\"5 s\""), ("link.down.trace", "x.down")];
     let document = document.with(&set).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(document.traces_named(), ["x.down"]);
     let traces = |_: &str| Ok(TraceText("1\n2\n".into()));
-    let (scenario, _) = document.scenario::<&str, &str>(&[], 1, &traces).unwrap_or_else(|e| panic!("{e}"));
+    let (scenario, _) =
+        document.scenario::<&str, &str>(&[], 1, &traces).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(scenario.duration, Duration::from_secs(5));
-    assert_eq!(value(Family::Medium, &scenario.links[0].medium, "rate"), algo::Value::Rate(Rate(1_000_000)));
+    assert_eq!(
+        value(Family::Medium, &scenario.links[0].medium, "rate"),
+        algo::Value::Rate(Rate(1_000_000))
+    );
     assert_eq!(scenario.links[1].trace, Some(Trace::Opportunities([1, 2].into())));
     assert_eq!(name(Family::Medium, &scenario.links[1].medium), "trace");
 }
@@ -359,15 +379,16 @@ fn a_key_of_the_sweep_that_is_set_from_outside_keeps_that_value() {
 
 #[test]
 fn a_sweep_over_seeds_by_hand_gives_those_seeds() {
-    let document =
-        Document::parse(&format!("{SHORT}[sweep]\nseed = [3, 9]\n")).unwrap_or_else(|e| panic!("{e}"));
+    let document = Document::parse(&format!("{SHORT}[sweep]\nseed = [3, 9]\n"))
+        .unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(document.runs().iter().map(|r| r.seed).collect::<Vec<_>>(), [3, 9]);
 }
 
 #[test]
 fn every_application_that_needs_no_figures_can_be_named_alone() {
-    let flow =
-        |app: &str| run(&format!("{SHORT}[[flow]]\nfrom = \"client\"\napp = {app}\n")).0.flows.remove(0);
+    let flow = |app: &str| {
+        run(&format!("{SHORT}[[flow]]\nfrom = \"client\"\napp = {app}\n")).0.flows.remove(0)
+    };
     for app in ["bulk", "web", "abr-video", "voip", "requests"] {
         assert_eq!(flow(&format!("\"{app}\"")).app, flow(&format!("{{ kind = \"{app}\" }}")).app);
     }
@@ -417,8 +438,10 @@ from = \"client\"
     assert_eq!(name(Family::Layer, &last.links[0].layers[0]), "arq");
     let gate = |s: &Scenario| name(Family::Gate, &s.nodes[0].device.as_ref().expect("given").gate);
     assert_eq!((gate(&first), gate(&last)), ("none", "qcut_d"));
-    let expected = document
-        .with(&[("expect", "[{ run = { gate = \"qcut_b\" }, queue_ms = { p95 = { max = \"50 ms\" } } }]")]);
+    let expected = document.with(&[(
+        "expect",
+        "[{ run = { gate = \"qcut_b\" }, queue_ms = { p95 = { max = \"50 ms\" } } }]",
+    )]);
     let expected = expected.unwrap_or_else(|e| panic!("{e}"));
     let spoken: Vec<usize> =
         (0..6).filter(|i| expected.expectations()[0].speaks_of(&runs[*i].labels)).collect();

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-const MARK: &str = "<!-- printed from the tables: UNBLOAT_BLESS=1 cargo test -p unbloat-scenario -->\n";
+const MARK: &str =
+    "<!-- printed from the tables: UNBLOAT_BLESS=1 cargo test -p unbloat-scenario -->\n";
 
 #[test]
 fn the_manual_says_what_the_parser_reads() {
@@ -12,7 +13,8 @@ fn the_manual_says_what_the_parser_reads() {
     let (introduction, stored) = text.split_once(MARK).expect("the mark is there");
     let printed = scenario::describe();
     if std::env::var_os("UNBLOAT_BLESS").is_some() {
-        std::fs::write(&file, format!("{introduction}{MARK}{printed}")).expect("docs can be written");
+        std::fs::write(&file, format!("{introduction}{MARK}{printed}"))
+            .expect("docs can be written");
         return;
     }
     for (ours, theirs) in printed.lines().zip(stored.lines()) {

@@ -43,8 +43,9 @@ fn every_algorithm_can_be_named_alone_and_with_all_its_parameters() {
         for (i, entry) in family.entries().into_iter().enumerate() {
             let defaults = algo::Settings::defaults(entry.params);
             let params = entry.params.iter().zip(&defaults.0);
-            let written =
-                params.filter_map(|(p, v)| Some(format!(", {} = {}", p.name, scenario_value(p.unit, v)?)));
+            let written = params.filter_map(|(p, v)| {
+                Some(format!(", {} = {}", p.name, scenario_value(p.unit, v)?))
+            });
             let full = format!("{{ kind = \"{}\"{} }}", entry.name, written.collect::<String>());
             for algorithm in [format!("{{ kind = \"{}\" }}", entry.name), full] {
                 let scenario = read(&file(family, entry.name, &algorithm));

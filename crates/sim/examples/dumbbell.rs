@@ -7,7 +7,9 @@
 use std::time::Instant as Clock;
 
 use algo::{Capacity, Settings, Value, aqm, cc, link, rwnd};
-use scenario::{Algorithm, App, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender, WindowUpdate};
+use scenario::{
+    Algorithm, App, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender, WindowUpdate,
+};
 use units::{Bytes, Duration, Rate};
 
 /// An entry of a table by name, with some values set.

@@ -87,7 +87,10 @@ fn sample(
 ) {
     let (arrived, queued) = {
         let peer = &mut c.ends[1 - side];
-        (std::mem::take(&mut peer.delivered_bin), std::mem::replace(&mut peer.queued_bin, (u64::MAX, 0, 0)))
+        (
+            std::mem::take(&mut peer.delivered_bin),
+            std::mem::replace(&mut peer.queued_bin, (u64::MAX, 0, 0)),
+        )
     };
     let end = &mut c.ends[side];
     if end.phase == Phase::Idle {
@@ -147,7 +150,11 @@ fn sample(
 }
 
 /// Time by limit, in the order of [`Limit::ALL`].
-fn limit_times(held: &[[u64; crate::tcp::HOLDS]; 2], book: &Book, queued: (u64, u64, u64)) -> [u64; 8] {
+fn limit_times(
+    held: &[[u64; crate::tcp::HOLDS]; 2],
+    book: &Book,
+    queued: (u64, u64, u64),
+) -> [u64; 8] {
     let both = |h: Hold| held[0][h as usize] + held[1][h as usize];
     let network = |part: usize| {
         let h = &held[part];
@@ -182,7 +189,8 @@ fn peak(book: &mut Book, from: Instant, arrived: u64, span: Duration) {
     book.second_bytes += arrived;
     // A bin longer than a second is its own peak.
     if span.0 > SECOND {
-        book.peak = book.peak.max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
+        book.peak =
+            book.peak.max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
         book.second_bytes = 0;
     }
 }

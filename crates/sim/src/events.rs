@@ -115,7 +115,8 @@ impl Events {
         let mut at = 0;
         loop {
             let first = at * ARITY + 1;
-            let least = match heap.get(first..).and_then(|children| children.first_chunk::<ARITY>()) {
+            let least = match heap.get(first..).and_then(|children| children.first_chunk::<ARITY>())
+            {
                 // All children are there: two pairs, then their winners.
                 Some([a, b, c, d]) => {
                     let (left, low) = if b.key() < a.key() { (1, b.key()) } else { (0, a.key()) };

@@ -81,7 +81,9 @@ impl Rewriter {
 
     /// Data of the node's own leaves: the far half of the RTT begins, and there is no near one.
     pub fn on_sent(&mut self, now: Instant, f: &Frame) {
-        self.direction((f.owner as usize) * 2 + usize::from(f.side)).data_stamps.passed(f.ts_val, now);
+        self.direction((f.owner as usize) * 2 + usize::from(f.side))
+            .data_stamps
+            .passed(f.ts_val, now);
     }
 
     /// A TCP frame without SYN passes; its window may be lowered.

@@ -80,7 +80,10 @@ mod tests {
         let links = [(0, 1), (1, 2), (2, 3), (1, 3)];
         let mut routes = Routes::new(4, links.into_iter());
         let route = routes.between(0, 3);
-        assert_eq!((routes.port(route, 0), routes.port(route, 1), routes.next_port(route, 2)), (0, 3, None));
+        assert_eq!(
+            (routes.port(route, 0), routes.port(route, 1), routes.next_port(route, 2)),
+            (0, 3, None)
+        );
         assert_eq!(routes.between(0, 3), route);
     }
 }

@@ -51,7 +51,11 @@ pub fn run(
 
 /// Every run answers for every frame.
 fn conserved(results: Results) -> Result<Results, SimError> {
-    if results.conservation.holds() { Ok(results) } else { Err(SimError::NotConserved(results.conservation)) }
+    if results.conservation.holds() {
+        Ok(results)
+    } else {
+        Err(SimError::NotConserved(results.conservation))
+    }
 }
 
 /// One capture file per node.
@@ -63,7 +67,8 @@ pub struct Captures {
 impl Captures {
     /// Creates `DIR/<node>.pcapng` for each node.
     pub fn create(scenario: &Scenario, dir: &Path) -> Result<Captures, SimError> {
-        let error = |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
+        let error =
+            |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
         std::fs::create_dir_all(dir).map_err(|e| error(dir, e))?;
         let mut files = Vec::new();
         for node in &scenario.nodes {
@@ -78,7 +83,8 @@ impl Captures {
 
     /// Flushes all files; their paths.
     fn finish(self) -> Result<Vec<PathBuf>, SimError> {
-        let error = |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
+        let error =
+            |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
         if let Some((path, source)) = self.failed {
             return Err(error(&path, source));
         }

@@ -48,7 +48,10 @@ pub struct Tap<W: Write> {
 impl<W: Write> Tap<W> {
     /// A pcapng file with one interface, called like the node.
     pub fn new(out: W, node: &str) -> io::Result<Tap<W>> {
-        Ok(Tap { writer: Writer::new(out, LINKTYPE_RAW, &[node])?, buffer: Vec::with_capacity(128) })
+        Ok(Tap {
+            writer: Writer::new(out, LINKTYPE_RAW, &[node])?,
+            buffer: Vec::with_capacity(128),
+        })
     }
 
     /// Writes a frame that passes the node.
@@ -106,7 +109,8 @@ fn tcp(b: &mut Vec<u8>, f: &Frame, w: &Wiring) {
     let fin = f.flags & flags::FIN != 0;
     let start = b.len();
     // The SYN takes number ISN, the first byte ISN + 1.
-    let seq = if syn { w.isn[side] } else { w.isn[side].wrapping_add(1).wrapping_add(f.seq as u32) };
+    let seq =
+        if syn { w.isn[side] } else { w.isn[side].wrapping_add(1).wrapping_add(f.seq as u32) };
     let ack = match (f.flags & flags::ACK != 0, syn) {
         (false, _) => 0,
         (true, _) => w.isn[1 - side].wrapping_add(1).wrapping_add(f.ack as u32),

@@ -136,9 +136,14 @@ impl<'s, T: Tap> World<'s, T> {
         let end = Instant(scenario.duration.0);
         let measured_from = Instant(scenario.warmup.0);
         let ports: Vec<Port> = (0..scenario.links.len()).map(|link| scenario.port(link)).collect();
-        let routes = Routes::new(scenario.nodes.len(), scenario.links.iter().map(|l| (l.from, l.to)));
+        let routes =
+            Routes::new(scenario.nodes.len(), scenario.links.iter().map(|l| (l.from, l.to)));
         let rewrites = scenario.nodes.iter().any(|n| n.window.is_some())
-            || scenario.changes.iter().flat_map(|c| &c.what).any(|w| matches!(w, Changed::NodeWindow(..)));
+            || scenario
+                .changes
+                .iter()
+                .flat_map(|c| &c.what)
+                .any(|w| matches!(w, Changed::NodeWindow(..)));
         let rewriters = scenario
             .nodes
             .iter()

@@ -5,7 +5,8 @@ mod made;
 use algo::{Value, aqm, cc, gate, link, rwnd};
 use proptest::prelude::*;
 use scenario::{
-    Algorithm, App, Change, Changed, Device, Firmware, Node, Probe, ProbeKind, QueuePer, Read, Scenario,
+    Algorithm, App, Change, Changed, Device, Firmware, Node, Probe, ProbeKind, QueuePer, Read,
+    Scenario,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -93,7 +94,8 @@ fn any_scenario(d: &Dice) -> Scenario {
         });
     }
     for n in 0..=(d.numbers[6] % 3) as usize {
-        let mut flow = made::transfer(n % 2, 1 - n % 2, cc::TABLE[(d.entries[0] + n) % cc::TABLE.len()].name);
+        let mut flow =
+            made::transfer(n % 2, 1 - n % 2, cc::TABLE[(d.entries[0] + n) % cc::TABLE.len()].name);
         flow.name = format!("flow{n}");
         flow.start = ms(n as u64 * (d.numbers[7] % 300));
         let i = (d.entries[2] + n) % rwnd::TABLE.len();
@@ -116,7 +118,11 @@ fn any_scenario(d: &Dice) -> Scenario {
         flow.app = match d.numbers[11] % 6 {
             0 => App::File { bytes: Bytes(1 + d.numbers[9]), every: Some(ms(700)) },
             1 => App::Rates { rates: vec![Rate((rate / 3.0) as u64), Rate(0)], slot: ms(200) },
-            2 => App::Requests { request: Bytes(300), response: Bytes(1 + d.numbers[9] / 20), think: ms(20) },
+            2 => App::Requests {
+                request: Bytes(300),
+                response: Bytes(1 + d.numbers[9] / 20),
+                think: ms(20),
+            },
             3 => App::Web {
                 html: Bytes(5_000),
                 objects: vec![Bytes(2_000); 5],
@@ -232,7 +238,11 @@ fn every_algorithm_of_every_table_moves_data() {
             link: 0,
             qdisc: made::droptail(1_000),
             gate: made::defaults(i, e.params),
-            firmware: Firmware { buffer: Bytes(300_000), report_every: ms(5), report_delay: ms(100) },
+            firmware: Firmware {
+                buffer: Bytes(300_000),
+                report_every: ms(5),
+                report_delay: ms(100),
+            },
         });
         check(format!("gate {}", e.name), s);
     }
@@ -260,7 +270,8 @@ fn another_seed_changes_only_what_dice_decide() {
     let lossy = |seed| {
         let mut s = made::path(8.0, ms(40), 30, 4);
         s.seed = seed;
-        s.links[0].layers = vec![made::algorithm!(link::layer, "loss", "rate" = Value::Number(0.01))];
+        s.links[0].layers =
+            vec![made::algorithm!(link::layer, "loss", "rate" = Value::Number(0.01))];
         format!("{:?}", made::run(&s))
     };
     assert_ne!(lossy(1), lossy(2));

@@ -19,7 +19,11 @@ fn tcp_small_queues_leave_no_more_than_their_limit_in_the_qdisc() {
             link: 0,
             qdisc: made::droptail(1_000),
             gate: made::algorithm!(algo::gate, "none"),
-            firmware: Firmware { buffer: Bytes(100_000), report_every: ms(5), report_delay: ms(100) },
+            firmware: Firmware {
+                buffer: Bytes(100_000),
+                report_every: ms(5),
+                report_delay: ms(100),
+            },
         });
         s.flows[0].sender.tsq = tsq.map(Bytes);
         most_in_qdisc(&made::run(&s))

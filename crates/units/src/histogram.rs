@@ -179,7 +179,8 @@ impl Histogram {
         }
         // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
         let mut found = [self.max; N];
-        let mut ranks = quantiles.into_iter().zip(&mut found).map(|(q, out)| (rank(q, self.count), out));
+        let mut ranks =
+            quantiles.into_iter().zip(&mut found).map(|(q, out)| (rank(q, self.count), out));
         let mut next = ranks.next();
         let mut seen = self.zeros;
         while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
@@ -272,7 +273,10 @@ mod tests {
     fn zeros_and_the_largest_number_are_counted_without_stretching_the_buckets() {
         let mut h = of(&[0, 0, 0, 1_000_000]);
         assert_eq!(h.counts.len(), CHUNK);
-        assert_eq!((h.quantile(0.5), h.quantile(0.75), h.quantile(1.0)), (Some(0), Some(0), Some(1_000_000)));
+        assert_eq!(
+            (h.quantile(0.5), h.quantile(0.75), h.quantile(1.0)),
+            (Some(0), Some(0), Some(1_000_000))
+        );
         h.record(u64::MAX);
         assert_eq!(h.max(), Some(u64::MAX));
         assert_eq!(h.quantile(1.0).map(|v| v >> 57), Some(127));

@@ -28,7 +28,8 @@ impl core::error::Error for ParseError {}
 /// Splits `text` into number and unit and scales by the unit's factor, exactly, to nine decimals.
 pub(crate) fn scaled(text: &str, table: &[(&str, u64)]) -> Result<u64, ParseError> {
     let text = text.trim();
-    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let digits_end =
+        text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits_end);
     let unit = unit.trim();
     let factor = table.iter().find(|(name, _)| *name == unit).map(|(_, f)| *f);

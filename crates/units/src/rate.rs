@@ -44,8 +44,11 @@ impl FromStr for Rate {
     type Err = ParseError;
     /// Reads `9600 bit/s`, `500 kbit/s`, `12 Mbit/s`, `1 Gbit/s` (powers of ten).
     fn from_str(text: &str) -> Result<Rate, ParseError> {
-        scaled(text, &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)])
-            .map(Rate)
+        scaled(
+            text,
+            &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)],
+        )
+        .map(Rate)
     }
 }
 

@@ -58,9 +58,9 @@ impl Section<'_> {
     pub(super) fn number(&self, key: &str, least: f64, most: f64) -> Result<Option<f64>> {
         let read = |v: &Value| {
             let number = v.as_float().or_else(|| v.as_integer().map(|i| i as f64));
-            number
-                .filter(|n| (least..=most).contains(n))
-                .ok_or_else(|| self.wrong(key, &format!("expected a number from {least} to {most}")))
+            number.filter(|n| (least..=most).contains(n)).ok_or_else(|| {
+                self.wrong(key, &format!("expected a number from {least} to {most}"))
+            })
         };
         self.value(key).map(read).transpose()
     }
@@ -70,7 +70,9 @@ impl Section<'_> {
             v.as_integer()
                 .and_then(|i| u64::try_from(i).ok())
                 .filter(|n| (least..=most).contains(n))
-                .ok_or_else(|| self.wrong(key, &format!("expected a whole number from {least} to {most}")))
+                .ok_or_else(|| {
+                    self.wrong(key, &format!("expected a whole number from {least} to {most}"))
+                })
         };
         self.value(key).map(read).transpose()
     }
@@ -85,8 +87,9 @@ impl Section<'_> {
 
     pub(super) fn prefixes(&self, key: &str) -> Result<Vec<Prefix>> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
-        let list =
-            value.as_array().ok_or_else(|| self.wrong(key, "expected a list, as [\"192.0.2.0/24\"]"))?;
+        let list = value
+            .as_array()
+            .ok_or_else(|| self.wrong(key, "expected a list, as [\"192.0.2.0/24\"]"))?;
         let read = |v: &Value| {
             let text = v.as_str().ok_or_else(|| self.wrong(key, "expected prefixes in quotes"))?;
             text.parse().map_err(|e: String| self.wrong(key, &e))

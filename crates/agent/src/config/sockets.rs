@@ -23,8 +23,8 @@ pub(super) fn user(scope: &Section<'_>) -> Result<Option<u32>> {
     if let Ok(number) = name.parse() {
         return Ok(Some(number));
     }
-    let found =
-        nix::unistd::User::from_name(&name).map_err(|e| scope.wrong("user", &format!("{name}: {e}")))?;
+    let found = nix::unistd::User::from_name(&name)
+        .map_err(|e| scope.wrong("user", &format!("{name}: {e}")))?;
     found.map(|user| Some(user.uid.as_raw())).ok_or_else(|| unknown(&name))
 }
 
@@ -85,10 +85,13 @@ pub(super) fn congestion(
     let routes = named(at, "routes", "prefixes", "0.0.0.0/0")?;
     let routes: Vec<(Prefix, String)> = routes
         .into_iter()
-        .map(|(prefix, name)| Ok((prefix.parse().map_err(|e: String| at.wrong("routes", &e))?, name)))
+        .map(|(prefix, name)| {
+            Ok((prefix.parse().map_err(|e: String| at.wrong("routes", &e))?, name))
+        })
         .collect::<Result<_>>()?;
     let groups = named(at, "cgroups", "cgroups", "/sys/fs/cgroup/backup.slice")?;
-    let groups: Vec<(PathBuf, String)> = groups.into_iter().map(|(path, name)| (path.into(), name)).collect();
+    let groups: Vec<(PathBuf, String)> =
+        groups.into_iter().map(|(path, name)| (path.into(), name)).collect();
     if routes.is_empty() && groups.is_empty() {
         return Ok(None);
     }

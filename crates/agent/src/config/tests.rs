@@ -21,8 +21,9 @@ fn the_template_is_what_an_empty_file_means() {
     // Every key is in it, so that nobody has to look for one elsewhere.
     for (section, keys) in KEYS {
         for key in *keys {
-            let there =
-                TEMPLATE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} =")));
+            let there = TEMPLATE
+                .lines()
+                .any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} =")));
             assert!(section.is_empty() || there, "{section}.{key}");
         }
     }
@@ -34,18 +35,28 @@ fn unknown_keys_are_refused_with_the_nearest_name_and_their_line() {
         complaint("\n[receive]\nlamda = 2\n"),
         "line 3: unknown key receive.lamda; did you mean lambda?"
     );
-    assert_eq!(complaint("[recieve]\n"), "line 1: unknown section [recieve]; did you mean receive?");
+    assert_eq!(
+        complaint("[recieve]\n"),
+        "line 1: unknown section [recieve]; did you mean receive?"
+    );
     assert!(complaint("[scope]\nhost = 3\n").ends_with("there are cgroup, user, device"));
     assert!(complaint("[receive\n").starts_with("line 1: "));
 }
 
 #[test]
 fn values_out_of_bounds_are_refused_with_their_key() {
-    assert_eq!(complaint("[receive]\nlambda = 0.5\n"), "receive.lambda: expected a number from 1 to 16");
+    assert_eq!(
+        complaint("[receive]\nlambda = 0.5\n"),
+        "receive.lambda: expected a number from 1 to 16"
+    );
     assert_eq!(complaint("[receive]\nstart = \"much\"\n").split(':').next(), Some("receive.start"));
     assert!(complaint("[receive]\nonly = [\"10.0.0.0/40\"]\n").contains("10.0.0.0/40"));
-    assert!(complaint("[receive]\nonly = [\"10.0.0.0/8\"]\nexcept = [\"::/0\"]\n").contains("not both"));
-    assert!(complaint("[congestion]\nroutes = { \"0.0.0.0/0\" = 3 }\n").contains("congestion.routes"));
+    assert!(
+        complaint("[receive]\nonly = [\"10.0.0.0/8\"]\nexcept = [\"::/0\"]\n").contains("not both")
+    );
+    assert!(
+        complaint("[congestion]\nroutes = { \"0.0.0.0/0\" = 3 }\n").contains("congestion.routes")
+    );
 }
 
 #[test]
@@ -89,11 +100,14 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
 
 #[test]
 fn what_cannot_go_together_is_refused() {
-    assert!(complaint("[uplink]\nmode = \"both\"\n").starts_with("uplink.mode: \"both\" is none of"));
+    assert!(
+        complaint("[uplink]\nmode = \"both\"\n").starts_with("uplink.mode: \"both\" is none of")
+    );
     let blind = "[uplink]\nmode = \"gate\"\ntelemetry = \"\"\ndriver = false\n";
     assert!(complaint(blind).contains("a gate needs reports"));
     assert!(
-        complaint("[uplink]\nmode = \"acks\"\n[shaper]\nenabled = true\n").contains("stands for the gate")
+        complaint("[uplink]\nmode = \"acks\"\n[shaper]\nenabled = true\n")
+            .contains("stands for the gate")
     );
     assert!(
         complaint("[uplink]\ntelemetry = \"\"\n[shaper]\nenabled = true\n")
@@ -101,7 +115,10 @@ fn what_cannot_go_together_is_refused() {
     );
     assert!(complaint("[trial]\nspan = \"1 ms\"\n").contains("expected a time from 0.5 s to 60 s"));
     assert!(complaint("[scope]\nuser = \"no-such-user\"\n").contains("knows no user"));
-    assert!(complaint("[scope]\nuser = \"root\"\n[receive]\nenabled = false\n").contains("only [receive]"));
+    assert!(
+        complaint("[scope]\nuser = \"root\"\n[receive]\nenabled = false\n")
+            .contains("only [receive]")
+    );
     assert_eq!(read("[scope]\nuser = \"root\"\n").unwrap().receive.unwrap().user, Some(0));
     assert_eq!(read("[scope]\nuser = 1000\n").unwrap().receive.unwrap().user, Some(1000));
 }
@@ -129,7 +146,10 @@ fn nobody_beyond_this_host_gets_figures() {
 #[test]
 fn a_complaint_is_one_line_whatever_a_key_is_called() {
     let complaint = complaint("[receive]\n\"a\\n\\u001b[31m\" = 1\n");
-    assert!(complaint.starts_with("line 2: unknown key receive.a\\n\\u{1b}[31m; there are"), "{complaint}");
+    assert!(
+        complaint.starts_with("line 2: unknown key receive.a\\n\\u{1b}[31m; there are"),
+        "{complaint}"
+    );
     let set = [(format!("receive.{}", "x".repeat(10_000)), "1".to_owned())];
     assert!(Config::parse("", &set, Path::new("/pins")).unwrap_err().0.len() < 600);
 }

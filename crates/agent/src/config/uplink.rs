@@ -23,9 +23,10 @@ pub(super) fn uplink(
         Some("acks") => Mode::Acks,
         Some("off") => Mode::Off,
         Some(other) => {
-            return Err(
-                at.wrong("mode", &format!("\"{other}\" is none of \"auto\", \"gate\", \"acks\", \"off\""))
-            );
+            return Err(at.wrong(
+                "mode",
+                &format!("\"{other}\" is none of \"auto\", \"gate\", \"acks\", \"off\""),
+            ));
         }
     };
     if let Some(path) = at.text("telemetry")? {
@@ -46,21 +47,28 @@ pub(super) fn uplink(
             let mut wanted = Forward::default();
             law(forward, &mut wanted.down)?;
             wanted.start = forward.parsed("start")?.unwrap_or(wanted.start);
-            wanted.flows = forward.whole("flows", 16, 1_000_000)?.map_or(wanted.flows, |flows| flows as u32);
+            wanted.flows =
+                forward.whole("flows", 16, 1_000_000)?.map_or(wanted.flows, |flows| flows as u32);
             Some(wanted)
         }
         _ => None,
     };
     found.shaper = shaper.flag("enabled")?.unwrap_or(false);
     if found.shaper && found.telemetry.is_none() {
-        return Err(shaper.wrong("enabled", "a shaper needs a modem's reports: set uplink.telemetry"));
+        return Err(
+            shaper.wrong("enabled", "a shaper needs a modem's reports: set uplink.telemetry")
+        );
     }
     if found.shaper && matches!(found.mode, Mode::Acks | Mode::Off) {
-        return Err(shaper
-            .wrong("enabled", "the shaper stands for the gate: uplink.mode has to be \"auto\" or \"gate\""));
+        return Err(shaper.wrong(
+            "enabled",
+            "the shaper stands for the gate: uplink.mode has to be \"auto\" or \"gate\"",
+        ));
     }
     if found.mode == Mode::Gate && found.sources().is_empty() {
-        return Err(at.wrong("mode", "a gate needs reports: set uplink.telemetry, or uplink.driver = true"));
+        return Err(
+            at.wrong("mode", "a gate needs reports: set uplink.telemetry, or uplink.driver = true")
+        );
     }
     Ok(found)
 }

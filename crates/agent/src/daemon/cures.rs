@@ -52,14 +52,17 @@ impl Cures {
     pub fn adopt(&mut self, config: &Config, paths: &Paths, handed: bool) -> Vec<String> {
         let folder = sockets::folder(&paths.pins);
         let wanted = [config.receive.is_some(), config.congestion.is_some()];
-        let odd = LINKS.iter().zip(wanted).any(|(name, wanted)| folder.join(name).exists() && !wanted);
+        let odd =
+            LINKS.iter().zip(wanted).any(|(name, wanted)| folder.join(name).exists() && !wanted);
         let ours = Change::Sockets { pins: paths.pins.clone() };
         let left = self.journal.pending().to_vec();
         let mut said = Vec::new();
         if left.contains(&ours) && !odd {
             said.push(match handed {
                 true => "taking over from another agent".to_owned(),
-                false => "taking over from an agent that ended without undoing what it did".to_owned(),
+                false => {
+                    "taking over from an agent that ended without undoing what it did".to_owned()
+                }
             });
         }
         if handed && !odd {
@@ -85,7 +88,11 @@ impl Cures {
 
     /// Begins, and follows another configuration: what is wanted and not there is attached, what is there is set, what is not wanted any
     /// more goes. The lines to say, and whether something could not be had.
-    pub fn set(&mut self, config: &Config, until: u64) -> (Vec<String>, std::result::Result<(), String>) {
+    pub fn set(
+        &mut self,
+        config: &Config,
+        until: u64,
+    ) -> (Vec<String>, std::result::Result<(), String>) {
         let mut said = Vec::new();
         let mut wrong = Vec::new();
         let outcomes = [
@@ -124,8 +131,10 @@ impl Cures {
         taken.extend(self.guard.acks.iter().flat_map(|cure| cure.changes().to_vec()));
         taken.extend(self.guard.gate.iter().flat_map(|cure| cure.changes().to_vec()));
         taken.extend(self.guard.shaper.iter().filter_map(Fed::change));
-        let hangs = |change: &Change| matches!(change, Change::Clsact { .. }) && taken.iter().any(filters);
-        let odd = |change: &Change| left.contains(change) && !taken.contains(change) && !hangs(change);
+        let hangs =
+            |change: &Change| matches!(change, Change::Clsact { .. }) && taken.iter().any(filters);
+        let odd =
+            |change: &Change| left.contains(change) && !taken.contains(change) && !hangs(change);
         let (_, failed) = undo::some(&mut self.journal, odd);
         failed.iter().map(|e| format!("could not undo: {e}")).collect()
     }
@@ -145,8 +154,10 @@ impl Cures {
             }
             (None, Some(settings)) => {
                 // One that begins lifted must not hold anything before it is told so.
-                let begin =
-                    receive::Settings { observe: settings.observe || self.lifted, ..settings.clone() };
+                let begin = receive::Settings {
+                    observe: settings.observe || self.lifted,
+                    ..settings.clone()
+                };
                 let mut cure = Receive::attach(&begin, &mut self.journal, until)?;
                 if self.lifted {
                     cure.lift(true)?;
@@ -159,7 +170,9 @@ impl Cures {
                     .map_or("this whole host".to_owned(), |c| c.display().to_string());
                 let lambda = settings.law.lambda as f64 / 16.0;
                 let verb = if settings.observe || self.lifted { "watching" } else { "holding" };
-                said.push(format!("downloads: {verb} RTT at {lambda} times its minimum, for {scope}"));
+                said.push(format!(
+                    "downloads: {verb} RTT at {lambda} times its minimum, for {scope}"
+                ));
                 Ok(())
             }
         }
@@ -176,7 +189,10 @@ impl Cures {
             (Some(cure), Some(settings)) => cure.set(settings)?,
             (Some(_), None) => {
                 said.push("congestion control: off".to_owned());
-                return self.congestion.take().map_or(Ok(()), |cure| cure.detach(&mut self.journal));
+                return self
+                    .congestion
+                    .take()
+                    .map_or(Ok(()), |cure| cure.detach(&mut self.journal));
             }
             (None, Some(settings)) => {
                 let until = if self.lifted { 0 } else { until };
@@ -188,10 +204,14 @@ impl Cures {
 
     /// Live connections get the congestion control that is theirs.
     fn switch(&mut self, said: &mut Vec<String>) -> Result<()> {
-        let Some(congestion) = self.congestion.as_mut().filter(|_| !self.lifted) else { return Ok(()) };
+        let Some(congestion) = self.congestion.as_mut().filter(|_| !self.lifted) else {
+            return Ok(());
+        };
         let changed = congestion.switch_live()?;
         if changed > 0 {
-            said.push(format!("congestion control: changed for {changed} connections that existed"));
+            said.push(format!(
+                "congestion control: changed for {changed} connections that existed"
+            ));
         }
         Ok(())
     }
@@ -287,13 +307,17 @@ impl Cures {
         }
         if let Some(congestion) = &self.congestion {
             let c = congestion.counters()?;
-            cures.insert("congestion".to_owned(), json!({"switched": c.switched, "refused": c.refused}));
+            cures.insert(
+                "congestion".to_owned(),
+                json!({"switched": c.switched, "refused": c.refused}),
+            );
         }
         let device = self.guard.device().map(str::to_owned);
         let gated = self.guard.gated();
         if let Some(acks) = &mut self.guard.acks {
             // A flow that has much of what the gate lets through is held by it.
-            let view = self.guard.gate.as_mut().filter(|_| gated).map(|gate| gate.status()).transpose()?;
+            let view =
+                self.guard.gate.as_mut().filter(|_| gated).map(|gate| gate.status()).transpose()?;
             let rate = view.map_or(u64::MAX, |status| status.view.rate);
             flows.extend(acks.status()?.iter().map(|flow| {
                 let mut shown = flow.to_json();

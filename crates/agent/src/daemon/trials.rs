@@ -124,7 +124,8 @@ pub struct Trials {
 impl One {
     /// A look at its bytes; whether it carries less than a quarter of what it did when it was acquitted.
     fn look(&mut self, now: Instant, own: u64) -> bool {
-        let (before, at) = (std::mem::replace(&mut self.bytes, own), std::mem::replace(&mut self.at, now));
+        let (before, at) =
+            (std::mem::replace(&mut self.bytes, own), std::mem::replace(&mut self.at, now));
         let (more, over) = (own.saturating_sub(before), now.since(at).0);
         self.moves = more > 0;
         let rate = u128::from(more) * 1_000_000_000 / u128::from(over.max(1));
@@ -155,7 +156,8 @@ fn full(flow: &Flow, now: Instant) -> bool {
 
 /// Whether a window is still open from the time without the cure: a quarter more than wanted.
 fn open(flow: &Flow) -> bool {
-    let far = |way: &Direction| way.rewritten > 0 && way.told > way.wanted.saturating_add(way.wanted / 4);
+    let far =
+        |way: &Direction| way.rewritten > 0 && way.told > way.wanted.saturating_add(way.wanted / 4);
     far(&flow.up) || flow.local == 0 && far(&flow.down)
 }
 
@@ -210,7 +212,8 @@ impl Trials {
             return Vec::new();
         }
         let pause = Duration::from_nanos(now.since(self.looked).0);
-        if pause < self.wait().unwrap_or_else(|| self.pause()) || !self.flows(cures) && self.wait().is_none()
+        if pause < self.wait().unwrap_or_else(|| self.pause())
+            || !self.flows(cures) && self.wait().is_none()
         {
             return Vec::new();
         }
@@ -304,7 +307,8 @@ impl Trials {
 
     /// Whether another of its cure is being tried.
     fn tries(&self, key: &Key) -> bool {
-        let others = self.each.iter().filter(|(other, _)| *other != key && other.cure() == key.cure());
+        let others =
+            self.each.iter().filter(|(other, _)| *other != key && other.cure() == key.cure());
         others.into_iter().any(|(_, one)| one.trial.stage() == Stage::Trying)
     }
 
@@ -323,10 +327,15 @@ impl Trials {
     /// While a trial runs: whether windows limit who carries half of this host's downloads or more; whether they are still open from the time
     /// without the cure, for who carries a tenth.
     fn windows(&self, cures: &mut Cures) -> Result<(bool, bool)> {
-        let trying = self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
-        let Some(receive) = cures.receive.as_mut().filter(|_| trying) else { return Ok((false, false)) };
+        let trying =
+            self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
+        let Some(receive) = cures.receive.as_mut().filter(|_| trying) else {
+            return Ok((false, false));
+        };
         let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
-        for flow in receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500) {
+        for flow in
+            receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500)
+        {
             all = all.saturating_add(flow.rate);
             let full = flow.in_flight().saturating_mul(5) >= flow.wanted.saturating_mul(4);
             held = held.saturating_add(if full { flow.rate } else { 0 });
@@ -369,9 +378,14 @@ impl Trials {
         let room = MOST.saturating_sub(self.each.len());
         let fresh = |key: &Key| !self.each.contains_key(key);
         let known = flows.iter().filter(|(key, _)| !fresh(key));
-        let new = flows.iter().filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH).take(room);
-        let seen =
-            known.chain(new).map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow, now))).collect();
+        let new = flows
+            .iter()
+            .filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH)
+            .take(room);
+        let seen = known
+            .chain(new)
+            .map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow, now)))
+            .collect();
         Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
 
@@ -413,14 +427,18 @@ fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
     match (key, key.flow()) {
         (Key::Receive, _) => cures.receive.as_mut().map_or(Ok(()), |cure| cure.lift(lifted)),
         (Key::Gate, _) => cures.guard.lift_gate(lifted),
-        (_, Some(flow)) => cures.guard.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted)),
+        (_, Some(flow)) => {
+            cures.guard.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted))
+        }
         _ => Ok(()),
     }
 }
 
 fn figures(trial: &Trial) -> Option<String> {
     let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
-    trial.last().map(|last| format!("{:.2} Mbit/s with, {:.2} without", mbps(last.with), mbps(last.without)))
+    trial.last().map(|last| {
+        format!("{:.2} Mbit/s with, {:.2} without", mbps(last.with), mbps(last.without))
+    })
 }
 
 /// What is said when a cure stays after it was tried.

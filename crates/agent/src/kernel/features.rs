@@ -61,9 +61,17 @@ pub fn features() -> Vec<Feature> {
     add("cgroup v2", "4.5", scope());
     add("a bpf file system for pins", "4.4", Probing::begin().map(drop));
     let receive = || load_sock_ops(objects::RECEIVE, "receive", None).map(drop);
-    add("downloads: windows of this host's new connections (DRWA)", "5.11", scope().and_then(|()| receive()));
+    add(
+        "downloads: windows of this host's new connections (DRWA)",
+        "5.11",
+        scope().and_then(|()| receive()),
+    );
     let join = || load_walk(None).map(drop).and_then(|()| flags_in_a_walk());
-    add("downloads: the same for connections that exist already", "6.12", scope().and_then(|()| join()));
+    add(
+        "downloads: the same for connections that exist already",
+        "6.12",
+        scope().and_then(|()| join()),
+    );
     add(
         "uploads: windows of passing ACKs, also of hosts behind this one",
         "5.12",
@@ -78,7 +86,11 @@ pub fn features() -> Vec<Feature> {
     add("the shaper (HTB)", "3.8", apart(|| discipline("htb")));
     add("fair queues below the shaper (FQ-CoDel)", "3.5", apart(|| discipline("fq_codel")));
     let refused = |e| CureError::Refused(format!("this kernel has no sock_diag for TCP: {e}"));
-    add("plan: figures of live sockets (sock_diag)", "3.3", diag::established().map(drop).map_err(refused));
+    add(
+        "plan: figures of live sockets (sock_diag)",
+        "3.3",
+        diag::established().map(drop).map_err(refused),
+    );
     found
 }
 
@@ -110,7 +122,8 @@ fn flags_in_a_walk() -> Result<()> {
         false => Err(CureError::Kernel {
             what: "flags of connections that exist already",
             since: "6.12",
-            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same".to_owned(),
+            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same"
+                .to_owned(),
         }),
     }
 }
@@ -157,10 +170,12 @@ fn discipline(name: &str) -> Result<()> {
     match asked {
         Ok(_) => Ok(()),
         Err(e) if e.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(()),
-        Err(e) if e.raw_os_error() == Some(Errno::EPERM as i32) => Err(CureError::Rights(e.to_string())),
-        Err(e) if e.raw_os_error() == Some(Errno::ENOENT as i32) => {
-            Err(CureError::Refused(format!("this kernel has no queue discipline {name}, nor a module of it")))
+        Err(e) if e.raw_os_error() == Some(Errno::EPERM as i32) => {
+            Err(CureError::Rights(e.to_string()))
         }
+        Err(e) if e.raw_os_error() == Some(Errno::ENOENT as i32) => Err(CureError::Refused(
+            format!("this kernel has no queue discipline {name}, nor a module of it"),
+        )),
         Err(e) => Err(CureError::Refused(e.to_string())),
     }
 }

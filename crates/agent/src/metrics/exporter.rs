@@ -47,15 +47,16 @@ impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Listen, String> {
-        let wanted = "expected \"unix:/path\" or a loopback address with a port, as \"127.0.0.1:9469\"";
+        let wanted =
+            "expected \"unix:/path\" or a loopback address with a port, as \"127.0.0.1:9469\"";
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path);
             // A path relative to the working directory of a daemon is nowhere.
             return match path.is_absolute() && UnixAddr::new(&path).is_ok() {
                 true => Ok(Listen::Unix(path)),
-                false => {
-                    Err(format!("\"{text}\": {wanted}; the path begins with / and has at most 107 bytes"))
-                }
+                false => Err(format!(
+                    "\"{text}\": {wanted}; the path begins with / and has at most 107 bytes"
+                )),
             };
         }
         match text.parse::<SocketAddr>() {
@@ -173,7 +174,9 @@ impl Exporter {
         let (page, flows) = (&mut self.page, self.settings.flows);
         self.clients.retain_mut(|client| {
             let mut page = || {
-                if page.as_ref().is_none_or(|(made, _)| now.saturating_duration_since(*made) >= FRESH)
+                if page
+                    .as_ref()
+                    .is_none_or(|(made, _)| now.saturating_duration_since(*made) >= FRESH)
                     && let Some(status) = status.take()
                 {
                     *page = Some((now, super::page(&status(), flows)));
@@ -201,7 +204,11 @@ impl Exporter {
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 // Gone before it was accepted.
-                Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => {
                     // The socket stays readable: to look again at once would be to do nothing else.
                     self.deaf_until = Some(Instant::now() + DEAF);
@@ -258,7 +265,9 @@ impl Client {
                         Asked::More => return true,
                         Asked::Page => answer(200, &page(), false),
                         Asked::Head => answer(200, &page(), true),
-                        Asked::Refused(status) => answer(status, &format!("{}\n", phrase(status)), false),
+                        Asked::Refused(status) => {
+                            answer(status, &format!("{}\n", phrase(status)), false)
+                        }
                     };
                     Stage::Telling(said)
                 }
@@ -310,7 +319,10 @@ fn of_root(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => std::fs::remove_file(path)?,
         Ok(_) => {
-            return Err(io::Error::new(ErrorKind::AlreadyExists, "there is something that is no socket"));
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "there is something that is no socket",
+            ));
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),

@@ -45,7 +45,11 @@ pub struct Number {
     pub from: &'static [From],
 }
 
-const fn of(cure: &'static str, path: &'static str, labels: &'static [(&'static str, &'static str)]) -> From {
+const fn of(
+    cure: &'static str,
+    path: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+) -> From {
     From { cure, path, equals: None, labels }
 }
 
@@ -87,7 +91,12 @@ pub const NUMBERS: &[Number] = &[
         "ACKs and other segments that a cure looked at.",
         &[of("receive", "acks", RECEIVE), of("acks", "segments", ACKS)],
     ),
-    counter("unbloat_samples", "", "Samples of RTT and rate that laws took.", &[of("acks", "samples", ACKS)]),
+    counter(
+        "unbloat_samples",
+        "",
+        "Samples of RTT and rate that laws took.",
+        &[of("acks", "samples", ACKS)],
+    ),
     counter(
         "unbloat_decisions",
         "",
@@ -112,7 +121,10 @@ pub const NUMBERS: &[Number] = &[
         "unbloat_buffers",
         "",
         "Buffers that the rate term made larger, or did not, for want of memory.",
-        &[of("receive", "raised", &[("done", "raised")]), of("receive", "withheld", &[("done", "withheld")])],
+        &[
+            of("receive", "raised", &[("done", "raised")]),
+            of("receive", "withheld", &[("done", "withheld")]),
+        ],
     ),
     counter(
         "unbloat_segments_skipped",
@@ -179,7 +191,12 @@ pub const NUMBERS: &[Number] = &[
             of("gate", "refused_forwarded", &[("whose", "forwarded")]),
         ],
     ),
-    counter("unbloat_gate_reports", "", "Reports of the modem or driver.", &[of("gate", "reports", &[])]),
+    counter(
+        "unbloat_gate_reports",
+        "",
+        "Reports of the modem or driver.",
+        &[of("gate", "reports", &[])],
+    ),
     gauge(
         "unbloat_gate_reports_fresh",
         "",
@@ -319,15 +336,24 @@ type OfFlow = (&'static str, &'static str, &'static str, fn(&Value) -> f64);
 
 /// Samples of single flows.
 pub const BUSY: &[OfFlow] = &[
-    ("unbloat_busy_flow_rtt_seconds", "seconds", "RTT of a busy flow.", |f| value(f, "rtt_ms") * MS),
+    ("unbloat_busy_flow_rtt_seconds", "seconds", "RTT of a busy flow.", |f| {
+        value(f, "rtt_ms") * MS
+    }),
     ("unbloat_busy_flow_rtt_min_seconds", "seconds", "Smallest RTT of a busy flow.", |f| {
         value(f, "rtt_min_ms") * MS
     }),
-    ("unbloat_busy_flow_window_bytes", "bytes", "Window that the law wants.", |f| value(f, "wanted_bytes")),
-    ("unbloat_busy_flow_queue_bytes", "bytes", "What of it stands in queues.", |f| value(f, "queue_bytes")),
-    ("unbloat_busy_flow_goodput_bytes_per_second", "bytes_per_second", "Payload of a busy flow.", |f| {
-        value(f, "rate_bps") * BITS
+    ("unbloat_busy_flow_window_bytes", "bytes", "Window that the law wants.", |f| {
+        value(f, "wanted_bytes")
     }),
+    ("unbloat_busy_flow_queue_bytes", "bytes", "What of it stands in queues.", |f| {
+        value(f, "queue_bytes")
+    }),
+    (
+        "unbloat_busy_flow_goodput_bytes_per_second",
+        "bytes_per_second",
+        "Payload of a busy flow.",
+        |f| value(f, "rate_bps") * BITS,
+    ),
 ];
 
 fn value(flow: &Value, key: &str) -> f64 {

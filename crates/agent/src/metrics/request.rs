@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn a_scraper_gets_the_page_and_nothing_before_its_request_is_whole() {
-        let whole =
-            "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\nAccept: application/openmetrics-text\r\n\r\n";
+        let whole = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\nAccept: application/openmetrics-text\r\n\r\n";
         for cut in 0..whole.len() {
             assert_eq!(of(&whole[..cut]), Asked::More, "{cut}");
         }
@@ -177,7 +176,10 @@ mod tests {
             assert_eq!(of(text), Asked::Refused(status), "{text}");
         }
         assert_eq!(of(&"a".repeat(LONGEST)), Asked::Refused(431));
-        let long = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(LONGEST));
+        let long = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+            "a".repeat(LONGEST)
+        );
         assert_eq!(of(&long), Asked::Refused(431));
         assert_eq!(asked(b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n", false), Asked::Page);
     }

@@ -93,7 +93,8 @@ fn the_number_of_samples_does_not_grow_with_that_of_flows() {
     let lines = |flows: usize, labelled: usize| {
         let mut status = status();
         let address = |n: usize| format!("10.0.{}.{}", n / 256, n % 256);
-        let all = (0..flows).map(|n| flow("receive", &address(n), n as u64 * 1_000, 70.0, 1)).collect();
+        let all =
+            (0..flows).map(|n| flow("receive", &address(n), n as u64 * 1_000, 70.0, 1)).collect();
         status["flows"] = Value::Array(all);
         page(&status, labelled)
     };

@@ -105,7 +105,8 @@ pub fn established() -> io::Result<Vec<Socket>> {
     let mut netlink = Netlink::open_for(SockProtocol::NetlinkSockDiag)?;
     let mut found = Vec::new();
     for family in [AF_INET, AF_INET6] {
-        let answers = netlink.ask(SOCK_DIAG_BY_FAMILY, Wish::Dump, &request(family), &Attributes::default());
+        let answers =
+            netlink.ask(SOCK_DIAG_BY_FAMILY, Wish::Dump, &request(family), &Attributes::default());
         match answers {
             Ok(bodies) => found.extend(bodies.iter().filter_map(|body| parse(body))),
             // A kernel without IPv6.
@@ -140,7 +141,9 @@ pub fn parse(body: &[u8]) -> Option<Socket> {
         unread_bytes: word(fixed, 56)?,
         info: attribute(attributes, INFO).and_then(info),
         memory: attribute(attributes, SKMEMINFO).and_then(memory),
-        congestion: name.map(|name| name.trim_end_matches('\0').to_owned()).filter(|name| !name.is_empty()),
+        congestion: name
+            .map(|name| name.trim_end_matches('\0').to_owned())
+            .filter(|name| !name.is_empty()),
     })
 }
 
@@ -218,7 +221,8 @@ mod tests {
         info[128..136].copy_from_slice(&5_000_000u64.to_ne_bytes());
         info[148..152].copy_from_slice(&59_000u32.to_ne_bytes());
         info[232..236].copy_from_slice(&1_600_000u32.to_ne_bytes());
-        let memory: Vec<u8> = [10u32, 20, 30, 40].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let memory: Vec<u8> =
+            [10u32, 20, 30, 40].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let attributes = Attributes::default()
             .with(CONG, b"cubic\0")
             .with(SKMEMINFO, &memory)
@@ -234,10 +238,16 @@ mod tests {
         assert_eq!(socket.remote, ("192.0.2.9".parse().unwrap(), 50_000));
         assert_eq!((socket.cookie, socket.unread_bytes), (7, 1_234));
         assert_eq!(socket.congestion.as_deref(), Some("cubic"));
-        assert_eq!(socket.memory, Some(Memory { received_bytes: 10, rcvbuf_bytes: 20, sndbuf_bytes: 40 }));
+        assert_eq!(
+            socket.memory,
+            Some(Memory { received_bytes: 10, rcvbuf_bytes: 20, sndbuf_bytes: 40 })
+        );
         let info = socket.info.unwrap();
         assert!(info.timestamps);
-        assert_eq!((info.rtt_us, info.rcv_rtt_us, info.min_rtt_us), (60_000, 1_500_000, Some(59_000)));
+        assert_eq!(
+            (info.rtt_us, info.rcv_rtt_us, info.min_rtt_us),
+            (60_000, 1_500_000, Some(59_000))
+        );
         assert_eq!((info.bytes_received, info.rcv_wnd_bytes), (Some(5_000_000), Some(1_600_000)));
     }
 
@@ -261,7 +271,10 @@ mod tests {
                 Some(part) => {
                     assert_eq!((part.local, part.remote), (full.local, full.remote));
                     assert!(part.info.is_none() || part.info == full.info, "{cut}");
-                    assert!(part.congestion.is_none() || part.congestion == full.congestion, "{cut}");
+                    assert!(
+                        part.congestion.is_none() || part.congestion == full.congestion,
+                        "{cut}"
+                    );
                     assert!(part.memory.is_none() || part.memory == full.memory, "{cut}");
                 }
             }

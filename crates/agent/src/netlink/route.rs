@@ -57,8 +57,13 @@ pub fn default(body: &[u8]) -> Option<Default> {
         // struct rtnexthop: length, flags, hops, device.
         None => word(attribute(attributes, RTA_MULTIPATH)?, 4)?,
     };
-    let metric = attribute(attributes, RTA_PRIORITY).and_then(|metric| word(metric, 0)).unwrap_or(0);
-    matches!(fixed[0], AF_INET | AF_INET6).then_some(Default { device, metric, ipv6: fixed[0] == AF_INET6 })
+    let metric =
+        attribute(attributes, RTA_PRIORITY).and_then(|metric| word(metric, 0)).unwrap_or(0);
+    matches!(fixed[0], AF_INET | AF_INET6).then_some(Default {
+        device,
+        metric,
+        ipv6: fixed[0] == AF_INET6,
+    })
 }
 
 /// The address of a message's body.
@@ -87,7 +92,8 @@ mod tests {
 
     #[test]
     fn the_main_tables_default_routes_are_read_and_no_others() {
-        let over = Attributes::default().with(4, &3u32.to_ne_bytes()).with(6, &100u32.to_ne_bytes());
+        let over =
+            Attributes::default().with(4, &3u32.to_ne_bytes()).with(6, &100u32.to_ne_bytes());
         let found = default(&route(TABLE_MAIN, 0, &over));
         assert_eq!(found, Some(Default { device: 3, metric: 100, ipv6: false }));
         assert_eq!(default(&route(255, 0, &over)), None, "another table");

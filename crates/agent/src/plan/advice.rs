@@ -94,8 +94,9 @@ impl Expectation {
     fn words(&self) -> String {
         let (median, p95) = (ms(self.from_ms.0), ms(self.from_ms.1));
         let now = if median == p95 { median } else { format!("{median} (p95 {p95})") };
-        let jumps =
-            self.jumps_ms.map_or(String::new(), |most| format!(", up to {} where the rate jumps", ms(most)));
+        let jumps = self
+            .jumps_ms
+            .map_or(String::new(), |most| format!(", up to {} where the rate jumps", ms(most)));
         format!(
             "RTT {now} → {}{jumps} ({}); {} of queue → {}; goodput stays {}: no less is in flight than the path holds",
             ms(self.to_ms),
@@ -144,7 +145,12 @@ pub struct Advice {
 
 impl Advice {
     /// Without reasons yet.
-    pub fn new(cure: &'static str, finding: &'static str, rank: Rank, title: impl Into<String>) -> Advice {
+    pub fn new(
+        cure: &'static str,
+        finding: &'static str,
+        rank: Rank,
+        title: impl Into<String>,
+    ) -> Advice {
         Advice {
             rule: "",
             cure,
@@ -173,17 +179,24 @@ impl Advice {
             && !rest.is_empty()
         {
             let sum: f64 = rest.iter().map(|flow| flow.rate_bps).sum();
-            self.why.push(format!("likewise {}, {} in all", count(rest.len(), "other flow"), rate(sum)));
+            self.why.push(format!(
+                "likewise {}, {} in all",
+                count(rest.len(), "other flow"),
+                rate(sum)
+            ));
         }
         self.sure = sureness(flow);
         if flow.rtt_by_window {
-            self.unknown.push("no timestamps: the RTT is one by windows, an upper bound".to_owned());
+            self.unknown
+                .push("no timestamps: the RTT is one by windows, an upper bound".to_owned());
         }
         if self.sure < Sure::High
             && let Some(min) = flow.rtt_min_ms
         {
-            self.unknown
-                .push(format!("whether the path was ever seen empty: the smallest RTT was {}", ms(min)));
+            self.unknown.push(format!(
+                "whether the path was ever seen empty: the smallest RTT was {}",
+                ms(min)
+            ));
         }
         self.flow = Some(((*flow).clone(), flows.len()));
         self
@@ -239,7 +252,8 @@ pub fn reason(flow: &Flow) -> String {
 
 /// The path was seen empty where its smallest RTT is well below the usual one; a p95 wants samples.
 fn sureness(flow: &Flow) -> Sure {
-    let apart = flow.rtt_min_ms.zip(flow.rtt_ms).is_some_and(|(min, (median, _))| median >= 2.0 * min);
+    let apart =
+        flow.rtt_min_ms.zip(flow.rtt_ms).is_some_and(|(min, (median, _))| median >= 2.0 * min);
     match (flow.rtt_by_window, apart) {
         (false, true) => Sure::High,
         (true, false) => Sure::Low,

@@ -22,7 +22,11 @@ const BIN: Duration = Duration::from_secs(1);
 const ANOTHERS: &str = "rtt-inflation-other-flow";
 
 /// Reads and analyses. `progress` hears the share that is over.
-pub fn look(paths: &[PathBuf], host: &Host, mut progress: impl FnMut(f64)) -> Result<Seen, AnalyzeError> {
+pub fn look(
+    paths: &[PathBuf],
+    host: &Host,
+    mut progress: impl FnMut(f64),
+) -> Result<Seen, AnalyzeError> {
     let options = Options { bin: BIN, samples: Select::All, ..Options::default() };
     let report = analyze_files(paths, options, |done, total| {
         progress(if total > 0 { done as f64 / total as f64 } else { 0.0 });
@@ -40,9 +44,13 @@ fn ip(address: Addr) -> IpAddr {
 fn private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            v4.is_private() || v4.is_link_local() || (v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64)
+            v4.is_private()
+                || v4.is_link_local()
+                || (v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64)
         }
-        IpAddr::V6(v6) => v6.segments()[0] & 0xfe00 == 0xfc00 || v6.segments()[0] & 0xffc0 == 0xfe80,
+        IpAddr::V6(v6) => {
+            v6.segments()[0] & 0xfe00 == 0xfc00 || v6.segments()[0] & 0xffc0 == 0xfe80
+        }
     }
 }
 
@@ -67,7 +75,10 @@ fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
     }
     // One of each family: servers on a busy host's path get votes by chance.
     let best = |v6: bool| {
-        votes.iter().filter(|(end, _)| end.is_ipv6() == v6).max_by_key(|(end, bytes)| (**bytes, **end))
+        votes
+            .iter()
+            .filter(|(end, _)| end.is_ipv6() == v6)
+            .max_by_key(|(end, bytes)| (**bytes, **end))
     };
     ([best(false), best(true)].into_iter().flatten().map(|(end, _)| *end).collect(), false)
 }
@@ -108,8 +119,13 @@ fn seen(report: &Report, host: &Host) -> Seen {
     }
     let (mut flows, mut sideless) = (Vec::new(), 0);
     for row in analysis.flows.iter().filter(|row| row.data_packets > 0) {
-        let Some(connection) = connection(row).filter(|c| c.protocol == Protocol::Tcp) else { continue };
-        let (a, b) = ((ip(connection.a_addr), connection.a_port), (ip(connection.b_addr), connection.b_port));
+        let Some(connection) = connection(row).filter(|c| c.protocol == Protocol::Tcp) else {
+            continue;
+        };
+        let (a, b) = (
+            (ip(connection.a_addr), connection.a_port),
+            (ip(connection.b_addr), connection.b_port),
+        );
         let (from, to) = if row.id % 2 == 0 { (a, b) } else { (b, a) };
         let Some((way, forwarded)) = way(from.0, to.0, &hosts) else {
             sideless += usize::from(row.bytes.0 >= super::seen::LEAST_BYTES);
@@ -119,7 +135,10 @@ fn seen(report: &Report, host: &Host) -> Seen {
         let rates: Vec<f64> = series
             .get(&row.id)
             .map(|samples| {
-                samples.iter().map(|s| s.delivered.0 as f64 * 8.0 / s.span.as_secs_f64().max(1e-3)).collect()
+                samples
+                    .iter()
+                    .map(|s| s.delivered.0 as f64 * 8.0 / s.span.as_secs_f64().max(1e-3))
+                    .collect()
             })
             .unwrap_or_default();
         let loaded = row.loaded_rtt_ms;
@@ -137,21 +156,27 @@ fn seen(report: &Report, host: &Host) -> Seen {
             window_bytes: row.rwnd_max.map(|bytes| bytes.0),
             window_share: row.limit_share(Limit::ReceiveWindow).unwrap_or(0.0),
             unread_share: row.limit_share(Limit::ZeroWindow).unwrap_or(0.0),
-            anothers_queue: analysis.findings.iter().any(|f| f.flow == Some(row.id) && f.rule == ANOTHERS),
+            anothers_queue: analysis
+                .findings
+                .iter()
+                .any(|f| f.flow == Some(row.id) && f.rule == ANOTHERS),
             ..Flow::new(way, local, remote)
         });
     }
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.local, flow.remote));
     let mut warnings = report.warnings.clone();
     if sideless > 0 {
-        warnings.push(format!("{sideless} transfers left out: which of their ends is near cannot be told"));
+        warnings.push(format!(
+            "{sideless} transfers left out: which of their ends is near cannot be told"
+        ));
     }
     let span_s = analysis.facts.end.since(analysis.facts.start).as_secs_f64();
     let names: Vec<String> = report
         .files
         .iter()
         .map(|path| {
-            path.file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned())
+            path.file_name()
+                .map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned())
         })
         .collect();
     Seen {

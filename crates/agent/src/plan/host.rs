@@ -101,15 +101,17 @@ impl Link {
         let modem = ["rmnet", "ccmni", "wwan"].iter().any(|begin| name.starts_with(begin));
         match (devtype, driver, virtual_kind) {
             ("wlan", ..) => Link::Wlan,
-            ("wwan", ..) | (_, Some("qmi_wwan" | "cdc_mbim" | "mhi_net" | "iosm" | "mtk_t7xx"), _) => {
-                Link::Wwan
-            }
+            ("wwan", ..)
+            | (_, Some("qmi_wwan" | "cdc_mbim" | "mhi_net" | "iosm" | "mtk_t7xx"), _) => Link::Wwan,
             (.., Some("rmnet")) => Link::Wwan,
             _ if modem => Link::Wwan,
-            (_, Some("rndis_host" | "cdc_ether" | "cdc_ncm" | "ipheth" | "cdc_eem"), _) => Link::Usb,
-            (.., Some("tun" | "wireguard" | "ipip" | "sit" | "gre" | "ip6tnl" | "xfrm" | "vti")) => {
-                Link::Tunnel
+            (_, Some("rndis_host" | "cdc_ether" | "cdc_ncm" | "ipheth" | "cdc_eem"), _) => {
+                Link::Usb
             }
+            (
+                ..,
+                Some("tun" | "wireguard" | "ipip" | "sit" | "gre" | "ip6tnl" | "xfrm" | "vti"),
+            ) => Link::Tunnel,
             (.., Some(_)) => Link::Virtual,
             (_, Some(_), None) if ethernet => Link::Ethernet,
             _ => Link::Unknown,
@@ -145,7 +147,8 @@ impl Device {
     /// The name of the discipline at its root.
     pub fn qdisc(&self) -> &str {
         // With mq at the root, its children do the queueing.
-        let of = |root| self.qdiscs.iter().find(move |q| (q.parent == ROOT) == root && q.kind != "mq");
+        let of =
+            |root| self.qdiscs.iter().find(move |q| (q.parent == ROOT) == root && q.kind != "mq");
         of(true).or_else(|| of(false)).map_or("noqueue", |qdisc| &qdisc.kind)
     }
 
@@ -251,7 +254,8 @@ impl Host {
             .iter()
             .filter_map(|(name, key)| Some(((*key).to_owned(), json!(self.sysctl(name)?))))
             .collect();
-        let features = self.features.as_ref().map(|all| all.iter().map(Feature::to_json).collect::<Vec<_>>());
+        let features =
+            self.features.as_ref().map(|all| all.iter().map(Feature::to_json).collect::<Vec<_>>());
         json!({
             "device": self.device.as_ref().map(Device::to_json), "sysctls": sysctls, "features": features,
             "forwards": self.forwards(), "cgroup": self.cgroup, "modem": self.modem, "missing": self.missing,
@@ -280,7 +284,8 @@ fn uplink(netlink: &mut Netlink, wanted: Option<&str>) -> Result<Device, String>
         Some(name) => netlink.device(name).map_err(|e| format!("device {name}: {e}"))?.index as u32,
         None => {
             let routes: Vec<Route> = netlink.defaults().map_err(|e| format!("routes: {e}"))?;
-            let first = routes.first().ok_or("uplink: no default route (--device names one without it)")?;
+            let first =
+                routes.first().ok_or("uplink: no default route (--device names one without it)")?;
             first.device
         }
     };
@@ -302,16 +307,22 @@ fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
     let body = answers.first().ok_or(std::io::ErrorKind::NotFound)?;
     let attributes = body.get(HEADER..).unwrap_or_default();
     let name = attribute(attributes, IFLA_IFNAME).map(text).ok_or(std::io::ErrorKind::NotFound)?;
-    let mtu =
-        attribute(attributes, IFLA_MTU).and_then(|mtu| mtu.try_into().ok()).map_or(0, u32::from_ne_bytes);
-    let virtual_kind =
-        attribute(attributes, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND)).map(text);
+    let mtu = attribute(attributes, IFLA_MTU)
+        .and_then(|mtu| mtu.try_into().ok())
+        .map_or(0, u32::from_ne_bytes);
+    let virtual_kind = attribute(attributes, IFLA_LINKINFO)
+        .and_then(|info| attribute(info, IFLA_INFO_KIND))
+        .map(text);
     let folder = Path::new("/sys/class/net").join(&name);
-    let same = fs::read_to_string(folder.join("ifindex")).is_ok_and(|text| text.trim() == index.to_string());
+    let same = fs::read_to_string(folder.join("ifindex"))
+        .is_ok_and(|text| text.trim() == index.to_string());
     let driver = fs::read_link(folder.join("device/driver")).ok().filter(|_| same);
     let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let uevent =
-        if same { fs::read_to_string(folder.join("uevent")).unwrap_or_default() } else { String::new() };
+    let uevent = if same {
+        fs::read_to_string(folder.join("uevent")).unwrap_or_default()
+    } else {
+        String::new()
+    };
     let devtype = uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE=")).unwrap_or_default();
     let ethernet = body.get(2..4).is_some_and(|kind| kind == ETHERNET.to_ne_bytes());
     let link = Link::of(devtype, driver.as_deref(), virtual_kind.as_deref(), &name, ethernet);
@@ -379,6 +390,9 @@ mod tests {
         let (received, sent) = carried(&mut Netlink::open().unwrap(), 1).unwrap();
         assert_eq!(received, sent, "what leaves loopback comes back");
         let host = Host::look(Some("no-such"), nowhere);
-        assert!(host.device.is_none() && host.missing.iter().any(|line| line.contains("device no-such")));
+        assert!(
+            host.device.is_none()
+                && host.missing.iter().any(|line| line.contains("device no-such"))
+        );
     }
 }

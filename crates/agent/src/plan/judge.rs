@@ -135,7 +135,8 @@ pub fn advice(view: &View<'_>) -> Vec<Advice> {
 fn together(all: &mut [Advice]) {
     let loaded = |way| {
         move |advice: &Advice| {
-            advice.expects.is_some() && advice.flow.as_ref().is_some_and(|(flow, _)| flow.way == way)
+            advice.expects.is_some()
+                && advice.flow.as_ref().is_some_and(|(flow, _)| flow.way == way)
         }
     };
     if !(all.iter().any(loaded(Way::Download)) && all.iter().any(loaded(Way::Upload))) {
@@ -162,8 +163,10 @@ pub fn nothing(view: &View<'_>) -> String {
             "Nothing to cure was seen: {what}. A queue shows under load: look again while something is transferred."
         );
     }
-    let worst =
-        told.iter().filter_map(|flow| Some((flow.queue_ms()?.1, *flow))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let worst = told
+        .iter()
+        .filter_map(|flow| Some((flow.queue_ms()?.1, *flow)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     match worst {
         Some((queue, flow)) if queue >= super::seen::BLOATED_MS => format!(
             "Nothing to cure: {} of queueing delay (p95), but on a path of {} no cure would save a fifth of the RTT.",
@@ -192,7 +195,9 @@ mod tests {
     #[test]
     fn rules_have_names_of_their_own_and_say_what_they_advise() {
         for (i, rule) in TABLE.iter().enumerate() {
-            assert!(TABLE[..i].iter().all(|other| other.name != rule.name) && !rule.about.is_empty());
+            assert!(
+                TABLE[..i].iter().all(|other| other.name != rule.name) && !rule.about.is_empty()
+            );
         }
     }
 
@@ -221,7 +226,11 @@ mod tests {
     fn a_long_path_with_a_queue_of_a_fraction_of_it_is_left_alone() {
         let case = Case::new(vec![flow(Way::Download, 600.0, 660.0, 690.0)]);
         assert!(advice(&case.view()).is_empty());
-        assert!(nothing(&case.view()).contains("no cure would save a fifth"), "{}", nothing(&case.view()));
+        assert!(
+            nothing(&case.view()).contains("no cure would save a fifth"),
+            "{}",
+            nothing(&case.view())
+        );
     }
 
     #[test]
@@ -240,12 +249,15 @@ mod tests {
 
     #[test]
     fn with_both_directions_under_load_neither_is_sure() {
-        let both = vec![flow(Way::Download, 60.0, 900.0, 950.0), flow(Way::Upload, 60.0, 900.0, 950.0)];
+        let both =
+            vec![flow(Way::Download, 60.0, 900.0, 950.0), flow(Way::Upload, 60.0, 900.0, 950.0)];
         let case = Case::new(both.clone());
         let all = advice(&case.view());
         assert_eq!(
             all.iter()
-                .filter(|a| a.sure == Sure::Medium && a.unknown.iter().any(|u| u.contains("both ways")))
+                .filter(
+                    |a| a.sure == Sure::Medium && a.unknown.iter().any(|u| u.contains("both ways"))
+                )
                 .count(),
             3
         );

@@ -32,7 +32,8 @@ pub fn bold() -> bool {
 /// See the module text.
 pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String {
     let mut text = String::new();
-    let strong = |line: &str| if bold { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
+    let strong =
+        |line: &str| if bold { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
     text += &strong(&plan.seen.words);
     text += &paragraph("", &format!("on {}", about(&plan.host)), 2, width);
     if !plan.seen.elsewhere.is_empty() {
@@ -46,7 +47,8 @@ pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String 
     text.push('\n');
     text += &flows(plan, width);
     for found in plan.seen.findings.iter().filter(|found| found.severity != "info") {
-        text += &paragraph("", &format!("{} {}: {}", found.severity, found.rule, found.text), 2, width);
+        text +=
+            &paragraph("", &format!("{} {}: {}", found.severity, found.rule, found.text), 2, width);
     }
     for missing in &plan.host.missing {
         text += &paragraph("", &format!("not seen: {missing}"), 2, width);
@@ -69,7 +71,8 @@ fn about(host: &Host) -> String {
     let mut words = match &host.device {
         None => "no uplink".to_owned(),
         Some(device) => {
-            let driver = device.driver.as_ref().map_or(String::new(), |driver| format!(", {driver}"));
+            let driver =
+                device.driver.as_ref().map_or(String::new(), |driver| format!(", {driver}"));
             let limits = if device.bql == Some(true) { ", byte queue limits" } else { "" };
             let (name, link, mtu) = (&device.name, device.link.words(), device.mtu);
             format!("{name} ({link}{driver}, MTU {mtu}, {}{limits})", device.qdisc())
@@ -98,7 +101,10 @@ fn flows(plan: &Plan, width: usize) -> String {
     if all.is_empty() {
         return paragraph(
             "",
-            &format!("{}, none of which moved anything of size", count(plan.seen.connections, "connection")),
+            &format!(
+                "{}, none of which moved anything of size",
+                count(plan.seen.connections, "connection")
+            ),
             2,
             width,
         );
@@ -111,13 +117,17 @@ fn flows(plan: &Plan, width: usize) -> String {
             (Some(min), None) => format!("RTT {}", ms(min)),
             _ => "RTT –".to_owned(),
         };
-        let ends =
-            format!("{arrow} {}{}", endpoint(flow.remote), if flow.forwarded { ", passed on" } else { "" });
+        let ends = format!(
+            "{arrow} {}{}",
+            endpoint(flow.remote),
+            if flow.forwarded { ", passed on" } else { "" }
+        );
         let grade = flow.grade().map_or(String::new(), |grade| format!("grade {grade}"));
         lines.push((ends, rate(flow.rate_bps), bytes(flow.bytes as f64), rtt, grade));
     }
     let longest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
-    let (ends, rtts) = (longest(&|line| line.0.chars().count()), longest(&|line| line.3.chars().count()));
+    let (ends, rtts) =
+        (longest(&|line| line.0.chars().count()), longest(&|line| line.3.chars().count()));
     let mut text = String::new();
     for (end, rate, bytes, rtt, grade) in &lines {
         let line = format!("  {end:<ends$}  {rate:>10}  {bytes:>8}  {rtt:<rtts$}  {grade}");
@@ -126,7 +136,8 @@ fn flows(plan: &Plan, width: usize) -> String {
     }
     if all.len() > LISTED {
         let rest: f64 = all[LISTED..].iter().map(|flow| flow.rate_bps).sum();
-        let _ = writeln!(text, "  and {}, {}", count(all.len() - LISTED, "smaller flow"), rate(rest));
+        let _ =
+            writeln!(text, "  and {}, {}", count(all.len() - LISTED, "smaller flow"), rate(rest));
     }
     text
 }
@@ -151,7 +162,8 @@ fn piece(
         }
     };
     // What an earlier piece said of the same flow need not be read twice.
-    let new: Vec<&str> = advice.why.iter().map(String::as_str).filter(|why| !told.contains(why)).collect();
+    let new: Vec<&str> =
+        advice.why.iter().map(String::as_str).filter(|why| !told.contains(why)).collect();
     let again = if new.len() < advice.why.len() { ", as above" } else { "" };
     let colon = if new.is_empty() {
         ""

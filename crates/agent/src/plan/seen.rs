@@ -113,7 +113,9 @@ impl Flow {
 
     /// It waits behind a standing queue of its own making.
     pub fn bloated(&self) -> bool {
-        self.told() && !self.anothers_queue && self.queue_ms().is_some_and(|(_, p95)| p95 >= BLOATED_MS)
+        self.told()
+            && !self.anothers_queue
+            && self.queue_ms().is_some_and(|(_, p95)| p95 >= BLOATED_MS)
     }
 
     /// Grade of its queueing delay, as everywhere.

@@ -84,7 +84,11 @@ impl Looks {
                 Entry::Occupied(mut known) => known.get_mut().again(at_s, socket),
                 Entry::Vacant(new) => {
                     let look = (at_s, socket);
-                    new.insert(Watched { first: look.clone(), last: look, sums: Default::default() });
+                    new.insert(Watched {
+                        first: look.clone(),
+                        last: look,
+                        sums: Default::default(),
+                    });
                 }
             }
         }
@@ -129,7 +133,9 @@ fn carried(socket: &Socket, way: Way) -> Option<u64> {
 /// Segment, RTT and window of a direction.
 fn figures(info: &TcpInfo, way: Way) -> (u64, u32, Option<u32>) {
     match way {
-        Way::Download => (u64::from(info.rcv_mss_bytes.max(1)), info.rcv_rtt_us, info.rcv_wnd_bytes),
+        Way::Download => {
+            (u64::from(info.rcv_mss_bytes.max(1)), info.rcv_rtt_us, info.rcv_wnd_bytes)
+        }
         Way::Upload => (u64::from(info.snd_mss_bytes.max(1)), info.rtt_us, info.snd_wnd_bytes),
     }
 }
@@ -169,7 +175,11 @@ impl Watched {
             rtt_by_window: way == Way::Download && !info.timestamps,
             mss_bytes: figures(info, way).0,
             window_bytes: sums.window_bytes.map(u64::from),
-            window_share: if sums.loaded_s > 0.0 { (sums.full_s / sums.loaded_s).min(1.0) } else { 0.0 },
+            window_share: if sums.loaded_s > 0.0 {
+                (sums.full_s / sums.loaded_s).min(1.0)
+            } else {
+                0.0
+            },
             unread_share: (sums.unread_s / span).min(1.0),
             buffer_full_grown: way == Way::Download
                 && grown.is_some_and(|(memory, most)| u64::from(memory.rcvbuf_bytes) >= most),
@@ -209,7 +219,8 @@ impl Sums {
             Way::Download => {}
             Way::Upload => {
                 let limited = info.rwnd_limited_us.zip(was.rwnd_limited_us);
-                self.full_s += limited.map_or(0.0, |(now, was)| now.saturating_sub(was) as f64 / 1e6);
+                self.full_s +=
+                    limited.map_or(0.0, |(now, was)| now.saturating_sub(was) as f64 / 1e6);
             }
         }
         self.rtts.push(f64::from(rtt_us) / 1e3);
@@ -223,7 +234,11 @@ fn unread(socket: &Socket) -> bool {
 }
 
 /// Looks for so long. `progress` hears the share that is over.
-pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> std::io::Result<Seen> {
+pub fn look(
+    lasting: Duration,
+    host: &Host,
+    mut progress: impl FnMut(f64),
+) -> std::io::Result<Seen> {
     let begun = Instant::now();
     let mut looks = Looks::default();
     let mut netlink = Netlink::open().ok().zip(host.device.as_ref().map(|device| device.index));
@@ -236,8 +251,10 @@ pub fn look(lasting: Duration, host: &Host, mut progress: impl FnMut(f64)) -> st
         if let Some((netlink, index)) = &mut netlink {
             counters.extend(host::carried(netlink, *index).map(|carried| (at_s, carried)));
             let waits = netlink.qdiscs(*index as i32).unwrap_or_default();
-            backlogs
-                .push(waits.iter().filter(|q| q.parent == u32::MAX).map(|q| q.backlog).sum::<u64>() as f64);
+            backlogs.push(
+                waits.iter().filter(|q| q.parent == u32::MAX).map(|q| q.backlog).sum::<u64>()
+                    as f64,
+            );
         }
         if at_s >= lasting.as_secs_f64() {
             break;
@@ -283,7 +300,15 @@ mod tests {
 
     fn socket(cookie: u64, info: TcpInfo) -> Socket {
         let (local, remote) = (HERE, THERE);
-        Socket { local, remote, cookie, unread_bytes: 0, info: Some(info), memory: None, congestion: None }
+        Socket {
+            local,
+            remote,
+            cookie,
+            unread_bytes: 0,
+            info: Some(info),
+            memory: None,
+            congestion: None,
+        }
     }
 
     /// A download of 8 Mbit/s behind a queue, at its `look`th look.
@@ -351,15 +376,17 @@ mod tests {
 
     #[test]
     fn an_rtt_that_means_more_in_flight_than_the_window_is_a_senders_pause() {
-        let flows =
-            looked(|look| vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(200_000), ..download(look) })]);
+        let flows = looked(|look| {
+            vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(200_000), ..download(look) })]
+        });
         assert_eq!((flows[0].samples, flows[0].rtt_ms), (0, None));
     }
 
     #[test]
     fn a_full_window_and_an_application_that_does_not_read_are_told() {
-        let flows =
-            looked(|look| vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(1_600_000), ..download(look) })]);
+        let flows = looked(|look| {
+            vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(1_600_000), ..download(look) })]
+        });
         assert_eq!(flows[0].window_share, 1.0);
         let slow = |look| Socket {
             unread_bytes: 90_000,

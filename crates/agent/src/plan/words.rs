@@ -81,7 +81,10 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_other_commands() {
         assert_eq!([bytes(812.0), bytes(64e3), bytes(31.4e6)], ["812 B", "64.0 KB", "31.4 MB"]);
-        assert_eq!([rate(4e6), rate(220e3), rate(999.6)], ["4.0 Mbit/s", "220 kbit/s", "1.0 kbit/s"]);
+        assert_eq!(
+            [rate(4e6), rate(220e3), rate(999.6)],
+            ["4.0 Mbit/s", "220 kbit/s", "1.0 kbit/s"]
+        );
         assert_eq!([ms(45.2), ms(2_060.0), ms(5.24)], ["45 ms", "2.1 s", "5.2 ms"]);
         assert_eq!([count(1, "flow"), count(2, "flow")], ["1 flow", "2 flows"]);
         assert_eq!(endpoint(("2001:db8::1".parse().unwrap(), 443)), "[2001:db8::1]:443");

@@ -24,7 +24,8 @@ impl Memory {
     /// None where this namespace does not tell: then nothing is given away.
     pub(super) fn now() -> Option<Memory> {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
-        let (used, marks) = (std::fs::read_to_string(ALLOCATED).ok()?, std::fs::read_to_string(MARKS).ok()?);
+        let (used, marks) =
+            (std::fs::read_to_string(ALLOCATED).ok()?, std::fs::read_to_string(MARKS).ok()?);
         Memory::read(&used, &marks, page.try_into().ok()?)
     }
 
@@ -64,7 +65,8 @@ impl Room {
     /// After a walk has told by how much buffers are larger now.
     pub(super) fn write(&mut self, memory: Option<Memory>, larger: u64) -> Result<()> {
         let share = memory.map_or(0, Memory::share);
-        let left = i64::try_from(share).unwrap_or(i64::MAX) - i64::try_from(larger).unwrap_or(i64::MAX);
+        let left =
+            i64::try_from(share).unwrap_or(i64::MAX) - i64::try_from(larger).unwrap_or(i64::MAX);
         self.0.set(0, left, 0).map_err(|e| CureError::Map("room_left", e.to_string()))
     }
 }
@@ -73,7 +75,8 @@ impl Room {
 mod tests {
     use super::*;
 
-    const USED: &str = "sockets: used 48\nTCP: inuse 1 orphan 0 tw 1 alloc 1 mem 100\nUDP: inuse 0 mem 7\n";
+    const USED: &str =
+        "sockets: used 48\nTCP: inuse 1 orphan 0 tw 1 alloc 1 mem 100\nUDP: inuse 0 mem 7\n";
 
     #[test]
     fn half_of_what_is_free_below_the_first_mark_may_be_promised() {

@@ -83,9 +83,13 @@ mod tests {
     fn lines_of_ping_tell_the_rtt_or_nothing() {
         assert_eq!(rtt_ms("64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=60.4 ms"), Some(60.4));
         assert_eq!(rtt_ms("64 bytes from ::1: seq=0 ttl=64 time=0.071 ms"), Some(0.071));
-        for line in
-            ["PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.", "", "time=", "time=NaN ms", "time=-1 ms"]
-        {
+        for line in [
+            "PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.",
+            "",
+            "time=",
+            "time=NaN ms",
+            "time=-1 ms",
+        ] {
             assert_eq!(rtt_ms(line), None, "{line}");
         }
     }

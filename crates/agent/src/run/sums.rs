@@ -45,9 +45,15 @@ pub struct Step {
 impl Step {
     /// What all flows of a direction carried, bit/s.
     pub fn goodput(&self) -> Value {
-        let carried = |way| self.flows.iter().filter(|one| one.0 == way).map(|one| one.1).sum::<f64>();
-        let rate =
-            |way| if self.span_s > BRIEF_S { json!(carried(way) * 8.0 / self.span_s) } else { Value::Null };
+        let carried =
+            |way| self.flows.iter().filter(|one| one.0 == way).map(|one| one.1).sum::<f64>();
+        let rate = |way| {
+            if self.span_s > BRIEF_S {
+                json!(carried(way) * 8.0 / self.span_s)
+            } else {
+                Value::Null
+            }
+        };
         json!({WAYS[0]: rate(0), WAYS[1]: rate(1)})
     }
 }
@@ -187,10 +193,10 @@ pub struct Verdict {
 
 /// Whether the second half is better.
 pub fn verdict(before: &Half, after: &Half) -> Verdict {
-    let told: Vec<Verdict> = (0..WAYS.len()).filter_map(|way| one_way(before, after, way)).collect();
+    let told: Vec<Verdict> =
+        (0..WAYS.len()).filter_map(|way| one_way(before, after, way)).collect();
     if told.is_empty() {
-        let text =
-            "Nothing flowed before and after that could be compared: run it during a download or an upload.";
+        let text = "Nothing flowed before and after that could be compared: run it during a download or an upload.";
         return Verdict { helped: None, text: text.to_owned() };
     }
     let known: Vec<bool> = told.iter().filter_map(|one| one.helped).collect();
@@ -225,7 +231,8 @@ fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
     let (Some(old), Some(new)) = (quantile(&b.rtts, 0.5), quantile(&a.rtts, 0.5)) else {
         return say(None, "no RTT could be measured".to_owned());
     };
-    let (lost, fell, rose) = (share < 1.0 - LOSS, new < old * (1.0 - GAIN), new > old * (1.0 + GAIN));
+    let (lost, fell, rose) =
+        (share < 1.0 - LOSS, new < old * (1.0 - GAIN), new > old * (1.0 + GAIN));
     let base = quantile(&b.least, 0.5).unwrap_or(0.0);
     let goodput = format!("{:.0} % of the goodput", share * 100.0);
     let rtts = format!("from {old:.0} to {new:.0} ms");
@@ -239,9 +246,10 @@ fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
         ),
         (false, true) => say(Some(false), format!("it did not help, RTT went {rtts} at {goodput}")),
         (false, false) if rose => say(Some(false), format!("it did not help, RTT rose {rtts}")),
-        (false, false) if base > 0.0 && old <= base * NO_QUEUE => {
-            say(None, format!("there was no queue to cure, RTT was {old:.0} ms on a path of {base:.0} ms"))
-        }
+        (false, false) if base > 0.0 && old <= base * NO_QUEUE => say(
+            None,
+            format!("there was no queue to cure, RTT was {old:.0} ms on a path of {base:.0} ms"),
+        ),
         (false, false) => say(Some(false), format!("it did not help, RTT stayed at {new:.0} ms")),
     }
 }

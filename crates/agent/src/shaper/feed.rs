@@ -37,11 +37,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Fed {
     /// Begins to listen; HTB comes with the first rate that is known.
-    pub fn attach(device: &str, law: &qcut_d::Config, socket: &Path, journal: &mut Journal) -> Result<Fed> {
+    pub fn attach(
+        device: &str,
+        law: &qcut_d::Config,
+        socket: &Path,
+        journal: &mut Journal,
+    ) -> Result<Fed> {
         let shaper = Shaper::attach(device, law, journal)?;
         let shared = Arc::new(Shared {
             shaper: Mutex::new(Some(shaper)),
-            state: Mutex::new(State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() }),
+            state: Mutex::new(State::Silent {
+                since_ns: now_ns(),
+                why: "nothing heard yet".to_owned(),
+            }),
             moved: AtomicU64::new(0),
             lifted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -142,7 +150,10 @@ fn feed(shared: &Shared, mut source: Socket, patience: Duration) {
     }
 }
 
-fn told(shared: &Shared, what: impl FnOnce(&mut Shaper) -> Result<()>) -> std::result::Result<(), CureError> {
+fn told(
+    shared: &Shared,
+    what: impl FnOnce(&mut Shaper) -> Result<()>,
+) -> std::result::Result<(), CureError> {
     let mut shaper = locked(&shared.shaper);
     match shaper.as_mut() {
         Some(shaper) if !shared.lifted.load(Ordering::Relaxed) => what(shaper),

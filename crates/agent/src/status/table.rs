@@ -12,14 +12,17 @@ pub fn table(answer: &Value) -> String {
         lines.push("all cures watch, and change nothing".to_owned());
     }
     lines.push(uplink(answer));
-    lines.extend(list(&answer["problems"]).filter_map(Value::as_str).map(|text| format!("! {text}")));
+    lines.extend(
+        list(&answer["problems"]).filter_map(Value::as_str).map(|text| format!("! {text}")),
+    );
     lines.extend(cures(&answer["cures"]));
     lines.extend(list(&answer["trials"]).filter_map(trial));
     let flows: Vec<_> = list(&answer["flows"]).map(flow).collect();
     let longest = |title: &str, of: &dyn Fn(&Row<'_>) -> usize| {
         flows.iter().map(of).chain([title.len()]).max().unwrap_or(0)
     };
-    let ends = (longest("remote", &|flow| flow.0.chars().count()), longest("cure", &|flow| flow.1.len()));
+    let ends =
+        (longest("remote", &|flow| flow.0.chars().count()), longest("cure", &|flow| flow.1.len()));
     if !flows.is_empty() {
         let titles = ["RTT ms", "least", "Mbit/s", "wanted", "offered", "flying", "queue"];
         lines.push(String::new());
@@ -72,8 +75,9 @@ fn cures(cures: &Value) -> Vec<String> {
         ));
     }
     if let Some(c) = cures.get("shaper") {
-        let rate =
-            c["rate_bps"].as_f64().map_or("no rate yet".to_owned(), |bps| format!("{:.2} Mbit/s", bps / 1e6));
+        let rate = c["rate_bps"]
+            .as_f64()
+            .map_or("no rate yet".to_owned(), |bps| format!("{:.2} Mbit/s", bps / 1e6));
         lines.push(format!("HTB: {rate}"));
     }
     if let Some(c) = cures.get("acks") {
@@ -98,7 +102,8 @@ fn trial(trial: &Value) -> Option<String> {
         (None, Some("gate")) => "the gate".to_owned(),
         (None, _) => "downloads".to_owned(),
     };
-    let mbps = |key: &str| trial[key].as_f64().map_or("-".to_owned(), |bps| format!("{:.2}", bps / 1e6));
+    let mbps =
+        |key: &str| trial[key].as_f64().map_or("-".to_owned(), |bps| format!("{:.2}", bps / 1e6));
     match trial["state"].as_str() {
         Some("trying") => Some(format!("trial: whether the cure of {what} costs goodput")),
         Some("withdrawn") => Some(format!(
@@ -236,7 +241,9 @@ mod tests {
     fn columns_stand_below_their_names() {
         let text = table(&answer());
         let lines: Vec<&str> = text.lines().rev().take(2).collect();
-        let ends = |line: &str, word: &str| line.find(word).map(|at| line[..at].chars().count() + word.len());
+        let ends = |line: &str, word: &str| {
+            line.find(word).map(|at| line[..at].chars().count() + word.len())
+        };
         assert_eq!(ends(lines[1], "wanted"), ends(lines[0], "1.1 GB"));
         assert_eq!(ends(lines[1], "queue"), ends(lines[0], " 0 B"));
     }

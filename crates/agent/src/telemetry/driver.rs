@@ -38,7 +38,8 @@ impl Driver {
 
     /// Bytes in the driver's rings; `None` without byte queue limits.
     fn in_flight(&self) -> Option<u64> {
-        let queues = fs::read_dir(PathBuf::from("/sys/class/net").join(&self.device).join("queues")).ok()?;
+        let queues =
+            fs::read_dir(PathBuf::from("/sys/class/net").join(&self.device).join("queues")).ok()?;
         let found = queues.flatten().filter_map(|queue| {
             let path = queue.path().join("byte_queue_limits/inflight");
             fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()

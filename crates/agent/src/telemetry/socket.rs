@@ -39,7 +39,9 @@ use std::time::{Duration, Instant};
 
 use algo::link::grants::LEVELS;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, socket,
+};
 
 use super::{Grade, Report, Source};
 
@@ -186,7 +188,10 @@ mod tests {
             bytes.extend(field.to_le_bytes());
         }
         let report = Socket::new("/nowhere").record(&bytes).unwrap();
-        assert_eq!(report, Some(Report { at_ns: 77, occupancy: 1_500, granted: 2_000, padding: 3 }));
+        assert_eq!(
+            report,
+            Some(Report { at_ns: 77, occupancy: 1_500, granted: 2_000, padding: 3 })
+        );
     }
 
     #[test]

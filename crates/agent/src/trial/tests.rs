@@ -3,7 +3,11 @@
 use super::*;
 
 /// A link whose goodput depends on the time and on whether the cure is there; all that was done to it, with the second.
-fn run(config: Config, seconds: u64, rate: impl Fn(u64, bool) -> u64) -> (Trial, Vec<(u64, Action)>) {
+fn run(
+    config: Config,
+    seconds: u64,
+    rate: impl Fn(u64, bool) -> u64,
+) -> (Trial, Vec<(u64, Action)>) {
     let mut trial = Trial::new(config, Instant::ZERO);
     let (mut bytes, mut done) = (0, Vec::new());
     for tenth in 1..seconds * 10 {
@@ -19,7 +23,8 @@ fn run(config: Config, seconds: u64, rate: impl Fn(u64, bool) -> u64) -> (Trial,
 #[test]
 fn a_cure_that_costs_nothing_is_lifted_rarely_and_stays() {
     let (trial, done) = run(Config::default(), 1_000, |_, _| 240_000);
-    let lifts: Vec<u64> = done.iter().filter(|(_, a)| *a == Action::Lift).map(|(at, _)| *at).collect();
+    let lifts: Vec<u64> =
+        done.iter().filter(|(_, a)| *a == Action::Lift).map(|(at, _)| *at).collect();
     assert_eq!(lifts.len(), 4, "{done:?}");
     assert!(lifts.windows(3).all(|w| w[2] - w[1] > 3 * (w[1] - w[0]) / 2), "{lifts:?}");
     assert!(done.iter().all(|(_, a)| matches!(a, Action::Lift | Action::Restore)));
@@ -35,7 +40,8 @@ fn lifted_time_is_a_few_seconds() {
 
 #[test]
 fn a_cure_that_costs_more_than_a_twentieth_is_withdrawn_and_the_figures_said() {
-    let (trial, done) = run(Config::default(), 120, |_, cured| if cured { 200_000 } else { 240_000 });
+    let (trial, done) =
+        run(Config::default(), 120, |_, cured| if cured { 200_000 } else { 240_000 });
     let Some((_, Action::Withdraw(verdict))) = done.last() else { panic!("{done:?}") };
     assert!(
         verdict.with.abs_diff(200_000) < 4_000 && verdict.without.abs_diff(240_000) < 4_000,
@@ -47,7 +53,8 @@ fn a_cure_that_costs_more_than_a_twentieth_is_withdrawn_and_the_figures_said() {
 
 #[test]
 fn four_per_cent_are_not_enough() {
-    let (trial, done) = run(Config::default(), 600, |_, cured| if cured { 200_000 } else { 208_000 });
+    let (trial, done) =
+        run(Config::default(), 600, |_, cured| if cured { 200_000 } else { 208_000 });
     assert!(!done.iter().any(|(_, a)| matches!(a, Action::Withdraw(_))), "{done:?}");
     assert!(!trial.lifted());
 }
@@ -81,7 +88,8 @@ fn a_withdrawn_cure_gets_another_chance_and_is_withdrawn_for_longer_if_it_still_
     let at = |wanted: fn(&Action) -> bool| -> Vec<u64> {
         done.iter().filter(|(_, a)| wanted(a)).map(|(at, _)| *at).collect()
     };
-    let (withdrawn, again) = (at(|a| matches!(a, Action::Withdraw(_))), at(|a| *a == Action::Retry));
+    let (withdrawn, again) =
+        (at(|a| matches!(a, Action::Withdraw(_))), at(|a| *a == Action::Retry));
     assert!(again.len() >= 2, "{done:?}");
     let spans: Vec<u64> = again.iter().zip(&withdrawn).map(|(a, w)| a - w).collect();
     assert!(spans.windows(2).all(|w| w[1] > w[0]), "{spans:?}");
@@ -176,7 +184,10 @@ fn no_verdict_is_found_before_the_cure_acts_again() {
             _ => {}
         }
     }
-    assert!(withdrawn.is_some_and(|verdict| verdict.with.abs_diff(200_000) < 8_000), "{withdrawn:?}");
+    assert!(
+        withdrawn.is_some_and(|verdict| verdict.with.abs_diff(200_000) < 8_000),
+        "{withdrawn:?}"
+    );
 }
 
 #[test]

@@ -122,7 +122,8 @@ mod tests {
         let mut choice = Choice::new(now);
         let changes: usize = (0..60)
             .map(|_| {
-                run(&mut choice, &mut now, 5, Heard::Modem) + run(&mut choice, &mut now, 2, Heard::Nobody)
+                run(&mut choice, &mut now, 5, Heard::Modem)
+                    + run(&mut choice, &mut now, 2, Heard::Nobody)
             })
             .sum();
         // Two seconds, then four; eight never come.

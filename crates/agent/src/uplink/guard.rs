@@ -99,8 +99,12 @@ impl Guard {
                 return said;
             }
             said.push(match &found {
-                Some(found) if found.name == now.name => format!("uplink: {} has changed", now.name),
-                Some(found) if there => format!("uplink: it is {} now, no longer {}", found.name, now.name),
+                Some(found) if found.name == now.name => {
+                    format!("uplink: {} has changed", now.name)
+                }
+                Some(found) if there => {
+                    format!("uplink: it is {} now, no longer {}", found.name, now.name)
+                }
                 _ => format!("uplink: {} is gone", now.name),
             });
             said.extend(self.leave(journal));
@@ -176,7 +180,8 @@ impl Guard {
         self.found = Some(found);
         self.other = (None, 0);
         self.choice = Choice::new(Instant::now());
-        let mut said: Vec<String> = self.attach(journal, until).err().into_iter().flatten().collect();
+        let mut said: Vec<String> =
+            self.attach(journal, until).err().into_iter().flatten().collect();
         let mut held = Vec::new();
         if self.gate.is_some() {
             held.push("the gate while a modem or its driver reports".to_owned());
@@ -184,7 +189,10 @@ impl Guard {
         if self.shaper.is_some() {
             held.push("HTB while a modem reports".to_owned());
         }
-        if self.acks.is_some() && self.settings.mode != Mode::Gate && self.settings.mode != Mode::Off {
+        if self.acks.is_some()
+            && self.settings.mode != Mode::Gate
+            && self.settings.mode != Mode::Off
+        {
             let lambda = self.settings.up.lambda as f64 / 16.0;
             let when = if held.is_empty() { "" } else { " while none does" };
             held.push(format!("uploads at {lambda} times RTTmin by windows of passing ACKs{when}"));
@@ -202,7 +210,11 @@ impl Guard {
     }
 
     /// Attaches what is wanted and not there, sets what is, detaches what is no longer wanted. What could not be had.
-    fn attach(&mut self, journal: &mut Journal, until: u64) -> std::result::Result<(), Vec<String>> {
+    fn attach(
+        &mut self,
+        journal: &mut Journal,
+        until: u64,
+    ) -> std::result::Result<(), Vec<String>> {
         let Some(found) = self.found.clone() else { return Ok(()) };
         let name = found.name.clone();
         let wanted = self.wants(&name);
@@ -221,7 +233,9 @@ impl Guard {
             "windows of passing ACKs",
             (|| {
                 match (&mut *acks, &wanted.acks) {
-                    (Some(cure), Some(settings)) if cure.takes(settings) => return cure.set(settings),
+                    (Some(cure), Some(settings)) if cure.takes(settings) => {
+                        return cure.set(settings);
+                    }
                     (None, None) => return Ok(()),
                     _ => {}
                 }
@@ -240,7 +254,9 @@ impl Guard {
             "the gate",
             (|| {
                 match (&mut *gate, &wanted.gate) {
-                    (Some(cure), Some(settings)) if cure.takes(settings) => return cure.set(settings),
+                    (Some(cure), Some(settings)) if cure.takes(settings) => {
+                        return cure.set(settings);
+                    }
                     (None, None) => return Ok(()),
                     _ => {}
                 }
@@ -324,7 +340,11 @@ impl Guard {
             self.acks.take().and_then(|cure| cure.hand_over(&folder).err()),
             self.gate.take().and_then(|cure| cure.hand_over(&folder).err()),
         ];
-        failed.into_iter().flatten().map(|e| format!("handing over: {e}; held again in a moment")).collect()
+        failed
+            .into_iter()
+            .flatten()
+            .map(|e| format!("handing over: {e}; held again in a moment"))
+            .collect()
     }
 
     /// Everything on the device goes; what could not.
@@ -374,9 +394,10 @@ impl Guard {
             State::Fresh { source, grade: Grade::Modem } => {
                 (Heard::Modem, format!("{source} reports the modem's buffer"))
             }
-            State::Fresh { source, grade: Grade::Driver } => {
-                (Heard::Driver, format!("only the {source} reports, and nobody what lies behind it"))
-            }
+            State::Fresh { source, grade: Grade::Driver } => (
+                Heard::Driver,
+                format!("only the {source} reports, and nobody what lies behind it"),
+            ),
             State::Silent { why, .. } => (Heard::Nobody, format!("no reports ({why})")),
         }
     }

@@ -24,7 +24,11 @@ pub fn folder(pins: &Path) -> PathBuf {
 pub fn made(place: &Path) -> Result<()> {
     // Left by one that was killed in the midst of it.
     let _ = std::fs::remove_dir_all(place);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(place).map_err(CureError::file(place))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(place)
+        .map_err(CureError::file(place))
 }
 
 fn failed(why: &dyn std::error::Error) -> CureError {
@@ -32,9 +36,14 @@ fn failed(why: &dyn std::error::Error) -> CureError {
 }
 
 /// Leaves a program's link there. By clsact there is none.
-pub fn leave(program: &mut SchedClassifier, link: SchedClassifierLinkId, path: &Path) -> Result<()> {
+pub fn leave(
+    program: &mut SchedClassifier,
+    link: SchedClassifierLinkId,
+    path: &Path,
+) -> Result<()> {
     let link = program.take_link(link).map_err(|why| failed(&why))?;
-    let link: FdLink = link.try_into().map_err(|why: aya::programs::links::LinkError| failed(&why))?;
+    let link: FdLink =
+        link.try_into().map_err(|why: aya::programs::links::LinkError| failed(&why))?;
     link.pin(path).map(drop).map_err(|why| failed(&why))
 }
 

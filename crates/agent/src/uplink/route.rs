@@ -35,7 +35,8 @@ pub fn found(netlink: &mut Netlink, wanted: Option<&str>) -> io::Result<Option<F
 }
 
 fn gone(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
+    e.kind() == io::ErrorKind::NotFound
+        || e.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
 }
 
 fn default_device(netlink: &mut Netlink) -> io::Result<Option<String>> {

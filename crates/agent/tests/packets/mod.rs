@@ -23,7 +23,8 @@ pub struct Segment<'a> {
 }
 
 fn sum(bytes: &[u8]) -> u32 {
-    let pairs = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let pairs =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     pairs.sum()
 }
 

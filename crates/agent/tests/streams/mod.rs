@@ -25,8 +25,10 @@ impl Bench {
     pub fn load(program: &'static str, stream: &'static str, bench: &'static str) -> Option<Bench> {
         let failed = |why: String| refused("the laws on recorded streams", "5.17", why);
         let loaded = (|| {
-            let mut ebpf = EbpfLoader::new().load(objects::CONFORMANCE).map_err(|e| failed(whole(&e)))?;
-            let classifier: &mut SchedClassifier = ebpf.program_mut(program).unwrap().try_into().unwrap();
+            let mut ebpf =
+                EbpfLoader::new().load(objects::CONFORMANCE).map_err(|e| failed(whole(&e)))?;
+            let classifier: &mut SchedClassifier =
+                ebpf.program_mut(program).unwrap().try_into().unwrap();
             classifier.load().map_err(|e| failed(whole(&e)))?;
             Ok(ebpf)
         })();
@@ -34,14 +36,23 @@ impl Bench {
     }
 
     /// Through the kernel: the steps have their answers afterwards. `done`: how many steps a bench says that it took.
-    pub fn run<Law: Pod, Step: Pod>(&mut self, law: Law, steps: &mut [Step], done: fn(&Law) -> u32) {
-        let mut stream: Array<_, Step> = Array::try_from(self.ebpf.map_mut(self.stream).unwrap()).unwrap();
+    pub fn run<Law: Pod, Step: Pod>(
+        &mut self,
+        law: Law,
+        steps: &mut [Step],
+        done: fn(&Law) -> u32,
+    ) {
+        let mut stream: Array<_, Step> =
+            Array::try_from(self.ebpf.map_mut(self.stream).unwrap()).unwrap();
         for (i, step) in steps.iter().enumerate() {
             stream.set(i as u32, step, 0).unwrap();
         }
         Array::try_from(self.ebpf.map_mut(self.bench).unwrap()).unwrap().set(0, law, 0).unwrap();
-        let program: &mut SchedClassifier = self.ebpf.program_mut(self.program).unwrap().try_into().unwrap();
-        program.test_run(TestRunOptions { data_in: Some(&[0; 64]), ..TestRunOptions::default() }).unwrap();
+        let program: &mut SchedClassifier =
+            self.ebpf.program_mut(self.program).unwrap().try_into().unwrap();
+        program
+            .test_run(TestRunOptions { data_in: Some(&[0; 64]), ..TestRunOptions::default() })
+            .unwrap();
         let bench: Array<_, Law> = Array::try_from(self.ebpf.map(self.bench).unwrap()).unwrap();
         assert_eq!(done(&bench.get(&0, 0).unwrap()), steps.len() as u32);
         let stream: Array<_, Step> = Array::try_from(self.ebpf.map(self.stream).unwrap()).unwrap();

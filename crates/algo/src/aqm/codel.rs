@@ -19,7 +19,8 @@ use crate::{Capacity, Packet, Rng};
 /// Name in the table.
 pub const NAME: &str = "codel";
 /// One line.
-pub const ABOUT: &str = "drops at the head when the queueing delay has not been below target for an interval";
+pub const ABOUT: &str =
+    "drops at the head when the queueing delay has not been below target for an interval";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 8289";
 
@@ -219,7 +220,12 @@ impl Codel {
     /// An empty queue.
     pub fn new(config: Config, setup: &Setup) -> Codel {
         Codel {
-            law: Law { target: config.target, interval: config.interval, mtu: setup.mtu, ecn: config.ecn },
+            law: Law {
+                target: config.target,
+                interval: config.interval,
+                mtu: setup.mtu,
+                ecn: config.ecn,
+            },
             limit: config.limit,
             queue: Fifo::default(),
             controller: Controller::default(),
@@ -279,7 +285,12 @@ mod tests {
         let mut at = Vec::new();
         for t in from..from + ms {
             while codel.len() < 40 {
-                codel.enqueue(Instant((t - delay.min(t)) * MS), packet(ecn), &mut dropped, &mut rng);
+                codel.enqueue(
+                    Instant((t - delay.min(t)) * MS),
+                    packet(ecn),
+                    &mut dropped,
+                    &mut rng,
+                );
             }
             // Ages as asked: this is a law about sojourn times, and the queue is only their bearer.
             let marks = codel.marks;
@@ -366,7 +377,8 @@ mod tests {
         let config = Config { ecn: true, ..Config::default() };
         let mut codel = Codel::new(config.clone(), &Setup::default());
         let marks = serve(&mut codel, 1_000, 1_000, 50, Ecn::Capable0);
-        let drops = serve(&mut Codel::new(config, &Setup::default()), 1_000, 1_000, 50, Ecn::NotCapable);
+        let drops =
+            serve(&mut Codel::new(config, &Setup::default()), 1_000, 1_000, 50, Ecn::NotCapable);
         assert_eq!(marks, drops);
         assert_eq!(codel.state().marks, marks.len() as u64);
     }

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn the_oldest_packets_make_room_for_the_arriving_one() {
-        let mut queue = Drophead::new(Config { limit: Capacity::Bytes(Bytes(3_000)) }, &Setup::default());
+        let mut queue =
+            Drophead::new(Config { limit: Capacity::Bytes(Bytes(3_000)) }, &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         for (handle, bytes) in [(0, 1_000), (1, 1_000), (2, 1_000), (3, 1_500), (4, 4_000)] {
             queue.enqueue(

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn the_packet_that_does_not_fit_is_dropped_and_the_others_leave_in_order() {
-        let mut queue = Droptail::new(Config { limit: Capacity::Bytes(Bytes(3_000)) }, &Setup::default());
+        let mut queue =
+            Droptail::new(Config { limit: Capacity::Bytes(Bytes(3_000)) }, &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         for handle in 0..3 {
             let packet = Packet { handle, bytes: 1_500, ..Packet::default() };

@@ -104,9 +104,15 @@ impl FqCodel {
     pub fn new(config: Config, setup: &Setup) -> FqCodel {
         // A slot for at least one queue, and no more than a link can name.
         let count = config.flows.clamp(1, 1 << 20) as usize;
-        let flow = Flow { deficit: 0, controller: Controller::default(), next: NONE, listed: false };
+        let flow =
+            Flow { deficit: 0, controller: Controller::default(), next: NONE, listed: false };
         FqCodel {
-            law: Law { target: config.target, interval: config.interval, mtu: setup.mtu, ecn: config.ecn },
+            law: Law {
+                target: config.target,
+                interval: config.interval,
+                mtu: setup.mtu,
+                ecn: config.ecn,
+            },
             quantum: config.quantum.0.clamp(1, 1 << 30) as i64,
             limit: usize::try_from(config.limit).unwrap_or(usize::MAX),
             drop_batch: u32::try_from(config.drop_batch).unwrap_or(u32::MAX).max(1),
@@ -255,7 +261,8 @@ mod tests {
         for _ in 0..50 {
             bench.offer(4, 1_500);
         }
-        let next: Vec<u32> = core::iter::from_fn(|| bench.take()).take(8).map(|p| p.flow_hash).collect();
+        let next: Vec<u32> =
+            core::iter::from_fn(|| bench.take()).take(8).map(|p| p.flow_hash).collect();
         assert!(next.iter().filter(|&&f| f == 4).count() <= 4, "{next:?}");
     }
 

@@ -20,7 +20,8 @@ use crate::{Capacity, Ecn, Packet, Rng};
 /// Name in the table.
 pub const NAME: &str = "pie";
 /// One line.
-pub const ABOUT: &str = "drops arrivals with a probability that holds the queueing delay at a reference";
+pub const ABOUT: &str =
+    "drops arrivals with a probability that holds the queueing delay at a reference";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 8033";
 
@@ -147,7 +148,8 @@ impl Controller {
         if self.burst_left > Duration::ZERO {
             return false;
         }
-        if (self.delay_before < config.target / 2 && self.probability < SAFE) || backlog <= mtu * 2 {
+        if (self.delay_before < config.target / 2 && self.probability < SAFE) || backlog <= mtu * 2
+        {
             return false;
         }
         let mut p = self.probability;
@@ -310,7 +312,8 @@ impl QueueDiscipline for Pie {
         }
         if !self.awake {
             self.wake();
-        } else if self.controller.signals(&self.config, &packet, self.queue.bytes(), self.mtu, rng) {
+        } else if self.controller.signals(&self.config, &packet, self.queue.bytes(), self.mtu, rng)
+        {
             // Section 5.1.
             if self.config.ecn
                 && packet.ecn.is_capable()
@@ -394,7 +397,11 @@ mod tests {
             let mut controller = at(p, 35, 25);
             controller.update(&Config::default());
             let step = controller.probability - p;
-            assert!((step - full / divisor).abs() < 1e-12, "at {p}: {step}, not {}", full / divisor);
+            assert!(
+                (step - full / divisor).abs() < 1e-12,
+                "at {p}: {step}, not {}",
+                full / divisor
+            );
         }
     }
 
@@ -429,7 +436,8 @@ mod tests {
     #[test]
     fn a_burst_passes_for_150_ms_and_the_allowance_comes_back_when_the_queue_has_been_short() {
         let config = Config::default();
-        let mut controller = Controller { delay: Duration::from_millis(40), ..Controller::new(config.burst) };
+        let mut controller =
+            Controller { delay: Duration::from_millis(40), ..Controller::new(config.burst) };
         for n in 1..=10_u64 {
             controller.update(&config);
             assert_eq!(controller.burst_left, Duration::from_millis(150 - 15 * n));
@@ -509,7 +517,10 @@ mod tests {
             // A sixth is too much.
             assert!((0.12..0.22).contains(&p), "{estimate:?}: {p}");
             assert!(drops > 5_000, "{estimate:?}: {drops}");
-            assert!((late as f64) < sent as f64 * 0.05, "{estimate:?}: {late} of {sent} waited over 30 ms");
+            assert!(
+                (late as f64) < sent as f64 * 0.05,
+                "{estimate:?}: {late} of {sent} waited over 30 ms"
+            );
         }
     }
 
@@ -532,7 +543,12 @@ mod tests {
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         for n in 0..40 {
             assert_eq!(pie.awake, n > 30, "{n} packets");
-            pie.enqueue(Instant(0), Packet { bytes: 1_500, ..Packet::default() }, &mut dropped, &mut rng);
+            pie.enqueue(
+                Instant(0),
+                Packet { bytes: 1_500, ..Packet::default() },
+                &mut dropped,
+                &mut rng,
+            );
         }
         while pie.dequeue(Instant(MS), &mut dropped, &mut rng).is_some() {}
         pie.dequeue(Instant(60_000 * MS), &mut dropped, &mut rng);

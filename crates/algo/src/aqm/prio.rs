@@ -48,7 +48,11 @@ impl Prio {
             Some(packets) => Capacity::Packets(packets.max(1.0) as u64),
             None => config.limit,
         };
-        Prio { bands: (0..count).map(|b| (Fifo::default(), limit(b))).collect(), packets: 0, bytes: 0 }
+        Prio {
+            bands: (0..count).map(|b| (Fifo::default(), limit(b))).collect(),
+            packets: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -104,9 +108,10 @@ mod tests {
         let mut queue = Prio::new(Config::default(), &Setup::default());
         offer(&mut queue, &[2, 7, 0, 1, 0]);
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
-        let order: Vec<u32> = core::iter::from_fn(|| queue.dequeue(Instant::ZERO, &mut dropped, &mut rng))
-            .map(|p| p.handle)
-            .collect();
+        let order: Vec<u32> =
+            core::iter::from_fn(|| queue.dequeue(Instant::ZERO, &mut dropped, &mut rng))
+                .map(|p| p.handle)
+                .collect();
         assert_eq!(order, [2, 4, 3, 0, 1]);
     }
 

@@ -22,7 +22,8 @@ use crate::{Capacity, Ecn, Packet, Rng};
 /// Name in the table.
 pub const NAME: &str = "red";
 /// One line.
-pub const ABOUT: &str = "drops arrivals with a probability that rises with the average queue length";
+pub const ABOUT: &str =
+    "drops arrivals with a probability that rises with the average queue length";
 /// Where it is specified.
 pub const SOURCE: &str = "Floyd and Jacobson 1993";
 
@@ -228,7 +229,8 @@ impl QueueDiscipline for Red {
     }
 
     fn state(&self) -> State {
-        let probability = if self.average < self.config.min { 0.0 } else { self.line().unwrap_or(1.0) };
+        let probability =
+            if self.average < self.config.min { 0.0 } else { self.line().unwrap_or(1.0) };
         State {
             packets: self.queue.len() as u64,
             bytes: self.queue.bytes(),
@@ -306,7 +308,12 @@ mod tests {
         let mut queue = Red::new(Config::default(), &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         for _ in 0..3 {
-            queue.enqueue(Instant(5), Packet { bytes: 1_500, ..Packet::default() }, &mut dropped, &mut rng);
+            queue.enqueue(
+                Instant(5),
+                Packet { bytes: 1_500, ..Packet::default() },
+                &mut dropped,
+                &mut rng,
+            );
         }
         for t in [10, 25, 40, 90] {
             queue.dequeue(Instant(t), &mut dropped, &mut rng);

@@ -20,7 +20,8 @@ use crate::Rng;
 /// Name in the table.
 pub const NAME: &str = "cubic";
 /// One line.
-pub const ABOUT: &str = "cubic curve of time since the last loss, the default of Linux, Windows and Apple";
+pub const ABOUT: &str =
+    "cubic curve of time since the last loss, the default of Linux, Windows and Apple";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 9438, RFC 9406; Linux net/ipv4/tcp_cubic.c";
 
@@ -99,7 +100,16 @@ impl Cubic {
         // RFC 9438 section 4.3: Reno's throughput at CUBIC's decrease.
         let alpha = 3.0 * (1.0 - config.beta) / (1.0 + config.beta);
         let hystart = HyStart::new(config.hystart);
-        Cubic { config, alpha, window, hystart, curve, before: curve, timed_out: false, last: Instant::ZERO }
+        Cubic {
+            config,
+            alpha,
+            window,
+            hystart,
+            curve,
+            before: curve,
+            timed_out: false,
+            last: Instant::ZERO,
+        }
     }
 
     fn begin(&mut self) -> Epoch {
@@ -136,7 +146,8 @@ impl Cubic {
             (false, _) => ack.srtt.as_secs_f64(),
         };
         // RFC 9438 section 4.2: target between the window and 1.5 of it, approached within one RTT.
-        let target = self.curve_at(&epoch, epoch.age + ahead).min(self.config.clamp * window).max(window);
+        let target =
+            self.curve_at(&epoch, epoch.age + ahead).min(self.config.clamp * window).max(window);
         let mut step = target - window;
         if linux {
             let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
@@ -158,8 +169,10 @@ impl Cubic {
         let window = self.window.segments();
         self.curve.prior = window;
         // RFC 9438 section 4.7.
-        let earlier = self.curve.w_max.is_some_and(|w_max| window < w_max) && self.config.fast_convergence;
-        self.curve.w_max = Some(if earlier { window * (1.0 + self.config.beta) / 2.0 } else { window });
+        let earlier =
+            self.curve.w_max.is_some_and(|w_max| window < w_max) && self.config.fast_convergence;
+        self.curve.w_max =
+            Some(if earlier { window * (1.0 + self.config.beta) / 2.0 } else { window });
         self.curve.epoch = None;
         // RFC 9438 section 4.6: of the flight, unless the sender's window cannot exceed what it used.
         let base = match self.config.rules {
@@ -245,7 +258,9 @@ impl CongestionControl for Cubic {
 
     fn state(&self) -> State {
         let phase = match self.curve.epoch {
-            Some(epoch) if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno => {
+            Some(epoch)
+                if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno =>
+            {
                 "reno_friendly"
             }
             Some(epoch) if epoch.age < epoch.k => "concave",

@@ -12,7 +12,13 @@ fn cubic(change: impl FnOnce(&mut Config)) -> Cubic {
 }
 
 fn ack(segments: u64, srtt: Duration) -> Ack {
-    Ack { acked: Bytes(segments * MSS), srtt, min_rtt: srtt, window_limited: true, ..Ack::default() }
+    Ack {
+        acked: Bytes(segments * MSS),
+        srtt,
+        min_rtt: srtt,
+        window_limited: true,
+        ..Ack::default()
+    }
 }
 
 fn loss(segments: u64) -> Loss {

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn small_windows_are_renos() {
-        let mut cc = HighSpeed::new(Config::default(), &Setup { initial_window: 30, ..Setup::default() });
+        let mut cc =
+            HighSpeed::new(Config::default(), &Setup { initial_window: 30, ..Setup::default() });
         cc.on_loss(Instant::ZERO, &Loss { lost: Bytes(1448), in_flight: Bytes(30 * 1448) });
         assert_eq!(cc.window(), Bytes(15 * 1448));
         let ack = Ack { acked: Bytes(15 * 1448), window_limited: true, ..Ack::default() };

@@ -151,7 +151,8 @@ impl Htcp {
         self.beta = self.config.beta_min;
         if self.config.bandwidth_switch && !steady {
             self.adaptive = false;
-        } else if self.adaptive && path.min_rtt > MIN_RTT_FOR_RATIO && path.max_rtt > Duration::ZERO {
+        } else if self.adaptive && path.min_rtt > MIN_RTT_FOR_RATIO && path.max_rtt > Duration::ZERO
+        {
             let ratio = path.min_rtt.0 as f64 / path.max_rtt.0 as f64;
             self.beta = ratio.min(self.config.beta_max).max(self.config.beta_min);
         } else {

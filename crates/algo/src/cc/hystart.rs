@@ -124,9 +124,12 @@ impl HyStart {
         }
         let trusted = self.samples >= N_RTT_SAMPLE && self.current_min != Duration::MAX;
         match self.conservative {
-            Some((baseline, _)) if trusted && self.current_min < baseline => self.conservative = None,
+            Some((baseline, _)) if trusted && self.current_min < baseline => {
+                self.conservative = None
+            }
             None if trusted && self.last_min != Duration::MAX => {
-                let thresh = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+                let thresh =
+                    (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
                 if self.current_min >= self.last_min + thresh {
                     self.conservative = Some((self.current_min, 0));
                 }

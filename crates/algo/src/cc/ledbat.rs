@@ -127,7 +127,8 @@ impl Ledbat {
     /// Queueing delay in seconds; `None` before the first sample.
     fn queue(&self) -> Option<f64> {
         let base = Self::smallest(&self.base);
-        (base != Duration::MAX).then(|| Self::smallest(&self.current).saturating_sub(base).as_secs_f64())
+        (base != Duration::MAX)
+            .then(|| Self::smallest(&self.current).saturating_sub(base).as_secs_f64())
     }
 
     /// RFC 6817 section 2.4.2.
@@ -159,7 +160,8 @@ impl Ledbat {
         }
         let window = self.window.segments();
         let excess = queue / self.target - 1.0;
-        let per_window = if excess > 0.0 { (gain - window * excess).max(-window / 2.0) } else { gain };
+        let per_window =
+            if excess > 0.0 { (gain - window * excess).max(-window / 2.0) } else { gain };
         if per_window < 0.0 {
             let share = (acked / window).min(1.0);
             self.window.set((window + per_window * share).max(MIN_WINDOW.min(window)));
@@ -226,7 +228,9 @@ impl CongestionControl for Ledbat {
         let state = self.window.state("avoidance");
         match (self.config.form, self.slowdown) {
             (Form::Rfc, _) => State { phase: "avoidance", ..state },
-            (_, Slowdown::Hold { .. } | Slowdown::Ramp { .. }) => State { phase: "slowdown", ..state },
+            (_, Slowdown::Hold { .. } | Slowdown::Ramp { .. }) => {
+                State { phase: "slowdown", ..state }
+            }
             _ => state,
         }
     }

@@ -202,8 +202,13 @@ mod tests {
         feed(&mut cc, 1000, 50);
         let before = cc.window.segments();
         for n in 0..100 {
-            let ack = Ack { acked: Bytes(1448), rtt: Some(RTT), window_limited: true, ..Ack::default() };
-            cc.on_ack(Instant::ZERO + Duration::from_millis(2000 + n), &ack, &mut Rng::new(1, "test"));
+            let ack =
+                Ack { acked: Bytes(1448), rtt: Some(RTT), window_limited: true, ..Ack::default() };
+            cc.on_ack(
+                Instant::ZERO + Duration::from_millis(2000 + n),
+                &ack,
+                &mut Rng::new(1, "test"),
+            );
         }
         assert!(cc.window.segments() > before);
     }

@@ -86,7 +86,8 @@ impl Vegas {
 
     /// Packets in the queue, and the window that would have none.
     fn queue(&self) -> (f64, f64) {
-        let (window, rtt, base) = (self.window.segments(), self.round_min.0 as f64, self.base.0 as f64);
+        let (window, rtt, base) =
+            (self.window.segments(), self.round_min.0 as f64, self.base.0 as f64);
         let divisor = if self.config.form == Form::Linux { base } else { rtt };
         (window * (rtt - base) / divisor.max(1.0), window * base / rtt.max(1.0))
     }
@@ -208,7 +209,8 @@ mod tests {
 
     #[test]
     fn one_segment_per_round_keeps_the_queue_between_alpha_and_beta() {
-        let mut cc = Vegas::new(Config::default(), &Setup { initial_window: 40, ..Setup::default() });
+        let mut cc =
+            Vegas::new(Config::default(), &Setup { initial_window: 40, ..Setup::default() });
         let mut delivered = 0;
         cc.window.leave_slow_start();
         round(&mut cc, &mut delivered, 100);
@@ -235,7 +237,8 @@ mod tests {
 
     #[test]
     fn slow_start_ends_at_one_packet_in_the_queue_and_grows_in_every_other_round() {
-        let mut cc = Vegas::new(Config::default(), &Setup { initial_window: 40, ..Setup::default() });
+        let mut cc =
+            Vegas::new(Config::default(), &Setup { initial_window: 40, ..Setup::default() });
         let mut delivered = 0;
         let first = round(&mut cc, &mut delivered, 100);
         let second = round(&mut cc, &mut delivered, 100);

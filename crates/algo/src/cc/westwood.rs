@@ -85,7 +85,10 @@ impl Westwood {
         };
         self.counted += ack.acked;
         let span = now.since(since);
-        if ack.srtt == Duration::ZERO || span < ack.srtt.max(self.config.shortest) || span == Duration::ZERO {
+        if ack.srtt == Duration::ZERO
+            || span < ack.srtt.max(self.config.shortest)
+            || span == Duration::ZERO
+        {
             return;
         }
         let sample = self.counted.0 as f64 / span.as_secs_f64();

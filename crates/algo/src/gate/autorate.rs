@@ -173,7 +173,8 @@ impl Autorate {
                 return;
             }
             self.last_drift = now;
-            self.rate * raise(average, threshold, self.config.raise_most_at.as_millis_f64() + packet)
+            self.rate
+                * raise(average, threshold, self.config.raise_most_at.as_millis_f64() + packet)
         } else {
             if now.since(self.last_drift) <= DRIFT_EVERY {
                 return;

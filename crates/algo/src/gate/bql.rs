@@ -90,7 +90,8 @@ impl Bql {
         } else if inprogress > 0 && prev_inprogress > 0 && !all_prev_completed {
             // Busy the whole time: twice what was completed is enough, and of the last packet only the part that
             // crossed the limit is needed.
-            let slack = limit.saturating_add(self.prev_ovlimit).saturating_sub(count.saturating_mul(2));
+            let slack =
+                limit.saturating_add(self.prev_ovlimit).saturating_sub(count.saturating_mul(2));
             let of_last = if self.prev_ovlimit > 0 {
                 self.prev_last_obj_cnt.saturating_sub(self.prev_ovlimit)
             } else {
@@ -185,7 +186,8 @@ mod tests {
     #[test]
     fn slack_goes_after_a_second_of_small_completions() {
         // dql_completed's second branch: never starved, and no more than one packet done at a time.
-        let mut gate = Bql::new(Config { limit_max: Bytes(60_000), ..Config::default() }, &Setup::default());
+        let mut gate =
+            Bql::new(Config { limit_max: Bytes(60_000), ..Config::default() }, &Setup::default());
         gate.limit = 60_000;
         let mut now = Instant::ZERO;
         fill(&mut gate, now);

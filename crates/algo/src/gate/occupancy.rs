@@ -44,13 +44,20 @@ pub const fn held_after(held: u64, rate: u64, ns: u64) -> u64 {
 /// One step of the moving average: α = 1/4 (QCUT section 6: 0.25).
 #[inline]
 pub const fn averaged(rate: u64, sample: u64) -> u64 {
-    let (rate, sample) = (if rate < MOST { rate } else { MOST }, if sample < MOST { sample } else { MOST });
+    let (rate, sample) =
+        (if rate < MOST { rate } else { MOST }, if sample < MOST { sample } else { MOST });
     (3 * rate + sample) / 4
 }
 
 /// The whole estimate in one pass: `reported` bytes at `written`, then each packet (time, bytes) that passed since, to
 /// `now`; all times in nanoseconds. What [`Occupancy`] keeps step by step, and what a kernel has to reproduce.
-pub fn occupancy_at(reported: u64, written: u64, passed: &[(u64, u32)], rate: u64, now: u64) -> u64 {
+pub fn occupancy_at(
+    reported: u64,
+    written: u64,
+    passed: &[(u64, u32)],
+    rate: u64,
+    now: u64,
+) -> u64 {
     let (mut held, mut since) = (reported, written);
     for &(time, bytes) in passed {
         // B(t_i+1) = B(t_i) − min(B(t_i), R · (t_i+1 − t_i)) + S_i+1
@@ -132,14 +139,22 @@ impl Occupancy {
     }
 
     /// A report came: the average first, then the buffer anew from the time at which the report was written.
-    pub fn on_report(&mut self, now: Instant, at: Instant, occupancy: Bytes, granted: Bytes, padding: Bytes) {
+    pub fn on_report(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        occupancy: Bytes,
+        granted: Bytes,
+        padding: Bytes,
+    ) {
         // A modem's clock that runs ahead must not date the buffer into the future.
         let at = at.min(now);
         let moved = granted.0.saturating_sub(padding.0);
         self.busy |= moved > 0 || occupancy > Bytes::ZERO;
         let empty = occupancy == Bytes::ZERO;
         // Nothing was left to send, and no padding tells it: so much could have been more (see above).
-        let padding = if empty && padding == Bytes::ZERO { moved } else { granted.0.min(padding.0) };
+        let padding =
+            if empty && padding == Bytes::ZERO { moved } else { granted.0.min(padding.0) };
         self.measure(at.0, moved, padding);
         self.heard = Some(now);
         if at.0 < self.written {

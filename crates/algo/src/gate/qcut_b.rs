@@ -52,7 +52,11 @@ impl Gate for QcutB {
         self.occupancy.on_event(now, event);
     }
     fn limit(&self, now: Instant) -> Limit {
-        if self.occupancy.silent(now, self.patience) { Limit::None } else { Limit::Bytes(self.limit) }
+        if self.occupancy.silent(now, self.patience) {
+            Limit::None
+        } else {
+            Limit::Bytes(self.limit)
+        }
     }
     fn open(&self, now: Instant) -> bool {
         self.occupancy.silent(now, self.patience) || self.occupancy.bytes(now) <= self.limit

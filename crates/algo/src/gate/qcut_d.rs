@@ -45,7 +45,13 @@ config! {
 /// The bytes that may lie in the firmware buffer when another packet goes in: R · (target + slack), or what the slower
 /// average moves in the slack; at least `floor`. What the kernel side computes from the same numbers.
 #[inline]
-pub const fn limit(bytes_per_second: u64, target_ns: u64, slack_ns: u64, slow: u64, floor: u64) -> u64 {
+pub const fn limit(
+    bytes_per_second: u64,
+    target_ns: u64,
+    slack_ns: u64,
+    slow: u64,
+    floor: u64,
+) -> u64 {
     let limit = drained(bytes_per_second, target_ns.saturating_add(slack_ns));
     let steady = drained(slow, slack_ns);
     let limit = if limit > steady { limit } else { steady };
@@ -70,7 +76,10 @@ impl QcutD {
             target: config.target,
             floor,
             patience: config.patience,
-            occupancy: Occupancy::new(config.hold, Slack::new(config.slack.0, floor.saturating_mul(3) / 2)),
+            occupancy: Occupancy::new(
+                config.hold,
+                Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
+            ),
         }
     }
 
@@ -86,7 +95,11 @@ impl Gate for QcutD {
         self.occupancy.on_event(now, event);
     }
     fn limit(&self, now: Instant) -> Limit {
-        if self.occupancy.silent(now, self.patience) { Limit::None } else { Limit::Bytes(self.bytes()) }
+        if self.occupancy.silent(now, self.patience) {
+            Limit::None
+        } else {
+            Limit::Bytes(self.bytes())
+        }
     }
     fn open(&self, now: Instant) -> bool {
         self.occupancy.silent(now, self.patience) || self.occupancy.bytes(now) <= self.bytes()

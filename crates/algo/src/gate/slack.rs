@@ -80,7 +80,8 @@ impl Slack {
         }
         if self.moved > 0 {
             let sample = rate_over(self.moved, span);
-            self.rate = if self.rate == 0 { sample } else { (self.rate * (SLOW - 1) + sample) / SLOW };
+            self.rate =
+                if self.rate == 0 { sample } else { (self.rate * (SLOW - 1) + sample) / SLOW };
         }
         (self.begun, self.reports, self.dry, self.moved) = (Some(at), 0, 0, 0);
     }

@@ -47,7 +47,10 @@ pub struct Tsq {
 impl Tsq {
     /// For an idle device.
     pub fn new(config: Config, setup: &Setup) -> Tsq {
-        Tsq { limit: flow_limit(config.pacing, setup.mtu, config.size) * config.flows, below: Bytes::ZERO }
+        Tsq {
+            limit: flow_limit(config.pacing, setup.mtu, config.size) * config.flows,
+            below: Bytes::ZERO,
+        }
     }
 }
 

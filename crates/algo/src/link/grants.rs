@@ -37,7 +37,8 @@ pub const NAME: &str = "grants";
 /// One line.
 pub const ABOUT: &str = "a scheduled LTE uplink: reports, grants, padding";
 /// Where it is specified.
-pub const SOURCE: &str = "3GPP TS 36.321 sections 5.4 and 6.1.3.1; QCUT sections 4 and 6, figure 15";
+pub const SOURCE: &str =
+    "3GPP TS 36.321 sections 5.4 and 6.1.3.1; QCUT sections 4 and 6, figure 15";
 
 choice! {
     /// How well the base station hears the phone: the rates of QCUT figure 15.
@@ -106,10 +107,11 @@ const SLOTS: usize = 16;
 /// Upper edges of the 64 buffer size levels (36.321 table 6.1.3.1-1), a geometric row of ratio 1.1707 from 10 to
 /// 150,000 bytes; the last level has no edge.
 pub const LEVELS: [u32; 63] = [
-    0, 10, 12, 14, 17, 19, 22, 26, 31, 36, 42, 49, 57, 67, 78, 91, 107, 125, 146, 171, 200, 234, 274, 321,
-    376, 440, 515, 603, 706, 826, 967, 1_132, 1_326, 1_552, 1_817, 2_127, 2_490, 2_915, 3_413, 3_995, 4_677,
-    5_476, 6_411, 7_505, 8_787, 10_287, 12_043, 14_099, 16_507, 19_325, 22_624, 26_487, 31_009, 36_304,
-    42_502, 49_759, 58_255, 68_201, 79_846, 93_479, 109_439, 128_125, 150_000,
+    0, 10, 12, 14, 17, 19, 22, 26, 31, 36, 42, 49, 57, 67, 78, 91, 107, 125, 146, 171, 200, 234,
+    274, 321, 376, 440, 515, 603, 706, 826, 967, 1_132, 1_326, 1_552, 1_817, 2_127, 2_490, 2_915,
+    3_413, 3_995, 4_677, 5_476, 6_411, 7_505, 8_787, 10_287, 12_043, 14_099, 16_507, 19_325,
+    22_624, 26_487, 31_009, 36_304, 42_502, 49_759, 58_255, 68_201, 79_846, 93_479, 109_439,
+    128_125, 150_000,
 ];
 
 /// What the base station reads from a report of `backlog`: the upper edge of its level, 150 KB where there is more.
@@ -189,7 +191,9 @@ impl Scheduled {
             slots: [0; SLOTS],
             first: None,
             // One report a TTI at most.
-            reports: VecDeque::with_capacity(usize::try_from(report_delay).unwrap_or(0).min(64) + 1),
+            reports: VecDeque::with_capacity(
+                usize::try_from(report_delay).unwrap_or(0).min(64) + 1,
+            ),
             last_report: None,
             known: 0,
             issued: 0,
@@ -289,7 +293,11 @@ impl Scheduled {
         if due || regular || block > data {
             self.last_report = Some(t);
             let bytes = reported(Bytes(self.waiting())).0;
-            self.reports.push_back(Report { heeded: t + self.report_delay, bytes, used: self.used });
+            self.reports.push_back(Report {
+                heeded: t + self.report_delay,
+                bytes,
+                used: self.used,
+            });
         }
     }
 
@@ -424,7 +432,10 @@ mod tests {
         // The levels are a geometric row from 10 to 150,000 in 61 steps, to the nearest few bytes.
         for (k, edge) in LEVELS.iter().enumerate().skip(1) {
             let exact = 10.0 * libm::pow(15_000.0, (k as f64 - 1.0) / 61.0);
-            assert!((f64::from(*edge) - exact).abs() <= 1.0 + exact * 1e-3, "level {k}: {edge}, {exact}");
+            assert!(
+                (f64::from(*edge) - exact).abs() <= 1.0 + exact * 1e-3,
+                "level {k}: {edge}, {exact}"
+            );
         }
     }
 
@@ -468,7 +479,10 @@ mod tests {
         let grants = link.take_grants(after);
         let sent = grants.granted - grants.padding;
         // 30,000 bytes of data, in blocks of 400 bytes or more
-        assert!(sent > Bytes(20 * PACKET) && sent < Bytes(20 * PACKET) + Bytes(75 * HEADERS), "{sent}");
+        assert!(
+            sent > Bytes(20 * PACKET) && sent < Bytes(20 * PACKET) + Bytes(75 * HEADERS),
+            "{sent}"
+        );
         assert!(grants.padding > Bytes::ZERO);
         assert_eq!(link.take_grants(after + Duration::from_secs(3_600)), Grants::default());
         assert!(link.asleep());

@@ -245,11 +245,13 @@ mod tests {
         let average = mean(&rates);
         let variance = mean(&rates.iter().map(|x| (x - average).powi(2)).collect::<Vec<_>>());
         let lag = |n: usize| {
-            let products = rates.iter().zip(&rates[n..]).map(|(x, y)| (x - average) * (y - average));
+            let products =
+                rates.iter().zip(&rates[n..]).map(|(x, y)| (x - average) * (y - average));
             mean(&products.collect::<Vec<_>>()) / variance
         };
         let tenths: Vec<f64> = seconds.iter().flatten().copied().collect();
-        let spread = mean(&tenths.iter().map(|x| (x - average).powi(2)).collect::<Vec<_>>()).sqrt() / average;
+        let spread = mean(&tenths.iter().map(|x| (x - average).powi(2)).collect::<Vec<_>>()).sqrt()
+            / average;
         let mut sorted = rates.clone();
         sorted.sort_by(f64::total_cmp);
         let quantile = |share: f64| sorted[(share * sorted.len() as f64) as usize];
@@ -276,7 +278,9 @@ mod tests {
     fn every_chain_is_one() {
         for chain in CHAINS {
             let is_cumulative = |odds: &[u64]| {
-                odds.len() == chain.states.len() && odds.is_sorted() && odds.last() == Some(&1_000_000)
+                odds.len() == chain.states.len()
+                    && odds.is_sorted()
+                    && odds.last() == Some(&1_000_000)
             };
             assert!(is_cumulative(chain.start), "{}", chain.name);
             assert!(chain.states.is_sorted_by_key(|state| state.kbps));
@@ -286,7 +290,10 @@ mod tests {
                 assert!(chain.step_ms * 1_000_000 % state.shares.len().max(1) as u64 == 0);
                 // the shares of a state average to its rate
                 let total: u64 = state.shares.iter().sum();
-                assert!(state.shares.is_empty() || total.abs_diff(1_000 * PARTS as u64) <= 10, "{total}");
+                assert!(
+                    state.shares.is_empty() || total.abs_diff(1_000 * PARTS as u64) <= 10,
+                    "{total}"
+                );
             }
         }
     }
@@ -309,7 +316,8 @@ mod tests {
                 assert!((got.cv / wanted.cv - 1.0).abs() < 0.15, "deviation of {context}");
             }
             // the tenths: between those of the trace and what classes must lose of them
-            if let (Some(trace), Some(tenth)) = (chain.trace.and_then(|t| t.cv_tenth), got.cv_tenth) {
+            if let (Some(trace), Some(tenth)) = (chain.trace.and_then(|t| t.cv_tenth), got.cv_tenth)
+            {
                 assert!((0.8..=1.1).contains(&(tenth / trace)), "{} {tenth} {trace}", chain.name);
             }
         }
@@ -333,7 +341,8 @@ mod tests {
                 }
             }
         }
-        let rates: Vec<f64> = seconds(&mut link(0, 2.0), 20).iter().map(|parts| mean(parts)).collect();
+        let rates: Vec<f64> =
+            seconds(&mut link(0, 2.0), 20).iter().map(|parts| mean(parts)).collect();
         assert!((bytes as f64 * 8.0 / 20.0 / mean(&rates) - 1.0).abs() < 0.002);
         assert_eq!(sent.take_grants(now).granted, Bytes(bytes));
     }

@@ -55,8 +55,12 @@ pub fn opportunities_from_text(text: &str) -> Result<Vec<u64>, TraceError> {
     for (line, content) in text.lines().enumerate() {
         let last = times.last().copied().unwrap_or(0);
         match content.trim().parse::<u64>() {
-            Ok(ms) if ms > LAST_MS => return refuse(line, "milliseconds within a hundred years", content),
-            Ok(ms) if ms < last => return refuse(line, "a time not before the previous line's", content),
+            Ok(ms) if ms > LAST_MS => {
+                return refuse(line, "milliseconds within a hundred years", content);
+            }
+            Ok(ms) if ms < last => {
+                return refuse(line, "a time not before the previous line's", content);
+            }
             Ok(ms) => times.push(ms),
             Err(_) => return refuse(line, "a whole number of milliseconds", content),
         }
@@ -115,7 +119,8 @@ fn two_columns(
     let mut steps: Vec<(Instant, Rate)> = Vec::new();
     for (line, content) in text.lines().enumerate().skip(skip) {
         let is_end = |c: char| c == separator || (separator == ' ' && c.is_whitespace());
-        let mut fields = content.trim().split(is_end).filter(|field| separator != ' ' || !field.is_empty());
+        let mut fields =
+            content.trim().split(is_end).filter(|field| separator != ' ' || !field.is_empty());
         let seconds = number(line, fields.next(), "a time in seconds, not negative")?;
         let value = number(line, fields.next(), "a rate after the time, not negative")?;
         if seconds > LAST_MS as f64 / 1e3 {
@@ -178,7 +183,8 @@ fn drive_test(text: &str, columns: &[&str]) -> Result<Vec<(Instant, Rate)>, Trac
 
 /// `2019.12.16_13.40.04` → 49,204.
 fn seconds_of_day(stamp: &str) -> Option<u64> {
-    let mut parts = stamp.trim().split_once('_')?.1.splitn(3, '.').map(|part| part.parse::<u64>().ok());
+    let mut parts =
+        stamp.trim().split_once('_')?.1.splitn(3, '.').map(|part| part.parse::<u64>().ok());
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     (hour < 24 && minute < 60 && second < 61).then_some(hour * 3_600 + minute * 60 + second)
 }

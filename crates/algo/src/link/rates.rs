@@ -75,8 +75,11 @@ impl Rates {
             steps.clear();
         }
         let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([period]);
-        let lap_work =
-            steps.iter().zip(ends).map(|((at, rate), end)| u128::from(*rate) * u128::from(end - at)).sum();
+        let lap_work = steps
+            .iter()
+            .zip(ends)
+            .map(|((at, rate), end)| u128::from(*rate) * u128::from(end - at))
+            .sum();
         Rates { steps, period, lap_work, lap: 0, current: 0, service: Service::default() }
     }
 
@@ -233,7 +236,8 @@ mod tests {
 
     #[test]
     fn a_saturating_sender_gets_the_integral_of_the_rate() {
-        let mut link = link(Config::default(), &[(0, 7_000_001), (13, 3_333_333), (29, 11_000_003)]);
+        let mut link =
+            link(Config::default(), &[(0, 7_000_001), (13, 3_333_333), (29, 11_000_003)]);
         let (mut now, mut bits) = (0, 0);
         while let Slot::Leaves(at) = send(&mut link, now, 1_411) {
             if at.0 > 45_000 * MS {

@@ -59,7 +59,8 @@ pub struct Trace {
 impl Trace {
     /// The link at the beginning of its trace.
     pub fn new(_config: Config, setup: &Setup) -> Trace {
-        let mut due: Vec<u64> = setup.opportunities.iter().map(|ms| ms.saturating_mul(1_000_000)).collect();
+        let mut due: Vec<u64> =
+            setup.opportunities.iter().map(|ms| ms.saturating_mul(1_000_000)).collect();
         due.sort_unstable();
         let period = due.last().copied().unwrap_or(0);
         if period == 0 {

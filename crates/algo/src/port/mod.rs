@@ -243,11 +243,16 @@ impl Port {
     /// would do, without the queue; `None` where that has to be asked.
     #[inline]
     pub fn pass(&mut self, now: Instant, packet: &Packet) -> Option<Passage> {
-        if !self.transparent || now < self.busy_until || self.waiting.is_some() || !self.queue.is_empty() {
+        if !self.transparent
+            || now < self.busy_until
+            || self.waiting.is_some()
+            || !self.queue.is_empty()
+        {
             return None;
         }
         self.counters.offered += 1;
-        let head = Head { bytes: Bytes(u64::from(packet.bytes)), backlog: Bytes(u64::from(packet.bytes)) };
+        let head =
+            Head { bytes: Bytes(u64::from(packet.bytes)), backlog: Bytes(u64::from(packet.bytes)) };
         match self.link.offer(now, &head, &mut self.weather) {
             Offer::Start { leaves, arrives } => {
                 self.busy_until = leaves;
@@ -318,7 +323,9 @@ impl Port {
             if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
                 break;
             }
-            let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else { break };
+            let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else {
+                break;
+            };
             let bytes = u64::from(packet.bytes);
             device.gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) });
             device.firmware_bytes += bytes;
@@ -561,7 +568,11 @@ mod tests {
         port.set_device(shaper, Device::new(built(gate::TABLE, "none", None), &firmware));
         let mut outcomes = Vec::new();
         for _ in 0..10 {
-            port.enqueue(Instant::ZERO, Packet { bytes: 1_500, ..Packet::default() }, &mut outcomes);
+            port.enqueue(
+                Instant::ZERO,
+                Packet { bytes: 1_500, ..Packet::default() },
+                &mut outcomes,
+            );
         }
         // The shaper lets a packet go every 1.5 ms; the modem, full after two, sends one every 120 ms.
         let mut now = Instant::ZERO;

@@ -40,10 +40,11 @@ impl Queue {
         match self {
             Queue::Shared(queue) => queue.enqueue(now, packet, dropped, rng),
             Queue::PerUser { fresh, users, .. } => {
-                let at = users.iter().position(|(user, ..)| *user == packet.host).unwrap_or_else(|| {
-                    users.push((packet.host, (**fresh).clone(), QUANTUM));
-                    users.len() - 1
-                });
+                let at =
+                    users.iter().position(|(user, ..)| *user == packet.host).unwrap_or_else(|| {
+                        users.push((packet.host, (**fresh).clone(), QUANTUM));
+                        users.len() - 1
+                    });
                 users[at].1.enqueue(now, packet, dropped, rng);
             }
         }
@@ -51,7 +52,12 @@ impl Queue {
 
     /// The next packet, if one may go.
     #[inline]
-    pub fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet> {
+    pub fn dequeue(
+        &mut self,
+        now: Instant,
+        dropped: &mut Dropped,
+        rng: &mut Rng,
+    ) -> Option<Packet> {
         match self {
             Queue::Shared(queue) => queue.dequeue(now, dropped, rng),
             Queue::PerUser { users, turn, .. } => {
@@ -110,7 +116,9 @@ impl Queue {
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         match self {
             Queue::Shared(queue) => queue.next_wakeup(),
-            Queue::PerUser { users, .. } => users.iter().filter_map(|(_, q, _)| q.next_wakeup()).min(),
+            Queue::PerUser { users, .. } => {
+                users.iter().filter_map(|(_, q, _)| q.next_wakeup()).min()
+            }
         }
     }
 }

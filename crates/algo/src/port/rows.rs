@@ -80,7 +80,13 @@ impl Port {
         push(first, self.queue.len(), self.queue.backlog().0, bin, &mut self.queued.silent);
         if let Some(device) = &self.device {
             let bin = mem::take(&mut self.firmware.bin);
-            push("firmware", device.firmware_len(), device.firmware_bytes(), bin, &mut self.firmware.silent);
+            push(
+                "firmware",
+                device.firmware_len(),
+                device.firmware_bytes(),
+                bin,
+                &mut self.firmware.silent,
+            );
         }
     }
 

@@ -42,7 +42,8 @@ pub use sender::{Sender, SenderAck, SenderConfig};
 /// Name in the table.
 pub const NAME: &str = "afc";
 /// One line.
-pub const ABOUT: &str = "adaptive flow control: free buffer and the application's reading rate, in an option";
+pub const ABOUT: &str =
+    "adaptive flow control: free buffer and the application's reading rate, in an option";
 /// Where it is specified.
 pub const SOURCE: &str = "AFC (INFOCOM 2011) slides, \"Adaptive Flow Control\"";
 
@@ -190,7 +191,14 @@ mod tests {
     use super::*;
 
     /// Arrivals at `arrive` and reads at `read` bit/s, in steps of 10 ms.
-    fn run(law: &mut Afc, from_ms: u64, ms: u64, arrive: u64, read: u64, at: &mut (u64, u64)) -> u32 {
+    fn run(
+        law: &mut Afc,
+        from_ms: u64,
+        ms: u64,
+        arrive: u64,
+        read: u64,
+        at: &mut (u64, u64),
+    ) -> u32 {
         let mut acks = 0;
         for i in 1..=ms / 10 {
             let now = Instant((from_ms + i * 10) * 1_000_000);
@@ -244,8 +252,12 @@ mod tests {
         run(&mut law, 0, 2_000, 4_000_000, 4_000_000, &mut at);
         let before = law.drain_rate();
         assert!(law.next_wakeup().is_some());
-        let idle =
-            Sample { cause: Cause::Timer, received: Bytes(at.0), copied: Bytes(at.1), ..Sample::default() };
+        let idle = Sample {
+            cause: Cause::Timer,
+            received: Bytes(at.0),
+            copied: Bytes(at.1),
+            ..Sample::default()
+        };
         law.on_sample(Instant(3_000_000_000), &idle);
         law.on_sample(Instant(5_000_000_000), &idle);
         assert_eq!(law.next_wakeup(), None);

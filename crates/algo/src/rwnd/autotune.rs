@@ -98,7 +98,8 @@ impl Autotune {
     /// `tcp_grow_window`: two segments more per segment, so that the window doubles per RTT while the buffer allows.
     fn grow_window(&mut self, sample: &Sample, bytes: u64) {
         let held = (sample.received - sample.copied) + sample.out_of_order;
-        let room = self.clamp().saturating_sub(held.0).min(self.clamp()).saturating_sub(self.ssthresh);
+        let room =
+            self.clamp().saturating_sub(held.0).min(self.clamp()).saturating_sub(self.ssthresh);
         let step = (2 * self.mss).max(bytes.saturating_mul(2));
         self.ssthresh += room.min(step);
     }
@@ -158,10 +159,13 @@ impl WindowControl for Autotune {
             let queue_empty = sample.copied.0 >= self.received;
             self.arrived = self.arrived.max(arrived);
             self.received = self.received.max(sample.received.0);
-            let by_window =
-                self.window_rtt.as_mut().and_then(|w| w.on_data(now, sample.received, sample.right_edge));
+            let by_window = self
+                .window_rtt
+                .as_mut()
+                .and_then(|w| w.on_data(now, sample.received, sample.right_edge));
             // `tcp_rcv_rtt_measure_ts`: an acknowledged small segment may have waited for a delayed ACK.
-            let by_timestamp = sample.rtt.filter(|_| self.window_rtt.is_none() && in_order >= self.mss);
+            let by_timestamp =
+                sample.rtt.filter(|_| self.window_rtt.is_none() && in_order >= self.mss);
             if let Some(rtt) = by_window.or(by_timestamp) {
                 self.on_rtt(rtt, by_window.is_some(), queue_empty);
             }
@@ -224,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_window_limited_sender_is_never_held_for_long_until_the_maximum_is_reached() {
-        let mut law = Autotune::new(Config { max: Bytes(6_291_456), ..Config::default() }, &Setup::default());
+        let mut law =
+            Autotune::new(Config { max: Bytes(6_291_456), ..Config::default() }, &Setup::default());
         download(&mut law, 40, |_, window| window.0 / 1448);
         assert_eq!(law.buffer(), Bytes(6_291_456 / 2));
         // The segment that has just arrived takes its room from the growth (`tcp_space`).

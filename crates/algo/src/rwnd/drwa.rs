@@ -282,7 +282,8 @@ impl Drwa {
                 // Half a bandwidth-delay product: the queue empties, and the ACKs keep going.
                 let half = self.estimate.cwnd / 2 * self.rtt_min_us / self.rtt_us;
                 let (resume, edge) = (self.window, sample.right_edge);
-                self.probe = Some(Probe { resume, edge, left: SETTLING + measured + 1, min_us: MAX_RTT_US });
+                self.probe =
+                    Some(Probe { resume, edge, left: SETTLING + measured + 1, min_us: MAX_RTT_US });
                 self.window = half.max(self.law.floor).min(self.window);
             }
             return;
@@ -335,7 +336,8 @@ impl Drwa {
         self.rtt_us = rtt_us;
         let idle = elapsed_us > 2 * rtt_us && self.silence.0 / 1_000 > rtt_us;
         if !idle {
-            let round = Round { elapsed_us, bytes: (copied - from).0, rtt_us, rtt_min_us: self.rtt_min_us };
+            let round =
+                Round { elapsed_us, bytes: (copied - from).0, rtt_us, rtt_min_us: self.rtt_min_us };
             (self.estimate, self.window) = decide(&self.law, &self.estimate, &round);
         }
         self.begin_round(now, copied);
@@ -389,7 +391,8 @@ impl WindowControl for Drwa {
             window: Bytes(self.window),
             cwnd_estimate: (self.estimate.cwnd > 0).then_some(Bytes(self.estimate.cwnd)),
             rtt: (rtt > 0).then_some(Duration::from_micros(rtt)),
-            rtt_min: (self.rtt_min_us < MAX_RTT_US).then_some(Duration::from_micros(self.rtt_min_us)),
+            rtt_min: (self.rtt_min_us < MAX_RTT_US)
+                .then_some(Duration::from_micros(self.rtt_min_us)),
         }
     }
 }

@@ -64,6 +64,9 @@ mod tests {
     fn a_buffer_is_advertised_by_its_ratio_and_a_window_as_it_is() {
         let of = |config| Fixed::new(config, &Setup::default()).window();
         assert_eq!(of(Config { rmem_max: Bytes(131_072), ..Config::default() }), Bytes(65_536));
-        assert_eq!(of(Config { window: Some(Bytes(3_000_000)), ..Config::default() }), Bytes(3_000_000));
+        assert_eq!(
+            of(Config { window: Some(Bytes(3_000_000)), ..Config::default() }),
+            Bytes(3_000_000)
+        );
     }
 }

@@ -21,7 +21,8 @@ use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
 /// Name in the table.
 pub const NAME: &str = "rledbat";
 /// One line.
-pub const ABOUT: &str = "LEDBAT++ at the receiver: background downloads that yield at 60 ms of queue";
+pub const ABOUT: &str =
+    "LEDBAT++ at the receiver: background downloads that yield at 60 ms of queue";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 9840; draft-irtf-iccrg-ledbat-plus-plus";
 
@@ -360,8 +361,12 @@ mod tests {
     fn a_hole_that_stays_open_halves_once_and_a_reordered_segment_does_not() {
         let (mut law, mut at) = in_avoidance(144_800.0);
         let hole = |law: &mut RLedbat, at: &mut (Instant, Bytes), open: Duration| {
-            let sample =
-                Sample { received: at.1, out_of_order: MSS, rtt: Some(ms(120)), ..Sample::default() };
+            let sample = Sample {
+                received: at.1,
+                out_of_order: MSS,
+                rtt: Some(ms(120)),
+                ..Sample::default()
+            };
             law.on_sample(at.0, &sample);
             arrive(law, at, 1, open, ms(120));
         };

@@ -16,7 +16,12 @@ pub struct WindowRtt {
 impl WindowRtt {
     /// Data up to `received` is here and the sender may send up to `right_edge`: the time that passed since the edge
     /// then on offer was first offered, when it is reached.
-    pub fn on_data(&mut self, now: Instant, received: Bytes, right_edge: Bytes) -> Option<Duration> {
+    pub fn on_data(
+        &mut self,
+        now: Instant,
+        received: Bytes,
+        right_edge: Bytes,
+    ) -> Option<Duration> {
         match self.pending {
             Some((edge, _)) if received < edge => None,
             Some((_, since)) => {
@@ -41,6 +46,9 @@ mod tests {
         let ms = |n: u64| Instant(n * 1_000_000);
         assert_eq!(rtt.on_data(ms(0), Bytes(0), Bytes(10_000)), None);
         assert_eq!(rtt.on_data(ms(50), Bytes(5_000), Bytes(15_000)), None);
-        assert_eq!(rtt.on_data(ms(100), Bytes(10_000), Bytes(20_000)), Some(Duration::from_millis(100)));
+        assert_eq!(
+            rtt.on_data(ms(100), Bytes(10_000), Bytes(20_000)),
+            Some(Duration::from_millis(100))
+        );
     }
 }

@@ -108,7 +108,10 @@ impl Bed {
                 self.link.on_backlog(self.now, self.held());
                 self.ask.get_or_insert(self.now);
             }
-            if self.fifo.is_empty() || self.leaving.is_some() || self.ask.is_none_or(|at| at > self.now) {
+            if self.fifo.is_empty()
+                || self.leaving.is_some()
+                || self.ask.is_none_or(|at| at > self.now)
+            {
                 return;
             }
             let head = Head { bytes: PACKET, backlog: self.held() };

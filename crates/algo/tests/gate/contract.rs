@@ -48,7 +48,8 @@ fn agree(name: &str, gate: &AnyGate, now: Instant) {
     match gate.limit(now) {
         Limit::None => assert!(open, "{name}: closed without a limit"),
         Limit::Bytes(limit) => {
-            let below = gate.state(now).occupancy.expect("who limits bytes knows how many there are");
+            let below =
+                gate.state(now).occupancy.expect("who limits bytes knows how many there are");
             assert_eq!(open, below <= limit, "{name}: {below} below, limit {limit}");
         }
         Limit::Rate(rate) => assert!(rate.0 > 0, "{name}: rate zero"),
@@ -76,7 +77,8 @@ fn drains(name: &str, gate: &mut AnyGate, mut now: Instant, completes: bool, rep
         }
         if reports {
             let granted = Bytes(1_500);
-            let event = Event::Report { at: now, occupancy: Bytes::ZERO, granted, padding: Bytes::ZERO };
+            let event =
+                Event::Report { at: now, occupancy: Bytes::ZERO, granted, padding: Bytes::ZERO };
             gate.on_event(now, &event);
         }
     }
@@ -87,7 +89,9 @@ fn play(name: &str, gate: &mut AnyGate, ops: &[Op]) -> Instant {
     let mut now = Instant(1_000_000_000);
     for op in ops {
         match *op {
-            Op::Pass(bytes) if gate.open(now) => gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) }),
+            Op::Pass(bytes) if gate.open(now) => {
+                gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) })
+            }
             Op::Pass(_) => {}
             Op::Complete(bytes) => gate.on_event(now, &Event::Completed { bytes: Bytes(bytes) }),
             Op::Report { age, occupancy, granted, padding } => gate.on_event(

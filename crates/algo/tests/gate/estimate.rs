@@ -40,7 +40,8 @@ impl Naive {
                 let sum = sum + moved;
                 if span >= 0.020 {
                     for _ in 0..((span * 1e9) as u64 / 20_000_000).min(16) {
-                        self.rate = Some(self.rate.map_or(sum / span, |r| r + 0.25 * (sum / span - r)));
+                        self.rate =
+                            Some(self.rate.map_or(sum / span, |r| r + 0.25 * (sum / span - r)));
                     }
                     self.interval = Some((at, 0.0));
                 } else {
@@ -57,7 +58,8 @@ impl Naive {
         let rate = self.rate.unwrap_or(0.0);
         let (written, held) = self.report.unwrap_or((0, 0));
         let (mut b, mut t) = (held as f64, written);
-        for &(time, bytes) in self.passed.iter().filter(|(time, _)| self.report.is_none() || *time > written)
+        for &(time, bytes) in
+            self.passed.iter().filter(|(time, _)| self.report.is_none() || *time > written)
         {
             let sent = b.min(rate * (time - t) as f64 / 1e9);
             b = b - sent + f64::from(bytes);
@@ -196,8 +198,12 @@ fn qcut_d_allows_twenty_milliseconds_of_the_rate_or_two_packets() {
     let mut gate = qcut_d::QcutD::new(qcut_d::Config::default(), &Setup::default());
     let mut now = Instant::ZERO;
     for _ in 0..20 {
-        let event =
-            Event::Report { at: now, occupancy: Bytes::ZERO, granted: Bytes(5_000), padding: Bytes::ZERO };
+        let event = Event::Report {
+            at: now,
+            occupancy: Bytes::ZERO,
+            granted: Bytes(5_000),
+            padding: Bytes::ZERO,
+        };
         gate.on_event(now, &event);
         now = now + Duration::from_millis(5);
     }

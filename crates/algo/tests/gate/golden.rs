@@ -17,7 +17,8 @@ fn medium(rate: Rate) -> AnyMedium {
 fn curve(gate: AnyGate) -> String {
     let steps = [(Rate(6_000_000), 2_000), (Rate(1_000_000), 4_000), (Rate(6_000_000), 6_000)];
     let mut bed = Bed::new(gate, medium(steps[0].0), Bytes(222_000));
-    let mut text = String::from("ms below_bytes believed_bytes limit rate_bps left_packets stayed_us\n");
+    let mut text =
+        String::from("ms below_bytes believed_bytes limit rate_bps left_packets stayed_us\n");
     let every = Duration::from_millis(100);
     for (rate, until_ms) in steps {
         bed.link = medium(rate);
@@ -57,8 +58,9 @@ fn every_gate_decides_as_its_golden_curve_says() {
             std::fs::create_dir_all(&folder).expect("the folder of golden curves can be made");
             std::fs::write(&path, &ours).expect("a golden curve can be written");
         }
-        let theirs = std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}; UNBLOAT_BLESS=1 writes it", path.display()));
+        let theirs = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+            panic!("{}: {error}; UNBLOAT_BLESS=1 writes it", path.display())
+        });
         for (line, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
             assert_eq!(ours, theirs, "{}, line {}", path.display(), line + 1);
         }

@@ -90,7 +90,9 @@ fn sweep(rows: &[Row], signal: grants::Signal) -> Vec<(f64, f64)> {
         })
         .collect();
     for ((limit, rtt, rate), (our_rtt, our_rate)) in rows.iter().zip(&ours) {
-        println!("{limit:?} KB: {our_rtt:.0} ms (paper {rtt}), {our_rate:.2} Mbit/s (paper {rate})");
+        println!(
+            "{limit:?} KB: {our_rtt:.0} ms (paper {rtt}), {our_rate:.2} Mbit/s (paper {rate})"
+        );
     }
     ours
 }
@@ -122,8 +124,14 @@ fn at_85_dbm_the_rate_alone_predicts_the_paper_s_curve() {
     let ours = sweep(&GOOD, grants::Signal::Good);
     for ((limit, rtt, rate), (our_rtt, our_rate)) in GOOD.iter().zip(&ours) {
         // A prediction: nothing was fitted here but the rate of a deep buffer.
-        assert!((our_rtt / rtt - 1.0).abs() < 0.2, "{limit:?} KB: RTT {our_rtt:.1} ms, paper {rtt}");
-        assert!((our_rate / rate - 1.0).abs() < 0.25, "{limit:?} KB: {our_rate:.2} Mbit/s, paper {rate}");
+        assert!(
+            (our_rtt / rtt - 1.0).abs() < 0.2,
+            "{limit:?} KB: RTT {our_rtt:.1} ms, paper {rtt}"
+        );
+        assert!(
+            (our_rate / rate - 1.0).abs() < 0.25,
+            "{limit:?} KB: {our_rate:.2} Mbit/s, paper {rate}"
+        );
     }
 }
 
@@ -178,7 +186,11 @@ fn at_85_dbm_a_rate_measured_while_data_runs_out_does_not_starve_the_buffer() {
     let free = steady(&no_gate(), signal);
     let (held, averaged) = (steady(&delay(true), signal), steady(&delay(false), signal));
     let (kept, lost) = (mbit(&held) / mbit(&free), mbit(&averaged) / mbit(&free));
-    println!("kept {kept:.3}, averaged {lost:.3}, {:.1} → {:.1} ms", free.delay_ms(), held.delay_ms());
+    println!(
+        "kept {kept:.3}, averaged {lost:.3}, {:.1} → {:.1} ms",
+        free.delay_ms(),
+        held.delay_ms()
+    );
     assert!(kept > 0.93, "{kept}");
     assert!(lost < 0.7, "{lost}");
     assert!(held.delay_ms() < 0.2 * free.delay_ms(), "{}", held.delay_ms());

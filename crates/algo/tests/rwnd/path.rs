@@ -214,7 +214,10 @@ impl Path {
             self.last_sent = self.now;
             self.link_free = self.link_free.max(self.now) + WIRE / self.rate;
             let arrives = self.link_free + self.half_rtt;
-            self.plan(arrives.since(self.now), Event::Data { seq, echo: self.echo, sent: self.now });
+            self.plan(
+                arrives.since(self.now),
+                Event::Data { seq, echo: self.echo, sent: self.now },
+            );
         }
     }
 
@@ -233,8 +236,11 @@ impl Path {
         self.echo = Some(stamp);
         if let Some(sent) = data_sent {
             let rtt = self.now.since(sent);
-            self.srtt =
-                if self.srtt == Duration::ZERO { rtt } else { Duration((self.srtt.0 * 7 + rtt.0) / 8) };
+            self.srtt = if self.srtt == Duration::ZERO {
+                rtt
+            } else {
+                Duration((self.srtt.0 * 7 + rtt.0) / 8)
+            };
         }
         let ack = SenderAck {
             acknowledged: Bytes(una),

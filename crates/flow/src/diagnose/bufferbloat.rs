@@ -60,7 +60,8 @@
 use units::Instant;
 
 use super::reading::{
-    Values, base_rtt, bytes, end_of, enough_data, ms, quantile, queue_series, rate_between, ratio, seconds,
+    Values, base_rtt, bytes, end_of, enough_data, ms, quantile, queue_series, rate_between, ratio,
+    seconds,
 };
 use super::reading::{seconds_into, severity_of};
 use super::{Check, Rule, page::page, rtt_inflation_other_flow::somebody_elses};
@@ -129,7 +130,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     };
     let rate = rate.or(e.flow.goodput.map(|r| r.0 as f64)).unwrap_or(0.0);
     let in_flight = e.flow.in_flight_bytes;
-    let queue_bytes = (queue.p95 / 1e3 * rate / 8.0).min(in_flight.map_or(f64::INFINITY, |q| q.max));
+    let queue_bytes =
+        (queue.p95 / 1e3 * rate / 8.0).min(in_flight.map_or(f64::INFINITY, |q| q.max));
 
     if onset.is_none() {
         severity = severity.min(Severity::Warning);
@@ -210,8 +212,11 @@ mod tests {
     /// TCP Tracing 8: below 100 ms until 10 s, then up to seconds.
     fn post_8() -> Case {
         Case::transfer(60, |t, bin| {
-            let rtt =
-                if t < 10.0 { 60.0 + 20.0 * (t * 7.0).sin() } else { 80.0 + 400.0 * (t - 10.0).min(12.0) };
+            let rtt = if t < 10.0 {
+                60.0 + 20.0 * (t * 7.0).sin()
+            } else {
+                80.0 + 400.0 * (t - 10.0).min(12.0)
+            };
             bin.rtt(rtt);
             bin.in_flight_max = Bytes((rtt / 1e3 * 500_000.0) as u64);
         })
@@ -224,13 +229,25 @@ mod tests {
         assert_eq!((f.severity, f.word("grade")), (Severity::Serious, "F"));
         assert!((f.number("onset_s") - 10.0).abs() < 0.5, "{}", f.number("onset_s"));
         assert!(f.from >= at(9.8) && f.from <= at(10.5) && f.to == at(60.0));
-        assert_eq!([f.word("web_before"), f.word("calls_before"), f.word("games_before")], ["good"; 3]);
-        assert_eq!([f.word("web_after"), f.word("calls_after"), f.word("games_after")], ["unusable"; 3]);
+        assert_eq!(
+            [f.word("web_before"), f.word("calls_before"), f.word("games_before")],
+            ["good"; 3]
+        );
+        assert_eq!(
+            [f.word("web_after"), f.word("calls_after"), f.word("games_after")],
+            ["unusable"; 3]
+        );
         assert!((f.number("bloated_share") - 50.0 / 60.0).abs() < 0.02);
         // 4.8 s at 4 Mbit/s
-        assert!((f.number("queue_bytes") / 2.4e6 - 1.0).abs() < 0.05, "{}", f.number("queue_bytes"));
         assert!(
-            f.text.contains("into the transfer. Grade F: web pages, calls and games are unusable (before"),
+            (f.number("queue_bytes") / 2.4e6 - 1.0).abs() < 0.05,
+            "{}",
+            f.number("queue_bytes")
+        );
+        assert!(
+            f.text.contains(
+                "into the transfer. Grade F: web pages, calls and games are unusable (before"
+            ),
             "{}",
             f.text
         );
@@ -238,17 +255,21 @@ mod tests {
 
     #[test]
     fn bbr_at_150_to_200_ms_is_a_warning_and_everything_stays_usable() {
-        let case =
-            Case::transfer(60, |t, bin| bin.rtt(if t < 0.5 { 60.0 } else { 175.0 + 20.0 * (t * 3.0).sin() }));
+        let case = Case::transfer(60, |t, bin| {
+            bin.rtt(if t < 0.5 { 60.0 } else { 175.0 + 20.0 * (t * 3.0).sin() })
+        });
         let f = check(&case.evidence()).expect("grade C");
         assert_eq!((f.severity, f.word("grade")), (Severity::Warning, "C"));
-        assert!(["web_after", "calls_after", "games_after"].iter().all(|k| f.word(k) != "unusable"));
+        assert!(
+            ["web_after", "calls_after", "games_after"].iter().all(|k| f.word(k) != "unusable")
+        );
     }
 
     #[test]
     fn the_boundary_of_grade_b_is_30_ms() {
         let with = |ms: f64| {
-            let mut case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 50.0 } else { 55.0 + ms }));
+            let mut case =
+                Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 50.0 } else { 55.0 + ms }));
             if let Some(q) = &mut case.flow.queue_ms {
                 q.p95 = ms;
             }
@@ -275,8 +296,9 @@ mod tests {
 
     #[test]
     fn peaks_without_a_level_have_no_onset() {
-        let case =
-            Case::transfer(20, |t, bin| bin.rtt(if (t * 10.0) as u64 % 10 == 3 { 400.0 } else { 50.0 }));
+        let case = Case::transfer(20, |t, bin| {
+            bin.rtt(if (t * 10.0) as u64 % 10 == 3 { 400.0 } else { 50.0 })
+        });
         let f = check(&case.evidence()).expect("p95 is above");
         assert_eq!((f.severity, f.number("goodput_bps_after").round()), (Severity::Warning, 4e6));
         assert!(f.text.contains("came in peaks") && f.number("onset_s").is_nan(), "{}", f.text);

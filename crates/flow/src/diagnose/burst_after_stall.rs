@@ -197,7 +197,11 @@ mod tests {
         for seconds in [45, 60, 120] {
             let f = check(&post_8(seconds).evidence()).expect("bursts");
             assert_eq!(f.severity, Severity::Warning);
-            assert!((f.number("onset_s") - 22.0).abs() <= 1.0, "{seconds}: {}", f.number("onset_s"));
+            assert!(
+                (f.number("onset_s") - 22.0).abs() <= 1.0,
+                "{seconds}: {}",
+                f.number("onset_s")
+            );
             assert!((f.number("goodput_bps_before") / 4e6 - 1.0).abs() < 0.05);
             assert!((f.number("goodput_bps_after") / 4e6 - 1.0).abs() < 0.05);
             assert!(f.number("variation_before") < 0.3 && f.number("variation_after") > 2.0);

@@ -85,7 +85,10 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             facts.gap_bytes.0 > 0,
             true,
-            format!("{} of TCP data were acknowledged but never captured", bytes(facts.gap_bytes.0 as f64)),
+            format!(
+                "{} of TCP data were acknowledged but never captured",
+                bytes(facts.gap_bytes.0 as f64)
+            ),
         ),
         (
             facts.one_sided > 0 && of_connections(facts.one_sided) >= ONE_SIDED,
@@ -100,7 +103,10 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             of_packets(facts.backward_steps) >= BACKWARD,
             true,
-            format!("the clock stepped backwards {}", counted(facts.backward_steps, "time", "times")),
+            format!(
+                "the clock stepped backwards {}",
+                counted(facts.backward_steps, "time", "times")
+            ),
         ),
         (
             facts.without_syn > 0 && of_connections(facts.without_syn) >= WITHOUT_SYN,
@@ -113,12 +119,18 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             of_packets(facts.duplicates) >= DUPLICATES && facts.duplicates > 0,
             false,
-            format!("{} captured twice and dropped", counted(facts.duplicates, "packet was", "packets were")),
+            format!(
+                "{} captured twice and dropped",
+                counted(facts.duplicates, "packet was", "packets were")
+            ),
         ),
         (
             facts.giants > 0,
             false,
-            format!("{} segments larger than any MTU (offload)", connections(facts.giants, "shows", "show")),
+            format!(
+                "{} segments larger than any MTU (offload)",
+                connections(facts.giants, "shows", "show")
+            ),
         ),
     ];
     let found: Vec<&str> = flaws.iter().filter(|f| f.0).map(|f| f.2.as_str()).collect();

@@ -60,7 +60,11 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("loss_rate", flow.loss_rate);
     let seen = match flow.ecn_ce {
         0 => format!("{} ECE", counted(flow.ecn_ece, "ACK carried", "ACKs carried")),
-        n => format!("{} CE ({})", counted(n, "data packet carried", "data packets carried"), percent(share)),
+        n => format!(
+            "{} CE ({})",
+            counted(n, "data packet carried", "data packets carried"),
+            percent(share)
+        ),
     };
     Some(Finding {
         rule: RULE.name,
@@ -89,7 +93,9 @@ mod tests {
     #[test]
     fn ten_marks_or_echoes_are_a_marking_queue() {
         assert!(marks(9, 9).is_none());
-        assert!(marks(10, 0).is_some_and(|f| f.text.starts_with("10 data packets carried CE (1.0 %)")));
+        assert!(
+            marks(10, 0).is_some_and(|f| f.text.starts_with("10 data packets carried CE (1.0 %)"))
+        );
         assert!(marks(0, 10).is_some_and(|f| f.text.starts_with("10 ACKs carried ECE")));
     }
 }

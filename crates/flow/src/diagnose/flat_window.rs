@@ -93,7 +93,10 @@ pub(super) const RULE: Rule = Rule {
 /// The phone setting that gives a window of `cap` bytes, the whole buffer before its parts.
 fn known(cap: f64) -> Option<&'static str> {
     PARTS.iter().find_map(|part| {
-        KNOWN.iter().find(|(bytes, _)| (cap / (bytes * part) - 1.0).abs() <= NEAR).map(|(_, name)| *name)
+        KNOWN
+            .iter()
+            .find(|(bytes, _)| (cap / (bytes * part) - 1.0).abs() <= NEAR)
+            .map(|(_, name)| *name)
     })
 }
 

@@ -114,7 +114,10 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             percent(loss),
             if overflow { "behind a queue that ran over" } else { "without a queue in the way" },
             if window >= CONFIRMED {
-                format!("the congestion window held the flow back for {} of the time", percent(window))
+                format!(
+                    "the congestion window held the flow back for {} of the time",
+                    percent(window)
+                )
             } else {
                 "that did not set the rate".to_owned()
             },
@@ -148,7 +151,11 @@ mod tests {
         let f = check(&lossy(0.02, 9.0).evidence()).expect("loss");
         assert_eq!((f.severity, f.word("cause")), (Severity::Warning, "path"));
         // 1448 · 8 / 0.05 · 1.22 / √0.02
-        assert!((f.number("mathis_bps") / 1.9987e6 - 1.0).abs() < 0.01, "{}", f.number("mathis_bps"));
+        assert!(
+            (f.number("mathis_bps") / 1.9987e6 - 1.0).abs() < 0.01,
+            "{}",
+            f.number("mathis_bps")
+        );
         assert!(f.number("goodput_over_mathis") > 1.9);
     }
 
@@ -166,9 +173,15 @@ mod tests {
     fn little_loss_needs_the_limits_to_confirm_it() {
         assert!(check(&lossy(0.005, 1.9).evidence()).is_none());
         assert_eq!(check(&lossy(0.005, 2.0).evidence()).map(|f| f.severity), Some(Severity::Info));
-        assert_eq!(check(&lossy(0.005, 5.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(
+            check(&lossy(0.005, 5.0).evidence()).map(|f| f.severity),
+            Some(Severity::Warning)
+        );
         assert_eq!(check(&lossy(0.01, 1.9).evidence()).map(|f| f.severity), Some(Severity::Info));
-        assert_eq!(check(&lossy(0.01, 2.0).evidence()).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(
+            check(&lossy(0.01, 2.0).evidence()).map(|f| f.severity),
+            Some(Severity::Warning)
+        );
         assert!(check(&lossy(0.0009, 10.0).evidence()).is_none());
     }
 

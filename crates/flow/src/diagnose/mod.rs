@@ -131,8 +131,13 @@ mod tests {
     fn every_page_has_all_of_its_parts() {
         for rule in TABLE {
             assert!(rule.page.starts_with(&format!("# {}\n", rule.name)), "{}", rule.name);
-            for part in ["## How it is measured", "## Evidence", "## What cures it", "## Traps", "## Sources"]
-            {
+            for part in [
+                "## How it is measured",
+                "## Evidence",
+                "## What cures it",
+                "## Traps",
+                "## Sources",
+            ] {
                 assert!(rule.page.contains(part), "{}: {part}", rule.name);
             }
         }
@@ -149,7 +154,11 @@ mod tests {
                 fs::write(&file, rule.page).expect("page can be written");
             }
             let text = fs::read_to_string(&file).unwrap_or_default();
-            assert!(text == rule.page, "{} is out of date: UNBLOAT_BLESS=1 cargo test", file.display());
+            assert!(
+                text == rule.page,
+                "{} is out of date: UNBLOAT_BLESS=1 cargo test",
+                file.display()
+            );
         }
         for entry in fs::read_dir(&folder).expect("docs/findings exists") {
             let name = entry.expect("entry").file_name().to_string_lossy().into_owned();

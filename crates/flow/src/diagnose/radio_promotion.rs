@@ -105,7 +105,11 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         text: format!(
             "{} of {} of {} and more the first packet took {} longer than the next (at most {}): the radio had to wake \
              up.",
-            if extra.len() == as_long { "After each".to_owned() } else { format!("After {}", extra.len()) },
+            if extra.len() == as_long {
+                "After each".to_owned()
+            } else {
+                format!("After {}", extra.len())
+            },
             counted(as_long as u64, "pause", "pauses"),
             seconds(shortest.as_secs_f64()),
             ms(typical),
@@ -137,8 +141,12 @@ mod tests {
 
     #[test]
     fn gaps_beyond_seven_seconds_pay_as_in_figure_5() {
-        let f = pauses(&[(2, 60), (4, 62), (8, 560), (10, 580), (12, 600), (6, 58)]).expect("promotion");
-        assert_eq!((f.severity, f.number("promoted"), f.number("wakeups")), (Severity::Info, 3.0, 6.0));
+        let f = pauses(&[(2, 60), (4, 62), (8, 560), (10, 580), (12, 600), (6, 58)])
+            .expect("promotion");
+        assert_eq!(
+            (f.severity, f.number("promoted"), f.number("wakeups")),
+            (Severity::Info, 3.0, 6.0)
+        );
         assert_eq!((f.number("gap_s_min"), f.number("gap_s_max_prompt")), (8.0, 6.0));
         assert!(f.text.starts_with("After each of 3 pauses of 8.0 s and more"), "{}", f.text);
         assert_eq!((f.from, f.to), (at(20.0), at(40.0)));
@@ -159,6 +167,9 @@ mod tests {
 
     #[test]
     fn a_second_of_extra_time_is_a_warning() {
-        assert_eq!(pauses(&[(8, 1060), (8, 1060), (8, 1060)]).map(|f| f.severity), Some(Severity::Warning));
+        assert_eq!(
+            pauses(&[(8, 1060), (8, 1060), (8, 1060)]).map(|f| f.severity),
+            Some(Severity::Warning)
+        );
     }
 }

@@ -16,7 +16,11 @@ impl Values {
         }
         self
     }
-    pub fn text(&mut self, key: &'static str, value: impl Into<Option<&'static str>>) -> &mut Values {
+    pub fn text(
+        &mut self,
+        key: &'static str,
+        value: impl Into<Option<&'static str>>,
+    ) -> &mut Values {
         if let Some(v) = value.into() {
             self.0.push((key, Value::Text(v.to_owned())));
         }
@@ -49,7 +53,11 @@ pub(super) fn base_rtt(e: &Evidence<'_>) -> Option<f64> {
 
 /// Mean queueing delay of each profile bin, ms; NaN without a sample.
 pub(super) fn queue_series(e: &Evidence<'_>, base_ms: f64) -> Vec<f64> {
-    e.profile.bins().iter().map(|b| b.rtt_ms().map_or(f64::NAN, |r| (r - base_ms).max(0.0))).collect()
+    e.profile
+        .bins()
+        .iter()
+        .map(|b| b.rtt_ms().map_or(f64::NAN, |r| (r - base_ms).max(0.0)))
+        .collect()
 }
 
 /// Beginning of the first bin with data: the start of the transfer.

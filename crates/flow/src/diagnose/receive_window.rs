@@ -121,7 +121,10 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("rtt_ceiling_ms", flow.rtt_ceiling_ms)
         .number("rwnd_bytes_max", window)
         .number("peak_bps", flow.peak.map(|r| r.0 as f64))
-        .number("unlimited_goodput_bps", flow.unlimited_goodput.filter(|_| !by_queue).map(|r| r.0 as f64))
+        .number(
+            "unlimited_goodput_bps",
+            flow.unlimited_goodput.filter(|_| !by_queue).map(|r| r.0 as f64),
+        )
         .number("queue_ms", queue)
         .number("initial_rtt_ms", flow.initial_rtt_ms)
         .number("loaded_rtt_ms_p50", flow.loaded_rtt_ms.map(|q| q.p50))
@@ -140,7 +143,10 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     }
     text += &match (by_queue, queue) {
         (true, Some(q)) => {
-            format!("; it holds {} of queueing delay, so a larger one would only lengthen the queue.", ms(q))
+            format!(
+                "; it holds {} of queueing delay, so a larger one would only lengthen the queue.",
+                ms(q)
+            )
         }
         _ => match (flow.rtt_ceiling_ms, flow.peak) {
             (Some(ceiling), Some(peak)) => {
@@ -187,7 +193,9 @@ mod tests {
         });
         let f = check(&case.evidence()).expect("window full");
         assert_eq!((f.severity, f.word("cause"), f.from), (Severity::Warning, "queue", at(22.0)));
-        assert!((f.number("onset_s") - 22.0).abs() < 0.3 && (f.number("first_s") - 22.0).abs() < 0.01);
+        assert!(
+            (f.number("onset_s") - 22.0).abs() < 0.3 && (f.number("first_s") - 22.0).abs() < 0.01
+        );
         assert!((f.number("window_full_share") - 38.0 / 60.0).abs() < 1e-6);
         assert!((f.number("rtt_ms_at_limit") - 4860.0).abs() < 1.0);
         assert_eq!(f.cure, CURE_QUEUE);

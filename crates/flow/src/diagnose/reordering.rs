@@ -100,7 +100,8 @@ mod tests {
     use super::*;
 
     fn reordered(count: u64, packets: u64) -> Option<Finding> {
-        let mut case = Case::transfer(10, |t, bin| bin.out_of_order = u32::from((4.0..6.0).contains(&t)));
+        let mut case =
+            Case::transfer(10, |t, bin| bin.out_of_order = u32::from((4.0..6.0).contains(&t)));
         case.flow.out_of_order = count;
         case.flow.data_packets = packets;
         case.flow.payload_bytes = units::Bytes(0);

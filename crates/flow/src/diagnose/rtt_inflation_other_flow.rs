@@ -45,7 +45,9 @@
 //! Guo et al., "Understanding on-device bufferbloat for cellular upload", IMC 2016, section 5 (harm across
 //! flows). Jiang et al., IMC 2012, figure 4 (ping beside a bulk flow).
 
-use super::reading::{Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of};
+use super::reading::{
+    Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of,
+};
 use super::{Check, Rule, page::page};
 use crate::evidence::{Evidence, Rival};
 use crate::grade::grade;
@@ -109,7 +111,8 @@ fn inflation(e: &Evidence<'_>) -> Option<Inflation> {
 fn foreign(e: &Evidence<'_>, seen: &Inflation) -> bool {
     let share = ratio(seen.own_bytes as f64, seen.link_bytes as f64);
     let flight = e.flow.in_flight_bytes.map_or(f64::INFINITY, |q| q.p95);
-    share < SMALL_SHARE || (share > 1.0 - SMALL_SHARE && flight <= SMALL_FLIGHT * f64::from(e.flow.mss))
+    share < SMALL_SHARE
+        || (share > 1.0 - SMALL_SHARE && flight <= SMALL_FLIGHT * f64::from(e.flow.mss))
 }
 
 /// Whether the delay that this flow saw was made by others: `bufferbloat` is silent then.
@@ -163,7 +166,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("rival_bytes", rival.map(|r| r.bytes.0 as f64));
     let who = match rival {
         Some(r) => format!("the queue is that of flow {} ({})", r.flow, bytes(r.bytes.0 as f64)),
-        None => "the queue was filled by traffic that is not one large flow of this capture".to_owned(),
+        None => {
+            "the queue was filled by traffic that is not one large flow of this capture".to_owned()
+        }
     };
     Some(Finding {
         rule: RULE.name,
@@ -199,7 +204,8 @@ mod tests {
                 bin.link_bytes = Bytes(50_000);
             }
         });
-        case.rivals = vec![Rival { flow: 6, bytes: Bytes(12_500_000), start: at(5.0), end: at(30.0) }];
+        case.rivals =
+            vec![Rival { flow: 6, bytes: Bytes(12_500_000), start: at(5.0), end: at(30.0) }];
         case
     }
 

@@ -58,7 +58,8 @@ impl Case {
     pub fn transfer(seconds: u64, mut each: impl FnMut(f64, &mut ProfileBin)) -> Case {
         let mut profile = Profile::new(START, TICK);
         let mut flow = blank(0);
-        let (mut rtt, mut queue, mut in_flight) = (Histogram::new(), Histogram::new(), Histogram::new());
+        let (mut rtt, mut queue, mut in_flight) =
+            (Histogram::new(), Histogram::new(), Histogram::new());
         let mut bins = Vec::new();
         for tick in 0..seconds * 10 {
             let mut bin = ProfileBin { bins: 1, in_flight_max: Bytes(25_000), ..ProfileBin::EMPTY };
@@ -104,7 +105,8 @@ impl Case {
         flow.in_flight_bytes = in_flight.quantiles(1.0);
         flow.rtt_method = RttMethod::SeqAck;
         flow.grade = flow.queue_ms.map(|q| grade(q.p95));
-        flow.bdp = flow.goodput.filter(|_| base.is_finite()).map(|r| r * Duration((base * 1e6) as u64));
+        flow.bdp =
+            flow.goodput.filter(|_| base.is_finite()).map(|r| r * Duration((base * 1e6) as u64));
         flow.in_flight_over_bdp = match (flow.bdp, flow.in_flight_bytes) {
             (Some(bdp), Some(q)) if bdp.0 > 0 => Some(q.p95 / bdp.0 as f64),
             _ => None,

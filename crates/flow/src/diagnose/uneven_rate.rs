@@ -77,8 +77,10 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let first = e.profile.bins().iter().position(|b| b.delivered.0 > 0)? + WARM_UP * per_block;
     let last = e.profile.bins().iter().rposition(|b| b.delivered.0 > 0)?;
     let starts: Vec<usize> = (first..n).take_while(|i| i + per_block <= last.min(n)).collect();
-    let blocks: Vec<f64> = starts.iter().map(|&i| rate_between(e, i, i + per_block).unwrap_or(0.0)).collect();
-    let (low, middle, high) = (quantile(&blocks, 0.1)?, quantile(&blocks, 0.5)?, quantile(&blocks, 0.9)?);
+    let blocks: Vec<f64> =
+        starts.iter().map(|&i| rate_between(e, i, i + per_block).unwrap_or(0.0)).collect();
+    let (low, middle, high) =
+        (quantile(&blocks, 0.1)?, quantile(&blocks, 0.5)?, quantile(&blocks, 0.9)?);
     let mut dips: Vec<usize> = Vec::new();
     let mut dipped_last: Option<usize> = None;
     for i in (0..blocks.len()).filter(|&i| blocks[i] < DIP * middle) {
@@ -103,7 +105,11 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("block_s", e.profile.width().as_secs_f64() * per_block as f64);
     let text = match dips.len() as u64 {
         0 => String::new(),
-        1 => format!(", with one dip to {} at {}", rate(blocks[deepest]), seconds(seconds_into(e, at))),
+        1 => format!(
+            ", with one dip to {} at {}",
+            rate(blocks[deepest]),
+            seconds(seconds_into(e, at))
+        ),
         n => format!(
             ", with {}, the deepest to {} at {}",
             counted(n, "dip", "dips"),
@@ -150,7 +156,8 @@ mod tests {
     fn post_4_lies_mostly_between_150_and_300_with_one_dip_to_50() {
         for seconds in [30, 60] {
             let case = Case::transfer(seconds, |t, bin| {
-                let level = if (12.0..14.0).contains(&t) { 50.0 } else { 225.0 + 75.0 * (t * 0.9).sin() };
+                let level =
+                    if (12.0..14.0).contains(&t) { 50.0 } else { 225.0 + 75.0 * (t * 0.9).sin() };
                 bin.delivered(mbit(level));
             });
             let f = check(&case.evidence()).expect("uneven");
@@ -186,10 +193,14 @@ mod tests {
     #[test]
     fn less_than_ten_seconds_or_a_megabyte_is_no_range() {
         let uneven = |seconds, bytes| {
-            let mut case = Case::transfer(seconds, |t, bin| bin.delivered(50_000 + 50_000 * (t as u64 % 3)));
+            let mut case =
+                Case::transfer(seconds, |t, bin| bin.delivered(50_000 + 50_000 * (t as u64 % 3)));
             case.flow.bytes = Bytes(bytes);
             check(&case.evidence()).is_some()
         };
-        assert_eq!([uneven(9, 9_000_000), uneven(20, 999_999), uneven(20, 1_000_000)], [false, false, true]);
+        assert_eq!(
+            [uneven(9, 9_000_000), uneven(20, 999_999), uneven(20, 1_000_000)],
+            [false, false, true]
+        );
     }
 }

@@ -141,8 +141,9 @@ mod tests {
         assert!((f.number("zero_window_s_longest") - 3.0).abs() < 1e-6);
         assert_eq!((f.number("zero_window_s"), f.number("zero_window_share")), (4.0, 0.2));
         assert!(
-            f.text
-                .contains("2 times for 4.0 s in all (20 % of the connection, longest about 3.0 s, 4 probes)"),
+            f.text.contains(
+                "2 times for 4.0 s in all (20 % of the connection, longest about 3.0 s, 4 probes)"
+            ),
             "{}",
             f.text
         );

@@ -116,8 +116,10 @@ fn best(forward: &[Point], backward: &[Point]) -> Envelope {
     let ahead = hull(forward).windows(2).map(slope).collect::<Vec<f64>>();
     let back = hull(backward).windows(2).map(|e| -slope(e)).collect::<Vec<f64>>();
     let ends = |p: &[Point]| Some((p.first()?.0, p.last()?.0));
-    let span =
-        [ends(forward), ends(backward)].into_iter().flatten().fold(0.0, |most: f64, e| most.max(e.1 - e.0));
+    let span = [ends(forward), ends(backward)]
+        .into_iter()
+        .flatten()
+        .fold(0.0, |most: f64, e| most.max(e.1 - e.0));
     let found = ahead
         .into_iter()
         .chain(back)
@@ -160,7 +162,13 @@ impl Envelope {
         let half = round / 2.0;
         [middle - slack / 2.0, middle, middle + slack / 2.0]
             .into_iter()
-            .map(|o| (distance(forward, self.slope, o + half) + distance(backward, -self.slope, half - o), o))
+            .map(|o| {
+                (
+                    distance(forward, self.slope, o + half)
+                        + distance(backward, -self.slope, half - o),
+                    o,
+                )
+            })
             .min_by(|x, y| x.0.total_cmp(&y.0))
             .unwrap_or((self.cost, middle))
     }
@@ -169,7 +177,10 @@ impl Envelope {
 /// Neighbours joined until few enough are left; each keeps its smallest.
 fn thinned(points: &[Point]) -> Vec<Point> {
     let chunk = points.len().div_ceil(STEP_WINDOWS).max(1);
-    points.chunks(chunk).filter_map(|c| c.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))).collect()
+    points
+        .chunks(chunk)
+        .filter_map(|c| c.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)))
+        .collect()
 }
 
 /// Those before a step and those behind it. A packet that is on its way at that moment belongs to neither.
@@ -211,7 +222,11 @@ pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines
     let round = parts.iter().map(|p| p.3.round()).fold(f64::INFINITY, f64::min);
     parts
         .iter()
-        .map(|(from, f, b, e)| Line { from: *from, offset: e.settled(f, b, round).1, slope: e.slope })
+        .map(|(from, f, b, e)| Line {
+            from: *from,
+            offset: e.settled(f, b, round).1,
+            slope: e.slope,
+        })
         .collect()
 }
 
@@ -258,7 +273,10 @@ fn unrest(points: &[Point], t: f64) -> f64 {
     let spread = |part: &[Point]| {
         let mut values: Vec<f64> = part.iter().map(|p| p.1).collect();
         values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).zip(values.first()).map_or(0.0, |(middle, least)| middle - least)
+        values
+            .get(values.len() / 2)
+            .zip(values.first())
+            .map_or(0.0, |(middle, least)| middle - least)
     };
     spread(left).max(spread(right))
 }
@@ -266,7 +284,11 @@ fn unrest(points: &[Point], t: f64) -> f64 {
 /// A clock's step moves both directions, against each other. A queue that fills or drains moves one, so the quieter of
 /// both has to have moved.
 fn quiet_one_moved(forward: &[Point], backward: &[Point], t: f64, step: f64) -> bool {
-    let by = if unrest(forward, t) <= unrest(backward, t) { moved(forward, t) } else { -moved(backward, t) };
+    let by = if unrest(forward, t) <= unrest(backward, t) {
+        moved(forward, t)
+    } else {
+        -moved(backward, t)
+    };
     by * step.signum() >= step.abs() / 2.0
 }
 
@@ -295,7 +317,10 @@ fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut 
             let reach = 2 * every + 2;
             let low = times[i.saturating_sub(reach)];
             let high = times.get(i + reach).copied().unwrap_or(f64::INFINITY);
-            chosen = Some((gain, Step { at: t, within: (low, high), slopes: (left.slope, right.slope) }));
+            chosen = Some((
+                gain,
+                Step { at: t, within: (low, high), slopes: (left.slope, right.slope) },
+            ));
         }
     }
     let Some((_, step)) = chosen else { return };
@@ -382,7 +407,8 @@ mod tests {
     fn path(queue: impl Fn(f64) -> f64, ahead: impl Fn(f64) -> f64) -> (Vec<Point>, Vec<Point>) {
         let jitter = |i: usize| ((i * 7919) % 97) as f64 * 1e-6;
         let times = (0..600).map(|i| (i, i as f64 / 10.0));
-        let forward = times.clone().map(|(i, t)| (t, 0.010 + queue(t) + ahead(t) + jitter(i))).collect();
+        let forward =
+            times.clone().map(|(i, t)| (t, 0.010 + queue(t) + ahead(t) + jitter(i))).collect();
         let backward = times.map(|(i, t)| (t, 0.010 - ahead(t) + jitter(i + 31))).collect();
         (forward, backward)
     }

@@ -83,7 +83,8 @@ pub(crate) struct Era {
 impl Era {
     /// By how much the clock stepped when this era followed another, ms.
     pub fn step_ms(&self, before: &Era) -> f64 {
-        self.offset.saturating_sub(before.offset) as f64 / 1e6 + (self.slope - before.slope) * self.from * 1e3
+        self.offset.saturating_sub(before.offset) as f64 / 1e6
+            + (self.slope - before.slope) * self.from * 1e3
     }
 }
 
@@ -130,7 +131,8 @@ impl Sets {
 }
 
 fn in_common<'a>(a: &'a Survey, b: &'a Survey) -> impl Iterator<Item = (Sample, Sample)> + 'a {
-    let (few, many, swapped) = if a.samples.len() <= b.samples.len() { (a, b, false) } else { (b, a, true) };
+    let (few, many, swapped) =
+        if a.samples.len() <= b.samples.len() { (a, b, false) } else { (b, a, true) };
     few.samples.iter().filter_map(move |(key, x)| {
         let y = many.samples.get(key).filter(|y| !x.twice && !y.twice)?;
         Some(if swapped { (*y, *x) } else { (*x, *y) })
@@ -156,7 +158,9 @@ fn same_flows(surveys: &[Survey]) -> (Vec<Vec<u32>>, u32) {
             // Renamed by NAT: neither name is known at the other point.
             let mut votes: BTreeMap<(u32, u32), u32> = BTreeMap::new();
             for (x, y) in in_common(a, b) {
-                let (Some(s), Some(t)) = (a.flows.get(x.flow as usize), b.flows.get(y.flow as usize)) else {
+                let (Some(s), Some(t)) =
+                    (a.flows.get(x.flow as usize), b.flows.get(y.flow as usize))
+                else {
                     continue;
                 };
                 let renamed = s.tuple.protocol == t.tuple.protocol
@@ -168,7 +172,8 @@ fn same_flows(surveys: &[Survey]) -> (Vec<Vec<u32>>, u32) {
             }
             let mut votes: Vec<((u32, u32), u32)> = votes.into_iter().collect();
             votes.sort_by_key(|(pair, count)| (u32::MAX - count, *pair));
-            let (mut taken_a, mut taken_b) = (vec![false; a.flows.len()], vec![false; b.flows.len()]);
+            let (mut taken_a, mut taken_b) =
+                (vec![false; a.flows.len()], vec![false; b.flows.len()]);
             for ((x, y), _) in votes {
                 if !taken_a[x as usize] && !taken_b[y as usize] {
                     taken_a[x as usize] = true;
@@ -248,8 +253,11 @@ impl Laying<'_> {
             if let Some((flow, before)) = last.insert(low, (p.flow, apart))
                 && flow != p.flow
             {
-                let trip =
-                    if flow == low { before.saturating_sub(apart) } else { apart.saturating_sub(before) };
+                let trip = if flow == low {
+                    before.saturating_sub(apart)
+                } else {
+                    apart.saturating_sub(before)
+                };
                 trips.entry(low).or_default().push(trip as f64 / 1e9);
             }
         }
@@ -362,8 +370,8 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
         let step = laying.step(i, j, &common, main);
         let from = placed.iter().find(|p| p.0 == i).map_or((0.0, 0), |p| (p.1, p.2));
         placed.push((j, from.0 + step.distance, from.1 + step.hops));
-        let towards =
-            (step.distance, step.hops) > (0.0, 0) || ((step.distance, step.hops) == (0.0, 0) && j > i);
+        let towards = (step.distance, step.hops) > (0.0, 0)
+            || ((step.distance, step.hops) == (0.0, 0) && j > i);
         clocks[j] = eras(&laying, towards, &common, &clocks[i], origin);
         for p in &common {
             let ids = &mut same_ids[p.flow as usize];
@@ -377,8 +385,15 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
     let order: Vec<usize> = if reversed { order.into_iter().rev().collect() } else { order };
     let given = order.iter().copied().eq(0..n);
     let by = if given { OrderBy::Given } else { by };
-    let mut line =
-        Line { flows: Vec::new(), flow_of: Vec::new(), order, by, clocks, origin, warnings: Vec::new() };
+    let mut line = Line {
+        flows: Vec::new(),
+        flow_of: Vec::new(),
+        order,
+        by,
+        clocks,
+        origin,
+        warnings: Vec::new(),
+    };
     line.flows = flows(&laying, &line.order, reversed, &same_ids);
     line.flow_of = flow_of;
     Ok(line)
@@ -399,7 +414,13 @@ fn sorted(placed: &[(usize, f64, i32)]) -> (Vec<usize>, OrderBy) {
 
 /// The clock of a point against the reference, from that of its `parent` and what both have in common. `towards`: it
 /// lies behind the parent, in the direction of the line.
-fn eras(laying: &Laying<'_>, towards: bool, common: &[Both], parent: &[Era], origin: i64) -> Vec<Era> {
+fn eras(
+    laying: &Laying<'_>,
+    towards: bool,
+    common: &[Both],
+    parent: &[Era],
+    origin: i64,
+) -> Vec<Era> {
     let parent_of = |s: &Sample| to_reference(parent, s.ordinal, s.time, origin, None);
     let base = common.first().map_or(0, |p| p.b.time.saturating_sub(parent_of(&p.a)));
     // In the order in which this point saw them, and with a time that follows it: a step happens between two packets of
@@ -424,7 +445,8 @@ fn eras(laying: &Laying<'_>, towards: bool, common: &[Both], parent: &[Era], ori
             None if blind => true,
             None => continue,
         };
-        let (window, apart) = if ahead { (&mut windows[0], f.apart) } else { (&mut windows[1], -f.apart) };
+        let (window, apart) =
+            if ahead { (&mut windows[0], f.apart) } else { (&mut windows[1], -f.apart) };
         window.add((f.t * 1e9) as i64, (apart * 1e9) as i64);
     }
     let lines = clock::fit(&windows[0].points(), &windows[1].points(), LARGE_STEP);
@@ -469,10 +491,18 @@ fn boundary(fits: &[Fit], before: &Era, line: &clock::Line, base: i64) -> (u64, 
 
 /// Time of the reference clock when this clock showed `time` at packet `ordinal`. In the uncertain stretch before a
 /// step `near`, the time of the packet before, decides.
-pub(crate) fn to_reference(eras: &[Era], ordinal: u64, time: i64, origin: i64, near: Option<i64>) -> i64 {
+pub(crate) fn to_reference(
+    eras: &[Era],
+    ordinal: u64,
+    time: i64,
+    origin: i64,
+    near: Option<i64>,
+) -> i64 {
     let by = |era: &Era| {
         let there = time.saturating_sub(origin).saturating_sub(era.offset);
-        origin.saturating_add((there as f64 * (-era.slope / (1.0 + era.slope))) as i64).saturating_add(there)
+        origin
+            .saturating_add((there as f64 * (-era.slope / (1.0 + era.slope))) as i64)
+            .saturating_add(there)
     };
     let k = eras.partition_point(|e| e.ordinal <= ordinal).max(1) - 1;
     let Some(current) = eras.get(k) else { return time };
@@ -480,7 +510,8 @@ pub(crate) fn to_reference(eras: &[Era], ordinal: u64, time: i64, origin: i64, n
         && ordinal >= next.earliest
     {
         let (x, y) = (by(current), by(next));
-        return if x.saturating_sub(near).saturating_abs() <= y.saturating_sub(near).saturating_abs() {
+        return if x.saturating_sub(near).saturating_abs() <= y.saturating_sub(near).saturating_abs()
+        {
             x
         } else {
             y
@@ -490,7 +521,12 @@ pub(crate) fn to_reference(eras: &[Era], ordinal: u64, time: i64, origin: i64, n
 }
 
 /// What was learned of each flow, by position.
-fn flows(laying: &Laying<'_>, order: &[usize], reversed: bool, same_ids: &[(u32, u32)]) -> Vec<LineFlow> {
+fn flows(
+    laying: &Laying<'_>,
+    order: &[usize],
+    reversed: bool,
+    same_ids: &[(u32, u32)],
+) -> Vec<LineFlow> {
     let count = laying.along.len();
     let mut flows: Vec<LineFlow> = (0..count)
         .map(|f| LineFlow {
@@ -534,8 +570,10 @@ fn flows(laying: &Laying<'_>, order: &[usize], reversed: bool, same_ids: &[(u32,
         flows[f].way.connection = connection;
         // Where an offload hides the size of segments, the SYNs tell it; options take 12 bytes of it (RFC 7323).
         let back = flows[f].way.reverse.map_or(f, |back| back as usize);
-        let mss =
-            [f, back].iter().flat_map(|i| flows[*i].seen.iter().flatten().filter_map(|at| at.mss)).min();
+        let mss = [f, back]
+            .iter()
+            .flat_map(|i| flows[*i].seen.iter().flatten().filter_map(|at| at.mss))
+            .min();
         if let Some(mss) = mss.map(u32::from) {
             flows[f].way.segment = flows[f].way.segment.clamp(mss.saturating_sub(12), mss);
         }
@@ -557,9 +595,8 @@ fn by_address(flows: &mut [LineFlow]) {
         }
     }
     for flow in flows.iter_mut().filter(|f| f.way.forward.is_none()) {
-        flow.way.forward =
-            flow.seen.iter().flatten().find_map(|at| {
-                side.get(&at.tuple.src).copied().or_else(|| side.get(&at.tuple.dst).map(|s| !s))
-            });
+        flow.way.forward = flow.seen.iter().flatten().find_map(|at| {
+            side.get(&at.tuple.src).copied().or_else(|| side.get(&at.tuple.dst).map(|s| !s))
+        });
     }
 }

@@ -247,8 +247,9 @@ impl Matching {
 
     /// Delay from the nearest point that has seen it.
     fn delay_to(&self, r: &Record, index: u32, position: usize, time: i64) -> Option<i64> {
-        let nearest =
-            (0..self.points).filter(|p| r.mask >> p & 1 == 1).min_by_key(|p| p.abs_diff(position))?;
+        let nearest = (0..self.points)
+            .filter(|p| r.mask >> p & 1 == 1)
+            .min_by_key(|p| p.abs_diff(position))?;
         Some(time.saturating_sub(self.sight(index, nearest).time))
     }
 
@@ -262,13 +263,16 @@ impl Matching {
         let fit = |candidates: &mut dyn Iterator<Item = &(Pos, u32)>| {
             candidates
                 .take(MOST_COMPARED)
-                .filter_map(|(_, i)| Some((*i, self.records.get(*i as usize).filter(|r| r.to > at)?.created)))
+                .filter_map(|(_, i)| {
+                    Some((*i, self.records.get(*i as usize).filter(|r| r.to > at)?.created))
+                })
                 .filter_map(|(i, created)| Some((self.misfit(i, p)?, created, i)))
                 .min()
                 .map(|(_, _, i)| i)
         };
-        fit(&mut state.waiting.range((at, 0)..=(at, NONE)))
-            .or_else(|| fit(&mut state.waiting.range((at.saturating_sub(state.longest), 0)..(at, 0)).rev()))
+        fit(&mut state.waiting.range((at, 0)..=(at, NONE))).or_else(|| {
+            fit(&mut state.waiting.range((at.saturating_sub(state.longest), 0)..(at, 0)).rev())
+        })
     }
 
     /// The first byte behind `at` for which there is a record.
@@ -278,7 +282,14 @@ impl Matching {
         later.find(|(_, i)| self.misfit(*i, p).is_some()).map_or(to, |(from, _)| *from)
     }
 
-    fn data(&mut self, p: &Passing<'_>, from: Pos, to: Pos, tsval: Option<u32>, sink: &mut impl Sink) {
+    fn data(
+        &mut self,
+        p: &Passing<'_>,
+        from: Pos,
+        to: Pos,
+        tsval: Option<u32>,
+        sink: &mut impl Sink,
+    ) {
         let mut at = from;
         while at < to {
             let index = match self.covering(at, p) {
@@ -289,7 +300,8 @@ impl Matching {
                 }
                 None => {
                     let end = self.next_covered(at, to, p);
-                    let index = self.add(Record { from: at, to: end, tsval, ..Record::of(p) }, NONE);
+                    let index =
+                        self.add(Record { from: at, to: end, tsval, ..Record::of(p) }, NONE);
                     if let Some(Some(state)) = self.states.get_mut(p.flow as usize) {
                         state.waiting.insert((at, index));
                     }
@@ -338,7 +350,8 @@ impl Matching {
         }
         let index = best.map_or_else(
             || {
-                let record = Record { payload: p.packet.payload, key, before: chain.1, ..Record::of(p) };
+                let record =
+                    Record { payload: p.packet.payload, key, before: chain.1, ..Record::of(p) };
                 let index = self.add(record, NONE);
                 if let Some(last) = self.records.get_mut(chain.1 as usize) {
                     last.behind = index;
@@ -360,7 +373,8 @@ impl Matching {
             Some(false) => Some(p.position + 1).filter(|next| *next < self.points),
             None => None,
         };
-        let before = upstream.filter(|u| r.mask >> u & 1 == 1).map(|u| (u, self.sight(index, u).time));
+        let before =
+            upstream.filter(|u| r.mask >> u & 1 == 1).map(|u| (u, self.sight(index, u).time));
         if let Some(Some(state)) = self.states.get_mut(r.flow as usize) {
             if let (Some(slot), Some(delay)) = (state.delay.get_mut(p.position), delay) {
                 *slot = Some(delay);
@@ -434,8 +448,11 @@ impl Matching {
         self.waiting -= 1;
         self.free.push(index);
         let begin = index as usize * self.points;
-        let passed =
-            self.states.get(r.flow as usize).and_then(|s| s.as_deref()).map_or(&[][..], |s| &s.passed);
+        let passed = self
+            .states
+            .get(r.flow as usize)
+            .and_then(|s| s.as_deref())
+            .map_or(&[][..], |s| &s.passed);
         sink.done(&r, &self.sights[begin..begin + self.points], passed);
     }
 

@@ -103,13 +103,15 @@ pub fn locate_files(
     options: Options,
     progress: impl FnMut(u64, u64) -> bool,
 ) -> Result<Located, LocateError> {
-    let sizes = paths.iter().map(|p| std::fs::metadata(p).map_or(0, |m| m.len())).collect::<Vec<u64>>();
+    let sizes =
+        paths.iter().map(|p| std::fs::metadata(p).map_or(0, |m| m.len())).collect::<Vec<u64>>();
     locate(paths, &sizes, &|i| survey::open(&paths[i]), options, progress)
 }
 
 /// The same of captures in memory.
 pub fn locate_bytes(captures: &[Vec<u8>], options: Options) -> Result<Located, LocateError> {
-    let names: Vec<PathBuf> = (0..captures.len()).map(|i| PathBuf::from(format!("capture {i}"))).collect();
+    let names: Vec<PathBuf> =
+        (0..captures.len()).map(|i| PathBuf::from(format!("capture {i}"))).collect();
     let sizes: Vec<u64> = captures.iter().map(|c| c.len() as u64).collect();
     let open = |i: usize| {
         let input: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(captures[i].clone()));
@@ -154,8 +156,11 @@ fn locate(
         .enumerate()
         .map(|(position, given)| Ok(Input::new(position, *given, open(*given)?)))
         .collect::<Result<Vec<_>, LocateError>>()?;
-    let spans =
-        line.order.iter().map(|given| span(&surveys[*given], &line.clocks[*given], line.origin)).collect();
+    let spans = line
+        .order
+        .iter()
+        .map(|given| span(&surveys[*given], &line.clocks[*given], line.origin))
+        .collect();
     let ways: Vec<line::Way> = line.flows.iter().map(|f| f.way).collect();
     let mut matching = Matching::new(paths.len(), ways.len());
     let mut books = Books::new(
@@ -223,7 +228,16 @@ struct Input {
 impl Input {
     fn new(position: usize, given: usize, reader: Reader<Box<dyn Read + Send>>) -> Input {
         let decoder = Decoder::new();
-        Input { position, given, reader, decoder, ordinal: 0, time: i64::MIN, next: None, elsewhere: 0 }
+        Input {
+            position,
+            given,
+            reader,
+            decoder,
+            ordinal: 0,
+            time: i64::MIN,
+            next: None,
+            elsewhere: 0,
+        }
     }
 
     /// The next packet that another point saw, too.
@@ -237,7 +251,8 @@ impl Input {
             self.ordinal += 1;
             let Some(packet) = Packet::of(&frame, &decoded, kept) else { continue };
             let flow = survey.index.get(&packet.tuple).and_then(|x| flow_of.get(*x as usize));
-            let Some((flow, way)) = flow.and_then(|f| Some((*f, books.ways.get(*f as usize)?))) else {
+            let Some((flow, way)) = flow.and_then(|f| Some((*f, books.ways.get(*f as usize)?)))
+            else {
                 continue;
             };
             if way.mask.count_ones() < 2 {
@@ -245,8 +260,13 @@ impl Input {
                 continue;
             }
             let near = (self.time != i64::MIN).then_some(self.time);
-            self.time =
-                to_reference(&line.clocks[self.given], ordinal, signed(frame.time), line.origin, near);
+            self.time = to_reference(
+                &line.clocks[self.given],
+                ordinal,
+                signed(frame.time),
+                line.origin,
+                near,
+            );
             let segment = match decoded {
                 Decoded::Tcp(s) => Some(s),
                 _ => None,
@@ -259,5 +279,6 @@ impl Input {
 
 /// The name of a file, for sentences.
 pub(crate) fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+    path.file_name()
+        .map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }

@@ -168,7 +168,9 @@ fn of_datagram(frame: &Frame<'_>, d: &Datagram, kept: Kept) -> Packet {
             dst_port: d.dst_port,
             protocol: d.protocol,
         },
-        content: Content::Bare { key: mix(mix(u64::from(d.protocol), digest), u64::from(d.payload)) },
+        content: Content::Bare {
+            key: mix(mix(u64::from(d.protocol), digest), u64::from(d.payload)),
+        },
         id: d.ip.id.unwrap_or(0),
         ttl: d.ip.ttl,
         ecn: d.ip.ecn,
@@ -201,9 +203,11 @@ fn begin_of(data: &[u8], ip: &Ip) -> Option<usize> {
         let mut wanted = [0; 8];
         wanted[..4].copy_from_slice(&(ip.src.0 as u32).to_be_bytes());
         wanted[4..].copy_from_slice(&(ip.dst.0 as u32).to_be_bytes());
-        let fits =
-            |at: usize| data.get(at).is_some_and(|b| b >> 4 == 4) && be16(at + 2) == Some(ip.total_len);
-        return (0..data.len().saturating_sub(19)).find(|at| data[at + 12..at + 20] == wanted && fits(*at));
+        let fits = |at: usize| {
+            data.get(at).is_some_and(|b| b >> 4 == 4) && be16(at + 2) == Some(ip.total_len)
+        };
+        return (0..data.len().saturating_sub(19))
+            .find(|at| data[at + 12..at + 20] == wanted && fits(*at));
     }
     let mut wanted = [0; 32];
     wanted[..16].copy_from_slice(&ip.src.0.to_be_bytes());
@@ -264,12 +268,15 @@ pub(crate) fn sample_key(packet: &Packet, decoded: &Decoded, kept: Kept) -> Opti
     match (packet.content, decoded) {
         (Content::Data { seq, tsval }, Decoded::Tcp(s)) => {
             let key = mix(1, u64::from(seq) << 32 | u64::from(s.ack));
-            let (val, ecr) = if kept.options { s.options.timestamps.unwrap_or((0, 0)) } else { (0, 0) };
+            let (val, ecr) =
+                if kept.options { s.options.timestamps.unwrap_or((0, 0)) } else { (0, 0) };
             debug_assert!(tsval.is_none_or(|t| t == val));
             Some(mix(key, u64::from(val) << 32 | u64::from(ecr)))
         }
         (Content::Bare { key }, Decoded::Tcp(_)) => Some(key),
-        (Content::Bare { key }, Decoded::Datagram(d)) => (telling(d, kept) && d.payload > 0).then_some(key),
+        (Content::Bare { key }, Decoded::Datagram(d)) => {
+            (telling(d, kept) && d.payload > 0).then_some(key)
+        }
         _ => None,
     }
 }
@@ -319,7 +326,8 @@ mod tests {
         let (whole, wire) = udp([10, 0, 0, 1], 4000, b"the first of them", 17);
         let (cut, _) = udp([10, 0, 0, 1], 4000, b"the first of them", 6);
         let mut kept = Kept::default();
-        let frame = Frame { time: Instant(1), interface: 0, linktype: 101, wire_len: wire, data: &cut };
+        let frame =
+            Frame { time: Instant(1), interface: 0, linktype: 101, wire_len: wire, data: &cut };
         narrow(&mut kept, &frame, &Decoder::new().decode(&frame));
         assert_eq!(kept.digest, 6);
         assert_eq!(packet(&whole, wire, kept).content, packet(&cut, wire, kept).content);

@@ -92,7 +92,8 @@ pub(crate) fn report(
         }
     }
     if books.undirected > 0 {
-        warnings.push(format!("{} packets went in a direction that nothing tells", books.undirected));
+        warnings
+            .push(format!("{} packets went in a direction that nothing tells", books.undirected));
     }
     let mut losses = books.losses.clone();
     losses.sort_by_key(|l| (l.time, l.place, l.from));
@@ -123,7 +124,13 @@ fn near_step(over: &[&[clock::Line]], from: f64, to: f64) -> bool {
     over.iter().any(|lines| lines.iter().any(|l| l.from > from - near && l.from < to + near))
 }
 
-fn corrected(tally: &Tally, mut row: StretchRow, over: &[&[clock::Line]], bin: i64, shift: f64) -> Delays {
+fn corrected(
+    tally: &Tally,
+    mut row: StretchRow,
+    over: &[&[clock::Line]],
+    bin: i64,
+    shift: f64,
+) -> Delays {
     let forward = row.forward;
     row.packets = tally.packets;
     row.bytes = tally.bytes;
@@ -187,7 +194,14 @@ fn quantiles(all: &[(f64, f64)], count: u64, low: f64, high: f64, floor: f64) ->
         });
         found.map_or(high, |s| s.0).clamp(low, high) - floor
     };
-    Quantiles { count, min: low - floor, p50: at(0.5), p95: at(0.95), p99: at(0.99), max: high - floor }
+    Quantiles {
+        count,
+        min: low - floor,
+        p50: at(0.5),
+        p95: at(0.95),
+        p99: at(0.99),
+        max: high - floor,
+    }
 }
 
 /// Shares of the mean queueing delay, direction by direction.
@@ -221,10 +235,13 @@ fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: 
             .fold(f64::INFINITY, f64::min);
         least.is_finite().then_some(least)
     };
-    let round = least(&tallies[0], 1.0).zip(least(&tallies[1], -1.0)).map(|(a, b)| (a + b).max(0.0));
+    let round =
+        least(&tallies[0], 1.0).zip(least(&tallies[1], -1.0)).map(|(a, b)| (a + b).max(0.0));
     let mut steps: Vec<(f64, f64)> = lines
         .windows(2)
-        .map(|pair| (pair[1].from - shift, (pair[1].at(pair[1].from) - pair[0].at(pair[1].from)) * 1e3))
+        .map(|pair| {
+            (pair[1].from - shift, (pair[1].at(pair[1].from) - pair[0].at(pair[1].from)) * 1e3)
+        })
         .collect();
     for (eras, sign) in [(far, 1.0), (near, -1.0)] {
         for pair in eras.windows(2) {

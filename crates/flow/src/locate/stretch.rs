@@ -137,7 +137,13 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    pub fn new(ways: Vec<Way>, spans: Vec<(i64, i64)>, origin: i64, bin: i64, wanted: Option<u32>) -> Books {
+    pub fn new(
+        ways: Vec<Way>,
+        spans: Vec<(i64, i64)>,
+        origin: i64,
+        bin: i64,
+        wanted: Option<u32>,
+    ) -> Books {
         let points = spans.len();
         Books {
             ways,
@@ -190,7 +196,8 @@ impl Books {
         let bin = self.bin_at(up.time);
         let since = up.time.saturating_sub(self.origin);
         let delay = down.time.saturating_sub(up.time);
-        let Some(tally) = self.tallies.get_mut(stretch).map(|t| &mut t[usize::from(!forward)]) else {
+        let Some(tally) = self.tallies.get_mut(stretch).map(|t| &mut t[usize::from(!forward)])
+        else {
             return;
         };
         tally.windows.add(since, delay);
@@ -209,7 +216,14 @@ impl Books {
     }
 
     /// Whether a packet that entered a stretch at `time` would have been seen at its end.
-    fn would_be_seen(&self, stretch: usize, forward: bool, at: usize, time: i64, passed: &[Passed]) -> bool {
+    fn would_be_seen(
+        &self,
+        stretch: usize,
+        forward: bool,
+        at: usize,
+        time: i64,
+        passed: &[Passed],
+    ) -> bool {
         let Some((begin, end)) = self.spans.get(at) else { return false };
         let longest = self.tallies.get(stretch).map_or(0, |t| t[usize::from(!forward)].longest);
         let overtaken = passed.get(stretch).is_some_and(|p| p.any && p.time > time);
@@ -217,7 +231,14 @@ impl Books {
         time >= *begin && (overtaken || time.saturating_add(patience) < *end)
     }
 
-    fn lose(&mut self, stretch: usize, forward: bool, time: i64, record: &Record, size: (u64, u64)) {
+    fn lose(
+        &mut self,
+        stretch: usize,
+        forward: bool,
+        time: i64,
+        record: &Record,
+        size: (u64, u64),
+    ) {
         let bin = self.bin_at(time);
         let connection = self.ways.get(record.flow as usize).map_or(0, |w| w.connection);
         if let Some(tally) = self.tallies.get_mut(stretch).map(|t| &mut t[usize::from(!forward)]) {
@@ -292,7 +313,10 @@ impl Sink for Books {
                     // Upstream it was earlier than where it was seen, by no more than the longest delay so far.
                     let slack = if before.is_none() {
                         let stretch = p.min(furthest);
-                        self.tallies[stretch][usize::from(!forward)].longest.saturating_mul(2).max(PATIENCE)
+                        self.tallies[stretch][usize::from(!forward)]
+                            .longest
+                            .saturating_mul(2)
+                            .max(PATIENCE)
                     } else {
                         0
                     };

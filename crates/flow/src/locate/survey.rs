@@ -118,7 +118,9 @@ impl Survey {
                 }
                 Ok(None) => break,
                 Err(e) => {
-                    survey.warnings.push(format!("{}: {e}; what came before is used", path.display()));
+                    survey
+                        .warnings
+                        .push(format!("{}: {e}; what came before is used", path.display()));
                     break;
                 }
             }
@@ -170,9 +172,13 @@ impl Survey {
             return;
         }
         // A segment that carries data and one that carries none may share a key, not a place in the sample.
-        let key =
-            if matches!(packet.content, Content::Data { .. }) { key | 1 << 63 } else { key & !(1 << 63) };
-        let sample = Sample { time, ordinal, flow, id: packet.id, payload: packet.payload, twice: false };
+        let key = if matches!(packet.content, Content::Data { .. }) {
+            key | 1 << 63
+        } else {
+            key & !(1 << 63)
+        };
+        let sample =
+            Sample { time, ordinal, flow, id: packet.id, payload: packet.payload, twice: false };
         self.samples.entry(key).and_modify(|s| s.twice = true).or_insert(sample);
         if self.samples.len() > MOST_SAMPLES {
             self.mask = self.mask << 1 | 1;

@@ -362,7 +362,9 @@ impl Model<'_> {
     fn handshake(&mut self) {
         let client = usize::from(self.s.download);
         let server = 1 - client;
-        for (d, bits) in [(client, flags::SYN), (server, flags::SYN | flags::ACK), (client, flags::ACK)] {
+        for (d, bits) in
+            [(client, flags::SYN), (server, flags::SYN | flags::ACK), (client, flags::ACK)]
+        {
             let mut p = self.header(d, bits, 0);
             p.seq = self.s.isn[d].wrapping_add(u32::from(bits == flags::ACK));
             if bits & flags::ACK != 0 {
@@ -418,7 +420,10 @@ impl Model<'_> {
                 }
                 Event::Timer(_) | Event::Delayed(_) | Event::Reorder(_) => {}
             }
-            assert!(self.transmissions < 100_000 && self.now < START + 10_000_000 * MS, "the model is stuck");
+            assert!(
+                self.transmissions < 100_000 && self.now < START + 10_000_000 * MS,
+                "the model is stuck"
+            );
         }
         assert_eq!(self.una, self.s.segments, "the model stopped early");
         self.note_full();
@@ -446,8 +451,9 @@ impl Model<'_> {
 
     fn count_late(&mut self) {
         for i in 0..self.s.segments {
-            let before = self.first_passed[i]
-                .is_some_and(|t| self.first_passed[i + 1..].iter().flatten().any(|later| *later < t));
+            let before = self.first_passed[i].is_some_and(|t| {
+                self.first_passed[i + 1..].iter().flatten().any(|later| *later < t)
+            });
             let resent = self.sent[i] > 1;
             self.truth.late_before += u64::from(before);
             self.truth.late_behind += u64::from(self.overtaken_behind[i]);
@@ -542,7 +548,9 @@ impl Model<'_> {
         self.truth.in_flight_max = self.truth.in_flight_max.max(in_flight);
         self.truth.in_flight_plain_max = self.truth.in_flight_plain_max.max(plain);
         self.note_full();
-        if cause == Cause::New && self.nxt - self.una == 1 || cause == Cause::Fast && index == self.una {
+        if cause == Cause::New && self.nxt - self.una == 1
+            || cause == Cause::Fast && index == self.una
+        {
             self.arm();
         } else if cause == Cause::New && s.sack && !self.probed && self.recovery.is_none() {
             // A probe is due after the last segment sent (RFC 8985 section 7.2).
@@ -572,7 +580,9 @@ impl Model<'_> {
     }
 
     fn under_way(&self, index: usize) -> bool {
-        self.queue.iter().any(|Reverse((_, _, e))| matches!(e, Event::Data { index: i, .. } if *i == index))
+        self.queue
+            .iter()
+            .any(|Reverse((_, _, e))| matches!(e, Event::Data { index: i, .. } if *i == index))
     }
 
     fn rto(&self) -> u64 {
@@ -586,7 +596,8 @@ impl Model<'_> {
             return;
         }
         // No probe in recovery, nor where SACK says that something is missing (RFC 8985 section 7.2).
-        self.probe_next = self.s.sack && self.recovery.is_none() && !self.probed && self.sacked_count() == 0;
+        self.probe_next =
+            self.s.sack && self.recovery.is_none() && !self.probed && self.sacked_count() == 0;
         let after = if self.probe_next {
             let slack = if flight == 1 { 200 * MS } else { 2 * MS };
             (2 * self.srtt + slack).min(self.rto())
@@ -678,7 +689,11 @@ impl Model<'_> {
         if advanced || news && (older || self.sent[self.una] == 1) {
             self.arm();
         }
-        if self.zero_known && self.nxt == self.una && self.nxt < self.s.segments && self.backoff == 0 {
+        if self.zero_known
+            && self.nxt == self.una
+            && self.nxt < self.s.segments
+            && self.backoff == 0
+        {
             self.timer += 1;
             self.after(self.rto(), Event::Timer(self.timer));
         }
@@ -711,7 +726,9 @@ impl Model<'_> {
                     self.recovery.get_or_insert((self.nxt, Cause::Fast));
                 }
             }
-        } else if self.dup_acks == 3 && self.recovery.is_none() || advanced && self.recovery.is_some() {
+        } else if self.dup_acks == 3 && self.recovery.is_none()
+            || advanced && self.recovery.is_some()
+        {
             self.recovery.get_or_insert((self.nxt, Cause::Fast));
             self.resend = vec![self.una];
         }
@@ -799,7 +816,8 @@ impl Model<'_> {
                 {
                     continue;
                 }
-                let from = (self.next..=i).rev().take_while(|j| self.arrived[*j]).last().unwrap_or(i);
+                let from =
+                    (self.next..=i).rev().take_while(|j| self.arrived[*j]).last().unwrap_or(i);
                 let to = (i..s.segments).take_while(|j| self.arrived[*j]).last().unwrap_or(i) + 1;
                 if blocks.len() < room {
                     blocks.push((from, to));

@@ -56,8 +56,11 @@ pub(super) fn read(flow: &Section<'_>) -> Result<App> {
         }
         other => {
             let problem = unknown_name("application", other, APPS.iter().map(|(name, _, _)| *name));
-            let key =
-                if at.place == tree.place && tree.text().is_some() { path } else { format!("{path}.kind") };
+            let key = if at.place == tree.place && tree.text().is_some() {
+                path
+            } else {
+                format!("{path}.kind")
+            };
             return wrong(at.place, key, problem);
         }
     })
@@ -99,7 +102,8 @@ fn video(section: &Section<'_>) -> Result<App> {
         section.defaults("ladder")
     };
     if !ladder.is_sorted() {
-        return section.wrong("ladder", Problem::Contradiction("not in ascending order".to_owned()));
+        return section
+            .wrong("ladder", Problem::Contradiction("not in ascending order".to_owned()));
     }
     let (segment, max_buffer) = (section.duration("segment")?, section.duration("max_buffer")?);
     let start_buffer = section.duration("start_buffer")?;

@@ -43,7 +43,11 @@ pub(super) fn changes(
         };
         let only_time = Tree {
             item: Item::Table(Table {
-                entries: table.get("at").map(|t| ("at".to_owned(), t.clone())).into_iter().collect(),
+                entries: table
+                    .get("at")
+                    .map(|t| ("at".to_owned(), t.clone()))
+                    .into_iter()
+                    .collect(),
                 inline: false,
             }),
             place: tree.place,
@@ -101,8 +105,9 @@ pub(crate) fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
         }
         let Some(Tree { item: Item::Table(link), .. }) = link_of(tree, name) else { continue };
         for other in SOURCES {
-            let set_too =
-                keys.iter().any(|k| matches!(k.as_slice(), ["link", n, w, ..] if n == name && *w == other));
+            let set_too = keys
+                .iter()
+                .any(|k| matches!(k.as_slice(), ["link", n, w, ..] if n == name && *w == other));
             let pair = match (*word, other) {
                 ("trace", "model" | "medium") => link.get(other).is_some_and(replays_traces),
                 ("model" | "medium", "trace") => replays_traces(value),
@@ -153,7 +158,9 @@ fn part(tree: &Tree, key: &str, place: Place, full: &str) -> Result<Part> {
         ["device", ..] if !known("device") => absent("[device]"),
         ["router", ..] if !known("router") => absent("[router]"),
         ["link", name, what, ..]
-            if SOURCES.contains(what) || ["delay", "layers"].contains(what) || layers.contains(what) =>
+            if SOURCES.contains(what)
+                || ["delay", "layers"].contains(what)
+                || layers.contains(what) =>
         {
             Ok(Part::Link((*name).to_owned()))
         }
@@ -215,8 +222,8 @@ fn read_again(
         }
         Part::Window(_, which) => {
             let name = which.as_deref().unwrap_or_default();
-            let tree =
-                addressed(now, "node", name).and_then(|i| Some((i, now.root("node")?.list()?.get(i)?)));
+            let tree = addressed(now, "node", name)
+                .and_then(|i| Some((i, now.root("node")?.list()?.get(i)?)));
             let Some((i, tree)) = tree else {
                 let known = run.nodes.iter().map(|n| n.name.as_str());
                 return wrong(place, full, unknown_name("node", name, known));
@@ -225,8 +232,8 @@ fn read_again(
             Ok(vec![Changed::NodeWindow(i, node::window(&section)?)])
         }
         Part::Flow(which, key) => {
-            let tree =
-                addressed(now, "flow", which).and_then(|i| Some((i, now.root("flow")?.list()?.get(i)?)));
+            let tree = addressed(now, "flow", which)
+                .and_then(|i| Some((i, now.root("flow")?.list()?.get(i)?)));
             let Some((i, tree)) = tree else {
                 return wrong(place, full, unknown_name("flow", which, []));
             };
@@ -241,8 +248,15 @@ fn read_again(
 }
 
 /// The device that a key speaks of.
-fn device<'a>(now: &'a Tree, which: Option<&str>, place: Place, full: &str) -> Result<(&'a Tree, String)> {
-    let Some(tree) = now.root("device") else { return wrong(place, full, Problem::Absent("[device]")) };
+fn device<'a>(
+    now: &'a Tree,
+    which: Option<&str>,
+    place: Place,
+    full: &str,
+) -> Result<(&'a Tree, String)> {
+    let Some(tree) = now.root("device") else {
+        return wrong(place, full, Problem::Absent("[device]"));
+    };
     match (which, tree.list()) {
         (None, None) => Ok((tree, "device".to_owned())),
         (Some(which), Some(list)) => match crate::tree::find(list, which) {

@@ -24,8 +24,10 @@ pub(super) fn flows(
         let (count, stagger) = (section.count("count")?, section.duration("stagger")?);
         let total = flows.len() as u64 + count;
         if total > MOST_FLOWS {
-            return section
-                .wrong("count", Problem::TooMany { what: "flows", found: total, most: MOST_FLOWS });
+            return section.wrong(
+                "count",
+                Problem::TooMany { what: "flows", found: total, most: MOST_FLOWS },
+            );
         }
         run.within(&section, "stagger", flow.start + stagger * (count - 1))?;
         copies.push(flows.len()..flows.len() + count as usize);
@@ -37,7 +39,10 @@ pub(super) fn flows(
             flows.push(Flow { name, start: flow.start + later, stop, ..flow.clone() });
         }
     }
-    once("flow", flows.iter().zip(places).map(|(f, (place, path))| (f.name.as_str(), place, path)))?;
+    once(
+        "flow",
+        flows.iter().zip(places).map(|(f, (place, path))| (f.name.as_str(), place, path)),
+    )?;
     Ok((flows, copies))
 }
 
@@ -58,7 +63,8 @@ fn one<'a>(
     let from = run.node(&section, "from", None)?;
     let to = to(&section, from, run)?;
     let from_server = run.nodes[from].name.starts_with("server");
-    let sender_opens = if section.has("opens") { section.choice("opens")? == 0 } else { !from_server };
+    let sender_opens =
+        if section.has("opens") { section.choice("opens")? == 0 } else { !from_server };
     let (start, stop) = (section.duration("start")?, section.duration_if_given("stop")?);
     run.within(&section, "start", start)?;
     if stop.is_some_and(|stop| stop <= start) {
@@ -68,7 +74,10 @@ fn one<'a>(
     let name = section.text("name")?.map_or_else(|| default_name(i), str::to_owned);
     let unused = if matches!(app, App::Voip { .. }) { section.get("congestion") } else { None };
     if let Some(crate::Place::Line(line)) = unused.map(|t| t.place) {
-        warnings.push(format!("line {line}: {}: not used: voice runs over UDP", section.full("congestion")));
+        warnings.push(format!(
+            "line {line}: {}: not used: voice runs over UDP",
+            section.full("congestion")
+        ));
     }
     let (sender, receiver) = (sender(&section)?, receiver(&section)?);
     Ok((Flow { name, from, to, sender_opens, start, stop, sender, receiver, app }, section))
@@ -129,7 +138,8 @@ fn tsq(section: &Section<'_>) -> Result<Option<Bytes>> {
         None => Ok(section.defaults("tsq").first().copied()),
         Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
         Some(tree) if tree.text().is_some() => {
-            let value = plain(algo::Unit::Bytes, Some(("1 B", "1 GB")), tree, &section.full("tsq"))?;
+            let value =
+                plain(algo::Unit::Bytes, Some(("1 B", "1 GB")), tree, &section.full("tsq"))?;
             Ok(algo::Setting::from_value(&value))
         }
         Some(tree) => {
@@ -165,7 +175,8 @@ fn read(section: &Section<'_>) -> Result<Read> {
             section.wrong("read", Problem::WrongKind { expected, found: tree.shown() })
         }
         None => {
-            let inner = Section::open(tree, section.full("read"), &[keys::PROFILE, keys::TICK], &[])?;
+            let inner =
+                Section::open(tree, section.full("read"), &[keys::PROFILE, keys::TICK], &[])?;
             let (rates, slot) = profile::read(&inner)?;
             let tick = inner.duration("tick")?;
             if inner.has("tick") && tick > slot {

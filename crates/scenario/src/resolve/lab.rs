@@ -27,13 +27,16 @@ mod tests {
 
     #[test]
     fn every_word_means_what_it_says() {
-        for (word, offload) in [("auto", Offload::Auto), ("on", Offload::On), ("off", Offload::Off)] {
+        for (word, offload) in [("auto", Offload::Auto), ("on", Offload::On), ("off", Offload::Off)]
+        {
             assert_eq!(read(&format!("lab.offload = \"{word}\"")).map(|l| l.offload), Ok(offload));
         }
         for (word, bulk) in [("own", Bulk::Own), ("iperf3", Bulk::Iperf3)] {
             assert_eq!(read(&format!("lab.bulk = \"{word}\"")).map(|l| l.bulk), Ok(bulk));
         }
-        for (word, capture) in [("ends", Capture::Ends), ("all", Capture::All), ("none", Capture::None)] {
+        for (word, capture) in
+            [("ends", Capture::Ends), ("all", Capture::All), ("none", Capture::None)]
+        {
             assert_eq!(read(&format!("lab.capture = \"{word}\"")).map(|l| l.capture), Ok(capture));
         }
         for (word, gate) in [("emulator", GateBy::Emulator), ("agent", GateBy::Agent)] {

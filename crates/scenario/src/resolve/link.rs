@@ -25,7 +25,8 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
         Item::Table(table) => {
             if table.entries.len() as u64 > MOST_NODES {
                 let found = table.entries.len() as u64;
-                return root.wrong("link", Problem::TooMany { what: "links", found, most: MOST_NODES });
+                return root
+                    .wrong("link", Problem::TooMany { what: "links", found, most: MOST_NODES });
             }
             for short in ["up", "down"] {
                 if !root.has("node") && table.get(short).is_none() {
@@ -36,7 +37,10 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
             let mut entries: Vec<&(String, Tree)> = table.entries.iter().collect();
             let order = |name: &str| ["up", "down"].iter().position(|n| *n == name).unwrap_or(2);
             entries.sort_by_key(|(name, _)| order(name));
-            entries.iter().map(|(name, t)| one(t, name, format!("link.{name}"), nodes, source)).collect()
+            entries
+                .iter()
+                .map(|(name, t)| one(t, name, format!("link.{name}"), nodes, source))
+                .collect()
         }
         _ => {
             let mut links = Vec::new();
@@ -50,7 +54,10 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
                 places.push((tree.place, path.clone()));
                 links.push(one(tree, name, path, nodes, source)?);
             }
-            once("link", links.iter().zip(places).map(|(l, (place, path))| (l.name.as_str(), place, path)))?;
+            once(
+                "link",
+                links.iter().zip(places).map(|(l, (place, path))| (l.name.as_str(), place, path)),
+            )?;
             Ok(links)
         }
     }
@@ -91,7 +98,8 @@ pub(super) fn one(
         "down" => (Some("server"), Some(client)),
         _ => (None, None),
     };
-    let present = |default: Option<&'static str>| default.filter(|d| nodes.iter().any(|n| n.name == *d));
+    let present =
+        |default: Option<&'static str>| default.filter(|d| nodes.iter().any(|n| n.name == *d));
     let from = node::named(&section, "from", present(from), nodes)?;
     let to = node::named(&section, "to", present(to), nodes)?;
     if from == to {
@@ -128,7 +136,8 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
             };
             if !fits {
                 let kind = kind_for(trace.as_ref());
-                let text = format!("this trace is replayed by the medium \"{kind}\", not by \"{name}\"");
+                let text =
+                    format!("this trace is replayed by the medium \"{kind}\", not by \"{name}\"");
                 return section.wrong("trace", Problem::Contradiction(text));
             }
             Ok((medium, trace))
@@ -136,11 +145,14 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
         [key] => {
             let medium = section.algorithm(key)?;
             if ["trace", "rates"].contains(&Family::Medium.entries()[medium.index].name) {
-                return section.wrong("trace", Problem::Missing("the trace that the medium replays"));
+                return section
+                    .wrong("trace", Problem::Missing("the trace that the medium replays"));
             }
             Ok((medium, None))
         }
-        [first, second, ..] => section.wrong(second, Problem::Excluded(format!("{}.{first}", section.path))),
+        [first, second, ..] => {
+            section.wrong(second, Problem::Excluded(format!("{}.{first}", section.path)))
+        }
     }
 }
 
@@ -155,7 +167,10 @@ fn rate(section: &Section<'_>) -> Result<(Algorithm, Option<Trace>)> {
     let inner = Section::open(tree, path.clone(), &[keys::PROFILE], &[])?;
     let (rates, slot) = profile::read(&inner)?;
     let steps = slots(rates.len(), slot).zip(rates).collect::<Vec<_>>();
-    Ok((Family::Medium.read(&text(section, "rates"), &path, None)?, Some(Trace::Rates(Arc::from(steps)))))
+    Ok((
+        Family::Medium.read(&text(section, "rates"), &path, None)?,
+        Some(Trace::Rates(Arc::from(steps))),
+    ))
 }
 
 /// A name as if it stood in the file where the section is.
@@ -197,7 +212,8 @@ fn layers(section: &Section<'_>) -> Result<Vec<Algorithm>> {
     let list = section.one_or_many("layers");
     if list.len() as u64 > MOST_LAYERS {
         let found = list.len() as u64;
-        return section.wrong("layers", Problem::TooMany { what: "layers", found, most: MOST_LAYERS });
+        return section
+            .wrong("layers", Problem::TooMany { what: "layers", found, most: MOST_LAYERS });
     }
     let mut layers = Vec::new();
     for (i, tree) in list.iter().enumerate() {
@@ -206,7 +222,9 @@ fn layers(section: &Section<'_>) -> Result<Vec<Algorithm>> {
     for name in layer_names() {
         match section.get(name) {
             None | Some(Tree { item: Item::Flag(false), .. }) => {}
-            Some(tree) => layers.push(Family::Layer.read_under_own_name(name, tree, &section.full(name))?),
+            Some(tree) => {
+                layers.push(Family::Layer.read_under_own_name(name, tree, &section.full(name))?)
+            }
         }
     }
     Ok(layers)

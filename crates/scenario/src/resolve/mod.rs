@@ -33,7 +33,11 @@ pub(crate) fn root(tree: &Tree) -> Result<Section<'_>> {
 }
 
 /// The whole of it.
-pub(crate) fn scenario(tree: &Tree, seed: u64, source: &Source<'_>) -> Result<(Scenario, Vec<String>)> {
+pub(crate) fn scenario(
+    tree: &Tree,
+    seed: u64,
+    source: &Source<'_>,
+) -> Result<(Scenario, Vec<String>)> {
     let root = root(tree)?;
     let duration = root.duration("duration")?;
     let warmup = root.duration("warmup")?;
@@ -66,8 +70,20 @@ pub(crate) fn scenario(tree: &Tree, seed: u64, source: &Source<'_>) -> Result<(S
     let name = root.text("name")?.unwrap_or("scenario").to_owned();
     let about = root.text("about")?.unwrap_or_default().to_owned();
     let lab = lab::lab(&root)?;
-    let scenario =
-        Scenario { name, about, duration, warmup, seed, bin, nodes, links, flows, probes, changes, lab };
+    let scenario = Scenario {
+        name,
+        about,
+        duration,
+        warmup,
+        seed,
+        bin,
+        nodes,
+        links,
+        flows,
+        probes,
+        changes,
+        lab,
+    };
     Ok((scenario, warnings))
 }
 
@@ -99,7 +115,11 @@ impl Run<'_> {
             return Ok(());
         }
         let name = |i: usize| self.nodes[i].name.clone();
-        wrong(section.place, section.path.clone(), Problem::Unconnected { from: name(from), to: name(to) })
+        wrong(
+            section.place,
+            section.path.clone(),
+            Problem::Unconnected { from: name(from), to: name(to) },
+        )
     }
 }
 
@@ -154,7 +174,8 @@ pub(crate) fn flow_names(tree: &Tree) -> Vec<String> {
 fn each<'a>(root: &Section<'a>, key: &str, most: u64) -> Result<Vec<(&'a Tree, String)>> {
     let list = root.one_or_many(key);
     if list.len() as u64 > most {
-        return root.wrong(key, Problem::TooMany { what: "of them", found: list.len() as u64, most });
+        return root
+            .wrong(key, Problem::TooMany { what: "of them", found: list.len() as u64, most });
     }
     let single = root.get(key).is_some_and(|t| t.list().is_none());
     let path = |i: usize| if single { key.to_owned() } else { format!("{key}.{i}") };
@@ -162,7 +183,10 @@ fn each<'a>(root: &Section<'a>, key: &str, most: u64) -> Result<Vec<(&'a Tree, S
 }
 
 /// Refuses a second thing of the same name.
-fn once<'a>(what: &'static str, names: impl Iterator<Item = (&'a str, Place, String)>) -> Result<()> {
+fn once<'a>(
+    what: &'static str,
+    names: impl Iterator<Item = (&'a str, Place, String)>,
+) -> Result<()> {
     let mut seen: std::collections::BTreeSet<&str> = std::collections::BTreeSet::new();
     for (name, place, path) in names {
         if !seen.insert(name) {

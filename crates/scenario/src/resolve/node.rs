@@ -26,8 +26,10 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
         return Ok(nodes);
     }
     if router {
-        return root
-            .wrong("router", Problem::Excluded("[[node]]: name it there, with its window".to_owned()));
+        return root.wrong(
+            "router",
+            Problem::Excluded("[[node]]: name it there, with its window".to_owned()),
+        );
     }
     let mut nodes = Vec::new();
     let mut places = Vec::new();
@@ -42,7 +44,10 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
     if nodes.is_empty() {
         return root.wrong("node", Problem::Empty);
     }
-    once("node", nodes.iter().zip(places).map(|(n, (place, path))| (n.name.as_str(), place, path)))?;
+    once(
+        "node",
+        nodes.iter().zip(places).map(|(n, (place, path))| (n.name.as_str(), place, path)),
+    )?;
     Ok(nodes)
 }
 
@@ -58,7 +63,9 @@ pub(super) fn named(
     };
     match nodes.iter().position(|n| n.name == name) {
         Some(i) => Ok(i),
-        None => section.wrong(key, unknown_name("node", name, nodes.iter().map(|n| n.name.as_str()))),
+        None => {
+            section.wrong(key, unknown_name("node", name, nodes.iter().map(|n| n.name.as_str())))
+        }
     }
 }
 
@@ -113,7 +120,11 @@ pub(super) fn devices(
         let node = named(&section, "node", Some("client"), nodes)?;
         if nodes[node].device.is_some() {
             let name = nodes[node].name.clone();
-            return wrong(section.place, section.path.clone(), Problem::Twice { what: "device on", name });
+            return wrong(
+                section.place,
+                section.path.clone(),
+                Problem::Twice { what: "device on", name },
+            );
         }
         let fed = outgoing(&section, node, nodes, links)?;
         let firmware = section.below("firmware", &[keys::FIRMWARE])?;
@@ -134,7 +145,8 @@ pub(super) fn devices(
         }
         let law = window(&section)?;
         if law.is_some() && nodes[node].window.is_some() {
-            let other = format!("the window of node {}: both are a law on its ACKs", nodes[node].name);
+            let other =
+                format!("the window of node {}: both are a law on its ACKs", nodes[node].name);
             return section.wrong("window", Problem::Excluded(other));
         }
         if law.is_some() {
@@ -160,8 +172,7 @@ fn outgoing(section: &Section<'_>, node: usize, nodes: &[Node], links: &[Link]) 
             let text = format!("no link leads away from {}", nodes[node].name);
             section.wrong("node", Problem::Contradiction(text))
         }
-        (None, _) => {
-            section.wrong("link", Problem::Missing("the node has several outgoing links; say which"))
-        }
+        (None, _) => section
+            .wrong("link", Problem::Missing("the node has several outgoing links; say which")),
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
             return section.wrong("to", Problem::Contradiction(text));
         }
         run.connected(&section, from, to)?;
-        let kind = if section.choice("kind")? == 1 { ProbeKind::Isochronous } else { ProbeKind::Ping };
+        let kind =
+            if section.choice("kind")? == 1 { ProbeKind::Isochronous } else { ProbeKind::Ping };
         if kind == ProbeKind::Ping {
             run.connected(&section, to, from)?;
         }
@@ -42,7 +43,10 @@ pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
         places.push((section.place, section.full("name")));
         probes.push(Probe { name, kind, from, to, start, every, bytes, class });
     }
-    once("probe", probes.iter().zip(places).map(|(p, (place, path))| (p.name.as_str(), place, path)))?;
+    once(
+        "probe",
+        probes.iter().zip(places).map(|(p, (place, path))| (p.name.as_str(), place, path)),
+    )?;
     Ok(probes)
 }
 
@@ -57,7 +61,8 @@ fn every(section: &Section<'_>, duration: Duration) -> Result<Vec<Duration>> {
     let packets = u128::from(duration.0) * every.len() as u128 / u128::from(lap.0.max(1));
     let found = u64::try_from(packets).unwrap_or(u64::MAX);
     if found > MOST_PACKETS {
-        return section.wrong("every", Problem::TooMany { what: "packets", found, most: MOST_PACKETS });
+        return section
+            .wrong("every", Problem::TooMany { what: "packets", found, most: MOST_PACKETS });
     }
     Ok(every)
 }

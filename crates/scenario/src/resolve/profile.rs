@@ -29,8 +29,10 @@ pub(crate) fn read(section: &Section<'_>) -> Result<(Vec<Rate>, Duration)> {
         return section.wrong("profile", Problem::Empty);
     }
     if list.len() as u64 > MOST {
-        return section
-            .wrong("profile", Problem::TooMany { what: "slots", found: list.len() as u64, most: MOST });
+        return section.wrong(
+            "profile",
+            Problem::TooMany { what: "slots", found: list.len() as u64, most: MOST },
+        );
     }
     let unit = section.choice("unit")?;
     let rates = list.iter().map(|tree| rate(section, tree, unit)).collect::<Result<Vec<Rate>>>()?;
@@ -54,7 +56,8 @@ fn rate(section: &Section<'_>, tree: &Tree, unit: usize) -> Result<Rate> {
         }
     };
     if !section.has("unit") {
-        return section.wrong("unit", Problem::Missing("the unit of the plain numbers in the profile"));
+        return section
+            .wrong("unit", Problem::Missing("the unit of the plain numbers in the profile"));
     }
     let bps = number * FACTORS[unit];
     if !(0.0..=FASTEST).contains(&bps) {

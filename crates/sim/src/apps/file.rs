@@ -25,7 +25,15 @@ pub struct File {
 impl File {
     /// Not begun.
     pub fn new(bytes: Bytes, every: Option<Duration>) -> File {
-        File { bytes: bytes.0, every, connection: None, started: Instant::ZERO, got: 0, tag: 0, busy: false }
+        File {
+            bytes: bytes.0,
+            every,
+            connection: None,
+            started: Instant::ZERO,
+            got: 0,
+            tag: 0,
+            busy: false,
+        }
     }
 
     /// The first file.

@@ -86,12 +86,12 @@ impl App {
             Kind::Requests { request, response, think } => {
                 App::Requests(requests::Requests::new(*request, *response, *think))
             }
-            Kind::Web { html, objects, depth, connections, request, every } => {
-                App::Web(web::Web::new(*html, objects.clone(), *depth, *connections, *request, *every))
-            }
-            Kind::Video { ladder, segment, start_buffer, max_buffer, safety } => {
-                App::Video(video::Video::new(ladder.clone(), *segment, *start_buffer, *max_buffer, *safety))
-            }
+            Kind::Web { html, objects, depth, connections, request, every } => App::Web(
+                web::Web::new(*html, objects.clone(), *depth, *connections, *request, *every),
+            ),
+            Kind::Video { ladder, segment, start_buffer, max_buffer, safety } => App::Video(
+                video::Video::new(ladder.clone(), *segment, *start_buffer, *max_buffer, *safety),
+            ),
             Kind::Voip { .. } => return None,
         })
     }
@@ -138,7 +138,14 @@ impl App {
     }
 
     /// The application at the fetching side got data (`up` false), or the data's sender got a request (`up` true).
-    pub fn on_received(&mut self, now: Instant, connection: u32, up: bool, bytes: u64, out: &mut Commands) {
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        connection: u32,
+        up: bool,
+        bytes: u64,
+        out: &mut Commands,
+    ) {
         match self {
             App::Bulk(_) | App::Rates(_) => {}
             App::File(a) => a.on_received(now, up, bytes, out),

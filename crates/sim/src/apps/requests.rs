@@ -46,7 +46,14 @@ impl Requests {
     }
 
     /// A request reached the server, or an answer the client.
-    pub fn on_received(&mut self, now: Instant, connection: u32, up: bool, bytes: u64, out: &mut Commands) {
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        connection: u32,
+        up: bool,
+        bytes: u64,
+        out: &mut Commands,
+    ) {
         if up {
             self.heard += bytes;
             while self.heard >= self.request {

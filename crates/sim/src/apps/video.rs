@@ -124,7 +124,14 @@ impl Video {
     }
 
     /// A request reached the server, or part of a segment the player.
-    pub fn on_received(&mut self, now: Instant, connection: u32, up: bool, bytes: u64, out: &mut Commands) {
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        connection: u32,
+        up: bool,
+        bytes: u64,
+        out: &mut Commands,
+    ) {
         if up {
             self.heard += bytes;
             if self.heard >= REQUEST {
@@ -173,7 +180,10 @@ impl Video {
         if let Some(since) = self.stalled_since.take() {
             out.push(Command::Tell { kind: "stall_ms", value: ms(now.since(since)) });
         } else if !self.begun {
-            out.push(Command::Tell { kind: "startup_unfinished_ms", value: ms(now.since(self.started)) });
+            out.push(Command::Tell {
+                kind: "startup_unfinished_ms",
+                value: ms(now.since(self.started)),
+            });
         }
     }
 }

@@ -92,12 +92,20 @@ impl Web {
     fn open_lane(&mut self, out: &mut Commands) {
         out.push(Command::Open { tag: self.next_tag });
         self.next_tag += 1;
-        self.lanes.push(Lane { connection: None, open: false, object: None, asked: Instant::ZERO, heard: 0 });
+        self.lanes.push(Lane {
+            connection: None,
+            open: false,
+            object: None,
+            asked: Instant::ZERO,
+            heard: 0,
+        });
     }
 
     /// A lane got its number.
     pub fn on_opening(&mut self, tag: u32, connection: u32) {
-        if let Some(lane) = tag.checked_sub(self.first_tag).and_then(|i| self.lanes.get_mut(i as usize)) {
+        if let Some(lane) =
+            tag.checked_sub(self.first_tag).and_then(|i| self.lanes.get_mut(i as usize))
+        {
             lane.connection = Some(connection);
         }
     }
@@ -123,7 +131,9 @@ impl Web {
             if self.todo.is_empty() {
                 return;
             }
-            let (true, None, Some(connection)) = (lane.open, lane.object, lane.connection) else { continue };
+            let (true, None, Some(connection)) = (lane.open, lane.object, lane.connection) else {
+                continue;
+            };
             let Some(size) = self.todo.pop_front() else { return };
             lane.object = Some((size, 0));
             lane.asked = now;
@@ -131,14 +141,22 @@ impl Web {
             out.push(Command::Write { connection, up: true, bytes: self.request });
         }
         let opening = self.lanes.iter().filter(|l| !l.open).count();
-        let wanted = self.todo.len().saturating_sub(opening).min(self.most.saturating_sub(self.lanes.len()));
+        let wanted =
+            self.todo.len().saturating_sub(opening).min(self.most.saturating_sub(self.lanes.len()));
         for _ in 0..wanted {
             self.open_lane(out);
         }
     }
 
     /// A request reached the server, or part of an object the browser.
-    pub fn on_received(&mut self, now: Instant, connection: u32, up: bool, bytes: u64, out: &mut Commands) {
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        connection: u32,
+        up: bool,
+        bytes: u64,
+        out: &mut Commands,
+    ) {
         let Some(at) = self.lane(connection) else { return };
         let lane = &mut self.lanes[at];
         if up {
@@ -201,7 +219,10 @@ impl Web {
     /// A page that never came is told as the time that it has taken so far.
     pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
         if self.loading {
-            out.push(Command::Tell { kind: "page_unfinished_ms", value: ms(now.since(self.started)) });
+            out.push(Command::Tell {
+                kind: "page_unfinished_ms",
+                value: ms(now.since(self.started)),
+            });
         }
     }
 }

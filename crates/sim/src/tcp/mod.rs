@@ -113,7 +113,13 @@ fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 
 impl Endpoint {
     /// An endpoint that waits to be opened, or to be called.
-    pub fn new(labels: Labels, sender: Sender, receiver: Receiver, timestamps: bool, ecn: bool) -> Endpoint {
+    pub fn new(
+        labels: Labels,
+        sender: Sender,
+        receiver: Receiver,
+        timestamps: bool,
+        ecn: bool,
+    ) -> Endpoint {
         Endpoint {
             labels,
             phase: Phase::Idle,
@@ -305,7 +311,14 @@ impl Endpoint {
 }
 
 /// A frame with data, which carries the receiving half's ACK as well.
-fn data(now: Instant, blank: &Frame, e: Emit, receiver: &mut Receiver, labels: Labels, ecn: bool) -> Frame {
+fn data(
+    now: Instant,
+    blank: &Frame,
+    e: Emit,
+    receiver: &mut Receiver,
+    labels: Labels,
+    ecn: bool,
+) -> Frame {
     let mut f = *blank;
     f.seq = e.seq;
     f.len = e.len;

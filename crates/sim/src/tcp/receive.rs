@@ -240,7 +240,8 @@ impl Receiver {
     }
 
     fn remember(&mut self, from: u64) {
-        let keep = self.recent.iter().position(|r| *r == Some(from)).unwrap_or(self.recent.len() - 1);
+        let keep =
+            self.recent.iter().position(|r| *r == Some(from)).unwrap_or(self.recent.len() - 1);
         self.recent.copy_within(0..keep, 1);
         self.recent[0] = Some(from);
     }

@@ -106,7 +106,9 @@ impl Scoreboard {
 
     /// Number of the newest.
     pub fn last_number(&self) -> Option<u64> {
-        (self.first + self.segments.len() as u64).checked_sub(1).filter(|_| !self.segments.is_empty())
+        (self.first + self.segments.len() as u64)
+            .checked_sub(1)
+            .filter(|_| !self.segments.is_empty())
     }
 
     /// A new segment was sent.
@@ -251,7 +253,9 @@ impl Scoreboard {
 
     /// A segment is sent again: `now` counts as its time of sending.
     pub fn resend(&mut self, number: u64, stamp: impl FnOnce(&mut Segment)) {
-        let Some(i) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
+        let Some(i) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else {
+            return;
+        };
         let Some(segment) = self.segments.get_mut(i) else { return };
         let len = u64::from(segment.len);
         if segment.lost && !segment.resent {

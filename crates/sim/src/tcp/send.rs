@@ -347,7 +347,8 @@ impl Sender {
     /// 3.8.6.2.1 lets half of the largest window go).
     #[inline]
     fn segment_most(&self) -> u64 {
-        let half = if self.window_most > DEFAULT_MSS { self.window_most / 2 } else { self.window_most };
+        let half =
+            if self.window_most > DEFAULT_MSS { self.window_most / 2 } else { self.window_most };
         self.settings.mss.min(half.max(1))
     }
 
@@ -508,7 +509,12 @@ impl Sender {
                 self.restart = Some(window.max(self.initial_window));
             }
             self.last_sent = now;
-            let sent = Sent { bytes: Bytes::ZERO, in_flight: Bytes::ZERO, app_limited: true, again: false };
+            let sent = Sent {
+                bytes: Bytes::ZERO,
+                in_flight: Bytes::ZERO,
+                app_limited: true,
+                again: false,
+            };
             self.cc.on_sent(now, &sent, &mut self.rng);
         }
     }
@@ -546,10 +552,17 @@ impl Sender {
         emit(Emit { seq: segment.seq, len: segment.len, fin, again: false, cwr });
     }
 
-    fn retransmit(&mut self, now: Instant, number: u64, segment: &Segment, emit: &mut impl FnMut(Emit)) {
+    fn retransmit(
+        &mut self,
+        now: Instant,
+        number: u64,
+        segment: &Segment,
+        emit: &mut impl FnMut(Emit),
+    ) {
         self.stamp(now);
         let in_flight = self.in_flight();
-        let (flight_sent, delivered_at, delivered) = (self.flight_sent, self.delivered_at, self.delivered);
+        let (flight_sent, delivered_at, delivered) =
+            (self.flight_sent, self.delivered_at, self.delivered);
         let (app_limited, lost_total) = (self.app_limited > 0, self.board.lost_total);
         self.board.resend(number, |s| {
             s.sent = now;
@@ -563,7 +576,13 @@ impl Sender {
         self.counters.resent += u64::from(segment.payload() > 0);
         self.counters.resent_bytes += segment.payload();
         self.after_sending(now, segment, in_flight, true);
-        emit(Emit { seq: segment.seq, len: segment.len, fin: segment.fin, again: true, cwr: false });
+        emit(Emit {
+            seq: segment.seq,
+            len: segment.len,
+            fin: segment.fin,
+            again: true,
+            cwr: false,
+        });
     }
 
     fn after_sending(&mut self, now: Instant, segment: &Segment, in_flight: u64, again: bool) {
@@ -575,8 +594,12 @@ impl Sender {
         if self.recovery == Recovery::Recovering {
             self.prr.on_sent(len);
         }
-        let sent =
-            Sent { bytes: Bytes(len), in_flight: Bytes(in_flight), app_limited: self.app_limited > 0, again };
+        let sent = Sent {
+            bytes: Bytes(len),
+            in_flight: Bytes(in_flight),
+            app_limited: self.app_limited > 0,
+            again,
+        };
         self.cc.on_sent(now, &sent, &mut self.rng);
     }
 

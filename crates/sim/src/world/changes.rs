@@ -15,7 +15,9 @@ impl<T: Tap> World<'_, T> {
             match what {
                 Changed::Link(i, link) => {
                     self.ports[*i].link = link.build();
-                    self.run_port(*i as u32, |port, now, outcomes| port.on_link_changed(now, outcomes));
+                    self.run_port(*i as u32, |port, now, outcomes| {
+                        port.on_link_changed(now, outcomes)
+                    });
                 }
                 Changed::Gate(node, gate) => {
                     let Some(device) = &scenario.nodes[*node].device else { continue };

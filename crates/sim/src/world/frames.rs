@@ -91,7 +91,11 @@ impl<T: Tap> World<'_, T> {
 
     /// Runs a step of a port and carries out what follows from it.
     #[inline]
-    pub(super) fn run_port(&mut self, index: u32, step: impl FnOnce(&mut Port, Instant, &mut Vec<Outcome>)) {
+    pub(super) fn run_port(
+        &mut self,
+        index: u32,
+        step: impl FnOnce(&mut Port, Instant, &mut Vec<Outcome>),
+    ) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let now = self.now;
         let port = &mut self.ports[index as usize];
@@ -124,7 +128,8 @@ impl<T: Tap> World<'_, T> {
         if frame.kind != Kind::Tcp || frame.hop != 0 {
             return;
         }
-        let sender = &mut self.connections[frame.owner as usize].ends[usize::from(frame.side)].sender;
+        let sender =
+            &mut self.connections[frame.owner as usize].ends[usize::from(frame.side)].sender;
         sender.local = sender.local.saturating_sub(u64::from(frame.bytes));
         if sender.hold == Hold::Local {
             self.unblocked.push((frame.owner, frame.side));
@@ -231,7 +236,8 @@ impl<T: Tap> World<'_, T> {
             Kind::Tcp => self.deliver_tcp(frame),
             Kind::Ping => {
                 let back = self.probes[frame.owner as usize].back;
-                let pong = Frame { kind: Kind::Pong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
+                let pong =
+                    Frame { kind: Kind::Pong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
                 self.send(node, &pong);
             }
             Kind::Pong => {
@@ -250,7 +256,14 @@ impl<T: Tap> World<'_, T> {
             }
             Kind::GatePing => {
                 let Some((_, back)) = self.gate_routes[frame.owner as usize] else { return };
-                let pong = Frame { kind: Kind::GatePong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
+                let pong = Frame {
+                    kind: Kind::GatePong,
+                    side: 1,
+                    hop: 0,
+                    route: back,
+                    queued: 0,
+                    ..*frame
+                };
                 self.send(node, &pong);
             }
             Kind::GatePong => {

@@ -39,7 +39,9 @@ impl<T: Tap> World<'_, T> {
 
     pub(super) fn on_gate_probe(&mut self, port: u32) {
         let Some((there, _)) = self.gate_routes[port as usize] else { return };
-        let Some(every) = self.ports[port as usize].device.as_ref().and_then(|d| d.gate_probe_every()) else {
+        let Some(every) =
+            self.ports[port as usize].device.as_ref().and_then(|d| d.gate_probe_every())
+        else {
             self.gate_routes[port as usize] = None;
             return;
         };

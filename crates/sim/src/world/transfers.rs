@@ -181,7 +181,8 @@ impl<T: Tap> World<'_, T> {
         let mut numbers = Rng::new(self.scenario.seed, &format!("isn.{id}"));
         let mut scale = [0; 2];
         // Only a device's qdisc is a queue of the host's own.
-        let own_queue = routes.map(|route| self.ports[self.routes.port(route, 0) as usize].device.is_some());
+        let own_queue =
+            routes.map(|route| self.ports[self.routes.port(route, 0) as usize].device.is_some());
         let mut make = |side: u8| {
             let labels = Labels {
                 connection: id,
@@ -193,8 +194,9 @@ impl<T: Tap> World<'_, T> {
             };
             let s = &spec.sender;
             let mss = s.mss.0;
-            let congestion =
-                s.congestion.congestion(&cc::Setup { mss: s.mss, initial_window: s.initial_window });
+            let congestion = s
+                .congestion
+                .congestion(&cc::Setup { mss: s.mss, initial_window: s.initial_window });
             let rng = Rng::new(self.scenario.seed, &format!("flow.{}.{id}.{side}", spec.name));
             let settings = send::Settings {
                 mss,
@@ -222,7 +224,8 @@ impl<T: Tap> World<'_, T> {
             {
                 sender.afc = Some(rwnd::afc::Sender::new(afc.sender_config(s.mss)));
             }
-            let read = if side == data_side { scenario::Read::AtOnce } else { spec.receiver.read.clone() };
+            let read =
+                if side == data_side { scenario::Read::AtOnce } else { spec.receiver.read.clone() };
             let receiver = Receiver::new(
                 law,
                 receive::Settings {
@@ -240,7 +243,8 @@ impl<T: Tap> World<'_, T> {
         let ends = [make(0), make(1)];
         let server_port = SERVER_PORT + (flow % 1_000) as u16;
         let client_port = CLIENT_PORT + (id % 28_000) as u16;
-        let mss = (spec.sender.mss.0 + if spec.sender.timestamps { 12 } else { 0 }).min(65_535) as u16;
+        let mss =
+            (spec.sender.mss.0 + if spec.sender.timestamps { 12 } else { 0 }).min(65_535) as u16;
         let wiring = Wiring {
             nodes: [a as u16, b as u16],
             ports: [client_port, server_port],

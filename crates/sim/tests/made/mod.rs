@@ -132,7 +132,8 @@ pub fn lose(s: &mut Scenario, index: usize, at: Duration, span: Duration) {
     let mut lossy = s.links[index].clone();
     lossy.layers = vec![algorithm!(algo::link::layer, "loss", "rate" = Value::Number(1.0))];
     s.changes.push(Change { at, what: vec![Changed::Link(index, lossy)] });
-    s.changes.push(Change { at: at + span, what: vec![Changed::Link(index, s.links[index].clone())] });
+    s.changes
+        .push(Change { at: at + span, what: vec![Changed::Link(index, s.links[index].clone())] });
     s.changes.sort_by_key(|c| c.at);
 }
 
@@ -206,8 +207,11 @@ pub fn at_ms(s: &TcpSegment, first: &TcpSegment) -> f64 {
 
 /// Goodput between two times, Mbit/s, from the series.
 pub fn mbit_between(results: &Results, from: Duration, to: Duration) -> f64 {
-    let bytes: u64 =
-        series(results).iter().filter(|s| s.t.0 >= from.0 && s.t.0 < to.0).map(|s| s.delivered).sum();
+    let bytes: u64 = series(results)
+        .iter()
+        .filter(|s| s.t.0 >= from.0 && s.t.0 < to.0)
+        .map(|s| s.delivered)
+        .sum();
     bytes as f64 * 8.0 / to.saturating_sub(from).as_secs_f64() / 1e6
 }
 

@@ -8,7 +8,10 @@ use crate::made::{self, MSS, RECEIVER, THERE, at_ms, ms};
 
 fn acks(seen: &[TcpSegment]) -> Vec<TcpSegment> {
     let port = seen[1].src_port;
-    seen.iter().filter(|p| p.src_port == port && p.payload == 0 && p.options.mss.is_none()).copied().collect()
+    seen.iter()
+        .filter(|p| p.src_port == port && p.payload == 0 && p.options.mss.is_none())
+        .copied()
+        .collect()
 }
 
 #[test]
@@ -28,8 +31,11 @@ fn every_second_segment_is_acknowledged_once_the_quick_acks_are_over() {
 #[test]
 fn a_lone_segment_is_acknowledged_after_the_delay() {
     let mut s = made::path(10.0, ms(40), 1_000, 3);
-    s.flows[0].app =
-        scenario::App::Requests { request: units::Bytes(300), response: units::Bytes(900), think: ms(100) };
+    s.flows[0].app = scenario::App::Requests {
+        request: units::Bytes(300),
+        response: units::Bytes(900),
+        think: ms(100),
+    };
     s.flows[0].receiver.ack_delay = ms(30);
     let seen = made::segments(&s, RECEIVER);
     let port = seen[1].src_port;

@@ -46,7 +46,8 @@ fn cubic_is_back_at_its_old_window_after_k_seconds() {
         .map(|r| ((r.t.0 + r.span.0) as f64 / 1e9, r.cwnd as f64 / MSS as f64))
         .collect();
     // The falls: the last bin before each and its window.
-    let falls: Vec<(f64, f64)> = series.windows(2).filter(|w| w[1].1 < 0.9 * w[0].1).map(|w| w[0]).collect();
+    let falls: Vec<(f64, f64)> =
+        series.windows(2).filter(|w| w[1].1 < 0.9 * w[0].1).map(|w| w[0]).collect();
     assert!(falls.len() >= 4, "{falls:?}");
     for pair in falls[1..].windows(2) {
         // 833 segments of path and 200 of queue are W_max each time.
@@ -99,10 +100,21 @@ fn marks_of_codel_replace_drops_and_count_once_per_round_trip() {
     let falls: Vec<_> = series.windows(2).filter(|w| w[1].cwnd * 10 < w[0].cwnd * 9).collect();
     assert!(falls.len() >= 4);
     for w in &falls {
-        assert!(w[1].cwnd * 100 >= w[0].cwnd * 48, "{} after {} at {:?}", w[1].cwnd, w[0].cwnd, w[1].t);
+        assert!(
+            w[1].cwnd * 100 >= w[0].cwnd * 48,
+            "{} after {} at {:?}",
+            w[1].cwnd,
+            w[0].cwnd,
+            w[1].t
+        );
     }
     for pair in falls.windows(2) {
-        assert!(pair[1][1].t.0 - pair[0][1].t.0 >= ms(40).0, "{:?} and {:?}", pair[0][1].t, pair[1][1].t);
+        assert!(
+            pair[1][1].t.0 - pair[0][1].t.0 >= ms(40).0,
+            "{:?} and {:?}",
+            pair[0][1].t,
+            pair[1][1].t
+        );
     }
     let got = made::mbit_between(&results, ms(5_000), ms(20_000));
     // Reno's saw tooth between a half and the whole of a path without much of a queue.
@@ -139,8 +151,11 @@ fn idleness_brings_the_initial_window_back() {
     let burst = |restart: bool| {
         let mut s = made::path(1_000.0, ms(50), 10_000, 4);
         s.flows[0].sender.slow_start_after_idle = restart;
-        s.flows[0].app =
-            scenario::App::Requests { request: Bytes(300), response: Bytes(200 * MSS), think: ms(1_000) };
+        s.flows[0].app = scenario::App::Requests {
+            request: Bytes(300),
+            response: Bytes(200 * MSS),
+            think: ms(1_000),
+        };
         let seen = made::payloads(&made::segments(&s, made::SENDER));
         let data: Vec<_> = seen.iter().filter(|p| p.payload > 300).collect();
         // The second answer's first burst.

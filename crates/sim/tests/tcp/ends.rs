@@ -19,10 +19,15 @@ fn three_segments_open_and_ten_follow_at_once() {
     assert_eq!((ack.seq, ack.ack), (syn.seq.wrapping_add(1), syn_ack.seq.wrapping_add(1)));
     for options in [syn.options, syn_ack.options] {
         assert_eq!(options.mss, Some(1_460));
-        assert!(options.sack_permitted && options.timestamps.is_some() && options.window_scale.is_some());
+        assert!(
+            options.sack_permitted
+                && options.timestamps.is_some()
+                && options.window_scale.is_some()
+        );
     }
     assert!((at_ms(syn_ack, syn) - 50.0).abs() < 0.1);
-    let first: Vec<_> = made::payloads(&seen).into_iter().filter(|p| at_ms(p, syn) < 90.0).collect();
+    let first: Vec<_> =
+        made::payloads(&seen).into_iter().filter(|p| at_ms(p, syn) < 90.0).collect();
     assert_eq!(first.len(), 10);
     assert!(first.iter().all(|p| u64::from(p.payload) == MSS && at_ms(p, syn) < 51.0));
 }
@@ -126,8 +131,11 @@ fn a_fin_waits_for_the_window_like_any_byte() {
     s.flows[0].sender.mss = Bytes(mss);
     s.flows[0].app = scenario::App::File { bytes: Bytes(16 * mss), every: None };
     s.flows[0].receiver.window = made::fixed(16 * mss);
-    let read =
-        scenario::Read::Profile { rates: vec![Rate(0), Rate(8_000_000)], slot: ms(5_000), tick: ms(50) };
+    let read = scenario::Read::Profile {
+        rates: vec![Rate(0), Rate(8_000_000)],
+        slot: ms(5_000),
+        tick: ms(50),
+    };
     s.flows[0].receiver.read = read;
     let results = made::run(&s);
     let row = made::data(&results);

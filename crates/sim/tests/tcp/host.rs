@@ -17,14 +17,19 @@ fn small_queues_hold_a_flow_to_their_limit_and_never_burst_beyond() {
             link: THERE,
             qdisc: made::droptail(1_000),
             gate: made::algorithm!(algo::gate, "none"),
-            firmware: Firmware { buffer: Bytes(30_000), report_every: ms(5), report_delay: ms(100) },
+            firmware: Firmware {
+                buffer: Bytes(30_000),
+                report_every: ms(5),
+                report_delay: ms(100),
+            },
         });
         let results = made::run(&s);
         let most = results.queues.iter().filter(|q| q.stage == "qdisc").map(|q| q.bytes).max();
         let most = most.expect("bins of the queue");
         assert!(most <= limit + 1_500 && most + 3_000 > limit, "{most} of {limit}");
         // As the queue drains, it is filled up again, a packet at a time.
-        let sent: Vec<u64> = made::series(&results).iter().skip(200).map(|r| r.sent / MSS).collect();
+        let sent: Vec<u64> =
+            made::series(&results).iter().skip(200).map(|r| r.sent / MSS).collect();
         assert!(sent.iter().all(|n| (6..=11).contains(n)), "{:?}", sent.iter().max());
     }
 }
@@ -55,7 +60,8 @@ fn a_probe_is_lost_only_where_it_was_dropped() {
     // Those that are under way at the end have neither an answer nor been lost.
     assert!(clean.probes.iter().any(|p| p.rtt.is_none() && p.owd.is_none()));
     assert!(clean.probes.iter().all(|p| !p.lost));
-    s.links[THERE].layers = vec![made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.2))];
+    s.links[THERE].layers =
+        vec![made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.2))];
     let lossy = made::run(&s);
     let lost = lossy.probes.iter().filter(|p| p.lost).count();
     assert!((4..25).contains(&lost), "{lost}");

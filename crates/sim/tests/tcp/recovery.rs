@@ -175,7 +175,8 @@ fn a_copy_in_vain_is_told_by_dsack() {
 #[test]
 fn lost_acks_do_not_make_losses() {
     let mut s = steady();
-    s.links[BACK].layers = vec![made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.1))];
+    s.links[BACK].layers =
+        vec![made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.1))];
     let row = row(&s);
     assert_eq!(row.lost_packets, 0);
     assert_eq!((row.retransmissions_fast, row.timeouts), (0, 0), "{row:?}");

@@ -17,7 +17,10 @@ fn a_window_gives_its_size_per_round_trip() {
         // The first of a burst waits for the second to be acknowledged with it: one serialisation time.
         let rtt = 0.1 + 1_500.0 * 8.0 / 1e9;
         let expected = (segments * MSS) as f64 * 8.0 / rtt / 1e6;
-        assert!((got / expected - 1.0).abs() < 0.01, "{segments} segments: {got} Mbit/s, not {expected}");
+        assert!(
+            (got / expected - 1.0).abs() < 0.01,
+            "{segments} segments: {got} Mbit/s, not {expected}"
+        );
         let shares = made::data(&results).shares.expect("time passed");
         assert!(shares[Limit::ReceiveWindow as usize] > 0.95, "{shares:?}");
         assert_eq!(made::data(&results).retransmissions, 0);
@@ -28,7 +31,8 @@ fn a_window_gives_its_size_per_round_trip() {
 fn the_wire_says_what_the_simulator_counts() {
     let mut s = made::path(20.0, ms(40), 50, 4);
     s.flows[0].receiver.window = made::fixed(100_000);
-    s.flows[0].receiver.read = Read::Profile { rates: vec![Rate(7_000_000)], slot: ms(1_000), tick: ms(10) };
+    s.flows[0].receiver.read =
+        Read::Profile { rates: vec![Rate(7_000_000)], slot: ms(1_000), tick: ms(10) };
     let seen = made::segments(&s, RECEIVER);
     let scale = seen[1].options.window_scale.expect("a scale");
     let told = seen.iter().filter(|p| p.src_port == seen[1].src_port);
@@ -59,7 +63,11 @@ pub fn assert_edge_never_moves_back(seen: &[capture::TcpSegment], context: &str)
         let Some(end) = ends.iter_mut().find(|e| e.0 == p.src_port) else { continue };
         let edge = p.ack.wrapping_add(u32::from(p.window) << end.1.unwrap_or(0));
         if end.3 != 0 {
-            assert!(edge.wrapping_sub(end.3) < 1 << 31, "{context}: {p:?} offers {edge}, after {}", end.3);
+            assert!(
+                edge.wrapping_sub(end.3) < 1 << 31,
+                "{context}: {p:?} offers {edge}, after {}",
+                end.3
+            );
         }
         end.3 = edge;
     }
@@ -210,8 +218,11 @@ fn jitter_and_loss_do_not_move_the_edge_back() {
             ),
         ];
         s.flows[0].receiver.window = made::fixed(20_000 + 7_777 * seed);
-        s.flows[0].receiver.read =
-            Read::Profile { rates: vec![Rate(2_000_000), Rate(9_000_000)], slot: ms(300), tick: ms(10) };
+        s.flows[0].receiver.read = Read::Profile {
+            rates: vec![Rate(2_000_000), Rate(9_000_000)],
+            slot: ms(300),
+            tick: ms(10),
+        };
         assert_edge_never_moves_back(&made::segments(&s, RECEIVER), &format!("seed {seed}"));
     }
 }
@@ -250,7 +261,8 @@ fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
     flow.sender.mss = Bytes(1_000);
     flow.sender.timestamps = false;
     flow.sender.slow_start_after_idle = false;
-    flow.receiver.window = made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
+    flow.receiver.window =
+        made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
     flow.receiver.ack_every = 1;
     flow.receiver.window_update = WindowUpdate::Segment;
     let rates = vec![Rate(0), Rate(6_000_000), Rate(6_000_000)];

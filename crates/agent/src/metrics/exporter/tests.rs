@@ -49,7 +49,9 @@ const ASK: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn only_loopback_addresses_and_absolute_paths_are_listened_on() {
-    for good in ["127.0.0.1:9469", "[::1]:9469", "127.9.9.9:1", "unix:/run/unbloat-agent/metrics.sock"] {
+    for good in
+        ["127.0.0.1:9469", "[::1]:9469", "127.9.9.9:1", "unix:/run/unbloat-agent/metrics.sock"]
+    {
         assert!(good.parse::<Listen>().is_ok(), "{good}");
     }
     let long = format!("unix:/{}", "a".repeat(108));
@@ -78,9 +80,9 @@ fn the_unix_socket_is_its_owners_alone_and_goes_with_its_exporter() {
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.set_nonblocking(true).unwrap();
     let answer = answer_of(&mut exporter, &mut stream, ASK);
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0")
-    );
+    assert!(answer.starts_with(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"
+    ));
     assert!(answer.ends_with("# EOF\n"));
     drop(exporter);
     assert!(!path.exists());

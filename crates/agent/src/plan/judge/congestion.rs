@@ -29,21 +29,25 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         .collect();
     let Some(flow) = flows.first() else { return Vec::new() };
     let title = "Uploads: BBR instead of a congestion control that fills the queue";
-    let mut advice = Advice::new("congestion", "bufferbloat", Rank::Instead, title).for_flows(&flows);
+    let mut advice =
+        Advice::new("congestion", "bufferbloat", Rank::Instead, title).for_flows(&flows);
     match (flow.congestion.as_deref(), default) {
         (Some(name), _) => advice.why.push(format!("its sender uses {name}; this kernel has bbr")),
         (None, Some(name)) => {
             advice.why.push(format!("{name} is this host's default; this kernel has bbr"));
-            advice.unknown.push("which congestion control it was: a capture does not tell".to_owned());
-        }
-        (None, None) => {
             advice
                 .unknown
-                .push("which congestion control it was, and whether that kernel has bbr".to_owned());
+                .push("which congestion control it was: a capture does not tell".to_owned());
+        }
+        (None, None) => {
+            advice.unknown.push(
+                "which congestion control it was, and whether that kernel has bbr".to_owned(),
+            );
         }
     }
     let most = flow.rtt_min_ms.unwrap_or(0.0) * CWND_GAIN;
-    advice.expects = Expectation::of(flow, most, "at most 2 · RTTmin, BBR's limit of what is in flight");
+    advice.expects =
+        Expectation::of(flow, most, "at most 2 · RTTmin, BBR's limit of what is in flight");
     advice.changes = vec![
         "TCP_CONGESTION of connections to these prefixes, new ones and those that run; off gives back what they had".to_owned(),
         "a BPF program (sock_ops) on the cgroup's sockets, and a walk over those that exist; no sysctl".to_owned(),
@@ -52,7 +56,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         vec![("congestion.routes", "{ \"0.0.0.0/0\" = \"bbr\", \"::/0\" = \"bbr\" }".to_owned())];
     advice.blocked = view.lacks(feature::CONGESTION);
     advice.unknown.push("a rate that falls suddenly: BBR notices only seconds later".to_owned());
-    advice.unknown.push("only connections of this host itself; hosts behind it keep their own".to_owned());
+    advice
+        .unknown
+        .push("only connections of this host itself; hosts behind it keep their own".to_owned());
     if flow.congestion.is_none() {
         advice.sure = Sure::Low;
     }
@@ -71,7 +77,10 @@ mod tests {
         let case = Case::new(vec![flow(Way::Upload, 60.0, 1_055.0, 1_200.0)]);
         let [one] = &check(&case.view())[..] else { panic!() };
         assert_eq!((one.expects.as_ref().map(|e| e.to_ms), one.rank), (Some(120.0), Rank::Instead));
-        let bbr = Flow { congestion: Some("bbr".to_owned()), ..flow(Way::Upload, 60.0, 1_055.0, 1_200.0) };
+        let bbr = Flow {
+            congestion: Some("bbr".to_owned()),
+            ..flow(Way::Upload, 60.0, 1_055.0, 1_200.0)
+        };
         assert!(check(&Case::new(vec![bbr]).view()).is_empty());
     }
 
@@ -85,8 +94,9 @@ mod tests {
     #[test]
     fn it_is_recommended_where_the_uplinks_cure_cannot_be_had() {
         let mut case = Case::new(vec![flow(Way::Upload, 60.0, 1_055.0, 1_200.0)]);
-        let rank =
-            |case: &Case| advice(&case.view()).into_iter().find(|a| a.cure == "congestion").map(|a| a.rank);
+        let rank = |case: &Case| {
+            advice(&case.view()).into_iter().find(|a| a.cure == "congestion").map(|a| a.rank)
+        };
         assert_eq!(rank(&case), Some(Rank::Instead));
         case.host.device = None;
         assert_eq!(rank(&case), Some(Rank::Recommended));

@@ -17,24 +17,29 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
     let Some(flow) = flows.first() else { return Vec::new() };
     let title = "Downloads: the receive window follows the delay (DRWA)";
-    let mut advice = Advice::new("receive", "bufferbloat", Rank::Recommended, title).for_flows(&flows);
+    let mut advice =
+        Advice::new("receive", "bufferbloat", Rank::Recommended, title).for_flows(&flows);
     let law = format!("λ · RTTmin, λ = {lambda}");
     advice.expects = Expectation::of(flow, by_law(flow, lambda), law);
     let pin = sockets::folder(view.pins).join("receive");
     let cgroup = view.host.cgroup.as_ref().filter(|_| view.here());
-    let whose = cgroup
-        .map_or("this host's sockets".to_owned(), |path| format!("the sockets of cgroup {}", path.display()));
+    let whose = cgroup.map_or("this host's sockets".to_owned(), |path| {
+        format!("the sockets of cgroup {}", path.display())
+    });
     advice.changes = vec![
         format!("a BPF program (sock_ops) on {whose}, pinned as {}, with its maps beside it", pin.display()),
         "TCP_WINDOW_CLAMP of each download, at every ACK from 20 KB on; autotuning no longer moves it"
             .to_owned(),
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
-    advice.settings = vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
+    advice.settings =
+        vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
     advice.blocked = view.lacks(feature::WINDOWS);
     if view.here() {
         if let Some(why) = view.host.lacks(feature::LIVE) {
-            advice.unknown.push(format!("connections that exist already keep their windows: {why}"));
+            advice
+                .unknown
+                .push(format!("connections that exist already keep their windows: {why}"));
         }
         if view.host.sysctl("net.ipv4.tcp_shrink_window") == Some("1") {
             advice.unknown.push(
@@ -44,7 +49,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         }
     }
     if flow.rate_bps > 0.0 {
-        advice.unknown.push("QUIC and other UDP have no window: their share of the queue stays".to_owned());
+        advice
+            .unknown
+            .push("QUIC and other UDP have no window: their share of the queue stays".to_owned());
     }
     vec![advice]
 }
@@ -72,8 +79,9 @@ mod tests {
             advice.changes
         );
         assert!(
-            advice.why[0]
-                .contains("RTT 60 ms at least, 1.6 s under load (p95 2.1 s), 1.5 MB of queue: grade F"),
+            advice.why[0].contains(
+                "RTT 60 ms at least, 1.6 s under load (p95 2.1 s), 1.5 MB of queue: grade F"
+            ),
             "{:?}",
             advice.why
         );

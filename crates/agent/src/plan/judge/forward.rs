@@ -27,7 +27,8 @@ fn check(view: &View<'_>) -> Vec<Advice> {
             let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
             let Some(flow) = flows.first() else { return Vec::new() };
             let mut advice = start(view, lambda).for_flows(&flows);
-            advice.expects = Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
+            advice.expects =
+                Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
             vec![advice]
         }
         None => unseen(view).into_iter().collect(),
@@ -35,7 +36,8 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 }
 
 fn start(view: &View<'_>, lambda: f64) -> Advice {
-    let title = "Downloads of hosts behind this one: windows of the ACKs that pass follow the delay (DRWA)";
+    let title =
+        "Downloads of hosts behind this one: windows of the ACKs that pass follow the delay (DRWA)";
     let mut advice = Advice::new("forward", "bufferbloat", Rank::Recommended, title);
     let device = view.host.device.as_ref().filter(|_| view.here());
     let name = device.map_or("the uplink's device", |device| device.name.as_str());
@@ -47,7 +49,8 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
             .to_owned(),
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
-    advice.settings = vec![("forward.enabled", "true".to_owned()), ("forward.lambda", toml(lambda))];
+    advice.settings =
+        vec![("forward.enabled", "true".to_owned()), ("forward.lambda", toml(lambda))];
     if view.here() {
         advice.blocked = match device {
             None => Some("no device is known: no default route, and no --device".to_owned()),
@@ -55,7 +58,9 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
         };
         if device.is_some_and(|device| !device.smart()) {
             let qdisc = device.map_or("", |device| device.qdisc());
-            advice.why.push(format!("{name} has no smart queue management: its queue discipline is {qdisc}"));
+            advice.why.push(format!(
+                "{name} has no smart queue management: its queue discipline is {qdisc}"
+            ));
         }
     }
     advice
@@ -65,7 +70,10 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
 fn unseen(view: &View<'_>) -> Option<Advice> {
     let carried = view.seen.carried.filter(|_| view.host.forwards())?;
     let others = carried.received_bps - carried.own_bps * HEADERS;
-    if others < LEAST_BPS || others < PART * carried.received_bps || view.host.device.as_ref()?.smart() {
+    if others < LEAST_BPS
+        || others < PART * carried.received_bps
+        || view.host.device.as_ref()?.smart()
+    {
         return None;
     }
     let mut advice = start(view, LAMBDA);
@@ -79,7 +87,9 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
             rate(carried.received_bps)
         ),
     );
-    advice.hopes.push(format!("RTT of each download at most λ · RTTmin, λ = {LAMBDA}; goodput unchanged"));
+    advice
+        .hopes
+        .push(format!("RTT of each download at most λ · RTTmin, λ = {LAMBDA}; goodput unchanged"));
     advice.unknown.push(
         "their RTT: sockets do not show what is passed on; a capture of the uplink (--capture) does"
             .to_owned(),
@@ -96,9 +106,15 @@ mod tests {
 
     #[test]
     fn bloated_flows_that_pass_are_cured_by_their_acks() {
-        let case = Case::new(vec![Flow { forwarded: true, ..flow(Way::Download, 60.0, 1_084.0, 2_059.0) }]);
+        let case = Case::new(vec![Flow {
+            forwarded: true,
+            ..flow(Way::Download, 60.0, 1_084.0, 2_059.0)
+        }]);
         let [advice] = &check(&case.view())[..] else { panic!() };
-        assert_eq!((advice.cure, advice.expects.as_ref().map(|e| e.to_ms)), ("forward", Some(120.0)));
+        assert_eq!(
+            (advice.cure, advice.expects.as_ref().map(|e| e.to_ms)),
+            ("forward", Some(120.0))
+        );
         assert!(advice.why.iter().any(|line| line.contains("pfifo_fast")), "{:?}", advice.why);
     }
 
@@ -107,8 +123,13 @@ mod tests {
         let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "1");
         case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });
         let [advice] = &check(&case.view())[..] else { panic!() };
-        assert!(advice.expects.is_none() && advice.sure == Sure::Low && advice.why[0].contains("8.0 Mbit/s"));
-        case.seen.carried = Some(Carried { received_bps: 8e6, own_bps: 7.5e6, ..Carried::default() });
+        assert!(
+            advice.expects.is_none()
+                && advice.sure == Sure::Low
+                && advice.why[0].contains("8.0 Mbit/s")
+        );
+        case.seen.carried =
+            Some(Carried { received_bps: 8e6, own_bps: 7.5e6, ..Carried::default() });
         assert!(check(&case.view()).is_empty(), "it is its own");
         let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "0");
         case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });

@@ -16,7 +16,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(view: &View<'_>) -> Vec<Advice> {
-    let (Some(carried), Some(device)) = (view.seen.carried, &view.host.device) else { return Vec::new() };
+    let (Some(carried), Some(device)) = (view.seen.carried, &view.host.device) else {
+        return Vec::new();
+    };
     if device.smart() || carried.sent_bps <= 0.0 {
         return Vec::new();
     }
@@ -41,8 +43,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     )];
     advice.blocked = view.lacks(feature::FQ_CODEL);
     if view.host.features.is_none() {
-        advice.unknown =
-            vec!["whether this kernel has fq_codel (CONFIG_NET_SCH_FQ_CODEL): tc says so".to_owned()];
+        advice.unknown = vec![
+            "whether this kernel has fq_codel (CONFIG_NET_SCH_FQ_CODEL): tc says so".to_owned(),
+        ];
     }
     vec![advice]
 }
@@ -56,9 +59,12 @@ mod tests {
     #[test]
     fn a_standing_backlog_in_a_fifo_is_named_with_its_delay() {
         let mut case = Case::new(Vec::new());
-        case.seen.carried = Some(Carried { sent_bps: 2e6, backlog_bytes: 50_000, ..Carried::default() });
+        case.seen.carried =
+            Some(Carried { sent_bps: 2e6, backlog_bytes: 50_000, ..Carried::default() });
         let [advice] = &check(&case.view())[..] else { panic!() };
-        assert!(advice.why[0].contains("200 ms") && advice.commands[0].contains("eth0 root fq_codel"));
+        assert!(
+            advice.why[0].contains("200 ms") && advice.commands[0].contains("eth0 root fq_codel")
+        );
         case.host.device.as_mut().unwrap().qdiscs[0].kind = "fq_codel".to_owned();
         assert!(check(&case.view()).is_empty());
     }

@@ -14,11 +14,16 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(view: &View<'_>) -> Vec<Advice> {
-    let slow = |way| view.seen.of(way, |flow| flow.unread_share >= COSTS && flow.bytes >= LEAST_BYTES);
+    let slow =
+        |way| view.seen.of(way, |flow| flow.unread_share >= COSTS && flow.bytes >= LEAST_BYTES);
     let mut all = Vec::new();
     for (way, title, whose) in [
         (Way::Download, "Downloads: an application here does not read fast enough", "here"),
-        (Way::Upload, "Uploads: the application at the other end does not read fast enough", "there"),
+        (
+            Way::Upload,
+            "Uploads: the application at the other end does not read fast enough",
+            "there",
+        ),
     ] {
         let flows = slow(way);
         let Some(flow) = flows.first() else { continue };
@@ -31,9 +36,11 @@ fn check(view: &View<'_>) -> Vec<Advice> {
             ),
         ];
         advice.flow = Some(((*flow).clone(), flows.len()));
-        advice.changes = vec!["nothing: no cure of the network makes an application read".to_owned()];
+        advice.changes =
+            vec!["nothing: no cure of the network makes an application read".to_owned()];
         advice.hopes = vec![
-            "look at its disk, its processor, or a player whose buffer is full (that is intended)".to_owned(),
+            "look at its disk, its processor, or a player whose buffer is full (that is intended)"
+                .to_owned(),
         ];
         if way == Way::Download && !flow.forwarded {
             advice.hopes.push(
@@ -58,10 +65,13 @@ mod tests {
         let case = Case::new(vec![slow(Way::Download), slow(Way::Upload)]);
         let [here, there] = &check(&case.view())[..] else { panic!() };
         assert!(
-            here.why[1].contains("40 %") && here.why[1].ends_with("here") && there.why[1].ends_with("there")
+            here.why[1].contains("40 %")
+                && here.why[1].ends_with("here")
+                && there.why[1].ends_with("there")
         );
         assert!(!here.configured() && here.hopes.len() == 2 && there.hopes.len() == 1);
-        let case = Case::new(vec![Flow { unread_share: 0.04, ..flow(Way::Download, 60.0, 70.0, 80.0) }]);
+        let case =
+            Case::new(vec![Flow { unread_share: 0.04, ..flow(Way::Download, 60.0, 70.0, 80.0) }]);
         assert!(check(&case.view()).is_empty());
     }
 }

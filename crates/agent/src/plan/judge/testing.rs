@@ -16,8 +16,13 @@ pub struct Case {
 impl Case {
     /// A common notebook on Ethernet.
     pub fn new(flows: Vec<Flow>) -> Case {
-        let qdisc =
-            Qdisc { kind: "pfifo_fast".to_owned(), handle: 0, parent: u32::MAX, backlog: 0, bytes: 0 };
+        let qdisc = Qdisc {
+            kind: "pfifo_fast".to_owned(),
+            handle: 0,
+            parent: u32::MAX,
+            backlog: 0,
+            bytes: 0,
+        };
         let host = Host {
             device: Some(Device {
                 name: "eth0".to_owned(),
@@ -37,7 +42,10 @@ impl Case {
             ],
             ..Host::default()
         };
-        Case { host, seen: Seen { source: "live", connections: flows.len(), flows, ..Seen::default() } }
+        Case {
+            host,
+            seen: Seen { source: "live", connections: flows.len(), flows, ..Seen::default() },
+        }
     }
 
     pub fn view(&self) -> View<'_> {

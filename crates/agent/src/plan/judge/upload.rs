@@ -16,13 +16,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(view: &View<'_>) -> Vec<Advice> {
-    let flows: Vec<&Flow> = view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, LAMBDA[1]));
+    let flows: Vec<&Flow> =
+        view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, LAMBDA[1]));
     let Some(flow) = flows.first() else { return Vec::new() };
     let mut all = Vec::new();
     if view.here() && view.host.modem.is_some() {
         all.push(gate(view, &flows, flow));
     } else {
-        let lambda = if flows.iter().any(|flow| helps(flow, LAMBDA[0])) { LAMBDA[0] } else { LAMBDA[1] };
+        let lambda =
+            if flows.iter().any(|flow| helps(flow, LAMBDA[0])) { LAMBDA[0] } else { LAMBDA[1] };
         all.push(acks(view, &flows, flow, lambda));
     }
     all
@@ -42,15 +44,19 @@ fn device(view: &View<'_>) -> (String, Option<String>) {
 
 fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
     let title = "Uploads: a gate above the modem's buffer (QCUT)";
-    let mut advice = Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
+    let mut advice =
+        Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
     let law = crate::gate::law();
     let mtu = view.host.device.as_ref().map_or(1_500, |device| device.mtu);
     let packet = f64::from(mtu) * 8e3 / flow.rate_bps.max(1.0);
     // As `QcutD::new`: open below all but one packet of the floor, and the last packet comes on top.
-    let queue = law.target.as_millis_f64().max((law.floor.saturating_sub(1)) as f64 * packet) + packet;
+    let queue =
+        law.target.as_millis_f64().max((law.floor.saturating_sub(1)) as f64 * packet) + packet;
     let to = flow.rtt_min_ms.unwrap_or(0.0) + queue;
-    let words =
-        format!("RTTmin + the {} that the modem's buffer may take to drain, last packet included", ms(queue));
+    let words = format!(
+        "RTTmin + the {} that the modem's buffer may take to drain, last packet included",
+        ms(queue)
+    );
     advice.expects = Expectation::of(flow, to, words)
         .map(|expects| Expectation { jumps_ms: Some(to + law.slack.as_millis_f64()), ..expects });
     let (name, none) = device(view);
@@ -66,16 +72,20 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
         advice.settings.push(("uplink.telemetry", format!("{:?}", path.display().to_string())));
     }
     advice.blocked = none.or_else(|| view.lacks(feature::GATE));
-    advice
-        .unknown
-        .push("what rate the air allows next; without reports windows of passing ACKs take over".to_owned());
+    advice.unknown.push(
+        "what rate the air allows next; without reports windows of passing ACKs take over"
+            .to_owned(),
+    );
     advice
 }
 
 fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
-    let title = "Uploads: windows of the ACKs that come in follow the delay (DRWA at the sending side)";
-    let mut advice = Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
-    advice.expects = Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
+    let title =
+        "Uploads: windows of the ACKs that come in follow the delay (DRWA at the sending side)";
+    let mut advice =
+        Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
+    advice.expects =
+        Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
     let (name, none) = device(view);
     advice.changes = vec![
         format!("two BPF programs on {name}, ingress and egress (TCX; on older kernels a clsact discipline), with their maps"),
@@ -86,10 +96,13 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
     advice.blocked = none.or_else(|| view.lacks(feature::ACKS));
     if view.here() {
         advice.unknown.push(
-            "whether a modem's buffer is the queue: none reports (a gate would do better then)".to_owned(),
+            "whether a modem's buffer is the queue: none reports (a gate would do better then)"
+                .to_owned(),
         );
     }
-    advice.unknown.push("QUIC and other UDP have no window: their share of the queue stays".to_owned());
+    advice
+        .unknown
+        .push("QUIC and other UDP have no window: their share of the queue stays".to_owned());
     advice
 }
 
@@ -137,7 +150,9 @@ mod tests {
     fn without_a_device_it_cannot_be_done_here() {
         let mut case = Case::new(vec![upload()]);
         case.host.device = None;
-        assert!(check(&case.view())[0].blocked.as_deref().is_some_and(|why| why.contains("--device")));
+        assert!(
+            check(&case.view())[0].blocked.as_deref().is_some_and(|why| why.contains("--device"))
+        );
         case.seen.elsewhere = vec!["192.0.2.1".parse().unwrap()];
         assert!(check(&case.view())[0].configured(), "another host has its own");
     }

@@ -45,13 +45,16 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     let larger = (window * 4 * 2).next_power_of_two().max(KERNELS);
     match most {
         Some(most)
-            if most < larger && (flow.buffer_full_grown || window as f64 >= most as f64 * OFFERED * 0.8) =>
+            if most < larger
+                && (flow.buffer_full_grown || window as f64 >= most as f64 * OFFERED * 0.8) =>
         {
-            let first_two = view.host.sysctl("net.ipv4.tcp_rmem").unwrap_or("4096 131072").split(' ').take(2);
+            let first_two =
+                view.host.sysctl("net.ipv4.tcp_rmem").unwrap_or("4096 131072").split(' ').take(2);
             let text = first_two.collect::<Vec<_>>().join(" ");
-            advice
-                .why
-                .push(format!("the largest receive buffer is {} (net.ipv4.tcp_rmem)", bytes(most as f64)));
+            advice.why.push(format!(
+                "the largest receive buffer is {} (net.ipv4.tcp_rmem)",
+                bytes(most as f64)
+            ));
             advice.commands.push(format!("sysctl -w net.ipv4.tcp_rmem=\"{text} {larger}\""));
         }
         Some(most) => {
@@ -61,21 +64,28 @@ fn check(view: &View<'_>) -> Vec<Advice> {
                 bytes(most as f64)
             ));
         }
-        None => advice.commands.push(format!("sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {larger}\"")),
+        None => {
+            advice.commands.push(format!("sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {larger}\""))
+        }
     }
     if view.here() && view.host.sysctl("net.ipv4.tcp_window_scaling") == Some("0") {
-        advice.why.push("net.ipv4.tcp_window_scaling is 0: no window above 64 KB can be told".to_owned());
+        advice
+            .why
+            .push("net.ipv4.tcp_window_scaling is 0: no window above 64 KB can be told".to_owned());
         advice.commands.push("sysctl -w net.ipv4.tcp_window_scaling=1".to_owned());
     }
-    advice.changes =
-        vec!["nothing by the agent; the commands hold for connections that begin after them".to_owned()];
+    advice.changes = vec![
+        "nothing by the agent; the commands hold for connections that begin after them".to_owned(),
+    ];
     advice.hopes.push(format!(
         "up to {} with a buffer of {}, if the path carries it; with [receive] beside it RTT at most 3 · RTTmin ({:.0} ms)",
         rate(larger as f64 * OFFERED * 8e3 / min.max(0.1)),
         bytes(larger as f64),
         3.0 * min,
     ));
-    advice.unknown.push("what the path carries: nothing was ever in the way but the window".to_owned());
+    advice
+        .unknown
+        .push("what the path carries: nothing was ever in the way but the window".to_owned());
     advice.sure = Sure::Medium;
     let mut beside = Advice::new(
         "receive",
@@ -83,9 +93,12 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         Rank::Recommended,
         "Downloads: DRWA beside it, so that the larger window does not become a queue",
     );
-    beside.why = vec!["a window that is larger than the path fills whatever queue it has".to_owned()];
-    beside.changes =
-        vec!["a BPF program (sock_ops) on the cgroup's sockets sets TCP_WINDOW_CLAMP; no sysctl".to_owned()];
+    beside.why =
+        vec!["a window that is larger than the path fills whatever queue it has".to_owned()];
+    beside.changes = vec![
+        "a BPF program (sock_ops) on the cgroup's sockets sets TCP_WINDOW_CLAMP; no sysctl"
+            .to_owned(),
+    ];
     beside.hopes = vec![format!(
         "RTT at most λ · RTTmin, λ = 3: {:.0} ms; nothing changes before the window is larger",
         3.0 * min
@@ -125,12 +138,19 @@ mod tests {
     fn a_small_window_under_a_large_maximum_is_the_applications() {
         let case = Case::new(vec![Flow { buffer_full_grown: false, ..held() }]);
         let by_hand = &check(&case.view())[0];
-        assert!(by_hand.commands.is_empty() && by_hand.why[2].contains("SO_RCVBUF"), "{:?}", by_hand.why);
+        assert!(
+            by_hand.commands.is_empty() && by_hand.why[2].contains("SO_RCVBUF"),
+            "{:?}",
+            by_hand.why
+        );
     }
 
     #[test]
     fn a_window_that_a_queue_fills_is_left_to_the_other_rule() {
-        let case = Case::new(vec![Flow { window_share: 0.9, ..flow(Way::Download, 60.0, 1_500.0, 1_600.0) }]);
+        let case = Case::new(vec![Flow {
+            window_share: 0.9,
+            ..flow(Way::Download, 60.0, 1_500.0, 1_600.0)
+        }]);
         assert!(check(&case.view()).is_empty());
         assert!(check(&Case::new(vec![Flow { window_share: 0.05, ..held() }]).view()).is_empty());
     }

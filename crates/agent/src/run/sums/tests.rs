@@ -24,8 +24,14 @@ fn bytes_between_looks_are_goodput_and_weigh_the_rtt() {
     let (mut sums, mut half) = (Sums::default(), Half::default());
     let looks = [
         (0, json!({"flows": [flow("receive", 1, 5_000_000, 100.0)]})),
-        (1, json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_000_000, 900.0)]})),
-        (2, json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_250_000, 60.0)]})),
+        (
+            1,
+            json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_000_000, 900.0)]}),
+        ),
+        (
+            2,
+            json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_250_000, 60.0)]}),
+        ),
     ];
     for (at, status) in looks {
         half.add(sums.look(&status, Duration::from_secs(at)), &[50.0, 70.0]);
@@ -79,11 +85,13 @@ fn the_sentence_is_honest_about_what_happened() {
 #[test]
 fn what_is_no_flow_is_passed_over() {
     let mut sums = Sums::default();
-    for status in [json!(null), json!({"flows": 3}), json!({"flows": [null, {"cure": 3}, {"cure": "gate"}]})]
+    for status in
+        [json!(null), json!({"flows": 3}), json!({"flows": [null, {"cure": 3}, {"cure": "gate"}]})]
     {
         assert!(sums.look(&status, Duration::from_secs(1)).flows.is_empty());
     }
-    let negative = json!({"flows": [{"cure": "receive", "bytes": -5, "rate_bps": -1, "rtt_ms": -3}]});
+    let negative =
+        json!({"flows": [{"cure": "receive", "bytes": -5, "rate_bps": -1, "rtt_ms": -3}]});
     let step = sums.look(&negative, Duration::from_secs(2));
     assert_eq!(step.flows, [(0, 0.0, 0.0, 0.0)]);
 }

@@ -76,7 +76,14 @@ impl Cobalt {
         self.judge_busy(now, over, markable, law, rng)
     }
 
-    fn judge_busy(&mut self, now: Instant, over: bool, markable: bool, law: &Law, rng: &mut Rng) -> Verdict {
+    fn judge_busy(
+        &mut self,
+        now: Instant,
+        over: bool,
+        markable: bool,
+        law: &Law,
+        rng: &mut Rng,
+    ) -> Verdict {
         let due = self.due(now);
         let mut late = now > self.drop_next;
         if over && !self.dropping {
@@ -176,7 +183,10 @@ mod tests {
     #[test]
     fn the_schedule_is_that_of_codel() {
         let (mut cobalt, mut rng) = (Cobalt::default(), Rng::new(1, "test"));
-        assert!(drops(&mut cobalt, 1_000, 500, 5, &mut rng).is_empty(), "at the target, not over it");
+        assert!(
+            drops(&mut cobalt, 1_000, 500, 5, &mut rng).is_empty(),
+            "at the target, not over it"
+        );
         let at = drops(&mut cobalt, 1_500, 1_000, 20, &mut rng);
         let mut want = alloc::vec![1_600.0];
         // The count is 2 after the first drop: the interval itself was the first step.
@@ -209,7 +219,8 @@ mod tests {
         let mut any = |sojourn| {
             (0..1_000).any(|t| {
                 let now = Instant(t * MS);
-                cobalt.judge(now, Duration::from_millis(sojourn), false, &slow, &mut rng) != Verdict::Pass
+                cobalt.judge(now, Duration::from_millis(sojourn), false, &slow, &mut rng)
+                    != Verdict::Pass
             })
         };
         assert!(!any(48));
@@ -235,9 +246,12 @@ mod tests {
 
     #[test]
     fn blue_drops_at_its_probability_even_what_could_be_marked() {
-        let (mut cobalt, mut rng) = (Cobalt { blue: 1 << 30, ..Cobalt::default() }, Rng::new(1, "test"));
+        let (mut cobalt, mut rng) =
+            (Cobalt { blue: 1 << 30, ..Cobalt::default() }, Rng::new(1, "test"));
         let n = (0..10_000)
-            .filter(|t| cobalt.judge(Instant(t * MS), Duration::ZERO, true, &LAW, &mut rng) == Verdict::Drop)
+            .filter(|t| {
+                cobalt.judge(Instant(t * MS), Duration::ZERO, true, &LAW, &mut rng) == Verdict::Drop
+            })
             .count();
         assert!((2_300..2_700).contains(&n), "{n} of 10,000 at a quarter");
     }

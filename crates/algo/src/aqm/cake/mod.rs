@@ -178,7 +178,9 @@ impl Cake {
         if self.cost > 0 {
             let within = self.tins.iter().rposition(|t| busy(t) && t.clock.at <= now);
             let first = || {
-                (0..self.tins.len()).filter(|&i| busy(&self.tins[i])).min_by_key(|&i| self.tins[i].clock.at)
+                (0..self.tins.len())
+                    .filter(|&i| busy(&self.tins[i]))
+                    .min_by_key(|&i| self.tins[i].clock.at)
             };
             return within.or_else(first).unwrap_or(0);
         }

@@ -40,7 +40,8 @@ impl Bench {
                     held[i] += 1;
                 }
             }
-            let which = |p: &Packet| flows.iter().position(|f| f.0 == p.flow_hash).expect("one of ours");
+            let which =
+                |p: &Packet| flows.iter().position(|f| f.0 == p.flow_hash).expect("one of ours");
             match self.take(now) {
                 Some(packet) => {
                     sent[which(&packet)] += u64::from(packet.bytes);
@@ -97,7 +98,8 @@ fn a_host_with_ten_flows_gets_no_more_than_a_host_with_one() {
     let sent = Bench::new(at(20_000_000)).share(&flows, 5_000);
     let (ten, one) = (sent[..10].iter().sum::<u64>() as f64, sent[10] as f64);
     assert!((ten / one - 1.0).abs() < 0.01, "{ten} for ten flows, {one} for one");
-    let (least, most) = (sent[..10].iter().min().expect("ten"), sent[..10].iter().max().expect("ten"));
+    let (least, most) =
+        (sent[..10].iter().min().expect("ten"), sent[..10].iter().max().expect("ten"));
     assert!(most - least <= 2 * 1_514 + 1_500, "{sent:?}");
     // Without it the flows share, whoever they belong to.
     let sent = Bench::new(Config { host_fair: false, ..at(20_000_000) }).share(&flows, 5_000);
@@ -119,7 +121,10 @@ fn packet_sizes_do_not_matter_to_the_shares() {
 fn a_sparse_flow_does_not_wait_behind_bulk_flows() {
     let mut bench = Bench::new(at(10_000_000));
     for n in 0..60 {
-        bench.offer(0, Packet { flow_hash: n % 3, host: (n % 2) as u16, bytes: 1_500, ..Packet::default() });
+        bench.offer(
+            0,
+            Packet { flow_hash: n % 3, host: (n % 2) as u16, bytes: 1_500, ..Packet::default() },
+        );
     }
     let mut now = 0;
     for _ in 0..12 {
@@ -135,7 +140,8 @@ fn a_sparse_flow_does_not_wait_behind_bulk_flows() {
 #[test]
 fn an_urgent_tin_goes_first_up_to_its_threshold_and_takes_what_others_leave() {
     let diffserv = || Config { tins: Tins::Diffserv3, ..at(16_000_000) };
-    let sent = Bench::new(diffserv()).share(&[(1, 1, 1_000, 0), (2, 1, 1_000, 1), (3, 1, 1_000, 2)], 5_000);
+    let sent = Bench::new(diffserv())
+        .share(&[(1, 1, 1_000, 0), (2, 1, 1_000, 1), (3, 1, 1_000, 2)], 5_000);
     let part = |i: usize| sent[i] as f64 / (2e6 * 5.0);
     // All three above their thresholds: shares in proportion to these, which add up to 1 5/16.
     assert!((part(0) - 0.25 / 1.3125).abs() < 0.07, "{sent:?}");
@@ -148,7 +154,10 @@ fn an_urgent_tin_goes_first_up_to_its_threshold_and_takes_what_others_leave() {
 fn a_new_rate_holds_from_the_next_packet_on() {
     let mut bench = Bench::new(at(1_000_000));
     for _ in 0..2_000 {
-        bench.offer(0, Packet { flow_hash: 1, bytes: 1_000, ecn: Ecn::Capable0, ..Packet::default() });
+        bench.offer(
+            0,
+            Packet { flow_hash: 1, bytes: 1_000, ecn: Ecn::Capable0, ..Packet::default() },
+        );
     }
     let mut count = |from: u64, to: u64| {
         let mut now = from;
@@ -176,7 +185,10 @@ fn overflow_drops_from_the_fattest_queue() {
         bench.offer(100 + n, Packet { flow_hash: 2, bytes: 1_000, ..Packet::default() });
     }
     let want: Vec<_> = (0..10).map(|handle| (1, handle, Drop::Overflow)).collect();
-    assert_eq!(bench.dropped.iter().map(|(p, why)| (p.flow_hash, p.handle, *why)).collect::<Vec<_>>(), want);
+    assert_eq!(
+        bench.dropped.iter().map(|(p, why)| (p.flow_hash, p.handle, *why)).collect::<Vec<_>>(),
+        want
+    );
 }
 
 // `cake_hash`: eight ways; nothing collides before a set is full.

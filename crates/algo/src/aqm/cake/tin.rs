@@ -107,7 +107,11 @@ impl Tin {
         let mtu_time = Clock::default().after(mtu.0, self.cost).at.since(Instant::ZERO);
         let least = rtt / 20;
         let target = (mtu_time + mtu_time / 2).max(least);
-        self.law = Law { target, interval: (rtt + target.saturating_sub(least)).max(target * 2), mtu_time };
+        self.law = Law {
+            target,
+            interval: (rtt + target.saturating_sub(least)).max(target * 2),
+            mtu_time,
+        };
         let bytes = rate.map_or(QUANTUM.1, |r| ((r.0 >> shift) / 8) >> 12);
         self.quantum = bytes.clamp(QUANTUM.0, QUANTUM.1) as i64;
     }

@@ -44,7 +44,14 @@ impl Aggregation {
 
     /// An ACK delivered `acked` while the bandwidth was `rate` bytes per second.
     #[inline]
-    pub(super) fn on_ack(&mut self, now: Instant, acked: Bytes, rate: f64, round_start: bool, window: Bytes) {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        acked: Bytes,
+        rate: f64,
+        round_start: bool,
+        window: Bytes,
+    ) {
         if round_start {
             self.rounds += 1;
             if self.rounds >= SLOT_ROUNDS {

@@ -21,7 +21,9 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use self::aggregation::Aggregation;
 use self::policer::{Policer, Signs};
-use super::{Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed};
+use super::{
+    Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed,
+};
 use crate::Rng;
 
 mod aggregation;
@@ -34,7 +36,8 @@ mod tests;
 /// Name in the table.
 pub const NAME: &str = "bbr";
 /// One line.
-pub const ABOUT: &str = "BBRv1: paces at the delivered rate, two bandwidth-delay products in flight";
+pub const ABOUT: &str =
+    "BBRv1: paces at the delivered rate, two bandwidth-delay products in flight";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux tcp_bbr.c, draft-cardwell-iccrg-bbr-congestion-control-00";
 
@@ -334,7 +337,8 @@ impl Bbr {
         if self.pacing_gain > 1.0 {
             // More was tried when it is in flight, or does not fit.
             let in_network = ack.prior_in_flight + self.burst();
-            full_length && (ack.lost > Bytes::ZERO || in_network >= self.inflight(rate, self.pacing_gain))
+            full_length
+                && (ack.lost > Bytes::ZERO || in_network >= self.inflight(rate, self.pacing_gain))
         } else if self.pacing_gain < 1.0 {
             full_length || ack.prior_in_flight <= self.inflight(rate, 1.0)
         } else {

@@ -129,7 +129,12 @@ impl Path {
         let limited = self.app_limited_until > 0;
         cc.on_sent(
             self.now,
-            &Sent { bytes: Bytes(MSS), in_flight: Bytes(self.in_flight), app_limited: limited, again: false },
+            &Sent {
+                bytes: Bytes(MSS),
+                in_flight: Bytes(self.in_flight),
+                app_limited: limited,
+                again: false,
+            },
             rng,
         );
         if self.in_flight == 0 {
@@ -184,7 +189,12 @@ impl Path {
         }
     }
 
-    fn on_ack<C: CongestionControl>(&mut self, number: u64, cc: &mut C, rng: &mut Rng) -> Option<Seen> {
+    fn on_ack<C: CongestionControl>(
+        &mut self,
+        number: u64,
+        cc: &mut C,
+        rng: &mut Rng,
+    ) -> Option<Seen> {
         let prior_in_flight = self.in_flight;
         let mut newest: Option<Segment> = None;
         let mut acked = 0;
@@ -202,7 +212,8 @@ impl Path {
         self.in_flight -= acked;
         let mut lost = 0;
         while let Some(first) = self.flight.front() {
-            let beyond = self.flight.iter().take_while(|s| s.number <= number).filter(|s| s.acked).count();
+            let beyond =
+                self.flight.iter().take_while(|s| s.number <= number).filter(|s| s.acked).count();
             if first.acked {
                 self.flight.pop_front();
             } else if first.dropped && beyond >= REORDERING {
@@ -220,8 +231,14 @@ impl Path {
         if lost > 0 && self.recovery == Recovery::Open {
             self.recovery = Recovery::Recovering;
             self.recovery_until = self.next_number;
-            cc.on_loss(self.now, &Loss { lost: Bytes(lost), in_flight: Bytes(prior_in_flight - acked) });
-        } else if lost == 0 && self.recovery != Recovery::Open && newest.number >= self.recovery_until {
+            cc.on_loss(
+                self.now,
+                &Loss { lost: Bytes(lost), in_flight: Bytes(prior_in_flight - acked) },
+            );
+        } else if lost == 0
+            && self.recovery != Recovery::Open
+            && newest.number >= self.recovery_until
+        {
             self.recovery = Recovery::Open;
             cc.on_recovered(self.now);
         }
@@ -311,7 +328,10 @@ impl Path {
         self.now = self.now + Duration::from_millis(200) + self.srtt;
         self.timeouts += 1;
         assert!(self.timeouts < 50, "nothing gets through, or the window is below a segment");
-        cc.on_timeout(self.now, &Timeout { in_flight: Bytes(self.in_flight), count: self.timeouts });
+        cc.on_timeout(
+            self.now,
+            &Timeout { in_flight: Bytes(self.in_flight), count: self.timeouts },
+        );
         self.lost += self.in_flight;
         self.in_flight = 0;
         self.flight.clear();

@@ -116,7 +116,9 @@ impl Policer {
         }
         let rate = delivered / seconds;
         let difference = (rate - self.rate).abs();
-        if self.rate > 0.0 && (difference <= SAME_RATIO * self.rate || difference <= SAME_DIFFERENCE) {
+        if self.rate > 0.0
+            && (difference <= SAME_RATIO * self.rate || difference <= SAME_DIFFERENCE)
+        {
             self.rate = (rate + self.rate) / 2.0;
             self.in_use = true;
             self.rounds = 0;

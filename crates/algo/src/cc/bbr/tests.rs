@@ -323,7 +323,8 @@ fn steady(path: &mut Path, cc: &mut Bbr, warm: u64, seconds: u64) -> Summary {
         mean_in_flight: seen.iter().map(|s| s.in_flight as f64).sum::<f64>() / n,
         mean_queue: Duration((seen.iter().map(|s| s.queue.0 as f64).sum::<f64>() / n) as u64),
         max_queue: seen.iter().map(|s| s.queue).max().unwrap_or_default(),
-        goodput: (last.delivered - first.delivered) as f64 * 8.0 / last.at.since(first.at).as_secs_f64(),
+        goodput: (last.delivered - first.delivered) as f64 * 8.0
+            / last.at.since(first.at).as_secs_f64(),
         drops: last.drops - first.drops,
     }
 }
@@ -335,7 +336,11 @@ fn on_a_fixed_link_it_fills_the_path_and_leaves_the_deep_buffer_empty() {
     let mut cc = Bbr::new(Config::default(), &Setup::default());
     let s = steady(&mut path, &mut cc, 5, 20);
     let bdp = path.bdp() as f64;
-    assert!(s.mean_in_flight > bdp && s.mean_in_flight < 2.0 * bdp, "{} of {bdp}", s.mean_in_flight);
+    assert!(
+        s.mean_in_flight > bdp && s.mean_in_flight < 2.0 * bdp,
+        "{} of {bdp}",
+        s.mean_in_flight
+    );
     assert!(s.goodput > 0.95 * path.goodput(), "{} of {}", s.goodput, path.goodput());
     // The buffer would hold 1.6 s.
     assert!(s.mean_queue < Duration::from_millis(20), "{}", s.mean_queue);

@@ -25,7 +25,9 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use super::{Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed};
+use super::{
+    Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed,
+};
 use crate::Rng;
 
 mod control;
@@ -316,7 +318,8 @@ impl Bbr3 {
             self.enter_drain();
         }
         if self.phase == Phase::Drain
-            && (ack.in_flight <= self.inflight(self.rate, 1.0) || self.rounds.count() > self.drain_round + 3)
+            && (ack.in_flight <= self.inflight(self.rate, 1.0)
+                || self.rounds.count() > self.drain_round + 3)
         {
             self.start_down(now, ack.delivered, rng);
         }

@@ -14,7 +14,11 @@ const FULL_ROUNDS: u32 = 3;
 /// The flight that was out when the newest segment delivered was sent; what is out now, where the ACK shows none.
 #[inline]
 fn flight_at_send(ack: &Ack) -> Bytes {
-    if ack.rate.in_flight_at_send > Bytes::ZERO { ack.rate.in_flight_at_send } else { ack.prior_in_flight }
+    if ack.rate.in_flight_at_send > Bytes::ZERO {
+        ack.rate.in_flight_at_send
+    } else {
+        ack.prior_in_flight
+    }
 }
 
 /// Lost since that segment was sent.
@@ -170,7 +174,14 @@ impl Bbr3 {
     }
 
     /// HandleInflightTooHigh.
-    fn handle_too_high(&mut self, now: Instant, ack: &Ack, in_flight: Bytes, limited: bool, rng: &mut Rng) {
+    fn handle_too_high(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        in_flight: Bytes,
+        limited: bool,
+        rng: &mut Rng,
+    ) {
         self.too_high = true;
         self.probe_sample = false;
         if !limited {
@@ -247,7 +258,9 @@ impl Bbr3 {
             if self.phase != Phase::ProbeRtt {
                 self.phase = Phase::Startup;
             }
-        } else if undo.phase == Some(Phase::Up) && !matches!(self.phase, Phase::Up | Phase::ProbeRtt) {
+        } else if undo.phase == Some(Phase::Up)
+            && !matches!(self.phase, Phase::Up | Phase::ProbeRtt)
+        {
             self.start_refill(self.delivered);
         }
         self.undo.phase = None;

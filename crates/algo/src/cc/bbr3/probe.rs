@@ -46,7 +46,14 @@ impl Bbr3 {
     }
 
     /// UpdateProbeBWCyclePhase.
-    pub(super) fn update_cycle(&mut self, now: Instant, ack: &Ack, rate: f64, limited: bool, rng: &mut Rng) {
+    pub(super) fn update_cycle(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        rate: f64,
+        limited: bool,
+        rng: &mut Rng,
+    ) {
         if !self.full || self.adapt_longterm(ack, limited) {
             return;
         }
@@ -88,7 +95,8 @@ impl Bbr3 {
 
     /// IsTimeToCruise.
     fn may_cruise(&self, ack: &Ack) -> bool {
-        ack.in_flight <= self.with_headroom() && ack.in_flight <= self.inflight(self.max_rate(), 1.0)
+        ack.in_flight <= self.with_headroom()
+            && ack.in_flight <= self.inflight(self.max_rate(), 1.0)
     }
 
     /// IsTimeToGoDown.

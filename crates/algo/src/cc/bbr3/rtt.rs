@@ -12,7 +12,8 @@ impl Bbr3 {
         self.probe_rtt_expired = now.since(self.probe_rtt_min_at) > self.config.probe_rtt_interval;
         if self.probe_rtt_expired && self.phase != Phase::ProbeRtt {
             // SaveProbeRTTCwnd: before a sample from a full queue may replace the old RTT.
-            self.probe_rtt_window = self.bdp(self.rate, self.config.probe_rtt_gain).max(self.least_window());
+            self.probe_rtt_window =
+                self.bdp(self.rate, self.config.probe_rtt_gain).max(self.least_window());
         }
         if let Some(rtt) = ack.rtt {
             // The handshake may have seen less than the first data.

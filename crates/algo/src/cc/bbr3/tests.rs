@@ -339,7 +339,10 @@ fn probe_rtt_holds_half_a_product_for_200_ms() {
         it.ack(500_000, slow);
     }
     let lasted = it.now.since(begun);
-    assert!(lasted > Duration::from_millis(200) && lasted <= Duration::from_millis(400), "{lasted}");
+    assert!(
+        lasted > Duration::from_millis(200) && lasted <= Duration::from_millis(400),
+        "{lasted}"
+    );
     assert_eq!(it.cc.phase, Phase::Cruise);
     assert_eq!(it.cc.max_rate(), 1e6, "what ProbeRTT delivered is not the path's rate");
     assert!(it.cc.window() > Bytes(150_000));
@@ -436,7 +439,8 @@ fn on_a_fixed_link_it_fills_the_path_and_leaves_the_deep_buffer_empty() {
     assert!(s.max_queue < Duration::from_millis(80), "{s:?}");
     let rate = cc.max_rate() * 8.0;
     assert!((rate / path.goodput() - 1.0).abs() < 0.03, "{rate} of {}", path.goodput());
-    for phase in ["probe_bw_down", "probe_bw_cruise", "probe_bw_refill", "probe_bw_up", "probe_rtt"] {
+    for phase in ["probe_bw_down", "probe_bw_cruise", "probe_bw_refill", "probe_bw_up", "probe_rtt"]
+    {
         assert!(s.phases.contains(&phase), "{s:?}");
     }
     assert!(s.smallest_rtt < Duration::from_millis(44), "{s:?}");
@@ -478,10 +482,11 @@ fn when_the_link_slows_down_the_queue_drains_within_seconds() {
 /// rounds. Where the queue makes rounds so long that ProbeRTT always comes before, it is never forgotten.
 #[test]
 fn a_rate_that_falls_to_a_tenth_before_a_bottomless_buffer_is_forgotten_only_if_probe_rtt_lets_probes_finish()
-{
+ {
     let queue = |interval: u64| {
         let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(2_000_000));
-        let config = Config { probe_rtt_interval: Duration::from_secs(interval), ..Config::default() };
+        let config =
+            Config { probe_rtt_interval: Duration::from_secs(interval), ..Config::default() };
         let mut cc = Bbr3::new(config, &Setup::default());
         steady(&mut path, &mut cc, 5, 1);
         path.rate = Rate(1_000_000);

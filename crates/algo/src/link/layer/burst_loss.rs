@@ -67,7 +67,8 @@ mod tests {
         (0..count)
             .map(|_| {
                 let now = Instant::ZERO;
-                let mut transit = Transit { leaves: now, arrives: now, lost: false, reordered: false };
+                let mut transit =
+                    Transit { leaves: now, arrives: now, lost: false, reordered: false };
                 layer.on_transit(&mut transit, &head, &mut rng);
                 transit.lost
             })

@@ -94,7 +94,8 @@ mod tests {
         (0..count)
             .map(|n| {
                 let leaves = Instant::ZERO + gap * n;
-                let mut transit = Transit { leaves, arrives: leaves, lost: false, reordered: false };
+                let mut transit =
+                    Transit { leaves, arrives: leaves, lost: false, reordered: false };
                 layer.on_transit(&mut transit, &head, &mut rng);
                 assert!(!transit.lost && transit.arrives >= leaves);
                 Duration(transit.arrives.0)
@@ -124,9 +125,14 @@ mod tests {
             let delays = arrivals(config, Duration::ZERO, 20_000);
             let n = delays.len() as f64;
             let average = delays.iter().map(|d| d.as_millis_f64()).sum::<f64>() / n;
-            let variance = delays.iter().map(|d| (d.as_millis_f64() - average).powi(2)).sum::<f64>() / n;
+            let variance =
+                delays.iter().map(|d| (d.as_millis_f64() - average).powi(2)).sum::<f64>() / n;
             assert!((average - 20.0).abs() < 0.15, "{distribution:?} {average}");
-            assert!((variance.sqrt() / deviation - 1.0).abs() < 0.05, "{distribution:?} {}", variance.sqrt());
+            assert!(
+                (variance.sqrt() / deviation - 1.0).abs() < 0.05,
+                "{distribution:?} {}",
+                variance.sqrt()
+            );
         }
     }
 }

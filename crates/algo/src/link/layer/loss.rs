@@ -53,7 +53,8 @@ mod tests {
         let lost = (0..10_000)
             .filter(|_| {
                 let now = Instant::ZERO;
-                let mut transit = Transit { leaves: now, arrives: now, lost: false, reordered: false };
+                let mut transit =
+                    Transit { leaves: now, arrives: now, lost: false, reordered: false };
                 layer.on_transit(&mut transit, &head, &mut rng);
                 transit.lost
             })

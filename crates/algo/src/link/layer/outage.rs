@@ -209,13 +209,15 @@ mod tests {
     fn listed_outages_that_overlap_are_one() {
         let config = Config { at: vec![0.7, 0.1, 0.2], length: ms(300), ..Config::default() };
         let sent = run(config, 2, 1);
-        let gaps: Vec<_> = sent.windows(2).map(|w| (w[0].1, w[1].0)).filter(|(a, b)| a != b).collect();
+        let gaps: Vec<_> =
+            sent.windows(2).map(|w| (w[0].1, w[1].0)).filter(|(a, b)| a != b).collect();
         assert_eq!(gaps, [(100, 500), (700, 1_000)]);
     }
 
     #[test]
     fn a_packet_that_takes_longer_than_the_interval_meets_several_outages() {
-        let config = Config { every: ms(6), length: ms(2), first: Some(ms(6)), ..Config::default() };
+        let config =
+            Config { every: ms(6), length: ms(2), first: Some(ms(6)), ..Config::default() };
         // 10 ms: 6 before the first outage, 4 between it and the second, at whose edge it ends
         assert_eq!(run(config, 1, 1)[0], (0, 12));
         let config = Config { at: vec![0.006, 0.012, 0.015], length: ms(2), ..Config::default() };
@@ -224,7 +226,8 @@ mod tests {
 
     #[test]
     fn jitter_moves_each_outage_within_its_range_and_differently_with_another_seed() {
-        let config = Config { every: ms(1_000), length: ms(200), jitter: ms(300), ..Config::default() };
+        let config =
+            Config { every: ms(1_000), length: ms(200), jitter: ms(300), ..Config::default() };
         let starts = |seed| -> Vec<u64> {
             let sent = run(config.clone(), 20, seed);
             sent.iter().filter(|(from, to)| to - from > 100).map(|(from, _)| *from).collect()
@@ -243,7 +246,10 @@ mod tests {
         let head = Head { bytes: Bytes(1_500), backlog: Bytes(1_500) };
         let day = Duration::from_secs(86_400);
         assert_eq!(layer.not_before(Instant(day.0 - 1), &head), None);
-        assert_eq!(layer.not_before(Instant(day.0), &head), Some(Instant(day.0) + Duration::from_secs(1)));
+        assert_eq!(
+            layer.not_before(Instant(day.0), &head),
+            Some(Instant(day.0) + Duration::from_secs(1))
+        );
         assert_eq!(layer.not_before(Instant(day.0) + Duration::from_secs(1), &head), None);
     }
 }

@@ -126,7 +126,11 @@ mod tests {
             for _ in 0..5 {
                 now += f64::from(interval);
                 let expected = if interval > 7 { 500 } else { 0 };
-                assert_eq!(wait(&mut layer, at(now)), Duration::from_millis(expected), "{interval} s");
+                assert_eq!(
+                    wait(&mut layer, at(now)),
+                    Duration::from_millis(expected),
+                    "{interval} s"
+                );
             }
         }
     }

@@ -153,7 +153,10 @@ mod tests {
             copied = received.min(copied + read);
             let (received, copied) = (Bytes(received), Bytes(copied));
             let edge = Bytes(received.0 + 1_000);
-            afc.on_sample(now, &Sample { cause: Cause::Copied, received, copied, ..Sample::default() });
+            afc.on_sample(
+                now,
+                &Sample { cause: Cause::Copied, received, copied, ..Sample::default() },
+            );
             law.on_ack(now, &Seen { received, copied, right_edge: edge, rtt: RTT });
         }
         let floats = afc.drain_rate().0 / 8;
@@ -180,7 +183,12 @@ mod tests {
             let most = Bytes(u64::MAX);
             law.on_ack(
                 Instant(now),
-                &Seen { received: most, copied: most, right_edge: Bytes(3), rtt: Duration(u64::MAX) },
+                &Seen {
+                    received: most,
+                    copied: most,
+                    right_edge: Bytes(3),
+                    rtt: Duration(u64::MAX),
+                },
             );
             assert!(law.buffer(most, Duration(u64::MAX)).0 <= MOST);
         }

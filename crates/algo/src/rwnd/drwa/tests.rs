@@ -44,7 +44,8 @@ impl Path {
         for i in 0..seconds * 100 {
             self.now = self.now + step;
             while self.offered.front().is_some_and(|(due, _)| *due <= self.now) {
-                self.window = self.offered.pop_front().map_or(self.window, |(_, w)| w.max(self.window));
+                self.window =
+                    self.offered.pop_front().map_or(self.window, |(_, w)| w.max(self.window));
             }
             let queueing = self.window / rate;
             rtt = rtt_min.max(queueing);
@@ -86,10 +87,14 @@ fn the_rtt_settles_at_lambda_times_its_minimum_with_full_goodput() {
         {
             for (alpha, quick) in [(14, false), (8, false), (8, true)] {
                 let config = Config { form, alpha, quick, lambda, estimator, ..published() };
-                let (rtt, rate) = Path::new(config.clone(), &Setup::default()).run(10, RATE, RTT_MIN);
+                let (rtt, rate) =
+                    Path::new(config.clone(), &Setup::default()).run(10, RATE, RTT_MIN);
                 // The steps of 10 ms round what the window estimator sees up, by at most one step.
-                let coarse =
-                    if estimator == Estimator::Window { Duration::from_millis(10) } else { Duration::ZERO };
+                let coarse = if estimator == Estimator::Window {
+                    Duration::from_millis(10)
+                } else {
+                    Duration::ZERO
+                };
                 let wanted = RTT_MIN * lambda / 16;
                 assert!(
                     close(rtt, wanted) || rtt > wanted && rtt < (RTT_MIN + coarse) * lambda / 16,
@@ -178,7 +183,8 @@ fn a_latecomer_with_the_shared_minimum_does_not_take_the_queue_for_the_path() {
 #[test]
 fn an_aged_minimum_follows_a_longer_route_and_the_papers_does_not() {
     let after = |age| {
-        let config = Config { rtt_min_age: age, form: Form::Rate, lambda: 20, quick: true, ..published() };
+        let config =
+            Config { rtt_min_age: age, form: Form::Rate, lambda: 20, quick: true, ..published() };
         let mut path = Path::new(config, &Setup::default());
         path.run(5, RATE, Duration::from_millis(30));
         path.run(20, RATE, Duration::from_millis(150)).1
@@ -231,7 +237,8 @@ fn two_windows(increment: u64, rtt_min_us: [u64; 2]) -> ([u64; 2], u64) {
         // 1 byte per µs.
         rtt_us = (windows[0] + windows[1]).max(60_000);
         for i in 0..2 {
-            let round = Round { elapsed_us: rtt_us, bytes: windows[i], rtt_us, rtt_min_us: rtt_min_us[i] };
+            let round =
+                Round { elapsed_us: rtt_us, bytes: windows[i], rtt_us, rtt_min_us: rtt_min_us[i] };
             (estimates[i], windows[i]) = decide(&law, &estimates[i], &round);
         }
     }
@@ -266,10 +273,15 @@ fn no_input_overflows_the_decision() {
     };
     for rate_form in [false, true] {
         for value in [0, 1, u64::MAX] {
-            let round =
-                Round { elapsed_us: value.min(1), bytes: u64::MAX, rtt_us: value, rtt_min_us: u64::MAX };
+            let round = Round {
+                elapsed_us: value.min(1),
+                bytes: u64::MAX,
+                rtt_us: value,
+                rtt_min_us: u64::MAX,
+            };
             let law = Law { rate_form, ..top };
-            let (estimate, window) = decide(&law, &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE }, &round);
+            let (estimate, window) =
+                decide(&law, &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE }, &round);
             assert!(window <= MAX_BYTES && estimate.cwnd <= MAX_BYTES && estimate.rate <= MAX_RATE);
         }
     }

@@ -176,7 +176,8 @@ impl Sender {
         }
         // What was sent before the head was (re)sent is still arriving, so the head's turn has not come: Linux starts the
         // timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like a lost resend.
-        let older = sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
+        let older =
+            sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
         if advanced || older {
             self.arm(now);
         }
@@ -198,7 +199,12 @@ impl Sender {
             .map(|s| Duration::from_millis(u64::from(f.ts_val.saturating_sub(ticks(s.sent)))));
     }
 
-    pub(super) fn finish_sample(&mut self, now: Instant, sample: &mut RateSample, newest: Option<&Segment>) {
+    pub(super) fn finish_sample(
+        &mut self,
+        now: Instant,
+        sample: &mut RateSample,
+        newest: Option<&Segment>,
+    ) {
         let Some(s) = newest else { return };
         let send = s.sent.since(s.flight_sent);
         let ack = now.since(s.delivered_at);
@@ -282,8 +288,9 @@ impl Sender {
     /// Without SACK a duplicate ACK stands for one segment delivered (RFC 5681 section 3.2).
     pub(super) fn count_duplicate(&mut self, f: &Frame, advanced: bool, prior_una: u64) {
         if advanced {
-            self.dup_bytes =
-                self.dup_bytes.saturating_sub((self.una - prior_una).saturating_sub(self.settings.mss));
+            self.dup_bytes = self
+                .dup_bytes
+                .saturating_sub((self.una - prior_una).saturating_sub(self.settings.mss));
             if self.recovery == Recovery::Open {
                 self.dup_bytes = 0;
             }
@@ -296,7 +303,8 @@ impl Sender {
     /// RFC 6582: three duplicates, or a partial ACK, mean that the oldest segment is lost.
     pub(super) fn detect_by_duplicates(&mut self, advanced: bool) {
         let enough = self.dup_bytes >= DUP_THRESHOLD * self.settings.mss;
-        let partial = advanced && self.recovery == Recovery::Recovering && self.una < self.recovery_end;
+        let partial =
+            advanced && self.recovery == Recovery::Recovering && self.una < self.recovery_end;
         if ((enough && self.recovery == Recovery::Open) || partial)
             && let Some(last) = self.board.last_number()
         {
@@ -354,8 +362,10 @@ impl Sender {
         original: bool,
     ) {
         let Some(mut frto) = self.frto else { return };
-        let echo_is_older =
-            self.settings.timestamps && advanced && f.ts_ecr != 0 && f.ts_ecr < ticks(frto.resent_at);
+        let echo_is_older = self.settings.timestamps
+            && advanced
+            && f.ts_ecr != 0
+            && f.ts_ecr < ticks(frto.resent_at);
         if echo_is_older || original {
             self.frto = None;
             self.board.forgive();
@@ -382,7 +392,8 @@ impl Sender {
         } else if f.ack > end && advanced {
             self.probe = None;
             if self.recovery == Recovery::Open {
-                let loss = Loss { lost: Bytes(self.settings.mss), in_flight: Bytes(self.in_flight()) };
+                let loss =
+                    Loss { lost: Bytes(self.settings.mss), in_flight: Bytes(self.in_flight()) };
                 self.cc.on_loss(now, &loss);
                 self.cc.on_recovered(now);
                 self.counters.recoveries += 1;
@@ -390,7 +401,13 @@ impl Sender {
         }
     }
 
-    pub(super) fn on_ecn_echo(&mut self, now: Instant, f: &Frame, in_flight: u64, acked: u64) -> u64 {
+    pub(super) fn on_ecn_echo(
+        &mut self,
+        now: Instant,
+        f: &Frame,
+        in_flight: u64,
+        acked: u64,
+    ) -> u64 {
         if !self.settings.ecn || f.flags & flags::ECE == 0 {
             return 0;
         }
@@ -408,8 +425,15 @@ impl Sender {
 
 /// The newest segment that an ACK delivers carries the rate sample (draft-ietf-ccwg-bbr section 4.1.2.3).
 #[inline]
-fn take(flight_sent: &mut Instant, sample: &mut RateSample, newest: &mut Option<Segment>, segment: &Segment) {
-    if newest.is_none_or(|n| (n.delivered, n.sent, n.seq) < (segment.delivered, segment.sent, segment.seq)) {
+fn take(
+    flight_sent: &mut Instant,
+    sample: &mut RateSample,
+    newest: &mut Option<Segment>,
+    segment: &Segment,
+) {
+    if newest.is_none_or(|n| {
+        (n.delivered, n.sent, n.seq) < (segment.delivered, segment.sent, segment.seq)
+    }) {
         *newest = Some(*segment);
         sample.prior_delivered = Bytes(segment.delivered);
         sample.in_flight_at_send = Bytes(segment.in_flight);

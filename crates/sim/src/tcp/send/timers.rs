@@ -132,7 +132,13 @@ impl Sender {
         } else {
             self.counters.window_probes += 1;
             // Linux sends the byte before the window: the receiver answers with its window.
-            emit(Emit { seq: self.nxt.saturating_sub(1), len: 0, fin: false, again: true, cwr: false });
+            emit(Emit {
+                seq: self.nxt.saturating_sub(1),
+                len: 0,
+                fin: false,
+                again: true,
+                cwr: false,
+            });
             self.persist_backoff = (self.persist_backoff + 1).min(8);
             self.arm_persist(now);
         }
