@@ -9,9 +9,11 @@
 use std::path::Path;
 
 use agent::config::Config;
-use agent::metrics::request::{Asked, LONGEST, answer, asked};
+use agent::daemon::control;
+use agent::kernel::netlink;
+use agent::status::metrics;
+use agent::status::metrics::request::{Asked, LONGEST, answer, asked};
 use agent::telemetry::socket::Socket;
-use agent::{control, metrics, netlink};
 
 /// Records of a modem, each behind its length. Sums over blocks never overflow, and padding is a part of what was granted.
 pub fn telemetry(bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flow::Analysis;
-use flow::record::{Connection, Flow, Limit, Protocol, Quantiles, Value};
+use flow::series::rows::{Connection, Flow, Limit, Protocol, Quantiles, Value};
 use units::{Bytes, Duration};
 
 /// Panics where something does not hold of an analysis with bins of this width.

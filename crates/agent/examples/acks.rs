@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use agent::acks::{Acks, Settings};
-use agent::cure::now_ns;
-use agent::journal::Journal;
+use agent::cures::acks::{Acks, Settings};
+use agent::cures::now_ns;
+use agent::daemon::trial::{Action, Config, Trial};
 use agent::status::FlowStatus;
-use agent::trial::{Action, Config, Trial};
+use agent::undo::journal::Journal;
 use serde_json::json;
 use units::{Bytes, Instant};
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use agent::cure::now_ns;
-use agent::gate::{From, Gate, Settings};
-use agent::journal::Journal;
+use agent::cures::gate::{From, Gate, Settings};
+use agent::cures::now_ns;
+use agent::undo::journal::Journal;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use agent::journal::Journal;
-use agent::shaper::Shaper;
+use agent::cures::shaper::Shaper;
 use agent::telemetry::Source;
 use agent::telemetry::socket::Socket;
+use agent::undo::journal::Journal;
 use algo::gate::qcut_d;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::control::ask;
+use crate::daemon::control::ask;
+use crate::daemon::paths::Paths;
 use crate::daemon::{self, Start};
-use crate::journal::{self, Journal};
-use crate::paths::Paths;
+use crate::kernel;
 use crate::status::table;
-use crate::{kernel, undo};
+use crate::undo;
+use crate::undo::journal::{self, Journal};
 
 /// An answer of the daemon comes within this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 use section::{Section, section};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
+use crate::cures::congestion;
+use crate::cures::receive;
+use crate::daemon::trial;
+use crate::status::metrics;
 use crate::uplink::Uplink;
-use crate::{congestion, metrics, receive, trial};
 
 /// Every key with its default.
 pub const TEMPLATE: &str = include_str!("config.toml");

@@ -1,8 +1,15 @@
 //! The daemon: attaches the cures, keeps their lease, answers questions, undoes at its end.
 //!
 //! signal: the clock, the control socket, signals · model: one loop does everything in turn, and a thread keeps the leases as long as it
-//! turns ([`crate::lease`]) · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees
+//! turns ([`crate::undo::lease`]) · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees
 //! to it afterwards.
+
+pub mod control;
+pub mod log;
+pub mod notify;
+pub mod paths;
+pub mod supervisor;
+pub mod trial;
 
 pub mod cures;
 mod trials;
@@ -19,17 +26,15 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::control::{Control, Question, failure};
-use crate::cure::CureError;
-use crate::journal::Journal;
+use crate::cures::CureError;
+use crate::daemon::control::{Control, Question, failure};
+use crate::daemon::paths::{Lock, Paths};
+use crate::daemon::supervisor::Supervised;
 use crate::kernel;
-use crate::lease::{Keeper, LEASE, RENEW, lease};
-use crate::log;
-use crate::metrics::Exporter;
-use crate::notify;
-use crate::paths::{Lock, Paths};
-use crate::supervisor::Supervised;
+use crate::status::metrics::Exporter;
 use crate::undo;
+use crate::undo::journal::Journal;
+use crate::undo::lease::{Keeper, LEASE, RENEW, lease};
 use cures::Cures;
 use trials::Trials;
 
@@ -203,8 +208,11 @@ fn locked(start: &Start) -> Result<(Lock, bool), String> {
         }
         if daemon && !asked {
             let question = json!({"ask": "hand over"});
-            let told =
-                crate::control::ask(&start.paths.socket(), &question, Duration::from_secs(2));
+            let told = crate::daemon::control::ask(
+                &start.paths.socket(),
+                &question,
+                Duration::from_secs(2),
+            );
             asked = matches!(told, Ok(Some(_)));
         }
         if begun.elapsed() > Duration::from_secs(10) {

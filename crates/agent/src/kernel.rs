@@ -3,15 +3,19 @@
 //! signal: /sys/kernel/btf, the mounts, whether the kernel takes each program · model: which cure needs which · action: one line per
 //! feature, with the oldest kernel that has it.
 
+pub mod layouts;
+pub mod netlink;
+pub mod objects;
+pub mod socket_walk;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::programs::{Iter, SockOps};
 use aya::{Btf, Ebpf, EbpfLoader};
 
-use crate::cure::{CureError, Result};
-use crate::objects;
-use crate::sockets::pinnable;
+use crate::cures::{CureError, Result};
+use crate::kernel::socket_walk::pinnable;
 
 mod features;
 mod rights;

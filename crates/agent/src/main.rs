@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use agent::commands::{self, Failure, Output};
 use agent::daemon::Start;
-use agent::paths::Paths;
+use agent::daemon::paths::Paths;
+use agent::daemon::supervisor;
+use agent::measure::{self, Wish};
 use agent::plan;
-use agent::run::{self, Wish};
-use agent::supervisor;
 use clap::{Args, Parser, Subcommand};
 
 /// Cures for bufferbloat on this host, undone by themselves.
@@ -160,7 +160,7 @@ fn main() -> ExitCode {
         Command::Run { configuration, lasting, probe, stream } => {
             let (wish, output) =
                 (Wish { lasting, stream, probe }, Output { json: output.json || stream });
-            start(configuration, false).and_then(|start| run::run(start, &wish, &output))
+            start(configuration, false).and_then(|start| crate::measure::run(start, &wish, &output))
         }
         Command::Serve { configuration, take_over, lifted, tied } => {
             start(configuration, take_over)

@@ -3,6 +3,9 @@
 //! signal: this host ([`host`]) and its traffic, by its sockets ([`sockets`]) or by a capture ([`capture`]) · model: a table of rules
 //! ([`judge`]) · action: [`advice`], as text (`page`) or JSON, and the configuration that `on --config` takes.
 
+pub mod rules;
+pub mod text;
+
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,19 +14,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::commands::{Failure, Output};
+use crate::plan::rules::View;
 use advice::Advice;
 use host::Host;
-use judge::View;
 use seen::Seen;
 
 pub mod advice;
 pub mod capture;
 pub mod host;
-pub mod judge;
 mod page;
 pub mod seen;
 pub mod sockets;
-pub mod words;
 
 /// How long sockets are looked at unless told otherwise.
 const LIVE: Duration = Duration::from_secs(5);
@@ -68,8 +69,8 @@ impl Plan {
     /// Judges what was seen.
     pub fn of(host: Host, seen: Seen, options: &Options) -> Plan {
         let view = View { host: &host, seen: &seen, pins: &options.pins };
-        let advice = judge::advice(&view);
-        let nothing = advice.is_empty().then(|| judge::nothing(&view));
+        let advice = crate::plan::rules::advice(&view);
+        let nothing = advice.is_empty().then(|| crate::plan::rules::nothing(&view));
         let configuration = configuration(&advice, options);
         Plan { host, seen, advice, nothing, configuration }
     }

@@ -1,5 +1,7 @@
 //! A flow under a cure, as `status` shows it.
 
+pub mod metrics;
+
 pub mod table;
 
 use std::net::IpAddr;

@@ -3,12 +3,16 @@
 //! signal: `off` without a daemon, a supervisor whose daemon died, a start after a crash · model: the journal, from its end · action: each
 //! change is taken back, and struck out when it is. What fails stays in the journal, for the next one.
 
+pub mod handover;
+pub mod journal;
+pub mod lease;
+
 use std::process::Command;
 
-use crate::cure::{CureError, Result};
-use crate::hook;
-use crate::journal::{Change, Journal};
-use crate::sockets;
+use crate::cures::attach;
+use crate::cures::{CureError, Result};
+use crate::kernel::socket_walk;
+use crate::undo::journal::{Change, Journal};
 
 /// Undoes everything. What was done in words, and what could not be.
 pub fn all(journal: &mut Journal) -> (Vec<String>, Vec<CureError>) {
@@ -37,10 +41,10 @@ pub fn some(
 pub(crate) fn one(change: &Change) -> Result<String> {
     match change {
         Change::Sockets { pins } => {
-            let walked = sockets::give_back(pins)?;
+            let walked = socket_walk::give_back(pins)?;
             Ok(format!("gave {} connections back to the kernel", walked.task.changed))
         }
-        Change::Clsact { device } => hook::take_discipline(device),
+        Change::Clsact { device } => attach::take_discipline(device),
         Change::Command { what, undo } => {
             let failed =
                 |why: String| CureError::Refused(format!("{what}: {}: {why}", undo.join(" ")));

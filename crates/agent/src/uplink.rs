@@ -3,9 +3,9 @@
 //! signal: the configuration, the default route, whether a modem reports · model: the gate while it does, windows of passing ACKs while it
 //! does not · action: cures attached to the device that is the uplink now, and lifted or put back as reports come and go.
 
-pub mod choice;
-pub mod guard;
-pub mod handed;
+pub mod controller;
+pub mod select;
+
 pub mod route;
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use algo::gate::qcut_d;
 use algo::rwnd::drwa::Config as Law;
 use units::Bytes;
 
-use crate::acks;
+use crate::cures::acks;
 
 /// Who holds the uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Default for Uplink {
             device: None,
             telemetry: Some("/run/unbloat/modem.sock".into()),
             driver: true,
-            law: crate::gate::law(),
+            law: crate::cures::gate::law(),
             up: acks.up.unwrap_or_default(),
             start: acks.start,
             shaper: false,

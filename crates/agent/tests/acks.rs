@@ -4,9 +4,9 @@
 //!
 //! Needs root and BPF; elsewhere the tests say so and end.
 
-use agent::acks;
-use agent::acks::layout::{AcksConfig, AcksCounters, Traced};
-use agent::shared::DrwaLaw;
+use agent::cures::acks;
+use agent::kernel::layouts::DrwaLaw;
+use agent::kernel::layouts::acks::{AcksConfig, AcksCounters, Traced};
 use algo::Rng;
 use algo::rwnd::drwa::{Config, Drwa, Estimator, Form};
 use algo::rwnd::{Cause, Sample, Setup, WindowControl};

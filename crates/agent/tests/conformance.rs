@@ -2,7 +2,7 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::shared::{Drwa as KernelDrwa, DrwaLaw, DrwaSample};
+use agent::kernel::layouts::{Drwa as KernelDrwa, DrwaLaw, DrwaSample};
 use algo::Rng;
 use algo::rwnd::drwa::{Config, Drwa, Estimator, Form};
 use algo::rwnd::{Cause, Sample, Setup, WindowControl};

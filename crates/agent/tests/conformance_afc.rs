@@ -2,7 +2,7 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::shared::DrwaSample;
+use agent::kernel::layouts::DrwaSample;
 use algo::Rng;
 use algo::rwnd::afc::backed::{Backed, Seen};
 use streams::STREAM;

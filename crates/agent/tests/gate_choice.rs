@@ -2,9 +2,9 @@
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::cure::now_ns;
-use agent::gate;
-use agent::shared::{GateConfig, GateView};
+use agent::cures::gate;
+use agent::cures::now_ns;
+use agent::kernel::layouts::{GateConfig, GateView};
 use aya::maps::Array;
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, TestRun, TestRunOptions};

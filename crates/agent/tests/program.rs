@@ -86,8 +86,9 @@ fn a_change_that_cannot_be_undone_is_named_and_kept() {
         return eprintln!("left out: needs root");
     }
     let folder = folder("undone");
-    let mut journal = agent::journal::Journal::open(&folder.join("run/journal.jsonl")).unwrap();
-    let change = agent::journal::Change::Command {
+    let mut journal =
+        agent::undo::journal::Journal::open(&folder.join("run/journal.jsonl")).unwrap();
+    let change = agent::undo::journal::Change::Command {
         what: "the qdisc of eth0".to_owned(),
         undo: vec!["false".to_owned()],
     };

@@ -8,32 +8,13 @@
 //!
 //! Definitions and their reasons: `docs/measures.md`. Columns: `docs/format.md`.
 
-mod bins;
-mod bursts;
-pub mod changepoint;
 mod connection;
-mod datagram;
-mod dedup;
 pub mod diagnose;
-mod echo;
-pub mod evidence;
-mod feedback;
-pub mod grade;
-mod hosts;
-mod key;
-mod late;
 pub mod locate;
-mod measured;
-mod out;
-pub mod profile;
-pub mod record;
-mod scoreboard;
-mod seq;
-mod session;
-mod stream;
-mod summary;
-mod table;
+mod packet;
+pub mod series;
+mod tcp;
 
-pub use out::Select;
-pub use session::{AnalyzeError, Report, Source, analyze_files};
-pub use table::{Analysis, Analyzer, Options, Packets};
+pub use crate::connection::session::{AnalyzeError, Report, Source, analyze_files};
+pub use crate::connection::table::{Analysis, Analyzer, Options, Packets};
+pub use crate::series::output::Select;

@@ -58,7 +58,7 @@ fn distributions_and_goodput_begin_after_the_warm_up() {
     let from = start() + Duration(1_000 * MS);
     let (whole, part) = (analyse(Instant::ZERO, END), analyse(from, END));
     let (all, late) = (&whole.flows[0], &part.flows[0]);
-    let count = |f: &flow::record::Flow| f.rtt_ms.map_or(0, |q| q.count);
+    let count = |f: &flow::series::rows::Flow| f.rtt_ms.map_or(0, |q| q.count);
     // Each segment but the lost one gives a sample when its ACK comes; those that came before are forgotten.
     let acked = |from: Instant| {
         let ack = |s: &&TcpSegment| s.src_port != 5000 && s.ip.time >= from && s.payload == 0;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant as Clock;
 
 use capture::{Decoded, TcpSegment, flags};
-use flow::record::{End, Vantage};
+use flow::series::rows::{End, Vantage};
 use flow::{Analysis, Analyzer, Options};
 use model::{Fate, Point, Script};
 use units::{Duration, Instant};

@@ -10,7 +10,7 @@ mod model;
 use std::collections::BTreeMap;
 
 use capture::{Decoded, TcpSegment};
-use flow::record::{End, Flow, RttMethod, Vantage};
+use flow::series::rows::{End, Flow, RttMethod, Vantage};
 use flow::{Analysis, Analyzer, Options};
 use model::{Fate, Point, Script, Truth};
 use proptest::prelude::*;

@@ -5,7 +5,12 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use capture::linktype_name;
-use flow::{AnalyzeError, Options, Report, Select, analyze_files, diagnose};
+use flow::AnalyzeError;
+use flow::Options;
+use flow::Report;
+use flow::Select;
+use flow::analyze_files;
+use flow::diagnose;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

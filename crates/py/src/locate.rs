@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use flow::locate::{LocateError, Located, LossKind, Options, StretchRow, locate_files};
-use flow::record::Protocol;
+use flow::series::rows::Protocol;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

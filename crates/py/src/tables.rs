@@ -1,6 +1,6 @@
 //! The tables of `docs/format.md`, column by column. One line here, one line there.
 
-use flow::record::{
+use flow::series::rows::{
     Connection, End, Event, Finding, Flow, Limit, Protocol, Quantiles, RttMethod, Sample, Segment,
     Value, Vantage,
 };

@@ -7,7 +7,7 @@ use toml_edit::{Item, Table, Value};
 use units::Duration;
 
 use super::{ConfigError, Result};
-use crate::cure::Prefix;
+use crate::cures::Prefix;
 
 /// A section with its name, for complaints.
 pub(super) struct Section<'a> {

@@ -9,9 +9,9 @@ use units::{Bytes, Duration};
 
 use super::Result;
 use super::section::Section;
-use crate::congestion;
-use crate::cure::Prefix;
-use crate::receive::{self, Places};
+use crate::cures::Prefix;
+use crate::cures::congestion;
+use crate::cures::receive::{self, Places};
 
 /// Whose connections: a number, or a name of this host.
 pub(super) fn user(scope: &Section<'_>) -> Result<Option<u32>> {

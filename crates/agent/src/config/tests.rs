@@ -3,7 +3,7 @@
 use units::Bytes;
 
 use super::*;
-use crate::metrics::Listen;
+use crate::status::metrics::Listen;
 use crate::uplink::Mode;
 
 fn read(text: &str) -> Result<Config> {
@@ -84,7 +84,7 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
     assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Auto, 28));
     assert_eq!(config.uplink.sources().len(), 2);
     assert_eq!((config.metrics, config.uplink.forward.is_none()), (None, true));
-    assert_eq!(config.trial, Some(crate::trial::Config::default()));
+    assert_eq!(config.trial, Some(crate::daemon::trial::Config::default()));
     let config = read(
         "[scope]\ndevice = \"wwan0\"\n[uplink]\nmode = \"acks\"\nlambda = 1.5\ntarget = \"40 ms\"\ntelemetry = \"\"\n\
          [forward]\nenabled = true\nlambda = 2\nflows = 100\n[trial]\nenabled = false\n",
@@ -93,7 +93,7 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
     assert_eq!((config.uplink.mode, config.uplink.up.lambda), (Mode::Acks, 24));
     assert_eq!(config.uplink.device.as_deref(), Some("wwan0"));
     assert_eq!(config.uplink.law.target, units::Duration::from_millis(40));
-    assert_eq!(config.uplink.sources(), [crate::gate::From::Driver]);
+    assert_eq!(config.uplink.sources(), [crate::cures::gate::From::Driver]);
     let forward = config.uplink.forward.unwrap();
     assert_eq!((forward.down.lambda, forward.flows, config.trial.is_none()), (32, 100, true));
 }

@@ -7,7 +7,7 @@ use algo::rwnd::drwa::Config as Law;
 
 use super::Result;
 use super::section::Section;
-use crate::gate::From;
+use crate::cures::gate::From;
 use crate::uplink::{Forward, Mode, Uplink};
 
 pub(super) fn uplink(

@@ -10,15 +10,15 @@ use nix::errno::Errno;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::congestion::{self, Congestion};
-use crate::cure::Result;
-use crate::journal::{Change, Journal};
-use crate::paths::Paths;
-use crate::receive::{self, Event, Receive};
-use crate::shaper::Fed;
-use crate::sockets::{self, LINKS};
+use crate::cures::Result;
+use crate::cures::congestion::{self, Congestion};
+use crate::cures::receive::{self, Event, Receive};
+use crate::cures::shaper::Fed;
+use crate::daemon::paths::Paths;
+use crate::kernel::socket_walk::{self, LINKS};
 use crate::undo;
-use crate::uplink::guard::Guard;
+use crate::undo::journal::{Change, Journal};
+use crate::uplink::controller::Guard;
 
 /// See the module text.
 pub struct Cures {
@@ -50,7 +50,7 @@ impl Cures {
 
     /// What a dead agent left, or one that hands over: taken over where it is the same as what is wanted, undone where not.
     pub fn adopt(&mut self, config: &Config, paths: &Paths, handed: bool) -> Vec<String> {
-        let folder = sockets::folder(&paths.pins);
+        let folder = socket_walk::folder(&paths.pins);
         let wanted = [config.receive.is_some(), config.congestion.is_some()];
         let odd =
             LINKS.iter().zip(wanted).any(|(name, wanted)| folder.join(name).exists() && !wanted);

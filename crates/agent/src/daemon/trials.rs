@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use units::Instant;
 
 use super::cures::Cures;
-use crate::acks::layout::{Direction, Flow, FlowKey};
-use crate::cure::{Result, address, now_ns};
-use crate::receive::Ends;
-use crate::trial::{Action, Config, Stage, Trial};
+use crate::cures::receive::Ends;
+use crate::cures::{Result, address, now_ns};
+use crate::daemon::trial::{Action, Config, Stage, Trial};
+use crate::kernel::layouts::acks::{Direction, Flow, FlowKey};
 
 /// Between two looks during a trial: several in each of its spans.
 const LOOK: Duration = Duration::from_millis(250);

@@ -14,10 +14,17 @@ use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
 use super::{BPF_FS, BTF, Probing, cgroup_root, load_sock_ops, load_walk, rights, whole};
-use crate::cure::{CureError, Result};
-use crate::netlink::{Attributes, Netlink, Wish, diag, kind, tcmsg};
-use crate::sockets::pinnable;
-use crate::{acks, gate, objects};
+use crate::cures::acks;
+use crate::cures::gate;
+use crate::cures::{CureError, Result};
+use crate::kernel::netlink::Attributes;
+use crate::kernel::netlink::Netlink;
+use crate::kernel::netlink::Wish;
+use crate::kernel::netlink::diag;
+use crate::kernel::netlink::kind;
+use crate::kernel::netlink::tcmsg;
+use crate::kernel::objects;
+use crate::kernel::socket_walk::pinnable;
 
 /// A feature, and whether it is to be had.
 #[derive(Clone, Debug)]

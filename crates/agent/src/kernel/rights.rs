@@ -4,7 +4,7 @@
 //! before Linux 5.8 CAP_SYS_ADMIN in the place of the first two; sockets of other network namespaces need more · action: one line
 //! that names what is missing.
 
-use crate::cure::{CureError, Result};
+use crate::cures::{CureError, Result};
 
 /// Numbers of linux/capability.h.
 const NET_ADMIN: u8 = 12;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::seen::Flow;
-use super::words::{bytes, count, endpoint, ms, rate};
+use super::text::{bytes, count, endpoint, ms, rate};
 
 /// Whether the configuration has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

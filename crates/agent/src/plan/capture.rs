@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use capture::Addr;
-use flow::record::{Connection, Flow as Row, Protocol, RttMethod, Sample, Vantage};
+use flow::series::rows::{Connection, Flow as Row, Protocol, RttMethod, Sample, Vantage};
 use flow::{AnalyzeError, Options, Report, Select, analyze_files};
 use units::{Duration, Limit};
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::kernel::netlink::route::Default as Route;
+use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Wish, attribute, kind};
 use crate::kernel::{self, Feature};
-use crate::netlink::route::Default as Route;
-use crate::netlink::{Attributes, Netlink, Qdisc, Wish, attribute, kind};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
 

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use super::advice::{Advice, Rank};
 use super::host::Host;
 use super::seen::Way;
-use super::words::{bytes, count, endpoint, ms, paragraph, rate};
+use super::text::{bytes, count, endpoint, ms, paragraph, rate};
 use super::{Options, Plan};
 
 /// Where the text of a paragraph begins.

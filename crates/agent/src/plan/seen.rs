@@ -120,7 +120,7 @@ impl Flow {
 
     /// Grade of its queueing delay, as everywhere.
     pub fn grade(&self) -> Option<&'static str> {
-        self.queue_ms().filter(|_| self.told()).map(|(_, p95)| flow::grade::grade(p95))
+        self.queue_ms().filter(|_| self.told()).map(|(_, p95)| flow::series::grade::grade(p95))
     }
 
     /// Bytes of its own that stand in the queue, at the median.

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use super::host::{self, Host};
 use super::seen::{Carried, Flow, Seen, Way, quantile, swing};
-use crate::netlink::Netlink;
-use crate::netlink::diag::{self, Socket, TcpInfo};
+use crate::kernel::netlink::Netlink;
+use crate::kernel::netlink::diag::{self, Socket, TcpInfo};
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(100);

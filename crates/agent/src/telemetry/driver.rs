@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Grade, Report, Source};
-use crate::cure::now_ns;
-use crate::netlink::Netlink;
+use crate::cures::now_ns;
+use crate::kernel::netlink::Netlink;
 
 /// Time between two looks: an interval of QCUT's average has four of them.
 const EVERY: Duration = Duration::from_millis(5);

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::netlink::{Attributes, Device, Netlink, Wish, attribute, kind};
+use crate::kernel::netlink::{Attributes, Device, Netlink, Wish, attribute, kind};
 
 /// Far hosts, one of each version: the root name servers a and m.
 const FAR: [&str; 2] = ["198.41.0.4", "2001:dc3::35"];

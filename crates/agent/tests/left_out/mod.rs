@@ -1,7 +1,7 @@
 //! When a test of the kernel's side may be left out: where this process may not use BPF, or the kernel is older than it has to be. A
 //! kernel that has everything and takes a program all the same not is a fault of the program.
 
-use agent::cure::{CureError, Result};
+use agent::cures::{CureError, Result};
 use aya::util::KernelVersion;
 
 /// What was loaded; none, with the reason, where it cannot be had here.

@@ -1,7 +1,7 @@
 //! Recorded streams through the laws in the kernel: what the tests of conformance share.
 
+use agent::kernel::objects;
 use agent::kernel::{refused, whole};
-use agent::objects;
 use aya::maps::Array;
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions};

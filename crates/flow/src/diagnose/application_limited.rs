@@ -35,8 +35,8 @@
 
 use super::reading::{Values, began, enough_data, percent, rate, share};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Limit, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Limit, Severity};
 use units::Duration;
 
 /// Share of time from which the application is a main cause.

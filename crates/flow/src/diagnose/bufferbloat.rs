@@ -65,10 +65,10 @@ use super::reading::{
 };
 use super::reading::{seconds_into, severity_of};
 use super::{Check, Rule, page::page, rtt_inflation_other_flow::somebody_elses};
-use crate::changepoint::{Onset, onset};
-use crate::evidence::Evidence;
-use crate::grade::{grade, usability};
-use crate::record::{Finding, Severity};
+use crate::series::changepoint::{Onset, onset};
+use crate::series::evidence::Evidence;
+use crate::series::grade::{grade, usability};
+use crate::series::rows::{Finding, Severity};
 
 /// Queueing delay (ms) from which a level counts as bloated: where grade C begins …
 const BLOATED_MS: f64 = 60.0;

@@ -45,10 +45,10 @@ use super::reading::{
     Values, bytes, counted, enough_data, ms, quantile, rate, rate_between, seconds, seconds_into,
 };
 use super::{Check, Rule, page::page};
-use crate::changepoint::onset;
-use crate::evidence::Evidence;
-use crate::profile::ProfileBin;
-use crate::record::{Finding, Severity};
+use crate::series::changepoint::onset;
+use crate::series::evidence::Evidence;
+use crate::series::profile::ProfileBin;
+use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
 /// Fewer are chance.
@@ -167,7 +167,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
-    use crate::evidence::Burst;
+    use crate::series::evidence::Burst;
     use units::Bytes;
 
     /// 4 Mbit/s throughout; from 22 s on in one gulp per second. `long` stretches the flow beyond 512 bins.
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_empty_profile_is_no_reason_to_panic() {
         let mut case = post_8(60);
-        case.profile = crate::profile::Profile::new(at(0.0), Duration::from_millis(100));
+        case.profile = crate::series::profile::Profile::new(at(0.0), Duration::from_millis(100));
         assert!(check(&case.evidence()).is_some_and(|f| f.number("onset_s").is_nan()));
     }
 }

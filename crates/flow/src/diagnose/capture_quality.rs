@@ -41,8 +41,8 @@
 
 use super::reading::{Values, bytes, counted, percent, ratio};
 use super::{Check, Rule, page::page};
-use crate::evidence::CaptureFacts;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::CaptureFacts;
+use crate::series::rows::{Finding, Severity};
 
 /// Shares from which each flaw is mentioned or counts: see the page.
 const ONE_SIDED: f64 = 0.2;

@@ -31,8 +31,8 @@
 
 use super::reading::{Values, began, counted, percent, ratio};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 
 /// Fewer marks can be stray bits.
 const LEAST: u64 = 10;

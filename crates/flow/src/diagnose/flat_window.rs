@@ -44,8 +44,8 @@
 
 use super::reading::{Values, began, bytes, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
 /// A window is at its maximum within this part of it: rounding by the scale and one unread segment.

@@ -46,8 +46,8 @@
 
 use super::reading::{Values, began, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Limit, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Limit, Severity};
 
 /// Loss that hurts at any RTT, and loss that hurts if the limits say so.
 const HIGH: f64 = 0.01;

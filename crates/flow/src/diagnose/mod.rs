@@ -10,8 +10,8 @@
 //! Rules are silent about flows too small to judge (each page states its minimum) and look at those first, so
 //! that a capture of many small connections costs a comparison or two per flow.
 
-use crate::evidence::{CaptureFacts, Evidence};
-use crate::record::Finding;
+use crate::series::evidence::{CaptureFacts, Evidence};
+use crate::series::rows::Finding;
 
 mod application_limited;
 mod bufferbloat;

@@ -38,8 +38,8 @@
 
 use super::reading::{Values, counted, ms, quantile, seconds};
 use super::{Check, Rule, page::page};
-use crate::evidence::{Evidence, Wakeup};
-use crate::record::{Finding, Severity};
+use crate::series::evidence::{Evidence, Wakeup};
+use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
 /// How long nothing was in flight before a radio may have slept: the shortest inactivity timers are about a

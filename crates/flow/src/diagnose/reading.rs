@@ -2,8 +2,8 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::evidence::Evidence;
-use crate::record::{Flow, Limit, Severity, Value};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Flow, Limit, Severity, Value};
 
 /// Evidence being gathered: figures that are not finite are left out.
 #[derive(Default)]

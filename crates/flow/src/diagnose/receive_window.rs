@@ -51,9 +51,9 @@ use super::reading::{
     Values, base_rtt, began, bytes, enough_data, ms, percent, rate, ratio, seconds, seconds_into,
 };
 use super::{Check, Rule, page::page};
-use crate::changepoint::onset;
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::changepoint::onset;
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 
 /// Share of the active time from which it is mentioned, and from which it costs something.
 const MENTION: f64 = 0.01;

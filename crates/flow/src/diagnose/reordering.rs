@@ -34,8 +34,8 @@
 
 use super::reading::{Values, began, counted, end_of, ms, percent, ratio, segments};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 
 /// Fewer are an accident.
 const LEAST: u64 = 3;

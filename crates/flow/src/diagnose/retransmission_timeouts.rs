@@ -34,8 +34,8 @@
 
 use super::reading::{Values, began, counted, ratio, segments};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 
 /// One may be chance.
 const LEAST: u64 = 2;

@@ -49,9 +49,9 @@ use super::reading::{
     Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of,
 };
 use super::{Check, Rule, page::page};
-use crate::evidence::{Evidence, Rival};
-use crate::grade::grade;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::{Evidence, Rival};
+use crate::series::grade::grade;
+use crate::series::rows::{Finding, Severity};
 
 /// Added delay (ms) of an inflated bin: where grade B begins.
 const INFLATED_MS: f64 = 30.0;

@@ -3,10 +3,12 @@
 use capture::Addr;
 use units::{Bytes, Duration, Instant};
 
-use crate::evidence::{Burst, Evidence, Rival, Wakeup};
-use crate::grade::grade;
-use crate::profile::{Profile, ProfileBin};
-use crate::record::{Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage};
+use crate::series::evidence::{Burst, Evidence, Rival, Wakeup};
+use crate::series::grade::grade;
+use crate::series::profile::{Profile, ProfileBin};
+use crate::series::rows::{
+    Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage,
+};
 use units::Histogram;
 
 const TICK: Duration = Duration::from_millis(100);

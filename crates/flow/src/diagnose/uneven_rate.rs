@@ -38,8 +38,8 @@ use super::reading::{
     Values, began, counted, enough_data, quantile, rate, rate_between, seconds, seconds_into, share,
 };
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Limit, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Limit, Severity};
 use units::{Bytes, Duration};
 
 /// Below these a range means nothing.

@@ -38,8 +38,8 @@
 
 use super::reading::{Values, counted, percent, ratio, seconds, seconds_into};
 use super::{Check, Rule, page::page};
-use crate::evidence::Evidence;
-use crate::record::{Finding, Severity};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Severity};
 use units::{Bytes, Duration};
 
 /// Below this in all, nobody waited noticeably.

@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use capture::TcpSegment;
 use hashbrown::HashMap;
 
-use super::line::Way;
 use super::packet::{Content, Packet, mix};
-use crate::dedup::Recent;
-use crate::key::Hasher;
-use crate::seq::{Pos, Sequence};
+use super::path_order::Way;
+use crate::packet::dedup::Recent;
+use crate::packet::key::Hasher;
+use crate::packet::sequence::{Pos, Sequence};
 
 /// Longest way through all points that is believed, ns: the longest queues on record hold ten seconds (DRWA, figure 6).
 const HORIZON: i64 = 30_000_000_000;

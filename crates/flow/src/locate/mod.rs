@@ -9,13 +9,14 @@
 //!
 //! Memory grows with flows, with packets on the way, and with time (bins), not with packets.
 
+mod path_order;
+mod segment;
+
 mod clock;
-mod line;
 mod matching;
 mod packet;
 mod report;
 mod rows;
-mod stretch;
 mod survey;
 
 use std::io::Read;
@@ -24,13 +25,13 @@ use std::path::{Path, PathBuf};
 use capture::{Decoded, Decoder, OpenError, Reader, TcpSegment};
 use units::Duration;
 
-use line::{Era, Line, to_reference};
+use crate::locate::path_order::{Era, Line, to_reference};
+use crate::locate::segment::Books;
 use matching::{Matching, Passing, Sight};
 use packet::{Kept, Packet};
-use stretch::Books;
 use survey::{Survey, signed};
 
-pub use line::OrderBy;
+pub use crate::locate::path_order::OrderBy;
 pub use rows::{ClockRow, ConnectionRow, DelayRow, Located, Loss, LossKind, PointRow, StretchRow};
 
 /// Captures of one path: more points than anybody has machines on it.
@@ -142,7 +143,7 @@ fn locate(
         surveys.push(Survey::read(path, open(i)?, kept, &mut tick)?);
         before += most;
     }
-    let mut line = line::lay(&surveys)?;
+    let mut line = crate::locate::path_order::lay(&surveys)?;
     if options.one_clock {
         line.clocks.iter_mut().for_each(Vec::clear);
     }
@@ -161,7 +162,7 @@ fn locate(
         .iter()
         .map(|given| span(&surveys[*given], &line.clocks[*given], line.origin))
         .collect();
-    let ways: Vec<line::Way> = line.flows.iter().map(|f| f.way).collect();
+    let ways: Vec<crate::locate::path_order::Way> = line.flows.iter().map(|f| f.way).collect();
     let mut matching = Matching::new(paths.len(), ways.len());
     let mut books = Books::new(
         ways,

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 use capture::{Addr, Datagram, Decoded, Frame, Ip, TcpSegment, flags};
 
-use crate::key::Key;
+use crate::packet::key::Key;
 
 /// Bytes of a datagram's payload that are looked at: RTP and DNS tell packets apart within 12, QUIC behind a header of up
 /// to 25 that may be the same in all of them (RFC 9000 section 17.3.1).

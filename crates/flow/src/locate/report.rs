@@ -6,12 +6,12 @@ use units::Quantiles;
 
 use super::Options;
 use super::clock::{self, Lines};
-use super::line::{Line, OrderBy};
 use super::name_of;
+use super::path_order::{Line, OrderBy};
 use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, StretchRow};
-use super::stretch::{Books, Tally};
+use super::segment::{Books, Tally};
 use super::survey::Survey;
-use crate::record::Protocol;
+use crate::series::rows::Protocol;
 
 /// Steps of a clock below this are jitter, s.
 const SMALLEST_STEP: f64 = 0.001;
@@ -220,7 +220,8 @@ fn share(stretches: &mut [StretchRow]) {
 
 fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: f64) -> ClockRow {
     let (near, far) = (&line.clocks[line.order[s]], &line.clocks[line.order[s + 1]]);
-    let first = |eras: &[super::line::Era]| eras.first().map_or((0, 0.0), |e| (e.offset, e.slope));
+    let first =
+        |eras: &[super::path_order::Era]| eras.first().map_or((0, 0.0), |e| (e.offset, e.slope));
     let ((near_at, near_slope), (far_at, far_slope)) = (first(near), first(far));
     let rest = lines.first().copied().unwrap_or(clock::Line { from: 0.0, offset: 0.0, slope: 0.0 });
     let slope = far_slope - near_slope + rest.slope;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use capture::Addr;
 use units::Quantiles;
 
-use super::line::OrderBy;
-use crate::record::Protocol;
+use super::path_order::OrderBy;
+use crate::series::rows::Protocol;
 
 /// One capture.
 #[derive(Clone, Debug)]

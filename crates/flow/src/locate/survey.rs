@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::LocateError;
 use super::packet::{Content, Kept, Packet, Tuple, narrow, sample_key};
-use crate::key::Hasher;
+use crate::packet::key::Hasher;
 
 /// Packets kept for laying captures side by side; the sample is thinned by half when there are more.
 const MOST_SAMPLES: usize = 1 << 16;

@@ -1,0 +1,98 @@
+//! Memory for the rate term: how much of TCP's the buffers that we make larger may take, and when there is none.
+//!
+//! signal: /proc/net/sockstat, tcp_mem, rmem_max · model: half of what is free below tcp_mem's first mark may be promised, and nothing
+//! above it · action: `room_left` and `scarce` of bpf/room.h.
+
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+
+use crate::cures::receive::taken;
+use crate::cures::{CureError, Result};
+
+const ALLOCATED: &str = "/proc/net/sockstat";
+const MARKS: &str = "/proc/sys/net/ipv4/tcp_mem";
+const RMEM_MAX: &str = "/proc/sys/net/core/rmem_max";
+
+/// Bytes that TCP holds in all namespaces, and its first mark, below which the kernel never presses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    allocated: u64,
+    mark: u64,
+}
+
+impl Memory {
+    /// None where this namespace does not tell: then nothing is given away.
+    pub(super) fn now() -> Option<Memory> {
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
+        let (used, marks) =
+            (std::fs::read_to_string(ALLOCATED).ok()?, std::fs::read_to_string(MARKS).ok()?);
+        Memory::read(&used, &marks, page.try_into().ok()?)
+    }
+
+    fn read(used: &str, marks: &str, page: u64) -> Option<Memory> {
+        let line = used.lines().find(|line| line.starts_with("TCP:"))?;
+        let pages: u64 = line.split(' ').skip_while(|word| *word != "mem").nth(1)?.parse().ok()?;
+        let mark: u64 = marks.split_whitespace().next()?.parse().ok()?;
+        Some(Memory { allocated: pages.saturating_mul(page), mark: mark.saturating_mul(page) })
+    }
+
+    /// Whether all has to be given back; it ends a quarter below where it began.
+    pub(super) fn scarce(self, before: bool) -> bool {
+        self.allocated >= if before { self.mark / 4 * 3 } else { self.mark }
+    }
+
+    /// Bytes that buffers may be larger by, all together.
+    pub(super) fn share(self) -> u64 {
+        self.mark.saturating_sub(self.allocated) / 2
+    }
+}
+
+/// The largest buffer that SO_RCVBUF makes: the kernel doubles what it is told, for its own overhead.
+pub(super) fn most_buffer() -> u32 {
+    let text = std::fs::read_to_string(RMEM_MAX).unwrap_or_default();
+    let most: u64 = text.trim().parse().unwrap_or(0);
+    most.saturating_mul(2).min(1 << 30) as u32
+}
+
+/// `room_left` of the kernel's side.
+pub(super) struct Room(Array<MapData, i64>);
+
+impl Room {
+    pub(super) fn of(ebpf: &mut Ebpf) -> Result<Room> {
+        Ok(Room(taken(ebpf, "room_left")?))
+    }
+
+    /// After a walk has told by how much buffers are larger now.
+    pub(super) fn write(&mut self, memory: Option<Memory>, larger: u64) -> Result<()> {
+        let share = memory.map_or(0, Memory::share);
+        let left =
+            i64::try_from(share).unwrap_or(i64::MAX) - i64::try_from(larger).unwrap_or(i64::MAX);
+        self.0.set(0, left, 0).map_err(|e| CureError::Map("room_left", e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USED: &str =
+        "sockets: used 48\nTCP: inuse 1 orphan 0 tw 1 alloc 1 mem 100\nUDP: inuse 0 mem 7\n";
+
+    #[test]
+    fn half_of_what_is_free_below_the_first_mark_may_be_promised() {
+        let memory = Memory::read(USED, "300\t400\t500\n", 4_096).unwrap();
+        assert_eq!(memory, Memory { allocated: 409_600, mark: 1_228_800 });
+        assert_eq!((memory.share(), memory.scarce(false)), (409_600, false));
+        let full = Memory { allocated: 1_228_800, ..memory };
+        assert_eq!((full.share(), full.scarce(false)), (0, true));
+        let falling = Memory { allocated: 1_000_000, ..memory };
+        assert_eq!((falling.scarce(true), falling.scarce(false)), (true, false));
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_guessed() {
+        assert_eq!(Memory::read("", "1 2 3", 4_096), None);
+        assert_eq!(Memory::read(USED, "", 4_096), None);
+        assert_eq!(Memory::read("TCP: inuse 1 mem\n", "1 2 3", 4_096), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! A small process beside the daemon that undoes when the daemon is gone.
+//!
+//! signal: the pipe from the daemon ends, as it does however the daemon ends · model: a last word on it says that all is in order · action:
+//! without that word, and if no other agent has taken over, everything in the journal is undone. The lease in the kernel is the second
+//! net: it holds where this process was killed, too.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::daemon::log;
+use crate::daemon::paths::Paths;
+use crate::undo;
+use crate::undo::journal::Journal;
+
+/// The last word: nothing is to be undone.
+const IN_ORDER: u8 = b'.';
+/// Another agent that has the lock for so long has taken over, or undoes by itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The daemon's end of the pipe.
+pub struct Supervised {
+    child: Child,
+}
+
+impl Supervised {
+    /// Starts the supervisor; before the first change.
+    pub fn start(program: &Path, paths: &Paths) -> io::Result<Supervised> {
+        let child = Command::new(program)
+            .arg("--runtime")
+            .arg(&paths.runtime)
+            .arg("--pins")
+            .arg(&paths.pins)
+            .arg("supervise")
+            .arg(std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Supervised { child })
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still lives.
+    pub fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// All is undone, or another agent takes over: there is nothing to do for it.
+    pub fn dismiss(mut self) {
+        if let Some(mut pipe) = self.child.stdin.take() {
+            // If it is dead already it undoes nothing, too.
+            let _ = pipe.write_all(&[IN_ORDER]);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The supervisor's life. `pipe`: from the daemon, whose process is `daemon`.
+pub fn watch(pipe: &mut impl Read, paths: &Paths, daemon: u32) -> io::Result<()> {
+    // Not with the daemon's terminal, nor with its process group.
+    let _ = nix::unistd::setsid();
+    let mut last = None;
+    let mut byte = [0];
+    loop {
+        match pipe.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => last = Some(byte[0]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    if last == Some(IN_ORDER) {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let _lock = loop {
+        match paths.lock("supervisor")? {
+            Ok(lock) => break lock,
+            // A new one adopts what the old one left. A dying process may lose its pipe before its lock.
+            Err(holder)
+                if begun.elapsed() > PATIENCE
+                    || holder.starts_with("daemon")
+                        && holder != format!("daemon, process {daemon}") =>
+            {
+                log::say(&format!("the agent ended; {holder} has taken over"));
+                return Ok(());
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let mut journal = Journal::open(&paths.journal())?;
+    if journal.pending().is_empty() {
+        return Ok(());
+    }
+    log::say("the agent ended without undoing what it did; undoing it");
+    let (done, failed) = undo::all(&mut journal);
+    for text in done {
+        log::say(&text);
+    }
+    for e in failed {
+        log::say(&format!("could not undo: {e}; unbloat-agent off tries again"));
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! Sockets that exist already: a walk over those of every network namespace, and how they are given back.
+//!
+//! signal: a start, an end, or that a few seconds have passed · model: bpf/sockets.bpf.c visits each socket · action: it joins, leaves, is
+//! listed, or changes its congestion control. The walk sees the sockets of one network namespace, that of the thread that opens it; so
+//! a thread goes through all namespaces that have a process or a name.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::{CgroupAttachMode, Iter, SockOps};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+use crate::cures::{CureError, Result};
+use crate::kernel;
+use crate::kernel::layouts::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
+use crate::undo::journal::{Change, Journal};
+
+/// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`: a part of the path of their pins, so that an upgrade that changes
+/// them never reads what an older one wrote.
+pub const LAYOUT: u32 = 3;
+
+/// Walks, and what is between them, while larger buffers empty: half a second, some round trips.
+const PATIENCE: u32 = 10;
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// Where there is no walk, the programs give each socket back at its next ACK: some round trips.
+pub const LAST_ACKS: Duration = Duration::from_millis(500);
+
+/// Links below the pins.
+pub const LINKS: [&str; 2] = ["receive", "congestion"];
+
+/// Where the pins of this layout are.
+pub fn folder(pins: &Path) -> PathBuf {
+    pins.join(LAYOUT.to_string())
+}
+
+/// What a walk does: `enum action` of bpf/sockets.bpf.c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Action {
+    /// ACKs of our sockets call the program.
+    Join = 1,
+    /// Every socket is as it would be without us.
+    Leave = 2,
+    /// Tell about each.
+    List = 3,
+    /// Change the congestion control of those with a route.
+    Switch = 4,
+    /// Change it back.
+    SwitchBack = 5,
+}
+
+/// What a walk did.
+#[derive(Clone, Debug, Default)]
+pub struct Walked {
+    /// Its counters.
+    pub task: WalkTask,
+    /// What it listed.
+    pub sockets: Vec<WalkSocket>,
+    /// Of a processor; how long a busy host made it wait does not count.
+    pub took: Duration,
+}
+
+/// The program that walks.
+pub struct Walker {
+    ebpf: Ebpf,
+}
+
+impl Walker {
+    /// Loads it, on the maps below `pins` of this layout.
+    pub fn load(pins: &Path) -> Result<Walker> {
+        let folder = made(pins)?;
+        Ok(Walker { ebpf: kernel::load_walk(Some(&folder))? })
+    }
+
+    /// The same; none where the kernel takes no such program, as before 5.15.
+    pub fn find(pins: &Path) -> Result<Option<Walker>> {
+        match Walker::load(pins) {
+            Ok(walker) => Ok(Some(walker)),
+            Err(CureError::Kernel { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Visits every socket of every network namespace. Who joins, is listed or changes is of the cgroup `scope` or below it; who is
+    /// given back is whoever has something of ours.
+    pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
+        let (cgroup, cgroup_level) = match action {
+            Action::Leave | Action::SwitchBack => (0, 0),
+            _ => kernel::scope(scope)?,
+        };
+        self.perform(WalkTask {
+            action: action as u32,
+            cgroup,
+            cgroup_level,
+            ..WalkTask::default()
+        })
+    }
+
+    /// Gives every socket back. One whose buffer is larger by us has a moment for what is on its way to it; then what does not fit
+    /// is dropped, and comes again.
+    pub fn leave(&mut self) -> Result<Walked> {
+        let mut all = Walked::default();
+        for again in (0..PATIENCE).rev() {
+            let gentle = (again > 0).into();
+            let task = WalkTask { action: Action::Leave as u32, gentle, ..WalkTask::default() };
+            let walked = self.perform(task)?;
+            all.task.changed += walked.task.changed;
+            all.took += walked.took;
+            if walked.task.waiting == 0 {
+                break;
+            }
+            std::thread::sleep(MOMENT);
+        }
+        Ok(all)
+    }
+
+    fn perform(&mut self, task: WalkTask) -> Result<Walked> {
+        self.task()?.set(0, task, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
+        let program: &mut Iter = self
+            .ebpf
+            .program_mut("walk")
+            .and_then(|program| program.try_into().ok())
+            .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
+        let failed =
+            |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
+        // A thread of its own, since it leaves its network namespace and need not find back.
+        let listed = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| -> std::result::Result<(Vec<u8>, Duration), String> {
+                let mut listed = Vec::new();
+                for (number, namespace) in namespaces().iter().enumerate() {
+                    // The first is the one in which the thread begins: without rights for others it is visited all the same. One that
+                    // has vanished meanwhile has no sockets any more.
+                    if number > 0 && setns(namespace, CloneFlags::CLONE_NEWNET).is_err() {
+                        continue;
+                    }
+                    let id = program.attach().map_err(|e| kernel::whole(&e))?;
+                    let link = program.take_link(id).map_err(|e| kernel::whole(&e))?;
+                    let mut file = link.into_file().map_err(|e| kernel::whole(&e))?;
+                    file.read_to_end(&mut listed).map_err(|e| e.to_string())?;
+                }
+                Ok((listed, worked()))
+            });
+            thread.join().unwrap_or_else(|_| Err("its thread ended".to_owned()))
+        });
+        let (listed, took) = listed.map_err(failed)?;
+        let sockets = WalkSocket::all_of(&listed);
+        let task = self.task()?.get(&0, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
+        Ok(Walked { task, sockets, took })
+    }
+
+    fn task(&mut self) -> Result<Array<&mut MapData, WalkTask>> {
+        let map = self.ebpf.map_mut("task").ok_or(CureError::Map("task", "missing".to_owned()))?;
+        Array::try_from(map).map_err(|e| CureError::Map("task", e.to_string()))
+    }
+}
+
+/// What this thread has had of a processor.
+fn worked() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
+}
+
+/// Every network namespace that has a process or a name, each once; our own first.
+fn namespaces() -> Vec<File> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut add = |path: PathBuf| {
+        let Ok(about) = std::fs::metadata(&path) else { return };
+        if seen.insert((about.dev(), about.ino()))
+            && let Ok(file) = File::open(&path)
+        {
+            found.push(file);
+        }
+    };
+    add("/proc/self/ns/net".into());
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()) {
+            add(entry.path().join("ns/net"));
+        }
+    }
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        add(entry.path());
+    }
+    found
+}
+
+/// Whether pins can lie there, asked before anything is noted or made: on a bpf file system.
+pub fn pinnable(pins: &Path) -> Result<()> {
+    match pins.ancestors().find(|path| path.exists()) {
+        Some(there) if holds_pins(there) => Ok(()),
+        _ => Err(CureError::NoPins(pins.to_owned())),
+    }
+}
+
+fn holds_pins(there: &Path) -> bool {
+    statfs(there).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
+}
+
+/// The directory of pins, made if it is not there; nobody else's business.
+pub fn made(pins: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    pinnable(pins)?;
+    let folder = folder(pins);
+    match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
+        Ok(()) => Ok(folder),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(CureError::Rights(format!("{} cannot be made ({e})", folder.display())))
+        }
+        Err(e) => Err(CureError::file(folder)(e)),
+    }
+}
+
+/// Attaches a program to the sockets of a cgroup, and pins its link below `pins`.
+pub fn attach(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    cgroup: &Path,
+    pins: &Path,
+) -> Result<PinnedLink> {
+    let group = File::open(cgroup).map_err(CureError::file(cgroup))?;
+    let failed = |why: String| CureError::Kernel {
+        what: "a program on a cgroup's sockets",
+        since: "5.7",
+        why,
+    };
+    let missing = || CureError::Map("program", format!("{name} is not in its object"));
+    let program = ebpf.program_mut(name).ok_or_else(missing)?;
+    let program: &mut SockOps = program.try_into().map_err(|_| missing())?;
+    // Links are always beside those of others.
+    let id =
+        program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
+    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
+    let link: FdLink = link.try_into().map_err(|e: LinkError| failed(kernel::whole(&e)))?;
+    pin(link, &folder(pins), name)
+}
+
+/// Pins a link under a name, in the place of one that is there: the new program runs before the old one goes.
+fn pin(link: FdLink, folder: &Path, name: &str) -> Result<PinnedLink> {
+    let (new, last) = (folder.join(format!("{name}-new")), folder.join(name));
+    // left by one that was killed between these lines
+    let _ = std::fs::remove_file(&new);
+    let pinned = link.pin(&new).map_err(|e| CureError::Map("link", kernel::whole(&e)))?;
+    std::fs::rename(&new, &last).map_err(CureError::file(&last))?;
+    Ok(pinned)
+}
+
+/// Opens a map that is pinned; none if it is not there.
+fn pinned<T: aya::Pod>(folder: &Path, name: &'static str) -> Option<Array<MapData, T>> {
+    let data = MapData::from_pin(folder.join(name)).ok()?;
+    Array::try_from(aya::maps::Map::from_map_data(data).ok()?).ok()
+}
+
+/// Ends the leases, so that programs that still run do nothing more.
+fn end_leases(folder: &Path) -> Result<()> {
+    if let Some(mut map) = pinned::<ReceiveConfig>(folder, "config") {
+        let mut config = map.get(&0, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
+        config.lease_until_ns = 0;
+        map.set(0, config, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
+    }
+    if let Some(mut map) = pinned::<CongestionConfig>(folder, "choice") {
+        map.set(0, CongestionConfig::default(), 0)
+            .map_err(|e| CureError::Map("choice", e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Ends the leases below `pins`, and gives every socket back; where there is no walk, those that send an ACK.
+pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
+    end_leases(&folder(pins))?;
+    let Some(mut walker) = Walker::find(pins)? else {
+        std::thread::sleep(LAST_ACKS);
+        return Ok(Walked::default());
+    };
+    let mut walked = walker.leave()?;
+    walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
+    Ok(walked)
+}
+
+/// Undoes whatever is below `pins`: leases end, sockets are given back, programs go, pins go. What is not there is no mistake.
+pub fn give_back(pins: &Path) -> Result<Walked> {
+    let folder = folder(pins);
+    let mut walked = Walked::default();
+    // Elsewhere nothing can be pinned, so that nothing is to be undone.
+    if folder.is_dir() && holds_pins(&folder) {
+        walked = give_sockets_back(pins)?;
+        std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
+    }
+    let _ = std::fs::remove_dir(&folder);
+    drop_other_layouts(pins);
+    // Fails where somebody else's pins are in it, and so it should.
+    let _ = std::fs::remove_dir(pins);
+    Ok(walked)
+}
+
+/// Programs of agents with another layout lift their clamps by themselves when their lease has run out; then they can go.
+pub fn drop_other_layouts(pins: &Path) {
+    for entry in std::fs::read_dir(pins).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str() == Some(&LAYOUT.to_string());
+        if !ours && entry.path().is_dir() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// After a cure has gone: when it was the last one, so do the maps, and the journal has nothing to undo any more.
+pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
+    let folder = folder(pins);
+    if LINKS.iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(CureError::file(folder)(e));
+        }
+        _ => {}
+    }
+    let _ = std::fs::remove_dir(pins);
+    let change = Change::Sockets { pins: pins.to_owned() };
+    journal.undone(&change).map_err(CureError::file(journal.path()))
+}

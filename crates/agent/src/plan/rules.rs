@@ -1,0 +1,288 @@
+//! Which cure would help: a table of rules, each of which looks at everything and gives advice or none.
+//!
+//! signal: [`Host`] and [`Seen`] · model: one rule per file · action: [`Advice`], in the order of the table. A new rule is a file and a
+//! line.
+
+use std::path::Path;
+
+use super::advice::{Advice, Rank, Sure};
+use super::host::Host;
+use super::seen::{Flow, Seen, Way};
+use super::text::ms;
+
+mod congestion;
+mod download;
+mod forward;
+mod own_queue;
+mod reader;
+#[cfg(test)]
+mod testing;
+mod upload;
+mod window;
+
+/// What a rule looks at.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// This host.
+    pub host: &'a Host,
+    /// The traffic.
+    pub seen: &'a Seen,
+    /// Where programs are pinned.
+    pub pins: &'a Path,
+}
+
+impl View<'_> {
+    /// The traffic is this host's, so that what the host is like counts.
+    pub fn here(&self) -> bool {
+        self.seen.elsewhere.is_empty()
+    }
+
+    /// Why this host cannot do it; nothing where the traffic is another's.
+    fn lacks(&self, feature: &str) -> Option<String> {
+        if self.here() { self.host.lacks(feature).map(str::to_owned) } else { None }
+    }
+
+    /// A bloated flow is cured by a law that allows λ · RTTmin: the λ for these flows.
+    fn lambda(&self, flows: &[&Flow]) -> Option<f64> {
+        let swings = flows.iter().any(|flow| flow.swing.is_some_and(|swing| swing >= SWINGS))
+            || self.here() && self.host.device.as_ref().is_some_and(|device| device.link.swings());
+        let candidates: &[f64] = if swings { &[3.0, 2.0, 1.5] } else { &[2.0, 1.5] };
+        candidates.iter().copied().find(|lambda| flows.iter().any(|flow| helps(flow, *lambda)))
+    }
+}
+
+/// Features by a part of their names.
+mod feature {
+    pub const WINDOWS: &str = "windows of this host's";
+    pub const LIVE: &str = "the same for connections that exist already";
+    pub const ACKS: &str = "passing ACKs";
+    pub const GATE: &str = "uploads: the gate";
+    pub const CONGESTION: &str = "congestion control of new connections";
+    pub const FQ_CODEL: &str = "(FQ-CoDel)";
+    #[cfg(test)]
+    pub const ALL: [&str; 6] = [WINDOWS, LIVE, ACKS, GATE, CONGESTION, FQ_CODEL];
+}
+
+/// Rates that vary by this between a first and a ninth tenth: below, λ = 2 holds enough for what comes.
+const SWINGS: f64 = 2.0;
+/// A cure that saves less than this part of the RTT is not worth a change.
+const SAVES: f64 = 0.2;
+
+/// λ · RTTmin is well below what the flow has now.
+fn helps(flow: &Flow, lambda: f64) -> bool {
+    let now = flow.rtt_min_ms.zip(flow.rtt_ms);
+    now.is_some_and(|(min, (_, p95))| lambda * min <= (1.0 - SAVES) * p95)
+}
+
+/// λ · RTTmin, but never less than two segments take on the air: the law's smallest window.
+fn by_law(flow: &Flow, lambda: f64) -> f64 {
+    let floor_ms = 2.0 * flow.mss_bytes as f64 * 8e3 / flow.rate_bps.max(1.0);
+    (lambda * flow.rtt_min_ms.unwrap_or(0.0)).max(flow.rtt_min_ms.unwrap_or(0.0) + floor_ms)
+}
+
+/// λ as TOML has it, and people.
+fn toml(lambda: f64) -> String {
+    format!("{lambda:?}")
+}
+
+/// One rule.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it advises, in one line.
+    pub about: &'static str,
+    /// The rule itself.
+    pub check: fn(&View<'_>) -> Vec<Advice>,
+}
+
+/// Every rule.
+pub const TABLE: &[Rule] = &[
+    download::RULE,
+    upload::RULE,
+    congestion::RULE,
+    forward::RULE,
+    window::RULE,
+    reader::RULE,
+    own_queue::RULE,
+];
+
+/// What every rule says; what would do instead comes last.
+pub fn advice(view: &View<'_>) -> Vec<Advice> {
+    let of = |rule: &'static Rule| {
+        (rule.check)(view).into_iter().map(|advice| Advice { rule: rule.name, ..advice })
+    };
+    let mut all: Vec<Advice> = TABLE.iter().flat_map(of).collect();
+    // Where nothing that is recommended can be had, what would do instead is recommended.
+    let had = |all: &[Advice]| {
+        all.iter().any(|a| a.cure == "uplink" && a.rank == Rank::Recommended && a.blocked.is_none())
+    };
+    if !had(&all) {
+        for advice in all.iter_mut().filter(|a| a.rank == Rank::Instead && a.blocked.is_none()) {
+            advice.rank = Rank::Recommended;
+        }
+    }
+    together(&mut all);
+    // One of a kind: the first says more.
+    let first = all.iter().position(|advice| advice.cure == "receive");
+    let mut place = 0..;
+    all.retain(|advice| place.next() == first || advice.cure != "receive");
+    all.sort_by_key(|advice| advice.rank == Rank::Instead);
+    all
+}
+
+/// An RTT goes both ways: where both are under load, each flow's contains both queues.
+fn together(all: &mut [Advice]) {
+    let loaded = |way| {
+        move |advice: &Advice| {
+            advice.expects.is_some()
+                && advice.flow.as_ref().is_some_and(|(flow, _)| flow.way == way)
+        }
+    };
+    if !(all.iter().any(loaded(Way::Download)) && all.iter().any(loaded(Way::Upload))) {
+        return;
+    }
+    for advice in all.iter_mut().filter(|advice| advice.expects.is_some()) {
+        advice.sure = advice.sure.min(Sure::Medium);
+        advice.unknown.push(
+            "which direction's queue it is: both are under load, and an RTT goes both ways; their cures belong together"
+                .to_owned(),
+        );
+    }
+}
+
+/// Where nothing is advised: why.
+pub fn nothing(view: &View<'_>) -> String {
+    let told: Vec<&Flow> = view.seen.flows.iter().filter(|flow| flow.told()).collect();
+    if told.is_empty() {
+        let what = match view.seen.connections {
+            0 => "no TCP connection was seen",
+            _ => "no transfer was long enough to judge (100 KB and 20 round trips under load)",
+        };
+        return format!(
+            "Nothing to cure was seen: {what}. A queue shows under load: look again while something is transferred."
+        );
+    }
+    let worst = told
+        .iter()
+        .filter_map(|flow| Some((flow.queue_ms()?.1, *flow)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match worst {
+        Some((queue, flow)) if queue >= super::seen::BLOATED_MS => format!(
+            "Nothing to cure: {} of queueing delay (p95), but on a path of {} no cure would save a fifth of the RTT.",
+            ms(queue),
+            ms(flow.rtt_min_ms.unwrap_or(0.0))
+        ),
+        Some((queue, flow)) => format!(
+            "Nothing to cure: {} of queueing delay under load (p95, grade {}).",
+            ms(queue),
+            flow.grade().unwrap_or("–")
+        ),
+        None => "Nothing to cure was seen: no RTT under load could be measured.".to_owned(),
+    }
+}
+
+/// Bloated flows of a direction, this host's own or not.
+fn bloated<'a>(view: &View<'a>, way: Way, forwarded: bool) -> Vec<&'a Flow> {
+    view.seen.of(way, |flow| flow.forwarded == forwarded && flow.bloated())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Case, flow};
+    use super::*;
+
+    #[test]
+    fn rules_have_names_of_their_own_and_say_what_they_advise() {
+        for (i, rule) in TABLE.iter().enumerate() {
+            assert!(
+                TABLE[..i].iter().all(|other| other.name != rule.name) && !rule.about.is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn every_rule_is_in_the_docs() {
+        let page = include_str!("../../../../docs/agent-plan.md");
+        for rule in TABLE {
+            assert!(page.contains(&format!("| `{}` |", rule.name)), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn nothing_wrong_is_said_with_its_figure() {
+        let case = Case::new(vec![flow(Way::Download, 60.0, 70.0, 75.0)]);
+        assert!(advice(&case.view()).is_empty());
+        assert_eq!(
+            nothing(&case.view()),
+            "Nothing to cure: 15 ms of queueing delay under load (p95, grade A)."
+        );
+        let idle = Case::new(Vec::new());
+        assert!(advice(&idle.view()).is_empty());
+        assert!(nothing(&idle.view()).starts_with("Nothing to cure was seen: no TCP connection"));
+    }
+
+    #[test]
+    fn a_long_path_with_a_queue_of_a_fraction_of_it_is_left_alone() {
+        let case = Case::new(vec![flow(Way::Download, 600.0, 660.0, 690.0)]);
+        assert!(advice(&case.view()).is_empty());
+        assert!(
+            nothing(&case.view()).contains("no cure would save a fifth"),
+            "{}",
+            nothing(&case.view())
+        );
+    }
+
+    #[test]
+    fn lambda_is_larger_where_the_rate_swings_and_smaller_where_the_queue_is_short() {
+        let of = |swing, median: f64, p95: f64| {
+            let bloated = Flow { swing: Some(swing), ..flow(Way::Download, 60.0, median, p95) };
+            let case = Case::new(vec![bloated.clone()]);
+            case.view().lambda(&[&bloated])
+        };
+        assert_eq!(of(1.2, 1_500.0, 2_000.0), Some(2.0));
+        assert_eq!(of(4.0, 1_500.0, 2_000.0), Some(3.0));
+        assert_eq!(of(4.0, 150.0, 170.0), Some(2.0));
+        assert_eq!(of(1.2, 115.0, 125.0), Some(1.5));
+        assert_eq!(of(1.2, 90.0, 100.0), None);
+    }
+
+    #[test]
+    fn with_both_directions_under_load_neither_is_sure() {
+        let both =
+            vec![flow(Way::Download, 60.0, 900.0, 950.0), flow(Way::Upload, 60.0, 900.0, 950.0)];
+        let case = Case::new(both.clone());
+        let all = advice(&case.view());
+        assert_eq!(
+            all.iter()
+                .filter(
+                    |a| a.sure == Sure::Medium && a.unknown.iter().any(|u| u.contains("both ways"))
+                )
+                .count(),
+            3
+        );
+        let case = Case::new(both[..1].to_vec());
+        assert!(advice(&case.view()).iter().all(|a| a.sure == Sure::High));
+    }
+
+    #[test]
+    fn a_flow_in_anothers_queue_is_not_the_one_to_cure() {
+        let small = Flow { anothers_queue: true, ..flow(Way::Download, 60.0, 900.0, 950.0) };
+        assert!(advice(&Case::new(vec![small]).view()).is_empty());
+    }
+
+    #[test]
+    fn every_feature_that_a_rule_asks_for_is_one_that_the_kernel_is_asked_for() {
+        let known = crate::kernel::features();
+        for name in feature::ALL {
+            assert!(known.iter().any(|feature| feature.name.contains(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_slow_link_cannot_go_below_two_segments() {
+        let slow = Flow { rate_bps: 128e3, ..flow(Way::Upload, 60.0, 3_000.0, 4_000.0) };
+        assert!((by_law(&slow, 2.0) - (60.0 + 2.0 * 1_448.0 * 8e3 / 128e3)).abs() < 1e-9);
+        assert_eq!(by_law(&flow(Way::Upload, 60.0, 3_000.0, 4_000.0), 2.0), 120.0);
+    }
+}

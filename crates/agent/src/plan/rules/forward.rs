@@ -1,0 +1,138 @@
+//! Hosts behind this one: their downloads, by the windows of the ACKs that they send through it.
+
+use super::{Rule, View, bloated, by_law, feature, helps, toml};
+use crate::plan::advice::{Advice, Expectation, Rank, Sure};
+use crate::plan::seen::Way;
+use crate::plan::text::rate;
+
+/// λ where no flow says otherwise: the paper's, and the configuration's default.
+const LAMBDA: f64 = 3.0;
+/// What a device carried beyond this host's own TCP counts from this rate on …
+const LEAST_BPS: f64 = 200e3;
+/// … and from this part of the whole.
+const PART: f64 = 0.2;
+/// Bytes of headers beside the payload that sockets count: 40 to 72 in a packet of 1,500, and ACKs.
+const HEADERS: f64 = 1.08;
+
+pub(super) const RULE: Rule = Rule {
+    name: "forwarded-bufferbloat",
+    about: "downloads of hosts behind this one: windows of the ACKs that pass",
+    check,
+};
+
+fn check(view: &View<'_>) -> Vec<Advice> {
+    let flows = bloated(view, Way::Download, true);
+    match view.lambda(&flows) {
+        Some(lambda) => {
+            let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
+            let Some(flow) = flows.first() else { return Vec::new() };
+            let mut advice = start(view, lambda).for_flows(&flows);
+            advice.expects =
+                Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
+            vec![advice]
+        }
+        None => unseen(view).into_iter().collect(),
+    }
+}
+
+fn start(view: &View<'_>, lambda: f64) -> Advice {
+    let title =
+        "Downloads of hosts behind this one: windows of the ACKs that pass follow the delay (DRWA)";
+    let mut advice = Advice::new("forward", "bufferbloat", Rank::Recommended, title);
+    let device = view.host.device.as_ref().filter(|_| view.here());
+    let name = device.map_or("the uplink's device", |device| device.name.as_str());
+    advice.changes = vec![
+        format!(
+            "two BPF programs on {name}, ingress and egress (TCX; on older kernels a clsact discipline), with their maps"
+        ),
+        "the window field of ACKs that leave through it, from 20 KB on; never more than the receiver offered"
+            .to_owned(),
+        "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
+    ];
+    advice.settings =
+        vec![("forward.enabled", "true".to_owned()), ("forward.lambda", toml(lambda))];
+    if view.here() {
+        advice.blocked = match device {
+            None => Some("no device is known: no default route, and no --device".to_owned()),
+            Some(_) => view.lacks(feature::ACKS),
+        };
+        if device.is_some_and(|device| !device.smart()) {
+            let qdisc = device.map_or("", |device| device.qdisc());
+            advice.why.push(format!(
+                "{name} has no smart queue management: its queue discipline is {qdisc}"
+            ));
+        }
+    }
+    advice
+}
+
+/// Sockets do not show what is passed on; the device's counters do, but not its RTT.
+fn unseen(view: &View<'_>) -> Option<Advice> {
+    let carried = view.seen.carried.filter(|_| view.host.forwards())?;
+    let others = carried.received_bps - carried.own_bps * HEADERS;
+    if others < LEAST_BPS
+        || others < PART * carried.received_bps
+        || view.host.device.as_ref()?.smart()
+    {
+        return None;
+    }
+    let mut advice = start(view, LAMBDA);
+    advice.finding = "forwarded-traffic";
+    advice.sure = Sure::Low;
+    advice.why.insert(
+        0,
+        format!(
+            "this host forwards, and {} of the {} that came in were not for its own TCP connections",
+            rate(others),
+            rate(carried.received_bps)
+        ),
+    );
+    advice
+        .hopes
+        .push(format!("RTT of each download at most λ · RTTmin, λ = {LAMBDA}; goodput unchanged"));
+    advice.unknown.push(
+        "their RTT: sockets do not show what is passed on; a capture of the uplink (--capture) does"
+            .to_owned(),
+    );
+    advice.unknown.push("how much of it is UDP, which has no window".to_owned());
+    Some(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, flow};
+    use super::*;
+    use crate::plan::seen::{Carried, Flow};
+
+    #[test]
+    fn bloated_flows_that_pass_are_cured_by_their_acks() {
+        let case = Case::new(vec![Flow {
+            forwarded: true,
+            ..flow(Way::Download, 60.0, 1_084.0, 2_059.0)
+        }]);
+        let [advice] = &check(&case.view())[..] else { panic!() };
+        assert_eq!(
+            (advice.cure, advice.expects.as_ref().map(|e| e.to_ms)),
+            ("forward", Some(120.0))
+        );
+        assert!(advice.why.iter().any(|line| line.contains("pfifo_fast")), "{:?}", advice.why);
+    }
+
+    #[test]
+    fn what_a_forwarding_host_carries_beyond_its_own_is_told_without_a_figure() {
+        let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "1");
+        case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });
+        let [advice] = &check(&case.view())[..] else { panic!() };
+        assert!(
+            advice.expects.is_none()
+                && advice.sure == Sure::Low
+                && advice.why[0].contains("8.0 Mbit/s")
+        );
+        case.seen.carried =
+            Some(Carried { received_bps: 8e6, own_bps: 7.5e6, ..Carried::default() });
+        assert!(check(&case.view()).is_empty(), "it is its own");
+        let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "0");
+        case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });
+        assert!(check(&case.view()).is_empty(), "it does not forward");
+    }
+}

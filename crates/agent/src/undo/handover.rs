@@ -1,0 +1,56 @@
+//! Programs on a device that go from one agent to the next without a gap: pinned by who hands over, replaced in one step by who takes over.
+//!
+//! signal: an upgrade · model: a link and the maps of its program below the agent's pins, for as long as nobody has them · action: the new
+//! program reads the old one's maps and takes its place on the link, so that no packet passes without one of them. Where the new
+//! program has other maps it does not load with them, and begins anew.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use aya::programs::SchedClassifier;
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::tc::{SchedClassifierLink, SchedClassifierLinkId};
+
+use crate::cures::{CureError, Result};
+use crate::kernel::socket_walk;
+use crate::kernel::whole;
+
+/// Where programs on devices are handed over.
+pub fn folder(pins: &Path) -> PathBuf {
+    socket_walk::folder(pins).join("device")
+}
+
+/// A cure's own directory there; made.
+pub fn made(place: &Path) -> Result<()> {
+    // Left by one that was killed in the midst of it.
+    let _ = std::fs::remove_dir_all(place);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(place)
+        .map_err(CureError::file(place))
+}
+
+fn failed(why: &dyn std::error::Error) -> CureError {
+    CureError::Map("link", whole(why))
+}
+
+/// Leaves a program's link there. By clsact there is none.
+pub fn leave(
+    program: &mut SchedClassifier,
+    link: SchedClassifierLinkId,
+    path: &Path,
+) -> Result<()> {
+    let link = program.take_link(link).map_err(|why| failed(&why))?;
+    let link: FdLink =
+        link.try_into().map_err(|why: aya::programs::links::LinkError| failed(&why))?;
+    link.pin(path).map(drop).map_err(|why| failed(&why))
+}
+
+/// Takes the place of the program on a link that was left.
+pub fn take(program: &mut SchedClassifier, path: &Path) -> Result<SchedClassifierLinkId> {
+    let link = PinnedLink::from_pin(path).map_err(|why| failed(&why))?;
+    let link = link.unpin().map_err(CureError::file(path))?;
+    let link = SchedClassifierLink::try_from(link).map_err(|why| failed(&why))?;
+    program.attach_to_link(link).map_err(|why| failed(&why))
+}

@@ -1,0 +1,237 @@
+//! From the state of a finished connection to its rows.
+//!
+//! Derived figures: queueing delay = loaded RTT − smallest RTT of the path; BDP = p95 of the goodput of each second
+//! × smallest RTT; RTT ceiling = largest window / best second (TCP-tracing part 4: 3 MB at 500 Mbit/s stall from
+//! 50 ms on); what a window twice as large would have allowed = twice the rate in the time that the window was
+//! full, but no more than the best bin showed the path to carry, and nothing at all where a standing queue of
+//! 30 ms says that more window would only be more queue.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::connection::Conn;
+use crate::series::evidence::{Burst, Wakeup};
+use crate::series::grade::grade;
+use crate::series::output::Series;
+use crate::series::profile::Profile;
+use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};
+use crate::tcp::state::{Context, Measured};
+use crate::tcp::stream::Stream;
+
+/// Samples under load before a grade is given.
+const GRADE_SAMPLES: u64 = 10;
+/// Queue (ms) at which more window would only be more queue: the limit `bufferbloat`'s threshold.
+const STANDING_MS: f64 = 30.0;
+
+/// What stays of a flow beside its row, for the rules.
+pub(crate) struct Kept {
+    pub profile: Profile,
+    pub wakeups: Vec<Wakeup>,
+    pub bursts: Vec<Burst>,
+}
+
+/// The row of a connection.
+pub(crate) fn connection_row(c: &Conn) -> Connection {
+    Connection {
+        id: c.id,
+        protocol: Protocol::Tcp,
+        a_addr: c.addrs[0].0,
+        a_port: c.addrs[0].1,
+        b_addr: c.addrs[1].0,
+        b_port: c.addrs[1].1,
+        start: c.start,
+        end: c.end,
+        initial_rtt: c.initial_rtt,
+        syn_seen: c.streams.iter().any(|s| s.syn_seen),
+        end_kind: c.end_kind(),
+        vantage: c.vantage,
+        mptcp: c.mptcp,
+        interface: c.interface,
+        packets: c.packets,
+        bytes: Bytes(c.bytes),
+        duplicates: c.duplicates,
+        capture_gaps: Bytes(c.streams.iter().map(|s| s.counts.gap_bytes).sum()),
+    }
+}
+
+/// Closes the books of one stream and makes its row.
+pub(crate) fn flow_row(
+    s: &mut Stream,
+    cx: &mut Context<'_>,
+    initial: Option<Duration>,
+) -> (Flow, Option<Kept>) {
+    let mut f = Flow::blank(cx.flow);
+    counters(s, &mut f);
+    f.vantage = s.vantage;
+    f.initial_rtt_ms = initial.map(Duration::as_millis_f64);
+    f.window_scale = s.scale.known;
+    f.window_scale_inferred = s.scale.known.is_none() && s.scale.inferred > 0;
+    if s.rwnd.is_some() {
+        f.rwnd_min = Some(Bytes(s.rwnd_min));
+        f.rwnd_max = Some(Bytes(s.rwnd_max));
+        f.rwnd_last = s.rwnd.map(Bytes);
+    }
+    let Some(mut m) = s.measured.take() else {
+        return (f, None);
+    };
+    // An open wait counts until the last sign of the connection, an empty stream only until it was emptied.
+    let last =
+        if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
+    let end = if s.acked_any { last } else { m.last_data };
+    close(s, &mut m, cx, end);
+    f.active = end.since(m.first_data);
+    // Gaps overlap where the clock of the capture went back.
+    f.idle = f.idle.min(f.active);
+    f.goodput = Bytes(f.bytes.get().saturating_sub(m.before.get())).over(f.active);
+    f.peak = m.bins.best_second().map(|b| Rate(b * 8)).or(f.goodput);
+    round_trips(s, &m, &mut f);
+    windows(s, &m, &mut f);
+    derived(s, &m, &mut f);
+    f.limit_time = m.bins.limit_ns.map(Duration);
+    f.ack_bursts = m.bursts.count;
+    f.ack_burst_bytes_max = Bytes(m.bursts.acked_max);
+    f.data_burst_bytes_max = Bytes(m.bursts.released_max);
+    f.ack_silence_max = Duration(m.bursts.silence_max);
+    m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
+    let Measured { bins, wakeups, bursts, .. } = *m;
+    (f, Some(Kept { profile: bins.profile, wakeups, bursts: bursts.kept }))
+}
+
+fn counters(s: &Stream, f: &mut Flow) {
+    let c = &s.counts;
+    f.first_seq = s.syn_seen.then(|| s.isn.wrapping_add(1));
+    f.packets = c.packets;
+    f.data_packets = c.data_packets;
+    f.wire_bytes = Bytes(c.wire_bytes);
+    f.payload_bytes = Bytes(c.payload_bytes);
+    f.bytes = if c.data_packets > 0 || s.acked_any { s.delivered_bytes() } else { Bytes::ZERO };
+    f.mss = if c.data_packets > 0 || s.mss_agreed > 0 { s.mss() } else { 0 };
+    f.window_full_count = c.window_full;
+    f.zero_window_count = c.zero_windows;
+    f.zero_window_probes = c.zero_window_probes;
+    f.keep_alives = c.keep_alives;
+    f.retransmissions = c.retransmissions;
+    f.retransmitted_bytes = Bytes(c.retransmitted_bytes);
+    f.retransmissions_fast = c.fast;
+    f.retransmissions_timeout = c.timeout;
+    f.retransmissions_tail_probe = c.tail_probe;
+    f.retransmissions_spurious = c.spurious.min(c.retransmissions);
+    f.timeouts = c.timeouts;
+    f.out_of_order = c.out_of_order;
+    f.reordering_ms_max = (c.out_of_order > 0).then(|| c.reordering_max.as_millis_f64());
+    f.ambiguous = c.ambiguous;
+    f.dup_acks = c.dup_acks;
+    f.sack_blocks = c.sack_blocks;
+    f.dsacks = c.dsacks;
+    if c.data_packets > 0 {
+        let segments = c.data_packets.max(c.payload_bytes / u64::from(s.mss().max(1)));
+        f.loss_rate = Some(
+            ((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64).min(1.0),
+        );
+    }
+    f.ecn_ce = c.ecn_ce;
+    f.ecn_ece = c.ecn_ece;
+    f.idle_count = c.idle_count;
+    f.idle = c.idle;
+}
+
+/// Ends what is still open: spans, bursts, the last bin.
+fn close(s: &Stream, m: &mut Measured, cx: &mut Context<'_>, end: Instant) {
+    let (wanted, flow) = (cx.wanted, cx.flow);
+    for (since, kind) in
+        [(m.full_since, EventKind::WindowFull), (m.zero_since, EventKind::ZeroWindow)]
+    {
+        if let Some(since) = since {
+            cx.series.event(wanted, flow, since, kind, end.since(since).as_secs_f64(), s.max);
+        }
+    }
+    m.bursts.end(u64::from(s.mss()));
+    let facts = s.facts(m, cx);
+    let Series { samples, .. } = &mut *cx.series;
+    m.bins.finish(end, &facts, if wanted.samples { Some((flow, samples)) } else { None });
+}
+
+fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
+    const MS: f64 = 1e-6;
+    f.rtt_ms = m.rtt.quantiles(MS);
+    f.rtt_method = match (f.rtt_ms, s.vantage) {
+        (None, _) => RttMethod::None,
+        (_, Vantage::Receiver) => RttMethod::Timestamps,
+        (_, Vantage::Middle) => RttMethod::Halves,
+        _ => RttMethod::SeqAck,
+    };
+    if f.rtt_ms.is_none() && s.vantage == Vantage::Receiver && !s.timestamps {
+        f.rtt_ms = m.window_rtt.quantiles(MS);
+        if f.rtt_ms.is_some() {
+            f.rtt_method = RttMethod::Window;
+        }
+        return;
+    }
+    f.loaded_rtt_ms = m.loaded_rtt.quantiles(MS);
+    let base = base_ms(s, m);
+    if let (Some(loaded), Some(base)) = (f.loaded_rtt_ms, base) {
+        let above = |v: f64| (v - base).max(0.0);
+        let queue = Quantiles {
+            count: loaded.count,
+            min: above(loaded.min),
+            p50: above(loaded.p50),
+            p95: above(loaded.p95),
+            p99: above(loaded.p99),
+            max: above(loaded.max),
+        };
+        f.queue_ms = Some(queue);
+        if loaded.count >= GRADE_SAMPLES {
+            f.grade = Some(grade(queue.p95));
+        }
+    }
+}
+
+fn base_ms(s: &Stream, m: &Measured) -> Option<f64> {
+    let least = match (m.rtt.min(), s.path_min) {
+        (Some(a), Some(b)) => a.min(b),
+        (a, b) => a.or(b)?,
+    };
+    Some(least as f64 / 1e6)
+}
+
+fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
+    f.in_flight_bytes = m.in_flight.quantiles(1.0);
+    f.in_flight_plain_max = f.in_flight_bytes.map(|_| Bytes(m.in_flight_plain_max));
+    f.window_utilisation =
+        if s.scale.known.is_some() { m.bins.utilisation.quantiles(0.01) } else { None };
+    f.window_full = Duration(m.bins.window_full_ns);
+    f.window_full_first = m.full_first;
+    f.window_full_rtt_ms = m.full_rtt_min.map(|ns| ns as f64 / 1e6);
+    f.zero_window = Duration(m.bins.zero_window_ns);
+    f.zero_window_first = m.zero_first;
+}
+
+fn derived(s: &Stream, m: &Measured, f: &mut Flow) {
+    let base = base_ms(s, m);
+    let rate = m.bins.rates.quantile(0.95).map(|b| b * 8).or(f.goodput.map(Rate::bps));
+    if let (Some(rate), Some(base)) = (rate, base)
+        && f.data_packets > 1
+    {
+        let bdp = Rate(rate) * Duration((base * 1e6) as u64);
+        f.bdp = Some(bdp);
+        if let (Some(in_flight), 1..) = (f.in_flight_bytes, bdp.get()) {
+            f.in_flight_over_bdp = Some(in_flight.p95 / bdp.get() as f64);
+        }
+    }
+    if let (Some(window), Some(peak), Some(_)) = (f.rwnd_max, f.peak, f.window_scale)
+        && peak.bps() > 0
+        && f.bytes.get() > 4 * u64::from(f.mss)
+    {
+        f.rtt_ceiling_ms = Some((window / peak).as_millis_f64());
+    }
+    let share = f.window_full.as_secs_f64() / f.active.as_secs_f64().max(1e-9);
+    if share >= 0.01
+        && let Some(goodput) = f.goodput
+    {
+        let standing =
+            f.window_full_rtt_ms.zip(base).is_some_and(|(rtt, base)| rtt - base >= STANDING_MS);
+        let doubled = goodput.bps() as f64 * (1.0 + share.min(1.0));
+        let shown = (m.bins.best_bin_rate() * 8.0).max(goodput.bps() as f64);
+        f.unlimited_goodput =
+            Some(if standing { goodput } else { Rate(doubled.min(shown) as u64) });
+    }
+}

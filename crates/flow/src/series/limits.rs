@@ -1,0 +1,530 @@
+//! A flow's time in bins of equal length, each with one limit.
+//!
+//! signal: every event of the stream tells how long window-full, zero-window and nothing-to-send lasted; RTT
+//! samples, bytes and losses as they come · model: `design` section 4's limits in their order of precedence, in
+//! the tradition of T-RAT (Zhang et al., SIGCOMM 2002) and rate-limit analysis (Siekkinen et al., 2005) · action:
+//! one [`Limit`] per closed bin, shares of time, a [`Sample`] where asked, and the bin into the [`Profile`].
+//!
+//! Deviation: the queueing delay of a bin is against the smallest RTT known *by then*, because the limit is decided
+//! while the capture is read; a flow that begins behind somebody else's queue learns its true minimum later.
+
+use units::{Bytes, Duration, Instant};
+
+use crate::series::profile::{Profile, ProfileBin};
+use crate::series::rows::{Limit, Sample};
+use units::Histogram;
+
+/// A state holds a bin when it lasts half of it.
+const MAJORITY: u64 = 2;
+/// Rounds without a quarter more rate that end slow start: BBR's full-pipe test (draft-ietf-ccwg-bbr 5.3.1.2).
+const FLAT_ROUNDS: u8 = 3;
+/// Rate counts as held at the bottleneck from this share of the best second on.
+const NEAR_BEST: f64 = 0.85;
+
+/// What goes on between two events.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct State {
+    /// Less than one send unit of window left.
+    pub window_full: bool,
+    /// Window 0.
+    pub zero_window: bool,
+    /// Nothing to send.
+    pub app_limited: bool,
+}
+
+/// The open bin.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    sent: u64,
+    delivered: u64,
+    rtt_min: u64,
+    rtt_max: u64,
+    rtt_sum: u64,
+    rtt_count: u32,
+    in_flight_max: u64,
+    /// Largest share of the window in flight, percent × 100.
+    used_max: u64,
+    retransmissions: u32,
+    out_of_order: u32,
+    window_full: u64,
+    zero_window: u64,
+    app: u64,
+}
+
+/// A second's worth of closed bins.
+#[derive(Clone, Debug)]
+struct LastSecond {
+    /// Smallest RTT and bytes delivered of each bin.
+    bins: Box<[(u64, u64)]>,
+    next: usize,
+    filled: usize,
+    sum: u64,
+}
+
+/// Bins of one flow. What every segment needs stands first and in that order in memory.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Bins {
+    width: u64,
+    start: Instant,
+    mark: Instant,
+    state: State,
+    /// Time with the window full.
+    pub window_full_ns: u64,
+    /// Time with window 0.
+    pub zero_window_ns: u64,
+    open: Open,
+    slow_start: SlowStart,
+    second: LastSecond,
+    /// When loss or a congestion mark was seen last.
+    trouble: Option<Instant>,
+    best_second: u64,
+    best_bin: u64,
+    per_ms: u64,
+    last_limit: Limit,
+    /// Time under each limit.
+    pub limit_ns: [u64; 8],
+    /// The flow's life in at most 512 bins.
+    pub profile: Profile,
+    /// Bytes of each full second (at every bin), for BDP and peak.
+    pub rates: Histogram,
+    /// In flight over window, percent × 100, at the peak of each bin.
+    pub utilisation: Histogram,
+    link_mark: u64,
+    /// Number of closed bins.
+    closed: u64,
+    /// Shares and distributions leave out the time before.
+    counted_from: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SlowStart {
+    on: bool,
+    round_start: Instant,
+    round_bytes: u64,
+    best: f64,
+    flat: u8,
+}
+
+/// Standing facts about the stream when a bin closes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// Bytes in flight, if known.
+    pub in_flight: Option<u64>,
+    /// Window advertised last, if known.
+    pub rwnd: Option<u64>,
+    /// Smallest path RTT known.
+    pub base_rtt: Option<u64>,
+    /// Smoothed path RTT.
+    pub srtt: u64,
+    /// Bytes of the link in this direction so far, all flows.
+    pub link_bytes: u64,
+}
+
+impl Bins {
+    /// Begins at the first data.
+    pub fn new(start: Instant, width: Duration, link_bytes: u64) -> Bins {
+        let width = width.as_nanos().max(1_000_000);
+        let per_second = (1_000_000_000 / width).clamp(1, 1000) as usize;
+        Bins {
+            width,
+            start,
+            mark: start,
+            state: State::default(),
+            open: Open::default(),
+            second: LastSecond {
+                bins: vec![(u64::MAX, 0); per_second].into_boxed_slice(),
+                next: 0,
+                filled: 0,
+                sum: 0,
+            },
+            trouble: None,
+            slow_start: SlowStart {
+                on: true,
+                round_start: start,
+                round_bytes: 0,
+                best: 0.0,
+                flat: 0,
+            },
+            best_second: 0,
+            best_bin: 0,
+            per_ms: 0,
+            last_limit: Limit::Unknown,
+            limit_ns: [0; 8],
+            window_full_ns: 0,
+            zero_window_ns: 0,
+            profile: Profile::new(start, Duration(width)),
+            rates: Histogram::default(),
+            utilisation: Histogram::default(),
+            link_mark: link_bytes,
+            closed: 0,
+            counted_from: Instant::ZERO,
+        }
+    }
+
+    /// Shares of time and distributions begin anew at `from`. A bin that it falls into counts from there.
+    pub fn measure_from(&mut self, from: Instant) {
+        self.counted_from = from;
+        self.limit_ns = [0; 8];
+        self.window_full_ns = 0;
+        self.rates = Histogram::default();
+        self.utilisation = Histogram::default();
+    }
+
+    /// The ongoing state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// From `now` on (the time last given to [`Bins::advance`]) this state holds.
+    #[inline]
+    pub fn set(&mut self, state: State) {
+        self.state = state;
+    }
+
+    /// Accounts the time up to `at` if the open bin is still open then: the usual case.
+    #[inline]
+    pub fn stays_open(&mut self, at: Instant) -> bool {
+        let open = at.since(self.start).as_nanos() < self.width;
+        if open {
+            self.account(at);
+        }
+        open
+    }
+
+    /// Accounts the time up to `at` and closes every bin that ends before.
+    pub fn advance(&mut self, at: Instant, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
+        if !self.stays_open(at) {
+            self.close_until(at, now, samples);
+        }
+    }
+
+    #[inline]
+    fn account(&mut self, at: Instant) {
+        let spent = at.since(self.mark).as_nanos();
+        if spent == 0 {
+            return;
+        }
+        if self.state.window_full {
+            self.open.window_full += spent;
+            self.window_full_ns += at.since(self.mark.max(self.counted_from)).as_nanos();
+        }
+        if self.state.zero_window {
+            self.open.zero_window += spent;
+            self.zero_window_ns += spent;
+        }
+        if self.state.app_limited {
+            self.open.app += spent;
+        }
+        self.mark = at;
+    }
+
+    #[cold]
+    fn close_until(
+        &mut self,
+        at: Instant,
+        now: &Now,
+        mut samples: Option<(u32, &mut Vec<Sample>)>,
+    ) {
+        while at.since(self.start).as_nanos() >= self.width {
+            let end = Instant(self.start.as_nanos() + self.width);
+            let busy = self.mark > self.start || self.open.sent + self.open.delivered > 0;
+            let remaining = (at.as_nanos() - self.start.as_nanos()) / self.width;
+            if !busy && remaining > self.second.bins.len() as u64 + 1 {
+                // Nothing happened for longer than a second: one long bin, cut only where the profile is.
+                let span = remaining * self.width;
+                self.account(Instant(self.start.as_nanos() + span));
+                self.close(span, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
+            } else {
+                self.account(end);
+                self.close(self.width, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
+            }
+        }
+        self.account(at);
+    }
+
+    /// Closes what is open at the end of the flow.
+    pub fn finish(&mut self, at: Instant, now: &Now, mut samples: Option<(u32, &mut Vec<Sample>)>) {
+        let at = at.max(self.mark);
+        self.advance(at, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
+        let span = at.since(self.start).as_nanos();
+        let busy = self.open.sent + self.open.delivered > 0 || self.open.rtt_count > 0;
+        if span > 0 || busy {
+            self.close(span.max(1), now, samples);
+        }
+    }
+
+    fn close(&mut self, span: u64, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
+        let open = self.open;
+        let bins = (span / self.width).max(1);
+        for _ in 0..bins.min(self.second.bins.len() as u64) {
+            self.second
+                .push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
+        }
+        let filled = self.second.filled as u64 * self.width;
+        self.per_ms = self.second.sum.saturating_mul(1_000_000).checked_div(filled).unwrap_or(0);
+        self.best_second = self.best_second.max(self.second.sum);
+        self.best_bin = self.best_bin.max(open.delivered);
+        let counted = span.min((self.start + Duration(span)).since(self.counted_from).as_nanos());
+        if counted > 0 && self.second.full() && self.second.sum > 0 {
+            self.rates.record(self.second.sum);
+        }
+        let limit = self.vote(span, now);
+        self.limit_ns[limit as usize] += counted;
+        self.last_limit = limit;
+        let in_flight = open.in_flight_max.max(now.in_flight.unwrap_or(0));
+        if open.used_max > 0 && counted > 0 {
+            self.utilisation.record(open.used_max);
+        }
+        let link = now.link_bytes.saturating_sub(self.link_mark);
+        self.link_mark = now.link_bytes;
+        let mut row = ProfileBin {
+            delivered: Bytes(open.delivered),
+            delivered_squared: (open.delivered as f64).powi(2),
+            bins: u32::try_from(bins).unwrap_or(u32::MAX),
+            rtt_ms_min: if open.rtt_count > 0 { open.rtt_min as f32 / 1e6 } else { f32::INFINITY },
+            rtt_ms_max: open.rtt_max as f32 / 1e6,
+            rtt_ms_sum: open.rtt_sum as f64 / 1e6,
+            rtt_count: open.rtt_count,
+            in_flight_max: Bytes(in_flight),
+            rwnd_max: Bytes(now.rwnd.unwrap_or(0)),
+            window_full: Duration(open.window_full),
+            zero_window: Duration(open.zero_window),
+            retransmissions: open.retransmissions,
+            out_of_order: open.out_of_order,
+            link_bytes: Bytes(link),
+            limit_ns: [0; 8],
+        };
+        row.limit_ns[limit as usize] = span;
+        if bins == 1 {
+            self.profile.push(self.start, &row);
+        } else {
+            self.spread(row, bins);
+        }
+        if let Some((flow, rows)) = samples {
+            let rtt = |ns: u64| (open.rtt_count > 0).then_some(ns as f32 / 1e6);
+            rows.push(Sample {
+                flow,
+                time: self.start,
+                span: Duration(span),
+                sent: Bytes(open.sent),
+                delivered: Bytes(open.delivered),
+                rtt_ms_min: rtt(open.rtt_min),
+                rtt_ms: rtt(open.rtt_sum / u64::from(open.rtt_count.max(1))),
+                rtt_ms_max: rtt(open.rtt_max),
+                in_flight: now.in_flight.map(|_| Bytes(in_flight)),
+                rwnd: now.rwnd.map(Bytes),
+                window_full: Duration(open.window_full),
+                retransmissions: open.retransmissions,
+                limit,
+            });
+        }
+        self.closed += bins;
+        self.start = self.start + Duration(span);
+        self.mark = self.mark.max(self.start);
+        self.open = Open { in_flight_max: now.in_flight.unwrap_or(0), ..Open::default() };
+    }
+
+    /// Distributes a long quiet bin over the profile's own bins: at most 512 steps, whatever its length.
+    fn spread(&mut self, row: ProfileBin, bins: u64) {
+        let mut left = bins;
+        let mut at = self.start;
+        let share = |part: u64, whole: u64| {
+            (u128::from(whole) * u128::from(part) / u128::from(bins)) as u64
+        };
+        let mut first = true;
+        while left > 0 {
+            let chunk = (self.profile.width().as_nanos() / self.width).clamp(1, left);
+            let mut piece = row;
+            piece.bins = u32::try_from(chunk).unwrap_or(u32::MAX);
+            piece.window_full = Duration(share(chunk, row.window_full.as_nanos()));
+            piece.zero_window = Duration(share(chunk, row.zero_window.as_nanos()));
+            for (to, from) in piece.limit_ns.iter_mut().zip(row.limit_ns) {
+                *to = share(chunk, from);
+            }
+            piece.link_bytes = Bytes(share(chunk, row.link_bytes.get()));
+            if !first {
+                piece.delivered = Bytes(0);
+                piece.delivered_squared = 0.0;
+                piece.retransmissions = 0;
+                piece.out_of_order = 0;
+            }
+            first = false;
+            self.profile.push(at, &piece);
+            at = at + Duration(chunk * self.width);
+            left -= chunk;
+        }
+    }
+
+    fn vote(&mut self, span: u64, now: &Now) -> Limit {
+        let open = &self.open;
+        if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
+            return Limit::ZeroWindow;
+        }
+        if open.window_full >= span / MAJORITY && open.window_full > 0 {
+            return Limit::ReceiveWindow;
+        }
+        if open.app >= span / MAJORITY && open.app > 0 {
+            return Limit::Application;
+        }
+        let end = self.start + Duration(span);
+        if self.slow_start.on {
+            return Limit::SlowStart;
+        }
+        let trouble = self
+            .trouble
+            .is_some_and(|t| end.since(t).as_nanos() <= 1_000_000_000.max(4 * now.srtt));
+        let near_best = self.second.sum as f64 >= NEAR_BEST * self.best_second as f64;
+        match (now.base_rtt, self.second.rtt_min()) {
+            (Some(base), Some(lowest)) => {
+                let queue = lowest.saturating_sub(base);
+                if queue >= Limit::BLOAT.0 {
+                    return Limit::Bufferbloat;
+                }
+                let mean = open.rtt_sum.checked_div(u64::from(open.rtt_count)).unwrap_or(lowest);
+                // A twentieth of the base or a millisecond: below that it is jitter, not a queue.
+                let some_queue = mean.saturating_sub(base) >= (base / 20).max(1_000_000);
+                if near_best && (some_queue || !trouble) {
+                    Limit::Bottleneck
+                } else if trouble {
+                    Limit::CongestionWindow
+                } else if some_queue {
+                    Limit::Bottleneck
+                } else if self.trouble.is_some() {
+                    // Growing back after an earlier loss.
+                    Limit::CongestionWindow
+                } else {
+                    Limit::Unknown
+                }
+            }
+            _ if trouble => Limit::CongestionWindow,
+            // Data waits for an ACK that does not come: the delay shows when it arrives, until then the last word.
+            _ if open.delivered == 0 && now.in_flight.unwrap_or(0) > 0 => self.last_limit,
+            _ => Limit::Unknown,
+        }
+    }
+
+    /// `bytes` went out.
+    #[inline]
+    pub fn sent(&mut self, bytes: u64) {
+        self.open.sent += bytes;
+    }
+
+    /// In flight now.
+    #[inline]
+    pub fn in_flight(&mut self, bytes: u64) {
+        self.open.in_flight_max = self.open.in_flight_max.max(bytes);
+    }
+
+    /// Of the `window` that the sender had, `used` bytes are sent.
+    #[inline]
+    pub fn window_used(&mut self, used: u64, window: u64) {
+        // A new peak is rare: a product tells it without the division.
+        let known =
+            (self.open.used_max + 1).checked_mul(window).is_some_and(|next| used * 10_000 < next);
+        if !known && let Some(share) = (used * 10_000).checked_div(window) {
+            self.open.used_max = self.open.used_max.max(share);
+        }
+    }
+
+    /// `bytes` were acknowledged (or seen, where no ACKs are).
+    #[inline]
+    pub fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
+        self.open.delivered += bytes;
+        if self.slow_start.on {
+            self.slow_start.delivered(bytes, at, srtt);
+        }
+    }
+
+    /// A sample of the path's RTT.
+    #[inline]
+    pub fn rtt(&mut self, ns: u64) {
+        let o = &mut self.open;
+        o.rtt_min = if o.rtt_count == 0 { ns } else { o.rtt_min.min(ns) };
+        o.rtt_max = o.rtt_max.max(ns);
+        o.rtt_sum += ns;
+        o.rtt_count += 1;
+    }
+
+    /// Loss or a congestion mark, at `at`; ends slow start.
+    pub fn trouble(&mut self, at: Instant) {
+        self.trouble = Some(at);
+        self.slow_start.on = false;
+    }
+
+    /// Segments sent again.
+    pub fn resent(&mut self, segments: u32) {
+        self.open.retransmissions += segments;
+    }
+
+    /// Segments that were late, but not sent again.
+    pub fn reordered(&mut self, segments: u32) {
+        self.open.out_of_order += segments;
+    }
+
+    /// The sender starts over after an idle time (RFC 5681 section 4.1, RFC 2861).
+    pub fn restart(&mut self, at: Instant) {
+        self.slow_start =
+            SlowStart { on: true, round_start: at, round_bytes: 0, best: 0.0, flat: 0 };
+    }
+
+    /// Whether the rate still grows by a quarter and more in three rounds.
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start.on
+    }
+
+    /// Bytes that a millisecond of the last second's rate delivers.
+    #[inline]
+    pub fn bytes_per_ms(&self) -> u64 {
+        self.per_ms
+    }
+
+    /// Highest rate of one bin, bytes per second.
+    pub fn best_bin_rate(&self) -> f64 {
+        self.best_bin as f64 * 1e9 / self.width as f64
+    }
+
+    /// Most bytes in any full second; the flow's total where it was shorter.
+    pub fn best_second(&self) -> Option<u64> {
+        (self.closed >= self.second.bins.len() as u64).then_some(self.best_second)
+    }
+}
+
+impl SlowStart {
+    fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
+        self.round_bytes += bytes;
+        let elapsed = at.since(self.round_start).as_nanos();
+        // Ten milliseconds, because a round of a LAN's RTT is noise.
+        if elapsed < srtt.max(10_000_000) {
+            return;
+        }
+        let rate = self.round_bytes as f64 / elapsed as f64;
+        if rate >= self.best * 1.25 {
+            self.best = rate;
+            self.flat = 0;
+        } else {
+            self.flat += 1;
+            self.on = self.flat < FLAT_ROUNDS;
+        }
+        self.round_start = at;
+        self.round_bytes = 0;
+    }
+}
+
+impl LastSecond {
+    fn push(&mut self, rtt_min: u64, delivered: u64) {
+        let bin = &mut self.bins[self.next];
+        self.sum = self.sum + delivered - bin.1;
+        *bin = (rtt_min, delivered);
+        self.next = (self.next + 1) % self.bins.len();
+        self.filled = (self.filled + 1).min(self.bins.len());
+    }
+    fn full(&self) -> bool {
+        self.filled == self.bins.len()
+    }
+    fn rtt_min(&self) -> Option<u64> {
+        self.bins.iter().map(|bin| bin.0).min().filter(|m| *m != u64::MAX)
+    }
+}

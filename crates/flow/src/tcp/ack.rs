@@ -1,0 +1,412 @@
+//! What the receiver says about a stream: ACKs, SACK, windows; and the round-trip times that follow.
+//!
+//! signal: every segment of the other side that carries ACK · model: cumulative ACK and right edge only ever grow
+//! (RFC 9293 section 3.8.6: shrinking the window is discouraged, and Linux does not); a window of 0 opens a span
+//! that the first window above 0 ends · action: deliveries, RTT samples, duplicate ACKs, SACK and DSACK
+//! (RFC 2883 section 4), gaps of the capture.
+//!
+//! RTT, by where the capture was taken: at the sender seq/ACK; at the receiver TSval → TSecr; in the middle both
+//! halves. The half towards a host beside the capture is about 0 ms and never printed as the path's RTT.
+//! Without timestamps, at the receiver, the DRWA paper's second estimator gives an upper bound: from the first
+//! acknowledgement of a byte to the data one window beyond.
+
+use capture::{TcpSegment, flags};
+use units::{Duration, Instant};
+
+use crate::packet::sequence::Pos;
+use crate::series::rows::{EventKind, SegmentKind, Vantage};
+use crate::tcp::sender_view::Known;
+use crate::tcp::state::{Context, Measured};
+use crate::tcp::stream::Stream;
+
+/// An ACK further beyond the data seen is broken or of another instance: 1 GB is TCP's largest window.
+const ABSURD: i64 = 1 << 30;
+/// Segments in flight from which an RTT counts as taken under load.
+const LOADED_SEGMENTS: u64 = 4;
+/// Samples after which a new minimum by more than a tenth needs a second witness.
+const SETTLED: u32 = 4;
+/// An echo counts where the sender was sending anyway: the gap to the data before bounds the error.
+const MAX_SEND_GAP_NS: u64 = 5_000_000;
+
+impl Stream {
+    /// A segment of the other side with ACK, not RST. `syn`: its window is unscaled (RFC 7323 section 2.2).
+    pub fn on_ack(&mut self, r: &TcpSegment, cx: &mut Context<'_>) {
+        let syn = r.has(flags::SYN);
+        if !self.started {
+            self.start_at(r.ack);
+        }
+        let mut measured = self.measured.take();
+        // With nothing in flight no time is this stream's until it sends again.
+        if let Some(m) = &mut measured
+            && m.idle_from.is_none()
+        {
+            self.advance(m, cx);
+        }
+        self.ack(r, syn, measured.as_deref_mut(), cx);
+        self.measured = measured;
+    }
+
+    fn ack(&mut self, r: &TcpSegment, syn: bool, m: Option<&mut Measured>, cx: &mut Context<'_>) {
+        let mut pos = self.seq.position(r.ack, self.max);
+        if pos - self.max > ABSURD || self.una - pos > ABSURD {
+            return;
+        }
+        if let Some(fin) = self.fin
+            && pos > fin
+        {
+            self.fin_acked = true;
+            pos = fin.max(self.max.min(pos));
+        }
+        let shift = if syn { 0 } else { self.scale.shift() };
+        let window = u64::from(r.window) << shift;
+        let first = !self.acked_any;
+        self.acked_any = true;
+        let Some(m) = m else {
+            // No data of this side so far; an ACK ahead of it means that the capture does not show it.
+            if pos > self.una {
+                self.una = pos;
+                self.max = self.max.max(pos);
+            }
+            self.take_window(r, window, pos, syn);
+            return;
+        };
+        if pos > self.max {
+            if self.counts.data_packets > 0 && m.zero_since.is_none() {
+                self.counts.gap_bytes += (pos - self.max) as u64;
+            }
+            self.max = pos;
+        }
+        let before = self.una;
+        let advanced = pos > before;
+        let mut far = None;
+        if advanced {
+            let bytes = (pos - self.una.max(0)).max(0) as u64;
+            // While the rate still doubles, one burst per round trip is the rule, not a stall.
+            let waiting = self.max > self.una && !m.bins.in_slow_start();
+            let acked = m.board.acked(pos, cx.now);
+            far = acked.rtt;
+            self.overtaken(acked.reordered, acked.reordered_by, m, cx);
+            if !m.holes.is_empty() {
+                self.close_holes(pos, m);
+            }
+            self.una = pos;
+            self.dup_run = 0;
+            m.recovery.acked(pos);
+            m.bins.delivered(bytes, cx.now, m.smoothed.srtt);
+            m.last_acked_data = cx.now;
+            if let Some(burst) = m.bursts.acked(cx.now, bytes, waiting, u64::from(self.mss())) {
+                let acked = burst.acked.get() as f64;
+                cx.series.event(cx.wanted, cx.flow, burst.time, EventKind::AckBurst, acked, pos);
+            }
+            if pos >= self.max && m.zero_since.is_none() {
+                m.idle_from = Some(cx.now);
+            }
+        }
+        // After the cumulative ACK: what this ACK reports above it did not overtake what it acknowledges.
+        let (rtt, news) =
+            if r.options.sack_count > 0 { self.take_blocks(r, pos, m, cx) } else { (None, false) };
+        far = far.or(rtt);
+        if pos == before && r.payload == 0 && !syn && !r.has(flags::FIN) && !first {
+            let same_window = u32::from(r.window) == self.last_window;
+            if self.max > self.una && (same_window || news) {
+                self.dup_run += 1;
+                self.counts.dup_acks += 1;
+            }
+        }
+        if advanced || news {
+            m.last_news = cx.now;
+        }
+        cx.series.segment(
+            cx.wanted,
+            cx.flow,
+            cx.now,
+            SegmentKind::Ack,
+            self.una,
+            self.right_edge.max(pos + window as i64).max(self.una),
+        );
+        let edge = self.right_edge;
+        self.take_window(r, window, pos, syn);
+        // Only data beyond the edge known before needs this very ACK.
+        if m.window_probe.is_none() && self.right_edge > edge {
+            m.window_probe = Some((edge + 1, cx.now));
+        }
+        self.zero_window(window, syn, m, cx);
+        if r.has(flags::ECE) && !syn {
+            self.counts.ecn_ece += 1;
+            m.bins.trouble(cx.now);
+            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
+        }
+        if let Some(far) = far {
+            self.on_far(far, m, cx);
+        }
+        self.after_ack(r, advanced, m, cx);
+    }
+
+    /// SACK and DSACK blocks. Returns an RTT sample and whether anything was new.
+    #[inline(never)]
+    fn take_blocks(
+        &mut self,
+        r: &TcpSegment,
+        pos: Pos,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) -> (Option<Duration>, bool) {
+        let blocks = r.options.sack_blocks();
+        let seq = self.seq;
+        let range = |(l, r): (u32, u32)| {
+            let left = seq.position(l, pos);
+            (left, left + i64::from(r.wrapping_sub(l) as i32))
+        };
+        let mut above = [(0, 0); 4];
+        let mut count = 0;
+        for (i, block) in blocks.iter().enumerate() {
+            let (left, right) = range(*block);
+            if right <= left || right > self.max + ABSURD {
+                continue;
+            }
+            self.counts.sack_blocks += 1;
+            let inside_second = i == 0
+                && blocks.get(1).is_some_and(|b| {
+                    let (l, r) = range(*b);
+                    l <= left && right <= r
+                });
+            if i == 0 && (right <= pos || inside_second) {
+                self.dsack(left, right, m, cx);
+                continue;
+            }
+            if right > self.max || left < pos {
+                continue;
+            }
+            above[count] = (left, right);
+            count += 1;
+            cx.series.segment(cx.wanted, cx.flow, cx.now, SegmentKind::Sack, left, right);
+        }
+        // 40 bytes of options hold four blocks, three beside timestamps; a DSACK takes the room of one.
+        let room = if r.options.timestamps.is_some() { 3 } else { 4 };
+        let told = m.board.sack(&above[..count], room - (blocks.len() - count).min(1), cx.now);
+        self.overtaken(told.reordered, told.reordered_by, m, cx);
+        (told.rtt, told.news)
+    }
+
+    /// `segments` arrived after later ones, and none of them was sent again.
+    fn overtaken(&mut self, segments: u64, by: Duration, m: &mut Measured, cx: &mut Context<'_>) {
+        // At the receiver and in the middle the late segment itself is seen and judged.
+        if segments == 0 || !matches!(self.vantage, Vantage::Sender | Vantage::Unknown) {
+            return;
+        }
+        self.counts.out_of_order += segments;
+        self.counts.reordering_max = self.counts.reordering_max.max(by);
+        m.bins.reordered(segments as u32);
+        cx.series.event(
+            cx.wanted,
+            cx.flow,
+            cx.now,
+            EventKind::OutOfOrder,
+            by.as_millis_f64(),
+            self.una,
+        );
+    }
+
+    /// The receiver got `[left, right)` twice: what was resent there was resent needlessly.
+    fn dsack(&mut self, left: Pos, right: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        self.counts.dsacks += 1;
+        cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Dsack, (right - left) as f64, left);
+        let (mut needless, mut overtaken) = (0, 0);
+        for sent in &mut m.resends {
+            if !sent.spurious && sent.start < right && left < sent.end {
+                sent.spurious = true;
+                let bytes = (sent.end - sent.start) as u64;
+                needless += bytes;
+                overtaken += if sent.overtaken { bytes } else { 0 };
+            }
+        }
+        if needless > 0 {
+            self.counts.spurious += self.segments_of(needless);
+            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Spurious, needless as f64, left);
+        }
+        // It was missing when later data had arrived, and arrived itself.
+        if overtaken > 0 {
+            self.overtaken(self.segments_of(overtaken), Duration::ZERO, m, cx);
+        }
+    }
+
+    /// Holes below the cumulative ACK will not be filled: the receiver has the bytes, the capture does not.
+    #[inline(never)]
+    fn close_holes(&mut self, una: Pos, m: &mut Measured) {
+        let mut missing = 0;
+        m.holes.retain(|h| {
+            let gone = h.to <= una;
+            if gone {
+                missing += (h.to - h.from) as u64;
+            }
+            !gone
+        });
+        self.counts.gap_bytes += missing;
+    }
+
+    fn take_window(&mut self, r: &TcpSegment, window: u64, pos: Pos, syn: bool) {
+        self.last_window = u32::from(r.window);
+        self.right_edge = self.right_edge.max(pos + window as i64);
+        if !syn {
+            self.rwnd_min = if self.rwnd.is_none() { window } else { self.rwnd_min.min(window) };
+            self.rwnd_max = self.rwnd_max.max(window);
+            self.rwnd = Some(window);
+        }
+    }
+
+    fn zero_window(&mut self, window: u64, syn: bool, m: &mut Measured, cx: &mut Context<'_>) {
+        match (window, m.zero_since) {
+            (0, None) if !syn && !self.fin_acked => {
+                m.zero_since = Some(cx.now);
+                m.zero_first.get_or_insert(cx.now);
+                self.counts.zero_windows += 1;
+                m.idle_from = None;
+            }
+            (1.., Some(since)) => {
+                m.zero_since = None;
+                let span = cx.now.since(since).as_secs_f64();
+                cx.series.event(cx.wanted, cx.flow, since, EventKind::ZeroWindow, span, self.una);
+            }
+            _ => {}
+        }
+    }
+
+    fn after_ack(
+        &mut self,
+        r: &TcpSegment,
+        advanced: bool,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
+        let at_sender = matches!(self.vantage, Vantage::Sender | Vantage::Unknown);
+        // The receiver's capture sees an ACK before the sender does: its view follows by echo.
+        if self.vantage != Vantage::Sender
+            && let Some((tsval, _)) = r.options.timestamps
+        {
+            let known = Known {
+                una: self.una,
+                sacked: m.board.sacked_bytes(),
+                right_edge: self.right_edge,
+            };
+            m.echoes.passed(tsval, cx.now, known, advanced);
+        }
+        if at_sender {
+            // With nothing in flight a window below a segment holds the sender back like a window of zero: it may not
+            // send less (silly-window avoidance). The send unit of fast paths says nothing then.
+            let shut = self.max <= self.una
+                && self.rwnd_max >= 2 * u64::from(self.mss())
+                && self.right_edge - self.max < i64::from(self.mss());
+            let full =
+                (self.is_full(m, self.right_edge, self.mss()) && self.max > self.una) || shut;
+            let state = m.bins.state();
+            let idle = self.max <= self.una && m.zero_since.is_none() && !shut;
+            self.set_state(
+                full || m.zero_since.is_some(),
+                idle || (state.app_limited && !full),
+                m,
+                cx,
+            );
+            let in_flight =
+                ((self.max - self.una).max(0) as u64).saturating_sub(m.board.sacked_bytes());
+            m.bins.in_flight(in_flight);
+        } else {
+            let state = m.bins.state();
+            let full = state.window_full || m.zero_since.is_some();
+            self.set_state(full, state.app_limited && m.zero_since.is_none(), m, cx);
+        }
+    }
+
+    /// A sample capture → receiver → capture.
+    fn on_far(&mut self, far: Duration, m: &mut Measured, cx: &mut Context<'_>) {
+        let ns = far.as_nanos();
+        self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
+        self.far_count = self.far_count.saturating_add(1);
+        match self.vantage {
+            Vantage::Sender => self.on_path_rtt(ns, m, cx),
+            // A far side of about nothing is the receiver beside the capture, not the path.
+            Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, m, cx),
+            Vantage::Middle => {
+                let near = m.last_near.or(self.near_half.map(Duration::as_nanos));
+                if let Some(near) = near {
+                    self.on_path_rtt(ns + near, m, cx);
+                }
+            }
+            Vantage::Receiver | Vantage::Unknown => {}
+        }
+    }
+
+    /// A data segment echoes `tsecr`: a sample capture → sender → capture, and what the sender knew.
+    pub fn on_echo(&mut self, tsecr: u32, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        if self.vantage == Vantage::Sender {
+            return;
+        }
+        let (sample, known) = m.echoes.echoed(tsecr, end, cx.now);
+        if known.is_some() {
+            m.known = known;
+        }
+        let Some(near) = sample else { return };
+        let ns = near.as_nanos();
+        let gap = cx.now.since(m.last_data).as_nanos();
+        let usual = if self.near_count > 0 { Some(self.near_min) } else { self.path_min };
+        let waited = usual.is_some_and(|rtt| gap > MAX_SEND_GAP_NS.max(rtt / 4));
+        if waited && (self.near_count > 0 || usual.is_some_and(|rtt| ns > rtt + rtt / 4)) {
+            return;
+        }
+        // An ACK whose capture time is late makes one sample too short; a shorter path makes many.
+        if self.near_count >= SETTLED && ns + self.near_min / 10 < self.near_min {
+            match m.undercut.take() {
+                Some(before) if before.abs_diff(ns) <= ns / 10 => {}
+                _ => {
+                    m.undercut = Some(ns);
+                    return;
+                }
+            }
+        }
+        self.near_min = if self.near_count == 0 { ns } else { self.near_min.min(ns) };
+        self.near_count = self.near_count.saturating_add(1);
+        m.last_near = Some(ns);
+        if self.vantage == Vantage::Receiver {
+            self.on_path_rtt(ns, m, cx);
+        }
+    }
+
+    /// The DRWA paper's second estimator, for a receiver without timestamps: data reached one window beyond the
+    /// byte that was acknowledged when the probe began.
+    pub fn on_window_probe(&mut self, m: &mut Measured, now: Instant) {
+        if let Some((edge, since)) = m.window_probe
+            && self.max >= edge
+        {
+            m.window_rtt.record(now.since(since).as_nanos());
+            m.window_probe = None;
+        }
+    }
+
+    fn on_path_rtt(&mut self, ns: u64, m: &mut Measured, cx: &mut Context<'_>) {
+        m.rtt.record(ns);
+        m.smoothed.update(ns);
+        m.bins.rtt(ns);
+        let mss = u64::from(self.mss());
+        let in_flight = self.in_flight(m).unwrap_or(0);
+        // The sample is of data sent one RTT ago: what it acknowledged was in flight as well.
+        if in_flight >= LOADED_SEGMENTS * mss
+            || m.in_flight.max().is_some_and(|x| x >= LOADED_SEGMENTS * mss) && in_flight > 0
+        {
+            m.loaded_rtt.record(ns);
+        }
+        if m.bins.state().window_full {
+            m.full_rtt_min = Some(m.full_rtt_min.map_or(ns, |x| x.min(ns)));
+        }
+        if m.wakeup_open
+            && let Some(last) = m.wakeups.last_mut()
+        {
+            if last.first_rtt == Duration::ZERO {
+                last.first_rtt = Duration(ns);
+            } else {
+                if cx.now.since(last.time).as_nanos() <= 1_000_000_000 + last.first_rtt.as_nanos() {
+                    last.next_rtt = Some(Duration(ns));
+                }
+                m.wakeup_open = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! ACKs that come back in one go after a silence, and the burst of data that they release.
+//!
+//! signal: arrival times of ACKs that bring news while data is in flight · model: a silence is eight times the
+//! usual gap between such ACKs and at least 50 ms; the burst is what the first quarter of that length after it brings,
+//! and counts from eight segments on · action: count, most bytes acknowledged in one
+//! burst, most bytes the sender released in answer, longest silence.
+//!
+//! This is what the author of TCP-tracing part 8 reads off his sequence graph at second 22: the ACKs "seem to
+//! come in as a burst", each followed by a burst of data up to the receive window.
+
+use units::{Bytes, Duration, Instant};
+
+use crate::series::evidence::Burst;
+
+/// Half a frame of audio's jitter budget, longer than any ACK coalescing of LTE or Wi-Fi.
+const MIN_SILENCE_NS: u64 = 50_000_000;
+/// Silence against the usual gap.
+const TIMES_USUAL: u64 = 8;
+/// Fewer segments are an ordinary stretch ACK.
+const MIN_SEGMENTS: u64 = 8;
+/// The longest ones are kept for the findings.
+const KEPT: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    start: Instant,
+    silence: u64,
+    acked: u64,
+    released: u64,
+}
+
+/// Watches one stream's ACKs.
+#[derive(Debug, Default)]
+pub struct Bursts {
+    last_ack: Option<Instant>,
+    usual_gap: u64,
+    open: Option<Open>,
+    /// Number of bursts.
+    pub count: u64,
+    /// Most bytes one of them acknowledged.
+    pub acked_max: u64,
+    /// Most bytes released in answer to one.
+    pub released_max: u64,
+    /// Longest silence before one, ns.
+    pub silence_max: u64,
+    /// The longest silences.
+    pub kept: Vec<Burst>,
+}
+
+impl Bursts {
+    /// An ACK brought `bytes` of news at `now`; `waiting`: data was in flight all the time. Returns the burst
+    /// that this ACK shows to have ended.
+    #[inline]
+    pub fn acked(&mut self, now: Instant, bytes: u64, waiting: bool, mss: u64) -> Option<Burst> {
+        let mut ended = None;
+        let gap = self.last_ack.map_or(0, |t| now.since(t).as_nanos());
+        self.last_ack = Some(now);
+        if let Some(open) = &mut self.open {
+            if now.since(open.start).as_nanos() <= open.silence / 4 {
+                open.acked += bytes;
+                return None;
+            }
+            ended = self.end(mss);
+        }
+        if waiting
+            && gap >= MIN_SILENCE_NS
+            && gap >= self.usual_gap * TIMES_USUAL
+            && self.usual_gap > 0
+        {
+            self.open = Some(Open { start: now, silence: gap, acked: bytes, released: 0 });
+        } else {
+            // EWMA 1/8, as for the RTT; a silence does not become usual at once.
+            self.usual_gap = if self.usual_gap == 0 { gap } else { (self.usual_gap * 7 + gap) / 8 };
+        }
+        ended
+    }
+
+    /// `bytes` of data went out.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
+        if let Some(open) = &mut self.open
+            && now.since(open.start).as_nanos() <= open.silence / 4
+        {
+            open.released += bytes;
+        }
+    }
+
+    /// Ends the open burst.
+    pub fn end(&mut self, mss: u64) -> Option<Burst> {
+        let open = self.open.take()?;
+        if open.acked < MIN_SEGMENTS * mss {
+            return None;
+        }
+        self.count += 1;
+        self.acked_max = self.acked_max.max(open.acked);
+        self.released_max = self.released_max.max(open.released);
+        self.silence_max = self.silence_max.max(open.silence);
+        let burst = Burst {
+            time: open.start,
+            silence: Duration(open.silence),
+            acked: Bytes(open.acked),
+            released: Bytes(open.released),
+        };
+        if self.kept.len() < KEPT {
+            self.kept.push(burst);
+        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|b| b.silence)
+            && shortest.silence < burst.silence
+        {
+            *shortest = burst;
+        }
+        Some(burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acks_after_a_silence_are_one_burst_and_release_another() {
+        let mut b = Bursts::default();
+        let mut t = 0u64;
+        for _ in 0..50 {
+            t += 5_000_000;
+            assert!(b.acked(Instant(t), 2_896, true, 1448).is_none());
+        }
+        t += 400_000_000;
+        for _ in 0..30 {
+            b.acked(Instant(t), 2_896, true, 1448);
+            b.sent(Instant(t), 5_792);
+            t += 100_000;
+        }
+        t += 300_000_000;
+        let burst = b.acked(Instant(t), 1448, true, 1448).expect("the burst has ended");
+        assert_eq!(burst.silence, Duration::from_millis(400));
+        assert_eq!(burst.acked, Bytes(30 * 2_896));
+        assert_eq!(burst.released, Bytes(30 * 5_792));
+        assert_eq!(b.count, 1);
+    }
+
+    #[test]
+    fn steady_acks_are_no_burst() {
+        let mut b = Bursts::default();
+        for i in 1..1000u64 {
+            assert!(b.acked(Instant(i * 60_000_000), 1448, true, 1448).is_none());
+        }
+        assert_eq!(b.count, 0);
+    }
+}

@@ -1,0 +1,361 @@
+//! What was sent and not yet acknowledged, with the time it was sent: the source of seq/ACK round-trip times,
+//! of bytes in flight, and of the knowledge whether a segment had arrived.
+//!
+//! signal: data segments, cumulative ACKs, SACK blocks · model: one entry per segment sent, in order of sequence;
+//! a resend touches the entries it covers · action: an RTT sample for the newest byte that an ACK covers, unless
+//! Karn's rule or an intervening resend forbids it.
+//!
+//! Sources: RFC 6298 section 3 (Karn), RFC 2018 (SACK), RFC 6675 section 3.
+//! Deviation: at most [`Scoreboard::MAX_ENTRIES`] entries are kept (a capture without the ACKs would keep all);
+//! beyond that the oldest are forgotten and yield no RTT.
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant};
+
+use crate::packet::sequence::{Pos, RangeSet};
+
+/// One segment as it was sent.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    end: Pos,
+    sent: Instant,
+    ip_id: u16,
+    resent: bool,
+    sacked: bool,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Acked {
+    /// Round-trip time to the receiver and back, if one could be taken.
+    pub rtt: Option<Duration>,
+    /// Segments that were skipped by SACK, never resent, and arrived after all: reordering on the path.
+    pub reordered: u64,
+    /// How long after the segment that overtook them, at the most.
+    pub reordered_by: Duration,
+}
+
+/// What a SACK option told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sacked {
+    /// Round-trip time of the newest segment it adds, if that was sent once.
+    pub rtt: Option<Duration>,
+    /// Something was added.
+    pub news: bool,
+    /// See [`Acked::reordered`].
+    pub reordered: u64,
+    /// See [`Acked::reordered_by`].
+    pub reordered_by: Duration,
+}
+
+/// Segments in flight of one stream.
+#[derive(Debug, Default)]
+pub struct Scoreboard {
+    entries: VecDeque<Entry>,
+    /// Position where the first entry begins.
+    front: Pos,
+    sacked: RangeSet,
+    /// When the first SACK block above the cumulative ACK arrived.
+    sacked_since: Option<Instant>,
+    /// Below this, what was not SACKed had not arrived when later data had: the last SACK option with room for
+    /// another block named all that the receiver held. (Linux sends ACKs for out-of-order data compressed, up to
+    /// three blocks each, so that a full option proves nothing.)
+    proven: Pos,
+    /// A resend lies in flight; until it is acknowledged no cumulative ACK is a clean sample.
+    resent_in_flight: u32,
+}
+
+impl Scoreboard {
+    /// 131,072 segments of 1,448 bytes are 190 MB in flight, more than any receive window (1 GB) is in practice.
+    pub const MAX_ENTRIES: usize = 1 << 17;
+
+    /// `[start, end)` was never seen; an entry without a send time keeps what follows from being a clean sample.
+    pub fn missing(&mut self, start: Pos, end: Pos) {
+        if self.entries.is_empty() {
+            self.front = start;
+            self.entries.push_back(Entry {
+                end,
+                sent: Instant::ZERO,
+                ip_id: 0,
+                resent: true,
+                sacked: false,
+            });
+            self.resent_in_flight += 1;
+        }
+    }
+
+    /// New data `[start, end)` went out.
+    #[inline]
+    pub fn sent(&mut self, start: Pos, end: Pos, now: Instant, ip_id: u16) {
+        match self.entries.back() {
+            None => self.front = start,
+            // A hole in the capture: an entry without a send time keeps the sequence gapless.
+            Some(last) if last.end < start => {
+                self.entries.push_back(Entry {
+                    end: start,
+                    sent: Instant::ZERO,
+                    ip_id: 0,
+                    resent: true,
+                    sacked: false,
+                });
+                self.resent_in_flight += 1;
+            }
+            Some(_) => {}
+        }
+        self.entries.push_back(Entry { end, sent: now, ip_id, resent: false, sacked: false });
+        if self.entries.len() > Self::MAX_ENTRIES {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(gone) = self.entries.pop_front() {
+            self.front = gone.end;
+            self.resent_in_flight -= u32::from(gone.resent);
+        }
+    }
+
+    fn index_of(&self, pos: Pos) -> usize {
+        self.entries.partition_point(|e| e.end <= pos)
+    }
+
+    /// `[start, end)` was sent again. Returns when it was last sent and whether the copy carries the same IP
+    /// identification, which a sender never reuses: then it is the capture's own duplicate.
+    pub fn resent(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        now: Instant,
+        ip_id: u16,
+    ) -> Option<(Instant, bool)> {
+        let mut i = self.index_of(start);
+        let first = *self.entries.get(i)?;
+        let same_id = ip_id != 0 && first.ip_id == ip_id && !first.resent;
+        if same_id {
+            return Some((first.sent, true));
+        }
+        let mut at = if i == 0 { self.front } else { self.entries[i - 1].end };
+        while let Some(e) = self.entries.get_mut(i) {
+            if at >= end {
+                break;
+            }
+            at = e.end;
+            if !e.resent {
+                e.resent = true;
+                self.resent_in_flight += 1;
+            }
+            e.sent = now;
+            e.ip_id = ip_id;
+            i += 1;
+        }
+        Some((first.sent, false))
+    }
+
+    /// The blocks of one SACK option, all above the cumulative ACK. `room` is how many blocks its options hold.
+    pub fn sack(&mut self, blocks: &[(Pos, Pos)], room: usize, now: Instant) -> Sacked {
+        let Scoreboard { entries, sacked, sacked_since, proven, .. } = self;
+        let mut out = Sacked::default();
+        let mut newest: Option<Entry> = None;
+        let overtaken = *proven;
+        for &(start, end) in blocks {
+            sacked.insert(start, end, |from, to| {
+                out.news = true;
+                let mut i = entries.partition_point(|e| e.end <= from);
+                while let Some(e) = entries.get_mut(i) {
+                    if e.end > to {
+                        break;
+                    }
+                    if !e.sacked {
+                        e.sacked = true;
+                        newest = Some(*e);
+                        out.reordered += u64::from(e.end <= overtaken && !e.resent);
+                    }
+                    i += 1;
+                }
+            });
+        }
+        if out.reordered > 0
+            && let Some(since) = *sacked_since
+        {
+            out.reordered_by = now.since(since);
+        }
+        if out.news && sacked_since.is_none() {
+            *sacked_since = Some(now);
+        }
+        if blocks.len() < room {
+            *proven = sacked.highest().map_or(*proven, |high| high.max(*proven));
+        }
+        out.rtt = newest.filter(|e| !e.resent).map(|e| now.since(e.sent));
+        out
+    }
+
+    /// Cumulative ACK up to `una`.
+    #[inline]
+    pub fn acked(&mut self, una: Pos, now: Instant) -> Acked {
+        let mut out = Acked::default();
+        let clean = self.resent_in_flight == 0;
+        let any_sacked = !self.sacked.is_empty();
+        let mut newest: Option<Entry> = None;
+        let mut resent = false;
+        // What was proven missing, and was neither SACKed nor resent since, arrived late, but arrived.
+        let overtaken = self.proven.min(una);
+        while let Some(e) = self.entries.front() {
+            let start = self.front;
+            if e.end > una {
+                if start < una {
+                    self.front = una;
+                    newest = Some(*e);
+                    resent |= e.resent;
+                }
+                break;
+            }
+            if !e.sacked && !e.resent && e.end <= overtaken {
+                out.reordered += 1;
+            }
+            newest = Some(*e);
+            resent |= e.resent;
+            self.resent_in_flight -= u32::from(e.resent);
+            self.front = e.end;
+            self.entries.pop_front();
+        }
+        if any_sacked {
+            if out.reordered > 0
+                && let Some(since) = self.sacked_since
+            {
+                out.reordered_by = now.since(since);
+            }
+            self.sacked.remove_below(una);
+            self.sacked_since = if self.sacked.is_empty() { None } else { Some(now) };
+        }
+        if let Some(e) = newest
+            && !e.sacked
+            && (clean || !resent)
+            && !e.resent
+        {
+            out.rtt = Some(now.since(e.sent));
+        }
+        out
+    }
+
+    /// Bytes above the cumulative ACK that the receiver reported by SACK.
+    #[inline]
+    pub fn sacked_bytes(&self) -> u64 {
+        self.sacked.total()
+    }
+
+    /// Whether the receiver is known to hold `[start, end)` by SACK.
+    pub fn is_sacked(&self, start: Pos, end: Pos) -> bool {
+        self.sacked.covers(start, end)
+    }
+
+    /// Whether something above `pos` has been SACKed.
+    #[inline]
+    pub fn sacked_above(&self, pos: Pos) -> bool {
+        self.sacked.highest().is_some_and(|h| h > pos)
+    }
+
+    /// Segments in the books.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Instant {
+        Instant(n * 1_000_000)
+    }
+
+    #[test]
+    fn one_ack_for_many_segments_measures_the_newest() {
+        let mut s = Scoreboard::default();
+        s.sent(0, 100, ms(0), 1);
+        s.sent(100, 200, ms(5), 2);
+        s.sent(200, 300, ms(9), 3);
+        assert_eq!(s.acked(200, ms(45)).rtt, Some(Duration::from_millis(40)));
+        assert_eq!(s.len(), 1);
+    }
+
+    #[test]
+    fn an_ack_inside_a_giant_measures_that_giant() {
+        let mut s = Scoreboard::default();
+        s.sent(0, 60_000, ms(0), 1);
+        assert_eq!(s.acked(1_448, ms(20)).rtt, Some(Duration::from_millis(20)));
+        assert_eq!(s.acked(60_000, ms(26)).rtt, Some(Duration::from_millis(26)));
+    }
+
+    #[test]
+    fn karn_forbids_samples_of_resent_data_and_across_it() {
+        let mut s = Scoreboard::default();
+        s.sent(0, 100, ms(0), 1);
+        s.sent(100, 200, ms(1), 2);
+        assert_eq!(s.resent(0, 100, ms(300), 3), Some((ms(0), false)));
+        assert_eq!(s.acked(200, ms(340)).rtt, None);
+        s.sent(200, 300, ms(350), 4);
+        assert_eq!(s.acked(300, ms(390)).rtt, Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn a_copy_with_the_same_ip_id_is_the_captures_duplicate() {
+        let mut s = Scoreboard::default();
+        s.sent(0, 100, ms(0), 7);
+        assert_eq!(s.resent(0, 100, ms(30), 7), Some((ms(0), true)));
+        assert_eq!(s.acked(100, ms(40)).rtt, Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn sack_gives_samples_and_what_it_skipped_without_resend_was_reordered() {
+        let mut s = Scoreboard::default();
+        for i in 0..4 {
+            s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
+        }
+        let first = s.sack(&[(100, 200)], 3, ms(41));
+        assert_eq!((first.rtt, first.news), (Some(Duration::from_millis(40)), true));
+        let again = s.sack(&[(100, 200)], 3, ms(42));
+        assert_eq!((again.rtt, again.news), (None, false));
+        assert_eq!(s.sacked_bytes(), 100);
+        let acked = s.acked(400, ms(43));
+        assert_eq!(acked.reordered, 1);
+        assert_eq!(acked.rtt, Some(Duration::from_millis(40)));
+        assert_eq!(s.sacked_bytes(), 0);
+    }
+
+    #[test]
+    fn a_gap_between_sack_blocks_that_closes_without_a_resend_was_reordering() {
+        let mut s = Scoreboard::default();
+        for i in 0..5 {
+            s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
+        }
+        assert_eq!(s.sack(&[(100, 200), (300, 400)], 3, ms(40)).reordered, 0);
+        let closed = s.sack(&[(100, 400)], 3, ms(47));
+        assert_eq!((closed.reordered, closed.reordered_by), (1, Duration::from_millis(7)));
+        assert_eq!(
+            s.sack(&[(100, 500)], 3, ms(48)).reordered,
+            0,
+            "new data above is no reordering"
+        );
+    }
+
+    #[test]
+    fn a_sack_option_without_room_proves_nothing() {
+        let mut s = Scoreboard::default();
+        for i in 0..9 {
+            s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
+        }
+        s.sack(&[(700, 800), (500, 600), (100, 200)], 3, ms(40));
+        assert_eq!(s.sack(&[(300, 400), (700, 800), (500, 600)], 3, ms(41)).reordered, 0);
+    }
+
+    #[test]
+    fn a_capture_without_acks_stays_bounded() {
+        let mut s = Scoreboard::default();
+        for i in 0..(Scoreboard::MAX_ENTRIES as i64 + 10) {
+            s.sent(i, i + 1, ms(1), 0);
+        }
+        assert_eq!(s.len(), Scoreboard::MAX_ENTRIES);
+    }
+}

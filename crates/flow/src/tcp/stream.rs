@@ -1,0 +1,540 @@
+//! One direction of a connection: the data that one side sent, and what the other side said about it.
+//!
+//! signal: data segments in [`Stream::on_data`], ACKs from the other side in `Stream::on_ack` (file `feedback`)
+//! · model: highest byte sent, cumulative ACK, SACKed bytes, right edge of the window; where the capture was not
+//! taken at the sender, the sender's own view of these by timestamp echo (`echo`) · action: counters, samples and
+//! the state of each moment (window full, zero window, nothing to send) for `bins`.
+//!
+//! Definitions: `capture-analysis` 2 to 7. Bytes in flight = highest sent − highest acknowledged − SACKed, updated
+//! on data and on ACKs. Window full = less than one send unit between the highest sent byte and the right edge, as
+//! the sender saw it; a send unit is one MSS, or a millisecond of the flow's rate where that is more, 64 KiB at the
+//! most: Linux hands segments to the device in bursts of that size (tcp_tso_autosize) and holds back a burst that does
+//! not fit. Definition 4 says one MSS; above some 12 Mbit/s that misses most of what the kernel counts as rwnd_limited.
+//!
+//! Nothing to send: the last segment was shorter than an MSS and did not fill the window (its sender's buffer was
+//! empty then), or everything is acknowledged.
+//!
+//! Deviation: at the receiver and in the middle, without timestamps, the sender's view is not known; the window
+//! and in-flight figures are then those at the capture, a lower bound.
+
+use capture::{TcpSegment, flags};
+use units::{Bytes, Duration, Instant};
+
+use crate::packet::sequence::{Pos, Sequence};
+use crate::series::evidence::Wakeup;
+use crate::series::limits::{Now, State};
+use crate::series::rows::{EventKind, SegmentKind, Vantage};
+use crate::tcp::retransmission::{Cause, Hole, Late, Resend, judge};
+use crate::tcp::sender_view::Known;
+use crate::tcp::state::{Context, Counts, Measured, Resent, Scale};
+
+/// Holes in a one-sided capture are never closed by an ACK; the oldest are forgotten.
+const MAX_HOLES: usize = 256;
+/// Resends whose DSACK may still come.
+const MAX_RESENDS: usize = 64;
+/// A gap that counts as idleness for radio promotion: radios fall asleep after seconds, not milliseconds.
+pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
+/// Wake-ups kept per flow.
+const MAX_WAKEUPS: usize = 32;
+/// Largest payload that is one segment on a wire with the common MTU of 1,500; larger ones are TSO/GRO giants
+/// unless the SYN announced jumbo frames.
+pub(crate) const LARGEST_SEGMENT: u32 = 1460;
+
+/// Linux's largest offload burst (GSO_LEGACY_MAX_SIZE).
+const LARGEST_BURST: u64 = 65_536;
+/// Payload of a segment with timestamps on an MTU of 1,500.
+const USUAL_SEGMENT: u32 = 1448;
+
+/// One direction. See the module text. What every segment needs stands first and in that order in memory.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Stream {
+    pub measured: Option<Box<Measured>>,
+    /// Highest byte sent.
+    pub max: Pos,
+    /// Highest cumulative ACK.
+    pub una: Pos,
+    pub right_edge: Pos,
+    /// Window of the last ACK, scaled.
+    pub rwnd: Option<u64>,
+    pub rwnd_min: u64,
+    pub rwnd_max: u64,
+    /// Position of the FIN.
+    pub fin: Option<Pos>,
+    pub seq: Sequence,
+    pub dup_run: u32,
+    pub last_window: u32,
+    /// MSS by the SYNs, 0 if unknown.
+    pub mss_agreed: u32,
+    /// Largest payload seen that is no giant.
+    pub largest: u32,
+    pub scale: Scale,
+    /// Where the capture was taken, seen from this stream's sender.
+    pub vantage: Vantage,
+    /// Packets of the other side are in the capture.
+    pub acks_seen: bool,
+    pub acked_any: bool,
+    pub started: bool,
+    pub fin_acked: bool,
+    pub syn_seen: bool,
+    pub timestamps: bool,
+    pub sack_permitted: bool,
+    /// Both SYNs were seen, and not both permit SACK.
+    pub no_sack: bool,
+    /// Smallest time capture → receiver → capture, and number of samples.
+    pub far_min: u64,
+    pub far_count: u32,
+    pub near_count: u32,
+    /// Smallest time capture → sender → capture, and number of samples.
+    pub near_min: u64,
+    pub counts: Counts,
+    /// The handshake's half between capture and this stream's sender.
+    pub near_half: Option<Duration>,
+    /// Smallest RTT (ns) of the path known from outside this stream (handshake, other connections).
+    pub path_min: Option<u64>,
+    pub isn: u32,
+    pub mss_option: Option<u16>,
+    pub scale_option: Option<u8>,
+}
+
+impl Stream {
+    /// Segment size of this stream: what the SYNs agreed on, or the largest one seen where path MTU discovery or a
+    /// tunnel made it smaller than agreed. Down to three quarters: below, they are messages, not full segments.
+    #[inline]
+    pub fn mss(&self) -> u32 {
+        let agreed = if self.mss_agreed > 0 { self.mss_agreed } else { USUAL_SEGMENT };
+        let settled = self.counts.data_packets > 16 || self.mss_agreed == 0;
+        if settled && u64::from(self.largest) * 4 >= u64::from(agreed) * 3 {
+            self.largest
+        } else {
+            agreed
+        }
+    }
+
+    /// Number of wire segments that `bytes` of one capture record are.
+    #[inline]
+    pub fn segments_of(&self, bytes: u64) -> u64 {
+        // Without the SYNs the largest segment may be yet to come; smaller pieces would be counted too often.
+        let least = if self.mss_agreed == 0 { LARGEST_SEGMENT } else { 1 };
+        bytes.div_ceil(u64::from(self.mss().max(least))).max(1)
+    }
+
+    /// Where the bytes begin to count: the SYN's number + 1, or the first byte seen.
+    pub fn start_at(&mut self, wire: u32) {
+        self.seq = Sequence::new(wire);
+        self.started = true;
+        self.max = 0;
+        self.una = 0;
+    }
+
+    /// The sender's view of ACK, SACK and right edge, where it can be known.
+    #[inline]
+    pub fn senders_view(&self, m: &Measured) -> Option<Known> {
+        match self.vantage {
+            Vantage::Sender | Vantage::Unknown => Some(Known {
+                una: self.una,
+                sacked: m.board.sacked_bytes(),
+                right_edge: self.right_edge,
+            }),
+            Vantage::Receiver | Vantage::Middle => {
+                if self.timestamps {
+                    m.known
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    /// Bytes in flight as the sender saw them, SACK-adjusted.
+    #[inline]
+    pub fn in_flight(&self, m: &Measured) -> Option<u64> {
+        let known = self.senders_view(m)?;
+        Some(((self.max - known.una).max(0) as u64).saturating_sub(known.sacked))
+    }
+
+    /// The facts that `bins` wants when it closes a bin.
+    pub fn facts(&self, m: &Measured, cx: &Context<'_>) -> Now {
+        Now {
+            in_flight: self.in_flight(m),
+            rwnd: self.rwnd,
+            base_rtt: match (m.rtt.min(), self.path_min) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+            srtt: m.smoothed.srtt,
+            link_bytes: cx.link_bytes(),
+        }
+    }
+
+    /// Accounts the time up to now.
+    #[inline]
+    pub fn advance(&self, m: &mut Measured, cx: &mut Context<'_>) {
+        if m.bins.stays_open(cx.now) {
+            return;
+        }
+        let facts = self.facts(m, cx);
+        let samples =
+            if cx.wanted.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
+        m.bins.advance(cx.now, &facts, samples);
+    }
+
+    /// A segment of this side with payload, or a probe. False where it is the capture's own duplicate.
+    pub fn on_data(&mut self, s: &TcpSegment, cx: &mut Context<'_>) -> bool {
+        let mut m = match self.measured.take() {
+            Some(m) => m,
+            None => Measured::new(cx),
+        };
+        if !self.started {
+            self.start_at(s.seq);
+        }
+        self.advance(&mut m, cx);
+        let genuine = self.data(s, &mut m, cx);
+        self.measured = Some(m);
+        genuine
+    }
+
+    fn data(&mut self, s: &TcpSegment, m: &mut Measured, cx: &mut Context<'_>) -> bool {
+        let now = cx.now;
+        let len = i64::from(s.payload);
+        let syn = i64::from(s.has(flags::SYN));
+        let start = self.seq.position(s.seq, self.max) + syn;
+        let end = start + len;
+        let ip_id = s.ip.id.unwrap_or(0);
+        let tsval = s.options.timestamps.map(|t| t.0);
+
+        if len <= 1 && self.is_probe(start, end, m, cx) || len == 0 {
+            return true;
+        }
+        self.counts.data_packets += 1;
+        self.counts.payload_bytes += u64::from(s.payload);
+        if s.ip.ecn == 3 {
+            self.counts.ecn_ce += 1;
+            m.bins.trouble(now);
+            cx.series.event(cx.wanted, cx.flow, now, EventKind::Ecn, 1.0, start);
+        }
+        let limit = if self.mss_agreed > 0 { self.mss_agreed } else { LARGEST_SEGMENT };
+        if s.payload <= limit {
+            self.largest = self.largest.max(s.payload);
+        } else {
+            self.counts.giants += 1;
+        }
+        if let Some((_, tsecr)) = s.options.timestamps
+            && s.has(flags::ACK)
+        {
+            self.on_echo(tsecr, end, m, cx);
+        }
+
+        let first_data = self.counts.data_packets == 1;
+        if first_data && !self.syn_seen && start > self.max && self.una == self.max {
+            // The capture began in mid-flow: what lies before the first byte seen is no hole.
+            self.max = start;
+            self.una = self.una.max(start);
+        }
+        if start >= self.max {
+            self.new_data(start, end, ip_id, tsval, m, cx);
+        } else {
+            let fresh_from = self.max.max(start);
+            let old_end = end.min(fresh_from);
+            if !self.old_data(start, old_end, ip_id, tsval, m, cx) {
+                self.counts.data_packets -= 1;
+                self.counts.payload_bytes -= u64::from(s.payload);
+                return false;
+            }
+            if end > fresh_from {
+                self.new_data(fresh_from, end, ip_id, tsval, m, cx);
+            }
+        }
+        m.bins.sent(u64::from(s.payload));
+        m.bursts.sent(now, u64::from(s.payload));
+        m.last_data = now;
+        self.after_data(s, end, m, cx);
+        true
+    }
+
+    /// Zero-window probes and keep-alives: at most one byte at nxt or nxt − 1.
+    #[cold]
+    #[inline(never)]
+    fn is_probe(&mut self, start: Pos, end: Pos, m: &mut Measured, cx: &mut Context<'_>) -> bool {
+        let within_zero = m.zero_since.is_some();
+        let below = start == self.max - 1 && end <= self.max;
+        let at_next = start == self.max && end == self.max + 1;
+        if within_zero && (below || at_next) {
+            self.counts.zero_window_probes += 1;
+            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Probe, 0.0, start);
+            return true;
+        }
+        if below && self.una >= self.max && self.counts.data_packets > 0 {
+            self.counts.keep_alives += 1;
+            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::KeepAlive, 0.0, start);
+            return true;
+        }
+        false
+    }
+
+    fn new_data(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        ip_id: u16,
+        tsval: Option<u32>,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
+        let now = cx.now;
+        self.end_idle(start, m, cx);
+        if start > self.max {
+            if m.holes.len() >= MAX_HOLES {
+                m.holes.remove(0);
+            }
+            m.holes.push(Hole { from: self.max, to: start, since: now, ip_id, tsval });
+            m.board.missing(self.max, start);
+        } else if ip_id != 0 {
+            m.order.observe(ip_id);
+        }
+        m.board.sent(start, end, now, ip_id);
+        self.counts.seen_bytes += (end - start) as u64;
+        self.max = end;
+        if !self.acks_seen {
+            m.bins.delivered((end - start) as u64, now, m.smoothed.srtt);
+            m.last_acked_data = now;
+        }
+        cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+    }
+
+    /// Data below the highest byte sent: late or resent. False where it is the capture's own duplicate.
+    #[cold]
+    #[inline(never)]
+    fn old_data(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        ip_id: u16,
+        tsval: Option<u32>,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let now = cx.now;
+        let bytes = (end - start) as u64;
+        let hole = if m.holes.is_empty() {
+            None
+        } else {
+            m.holes.iter().position(|h| h.from < end && start < h.to)
+        };
+        if let Some(i) = hole {
+            let hole = m.holes[i];
+            self.counts.seen_bytes += self.fill(m, i, start, end);
+            let full_rtt = m.rtt.min().or(self.path_min).map(Duration);
+            match judge(&hole, now, ip_id, tsval, m.order, full_rtt) {
+                Late::Reordered => {
+                    let n = self.segments_of(bytes);
+                    self.counts.out_of_order += n;
+                    self.counts.reordering_max =
+                        self.counts.reordering_max.max(now.since(hole.since));
+                    m.bins.reordered(n as u32);
+                    let late_ms = now.since(hole.since).as_millis_f64();
+                    cx.series.event(cx.wanted, cx.flow, now, EventKind::OutOfOrder, late_ms, start);
+                    cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+                }
+                Late::Ambiguous => {
+                    self.counts.ambiguous += self.segments_of(bytes);
+                    cx.series.event(cx.wanted, cx.flow, now, EventKind::Ambiguous, 0.0, start);
+                    cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+                }
+                Late::Resent => self.count_resend(start, end, false, m, cx),
+            }
+            m.board.resent(start, end, now, ip_id);
+            if !self.acks_seen {
+                m.bins.delivered(bytes, now, m.smoothed.srtt);
+            }
+            return true;
+        }
+        let arrived = end <= self.una || m.board.is_sacked(start, end);
+        if let Some((_, true)) = m.board.resent(start, end, now, ip_id) {
+            return false;
+        }
+        self.count_resend(start, end, arrived, m, cx);
+        true
+    }
+
+    /// Takes `[start, end)` out of hole `i`; returns the bytes that were missing.
+    fn fill(&self, m: &mut Measured, i: usize, start: Pos, end: Pos) -> u64 {
+        let hole = m.holes[i];
+        let (from, to) = (start.max(hole.from), end.min(hole.to));
+        m.holes.remove(i);
+        if to < hole.to {
+            m.holes.insert(i, Hole { from: to, ..hole });
+        }
+        if hole.from < from {
+            m.holes.insert(i, Hole { to: from, ..hole });
+        }
+        (to - from).max(0) as u64
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_resend(
+        &mut self,
+        start: Pos,
+        end: Pos,
+        arrived: bool,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
+        let now = cx.now;
+        let bytes = (end - start) as u64;
+        let n = self.segments_of(bytes);
+        let news = m.last_news.max(m.last_data);
+        let (cause, fired) = m.recovery.cause(Resend {
+            start,
+            end,
+            una: self.una,
+            max: self.max,
+            evidence: self.dup_run >= 3 || m.board.sacked_above(end - 1),
+            silence: now.since(news),
+            srtt: Duration(m.smoothed.srtt),
+            rttvar: Duration(m.smoothed.rttvar),
+            sack: !self.no_sack,
+        });
+        self.counts.retransmissions += n;
+        self.counts.retransmitted_bytes += bytes;
+        self.counts.timeouts += u64::from(fired);
+        let kind = match cause {
+            Cause::Fast => {
+                self.counts.fast += n;
+                EventKind::Fast
+            }
+            Cause::Timeout => {
+                self.counts.timeout += n;
+                EventKind::Timeout
+            }
+            Cause::TailProbe => {
+                self.counts.tail_probe += n;
+                EventKind::TailProbe
+            }
+        };
+        cx.series.event(cx.wanted, cx.flow, now, kind, bytes as f64, start);
+        cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Again, start, end);
+        if arrived {
+            self.counts.spurious += n;
+            cx.series.event(cx.wanted, cx.flow, now, EventKind::Spurious, bytes as f64, start);
+        }
+        if m.resends.len() >= MAX_RESENDS {
+            m.resends.remove(0);
+        }
+        m.resends.push(Resent { start, end, spurious: arrived, overtaken: cause == Cause::Fast });
+        m.bins.resent(n as u32);
+        m.bins.trouble(now);
+    }
+
+    #[inline]
+    fn end_idle(&mut self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        let from = match (m.idle_from.take(), self.vantage) {
+            (Some(from), Vantage::Sender | Vantage::Unknown) => from,
+            // From the far side emptiness shows only now, by what the sender knew: everything was acknowledged.
+            (_, Vantage::Receiver | Vantage::Middle)
+                if m.known.is_some_and(|k| k.una >= start) && self.counts.data_packets > 1 =>
+            {
+                m.last_data + Duration(m.smoothed.srtt)
+            }
+            _ => return,
+        };
+        self.count_idle(from, start, m, cx);
+    }
+
+    #[inline(never)]
+    fn count_idle(&mut self, from: Instant, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let gap = now.since(from);
+        if gap.as_nanos() <= m.smoothed.srtt.max(1_000_000) || m.zero_since.is_some() {
+            return;
+        }
+        self.counts.idle_count += 1;
+        self.counts.idle += gap;
+        cx.series.event(cx.wanted, cx.flow, now, EventKind::Idle, gap.as_secs_f64(), start);
+        if gap.as_nanos() >= m.smoothed.srtt + crate::tcp::retransmission::RTO_MIN.as_nanos() {
+            m.bins.restart(now);
+        }
+        if gap >= WAKEUP_GAP && m.wakeups.len() < MAX_WAKEUPS {
+            m.wakeups.push(Wakeup { time: now, gap, first_rtt: Duration::ZERO, next_rtt: None });
+            m.wakeup_open = true;
+        }
+    }
+
+    /// In flight, window and what the sender can do next, after a data segment.
+    fn after_data(&mut self, s: &TcpSegment, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        let Some(known) = self.senders_view(m) else {
+            let short = s.payload < self.mss();
+            m.bins.set(State { app_limited: short && m.zero_since.is_none(), ..m.bins.state() });
+            return;
+        };
+        let plain = (self.max - known.una).max(0) as u64;
+        let in_flight = plain.saturating_sub(known.sacked);
+        m.in_flight.record(in_flight);
+        m.in_flight_plain_max = m.in_flight_plain_max.max(plain);
+        m.bins.in_flight(in_flight);
+        m.bins.window_used(plain, (known.right_edge - known.una).max(0) as u64);
+        if self.scale.known.is_none() {
+            self.infer_scale(plain);
+        }
+        let mss = self.mss();
+        let full = self.is_full(m, known.right_edge, mss);
+        if full && end == self.max {
+            self.counts.window_full += 1;
+        }
+        // Mostly one full segment: the division is for the rest.
+        let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
+        self.set_state(full, short && !full || s.has(flags::FIN), m, cx);
+    }
+
+    /// Less than one send unit between the highest byte sent and the edge the sender knew.
+    #[inline]
+    pub fn is_full(&self, m: &Measured, right_edge: Pos, mss: u32) -> bool {
+        let unit = m.bins.bytes_per_ms().min(LARGEST_BURST).max(u64::from(mss));
+        self.scale.known.is_some() && self.acked_any && right_edge - self.max < unit as i64
+    }
+
+    /// A missing SYN leaves the scale unknown; what is in flight bounds it from below.
+    #[inline(never)]
+    fn infer_scale(&mut self, plain: u64) {
+        let raw = u64::from(self.last_window);
+        while self.acked_any
+            && raw > 0
+            && self.scale.inferred < 14
+            && plain > raw << self.scale.inferred
+        {
+            self.scale.inferred += 1;
+            let window = raw << self.scale.inferred;
+            self.rwnd = Some(window);
+            self.rwnd_max = self.rwnd_max.max(window);
+            self.right_edge = self.right_edge.max(self.una + window as i64);
+        }
+    }
+
+    /// Takes the state of this moment over, with the events of window-full spans.
+    pub fn set_state(&self, full: bool, app_limited: bool, m: &mut Measured, cx: &mut Context<'_>) {
+        match (full, m.full_since) {
+            (true, None) => {
+                m.full_since = Some(cx.now);
+                m.full_first.get_or_insert(cx.now);
+            }
+            (false, Some(since)) => {
+                m.full_since = None;
+                let span = cx.now.since(since).as_secs_f64();
+                cx.series.event(cx.wanted, cx.flow, since, EventKind::WindowFull, span, self.max);
+            }
+            _ => {}
+        }
+        m.bins.set(State { window_full: full, zero_window: m.zero_since.is_some(), app_limited });
+    }
+
+    /// Bytes delivered: acknowledged where ACKs are seen, else seen once.
+    pub fn delivered_bytes(&self) -> Bytes {
+        if self.acked_any {
+            let end = self.fin.map_or(self.una, |fin| self.una.min(fin));
+            Bytes(end.max(0) as u64)
+        } else {
+            Bytes(self.counts.seen_bytes)
+        }
+    }
+}
