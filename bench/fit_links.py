@@ -158,7 +158,9 @@ def fit(trace: Trace) -> tuple[list[State], list[int]]:
     for c in range(count):
         members = [i for i, other in enumerate(classes) if other == c]
         mean = sum(seconds[i] for i in members) / len(members)
-        states.append(State(round(mean / 1_000), shares([trace[i] for i in members]), per_million(moves[c])))
+        states.append(
+            State(round(mean / 1_000), shares([trace[i] for i in members]), per_million(moves[c]))
+        )
     return states, per_million([classes.count(c) for c in range(count)])
 
 
@@ -181,7 +183,14 @@ def fitted(word: str, variant: str, about: str, trace: Trace) -> Model:
     """A model of a trace."""
     states, start = fit(trace)
     return Model(
-        word, variant, about, 1_000, states, start, figures(trace), figures(simulate(states, start, 1))
+        word,
+        variant,
+        about,
+        1_000,
+        states,
+        start,
+        figures(trace),
+        figures(simulate(states, start, 1)),
     )
 
 
@@ -200,12 +209,20 @@ def wifi_busy() -> Model:
     # far more rounds than the chain remembers: its stationary distribution
     for _ in range(1_000):
         occupied = [
-            sum(occupied[i] * moves[i][j] / 100 for i in range(len(rates))) for j in range(len(rates))
+            sum(occupied[i] * moves[i][j] / 100 for i in range(len(rates)))
+            for j in range(len(rates))
         ]
     start = per_million([round(MILLION * share) for share in occupied])
     about = "synthetic, fitted to nothing: a WiFi station whose channel is busy with others"
     return Model(
-        "wifi-busy", "WifiBusy", about, 100, states, start, None, figures(simulate(states, start, 10))
+        "wifi-busy",
+        "WifiBusy",
+        about,
+        100,
+        states,
+        start,
+        None,
+        figures(simulate(states, start, 10)),
     )
 
 
@@ -289,7 +306,9 @@ def rust(made: list[Model]) -> str:
     for model in made:
         trace = "None" if model.trace is None else f"Some({rust_figures(model.trace)})"
         lines += [f'Chain {{ name: "{model.word}", about: "{model.about}", step_ms: {model.step},']
-        lines += [f"start: &{model.start}, trace: {trace}, model: {rust_figures(model.figures)}, states: &["]
+        lines += [
+            f"start: &{model.start}, trace: {trace}, model: {rust_figures(model.figures)}, states: &["
+        ]
         for state in model.states:
             lines.append(
                 f"ChainState {{ kbps: {state.kbps}, shares: &{state.shares}, successors: &{state.successors} }},"
@@ -297,26 +316,39 @@ def rust(made: list[Model]) -> str:
         lines += ["] },"]
     lines += ["];", ""]
     command = ["rustfmt", "--edition", "2024", "--config-path", str(ROOT)]
-    formatted = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True)
+    formatted = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, check=True
+    )
     return formatted.stdout
 
 
 def main() -> int:
     """Writes or checks the file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the file instead of writing it"
+    )
     arguments = parser.parse_args()
     traces = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared")) / "traces"
     if not traces.is_dir():
-        print(f"{traces} is absent; UNBLOAT_SHARED names the folder that holds traces/", file=sys.stderr)
+        print(
+            f"{traces} is absent; UNBLOAT_SHARED names the folder that holds traces/",
+            file=sys.stderr,
+        )
         return 1
     text = rust(models(traces))
     if not arguments.check:
         OUTPUT.write_text(text, encoding="utf-8")
-        print("\n".join(line.removeprefix("//! ") for line in text.splitlines() if line.startswith("//! |")))
+        print(
+            "\n".join(
+                line.removeprefix("//! ") for line in text.splitlines() if line.startswith("//! |")
+            )
+        )
         return 0
     if OUTPUT.read_text(encoding="utf-8") != text:
-        print(f"{OUTPUT} is not what the traces give: run python3 -m bench.fit_links", file=sys.stderr)
+        print(
+            f"{OUTPUT} is not what the traces give: run python3 -m bench.fit_links", file=sys.stderr
+        )
         return 1
     return 0
 

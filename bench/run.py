@@ -67,7 +67,16 @@ class Cost:
 def build(into: Path) -> None:
     """Compile the three small programs."""
     for name in ("make_captures", "floor", "measure"):
-        command = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(into / name), str(HERE / f"{name}.c"), "-lm"]
+        command = [
+            "gcc",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-o",
+            str(into / name),
+            str(HERE / f"{name}.c"),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
 
 
@@ -90,7 +99,9 @@ def measure(tools: Path, command: Sequence[str]) -> tuple[Cost, str]:
             errors="replace",
         )
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command[:3])} … ended with {done.returncode}: {done.stderr[-500:]}")
+            raise SystemExit(
+                f"{' '.join(command[:3])} … ended with {done.returncode}: {done.stderr[-500:]}"
+            )
         wall, cpu, kib = result.read().split()
     return Cost(float(wall), float(cpu), int(kib) * 1.024e-3), done.stdout
 
@@ -134,7 +145,9 @@ def rounds(
                     inside = json.loads(text)
                     asked = int(SHAPES[shape].split()[0].replace(",", ""))
                     if inside["packets"] != asked:
-                        raise SystemExit(f"{shape}: unbloat read {inside['packets']} of {asked} packets")
+                        raise SystemExit(
+                            f"{shape}: unbloat read {inside['packets']} of {asked} packets"
+                        )
                     cost = Cost(inside["wall"], inside["cpu"], inside["after"] * 1.024e-3)
                 costs[shape, name].append(cost)
                 print(
@@ -187,7 +200,9 @@ def report(files: dict[str, Path], tools: Path, count: int) -> list[str]:
             ]
             cost = middle([measure(tools, command)[0] for _ in range(count)])
             size = page.stat().st_size
-        lines.append(f"| {shape} | {cost.wall:.2f} | {cost.cpu:.2f} | {cost.rss:.0f} | {size / 1e6:.1f} |")
+        lines.append(
+            f"| {shape} | {cost.wall:.2f} | {cost.cpu:.2f} | {cost.rss:.0f} | {size / 1e6:.1f} |"
+        )
     return ["| file | wall s | CPU s | max RSS MB | page MB |", "|---|---|---|---|---|", *lines]
 
 
@@ -218,7 +233,10 @@ def goals(costs: dict[tuple[str, str], list[Cost]]) -> list[str]:
         lines.append(
             f"| less than 100 MB resident | {shape} | {rss:.0f} MB | {'yes' if rss < 100 else 'no'} |"
         )
-    small, large = wall("oneside60", "unbloat, native call"), wall("oneside200", "unbloat, native call")
+    small, large = (
+        wall("oneside60", "unbloat, native call"),
+        wall("oneside200", "unbloat, native call"),
+    )
     if small and large:
         # 200/60 packets; twice that would be a curve, not noise
         kept = large / small < 2 * 200 / 60
@@ -246,7 +264,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the two large files")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=HERE / "data", help="where the capture files are made")
+    parser.add_argument(
+        "--data", type=Path, default=HERE / "data", help="where the capture files are made"
+    )
     parser.add_argument("--no-tshark", action="store_true", help="leave tshark out")
     parser.add_argument("--generate", action="store_true", help="only make the capture files")
     args = parser.parse_args()
@@ -272,7 +292,8 @@ def main() -> None:
         "",
     ]
     text += [
-        f"- `{shape}`: {SHAPES[shape]}, {path.stat().st_size / 1e6:,.0f} MB" for shape, path in files.items()
+        f"- `{shape}`: {SHAPES[shape]}, {path.stat().st_size / 1e6:,.0f} MB"
+        for shape, path in files.items()
     ]
     text += [
         "",
@@ -281,12 +302,21 @@ def main() -> None:
         *goals(costs),
         "",
     ]
-    text += [*table(costs), "", "`unbloat analyze FILE --report page.html`, whole process:", "", *pages, ""]
+    text += [
+        *table(costs),
+        "",
+        "`unbloat analyze FILE --report page.html`, whole process:",
+        "",
+        *pages,
+        "",
+    ]
     print("\n".join(text))
     if not args.quick:
         results = HERE / "RESULTS.md"
         # Sections with a heading of their own belong to the other benchmarks.
-        _, heading, others = results.read_text().partition("\n## ") if results.exists() else ("", "", "")
+        _, heading, others = (
+            results.read_text().partition("\n## ") if results.exists() else ("", "", "")
+        )
         results.write_text("\n".join(text) + heading + others)
 
 

@@ -86,7 +86,9 @@ class Pair:
     def start(self, space: str, *argv: str, **more: Any) -> subprocess.Popen[str]:
         """A program there."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(self.words(space, *argv), stdout=pipe, stderr=pipe, text=True, **more)
+        return subprocess.Popen(
+            self.words(space, *argv), stdout=pipe, stderr=pipe, text=True, **more
+        )
 
 
 @contextlib.contextmanager
@@ -169,11 +171,16 @@ class Agent:
         enter = ["nsenter", f"--net=/run/netns/{bed.host}"]
         self.log = (bed.folder / "agent.log").open("a")
         self.process = subprocess.Popen(
-            [*enter, *self.words, "serve", *sets], stdout=subprocess.PIPE, stderr=self.log, text=True
+            [*enter, *self.words, "serve", *sets],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
         )
         assert self.process.stdout is not None
         if self.process.stdout.readline().strip() != "on":
-            raise RuntimeError(f"the agent does not start: {(bed.folder / 'agent.log').read_text()[-500:]}")
+            raise RuntimeError(
+                f"the agent does not start: {(bed.folder / 'agent.log').read_text()[-500:]}"
+            )
 
     def status(self) -> dict[str, Any]:
         """`status`, as it tells programs."""

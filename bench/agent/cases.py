@@ -68,7 +68,9 @@ def transfer(bed: Pair, options: Sequence[str], seconds: float) -> tuple[float, 
 
 def gigabits(case: Case, bed: Pair, program: str) -> Figures:
     """CPU per gigabit; and, in a second transfer that is counted, what the programs take."""
-    modem = Modem(bed.folder / "modem.sock") if "uplink.mode=gate" in (case.settings or ()) else None
+    modem = (
+        Modem(bed.folder / "modem.sock") if "uplink.mode=gate" in (case.settings or ()) else None
+    )
     agent = Agent(program, bed, case.settings) if case.settings is not None else None
     try:
         time.sleep(1.0)
@@ -168,7 +170,9 @@ def connections(case: Case, bed: Pair, program: str) -> Figures:
         figures = {"connections": float(count), "kernel MB": kernel_mb() - empty_kernel}
         idle = others()
         figures |= spent(agent, case.seconds, "silent", idle, lambda: time.sleep(case.seconds))
-        figures |= spent(agent, case.seconds, "trickle", idle, lambda: trickle(server, case.seconds))
+        figures |= spent(
+            agent, case.seconds, "trickle", idle, lambda: trickle(server, case.seconds)
+        )
         if agent is not None:
             begun = time.monotonic()
             status = agent.status()

@@ -30,7 +30,10 @@ def cell(rounds: Sequence[Figures], name: str, form: str) -> str:
 
 def table(results: Results, group: str, columns: Sequence[tuple[str, str, str]]) -> list[str]:
     """Rows of one group: heading, figure, format."""
-    lines = ["| |" + "".join(f" {heading} |" for heading, _, _ in columns), "|---" * (len(columns) + 1) + "|"]
+    lines = [
+        "| |" + "".join(f" {heading} |" for heading, _, _ in columns),
+        "|---" * (len(columns) + 1) + "|",
+    ]
     for case, rounds in results.items():
         if case.group == group:
             cells = (cell(rounds, name, form) for _, name, form in columns)
@@ -80,7 +83,12 @@ def section(results: Results, where: str) -> list[str]:
             ]
             lines += table(results, group, CONNECTIONS)
         else:
-            lines += ["", f"{group[0].upper()}{group[1:]}:", "", *table(results, group, PER_GIGABIT)]
+            lines += [
+                "",
+                f"{group[0].upper()}{group[1:]}:",
+                "",
+                *table(results, group, PER_GIGABIT),
+            ]
     return lines
 
 
@@ -89,4 +97,6 @@ def put_section(path: Path, lines: Sequence[str]) -> None:
     text = path.read_text() if path.exists() else "# Benchmark results\n"
     before, found, rest = text.partition(f"\n{TITLE}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    path.write_text(before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after)
+    path.write_text(
+        before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after
+    )

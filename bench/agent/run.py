@@ -36,8 +36,12 @@ def build() -> str:
     """The program. `UNBLOAT_AGENT` names one that is built already."""
     if "UNBLOAT_AGENT" in os.environ:
         return os.environ["UNBLOAT_AGENT"]
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "unbloat-agent"], check=True, cwd=ROOT)
-    return str(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-agent")
+    subprocess.run(
+        ["cargo", "build", "--release", "--quiet", "-p", "unbloat-agent"], check=True, cwd=ROOT
+    )
+    return str(
+        Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-agent"
+    )
 
 
 def rounds(cases: list[Case], program: str, count: int, patience: float) -> pages.Results:
@@ -69,7 +73,9 @@ def missing() -> str | None:
     if os.geteuid() != 0:
         return "root is needed: network namespaces and BPF"
     absent = [
-        program for program in ("ip", "iperf3", "ss", "bpftool", "nsenter") if not shutil.which(program)
+        program
+        for program in ("ip", "iperf3", "ss", "bpftool", "nsenter")
+        if not shutil.which(program)
     ]
     return f"{', '.join(absent)} not found" if absent else None
 
@@ -77,8 +83,12 @@ def missing() -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
-    parser.add_argument("--group", action="append", help="only groups that begin so; nothing is written")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of short runs; nothing is written"
+    )
+    parser.add_argument(
+        "--group", action="append", help="only groups that begin so; nothing is written"
+    )
     parser.add_argument(
         "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
     )

@@ -41,7 +41,9 @@ def run(*command: str, text: str | None = None) -> str:
     """What a command printed; it has to succeed."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command[:6])} … ended with {done.returncode}: {done.stderr[-400:]}")
+        raise RuntimeError(
+            f"{' '.join(command[:6])} … ended with {done.returncode}: {done.stderr[-400:]}"
+        )
     return done.stdout
 
 
@@ -65,7 +67,9 @@ def namespaces(*names: str) -> Iterator[list[str]]:
             run("ip", "netns", "add", full)
             made.append(full)
             batch(full, ["link set lo up"])
-            settings = " ".join(f"echo '{value}' > /proc/sys/{key};" for key, value in SYSCTLS.items())
+            settings = " ".join(
+                f"echo '{value}' > /proc/sys/{key};" for key, value in SYSCTLS.items()
+            )
             run(*inside(full), "sh", "-c", settings)
         yield made
     finally:
@@ -172,4 +176,6 @@ class Told:
             for line in self.lines:
                 if word in line:
                     return line
-        raise RuntimeError(f"no {word!r} was told within {seconds:.0f} s: {''.join(self.lines)[-400:]}")
+        raise RuntimeError(
+            f"no {word!r} was told within {seconds:.0f} s: {''.join(self.lines)[-400:]}"
+        )

@@ -84,11 +84,14 @@ def rate_held(rate_bps: int, ip_bytes: int, packets: int, road: Road, tools: Too
     return Outcome(counted(stream) | {"error_pct": (stream.rate_bps / rate_bps - 1) * 100})
 
 
-def delay_error(delay_ms: float, packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+def delay_error(
+    delay_ms: float, packets_per_s: float, seconds: float, road: Road, tools: Tools
+) -> Outcome:
     """One-way delay beyond what was set."""
     stream = send_udp(road, tools, packets_per_s, 200, seconds)
     figures = counted(stream) | {
-        name: stream.delay_ms[name] - delay_ms for name in ("mean", "min", "p50", "p99", "p999", "max")
+        name: stream.delay_ms[name] - delay_ms
+        for name in ("mean", "min", "p50", "p99", "p999", "max")
     }
     figures["sd"] = math.sqrt(max(stream.delay_ms["variance"], 0.0))
     return Outcome(figures, [(round(us - delay_ms * 1000), n) for us, n in stream.histogram_us])
@@ -97,7 +100,9 @@ def delay_error(delay_ms: float, packets_per_s: float, seconds: float, road: Roa
 def tcp(congestion: str, seconds: float, road: Road, tools: Tools) -> Outcome:
     """One connection."""
     done = transfer(road, congestion, seconds)
-    return Outcome({"goodput_bps": done.goodput_bps, "retransmits": done.retransmits, "cpu": done.cpu})
+    return Outcome(
+        {"goodput_bps": done.goodput_bps, "retransmits": done.retransmits, "cpu": done.cpu}
+    )
 
 
 def step(packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
@@ -137,10 +142,14 @@ def nrms(got: Sequence[int], wanted: Sequence[int], bin_ms: int) -> float:
     return math.sqrt(sum((g - w) ** 2 for g, w in pairs) / len(pairs)) / mean if mean else 0.0
 
 
-def trace_held(trace: Path, packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+def trace_held(
+    trace: Path, packets_per_s: float, seconds: float, road: Road, tools: Tools
+) -> Outcome:
     """Delivered bytes against the opportunities, from a second after the beginning to half a second before the end."""
     begin = (time.monotonic_ns() - road.origin_ns) / 1e9
-    stream = send_udp(road, tools, packets_per_s, FULL, seconds, idle=longest_pause(trace), drain=20.0)
+    stream = send_udp(
+        road, tools, packets_per_s, FULL, seconds, idle=longest_pause(trace), drain=20.0
+    )
     first, last = round((begin + 1) * 1000), round((begin + seconds - 0.5) * 1000)
     figures = counted(stream)
     if road.origin_ns:
@@ -155,7 +164,9 @@ def trace_held(trace: Path, packets_per_s: float, seconds: float, road: Road, to
     return Outcome(figures)
 
 
-def crowd(targets: Sequence[str], packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+def crowd(
+    targets: Sequence[str], packets_per_s: float, seconds: float, road: Road, tools: Tools
+) -> Outcome:
     """Many receivers at once: how even their shares are, what it costs."""
     before = bed.memory_mb(road.pid)
     stream = send_udp(road, tools, packets_per_s, FULL, seconds, to=targets)
@@ -172,7 +183,11 @@ def memory(ip_bytes: int, packets: int, road: Road, tools: Tools) -> Outcome:
     before = bed.memory_mb(road.pid)
     stream = send_udp(road, tools, 50_000, ip_bytes, packets / 50_000, drain=0.5)
     return Outcome(
-        {"rss_before": before, "rss": bed.memory_mb(road.pid), "offered": stream.sent * ip_bytes / 1e6}
+        {
+            "rss_before": before,
+            "rss": bed.memory_mb(road.pid),
+            "offered": stream.sent * ip_bytes / 1e6,
+        }
     )
 
 
@@ -199,7 +214,13 @@ def names(users: int) -> list[str]:
 
 def link(name: str, source: str, to: str, rate: str, per: str = "link") -> str:
     """A link with a queue of 50 packets."""
-    lines = (f'name = "{name}"', f'from = "{source}"', f'to = "{to}"', f"rate = {rate}", 'delay = "5 ms"')
+    lines = (
+        f'name = "{name}"',
+        f'from = "{source}"',
+        f'to = "{to}"',
+        f"rate = {rate}",
+        'delay = "5 ms"',
+    )
     queue = ('queue = { kind = "droptail", limit = "50 packets" }', f'queue_per = "{per}"')
     return "\n".join(("[[link]]", *lines, *queue))
 
@@ -207,7 +228,9 @@ def link(name: str, source: str, to: str, rate: str, per: str = "link") -> str:
 def both_ways(middle: str, users: int, rate: str) -> list[str]:
     """A link to each user and back."""
     there = [link(f"to{i}", middle, name, rate) for i, name in enumerate(names(users))]
-    return there + [link(f"from{i}", name, middle, f'"{roads.FREE}"') for i, name in enumerate(names(users))]
+    return there + [
+        link(f"from{i}", name, middle, f'"{roads.FREE}"') for i, name in enumerate(names(users))
+    ]
 
 
 def scenario(nodes: str, links: Sequence[str], users: int) -> str:
@@ -223,9 +246,17 @@ def crowded(text: str, middle: bool, tools: Tools, setting: Setting) -> Iterator
         places = {"server": a} | ({"base": m} if middle else {}) | dict.fromkeys(names(USERS), b)
         with roads.emulated(tools, text, places) as road:
             if middle:
-                base = bed.run("ip", "-n", a, "-o", "link", "show", "type", "tun").split(":")[1].strip()
+                base = (
+                    bed.run("ip", "-n", a, "-o", "link", "show", "type", "tun")
+                    .split(":")[1]
+                    .strip()
+                )
                 bed.batch(
-                    a, [f"route append {address}/32 dev {base} src 10.0.0.1" for address in user_addresses(2)]
+                    a,
+                    [
+                        f"route append {address}/32 dev {base} src 10.0.0.1"
+                        for address in user_addresses(2)
+                    ],
                 )
             yield road
 
@@ -255,13 +286,25 @@ def gigabit(scratch: Path) -> Path:
 
 def rate_cases(quick: bool) -> list[Case]:
     """100 kbit/s to 1 Gbit/s, at least 2,000 packets each; small ones where full ones would take minutes."""
-    steps = [(100_000, 64), (1_000_000, 200), (10_000_000, FULL), (100_000_000, FULL), (1_000_000_000, FULL)]
+    steps = [
+        (100_000, 64),
+        (1_000_000, 200),
+        (10_000_000, FULL),
+        (100_000_000, FULL),
+        (1_000_000_000, FULL),
+    ]
     made = []
     for rate, size in [s for s in steps if not quick or s[0] == 100_000_000]:
         packets = max(2000, rate // 8 // size * (1 if quick else 3))
         measure = partial(rate_held, rate, size, packets)
         made.append(
-            Case("rate", f"{rate / 1e6:g} Mbit/s, {size} B", rate_setting(rate, size), measure, BOTH_FLOORS)
+            Case(
+                "rate",
+                f"{rate / 1e6:g} Mbit/s, {size} B",
+                rate_setting(rate, size),
+                measure,
+                BOTH_FLOORS,
+            )
         )
     return made
 
@@ -280,25 +323,35 @@ def tcp_cases(quick: bool) -> list[Case]:
                 label = f"{congestion}, {delay:g} ms each way, offload {'on' if offload else 'off'}"
                 setting = Setting(delay, offload=offload)
                 only = BOTH_FLOORS if offload else USUAL
-                made.append(Case("tcp", label, setting, partial(tcp, congestion, 2 if quick else 5), only))
+                made.append(
+                    Case("tcp", label, setting, partial(tcp, congestion, 2 if quick else 5), only)
+                )
     return made
 
 
 def ladder_cases(quick: bool) -> list[Case]:
     steps = (80,) if quick else (10, 20, 30, 40, 60, 80, 100, 120)
     measures = [(k, partial(step, k * 1000, 1.0 if quick else 3.0)) for k in steps]
-    return [Case("ladder", f"{k},000 packets/s", Setting(20.0), measure, USUAL) for k, measure in measures]
+    return [
+        Case("ladder", f"{k},000 packets/s", Setting(20.0), measure, USUAL)
+        for k, measure in measures
+    ]
 
 
 def gigabit_cases(quick: bool, scratch: Path) -> list[Case]:
     trace = gigabit(scratch)
     setting = Setting(0, GIGABIT_BPS, trace, 5_000_000)
-    udp = Case("gigabit", "UDP", setting, partial(trace_held, trace, 95_000, 2.5 if quick else 4.0), USUAL)
+    udp = Case(
+        "gigabit", "UDP", setting, partial(trace_held, trace, 95_000, 2.5 if quick else 4.0), USUAL
+    )
     if quick:
         return [udp]
     return [
         udp,
-        *(Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 5), USUAL) for cc in ("cubic", "bbr")),
+        *(
+            Case("gigabit", f"TCP {cc}", setting, partial(tcp, cc, 5), USUAL)
+            for cc in ("cubic", "bbr")
+        ),
     ]
 
 
@@ -306,7 +359,10 @@ def trace_cases(quick: bool, scratch: Path) -> list[Case]:
     """The recorded traces, 8,000 packets/s offered (96 Mbit/s)."""
     found = traces(scratch)
     if not found:
-        print("the recorded traces are left out: no folder traces/mahimahi below UNBLOAT_SHARED", flush=True)
+        print(
+            "the recorded traces are left out: no folder traces/mahimahi below UNBLOAT_SHARED",
+            flush=True,
+        )
     made = []
     for path in found[:1] if quick else found:
         mean = sum(ideal(path, 6_000)) / 6_000  # bytes per ms
@@ -328,7 +384,14 @@ def crowd_cases(quick: bool) -> list[Case]:
         many = partial(crowd, user_addresses(1), 12_000, seconds)
         label = f"{USERS} links of 1.5 Mbit/s, and as many back"
         made.append(
-            Case("crowd", label, Setting(), many, ("unbloat-emu",), partial(crowded, star(USERS), False))
+            Case(
+                "crowd",
+                label,
+                Setting(),
+                many,
+                ("unbloat-emu",),
+                partial(crowded, star(USERS), False),
+            )
         )
     return made
 

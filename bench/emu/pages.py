@@ -80,7 +80,9 @@ def delay_table(results: Results) -> list[str]:
     rows, drawn = [], []
     for case, by_road in of(results, "delay"):
         for road, outcomes in by_road.items():
-            figures = [told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")]
+            figures = [
+                told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")
+            ]
             held = yes(middle(outcomes, "p99") < 0.3) if road == OWN else ""
             figures.append(told(outcomes, "own late p99", ".3f"))
             rows.append([case.label, road, *figures, told(outcomes, "cpu", ".0%"), held])
@@ -108,7 +110,9 @@ def histogram(by_road: dict[str, list[Outcome]]) -> list[str]:
     lines.append(f"{'below ms':>9}" + "".join(f"  {road[:26]:<26}" for road in shares))
     for i in range(len(EDGES) + 1):
         edge = f"{EDGES[i] / 1000:g}" if i < len(EDGES) else "more"
-        parts = (f"  {share[i]:7.3%} {'#' * round(share[i] * 50):<18.18}" for share in shares.values())
+        parts = (
+            f"  {share[i]:7.3%} {'#' * round(share[i] * 50):<18.18}" for share in shares.values()
+        )
         lines.append(f"{edge:>9}" + "".join(parts).rstrip())
     return [*lines, "```", ""]
 
@@ -129,7 +133,9 @@ def tcp_table(results: Results, group: str = "tcp") -> list[str]:
         if not case.label.startswith(("cubic", "bbr", "TCP")):
             continue
         floors = [
-            middle(outcomes, "goodput_bps") for road, outcomes in by_road.items() if road.startswith(FLOOR)
+            middle(outcomes, "goodput_bps")
+            for road, outcomes in by_road.items()
+            if road.startswith(FLOOR)
         ]
         floor = max((figure for figure in floors if not math.isnan(figure)), default=math.nan)
         for road, outcomes in by_road.items():
@@ -159,7 +165,16 @@ def ladder_table(results: Results) -> list[str]:
             row = [case.label, road, told(outcomes, "lost_pct", ".3f"), told(outcomes, "kernel")]
             row += [told(outcomes, name) for name in ("named", "unnamed")]
             rows.append([*row, told(outcomes, "p99", ".2f"), told(outcomes, "cpu", ".0%")])
-    head = ("offered", "road", "lost %", "by the kernel", "by its log", "unnamed", "delay p99 ms", "CPU")
+    head = (
+        "offered",
+        "road",
+        "lost %",
+        "by the kernel",
+        "by its log",
+        "unnamed",
+        "delay p99 ms",
+        "CPU",
+    )
     return grid(head, rows)
 
 
@@ -205,7 +220,11 @@ def crowd_table(results: Results) -> list[str]:
     rows = []
     for case, by_road in of(results, "crowd"):
         for outcomes in by_road.values():
-            row = [case.label, told(outcomes, "rate_bps", ",.2f", 1e-6), told(outcomes, "jain", ".5f")]
+            row = [
+                case.label,
+                told(outcomes, "rate_bps", ",.2f", 1e-6),
+                told(outcomes, "jain", ".5f"),
+            ]
             row += [
                 told(outcomes, "least", ".3f"),
                 told(outcomes, "most", ".3f"),
@@ -224,7 +243,11 @@ def memory_table(results: Results) -> list[str]:
         for outcomes in by_road.values():
             grown = middle(outcomes, "rss") - middle(outcomes, "rss_before")
             times = grown / (case.setting.buffer_bytes / 1e6)
-            row = [case.label, told(outcomes, "offered", ".0f"), told(outcomes, "rss_before", ".0f")]
+            row = [
+                case.label,
+                told(outcomes, "offered", ".0f"),
+                told(outcomes, "rss_before", ".0f"),
+            ]
             rows.append([*row, told(outcomes, "rss", ".0f"), f"{times:.2f}"])
     head = ("buffer", "MB offered", "RSS MB empty", "full", "growth / buffer")
     return grid(head, rows)
@@ -247,7 +270,9 @@ def books(results: Results) -> list[str]:
     for road, n in runs.items():
         lost = ", ".join(f"{name} {count:,}" for name, count in kernel.get(road, Counter()).items())
         rows.append([road, f"{n}", lost or "none", f"{unnamed[road]:,}"])
-    return grid(("road", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows)
+    return grid(
+        ("road", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows
+    )
 
 
 def others(results: Results) -> list[str]:
@@ -316,4 +341,6 @@ def put_section(path: Path, lines: Sequence[str]) -> None:
     text = path.read_text() if path.exists() else "# Benchmark results\n"
     before, found, rest = text.partition(f"\n{TITLE}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    path.write_text(before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after)
+    path.write_text(
+        before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after
+    )

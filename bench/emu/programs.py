@@ -41,7 +41,9 @@ class Transfer:
     cpu: float
 
 
-def receiver(road: Road, tools: Tools, idle: float, longest: float) -> tuple[subprocess.Popen[str], bed.Told]:
+def receiver(
+    road: Road, tools: Tools, idle: float, longest: float
+) -> tuple[subprocess.Popen[str], bed.Told]:
     """A receiver that listens."""
     own = [str(tools.udp), "receive", str(PORT), str(idle), str(longest), str(road.origin_ns)]
     process = subprocess.Popen(road.to_receiver(own), stdout=subprocess.PIPE, text=True)

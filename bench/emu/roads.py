@@ -49,10 +49,14 @@ class Road:
     address: str  # of the receiver, as the sender knows it
     pid: int  # of its process; 0: there is none that lasts
     origin_ns: int = 0  # CLOCK_MONOTONIC at which its time begins; 0: unknown
-    named: Counter[str] = field(default_factory=Counter)  # packets that its own log says were lost, by reason
+    named: Counter[str] = field(
+        default_factory=Counter
+    )  # packets that its own log says were lost, by reason
     told: dict[str, Any] = field(default_factory=dict)  # its own summary
     kernel: Counter[str] = field(default_factory=Counter)  # what the kernel's counters say was lost
-    delivered: dict[str, int] = field(default_factory=dict)  # packets handed over, by link, as it counts them
+    delivered: dict[str, int] = field(
+        default_factory=dict
+    )  # packets handed over, by link, as it counts them
     held: int = 0  # packets that still waited at the end
 
     def unnamed(self, sent: int, received: int, by_socket: int) -> int:
@@ -81,10 +85,18 @@ def in_namespace(name: str) -> Callable[[Sequence[str]], list[str]]:
 def pair(a: str, b: str, device_a: str, device_b: str) -> None:
     """Addresses and routes of two namespaces with a device each."""
     bed.batch(
-        a, [f"addr add 10.0.0.1/32 dev {device_a}", f"route add 10.0.0.2/32 dev {device_a} src 10.0.0.1"]
+        a,
+        [
+            f"addr add 10.0.0.1/32 dev {device_a}",
+            f"route add 10.0.0.2/32 dev {device_a} src 10.0.0.1",
+        ],
     )
     bed.batch(
-        b, [f"addr add 10.0.0.2/32 dev {device_b}", f"route add 10.0.0.1/32 dev {device_b} src 10.0.0.2"]
+        b,
+        [
+            f"addr add 10.0.0.2/32 dev {device_b}",
+            f"route add 10.0.0.1/32 dev {device_b} src 10.0.0.2",
+        ],
     )
 
 
@@ -113,7 +125,9 @@ def floor(tools: Tools, setting: Setting, fifo: bool = False) -> Iterator[Road]:
             fifo,
         )
         command = [str(tools.floor), a, "up", b, "down", *(str(int(f)) for f in figures)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         try:
             told = bed.Told(process)
             told.wait_for("ready")
@@ -176,7 +190,10 @@ def configure(devices: Sequence[dict[str, Any]]) -> None:
     for device in devices:
         own, other, name = address(device["node"]), address(device["peer"]), device["name"]
         several = lines.setdefault(device["namespace"], [])
-        several += [f"addr add {own}/32 dev {name}", f"route append {other}/32 dev {name} src {own}"]
+        several += [
+            f"addr add {own}/32 dev {name}",
+            f"route append {other}/32 dev {name} src {own}",
+        ]
     for namespace, several in lines.items():
         bed.batch(namespace, several)
 
@@ -193,7 +210,11 @@ def losses(folder: Path) -> Counter[str]:
 
 @contextlib.contextmanager
 def emulated(
-    tools: Tools, text: str, places: dict[str, str], name: str = "unbloat-emu", options: Sequence[str] = ()
+    tools: Tools,
+    text: str,
+    places: dict[str, str],
+    name: str = "unbloat-emu",
+    options: Sequence[str] = (),
 ) -> Iterator[Road]:
     """`unbloat-emu` on a scenario; the namespaces exist. The way goes from the first to the last node."""
     if tools.emulator is None:
@@ -205,7 +226,9 @@ def emulated(
         file.write_text(text)
         there = [word for node, space in places.items() for word in ("--netns", f"{node}={space}")]
         command = [str(tools.emulator), "run", str(file), "--out", str(out), *there, *options]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdin is not None
         try:
             told = bed.Told(process)
@@ -255,7 +278,9 @@ def shell_of(wrapper: Sequence[str], variable: str) -> Callable[[Sequence[str]],
     """A command inside another emulator's shell; `ADDRESS` in it becomes what the emulator's variable says."""
 
     def wrapped(command: Sequence[str]) -> list[str]:
-        inner = " ".join(f'"${variable}"' if word == "ADDRESS" else shlex.quote(word) for word in command)
+        inner = " ".join(
+            f'"${variable}"' if word == "ADDRESS" else shlex.quote(word) for word in command
+        )
         return [*wrapper, "sh", "-c", inner]
 
     return wrapped

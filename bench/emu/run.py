@@ -41,7 +41,9 @@ def build(into: Path, emulator: bool = True) -> Tools:
     """Compiles the programs. `UNBLOAT_EMU` names an emulator that is built already."""
     for name in ("floor", "udp"):
         source = str(HERE / f"{name}.c")
-        subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", str(into / name), source], check=True)
+        subprocess.run(
+            ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(into / name), source], check=True
+        )
     own = None
     if emulator and "UNBLOAT_EMU" in os.environ:
         own = Path(os.environ["UNBLOAT_EMU"])
@@ -92,7 +94,9 @@ def rounds(
     return results
 
 
-def order(cases: Sequence[Case], roads: Sequence[str], count: int) -> Iterator[tuple[int, Case, str]]:
+def order(
+    cases: Sequence[Case], roads: Sequence[str], count: int
+) -> Iterator[tuple[int, Case, str]]:
     """Round by round, the roads of a case one after the other."""
     for n in range(count):
         for case in cases:
@@ -111,7 +115,9 @@ def quiet(patience: float) -> tuple[float, float]:
 def brief(outcome: Outcome) -> str:
     """The figures of a run in a line."""
     return ", ".join(
-        f"{name} {value:,.4g}" for name, value in outcome.figures.items() if value or name in ("unnamed",)
+        f"{name} {value:,.4g}"
+        for name, value in outcome.figures.items()
+        if value or name in ("unnamed",)
     )
 
 
@@ -119,9 +125,7 @@ def machine() -> str:
     """One line on where this ran."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "?")
-    return (
-        f"{os.cpu_count()} × {model}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f} at the start"
-    )
+    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f} at the start"
 
 
 def missing() -> str | None:
@@ -135,9 +139,15 @@ def missing() -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
-    parser.add_argument("--floor-only", action="store_true", help="leave unbloat-emu out; nothing is written")
-    parser.add_argument("--group", action="append", help="only this group of cases; nothing is written")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of short runs; nothing is written"
+    )
+    parser.add_argument(
+        "--floor-only", action="store_true", help="leave unbloat-emu out; nothing is written"
+    )
+    parser.add_argument(
+        "--group", action="append", help="only this group of cases; nothing is written"
+    )
     parser.add_argument(
         "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
     )
@@ -149,7 +159,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)  # mahimahi is started by another user
         tools = build(Path(scratch), not args.floor_only)
-        cases = [c for c in all_cases(args.quick, Path(scratch)) if not args.group or c.group in args.group]
+        cases = [
+            c
+            for c in all_cases(args.quick, Path(scratch))
+            if not args.group or c.group in args.group
+        ]
         results = rounds(cases, makers(tools), tools, count, args.patience)
     took = (time.monotonic() - begin) / 60
     text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")

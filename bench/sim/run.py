@@ -73,7 +73,9 @@ class Run:
 
 def build(into: Path) -> dict[str, Path]:
     """Compiles the programs; ns-3's is left out where ns-3 is absent."""
-    subprocess.run(["gcc", "-O2", "-o", str(into / "measure"), str(HERE.parent / "measure.c")], check=True)
+    subprocess.run(
+        ["gcc", "-O2", "-o", str(into / "measure"), str(HERE.parent / "measure.c")], check=True
+    )
     cargo = ["cargo", "build", "--release", "--quiet", "-p", "unbloat-sim", "--example", "dumbbell"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -81,7 +83,9 @@ def build(into: Path) -> dict[str, Path]:
     if shutil.which("g++") and Path("/usr/include/ns3/core-module.h").exists():
         source, program = HERE / "dumbbell.cc", into / "dumbbell-ns3"
         libraries = [f"-lns3-{name}" for name in NS3_LIBRARIES]
-        subprocess.run(["g++", "-std=c++17", "-O2", "-o", str(program), str(source), *libraries], check=True)
+        subprocess.run(
+            ["g++", "-std=c++17", "-O2", "-o", str(program), str(source), *libraries], check=True
+        )
         built["ns-3"] = program
     return built
 
@@ -109,22 +113,31 @@ def rounds(
     tools: Path, programs: dict[str, Path], cases: Sequence[Case], count: int
 ) -> dict[Case, dict[str, Run]]:
     """Medians of interleaved rounds. All figures but the costs are the same in every round, and are checked to be."""
-    several: dict[Case, dict[str, list[Run]]] = {case: {name: [] for name in programs} for case in cases}
+    several: dict[Case, dict[str, list[Run]]] = {
+        case: {name: [] for name in programs} for case in cases
+    }
     for n in range(count):
         for case in cases:
             for name, program in programs.items():
                 run = measure(tools, program, case)
                 several[case][name].append(run)
                 print(
-                    f"{n + 1}/{count} {case} {name}: {run.rate:,.0f} packets/s", file=sys.stderr, flush=True
+                    f"{n + 1}/{count} {case} {name}: {run.rate:,.0f} packets/s",
+                    file=sys.stderr,
+                    flush=True,
                 )
-    return {case: {name: middle(runs) for name, runs in named.items()} for case, named in several.items()}
+    return {
+        case: {name: middle(runs) for name, runs in named.items()}
+        for case, named in several.items()
+    }
 
 
 def middle(runs: Sequence[Run]) -> Run:
     """Medians of the costs, the largest resident set."""
     first = runs[0]
-    if any((r.packets, r.goodput, r.queue) != (first.packets, first.goodput, first.queue) for r in runs):
+    if any(
+        (r.packets, r.goodput, r.queue) != (first.packets, first.goodput, first.queue) for r in runs
+    ):
         raise SystemExit("the same scenario gave different results")
     return Run(
         wall=statistics.median(r.wall for r in runs),
@@ -176,7 +189,8 @@ def agreement(measured: dict[Case, dict[str, Run]]) -> list[str]:
             continue
         own, other = named["unbloat"], named["ns-3"]
         near = all(
-            abs(a / b - 1) * 100 <= NEAR for a, b in ((own.goodput, other.goodput), (own.queue, other.queue))
+            abs(a / b - 1) * 100 <= NEAR
+            for a, b in ((own.goodput, other.goodput), (own.queue, other.queue))
         )
         lines.append(
             f"| {case} | {own.goodput:.2f} | {other.goodput:.2f} | {difference(own.goodput, other.goodput)} "
@@ -195,7 +209,9 @@ def memory(tools: Path, program: Path, short: int) -> list[str]:
         few = measure(tools, program, Case(flows, "cubic", short))
         many = measure(tools, program, Case(flows, "cubic", 10 * short))
         more = (many.rss - few.rss) * 1e3 / (9 * short) / flows
-        lines.append(f"| {flows} × cubic, 100 Mbit/s | {few.rss:.1f} | {many.rss:.1f} | {more:.2f} |")
+        lines.append(
+            f"| {flows} × cubic, 100 Mbit/s | {few.rss:.1f} | {many.rss:.1f} | {more:.2f} |"
+        )
     return lines
 
 
@@ -233,12 +249,16 @@ def where() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of short runs; nothing is written")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of short runs; nothing is written"
+    )
     args = parser.parse_args()
     machine, count = where(), 1 if args.quick else args.rounds
     scale = 6 if args.quick else 1
     race = [Case(n, cc, 60 // scale) for n, cc in ((1, "cubic"), (20, "cubic"), (1, "newreno"))]
-    judged = [Case(n, cc, 200 // scale, 20, 20 // scale) for n in (1, 10) for cc in ("newreno", "cubic")]
+    judged = [
+        Case(n, cc, 200 // scale, 20, 20 // scale) for n in (1, 10) for cc in ("newreno", "cubic")
+    ]
     crowd = [Case(n, "cubic", 60 // scale, 100 if n < 100 else 1000) for n in (1, 10, 100)]
     crowd.append(Case(1000, "cubic", 30 // scale, 1000))
     with tempfile.TemporaryDirectory() as scratch:

@@ -5,16 +5,16 @@
 >>> print(run.verdict)                       # doctest: +SKIP
 """
 
-from unbloat.analyze import analyze
-from unbloat.compare import Comparison, compare
-from unbloat.dataset import Run
+from unbloat.capture.analyze import analyze
+from unbloat.comparison.compare import Comparison, compare
 from unbloat.errors import CaptureError, LabError, ScenarioError, TraceMissing, UnbloatError
-from unbloat.lab import lab
-from unbloat.locate import Located, locate
-from unbloat.runset import RunSet
-from unbloat.scenario import Scenario
-from unbloat.simulate import simulate
-from unbloat.store import open_run
+from unbloat.lab.execute import lab
+from unbloat.path.locate import Located, locate
+from unbloat.run.open import open_run
+from unbloat.run.run import Run
+from unbloat.scenario.scenario import Scenario
+from unbloat.scenario.simulate import simulate
+from unbloat.scenario.sweep import RunSet
 
 # pyproject.toml takes the version of the package from here.
 __version__ = "0.1.0"

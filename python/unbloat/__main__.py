@@ -1,5 +1,5 @@
 """`python -m unbloat` is `unbloat`."""
 
-from unbloat.cli import main
+from unbloat.cli.arguments import main
 
 main()

@@ -62,7 +62,9 @@ class Scenario:
     down: str
     traffic: tuple[Traffic, ...]
     seconds: float  # upper bound of the whole run
-    sysctls: dict[str, dict[str, str]] = field(default_factory=dict)  # phone or server → key → value
+    sysctls: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # phone or server → key → value
     veth: bool = False  # a veth pair with segmentation offload instead of the relay
     snap: int = SNAP
 
@@ -94,7 +96,16 @@ def build_relay(into: Path) -> Path:
     program = into / "relay"
     if not program.exists():
         into.mkdir(parents=True, exist_ok=True)
-        command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(program), str(HERE / "relay.c")]
+        command = [
+            "gcc",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            str(program),
+            str(HERE / "relay.c"),
+        ]
         subprocess.run(command, check=True)
     return program
 
@@ -144,7 +155,8 @@ class Host:
         for names, values in zip(lines[::2], lines[1::2], strict=True):
             prefix, *keys = names.split()
             table |= {
-                prefix.rstrip(":") + key: int(v) for key, v in zip(keys, values.split()[1:], strict=True)
+                prefix.rstrip(":") + key: int(v)
+                for key, v in zip(keys, values.split()[1:], strict=True)
             }
         return table
 
@@ -178,7 +190,11 @@ def address(host: Host, device: str) -> None:
     """Give the device its addresses and bring it up."""
     own, own6 = (PHONE, PHONE6) if host.name == "phone" else (SERVER, SERVER6)
     host.run(
-        "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", f"net.ipv6.conf.{device}.accept_dad=0", check=False
+        "sysctl",
+        "-qw",
+        "net.ipv6.conf.all.accept_dad=0",
+        f"net.ipv6.conf.{device}.accept_dad=0",
+        check=False,
     )
     host.run("ip", "addr", "add", f"{own}/24", "dev", device)
     host.run("ip", "-6", "addr", "add", f"{own6}/64", "dev", device, "nodad")
@@ -253,7 +269,9 @@ def capture_losses(process: subprocess.Popen[str]) -> int:
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, text = process.communicate(timeout=20)
-    found = {name: int(n) for n, name in re.findall(r"(\d+) packets? (captured|received|dropped)", text)}
+    found = {
+        name: int(n) for n, name in re.findall(r"(\d+) packets? (captured|received|dropped)", text)
+    }
     if found.keys() != {"captured", "received", "dropped"}:
         raise BedError(f"tcpdump did not say what it lost: {text.strip()}")
     return found["dropped"] + found["received"] - found["captured"]
@@ -305,7 +323,8 @@ def run(scenario: Scenario, into: Path, tools: Path) -> Path:
             for key, value in {**SYSCTLS, **scenario.sysctls.get(host.name, {})}.items():
                 host.run("sysctl", "-qw", f"{key}={value}")
         captures = {
-            name: capture(host, device, into / f"{name}.pcap", scenario.snap) for name, host in hosts.items()
+            name: capture(host, device, into / f"{name}.pcap", scenario.snap)
+            for name, host in hosts.items()
         }
         for process in captures.values():
             stack.callback(end, process)
@@ -326,7 +345,8 @@ def run(scenario: Scenario, into: Path, tools: Path) -> Path:
                 raise BedError(f"the relay ended with {relay.returncode}")
     for name in hosts:
         lost = {
-            key: after[name][key] - before[name][key] for key in ("device_rx_dropped", "device_tx_dropped")
+            key: after[name][key] - before[name][key]
+            for key in ("device_rx_dropped", "device_tx_dropped")
         }
         if drops[name] or any(lost.values()):
             raise BedError(
@@ -372,7 +392,9 @@ def play(scenario: Scenario, hosts: dict[str, Host], stack: ExitStack) -> list[d
         try:
             out, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as late:
-            raise BedError(f"{scenario.name}: {' '.join(traffic.argv)} did not end in time") from late
+            raise BedError(
+                f"{scenario.name}: {' '.join(traffic.argv)} did not end in time"
+            ) from late
         if traffic.awaited and process.returncode != 0:
             raise BedError(
                 f"{scenario.name}: {' '.join(traffic.argv)} ended with {process.returncode}: {out}"

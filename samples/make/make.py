@@ -31,7 +31,9 @@ def tool(host: str, *argv: str, start_s: float = 0.0, awaited: bool = True) -> T
 
 def ping(seconds: int) -> Traffic:
     """One echo a second from the phone, beside the traffic."""
-    return Traffic("phone", ("ping", "-q", "-i", "1", "-c", str(seconds), SERVER), 0.2, awaited=False)
+    return Traffic(
+        "phone", ("ping", "-q", "-i", "1", "-c", str(seconds), SERVER), 0.2, awaited=False
+    )
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,20 @@ def weak_upload(name: str, congestion: str, about: str) -> Scenario:
         (
             tool("server", "sink", SERVER, "5201"),
             tool("server", "absorb", SERVER, "3478", awaited=False),
-            tool("phone", "send", SERVER, "5201", "--seconds", "45", "--congestion", congestion, start_s=0.5),
-            tool("phone", "datagrams", SERVER, "3478", "--seconds", "40", "--pause", "2", start_s=1.0),
+            tool(
+                "phone",
+                "send",
+                SERVER,
+                "5201",
+                "--seconds",
+                "45",
+                "--congestion",
+                congestion,
+                start_s=0.5,
+            ),
+            tool(
+                "phone", "datagrams", SERVER, "3478", "--seconds", "40", "--pause", "2", start_s=1.0
+            ),
             ping(45),
         ),
         70,
@@ -94,8 +108,27 @@ TABLE = (
             "rate=20e6,queue=400000,delay=20,seed=1",
             "rate=20e6,queue=400000,delay=20,seed=1",
             (
-                tool("server", "sink", SERVER, "5201", "--profile", "6/0/0/8/0/0/0/4/20", "--slot", "1"),
-                tool("phone", "send", SERVER, "5201", "--bytes", "2500000", "--seconds", "30", start_s=0.5),
+                tool(
+                    "server",
+                    "sink",
+                    SERVER,
+                    "5201",
+                    "--profile",
+                    "6/0/0/8/0/0/0/4/20",
+                    "--slot",
+                    "1",
+                ),
+                tool(
+                    "phone",
+                    "send",
+                    SERVER,
+                    "5201",
+                    "--bytes",
+                    "2500000",
+                    "--seconds",
+                    "30",
+                    start_s=0.5,
+                ),
             ),
             60,
             {"server": {"net.ipv4.tcp_rmem": "4096 131072 400000"}},
@@ -110,7 +143,17 @@ TABLE = (
             "rate=30e6,queue=1e6,delay=20,seed=7",
             (
                 tool("server", "sink", SERVER, "5201"),
-                tool("phone", "send", SERVER, "5201", "--bytes", "4000000", "--seconds", "40", start_s=0.5),
+                tool(
+                    "phone",
+                    "send",
+                    SERVER,
+                    "5201",
+                    "--bytes",
+                    "4000000",
+                    "--seconds",
+                    "40",
+                    start_s=0.5,
+                ),
             ),
             60,
         ),
@@ -153,9 +196,27 @@ TABLE = (
                     "12000",
                     start_s=0.4,
                 ),
-                tool("phone", "datagrams", SERVER, "3478", "--seconds", "24", "--pause", "0.5", start_s=0.4),
                 tool(
-                    "phone", "send", SERVER, "5201", "--seconds", "14", "--congestion", "cubic", start_s=6.0
+                    "phone",
+                    "datagrams",
+                    SERVER,
+                    "3478",
+                    "--seconds",
+                    "24",
+                    "--pause",
+                    "0.5",
+                    start_s=0.4,
+                ),
+                tool(
+                    "phone",
+                    "send",
+                    SERVER,
+                    "5201",
+                    "--seconds",
+                    "14",
+                    "--congestion",
+                    "cubic",
+                    start_s=6.0,
                 ),
                 ping(24),
             ),
@@ -187,7 +248,9 @@ def make(sample: Sample, keep: Path, tools: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="samples to make; all when none is named")
-    parser.add_argument("--keep", type=Path, help="keep captures of both ends, truth log and counters here")
+    parser.add_argument(
+        "--keep", type=Path, help="keep captures of both ends, truth log and counters here"
+    )
     args = parser.parse_args()
     known = {s.scenario.name: s for s in TABLE}
     if unknown := set(args.names) - set(known):
@@ -200,7 +263,10 @@ def main() -> None:
         for name in args.names or known:
             begin = time.monotonic()
             made = make(known[name], keep, Path(scratch))
-            print(f"{made.name}: {made.stat().st_size:,} bytes, {time.monotonic() - begin:.0f} s", flush=True)
+            print(
+                f"{made.name}: {made.stat().st_size:,} bytes, {time.monotonic() - begin:.0f} s",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -25,12 +25,17 @@ def convert(pcap: Path, interface: str, comment: str, snap: int) -> bytes:
     raw = pcap.read_bytes()
     magic, _, _, _, _, _, linktype = struct.unpack_from("<IHHiIII", raw)
     if magic != 0xA1B2C3D4:
-        raise ValueError(f"{pcap}: magic {magic:#x} is not that of a little-endian microsecond pcap")
+        raise ValueError(
+            f"{pcap}: magic {magic:#x} is not that of a little-endian microsecond pcap"
+        )
     ending = option(0, b"")
     section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
     section += option(1, comment.encode()) + option(4, b"unbloat samples/make") + ending
     described = (
-        struct.pack("<HHI", linktype, 0, snap) + option(2, interface.encode()) + option(9, b"\6") + ending
+        struct.pack("<HHI", linktype, 0, snap)
+        + option(2, interface.encode())
+        + option(9, b"\6")
+        + ending
     )
     out = [block(0x0A0D0D0A, section), block(1, described)]
     at, when, count = 24, 0, 0

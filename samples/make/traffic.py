@@ -49,7 +49,9 @@ def send(args: argparse.Namespace) -> dict[str, object]:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, args.sndbuf)
             sock.connect((args.host, args.port))
             if args.rate:
-                sock.setsockopt(socket.SOL_SOCKET, 47, args.rate // 8)  # SO_MAX_PACING_RATE, bytes per second
+                sock.setsockopt(
+                    socket.SOL_SOCKET, 47, args.rate // 8
+                )  # SO_MAX_PACING_RATE, bytes per second
             sock.settimeout(1.0)
             results.append(push(sock, args))
         time.sleep(args.pause)
@@ -98,7 +100,9 @@ def sink(args: argparse.Namespace) -> dict[str, object]:
                 break
             allowed -= len(data)
             total += len(data)
-        results.append({"port": sock.getpeername()[1], "received": total, "tcp_info": tcp_info(sock)})
+        results.append(
+            {"port": sock.getpeername()[1], "received": total, "tcp_info": tcp_info(sock)}
+        )
         sock.close()
 
     threads = []

@@ -46,7 +46,9 @@ class Reading:
 
     def rules(self) -> set[str]:
         """Which rules spoke about the flow."""
-        return {row["rule"] for row in self.run.findings.to_pylist() if row["flow"] == self.flow["id"]}
+        return {
+            row["rule"] for row in self.run.findings.to_pylist() if row["flow"] == self.flow["id"]
+        }
 
     def between(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
         """Samples of these seconds of the transfer."""

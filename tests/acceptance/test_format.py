@@ -80,8 +80,12 @@ def run() -> unbloat.Run:
     return unbloat.analyze(SAMPLE)
 
 
-@pytest.mark.parametrize("table", ["connections", "flows", "findings", "samples", "events", "segments"])
-def test_every_column_is_documented_and_every_documented_column_exists(run: unbloat.Run, table: str) -> None:
+@pytest.mark.parametrize(
+    "table", ["connections", "flows", "findings", "samples", "events", "segments"]
+)
+def test_every_column_is_documented_and_every_documented_column_exists(
+    run: unbloat.Run, table: str
+) -> None:
     of_run = getattr(run, table)
     real: pa.Table = of_run() if callable(of_run) else of_run
     assert list(documented(table)) == real.column_names
@@ -93,7 +97,9 @@ def simulated() -> unbloat.Run:
     return run if isinstance(run, unbloat.Run) else run[0]
 
 
-@pytest.mark.parametrize("table", ["connections", "flows", "samples", "queues", "stages", "probes", "apps"])
+@pytest.mark.parametrize(
+    "table", ["connections", "flows", "samples", "queues", "stages", "probes", "apps"]
+)
 def test_every_column_of_a_simulated_run_is_documented(simulated: unbloat.Run, table: str) -> None:
     of_run = getattr(simulated, table)
     real: pa.Table = of_run() if callable(of_run) else of_run
@@ -106,11 +112,15 @@ def test_every_column_of_a_simulated_run_is_documented(simulated: unbloat.Run, t
 
 
 def test_every_key_of_a_simulated_run_is_documented(simulated: unbloat.Run) -> None:
-    keys = {name for first, _ in ROW.findall(section("run", simulated=True)) for name in names(first)}
+    keys = {
+        name for first, _ in ROW.findall(section("run", simulated=True)) for name in names(first)
+    }
     assert set(simulated.info) <= keys
 
 
-@pytest.mark.parametrize("table", ["connections", "flows", "findings", "samples", "events", "segments"])
+@pytest.mark.parametrize(
+    "table", ["connections", "flows", "findings", "samples", "events", "segments"]
+)
 def test_the_documented_types_are_the_real_ones(run: unbloat.Run, table: str) -> None:
     of_run = getattr(run, table)
     real: pa.Table = of_run() if callable(of_run) else of_run

@@ -20,7 +20,13 @@ from reading import ROOT
 PAGES = [
     *(
         ROOT / name
-        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md")
+        for name in (
+            "README.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "samples/README.md",
+        )
     ),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
@@ -30,7 +36,9 @@ PYTHON = re.compile(r"(<!-- python -->\n```python\n(.*?)```\n\n```text\n)(.*?)(`
 
 def answer(*command: str) -> str:
     """What a program prints at 80 columns, whatever its exit code."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")
+    }
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,

@@ -26,7 +26,8 @@ def download(wifi: Reading) -> dict[str, Any]:
     """The flow from the server."""
     rows: list[dict[str, Any]] = wifi.run.flows.to_pylist()
     return max(
-        (row for row in rows if row["connection"] != wifi.flow["connection"]), key=lambda r: r["bytes"]
+        (row for row in rows if row["connection"] != wifi.flow["connection"]),
+        key=lambda r: r["bytes"],
     )
 
 
@@ -48,7 +49,9 @@ def test_the_loaded_rtt_is_30_ms_typically_and_50_ms_frequently(wifi: Reading) -
     """ "30 ms typical and frequent >= 50 ms under load"."""
     assert 25 < wifi.flow["loaded_rtt_ms_p50"] < 40
     assert wifi.flow["loaded_rtt_ms_p95"] > 50
-    high = [row for row in wifi.samples if row["rtt_ms_max"] is not None and row["rtt_ms_max"] >= 50]
+    high = [
+        row for row in wifi.samples if row["rtt_ms_max"] is not None and row["rtt_ms_max"] >= 50
+    ]
     assert 0.05 < len(high) / len(wifi.samples) < 0.5
 
 
@@ -64,9 +67,13 @@ def test_the_window_grows_to_about_3_mb(wifi: Reading, scale: float) -> None:
 def test_the_rtt_ceiling_is_window_over_rate_about_50_ms(wifi: Reading) -> None:
     """ "BDP 62.5 MB/s x 50 ms = 3.1 MB = rwnd => RTT_max = rwnd/rate"."""
     ceiling = wifi.flow["rtt_ceiling_ms"]
-    assert ceiling == pytest.approx(wifi.flow["rwnd_bytes_max"] * 8 / wifi.flow["peak_bps"] * 1000, rel=0.001)
+    assert ceiling == pytest.approx(
+        wifi.flow["rwnd_bytes_max"] * 8 / wifi.flow["peak_bps"] * 1000, rel=0.001
+    )
     assert ceiling == pytest.approx(50, abs=6)
-    assert f"above {ceiling:.0f} ms of RTT it cannot carry" in wifi.finding("receive-window")["text"]
+    assert (
+        f"above {ceiling:.0f} ms of RTT it cannot carry" in wifi.finding("receive-window")["text"]
+    )
 
 
 def test_an_rtt_above_the_ceiling_stalls_the_upload(wifi: Reading) -> None:
@@ -75,9 +82,13 @@ def test_an_rtt_above_the_ceiling_stalls_the_upload(wifi: Reading) -> None:
     rows = [row for row in wifi.between(1.0, 7.5) if row["rtt_ms_max"] is not None]
     above = [row for row in rows if row["rtt_ms_max"] > 1.5 * ceiling]
     # only while the receiver offers its largest window: a busy machine makes it offer less
-    below = [row for row in rows if row["rtt_ms_max"] < 0.8 * ceiling and row["rwnd_bytes"] == largest]
+    below = [
+        row for row in rows if row["rtt_ms_max"] < 0.8 * ceiling and row["rwnd_bytes"] == largest
+    ]
     assert len(above) >= 6
-    stalled = [row for row in above if row["window_full_s"] > 0 or row["in_flight_bytes"] > 0.97 * largest]
+    stalled = [
+        row for row in above if row["window_full_s"] > 0 or row["in_flight_bytes"] > 0.97 * largest
+    ]
     assert len(stalled) >= 0.7 * len(above)
     assert all(row["window_full_s"] < 0.01 for row in below)
     assert mean([row["goodput_bps"] for row in above]) < 0.9 * wifi.flow["peak_bps"]
@@ -93,9 +104,14 @@ def test_bytes_in_flight_reach_the_window(wifi: Reading) -> None:
 def test_window_full_packets_are_counted(wifi: Reading) -> None:
     """ "number of "window full" packets"."""
     assert wifi.flow["window_full_count"] > 10
-    assert wifi.finding("receive-window")["values"]["window_full_count"] == wifi.flow["window_full_count"]
+    assert (
+        wifi.finding("receive-window")["values"]["window_full_count"]
+        == wifi.flow["window_full_count"]
+    )
     spans = wifi.events("window_full")
-    assert sum(row["value"] for row in spans) == pytest.approx(wifi.flow["window_full_s"], rel=0.001)
+    assert sum(row["value"] for row in spans) == pytest.approx(
+        wifi.flow["window_full_s"], rel=0.001
+    )
 
 
 def test_the_share_of_time_at_the_limit_is_no_less_than_the_kernel_says(wifi: Reading) -> None:

@@ -20,11 +20,15 @@ BLOAT_S, STALL_S, NEAR_S = 10.0, 22.0, 1.5
 LINK_BPS = 4e6
 
 
-def test_the_average_is_4_mbit_s_before_and_after_although_the_shape_changes(cubic: Reading) -> None:
+def test_the_average_is_4_mbit_s_before_and_after_although_the_shape_changes(
+    cubic: Reading,
+) -> None:
     """ "average throughput 4 Mbps both before and after 22 s although shape changes"."""
     values = cubic.finding("burst-after-stall")["values"]
     for key in ("goodput_bps_before", "goodput_bps_after"):
-        assert values[key] == pytest.approx(LINK_BPS, rel=0.06)  # payload is 96.5 % of what the link carries
+        assert values[key] == pytest.approx(
+            LINK_BPS, rel=0.06
+        )  # payload is 96.5 % of what the link carries
     assert values["variation_before"] < 0.3
     assert values["variation_after"] > 1.4
     # and the series that is drawn says the same as the finding
@@ -39,7 +43,10 @@ def test_the_rtt_is_below_100_ms_until_about_10_s_and_rises_then(cubic: Reading)
     """ "RTT < 100 ms until ~10 s, then rising"."""
     early = [row["rtt_ms"] for row in cubic.between(0, BLOAT_S - 0.5) if row["rtt_ms"] is not None]
     assert max(early) < 100
-    steps = [mean([r["rtt_ms"] for r in cubic.between(t, t + 3) if r["rtt_ms"]]) for t in (8, 11, 14, 17, 20)]
+    steps = [
+        mean([r["rtt_ms"] for r in cubic.between(t, t + 3) if r["rtt_ms"]])
+        for t in (8, 11, 14, 17, 20)
+    ]
     assert steps == sorted(steps)
     assert steps[-1] > 5 * steps[0]
 
@@ -55,8 +62,12 @@ def test_the_onset_of_bloat_is_a_change_point_at_about_10_s(cubic: Reading) -> N
 
 def test_the_onset_of_the_stall_is_a_change_point_at_about_22_s(cubic: Reading) -> None:
     """ "… and stall (22 s) as change points"; RTT "goes crazy at 22 seconds"."""
-    assert cubic.finding("receive-window")["values"]["onset_s"] == pytest.approx(STALL_S, abs=NEAR_S)
-    assert cubic.finding("burst-after-stall")["values"]["onset_s"] == pytest.approx(STALL_S, abs=NEAR_S)
+    assert cubic.finding("receive-window")["values"]["onset_s"] == pytest.approx(
+        STALL_S, abs=NEAR_S
+    )
+    assert cubic.finding("burst-after-stall")["values"]["onset_s"] == pytest.approx(
+        STALL_S, abs=NEAR_S
+    )
 
 
 def test_in_flight_is_below_the_window_before_22_s_and_equal_to_it_after(cubic: Reading) -> None:
@@ -66,7 +77,8 @@ def test_in_flight_is_below_the_window_before_22_s_and_equal_to_it_after(cubic: 
     assert all(row["window_full_s"] == 0 for row in early)
     mss = cubic.flow["mss_bytes"]
     peaks = [
-        max(row["in_flight_bytes"] for row in cubic.between(t, t + 1)) for t in range(int(STALL_S) + 4, 47)
+        max(row["in_flight_bytes"] for row in cubic.between(t, t + 1))
+        for t in range(int(STALL_S) + 4, 47)
     ]
     assert all(peak > cubic.flow["rwnd_bytes_max"] - mss for peak in peaks)
     assert sum(row["window_full_s"] for row in late) > 0.7 * sum(row["span_s"] for row in late)
@@ -93,10 +105,17 @@ def test_acks_arrive_in_bursts_and_each_releases_a_burst_of_data(cubic: Reading)
 def test_the_limiter_is_the_network_before_and_the_receive_window_after(cubic: Reading) -> None:
     """ "which limiter: before = cwnd/network, after = receive window"."""
     early, late = cubic.between(1, STALL_S - NEAR_S), cubic.between(STALL_S + 4, 48)
-    assert {row["limit"] for row in early} <= {"slow_start", "bottleneck", "bufferbloat", "congestion_window"}
+    assert {row["limit"] for row in early} <= {
+        "slow_start",
+        "bottleneck",
+        "bufferbloat",
+        "congestion_window",
+    }
     assert main_limit(early) in ("bottleneck", "bufferbloat")
     assert main_limit(late) == "receive_window"
-    assert cubic.finding("receive-window")["values"]["cause"] == "queue"  # so a larger one would not help
+    assert (
+        cubic.finding("receive-window")["values"]["cause"] == "queue"
+    )  # so a larger one would not help
 
 
 def test_web_calls_and_games_are_judged_by_the_rtt_before_and_after(cubic: Reading) -> None:

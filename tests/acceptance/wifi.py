@@ -56,12 +56,15 @@ def step(at: float, bps: float) -> str:
 def scenario(scale: float, upload_s: float, download: bool) -> Scenario:
     """Upload, then download, over the same path."""
     busy = [
-        item for at in BUSY_AT_S for item in (step(at, BUSY_BPS * scale), step(at + BUSY_S, LINK_BPS * scale))
+        item
+        for at in BUSY_AT_S
+        for item in (step(at, BUSY_BPS * scale), step(at + BUSY_S, LINK_BPS * scale))
     ]
     # the handshake comes before the first aggregate
     up = f"rate={LINK_BPS * scale:.0f},queue={8e6 * scale:.0f},delay=9,burst=0.9/15,seed=1"
     rates = [
-        step(DOWNLOAD_AT_S + n * DOWNLOAD_STEP_S, mbps * 1e6 * scale) for n, mbps in enumerate(DOWNLOAD_MBPS)
+        step(DOWNLOAD_AT_S + n * DOWNLOAD_STEP_S, mbps * 1e6 * scale)
+        for n, mbps in enumerate(DOWNLOAD_MBPS)
     ]
     down = f"rate={LINK_BPS * scale:.0f},queue={8e6 * scale:.0f},delay=9,seed=1"
     window = f"4096 131072 {RMEM_MAX * scale:.0f}"
@@ -76,7 +79,11 @@ def scenario(scale: float, upload_s: float, download: bool) -> Scenario:
         seconds = str(len(DOWNLOAD_MBPS) * DOWNLOAD_STEP_S)
         traffic += [
             Traffic("phone", (python, TRAFFIC, "sink", PHONE, "5202")),
-            Traffic("server", (python, TRAFFIC, "send", PHONE, "5202", "--seconds", seconds), DOWNLOAD_AT_S),
+            Traffic(
+                "server",
+                (python, TRAFFIC, "send", PHONE, "5202", "--seconds", seconds),
+                DOWNLOAD_AT_S,
+            ),
         ]
     return Scenario(
         "wifi",

@@ -109,15 +109,34 @@ class Told:
 
 def told(path: Path, source: str) -> list[Told]:
     """Pure ACKs from an address, in order; checksums by tshark."""
-    fields = ("tcp.stream", "ip.id", "tcp.seq_raw", "tcp.ack_raw", "tcp.window_size", "tcp.checksum.status")
-    argv = ["tshark", "-r", str(path), "-o", "tcp.check_checksum:TRUE", "-T", "fields", "-E", "separator=,"]
+    fields = (
+        "tcp.stream",
+        "ip.id",
+        "tcp.seq_raw",
+        "tcp.ack_raw",
+        "tcp.window_size",
+        "tcp.checksum.status",
+    )
+    argv = [
+        "tshark",
+        "-r",
+        str(path),
+        "-o",
+        "tcp.check_checksum:TRUE",
+        "-T",
+        "fields",
+        "-E",
+        "separator=,",
+    ]
     argv += [word for field in fields for word in ("-e", field)]
     wanted = f"tcp.len == 0 && tcp.flags.ack == 1 && tcp.flags.syn == 0 && tcp.flags.reset == 0 && ip.src == {source}"
     run = subprocess.run([*argv, "-Y", wanted], capture_output=True, text=True, check=True)
     found = []
     for line in run.stdout.splitlines():
         stream, number, seq, ack, window, status = line.split(",")
-        found.append(Told(stream, int(number, 16), int(seq), int(ack), int(window), status in ("0", "Bad")))
+        found.append(
+            Told(stream, int(number, 16), int(seq), int(ack), int(window), status in ("0", "Bad"))
+        )
     return found
 
 
@@ -136,7 +155,9 @@ def changed(before: list[Told], after: list[Told]) -> tuple[int, int]:
     """Windows that became smaller, and larger, between two places of the same path."""
     original = {(one.number, one.seq, one.ack): one.window for one in before}
     pairs = [
-        (original[key], one.window) for one in after if (key := (one.number, one.seq, one.ack)) in original
+        (original[key], one.window)
+        for one in after
+        if (key := (one.number, one.seq, one.ack)) in original
     ]
     assert len(pairs) > 0.9 * len(after), "the same segments in both"
     return sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)

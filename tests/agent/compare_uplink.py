@@ -109,7 +109,10 @@ def measure(link: Link, cure: str, command: str | None, told: argparse.Namespace
         folder = Path(name)
         bed = Bed(folder, link.text(gate), told.emulator, *link.options(folder))
         with bed, cured(bed, folder, command):
-            ping, upload = bed.ping(told.node), bed.iperf(told.node, link.seconds - 2, "-C", "cubic")
+            ping, upload = (
+                bed.ping(told.node),
+                bed.iperf(told.node, link.seconds - 2, "-C", "cubic"),
+            )
             try:
                 ended = upload.done()["end"]
             except subprocess.TimeoutExpired:
@@ -144,7 +147,9 @@ def main() -> None:
     if told.acks:
         cures["acks"] = f"{told.acks} {{device}} down=no journal={{journal}}"
     cures |= dict(cure.split("=", 1) for cure in told.cure)
-    print(f"{'link':22} {'cure':12} {'Mbit/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'p99 ms':>8} {'lost %':>6}")
+    print(
+        f"{'link':22} {'cure':12} {'Mbit/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'p99 ms':>8} {'lost %':>6}"
+    )
     for link in links():
         for cure, command in cures.items():
             if link.name in (told.link or [link.name]) and cure in (told.only or [cure]):

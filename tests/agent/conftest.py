@@ -32,7 +32,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         if not why:
             raise
         said = str(error).strip().splitlines()[:1]
-        pyfuncitem.warn(pytest.PytestWarning(f"tried again, since {why}; {type(error).__name__}: {said}"))
+        pyfuncitem.warn(
+            pytest.PytestWarning(f"tried again, since {why}; {type(error).__name__}: {said}")
+        )
     finally:
         watch.end()
     second = folder / "again"
@@ -53,7 +55,9 @@ def receiving() -> None:
     others = ("ip", "ss", "ping", "iperf3", "tcpdump", "tshark")
     missing += [name for name in others if shutil.which(name) is None]
     missing += [
-        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux", "/sys/fs/bpf") if not Path(path).exists()
+        path
+        for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux", "/sys/fs/bpf")
+        if not Path(path).exists()
     ]
     if missing:
         pytest.skip(f"the agent cannot be tried here: no {', '.join(missing)}")

@@ -89,7 +89,11 @@ class Daemon:
         assert self.daemon is not None
         pid = self.daemon.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        (child,) = [int(one) for one in children if b"supervise" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        (child,) = [
+            int(one)
+            for one in children
+            if b"supervise" in Path(f"/proc/{one}/cmdline").read_bytes()
+        ]
         return child
 
     def kill(self, supervisor: bool = False) -> None:
@@ -132,7 +136,9 @@ def phone(folder: Path, text: str, *settings: str) -> Iterator[tuple[Bed, Daemon
     with Bed(folder / "bed", text, emulator) as bed:
         space = bed.spaces["phone"]
         ip("-n", space, "route", "add", "default", "dev", bed.device)
-        with Daemon(space, folder, f"uplink.telemetry={folder / 'modem.sock'}", *settings) as daemon:
+        with Daemon(
+            space, folder, f"uplink.telemetry={folder / 'modem.sock'}", *settings
+        ) as daemon:
             yield bed, daemon
 
 
@@ -156,7 +162,9 @@ def window(bed: Bed) -> int:
 
 def network(space: str) -> str:
     """All queue disciplines and filters of a namespace, without their counters."""
-    said = subprocess.run(space_words(space, "tc", "qdisc", "show"), capture_output=True, text=True).stdout
+    said = subprocess.run(
+        space_words(space, "tc", "qdisc", "show"), capture_output=True, text=True
+    ).stdout
     devices = sorted(set(re.findall(r"dev (\S+)", said)))
     for device in devices:
         for way in ("ingress", "egress"):

@@ -81,6 +81,8 @@ def steady(path: Path, occupancy: int, drained: int) -> Modem:
         while True:
             time.sleep(EVERY_S)
             number += 1
-            yield struct.pack("<4sHHQQQQQ", b"UBTM", 1, 0, number, time.monotonic_ns(), occupancy, drained, 0)
+            yield struct.pack(
+                "<4sHHQQQQQ", b"UBTM", 1, 0, number, time.monotonic_ns(), occupancy, drained, 0
+            )
 
     return Modem(path, reports().__next__)

@@ -46,8 +46,12 @@ def scenario(
     steps: tuple[tuple[str, str], ...] = (),
 ) -> str:
     """A link; `steps` change the rate downwards at their times."""
-    changes = "\n".join(f'[[change]]\nat = "{at}"\n"link.down.rate" = "{rate}"' for at, rate in steps)
-    return SCENARIO.format(down=down, up=up, delay=delay, queue=queue, changes=changes, duration=300)
+    changes = "\n".join(
+        f'[[change]]\nat = "{at}"\n"link.down.rate" = "{rate}"' for at, rate in steps
+    )
+    return SCENARIO.format(
+        down=down, up=up, delay=delay, queue=queue, changes=changes, duration=300
+    )
 
 
 def program(name: str, variable: str) -> str | None:
@@ -117,7 +121,17 @@ class Bed:
         for own, (space, device) in enumerate(((self.host, "up"), (self.server, "down"))):
             for ip, addresses in self.addresses.items():
                 bits, more = (24, ()) if ip == 4 else (64, ("nodad",))
-                run("ip", "-n", space, "address", "add", f"{addresses[own]}/{bits}", "dev", device, *more)
+                run(
+                    "ip",
+                    "-n",
+                    space,
+                    "address",
+                    "add",
+                    f"{addresses[own]}/{bits}",
+                    "dev",
+                    device,
+                    *more,
+                )
         self._say("go")
         self._event("started")
         return self
@@ -216,7 +230,9 @@ class Bed:
     def ping(self, seconds: float, version: int = 4) -> subprocess.Popen[str]:
         """Ten pings a second."""
         server = self.addresses[version][1]
-        return self.start(self.host, "ping", "-n", "-i", "0.1", "-w", str(int(seconds)), server, inside=False)
+        return self.start(
+            self.host, "ping", "-n", "-i", "0.1", "-w", str(int(seconds)), server, inside=False
+        )
 
 
 @dataclass
@@ -300,7 +316,10 @@ class Agent:
         """A daemon that can be killed; returns when its cures are attached."""
         with (self.runtime.parent / "agent.log").open("a") as log:
             self.daemon = subprocess.Popen(
-                self.argv("serve", *words, *self.sets()), stdout=subprocess.PIPE, stderr=log, text=True
+                self.argv("serve", *words, *self.sets()),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         assert self.daemon.stdout is not None
         said = self.daemon.stdout.readline().strip()
@@ -320,8 +339,14 @@ class Agent:
     def supervisors(self) -> list[int]:
         """The processes that supervise it: one, but for the moment after it was killed."""
         assert self.daemon is not None
-        children = Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"supervise" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        children = (
+            Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
+        )
+        return [
+            int(pid)
+            for pid in children
+            if b"supervise" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
 
     def supervisor(self) -> int:
         """The process of its supervisor."""

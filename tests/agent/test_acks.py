@@ -14,8 +14,30 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from acks_bed import ADDRESSES_6, Acks, bed_ask, between, capture, changed, program, retractions, six, told
-from uplink_bed import NOTEBOOK, OUTAGE, SERVER, STEPS, Bed, Figures, Ping, measured, scenario, undone
+from acks_bed import (
+    ADDRESSES_6,
+    Acks,
+    bed_ask,
+    between,
+    capture,
+    changed,
+    program,
+    retractions,
+    six,
+    told,
+)
+from uplink_bed import (
+    NOTEBOOK,
+    OUTAGE,
+    SERVER,
+    STEPS,
+    Bed,
+    Figures,
+    Ping,
+    measured,
+    scenario,
+    undone,
+)
 
 BASE_MS = 60.0
 DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
@@ -31,12 +53,18 @@ def emulator() -> str:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces and BPF")
     missing = [
-        name for name in ("ip", "tc", "ping", "iperf3", "tcpdump", "tshark") if shutil.which(name) is None
+        name
+        for name in ("ip", "tc", "ping", "iperf3", "tcpdump", "tshark")
+        if shutil.which(name) is None
     ]
-    missing += [path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()]
+    missing += [
+        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()
+    ]
     found = shutil.which(os.environ.get("UNBLOAT_EMU", "unbloat-emu"))
     if missing or not found or not program():
-        pytest.skip(f"not to be had here: {missing or 'unbloat-emu, or cargo build --example acks'}")
+        pytest.skip(
+            f"not to be had here: {missing or 'unbloat-emu, or cargo build --example acks'}"
+        )
     return found
 
 
@@ -47,7 +75,11 @@ def transfer(
     ping = bed.ping()
     told = bed.iperf(node, seconds, "--get-server-output", *CUBIC, *options, server=server).done()
     receiver = told if "-R" in options else told["server_output_json"]
-    rates = [one["sum"]["bits_per_second"] for one in receiver["intervals"] if one["sum"]["seconds"] > 0.5]
+    rates = [
+        one["sum"]["bits_per_second"]
+        for one in receiver["intervals"]
+        if one["sum"]["seconds"] > 0.5
+    ]
     return fmean(rates[BEGINNING:]) / 1e6, ping.stop()
 
 
@@ -80,7 +112,9 @@ def test_an_upload_without_telemetry_keeps_delay_low_and_the_link_full(
     assert goodput >= 0.97 * UP
 
 
-def test_after_an_outage_an_upload_has_no_larger_window_than_before(tmp_path: Path, emulator: str) -> None:
+def test_after_an_outage_an_upload_has_no_larger_window_than_before(
+    tmp_path: Path, emulator: str
+) -> None:
     """It was silent for as long as a pause, but had data on its way: no flow that begins anew. What its sender's
     cwnd grew to on the link before would be a second of the link afterwards."""
     with Bed(tmp_path, scenario('rate = "10 Mbit/s"', steps=OUTAGE), emulator) as bed:
@@ -188,7 +222,9 @@ def test_ipv6_is_treated_alike(tmp_path: Path, emulator: str, down: bool) -> Non
     with Bed(tmp_path, scenario(), emulator) as bed:
         six(bed)
         Acks(bed)
-        goodput, ping = transfer(bed, "phone", *(["-R"] if down else []), server=ADDRESSES_6["server"])
+        goodput, ping = transfer(
+            bed, "phone", *(["-R"] if down else []), server=ADDRESSES_6["server"]
+        )
     assert ping.p(0.95) <= (1.12 * 3 * BASE_MS if down else 125)
     assert goodput >= 0.97 * (DOWN if down else UP) * 1428 / 1448
 
@@ -254,11 +290,17 @@ def test_both_directions_at_once_are_cured(tmp_path: Path, emulator: str) -> Non
 
     # Both queues share what the download's λ leaves; the upload's first window comes before its law. The download's lone rate is
     # less than the link by its slow start. Beside it ACKs need their share of the uplink, one of 60 bytes for two packets or fewer.
-    bounds = {"p95": ("<=", 1.25 * 3 * BASE_MS), "down": (">=", 0.95 * 0.97 * DOWN), "up": (">=", 0.7 * UP)}
+    bounds = {
+        "p95": ("<=", 1.25 * 3 * BASE_MS),
+        "down": (">=", 0.95 * 0.97 * DOWN),
+        "up": (">=", 0.7 * UP),
+    }
     measured({"both": play}, bounds)
 
 
-def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(tmp_path: Path, emulator: str) -> None:
+def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(
+    tmp_path: Path, emulator: str
+) -> None:
     """λ = 1/4: a window for a quarter of the link."""
     with Bed(tmp_path, scenario(buffer="60 KB"), emulator) as bed:
         acks = Acks(bed, "up=4", "trial=4")
@@ -287,7 +329,9 @@ def test_a_killed_agent_leaves_nothing_on_the_device(tmp_path: Path, emulator: s
     assert between(ping, 10, 13, 0.5) > 400, "the queue is that of an uncured upload"
 
 
-def test_on_a_clsact_discipline_it_is_undone_from_the_journal(tmp_path: Path, emulator: str) -> None:
+def test_on_a_clsact_discipline_it_is_undone_from_the_journal(
+    tmp_path: Path, emulator: str
+) -> None:
     with Bed(tmp_path, scenario(), emulator) as bed:
         acks = Acks(bed, "clsact")
         _, ping = transfer(bed, "notebook", seconds=8)
@@ -300,4 +344,7 @@ def test_on_a_clsact_discipline_it_is_undone_from_the_journal(tmp_path: Path, em
         assert ping.p(0.95) > 500, "the filter is there yet, and lets everything pass"
         assert "acks_in" in bed.start("phone", *show).communicate()[0]
         undone(bed, "phone", acks.journal)
-        assert "clsact" not in bed.start("phone", "tc", "qdisc", "show", "dev", bed.device).communicate()[0]
+        assert (
+            "clsact"
+            not in bed.start("phone", "tc", "qdisc", "show", "dev", bed.device).communicate()[0]
+        )

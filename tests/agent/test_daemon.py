@@ -33,7 +33,9 @@ def p95(ping: Ping, begin_s: float, end_s: float = 1e9) -> float:
     return some[int(0.95 * len(some))]
 
 
-def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_does(tmp_path: Path) -> None:
+def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_does(
+    tmp_path: Path,
+) -> None:
     with phone(tmp_path, scenario()) as (bed, agent):
         modem = reports(bed, tmp_path)
         agent.serve()
@@ -66,7 +68,10 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
 @pytest.mark.parametrize("clsact", ["true", "false"])
 def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str) -> None:
     """Windows tell whether ACKs are still rewritten; `tc` shows what hangs on clsact, and TCX shows nothing."""
-    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}", "forward.enabled=true") as (bed, agent):
+    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}", "forward.enabled=true") as (
+        bed,
+        agent,
+    ):
         before = network(bed.spaces["phone"])
         transfer = bed.iperf("phone", 30, "-C", "cubic")
 
@@ -149,7 +154,9 @@ def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(
         assert agent.pending() == ""
 
 
-def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(tmp_path: Path) -> None:
+def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(
+    tmp_path: Path,
+) -> None:
     with phone(tmp_path, scenario(), "shaper.enabled=true") as (bed, agent):
         modem, space = reports(bed, tmp_path), bed.spaces["phone"]
         before = network(space)

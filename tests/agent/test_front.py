@@ -25,7 +25,15 @@ CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium")
 def front(agent: Agent, *words: str) -> subprocess.Popen[str]:
     """`unbloat agent`, with the program and the places of a bed."""
     name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
-    argv = ["agent", "--runtime", str(agent.runtime), "--pins", str(agent.pins), *words, *agent.sets()]
+    argv = [
+        "agent",
+        "--runtime",
+        str(agent.runtime),
+        "--pins",
+        str(agent.pins),
+        *words,
+        *agent.sets(),
+    ]
     return subprocess.Popen(
         [sys.executable, "-m", "unbloat", *argv],
         env=os.environ | {"UNBLOAT_AGENT": name},
@@ -43,7 +51,9 @@ def measured(folder: Path) -> tuple[dict[str, Any], Goodput]:
         bed.iperf_server()
         download = bed.download(32)
         time.sleep(4)  # the queue stands
-        running = front(agent, "run", "--for", "20s", "--json", "--report", str(folder / "run.html"))
+        running = front(
+            agent, "run", "--for", "20s", "--json", "--report", str(folder / "run.html")
+        )
         out, errors = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 0, errors
         agent.nothing_left()
@@ -82,7 +92,13 @@ def shows(page: Path, verdict: str) -> None:
         "--enable-logging=stderr",
         "--virtual-time-budget=5000",
     ]
-    argv = [CHROMIUM, *switches, f"--user-data-dir={page.parent / 'browser'}", "--dump-dom", page.as_uri()]
+    argv = [
+        CHROMIUM,
+        *switches,
+        f"--user-data-dir={page.parent / 'browser'}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
     assert 'data-shown="locate"' in done.stdout, done.stderr[-2000:]
     for chart in ("agent-rtt", "agent-goodput", "agent-windows"):

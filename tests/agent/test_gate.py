@@ -30,11 +30,15 @@ def programs() -> tuple[str, str]:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces and BPF")
     missing = [name for name in ("ip", "tc", "ping", "iperf3") if shutil.which(name) is None]
-    missing += [path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()]
+    missing += [
+        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()
+    ]
     emulator = os.environ.get("UNBLOAT_EMU") or shutil.which("unbloat-emu")
     gate = os.environ.get("UNBLOAT_GATE") or built()
     missing += [
-        name for name, path in (("unbloat-emu", emulator), ("the gate's example", gate)) if path is None
+        name
+        for name, path in (("unbloat-emu", emulator), ("the gate's example", gate))
+        if path is None
     ]
     if missing or emulator is None or gate is None:
         pytest.skip(f"the gate cannot be tried here: no {', '.join(missing)}")
@@ -45,7 +49,15 @@ def built() -> str | None:
     """The gate's program, built where cargo is."""
     if shutil.which("cargo") is None:
         return None
-    command = ["cargo", "build", "--message-format=json", "-p", "unbloat-agent", "--example", "gate"]
+    command = [
+        "cargo",
+        "build",
+        "--message-format=json",
+        "-p",
+        "unbloat-agent",
+        "--example",
+        "gate",
+    ]
     said = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
     for line in said.stdout.splitlines():
         message = json.loads(line)
@@ -60,7 +72,9 @@ def folders(tmp_path: Path) -> Iterator[Path]:
     return (tmp_path / str(i) for i in range(100))
 
 
-def test_an_upload_keeps_the_rate_and_the_ping(folders: Iterator[Path], programs: tuple[str, str]) -> None:
+def test_an_upload_keeps_the_rate_and_the_ping(
+    folders: Iterator[Path], programs: tuple[str, str]
+) -> None:
     emulator, program = programs
 
     def play(node: str, flows: int, six: bool) -> Figures:
@@ -106,12 +120,16 @@ def test_the_modem_s_share_of_the_delay_is_gone_and_comes_back_without_a_lease(
     with ThreadPoolExecutor(2) as pool:
         open_, held = pool.submit(play, "lease=no"), pool.submit(play)
         (before, unguarded), (after, _) = open_.result(), held.result()
-    assert before > 1_000, "a gate whose lease is not renewed is open, and the bed shows what a gate is for"
+    assert before > 1_000, (
+        "a gate whose lease is not renewed is open, and the bed shows what a gate is for"
+    )
     assert unguarded > 50
     assert after <= 0.04 * before, "QCUT section 7.2: 96 % and more of the delay in the firmware"
 
 
-def test_the_delay_follows_every_step_of_the_rate(folders: Iterator[Path], programs: tuple[str, str]) -> None:
+def test_the_delay_follows_every_step_of_the_rate(
+    folders: Iterator[Path], programs: tuple[str, str]
+) -> None:
     emulator, program = programs
 
     def play(node: str) -> Figures:
@@ -217,7 +235,9 @@ def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
         answers = bed.start("server", sys.executable, "-c", ANSWERS)
         assert answers.stdout is not None
         assert answers.stdout.readline() == "listening\n"
-        said, errors = bed.start("phone", sys.executable, "-c", ASKS, SERVER).communicate(timeout=60)
+        said, errors = bed.start("phone", sys.executable, "-c", ASKS, SERVER).communicate(
+            timeout=60
+        )
     took = sorted(map(float, said.split()))
     assert len(took) == 30, errors
     # 60 ms, and at least 200 more where a timer has to expire (RFC 6298 and Linux' TCP_RTO_MIN).
@@ -234,7 +254,9 @@ def test_an_upload_beside_a_download_that_nobody_holds_is_not_starved(
     def play() -> Figures:
         with Bed(next(folders), scenario(), emulator) as bed:
             bed.gate(program)
-            upload, download = (bed.iperf("phone", 24, "-C", "cubic", *way) for way in ((), ("-R",)))
+            upload, download = (
+                bed.iperf("phone", 24, "-C", "cubic", *way) for way in ((), ("-R",))
+            )
             return {"up": upload.mbps(), "down": download.mbps()}
 
     # The download is on its own for the seconds in which its queue grows.

@@ -58,7 +58,9 @@ def test_what_is_changed_is_on_disk_before(tmp_path: Path) -> None:
         agent.nothing_left()
     at = 0
     for line, change in CHANGES:
-        written = next(n for n, call in enumerate(calls) if "journal.jsonl>" in call and line in call)
+        written = next(
+            n for n, call in enumerate(calls) if "journal.jsonl>" in call and line in call
+        )
         on_disk = next(n for n, call in enumerate(calls) if n > written and "fsync(" in call)
         made = next(n for n, call in enumerate(calls) if n > at and re.search(change, call))
         assert written < on_disk < made, (line, calls[written], calls[made])

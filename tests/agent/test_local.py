@@ -40,6 +40,8 @@ def test_a_download_in_a_local_network_keeps_its_rate(tmp_path: Path) -> None:
         time.sleep(4)
         flows = [flow for flow in agent.status()["flows"] if flow["bytes"] > 1_000_000]
         end = json.loads(told(download))["end"]
-    assert [flow["rtt_min_ms"] for flow in flows] == [1.0], "the handshake of some 50 µs does not count"
+    assert [flow["rtt_min_ms"] for flow in flows] == [1.0], (
+        "the handshake of some 50 µs does not count"
+    )
     assert flows[0]["wanted_bytes"] > 1.4e-3 * flows[0]["rate_bps"] / 8
     assert end["sum_received"]["bits_per_second"] > 0.9 * GBITS * 1e9

@@ -99,7 +99,12 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
     tmp_path: Path, modem: Path
 ) -> None:
     path = tmp_path / "metrics.sock"
-    settings = ("scope.device=up", "uplink.mode=gate", f"uplink.telemetry={modem}", "uplink.driver=false")
+    settings = (
+        "scope.device=up",
+        "uplink.mode=gate",
+        f"uplink.telemetry={modem}",
+        "uplink.driver=false",
+    )
     figures = (f"metrics.listen=unix:{path}", "metrics.flows=2")
     # Trials begin soon, so that there are some.
     with (
@@ -119,7 +124,9 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
 
         def under_way(cure: str) -> bool:
             flows = agent.status()["flows"]
-            return any(flow["cure"].startswith(cure) and flow["bytes"] > 1_000_000 for flow in flows)
+            return any(
+                flow["cure"].startswith(cure) and flow["bytes"] > 1_000_000 for flow in flows
+            )
 
         until(lambda: under_way("receive"), 20)
         held = agent.status()
@@ -134,11 +141,17 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
         assert found["unbloat_gate_reports_fresh"] == 1
         assert found["unbloat_gate_reported_bytes"] == 3_000
         assert 0 < found["unbloat_gate_report_age_seconds"] < 1
-        assert found['unbloat_goodput_bytes_per_second{cure="receive"}'] == pytest.approx(965_000, rel=0.7)
+        assert found['unbloat_goodput_bytes_per_second{cure="receive"}'] == pytest.approx(
+            965_000, rel=0.7
+        )
         assert found['unbloat_flow_rtt_seconds_gcount{cure="receive"}'] >= 1
         assert found["unbloat_problems"] == 0, held["problems"]
-        assert len([name for name in found if name.startswith("unbloat_busy_flow_rtt_seconds{")]) <= 2
-        missing = {f'"{cure}", "{key}"' for cure, about in held["cures"].items() for key in numbers(about)}
+        assert (
+            len([name for name in found if name.startswith("unbloat_busy_flow_rtt_seconds{")]) <= 2
+        )
+        missing = {
+            f'"{cure}", "{key}"' for cure, about in held["cures"].items() for key in numbers(about)
+        }
         agent.set("uplink.mode=acks")
         until(lambda: under_way("acks"), 20)
         acks = page(OfUnix(path))
@@ -162,7 +175,11 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
 def port_of(agent: Agent) -> int:
     """The only port on which the agent listens, which is one of loopback."""
     assert agent.daemon is not None
-    mine = [line.split() for line in run("ss", "-Hltnp").splitlines() if f"pid={agent.daemon.pid}," in line]
+    mine = [
+        line.split()
+        for line in run("ss", "-Hltnp").splitlines()
+        if f"pid={agent.daemon.pid}," in line
+    ]
     (line,) = mine
     address, _, port = line[3].rpartition(":")
     assert address in ("127.0.0.1", "[::1]")
@@ -194,11 +211,18 @@ def test_silent_slow_and_many_clients_hinder_nobody(tmp_path: Path) -> None:
             return one
 
         usual = answered(agent)
-        odd = [b"", b"G", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+        odd = [
+            b"",
+            b"G",
+            b"GET /metrics HTTP/1.1\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        ]
         silent = [client(odd[number % 4]) for number in range(60)]
         begun, before = time.monotonic(), cpu_s(agent)
         time.sleep(2)
-        assert cpu_s(agent) - before < 0.25 * (time.monotonic() - begun), "silent clients keep nobody busy"
+        assert cpu_s(agent) - before < 0.25 * (time.monotonic() - begun), (
+            "silent clients keep nobody busy"
+        )
         assert answered(agent) < usual + 0.5
         page(http.client.HTTPConnection("127.0.0.1", port, timeout=10))
         with client(b"GET /metrics HTTP/1.1\r\nX: " + b"a" * 100_000) as long:
@@ -247,7 +271,10 @@ def test_beyond_loopback_is_refused_before_anything_begins(tmp_path: Path, liste
     agent = Agent.__new__(Agent)
     agent.runtime, agent.pins = tmp_path / "run", tmp_path / "pins"
     done = subprocess.run(
-        agent.argv("serve", "--set", f"metrics.listen={listen}"), capture_output=True, text=True, timeout=20
+        agent.argv("serve", "--set", f"metrics.listen={listen}"),
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     (line,) = done.stderr.splitlines()
     assert done.returncode == 3
@@ -270,11 +297,18 @@ def test_a_port_that_is_taken_is_said_and_the_cures_go_on(tmp_path: Path) -> Non
 def test_the_dashboard_is_one_that_grafana_takes() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     assert dashboard["schemaVersion"] >= 36
-    assert {variable["name"] for variable in dashboard["templating"]["list"]} == {"datasource", "instance"}
+    assert {variable["name"] for variable in dashboard["templating"]["list"]} == {
+        "datasource",
+        "instance",
+    }
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = [
-        {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
         for at in (panel["gridPos"] for panel in panels)
     ]
     assert sum(map(len, places)) == len(set().union(*places)), "no panel lies on another"
@@ -286,10 +320,22 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
         assert len(set(references)) == len(references) > 0
         for target in panel["targets"]:
             assert (
-                target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+                target["datasource"]
+                == panel["datasource"]
+                == {"type": "prometheus", "uid": "${datasource}"}
             )
             assert target["expr"].count("(") == target["expr"].count(")")
             assert 'instance=~"$instance"' in target["expr"]
     titles = " ".join(panel["title"].lower() for panel in panels)
-    for subject in ("rtt", "queue", "goodput", "windows", "gate", "delay", "cures", "trials", "problems"):
+    for subject in (
+        "rtt",
+        "queue",
+        "goodput",
+        "windows",
+        "gate",
+        "delay",
+        "cures",
+        "trials",
+        "problems",
+    ):
         assert subject in titles

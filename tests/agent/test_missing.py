@@ -52,7 +52,9 @@ def features(lack: str, agent: str, *before: str) -> tuple[dict[str, str | None]
     answer: dict[str, Any] = json.loads(done.stdout)
     assert all(feature["works"] == (feature["missing"] is None) for feature in answer["features"])
     assert all(feature["since"][0].isdigit() for feature in answer["features"])
-    return {feature["feature"]: feature["missing"] for feature in answer["features"]}, answer["without"]
+    return {feature["feature"]: feature["missing"] for feature in answer["features"]}, answer[
+        "without"
+    ]
 
 
 def ended(lack: str, agent: str, *settings: str, before: tuple[str, ...] = ()) -> str:
@@ -63,7 +65,9 @@ def ended(lack: str, agent: str, *settings: str, before: tuple[str, ...] = ()) -
     done = without(lack, *before, agent, *where, "serve", *words)
     assert done.returncode == 1
     assert done.stdout == ""
-    (line,) = {line.partition(" UTC ")[2] or line.partition(": ")[2] for line in done.stderr.splitlines()}
+    (line,) = {
+        line.partition(" UTC ")[2] or line.partition(": ")[2] for line in done.stderr.splitlines()
+    }
     assert not Path(f"/sys/fs/bpf/{folder.name}").exists()
     journal = folder / "run/journal.jsonl"
     assert not journal.exists() or journal.read_text() == "", "nothing to undo"
@@ -97,7 +101,9 @@ def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:
     assert {missing[ACKS], missing[GATE]} == {None}
     (line,) = below
     assert "what works without: the uplink's cures" in line
-    assert line in ended(no_cgroups(), agent, "uplink.mode=off"), "with its cures off there is nothing to do"
+    assert line in ended(no_cgroups(), agent, "uplink.mode=off"), (
+        "with its cures off there is nothing to do"
+    )
 
 
 def test_without_a_bpf_file_system_the_uplinks_cures_work(agent: str) -> None:
@@ -161,7 +167,9 @@ def test_a_container_that_may_not_use_bpf_is_told_so(agent: str) -> None:
     # Root of a user namespace of its own: all capabilities, and none that counts.
     done = without("true", "unshare", "--user", "--map-root-user", agent, "--json", "features")
     answer = json.loads(done.stdout)
-    (sockets,) = [feature["missing"] for feature in answer["features"] if feature["feature"] == SOCKETS]
+    (sockets,) = [
+        feature["missing"] for feature in answer["features"] if feature["feature"] == SOCKETS
+    ]
     assert sockets.startswith("no rights: ")
 
 

@@ -54,7 +54,9 @@ def settled(bed: Bed, after_s: float, lasting_s: float, counter: str) -> tuple[f
     """Median RTT of a ping, when a cure has had its time, and bit/s beside it: what the largest of the host's sockets counts."""
 
     def counted() -> int:
-        return max(int(n) for n in re.findall(rf"{counter}:(\d+)", bed.ask(bed.host, "ss", "-Htin")))
+        return max(
+            int(n) for n in re.findall(rf"{counter}:(\d+)", bed.ask(bed.host, "ss", "-Htin"))
+        )
 
     time.sleep(after_s)
     began, before = time.monotonic(), counted()
@@ -93,7 +95,9 @@ def test_a_bloated_download_gets_drwa_and_the_rtt_that_was_promised(tmp_path: Pa
         assert rate >= 0.95 * expects["goodput_bps"]
 
 
-def test_a_bloated_upload_gets_windows_of_acks_and_the_rtt_that_was_promised(tmp_path: Path) -> None:
+def test_a_bloated_upload_gets_windows_of_acks_and_the_rtt_that_was_promised(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path) as bed, Agent(bed) as agent:
         bed.iperf_server()
         bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "60", "-C", "cubic", "-J")
@@ -119,7 +123,11 @@ def test_an_upload_above_a_modem_that_reports_gets_the_gate(tmp_path: Path) -> N
         bed.iperf("phone", 60, "-C", "cubic")
         time.sleep(3)
         said = asked(
-            bed.spaces["phone"], "--live", "4s", "--telemetry", str(tmp_path / "emu" / "telemetry.sock")
+            bed.spaces["phone"],
+            "--live",
+            "4s",
+            "--telemetry",
+            str(tmp_path / "emu" / "telemetry.sock"),
         )
     advice = recommended(said)
     assert advice["title"].endswith("(QCUT)")
@@ -130,7 +138,9 @@ def test_an_upload_above_a_modem_that_reports_gets_the_gate(tmp_path: Path) -> N
     assert said["host"]["forwards"]
 
 
-def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it(tmp_path: Path) -> None:
+def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path, scenario(down="30 Mbit/s", delay="50 ms", queue="6 MB")) as bed:
         largest = "echo 4096 87380 110208 > /proc/sys/net/ipv4/tcp_rmem"
         run("ip", "netns", "exec", bed.host, "sh", "-c", largest)
@@ -146,7 +156,9 @@ def test_a_static_window_that_is_too_small_is_raised_by_hand_with_drwa_beside_it
     assert (beside["cure"], beside["rank"]) == ("receive", "recommended")
 
 
-def test_a_capture_of_the_host_is_judged_as_its_own_and_a_broken_one_by_its_good_part(tmp_path: Path) -> None:
+def test_a_capture_of_the_host_is_judged_as_its_own_and_a_broken_one_by_its_good_part(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path) as bed:
         bed.iperf_server()
         with bed.capture() as capture:
@@ -166,7 +178,9 @@ def test_a_capture_of_the_host_is_judged_as_its_own_and_a_broken_one_by_its_good
 def test_without_rights_it_says_what_it_can_and_what_is_missing() -> None:
     name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
     argv = [name, "--json", "plan", "--live", "300ms"]
-    done = subprocess.run(argv, capture_output=True, text=True, user=65_534, env={**os.environ}, timeout=60)
+    done = subprocess.run(
+        argv, capture_output=True, text=True, user=65_534, env={**os.environ}, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     host = json.loads(done.stdout)["host"]
     assert host["features"] is None

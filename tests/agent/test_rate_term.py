@@ -30,15 +30,23 @@ def mbits(reader: Paced, seconds: float) -> float:
 def lost(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     """What was dropped or thrown away."""
     harmless = ("TCPToZeroWindowAdv",)
-    return {name: n - before[name] for name, n in after.items() if n != before[name] and name not in harmless}
+    return {
+        name: n - before[name]
+        for name, n in after.items()
+        if n != before[name] and name not in harmless
+    }
 
 
-def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(tmp_path: Path) -> None:
+def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
         Sender(bed, 200_000_000)
         without = Paced(bed, 1000)
         time.sleep(2)
-        assert mbits(without, 4) == pytest.approx(BUFFER_CAP, rel=0.1), "the bed shows what the term is for"
+        assert mbits(without, 4) == pytest.approx(BUFFER_CAP, rel=0.1), (
+            "the bed shows what the term is for"
+        )
         without.process.kill()
         agent.serve()
         before = counters(bed)
@@ -132,7 +140,9 @@ def test_no_window_is_larger_than_its_memory_from_the_first_one_on(tmp_path: Pat
         sender = Sender(bed, 6_000_000)
         agent.serve()
         with bed.capture() as capture:
-            reader = Reader(bed, setup=f"s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, {small})")
+            reader = Reader(
+                bed, setup=f"s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, {small})"
+            )
             time.sleep(4)
             agent.do("off")
             assert reader.ask("sum") == sender.sum()

@@ -16,7 +16,9 @@ LINK = 7.72
 """What TCP carries of 8 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
 
 
-@pytest.mark.parametrize(("factor", "bound", "version"), [(3.0, 3.1, 4), (1.5, 1.6, 4), (2.0, 2.1, 6)])
+@pytest.mark.parametrize(
+    ("factor", "bound", "version"), [(3.0, 3.1, 4), (1.5, 1.6, 4), (2.0, 2.1, 6)]
+)
 def test_a_download_has_lambda_times_the_smallest_rtt_and_all_of_the_link(
     tmp_path: Path, factor: float, bound: float, version: int
 ) -> None:
@@ -33,7 +35,9 @@ def test_a_download_has_lambda_times_the_smallest_rtt_and_all_of_the_link(
         assert flow["rtt_min_ms"] == pytest.approx(BASE_MS, rel=0.1)
 
 
-def test_without_the_agent_the_same_download_has_half_a_second_of_delay_and_more(tmp_path: Path) -> None:
+def test_without_the_agent_the_same_download_has_half_a_second_of_delay_and_more(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path) as bed:
         bed.iperf_server()
         ping, download = bed.ping(12), bed.download(12)
@@ -41,7 +45,9 @@ def test_without_the_agent_the_same_download_has_half_a_second_of_delay_and_more
         assert quantile(rtts(ping), 0.5) > 500, "the bed shows what the agent is for"
 
 
-def test_a_large_path_is_filled_where_a_phones_fixed_window_leaves_most_of_it(tmp_path: Path) -> None:
+def test_a_large_path_is_filled_where_a_phones_fixed_window_leaves_most_of_it(
+    tmp_path: Path,
+) -> None:
     text = scenario(down="30 Mbit/s", up="10 Mbit/s", delay="50 ms", queue="6 MB")
     with Bed(tmp_path, text) as bed, Agent(bed, "receive.lambda=1.5") as agent:
         bed.iperf_server()

@@ -100,7 +100,9 @@ def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
         assert "starting another one" in agent.log()
 
 
-def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(tmp_path: Path) -> None:
+def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(
+    tmp_path: Path,
+) -> None:
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
         Sender(bed)
         agent.serve()
@@ -131,7 +133,9 @@ def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: 
         agent.nothing_left()
 
 
-def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(tmp_path: Path) -> None:
+def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
+    tmp_path: Path,
+) -> None:
     dice = random.Random(1)
     with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=2") as agent:
         sender = Sender(bed)
@@ -146,7 +150,9 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(tm
             agent.kill()
             # In the middle of its start, too.
             early = subprocess.Popen(
-                agent.argv("serve", *agent.sets()), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                agent.argv("serve", *agent.sets()),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             time.sleep(dice.uniform(0, 0.1))
             early.kill()
@@ -213,7 +219,9 @@ def test_the_control_socket_is_roots_alone_and_nobody_is_waited_for(tmp_path: Pa
 def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> None:
     with Bed(tmp_path) as bed, Agent(bed) as agent:
         agent.serve()
-        wrong = subprocess.run(agent.argv("on", "--set", "receive.lamda=2"), capture_output=True, text=True)
+        wrong = subprocess.run(
+            agent.argv("on", "--set", "receive.lamda=2"), capture_output=True, text=True
+        )
         assert wrong.returncode == 3
         assert "did you mean lambda?" in wrong.stderr
         file = tmp_path / "agent.toml"
@@ -244,7 +252,9 @@ def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_pat
         agent.nothing_left()
 
 
-def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_asked(tmp_path: Path) -> None:
+def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_asked(
+    tmp_path: Path,
+) -> None:
     routes = 'congestion.routes={ "10.0.0.2/32" = "reno", "::/0" = "cubic" }'
     with Bed(tmp_path) as bed, Agent(bed, routes) as agent:
         bed.iperf_server()

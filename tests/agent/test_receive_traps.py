@@ -14,7 +14,19 @@ from pathlib import Path
 
 import pytest
 from reading import Reader, Sender, right_edges
-from receive_bed import PATIENCE_S, Agent, Bed, ended, finished, quantile, rtt_now, rtts, run, scenario, until
+from receive_bed import (
+    PATIENCE_S,
+    Agent,
+    Bed,
+    ended,
+    finished,
+    quantile,
+    rtt_now,
+    rtts,
+    run,
+    scenario,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("receiving")
 HERE = Path(__file__).resolve().parent
@@ -104,16 +116,22 @@ def test_the_right_edge_of_the_window_never_moves_back(tmp_path: Path, shrink: b
             assert reader.bytes() > 4_000_000
         sender.end()
         assert reader.ask("sum") == sender.sum()
-        assert bed.ask(bed.host, "sysctl", "-n", "net.ipv4.tcp_shrink_window").strip() == str(int(shrink))
+        assert bed.ask(bed.host, "sysctl", "-n", "net.ipv4.tcp_shrink_window").strip() == str(
+            int(shrink)
+        )
         edges = right_edges(capture, 5301)
         assert len(edges) > 1_000
         # A window is a multiple of the scale's unit; rounding is not retraction.
         back = [a - b for a, b in itertools.pairwise(edges) if b < a]
         if not shrink:
-            assert not back, f"RFC 9293 section 3.8.6.2.1: {len(back)} of {len(edges)}, at most {max(back)}"
+            assert not back, (
+                f"RFC 9293 section 3.8.6.2.1: {len(back)} of {len(edges)}, at most {max(back)}"
+            )
         # The callback is only the moment: no option is added to what is sent. 20 bytes, timestamps, blocks of SACK.
         fields = ("-T", "fields", "-e", "tcp.hdr_len", "-e", "tcp.options.sack.count")
-        where = "tcp.dstport == 5301 && tcp.flags.syn == 0 && tcp.len == 0 && !tcp.options.sack.count"
+        where = (
+            "tcp.dstport == 5301 && tcp.flags.syn == 0 && tcp.len == 0 && !tcp.options.sack.count"
+        )
         lengths = set(run("tshark", "-r", str(capture), "-Y", where, *fields).split())
         assert lengths == {"32"}
 
@@ -156,7 +174,9 @@ def another(bed: Bed) -> Iterator[Path]:
     """Another program on the bed's sockets, which sets and counts callbacks of its own; where its maps are."""
     clang = shutil.which("clang-14") or shutil.which("clang")
     if clang is None or shutil.which("bpftool") is None or not Path("/usr/include/bpf").exists():
-        pytest.skip("needs clang, libbpf's headers and bpftool, for another program on the same sockets")
+        pytest.skip(
+            "needs clang, libbpf's headers and bpftool, for another program on the same sockets"
+        )
     compiled, pins = bed.folder / "another.bpf.o", Path("/sys/fs/bpf") / f"{bed.name}-another"
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
     options = ("-O2", "-g", "-target", "bpf", include, "-c", str(HERE / "another.bpf.c"))
@@ -209,7 +229,9 @@ def test_flags_of_another_program_stay_while_the_agent_comes_and_goes(tmp_path: 
 
         def upload(port: int) -> subprocess.Popen[str]:
             # Its own data has to be acknowledged for that callback.
-            return bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-p", f"{port}", "-t", "60", "-C", "cubic")
+            return bed.start(
+                bed.host, "iperf3", "-c", "10.0.0.2", "-p", f"{port}", "-t", "60", "-C", "cubic"
+            )
 
         def called() -> None:
             before = counted(pins)

@@ -20,7 +20,12 @@ def emulator() -> str:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces")
     found = shutil.which(os.environ.get("UNBLOAT_EMU", "unbloat-emu"))
-    if not found or not program("shaper") or not shutil.which("tc") or not Path("/dev/net/tun").exists():
+    if (
+        not found
+        or not program("shaper")
+        or not shutil.which("tc")
+        or not Path("/dev/net/tun").exists()
+    ):
         pytest.skip("needs unbloat-emu, cargo build --example shaper, tc and /dev/net/tun")
     return found
 
@@ -45,7 +50,9 @@ def begun(bed: Bed) -> tuple[subprocess.Popen[str], str]:
     return process, clean
 
 
-def test_a_rate_outlives_its_master_until_the_journal_is_undone(tmp_path: Path, emulator: str) -> None:
+def test_a_rate_outlives_its_master_until_the_journal_is_undone(
+    tmp_path: Path, emulator: str
+) -> None:
     with Bed(tmp_path, scenario(), emulator) as bed:
         process, clean = begun(bed)
         process.kill()

@@ -32,7 +32,10 @@ def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_on
     tmp_path: Path,
 ) -> None:
     """20 Mbit/s over 60 ms are 150 KB: 64 KB carry not half of it, three round trips all."""
-    with host.Bed(tmp_path, host.scenario(down="20 Mbit/s")) as bed, host.Agent(bed, *TRIED) as agent:
+    with (
+        host.Bed(tmp_path, host.scenario(down="20 Mbit/s")) as bed,
+        host.Agent(bed, *TRIED) as agent,
+    ):
         agent.serve()
         bed.iperf_server()
         download = bed.download(60)
@@ -57,7 +60,10 @@ def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_on
 def test_windows_of_an_upload_whose_path_became_longer_are_withdrawn(tmp_path: Path) -> None:
     """A longer path looks like a queue: windows for 60 ms carry an eighth of it over 500."""
     longer = '[[change]]\nat = "8 s"\n"link.up.delay" = "470 ms"\n'
-    with phone(tmp_path, uplink.scenario(more=longer), *TRIED, "uplink.driver=false") as (bed, agent):
+    with phone(tmp_path, uplink.scenario(more=longer), *TRIED, "uplink.driver=false") as (
+        bed,
+        agent,
+    ):
         agent.serve()
         transfer = bed.iperf("phone", 60, "-C", "cubic")
         # The first trial acquits it, mostly; the path becomes longer in its midst.

@@ -17,7 +17,13 @@ from reading import Reader, Sender
 from receive_bed import Agent, Bed, cgroups, program, run
 from unit_file import UNIT, capabilities, value, with_only
 
-BITS = {"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+BITS = {
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
 """Numbers of linux/capability.h."""
 FREE = 1 << 20
 """A clamp above this is nobody's of ours: the links here carry 60 kB in an RTT."""
@@ -33,7 +39,16 @@ class Confined(Agent):
     def argv(self, *words: str) -> list[str]:
         """A command line behind what confines it."""
         read_only = 'mount -o remount,bind,ro "$1" && shift && exec "$@"'
-        confine = ["unshare", "--mount", "sh", "-c", read_only, "sh", str(cgroups()), *with_only(*self.held)]
+        confine = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            read_only,
+            "sh",
+            str(cgroups()),
+            *with_only(*self.held),
+        ]
         return [*confine, *super().argv(*words)]
 
 
@@ -71,7 +86,9 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
         daemon = agent.serve()
         effective = re.search(r"CapEff:\s*(\w+)", Path(f"/proc/{daemon.pid}/status").read_text())
         assert effective is not None
-        assert int(effective[1], 16) == sum(1 << BITS[name] for name in capabilities()), "these and no others"
+        assert int(effective[1], 16) == sum(1 << BITS[name] for name in capabilities()), (
+            "these and no others"
+        )
         assert clamp_soon(reader, small=True) < FREE, agent.log()
         assert "connections that existed are treated now" in agent.log(), (
             "and the walk saw it in its namespace"
@@ -100,7 +117,9 @@ def test_with_them_the_uplinks_cures_begin_and_reports_reach_the_kernel(tmp_path
 
 @pytest.mark.usefixtures("receiving")
 @pytest.mark.parametrize("name", ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"])
-def test_without_one_of_them_nothing_begins_and_the_line_names_it(tmp_path: Path, name: str) -> None:
+def test_without_one_of_them_nothing_begins_and_the_line_names_it(
+    tmp_path: Path, name: str
+) -> None:
     # CAP_SYS_ADMIN stands for the first two, as it did before Linux 5.8.
     held = [one for one in capabilities() if one not in (name, "CAP_SYS_ADMIN")]
     agent = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
@@ -131,7 +150,9 @@ def test_the_unit_is_valid_and_exposes_little(tmp_path: Path) -> None:
         pytest.skip("needs systemd-analyze (package systemd) and the agent")
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/usr/bin/unbloat-agent", agent))
-    done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
     # 3.1 of 10: what is left is what it is for (BPF, devices, other namespaces). 9.6 is a unit that says nothing.
     words = (analyze, "security", "--offline=yes", "--no-pager", "--threshold=32", str(unit))
@@ -162,7 +183,9 @@ def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        monkeypatch.setenv("WATCHDOG_USEC", str(int(float(value("WatchdogSec").removesuffix("s")) * 1e6)))
+        monkeypatch.setenv(
+            "WATCHDOG_USEC", str(int(float(value("WatchdogSec").removesuffix("s")) * 1e6))
+        )
         with Agent(bed, "uplink.mode=off") as agent:
             daemon = agent.serve()
             assert listening.recv(4096) == b"READY=1"
@@ -170,7 +193,9 @@ def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
             daemon.send_signal(signal.SIGHUP)
             heard = [listening.recv(4096) for _ in range(6)]
             reloading = next(
-                n for n, said in enumerate(heard) if said.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+                n
+                for n, said in enumerate(heard)
+                if said.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
             )
             assert heard[reloading + 1] == b"READY=1"
             daemon.terminate()
@@ -189,8 +214,12 @@ def test_the_filter_of_system_calls_lets_pass_what_the_agent_calls(tmp_path: Pat
 
     def calls(group: str) -> set[str]:
         words = run(analyze, "syscall-filter", "--no-pager", group).split("\n")
-        names = [word.strip() for word in words[1:] if word.strip() and not word.strip().startswith("#")]
-        return {call for name in names for call in (calls(name) if name.startswith("@") else {name})}
+        names = [
+            word.strip() for word in words[1:] if word.strip() and not word.strip().startswith("#")
+        ]
+        return {
+            call for name in names for call in (calls(name) if name.startswith("@") else {name})
+        }
 
     allowed: set[str] = set()
     for word in value("SystemCallFilter").split():

@@ -13,9 +13,7 @@ from receive_bed import Agent, Bed
 
 pytestmark = pytest.mark.usefixtures("receiving")
 # The socket belongs to who makes it.
-OTHER = (
-    "import os; os.seteuid({uid}); s.close(); s = socket.socket(family, socket.SOCK_STREAM); os.seteuid(0)"
-)
+OTHER = "import os; os.seteuid({uid}); s.close(); s = socket.socket(family, socket.SOCK_STREAM); os.seteuid(0)"
 
 
 def port(reader: Reader) -> int:

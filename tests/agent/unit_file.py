@@ -9,7 +9,9 @@ UNIT = Path(__file__).resolve().parents[2] / "packaging/systemd/unbloat-agent.se
 
 def values(key: str) -> list[str]:
     """Every value of a key."""
-    lines = [line.partition("=") for line in UNIT.read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line.partition("=") for line in UNIT.read_text().splitlines() if not line.startswith("#")
+    ]
     return [value for name, _, value in lines if name == key]
 
 

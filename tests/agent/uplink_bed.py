@@ -58,14 +58,21 @@ def scenario(
     """A phone's link; `steps` change the rate of the uplink at their times."""
     changes = [f'[[change]]\nat = "{at}"\n"link.up.rate" = "{rate}"' for at, rate in steps]
     return SCENARIO.format(
-        up=up, down=down, gate=gate, buffer=buffer, duration=duration, changes="\n".join([*changes, more])
+        up=up,
+        down=down,
+        gate=gate,
+        buffer=buffer,
+        duration=duration,
+        changes="\n".join([*changes, more]),
     )
 
 
 class Bed:
     """See the module text; `folder` takes the emulator's files. With `six` pings and transfers go by IPv6."""
 
-    def __init__(self, folder: Path, text: str, emulator: str, *options: str, six: bool = False) -> None:
+    def __init__(
+        self, folder: Path, text: str, emulator: str, *options: str, six: bool = False
+    ) -> None:
         self.folder, self.out, self.six = folder, folder / "emu", six
         self.server = SERVER6 if six else SERVER
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,15 +108,52 @@ class Bed:
             text=True,
         )
         for device in self.event("devices")["devices"]:
-            space, own, other = (phone, PHONE, SERVER) if device["node"] == 0 else (server, SERVER, PHONE)
+            space, own, other = (
+                (phone, PHONE, SERVER) if device["node"] == 0 else (server, SERVER, PHONE)
+            )
             ip("-n", space, "address", "add", f"{own}/32", "dev", device["name"])
-            ip("-n", space, "route", "add", f"{other}/32", "dev", device["name"], "src", own, *CUBIC)
+            ip(
+                "-n",
+                space,
+                "route",
+                "add",
+                f"{other}/32",
+                "dev",
+                device["name"],
+                "src",
+                own,
+                *CUBIC,
+            )
             if device["node"] == 0:
                 self.device = device["name"]
             else:
                 self.far = device["name"]
-                ip("-n", space, "route", "add", f"{NOTEBOOK}/32", "dev", device["name"], "src", own, *CUBIC)
-        ip("link", "add", "lan", "netns", phone, "type", "veth", "peer", "name", "lan", "netns", notebook)
+                ip(
+                    "-n",
+                    space,
+                    "route",
+                    "add",
+                    f"{NOTEBOOK}/32",
+                    "dev",
+                    device["name"],
+                    "src",
+                    own,
+                    *CUBIC,
+                )
+        ip(
+            "link",
+            "add",
+            "lan",
+            "netns",
+            phone,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "lan",
+            "netns",
+            notebook,
+        )
         for space, address in ((phone, "10.0.1.1/24"), (notebook, f"{NOTEBOOK}/24")):
             ip("-n", space, "address", "add", address, "dev", "lan")
             ip("-n", space, "link", "set", "lan", "up")
@@ -211,7 +255,10 @@ class Bed:
     def listens(self, port: int) -> None:
         """Returns when somebody at the server listens there."""
         deadline = time.monotonic() + PATIENCE_S
-        while f":{port} " not in self.start("server", "ss", "-Hltn").communicate(timeout=PATIENCE_S)[0]:
+        while (
+            f":{port} "
+            not in self.start("server", "ss", "-Hltn").communicate(timeout=PATIENCE_S)[0]
+        ):
             assert time.monotonic() < deadline, f"nobody listens at port {port}"
             time.sleep(0.05)
 
@@ -250,7 +297,9 @@ class Ping:
         """Ends it; the times of its answers are known then."""
         self.process.send_signal(2)
         said, _ = self.process.communicate(timeout=PATIENCE_S)
-        self.rtts = [(float(at), float(ms)) for at, ms in re.findall(r"\[([\d.]+)\].*time=([\d.]+) ms", said)]
+        self.rtts = [
+            (float(at), float(ms)) for at, ms in re.findall(r"\[([\d.]+)\].*time=([\d.]+) ms", said)
+        ]
         told = re.search(r"(\d+) packets transmitted", said)
         self.sent = int(told[1]) if told else 0
         return self
@@ -341,7 +390,9 @@ def measured(plays: Mapping[str, Callable[[], Figures]], bounds: Bounds) -> None
         running = {name: pool.submit(play) for name, play in plays.items()}
         found = {name: future.result() for name, future in running.items()}
     for left in (2, 1, 0):
-        late = {name: wrong for name, figures in found.items() if (wrong := beyond(figures, bounds))}
+        late = {
+            name: wrong for name, figures in found.items() if (wrong := beyond(figures, bounds))
+        }
         if not late:
             return
         assert left, f"{late} of {found}"

@@ -50,9 +50,13 @@ def packages() -> dict[str, dict[str, Any]]:
 def test_every_crate_is_known_and_has_only_its_arrows(packages: dict[str, dict[str, Any]]) -> None:
     assert set(packages) == set(ALLOWED)
     for name, package in packages.items():
-        arrows = {d["name"].removeprefix("unbloat-") for d in package["dependencies"] if d.get("path")}
+        arrows = {
+            d["name"].removeprefix("unbloat-") for d in package["dependencies"] if d.get("path")
+        }
         assert arrows <= ALLOWED[name], f"{name} may not depend on {arrows - ALLOWED[name]}"
-        built = {d["name"].removeprefix("unbloat-") for d in package["dependencies"] if d["kind"] is None}
+        built = {
+            d["name"].removeprefix("unbloat-") for d in package["dependencies"] if d["kind"] is None
+        }
         assert not built & FOR_TESTS.get(name, set()), name
 
 
@@ -75,18 +79,26 @@ def test_every_crate_inherits_the_ban_on_unsafe_code(packages: dict[str, dict[st
 
 
 def tracked() -> list[Path]:
-    text = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    text = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout
     return [Path(line) for line in text.splitlines()]
 
 
 def test_no_file_is_named_after_nothing() -> None:
-    assert [str(p) for p in tracked() if p.suffix in {".rs", ".py"} and EMPTY_NAMES.search(p.stem)] == []
+    assert [
+        str(p) for p in tracked() if p.suffix in {".rs", ".py"} and EMPTY_NAMES.search(p.stem)
+    ] == []
 
 
 def test_every_source_file_opens_with_its_idea() -> None:
     silent = []
     for path in tracked():
-        text = (ROOT / path).read_text() if path.suffix in {".rs", ".py"} and (ROOT / path).exists() else None
+        text = (
+            (ROOT / path).read_text()
+            if path.suffix in {".rs", ".py"} and (ROOT / path).exists()
+            else None
+        )
         if not text:
             continue
         opening = {".rs": ("//!", "#![", "//"), ".py": ('"""', "#!", 'r"""')}[path.suffix]

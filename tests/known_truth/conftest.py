@@ -15,7 +15,7 @@ import paths
 from held import Case
 
 import unbloat
-from unbloat.dataset import Run
+from unbloat.run.run import Run
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from typing import Any
 
 import paths
 
-from unbloat.dataset import Run
+from unbloat.run.run import Run
 
 # Midnight of 2020-01-01: where the captures of the simulator begin.
 EPOCH_S = 1_577_836_800.0
@@ -83,7 +83,11 @@ def by_time(run: Run, number: int, begin_s: float) -> dict[int, str]:
             shares[place][word] = shares[place].get(word, 0.0) + part
             at, left = at + part, left - part
     last = round(paths.STOP_S / LIMIT_BIN_S)
-    return {place: max(words, key=words.__getitem__) for place, words in shares.items() if 1 <= place < last}
+    return {
+        place: max(words, key=words.__getitem__)
+        for place, words in shares.items()
+        if 1 <= place < last
+    }
 
 
 def agreement(truth: Run, seen: Run, number: int) -> float:

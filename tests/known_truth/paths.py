@@ -77,7 +77,9 @@ def phone(device: str) -> str:
     )
 
 
-def flow(more: str = "", congestion: str = "cubic", name: str = "upload", start: str = "0 s") -> str:
+def flow(
+    more: str = "", congestion: str = "cubic", name: str = "upload", start: str = "0 s"
+) -> str:
     """A transfer from the client to the server."""
     return FLOW.format(name=name, congestion=congestion, more=more, start=start)
 
@@ -96,7 +98,8 @@ BODIES: dict[str, str] = {
     "CoDel": links('queue = "codel"') + flow(),
     "ECN": links('queue = { kind = "codel", ecn = true }') + flow("ecn = true"),
     "random loss": links(QUEUE + "\nloss = 0.003") + flow(),
-    "receive window": links() + flow('[flow.receiver]\nwindow = { kind = "fixed", window = "60 KB" }'),
+    "receive window": links()
+    + flow('[flow.receiver]\nwindow = { kind = "fixed", window = "60 KB" }'),
     "application": links()
     + flow('app = { kind = "rate-profile", profile = [6, 3], unit = "Mbit/s", slot = "2 s" }'),
     "slow reader": links()

@@ -52,7 +52,9 @@ def test_every_loss_is_found_at_the_sender_and_every_hole_once_at_the_receiver(
             continue
         sender = held.flow(this.seen["client"], true["id"])
         assert sender["retransmissions"] == true["retransmissions"]
-        assert sender["retransmissions"] - sender["retransmissions_spurious"] == true["lost_packets"]
+        assert (
+            sender["retransmissions"] - sender["retransmissions_spurious"] == true["lost_packets"]
+        )
         # A timeout that repeats a lone FIN repeats no data.
         assert sender["timeouts"] == (true["timeouts"] if true["retransmissions_timeout"] else 0)
         receiver = held.flow(this.seen["server"], true["id"])
@@ -105,7 +107,9 @@ def tshark(path: Path, expression: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_tshark_finds_nothing_wrong_with_the_frames(case: Cases, name: str) -> None:
     for path in case(name).captures.values():
-        assert tshark(path, "_ws.malformed or tcp.checksum.status==0 or ip.checksum.status==0") == []
+        assert (
+            tshark(path, "_ws.malformed or tcp.checksum.status==0 or ip.checksum.status==0") == []
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,5 +174,7 @@ def table(cases: list[Case]) -> str:
 
 def main_limit(row: held.Row) -> str:
     """The limit with the largest share."""
-    shares = {key.removeprefix("share_"): row[key] or 0.0 for key in row if key.startswith("share_")}
+    shares = {
+        key.removeprefix("share_"): row[key] or 0.0 for key in row if key.startswith("share_")
+    }
     return max(shares, key=shares.__getitem__)

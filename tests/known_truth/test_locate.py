@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import unbloat
-from unbloat.dataset import Run
-from unbloat.locate import BACKWARD, FORWARD, Located
+from unbloat.path.locate import BACKWARD, FORWARD, Located
+from unbloat.run.run import Run
 
 ROOT = Path(__file__).parents[2]
 EPOCH_NS = 1_577_836_800_000_000_000
@@ -85,11 +85,17 @@ def path(rates: dict[str, tuple[str, str, str]], flow: str = "") -> str:
 DEEP = 'queue = { kind = "droptail", limit = "150 packets" }'
 SCENARIOS = {
     "lan": path({"lan": ("20 Mbit/s", "5 ms", DEEP)}),
-    "wifi": path({"wifi": ("20 Mbit/s", "5 ms", DEEP), "up": ("100 Mbit/s", "15 ms", "loss = 0.0005")}),
+    "wifi": path(
+        {"wifi": ("20 Mbit/s", "5 ms", DEEP), "up": ("100 Mbit/s", "15 ms", "loss = 0.0005")}
+    ),
     "up": path({"wifi": ("50 Mbit/s", "3 ms", "loss = 0.002"), "up": ("20 Mbit/s", "20 ms", DEEP)}),
     "codel": path({"up": ("20 Mbit/s", "20 ms", 'queue = "codel"')}),
-    "ecn": path({"up": ("20 Mbit/s", "20 ms", 'queue = { kind = "codel", ecn = true }')}, "ecn = true"),
-    "nothing": path({}, 'app = { kind = "rate-profile", profile = [2], unit = "Mbit/s", slot = "1 s" }'),
+    "ecn": path(
+        {"up": ("20 Mbit/s", "20 ms", 'queue = { kind = "codel", ecn = true }')}, "ecn = true"
+    ),
+    "nothing": path(
+        {}, 'app = { kind = "rate-profile", profile = [2], unit = "Mbit/s", slot = "1 s" }'
+    ),
 }
 SIZE_BITS = 1_500 * 8
 
@@ -122,10 +128,14 @@ def moved(source: Path, target: Path, change: Callable[[int], int]) -> Path:
     return target
 
 
-def located(files: dict[str, Path], folder: Path, clocks: dict[str, Callable[[int], int]]) -> Located:
+def located(
+    files: dict[str, Path], folder: Path, clocks: dict[str, Callable[[int], int]]
+) -> Located:
     """The captures of all nodes, some of them by other clocks."""
     paths = [
-        moved(files[node], folder / f"{node}.pcapng", clocks[node]) if node in clocks else files[node]
+        moved(files[node], folder / f"{node}.pcapng", clocks[node])
+        if node in clocks
+        else files[node]
         for node in NODES
     ]
     return unbloat.locate(paths)
@@ -172,7 +182,10 @@ def test_delays_are_those_of_the_stages_to_a_millisecond_whatever_the_clocks(
         for part in ("p50", "p95", "p99"):
             true = stage[f"delay_ms_{part}"]
             # The simulator's quantiles are right to 0.8 %.
-            assert -1.0 < row[f"queue_ms_{part}"] - true - own / 2 < 1.0 + 0.008 * true, (link, part)
+            assert -1.0 < row[f"queue_ms_{part}"] - true - own / 2 < 1.0 + 0.008 * true, (
+                link,
+                part,
+            )
 
 
 @pytest.mark.parametrize("clocks", CLOCKS, ids=CLOCKS.keys())
@@ -184,9 +197,10 @@ def test_every_loss_is_found_on_the_link_that_lost_it(
     found = located(files, tmp_path, CLOCKS[clocks])
     for link, stage in stages(truth).items():
         row = by_link(found)[link]
-        assert row["lost_packets"] == stage["drops_overflow"] + stage["drops_aqm"] + stage["lost_on_link"], (
-            link
-        )
+        assert (
+            row["lost_packets"]
+            == stage["drops_overflow"] + stage["drops_aqm"] + stage["lost_on_link"]
+        ), link
         assert row["undecided_packets"] <= 2, link
         assert row["reordered_packets"] == 0
     assert all(point["capture_drops"] == point["duplicates"] == 0 for point in found.points)
@@ -199,7 +213,9 @@ def test_every_loss_is_found_on_the_link_that_lost_it(
 def test_losses_have_their_moment(made: Any, tmp_path: Path) -> None:
     truth, files = made("up")
     found = located(files, tmp_path, {"phone": off(-7.0, 15)})
-    overflows = sorted(row["t_s"] for row in truth.events().to_pylist() if row["kind"] == "drop_overflow")
+    overflows = sorted(
+        row["t_s"] for row in truth.events().to_pylist() if row["kind"] == "drop_overflow"
+    )
     listed = sorted(
         row["t_s"]
         for row in found.tables["losses"].to_pylist()
@@ -339,7 +355,9 @@ def test_drwa_finds_the_queue_at_the_first_hop(tmp_path: Path) -> None:
     assert isinstance(truth, Run)
     files = {file.stem: file for file in (tmp_path / "nodes").rglob("*.pcapng")}
     found = located(files, tmp_path, {"server": off(12.0, -30)})
-    assert found.verdict.startswith("The queue stands between router and notebook, downstream: p95 ")
+    assert found.verdict.startswith(
+        "The queue stands between router and notebook, downstream: p95 "
+    )
     first = found.stretches(BACKWARD)[-1].row
     assert first["share"] > 0.99
     assert abs(first["queue_ms_mean"] - stages(truth)["lan-back"]["delay_ms_mean"]) < 4.5
@@ -351,7 +369,9 @@ def test_qcut_finds_the_queue_on_the_device(tmp_path: Path) -> None:
     truth, files = scenario_run("qcut-4-anatomy", {"rate": "2 Mbit/s", "cure": "none"}, tmp_path)
     found = unbloat.locate(files)
     up = found.stretches(FORWARD)[0]
-    assert found.verdict.startswith(f"The queue stands between {up.start} and {up.end}, upstream: p95 ")
+    assert found.verdict.startswith(
+        f"The queue stands between {up.start} and {up.end}, upstream: p95 "
+    )
     rows = {row["stage"]: row for row in truth.stages.to_pylist() if row["link"] == "up"}
     both = rows["qdisc"]["delay_ms_p95"] + rows["firmware"]["delay_ms_p95"]
     # 6 ms are the packet's own sending at 2 Mbit/s.

@@ -16,13 +16,15 @@ sys.path.insert(0, str(HERE))
 def machine() -> None:
     """Root, TUN devices and the lab's programs; else the test is left out, with the reason."""
     from unbloat.errors import UnbloatError
-    from unbloat.lab.needs import found, need_root
+    from unbloat.lab.requirements import found, need_root
 
     try:
         need_root()
     except UnbloatError as error:
         pytest.skip(str(error))
-    missing = [name for name in ("unbloat-emu", "ip", "tcpdump", "setpriv", "ss") if found(name) is None]
+    missing = [
+        name for name in ("unbloat-emu", "ip", "tcpdump", "setpriv", "ss") if found(name) is None
+    ]
     if missing or not os.path.exists("/dev/net/tun"):
         pytest.skip(f"the lab cannot run here: no {', '.join(missing) or '/dev/net/tun'}")
 
@@ -31,9 +33,9 @@ def machine() -> None:
 def agent(machine: None) -> None:
     """unbloat-agent as well, on a kernel that it can work with."""
     from unbloat.errors import UnbloatError
-    from unbloat.lab.agent import need_agent
-    from unbloat.lab.cures import Cure
-    from unbloat.lab.needs import AGENT, found
+    from unbloat.lab.agent.config import Cure
+    from unbloat.lab.agent.process import need_agent
+    from unbloat.lab.requirements import AGENT, found
 
     if found(AGENT) is None:
         pytest.skip("the lab cannot run an agent here: no unbloat-agent")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab.needs import found
+from unbloat.lab.requirements import found
 
 PATIENCE_S = 30.0
 ADDRESSES = {"client": "10.0.0.1", "server": "10.0.0.2"}
@@ -29,9 +29,19 @@ class Emulation:
             # Its neighbour discovery would count among the packets; not every kernel has it.
             path = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
             ip("netns", "exec", space, "sh", "-c", f"[ ! -e {path} ] || echo 1 > {path}")
-        there = [word for node, space in self.spaces.items() for word in ("--netns", f"{node}={space}")]
+        there = [
+            word for node, space in self.spaces.items() for word in ("--netns", f"{node}={space}")
+        ]
         self.process = subprocess.Popen(
-            [found("unbloat-emu") or "", "run", str(file), "--out", str(self.out), *there, *options],
+            [
+                found("unbloat-emu") or "",
+                "run",
+                str(file),
+                "--out",
+                str(self.out),
+                *there,
+                *options,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

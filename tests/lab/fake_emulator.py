@@ -40,7 +40,9 @@ def main(mode: str, argv: list[str]) -> int:
     subprocess.run([*line, "peer", "name", NAMES[1], "netns", namespaces[1]], check=True)
     devices: list[dict[str, object]] = []
     for node, name in enumerate(NAMES):
-        subprocess.run(["ip", "-netns", namespaces[node], "link", "set", "dev", name, "up"], check=True)
+        subprocess.run(
+            ["ip", "-netns", namespaces[node], "link", "set", "dev", name, "up"], check=True
+        )
         devices.append({"node": node, "peer": 1 - node, "name": name, "links": [node, 1 - node]})
     if mode == "half":
         del devices[1]["links"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import unbloat
 from unbloat import _native as native
-from unbloat.dataset import Row, Run
+from unbloat.run.run import Row, Run
 
 # Midnight of 2020-01-01: where the captures of the simulator begin.
 T0_NS = 1_577_836_800 * 10**9
@@ -37,7 +37,9 @@ def raw_run(text: str, folder: Path, **options: Any) -> tuple[Run, Path]:
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "scenario.toml").write_text(text)
     (folder / "lab.json").write_text(
-        json.dumps({"t0_unix_ns": T0_NS, "kernel": "6.18.0", "offloads": {"up": True}, "warnings": []})
+        json.dumps(
+            {"t0_unix_ns": T0_NS, "kernel": "6.18.0", "offloads": {"up": True}, "warnings": []}
+        )
     )
     for name in ("emu", "flows", "probes"):
         (folder / name).mkdir()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab import keeper
+from unbloat.lab.cleanup import janitor as keeper
 
 SHORT = """
 name = "short"

@@ -13,8 +13,8 @@ import pytest
 from running import Lab
 
 import unbloat as package
-from unbloat.lab.agent import NEEDS, features
-from unbloat.lab.needs import AGENT, found
+from unbloat.lab.agent.process import NEEDS, features
+from unbloat.lab.requirements import AGENT, found
 
 DOWNLOAD = """
 name = "download"
@@ -103,19 +103,27 @@ def test_round_trips_are_what_the_law_says_and_the_run_names_the_agent(tmp_path:
     last = statuses(tmp_path / "raw")[-1]
     assert last["node"] == "client"
     assert last["problems"] == []
-    assert (tmp_path / "raw" / "logs" / "unbloat-agent-client.err").read_text().endswith("as it was\n")
+    assert (
+        (tmp_path / "raw" / "logs" / "unbloat-agent-client.err").read_text().endswith("as it was\n")
+    )
 
 
 def pinged_ms(run: package.Run | package.RunSet) -> float:
     """The p95 of all pings after the warm-up."""
     assert isinstance(run, package.Run)
-    pings = sorted(row["rtt_ms"] for row in run.probes.to_pylist() if row["rtt_ms"] and row["t_s"] >= 4)
+    pings = sorted(
+        row["rtt_ms"] for row in run.probes.to_pylist() if row["rtt_ms"] and row["t_s"] >= 4
+    )
     return float(pings[int(0.95 * (len(pings) - 1))])
 
 
 @pytest.mark.usefixtures("agent")
-@pytest.mark.parametrize(("cure", "words", "most_ms"), [(GATE, "a gate of 20 ms", 120), (ACKS, "ACKs", 140)])
-def test_an_upload_is_held_by_the_agent(tmp_path: Path, cure: str, words: str, most_ms: float) -> None:
+@pytest.mark.parametrize(
+    ("cure", "words", "most_ms"), [(GATE, "a gate of 20 ms", 120), (ACKS, "ACKs", 140)]
+)
+def test_an_upload_is_held_by_the_agent(
+    tmp_path: Path, cure: str, words: str, most_ms: float
+) -> None:
     run = package.lab(UPLOAD.replace("CURE", cure))
     assert isinstance(run, package.Run)
     assert words in run.info["agents"][0]
@@ -135,7 +143,12 @@ def test_a_gate_that_is_the_agents_is_not_the_emulators_as_well(
 @pytest.mark.usefixtures("agent")
 def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
     labs = [
-        Lab(tmp_path, "--keep", str(tmp_path / str(size)), text=download(size).replace('"6 s"', '"10 s"'))
+        Lab(
+            tmp_path,
+            "--keep",
+            str(tmp_path / str(size)),
+            text=download(size).replace('"6 s"', '"10 s"'),
+        )
         for size in (24, 64)
     ]
     # Both are under way at once: each is asked before the first can be over.
@@ -158,7 +171,9 @@ def test_however_a_lab_ends_no_agent_and_no_pin_stays(tmp_path: Path, way: str) 
     lab = Lab(tmp_path, text=download(48).replace('"6 s"', '"60 s"')).under_way(processes=7)
     (serving,) = agents(lab)
     pins = [Path(place) for place in lab.state["leftovers"] if place.startswith("/sys/fs/bpf")]
-    assert any(path.is_file() for path in pins[0].rglob("*")), "there is something to be left behind"
+    assert any(path.is_file() for path in pins[0].rglob("*")), (
+        "there is something to be left behind"
+    )
     if way == "Ctrl-C":
         lab.interrupt()
         lab.end()
@@ -191,12 +206,16 @@ def test_what_a_cure_needs_is_called_as_the_agent_calls_it() -> None:
 
 
 def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> None:
-    code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(tmp_path / "nowhere")).end()
+    code, _, errors = Lab(
+        tmp_path, text=download(48), UNBLOAT_AGENT=str(tmp_path / "nowhere")
+    ).end()
     assert code == 2
     assert errors == "unbloat: unbloat lab needs programs that are not there: unbloat-agent\n"
 
 
-def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(tmp_path: Path, machine: None) -> None:
+def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(
+    tmp_path: Path, machine: None
+) -> None:
     missing = {
         "feature": "downloads: windows of this host's new connections (DRWA)",
         "since": "5.11",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unbloat.claims import Claim, claims
-from unbloat.reproduce_lab import AGREES, Laboratory, compared, simulated
+from unbloat.claims.claim import Claim, claims
+from unbloat.claims.reproduce_in_lab import AGREES, Laboratory, compared, simulated
 
 
 @pytest.fixture

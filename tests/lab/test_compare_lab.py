@@ -14,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made_raw import raw_run
 
 import unbloat
-from unbloat.compare import Comparison, by_origin, compare
-from unbloat.compare_scenario import Line, apart
-from unbloat.compare_screen import compare_screen
-from unbloat.lab.result import run_of
-from unbloat.session import compare_files, write_page
-from unbloat.terminal import Paper
-from unbloat.wording import ms_text, share_text
+from unbloat.cli.analyze import compare_files, write_page
+from unbloat.comparison.compare import Comparison, by_origin, compare
+from unbloat.comparison.scenario_metrics import Line, apart
+from unbloat.comparison.text import compare_screen
+from unbloat.lab.result.run import run_of
+from unbloat.text.format import ms_text, share_text
+from unbloat.text.terminal import Paper
 
 TEXT = """
 name = "two"
@@ -54,7 +54,11 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     truth, raw = raw_run(TEXT, folder / "raw")
     lab = run_of(raw)
     lab.info["warnings"] = ["the machine was too busy"]
-    return {"sim": truth.write(folder / "sim-run"), "lab": lab.write(folder / "lab-run"), "raw": raw}
+    return {
+        "sim": truth.write(folder / "sim-run"),
+        "lab": lab.write(folder / "lab-run"),
+        "raw": raw,
+    }
 
 
 @pytest.fixture
@@ -65,7 +69,9 @@ def both(stored: dict[str, Path]) -> Comparison:
 
 def lines(comparison: Comparison) -> dict[tuple[str, str], Line]:
     """By place and figure."""
-    return {(line.place, line.name): line for section in comparison.sections for line in section.lines}
+    return {
+        (line.place, line.name): line for section in comparison.sections for line in section.lines
+    }
 
 
 def test_sides_are_the_same_transfer_and_not_the_largest_of_each(both: Comparison) -> None:
@@ -81,7 +87,12 @@ def test_runs_of_the_same_name_are_told_apart_by_their_origin(stored: dict[str, 
 
 def test_everything_that_the_scenario_names_stands_side_by_side(both: Comparison) -> None:
     found = lines(both)
-    assert [section.title for section in both.sections] == ["transfer", "queue", "probe", "application"]
+    assert [section.title for section in both.sections] == [
+        "transfer",
+        "queue",
+        "probe",
+        "application",
+    ]
     goodput = found["upload", "flow_goodput_bps"]
     assert goodput.values[0] == pytest.approx(goodput.values[1], rel=0.02)
     assert goodput.difference in ("same", "+0.5 %", "−0.5 %", "+0.6 %", "−0.6 %")
@@ -122,7 +133,9 @@ def test_shares_differ_by_points() -> None:
     assert apart([0.102, 0.10], share_text) == "same"
 
 
-def test_the_screen_and_the_object_tell_it(both: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_and_the_object_tell_it(
+    both: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = io.StringIO()
     compare_screen(Paper(out), both)
@@ -162,7 +175,10 @@ def test_the_page_of_a_lab_run_is_that_of_a_simulated_one_with_segments(
         for chart in ("queue", "probe-rtt", "in-flight"):
             assert f'"name": "{chart}"' in text, (page, chart)
     # Segments come from the captures, which a stored run does not hold.
-    assert ['"name": "time-sequence"' in page.read_text() for page in (fresh, kept)] == [True, False]
+    assert ['"name": "time-sequence"' in page.read_text() for page in (fresh, kept)] == [
+        True,
+        False,
+    ]
     assert 'id="f0-data"' in fresh.read_text()
     assert 'id="f0-samples"' in kept.read_text()
     assert 'id="f0-data"' not in kept.read_text()

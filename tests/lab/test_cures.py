@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from running import SHORT, plan_of
 
-from unbloat.lab.cures import Cure, configuration, cure_vetoes, cures
-from unbloat.lab.vetoes import plan_vetoes
+from unbloat.lab.agent.config import Cure, configuration, cure_vetoes, cures
+from unbloat.lab.setup.unsupported import plan_vetoes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -113,7 +113,9 @@ def test_a_gate_is_the_agents_where_the_scenario_says_so() -> None:
 
 
 def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
-    nodes = 'node = [{ name = "a" }, { name = "server-1" }, { name = "server-2" }]\nduration = "2 s"\n'
+    nodes = (
+        'node = [{ name = "a" }, { name = "server-1" }, { name = "server-2" }]\nduration = "2 s"\n'
+    )
     text = nodes + "".join(
         LINK.format(*pair) for one in ("server-1", "server-2") for pair in (("a", one), (one, "a"))
     )
@@ -131,7 +133,10 @@ def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
             "other: window autotune beside drwa from the same host: unbloat-agent knows downloads by where they come from",
         ),
         (
-            download(RATE, '[[flow]]\nname = "other"\nfrom = "server"\n[flow.receiver]\nwindow = "drwa"\n'),
+            download(
+                RATE,
+                '[[flow]]\nname = "other"\nfrom = "server"\n[flow.receiver]\nwindow = "drwa"\n',
+            ),
             "client: flow0, other want different laws of their windows; an agent has one",
         ),
         (
@@ -159,7 +164,8 @@ def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
             "client: gate and window: an agent holds uploads in one way",
         ),
         (
-            SHORT + '[device]\n[lab]\ngate = "agent"\n[[change]]\nat = "1 s"\n"device.gate" = "qcut_d"\n',
+            SHORT
+            + '[device]\n[lab]\ngate = "agent"\n[[change]]\nat = "1 s"\n"device.gate" = "qcut_d"\n',
             "at 1 s: client: a gate of unbloat-agent holds from beginning to end",
         ),
     ],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from emulating import FLOOD, RECEIVE, SEND, Emulation, ip, replay
 
-from unbloat.lab.needs import found
+from unbloat.lab.requirements import found
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -49,7 +49,9 @@ def transfer(emulation: Emulation, size: int = MEGABYTES) -> bool:
 
 
 @pytest.mark.parametrize("offload", ["on", "off"])
-def test_bytes_arrive_unharmed_over_a_link_that_loses_and_marks(tmp_path: Path, offload: str) -> None:
+def test_bytes_arrive_unharmed_over_a_link_that_loses_and_marks(
+    tmp_path: Path, offload: str
+) -> None:
     up = 'rate = "100 Mbit/s"\nloss = 0.002\nqueue = { kind = "codel", ecn = true, target = "1 ms", interval = "10 ms" }'
     with Emulation(tmp_path, scenario(up), "--offload", offload) as emulation:
         for node in ("client", "server"):
@@ -63,9 +65,14 @@ def test_bytes_arrive_unharmed_over_a_link_that_loses_and_marks(tmp_path: Path, 
         named = emulation.losses()
     assert marks > 0, "the queue marks, and the kernel sees a good header"
     assert {row["why"] for row in named} <= {"link", "aqm", "overflow"}
-    assert any(row["why"] == "link" and row["proto"] == "tcp" and row["dport"] == 5001 for row in named)
+    assert any(
+        row["why"] == "link" and row["proto"] == "tcp" and row["dport"] == 5001 for row in named
+    )
     up_link = summary["links"][0]
-    assert up_link["offered"] == up_link["arrived"] + up_link["dropped"] + up_link["lost"] + up_link["held"]
+    assert (
+        up_link["offered"]
+        == up_link["arrived"] + up_link["dropped"] + up_link["lost"] + up_link["held"]
+    )
     assert len(named) == sum(link["dropped"] + link["lost"] for link in summary["links"])
     assert summary["kernel_drops"] == 0
     assert summary["log_complete"]
@@ -82,7 +89,10 @@ REPLAYED = {
         'rate = "2 Mbit/s"',
         '[device]\ngate = { kind = "autorate", min = "1 Mbit/s", base = "2 Mbit/s", max = "4 Mbit/s" }\n',
     ),
-    "shaped": ('rate = "20 Mbit/s"\nqueue = { kind = "cake", rate = "15 Mbit/s" }\njitter = true', ""),
+    "shaped": (
+        'rate = "20 Mbit/s"\nqueue = { kind = "cake", rate = "15 Mbit/s" }\njitter = true',
+        "",
+    ),
     "changing": (
         'rate = "4 Mbit/s"\nqueue_per = "user"',
         '[[change]]\nat = "1 s"\n"link.up.rate" = "8 Mbit/s"\n[[change]]\nat = "2 s"\n"link.up.delay" = "50 ms"\n',
@@ -143,7 +153,9 @@ def test_what_the_kernel_drops_while_the_emulator_sleeps_is_told(tmp_path: Path)
         tmp_path, scenario('rate = "1 Gbit/s"\nqueue = { kind = "droptail", limit = "100 MB" }')
     ) as emulation:
         emulation.process.send_signal(signal.SIGSTOP)
-        taken = int(emulation.ask("client", sys.executable, "-c", FLOOD, "10.0.0.2", "14000", "100"))
+        taken = int(
+            emulation.ask("client", sys.executable, "-c", FLOOD, "10.0.0.2", "14000", "100")
+        )
         emulation.process.send_signal(signal.SIGCONT)
         time.sleep(1)
         came = emulation.counter("server", "UdpNoPorts")
@@ -155,7 +167,9 @@ def test_what_the_kernel_drops_while_the_emulator_sleeps_is_told(tmp_path: Path)
 
 
 def test_telemetry_tells_the_firmware_buffer_with_its_age(tmp_path: Path) -> None:
-    device = '[device]\nfirmware = { buffer = "60 KB", report_every = "5 ms", report_delay = "40 ms" }\n'
+    device = (
+        '[device]\nfirmware = { buffer = "60 KB", report_every = "5 ms", report_delay = "40 ms" }\n'
+    )
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"', device)) as emulation:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as reader:
             reader.settimeout(5)

@@ -50,7 +50,9 @@ def unnamed(stream: Stream, road: roads.Road) -> int:
     return road.unnamed(stream.sent, stream.received, stream.socket_drops)
 
 
-def measured(tools: roads.Tools, rate_bps: int, size: int, packets: int) -> tuple[Stream, roads.Road]:
+def measured(
+    tools: roads.Tools, rate_bps: int, size: int, packets: int
+) -> tuple[Stream, roads.Road]:
     """A sender at twice a link's rate, until the link has sent so many packets."""
     with roads.emulator(tools, rate_setting(rate_bps, size)) as road:
         stream = saturated(rate_bps, size, packets, road, tools)
@@ -118,7 +120,9 @@ def test_every_recorded_trace_is_replayed_under_load(tools: roads.Tools, tmp_pat
     to = [roads.address(1 + i) for i in range(len(found))]
     with all_at_once(tools, found) as road:
         stream = send_udp(road, tools, 26_000, 1_500, 2.0, to=to, idle=3.0, drain=12.0)
-    assert road.named["udp overflow"] > 0, "each trace is offered 24 Mbit/s, some carry less than one"
+    assert road.named["udp overflow"] > 0, (
+        "each trace is offered 24 Mbit/s, some carry less than one"
+    )
     until_ms = len(stream.per_ms) + 1
     for i, path in enumerate(found):
         offered, got = sum(ideal(path, until_ms)), stream.per_flow[i]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from running import SHORT, Lab, unbloat
 
-from unbloat.lab import keeper
+from unbloat.lab.cleanup import janitor as keeper
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -30,14 +30,19 @@ def test_two_labs_run_at_once_and_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_raw_files_stay_where_they_are_asked_for(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, "--keep", str(tmp_path / "raw"), "--pcap", str(tmp_path / "captures")).under_way()
+    lab = Lab(
+        tmp_path, "--keep", str(tmp_path / "raw"), "--pcap", str(tmp_path / "captures")
+    ).under_way()
     code, out, errors = lab.end()
     assert code == 0, errors
     assert lab.left() == []
     assert {"plan.json", "lab.json", "scenario.toml", "emu", "flows", "probes", "captures"} <= {
         path.name for path in (tmp_path / "raw").iterdir()
     }
-    assert sorted(path.name for path in (tmp_path / "captures").iterdir()) == ["client.pcap", "server.pcap"]
+    assert sorted(path.name for path in (tmp_path / "captures").iterdir()) == [
+        "client.pcap",
+        "server.pcap",
+    ]
     assert str(tmp_path / "captures" / "client.pcap") in out
     again = unbloat("lab", str(lab.file), "--keep", str(tmp_path / "raw"))
     assert again.returncode == 2

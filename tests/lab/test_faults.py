@@ -12,7 +12,9 @@ import pytest
 from running import SHORT, Lab, inside
 
 import unbloat as package
-from unbloat.lab import bed, emulator, keeper
+from unbloat.lab import emulator
+from unbloat.lab import testbed as bed
+from unbloat.lab.cleanup import janitor as keeper
 
 HERE = Path(__file__).resolve().parent
 LONG = SHORT.replace('"2 s"', '"60 s"')
@@ -21,7 +23,11 @@ LONG = SHORT.replace('"2 s"', '"60 s"')
 def labs() -> set[str]:
     """Everything of any lab of this process."""
     states = keeper.STATES.glob("*.json") if keeper.STATES.is_dir() else ()
-    own = {path.name for path in states if (keeper.read(path) or {}).get("owner", [0])[0] == os.getpid()}
+    own = {
+        path.name
+        for path in states
+        if (keeper.read(path) or {}).get("owner", [0])[0] == os.getpid()
+    }
     return own
 
 
@@ -29,7 +35,9 @@ def labs() -> set[str]:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: None) -> pytest.MonkeyPatch:
     """The emulator is `fake_emulator.py`; its mode is in the variable FAKE."""
     program = tmp_path / "unbloat-emu"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "fake_emulator.py"} "$FAKE" "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\nexec {sys.executable} {HERE / "fake_emulator.py"} "$FAKE" "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("UNBLOAT_EMU", str(program))
     monkeypatch.setattr(emulator, "DEVICES_S", 2.0)
@@ -52,7 +60,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: None) -> pyte
         ("hangs", "unbloat-emu does not end: 2 s are over since 1 s"),
     ],
 )
-def test_an_emulator_that_goes_wrong_is_told_of(fake: pytest.MonkeyPatch, mode: str, words: str) -> None:
+def test_an_emulator_that_goes_wrong_is_told_of(
+    fake: pytest.MonkeyPatch, mode: str, words: str
+) -> None:
     fake.setenv("FAKE", mode)
     with pytest.raises(package.LabError) as told:
         package.lab(SHORT)
@@ -126,7 +136,10 @@ class TestInMidRun:
         mount = f'mount -t tmpfs -o size=3m none {small} && exec "$@"'
         fast = LONG.replace("10 Mbit/s", "100 Mbit/s")
         lab = Lab(
-            tmp_path, text=fast, before=("unshare", "--mount", "sh", "-c", mount, "sh"), TMPDIR=str(small)
+            tmp_path,
+            text=fast,
+            before=("unshare", "--mount", "sh", "-c", mount, "sh"),
+            TMPDIR=str(small),
         )
         code, _, errors = lab.end()
         assert code == 1
@@ -134,7 +147,9 @@ class TestInMidRun:
         assert "is full" in errors
         assert errors.count("\n") == 1
         assert not [
-            path for path in keeper.NAMESPACES.iterdir() if not path.is_symlink() and path.stat().st_size > 0
+            path
+            for path in keeper.NAMESPACES.iterdir()
+            if not path.is_symlink() and path.stat().st_size > 0
         ]
 
 
@@ -192,7 +207,10 @@ def test_a_scenario_of_which_nothing_can_be_run_is_refused(tmp_path: Path, machi
 def test_a_scenario_called_clean_is_not_mistaken(tmp_path: Path, machine: None) -> None:
     (tmp_path / "clean").write_text(SHORT + "[[expect]]\nnonsense = 1\n")
     done = subprocess.run(
-        [sys.executable, "-m", "unbloat", "lab", "./clean"], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "unbloat", "lab", "./clean"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert "nonsense" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 from running import unbloat as run
 
 import unbloat
-from unbloat.locate import BACKWARD, FORWARD
+from unbloat.path.locate import BACKWARD, FORWARD
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -69,7 +69,14 @@ def test_queue_and_losses_are_found_where_the_emulator_made_them(tmp_path: Path)
     file = tmp_path / "located.toml"
     file.write_text(SCENARIO)
     done = run(
-        "lab", str(file), "--capture", "all", "--pcap", str(tmp_path / "pcap"), "--out", str(tmp_path / "out")
+        "lab",
+        str(file),
+        "--capture",
+        "all",
+        "--pcap",
+        str(tmp_path / "pcap"),
+        "--out",
+        str(tmp_path / "out"),
     )
     assert done.returncode == 0, done.stderr
     links: dict[str, Row] = {
@@ -77,7 +84,8 @@ def test_queue_and_losses_are_found_where_the_emulator_made_them(tmp_path: Path)
     }
     # Not in the order of the path: it is found.
     files = [
-        tmp_path / "pcap" / f"{name}.pcap" for name in ("notebook", "server", "router.up", "router.lan-back")
+        tmp_path / "pcap" / f"{name}.pcap"
+        for name in ("notebook", "server", "router.up", "router.lan-back")
     ]
     found = unbloat.locate(files)
     assert found.names == list(POINTS)

@@ -11,9 +11,9 @@ import pytest
 from running import SHORT, Lab, inside, plan_of
 
 import unbloat
-from unbloat.lab import netns
-from unbloat.lab.custody import Custody
+from unbloat.lab.cleanup.session import Custody
 from unbloat.lab.emulator import Emulator
+from unbloat.lab.setup import namespaces as netns
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -77,8 +77,12 @@ def test_packets_cross_three_hops_with_the_addresses_of_their_ends(chain: list[s
     assert "ttl=62" in said  # two routers have passed it on
     fastest = float(said.rsplit("= ", 1)[1].split("/")[0])
     assert 12.0 <= fastest < 60.0  # three links of 2 ms, there and back
-    assert "10.0.0.4 dev phone-router src 10.0.0.1" in inside(phone, "ip", "route", "get", "10.0.0.4")
-    assert "10.0.0.1 dev server-station src 10.0.0.4" in inside(server, "ip", "route", "get", "10.0.0.1")
+    assert "10.0.0.4 dev phone-router src 10.0.0.1" in inside(
+        phone, "ip", "route", "get", "10.0.0.4"
+    )
+    assert "10.0.0.1 dev server-station src 10.0.0.4" in inside(
+        server, "ip", "route", "get", "10.0.0.1"
+    )
 
 
 def test_routes_carry_initial_window_and_congestion_control(chain: list[str]) -> None:
@@ -90,13 +94,24 @@ def test_routes_carry_initial_window_and_congestion_control(chain: list[str]) ->
 
 def test_settings_are_those_of_the_scenario(chain: list[str]) -> None:
     phone, router, _, server = chain
-    assert inside(phone, "cat", "/proc/sys/net/ipv4/tcp_rmem").split() == ["4096", "131072", "1000000"]
-    assert inside(server, "cat", "/proc/sys/net/ipv4/tcp_rmem").split() == ["4096", "131072", "33554432"]
+    assert inside(phone, "cat", "/proc/sys/net/ipv4/tcp_rmem").split() == [
+        "4096",
+        "131072",
+        "1000000",
+    ]
+    assert inside(server, "cat", "/proc/sys/net/ipv4/tcp_rmem").split() == [
+        "4096",
+        "131072",
+        "33554432",
+    ]
     for namespace, forwards in ((phone, "0"), (router, "1"), (server, "0")):
         assert inside(namespace, "cat", "/proc/sys/net/ipv4/ip_forward").strip() == forwards
         assert inside(namespace, "cat", "/proc/sys/net/ipv4/tcp_no_metrics_save").strip() == "1"
         for device in inside(namespace, "ls", "/proc/sys/net/ipv4/conf").split():
-            assert inside(namespace, "cat", f"/proc/sys/net/ipv4/conf/{device}/rp_filter").strip() == "0"
+            assert (
+                inside(namespace, "cat", f"/proc/sys/net/ipv4/conf/{device}/rp_filter").strip()
+                == "0"
+            )
         assert "inet6" not in inside(namespace, "ip", "address", "show", "type", "tun")
 
 

@@ -17,15 +17,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made_raw import raw_run
 
 import unbloat
-from unbloat.columns import EXTRA
-from unbloat.dataset import Row, Run
 from unbloat.errors import UnbloatError
-from unbloat.expect import checked
-from unbloat.figures import Figures
-from unbloat.json_out import json_line, run_object
-from unbloat.lab import result_flows
-from unbloat.lab.result import run_of
-from unbloat.wording import LIMITS
+from unbloat.lab.result import from_captures as result_flows
+from unbloat.lab.result.run import run_of
+from unbloat.run.arrow import EXTRA
+from unbloat.run.json import json_line, run_object
+from unbloat.run.metrics import Figures
+from unbloat.run.run import Row, Run
+from unbloat.scenario.expectations import checked
+from unbloat.text.format import LIMITS
 
 # Four things that hold a transfer back, and every kind of traffic: losses and a queue, a window, the application, a reader
 # that stops at times; pages and a call beside them.
@@ -160,7 +160,10 @@ def test_goodput_and_bytes_in_flight_are_those_of_the_simulator(made: Any) -> No
         assert theirs is not None
         # No p95: where a distribution leaps, one bin more or less decides on which side of the leap it lies.
         for part in ("p50", "mean", "max"):
-            assert getattr(ours, part) == pytest.approx(getattr(theirs, part), rel=WITHIN), (name, part)
+            assert getattr(ours, part) == pytest.approx(getattr(theirs, part), rel=WITHIN), (
+                name,
+                part,
+            )
 
 
 def test_round_trips_are_those_that_the_sender_measured(made: Any) -> None:
@@ -171,7 +174,10 @@ def test_round_trips_are_those_that_the_sender_measured(made: Any) -> None:
         assert ours is not None
         assert theirs is not None
         for part in ("min", "p50", "p95", "mean"):
-            assert getattr(ours, part) == pytest.approx(getattr(theirs, part), rel=WITHIN), (name, part)
+            assert getattr(ours, part) == pytest.approx(getattr(theirs, part), rel=WITHIN), (
+                name,
+                part,
+            )
     assert {row["rtt_method"] for name in BULK for row in rows(run_of(raw), name)} == {"seq_ack"}
 
 
@@ -194,7 +200,9 @@ def test_limits_are_those_that_held_the_sender(made: Any) -> None:
         for limit in LIMITS:
             # Behind a queue of a packet or two both words are right.
             if limit not in ("bottleneck", "congestion_window"):
-                assert found.share(name, limit) == pytest.approx(known.share(name, limit), abs=0.03), (
+                assert found.share(name, limit) == pytest.approx(
+                    known.share(name, limit), abs=0.03
+                ), (
                     name,
                     limit,
                 )
@@ -203,7 +211,9 @@ def test_limits_are_those_that_held_the_sender(made: Any) -> None:
             for one in (found, known)
         ]
         assert both[0] == pytest.approx(both[1], abs=0.03), name
-        assert found.sum(name, "window_full_s") == pytest.approx(known.sum(name, "window_full_s"), abs=0.1)
+        assert found.sum(name, "window_full_s") == pytest.approx(
+            known.sum(name, "window_full_s"), abs=0.1
+        )
         assert found.sum(name, "zero_window_count") == known.sum(name, "zero_window_count")
 
 
@@ -232,7 +242,9 @@ def test_queues_stages_probes_and_applications_are_taken_as_they_are(made: Any) 
     assert set(lab.extra) == set(EXTRA)
     for name in ("queues", "stages", "probes"):
         assert lab.extra[name].to_pylist() == truth.extra[name].to_pylist(), name
-    by_time = [sorted(run.apps.to_pylist(), key=lambda row: (row["t_s"], str(row))) for run in (lab, truth)]
+    by_time = [
+        sorted(run.apps.to_pylist(), key=lambda row: (row["t_s"], str(row))) for run in (lab, truth)
+    ]
     assert by_time[0] == by_time[1]
     assert {row["kind"] for row in lab.apps.to_pylist()} >= {"page_load_ms", "mos"}
 
@@ -315,7 +327,9 @@ def test_congestion_windows_are_those_of_the_socket(made: Any) -> None:
             compared += 1
             assert row["cwnd_bytes"] == pytest.approx(twin["cwnd_bytes"], abs=1)
             assert row["ssthresh_bytes"] == (
-                None if twin["ssthresh_bytes"] is None else pytest.approx(twin["ssthresh_bytes"], abs=1)
+                None
+                if twin["ssthresh_bytes"] is None
+                else pytest.approx(twin["ssthresh_bytes"], abs=1)
             )
     assert compared > 100
 
@@ -352,7 +366,9 @@ def test_connections_that_are_no_transfer_are_left_out(copy: Path, sim_ports: No
     assert any("not in any capture" in line for line in lab.warnings)
 
 
-def test_a_transfer_that_no_program_told_of_is_known_by_its_port(copy: Path, sim_ports: None) -> None:
+def test_a_transfer_that_no_program_told_of_is_known_by_its_port(
+    copy: Path, sim_ports: None
+) -> None:
     (copy / "flows" / "windowed.sender.jsonl").unlink()
     [flow] = rows(run_of(copy), "windowed")
     assert flow["congestion"] is None
@@ -396,7 +412,10 @@ def test_segments_are_read_from_the_captures(made: Any) -> None:
     [
         (
             "emu/emu.json",
-            {"devices": [{"node": "client", "name": "up", "dropped": 3, "refused": 0}], "kernel_drops": 3},
+            {
+                "devices": [{"node": "client", "name": "up", "dropped": 3, "refused": 0}],
+                "kernel_drops": 3,
+            },
             "the kernel's ring of client.up lost 3 packets",
         ),
         (
@@ -404,14 +423,24 @@ def test_segments_are_read_from_the_captures(made: Any) -> None:
             {"devices": [{"node": "client", "name": "up", "dropped": 0, "refused": 1}]},
             "the kernel refused 1 packet that arrived at client.up",
         ),
-        ("emu/emu.json", {"links": [{"link": "up", "oversize": 2}]}, "up: 2 packets too large for the link"),
-        ("emu/emu.json", {"lateness_us": {"p99": 2500.0}}, "deliveries were late: 1 % by more than 2.5 ms"),
+        (
+            "emu/emu.json",
+            {"links": [{"link": "up", "oversize": 2}]},
+            "up: 2 packets too large for the link",
+        ),
+        (
+            "emu/emu.json",
+            {"lateness_us": {"p99": 2500.0}},
+            "deliveries were late: 1 % by more than 2.5 ms",
+        ),
         ("emu/emu.json", {"log_complete": False}, "log is not complete"),
         ("lab.json", {"warnings": ["no fq here"]}, "no fq here"),
         ("lab.json", {"vetoes": ["vegas is not in this kernel"]}, "vegas is not in this kernel"),
     ],
 )
-def test_what_makes_a_figure_doubtful_is_said(copy: Path, file: str, values: Row, warning: str) -> None:
+def test_what_makes_a_figure_doubtful_is_said(
+    copy: Path, file: str, values: Row, warning: str
+) -> None:
     assert run_of(copy).warnings == []
     change(copy / file, **values)
     [line] = run_of(copy).warnings
@@ -449,12 +478,38 @@ def test_expectations_and_stored_runs_work_as_for_simulated_runs(made: Any, tmp_
     assert lab.name == "mixed, lab"
     assert {key for key in truth.info if key not in lab.info} == {
         # The caller knows them, or only a simulator does.
-        *("files", "labels", "set", "scenario", "checks", "conserved", "engine_events", "data_packets"),
-        *("delivered_packets", "dropped_packets", "lost_packets", "queued_packets", "flying_packets"),
+        *(
+            "files",
+            "labels",
+            "set",
+            "scenario",
+            "checks",
+            "conserved",
+            "engine_events",
+            "data_packets",
+        ),
+        *(
+            "delivered_packets",
+            "dropped_packets",
+            "lost_packets",
+            "queued_packets",
+            "flying_packets",
+        ),
     }
     bound = {"metric": "flow_goodput_bps", "on": "flow", "statistic": None, "min": 7e6, "max": 9e6}
     [check] = checked(
-        lab, (), [{"run": [], "line": 1, "flow": "windowed", "probe": None, "link": None, "bounds": [bound]}]
+        lab,
+        (),
+        [
+            {
+                "run": [],
+                "line": 1,
+                "flow": "windowed",
+                "probe": None,
+                "link": None,
+                "bounds": [bound],
+            }
+        ],
     )
     assert check.held
     stored = unbloat.open_run(lab.write(tmp_path / "run"))

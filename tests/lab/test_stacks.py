@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from running import SHORT, plan_of
 
-from unbloat.lab import vetoes
-from unbloat.lab.routes import first_links, path
-from unbloat.lab.stacks import disagreements, node_sysctls, route_options
-from unbloat.lab.vetoes import plan_vetoes, plan_warnings
+from unbloat.lab.setup import unsupported as vetoes
+from unbloat.lab.setup.routes import first_links, path
+from unbloat.lab.setup.tcp_settings import disagreements, node_sysctls, route_options
+from unbloat.lab.setup.unsupported import plan_vetoes, plan_warnings
 
 CLIENT, SERVER = 0, 1
 OTHER = '[[flow]]\nname = "other"\nfrom = "client"\n'
@@ -29,7 +29,9 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def with_flow(keys: str, receiver: str = "") -> str:
     """The short scenario, its flow with further keys."""
     lines = SHORT.replace('from = "client"\n', f'from = "client"\n{keys}\n')
-    return lines.replace("[[probe]]", f"[flow.receiver]\n{receiver}\n[[probe]]") if receiver else lines
+    return (
+        lines.replace("[[probe]]", f"[flow.receiver]\n{receiver}\n[[probe]]") if receiver else lines
+    )
 
 
 def sysctl(text: str, node: int, name: str) -> str:
@@ -53,7 +55,9 @@ def test_autotuning_is_told_its_first_and_its_largest_buffer(law: str, told: str
     assert sysctl(text, CLIENT, "tcp_rmem") == "4096 131072 33554432"
 
 
-def test_a_fixed_window_is_a_sockets_where_the_socket_is_ours_and_the_namespaces_where_it_is_not() -> None:
+def test_a_fixed_window_is_a_sockets_where_the_socket_is_ours_and_the_namespaces_where_it_is_not() -> (
+    None
+):
     law = 'window = { kind = "fixed", rmem_max = "110208 B" }'
     assert sysctl(with_flow("", law), SERVER, "tcp_rmem") == "4096 131072 33554432"
     assert sysctl(with_flow('app = "web"', law), SERVER, "tcp_rmem") == "4096 110208 110208"
@@ -78,7 +82,14 @@ def test_routes_are_told_initial_window_and_mss_and_the_congestion_control_of_se
     assert route_options(plan, CLIENT, SERVER) == ["initcwnd", "3", "advmss", "512"]
     assert route_options(plan, SERVER, CLIENT) == ["advmss", "512"]
     plan = plan_of(with_flow(f'{keys}\napp = "web"'))
-    assert route_options(plan, CLIENT, SERVER) == ["initcwnd", "3", "congctl", "reno", "advmss", "512"]
+    assert route_options(plan, CLIENT, SERVER) == [
+        "initcwnd",
+        "3",
+        "congctl",
+        "reno",
+        "advmss",
+        "512",
+    ]
     plan = plan_of(SHORT + '[lab]\nbulk = "iperf3"\n')
     assert route_options(plan, CLIENT, SERVER) == ["initcwnd", "10", "congctl", "cubic"]
     assert route_options(plan_of(SHORT), SERVER, CLIENT) == []
@@ -145,7 +156,10 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
             with_flow("", 'window = "rledbat"'),
             "flow0: window rledbat is no law of a stock kernel, nor of unbloat-agent (fixed, autotune and drwa are)",
         ),
-        (with_flow('mss = "1460 B"'), "flow0: mss 1460 does not fit the TUN devices' MTU of 1500 bytes"),
+        (
+            with_flow('mss = "1460 B"'),
+            "flow0: mss 1460 does not fit the TUN devices' MTU of 1500 bytes",
+        ),
         (
             with_flow('pacing = true\napp = "web"'),
             "flow0: pacing of nginx needs the queue discipline fq, which the lab does not have",
@@ -193,7 +207,10 @@ def test_small_queues_have_no_effect_and_that_is_said() -> None:
     assert len(plan_warnings(plan_of(text))) == 1
     assert plan_warnings(plan_of(SHORT)) == []
     assert (
-        plan_warnings(plan_of(text.replace('from = "client"\n', 'from = "client"\ntsq = false\n', 1))) == []
+        plan_warnings(
+            plan_of(text.replace('from = "client"\n', 'from = "client"\ntsq = false\n', 1))
+        )
+        == []
     )
 
 
@@ -210,14 +227,18 @@ def links(*pairs: str) -> str:
 def test_the_fewest_hops_are_taken_links_in_the_order_of_the_file() -> None:
     plan = plan_of(links("ab", "bc", "cd", "bd"))
     assert [plan["links"][number]["name"] for number in path(plan, 0, 3) or ()] == ["ab", "bd"]
-    assert {other: plan["links"][number]["name"] for other, number in first_links(plan, 0).items()} == {
+    assert {
+        other: plan["links"][number]["name"] for other, number in first_links(plan, 0).items()
+    } == {
         1: "ab",
         2: "ab",
         3: "ab",
     }
 
 
-def test_routers_that_know_the_destination_alone_send_packets_the_way_that_their_source_would() -> None:
+def test_routers_that_know_the_destination_alone_send_packets_the_way_that_their_source_would() -> (
+    None
+):
     dice = random.Random(1)
     pairs = [one + other for one, other in itertools.combinations("abcdefg", 2)]
     several = 0

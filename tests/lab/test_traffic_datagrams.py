@@ -30,7 +30,8 @@ def outage(pair: Bed, node: int, after: float, length: float) -> None:
     argv = ["tc", "-n", pair.spaces[node], "qdisc"]
     time.sleep(after)
     subprocess.run(
-        [*argv, "add", "dev", "net", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1"], check=True
+        [*argv, "add", "dev", "net", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1"],
+        check=True,
     )
     time.sleep(length)
     subprocess.run([*argv, "del", "dev", "net", "root"], check=True)
@@ -86,7 +87,10 @@ def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
         dump.terminate()
         text, _ = dump.communicate()
     lines = [line for line in text.splitlines() if line.startswith("IP ")]
-    seen = {(line.split("tos ")[1].split(",")[0], line.split("length ")[1].rstrip(")")) for line in lines}
+    seen = {
+        (line.split("tos ")[1].split(",")[0], line.split("length ")[1].rstrip(")"))
+        for line in lines
+    }
     assert seen >= {("0xb8", "160"), ("0xb8", "100"), ("0x20", "1000"), ("0x20", "300")}
 
 
@@ -113,7 +117,9 @@ def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
 
 
 def test_an_isochronous_probe_goes_one_way(pair: Bed, tmp_path: Path) -> None:
-    told = pair.run(plan(duration=0.5, probes=(probe("iso", "isochronous", every=(0.01, 0.03)),)), tmp_path)
+    told = pair.run(
+        plan(duration=0.5, probes=(probe("iso", "isochronous", every=(0.01, 0.03)),)), tmp_path
+    )
     rows = told.rows("probes/iso.jsonl", "probe")
     assert on_schedule(rows, times(0.0, [0.01, 0.03], 0.5))
     assert all(row["lost"] is False and row["rtt_ms"] is None for row in rows)
@@ -165,7 +171,9 @@ def test_a_call_scores_as_in_the_simulator(delay_ms: int, loss: float) -> None:
 
     back = heard(0.01 + on_the_way, sent)
     there = heard(delay_ms / 1e3 + on_the_way, delivered - len(back))
-    assert voice.scores(0.02, 0.06, planned, back)[1] == pytest.approx(expected["mos_back"], abs=1e-6)
+    assert voice.scores(0.02, 0.06, planned, back)[1] == pytest.approx(
+        expected["mos_back"], abs=1e-6
+    )
     assert voice.scores(0.02, 0.06, planned, there)[1] == pytest.approx(expected["mos"], abs=1e-6)
 
 

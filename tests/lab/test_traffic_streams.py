@@ -91,7 +91,12 @@ def test_each_flow_runs_the_congestion_control_that_it_is_given(pair: Bed, tmp_p
             seen[one["name"]] = " ".join(re.findall(r"\b(cubic|reno|bbr)\b", text))
 
     told = pair.run(plan(*flows, duration=1.0), tmp_path, during=look)
-    assert seen == {"cubic-up": "cubic", "cubic-down": "cubic", "newreno-up": "reno", "newreno-down": "reno"}
+    assert seen == {
+        "cubic-up": "cubic",
+        "cubic-down": "cubic",
+        "newreno-up": "reno",
+        "newreno-down": "reno",
+    }
     for name, kernel in seen.items():
         for side in ("sender", "receiver"):
             (connection,) = told.rows(f"flows/{name}.{side}.jsonl", "connection")
@@ -124,17 +129,27 @@ def test_a_congestion_control_that_the_kernel_does_not_have_is_said_and_its_flow
 
 @needs("ss")
 def test_congestion_control_and_window_change_in_mid_run(pair: Bed, tmp_path: Path) -> None:
-    made = flow("up", upload=True, receiver__window={"kind": "fixed", "window": 200_000, "rmem_max": 110_208})
+    made = flow(
+        "up",
+        upload=True,
+        receiver__window={"kind": "fixed", "window": 200_000, "rmem_max": 110_208},
+    )
     made["app"] = {"kind": "rates", "rates_bps": [20e6], "slot_s": 1.0}
     window = {"kind": "fixed", "window": 50_000, "rmem_max": 110_208, "ratio": 0.5}
     changes = (
         {"at_s": 0.3, "what": [{"kind": "congestion", "flow": 0, "to": {"kind": "newreno"}}]},
-        {"at_s": 0.6, "what": [{"kind": "window", "flow": 0, "to": window}, {"kind": "link", "link": 0}]},
+        {
+            "at_s": 0.6,
+            "what": [{"kind": "window", "flow": 0, "to": window}, {"kind": "link", "link": 0}],
+        },
     )
     told = pair.run(plan(made, duration=1.2, changes=changes), tmp_path)
-    assert [row["congestion"] for row in told.rows("flows/up.sender.jsonl", "congestion")] == ["reno"]
+    assert [row["congestion"] for row in told.rows("flows/up.sender.jsonl", "congestion")] == [
+        "reno"
+    ]
     windows = {
-        round(row["t_s"], 1): row["send_window_bytes"] for row in told.rows("flows/up.sender.jsonl", "sample")
+        round(row["t_s"], 1): row["send_window_bytes"]
+        for row in told.rows("flows/up.sender.jsonl", "sample")
     }
     assert 190_000 <= windows[0.5] <= 200_064
     assert 45_000 <= windows[1.1] <= 50_064
@@ -147,7 +162,9 @@ def test_the_window_advertised_is_the_fixed_window(pair: Bed, tmp_path: Path, wi
     app = {"kind": "rates", "rates_bps": [100e6], "slot_s": 1.0}
     made = flow("down", app, receiver__window=law)
     path = captured(pair, plan(made, duration=0.5), tmp_path, "tcp and src 10.0.0.1")
-    rows = fields(path, "tcp.flags.syn == 0 && tcp.flags.fin == 0 && tcp.flags.reset == 0", "tcp.window_size")
+    rows = fields(
+        path, "tcp.flags.syn == 0 && tcp.flags.fin == 0 && tcp.flags.reset == 0", "tcp.window_size"
+    )
     sizes = [int(row[0]) for row in rows]
     # Steps of the window scale; the kernel rounds up.
     step = 1 << max(window.bit_length() - 16, 0)
@@ -158,7 +175,9 @@ def test_the_window_advertised_is_the_fixed_window(pair: Bed, tmp_path: Path, wi
 
 def test_a_fixed_buffer_is_the_kernels_buffer_and_never_grows(pair: Bed, tmp_path: Path) -> None:
     law = {"kind": "fixed", "window": None, "rmem_max": 110_208, "ratio": 0.5}
-    made = flow("down", {"kind": "rates", "rates_bps": [100e6], "slot_s": 1.0}, receiver__window=law)
+    made = flow(
+        "down", {"kind": "rates", "rates_bps": [100e6], "slot_s": 1.0}, receiver__window=law
+    )
     told = pair.run(plan(made, duration=0.5), tmp_path)
     windows = [row["send_window_bytes"] for row in told.rows("flows/down.sender.jsonl", "sample")]
     # Half of it to begin with; the kernel's measured ratio is between that and all of it.
@@ -171,7 +190,9 @@ def pruned(pair: Bed) -> int:
 
 
 @needs("nstat")
-def test_a_slow_reader_reads_by_its_profile_and_the_buffer_stays_full(pair: Bed, tmp_path: Path) -> None:
+def test_a_slow_reader_reads_by_its_profile_and_the_buffer_stays_full(
+    pair: Bed, tmp_path: Path
+) -> None:
     made = flow(
         "down",
         receiver__window={"kind": "fixed", "window": 300_000, "rmem_max": 110_208, "ratio": 0.5},
@@ -228,7 +249,9 @@ def test_files_come_whole_one_after_another(pair: Bed, tmp_path: Path) -> None:
     assert told.values("flows/large.receiver.jsonl", "file_ms") == []
     for path in ("flows/up.sender.jsonl", "flows/down.sender.jsonl"):
         # The kernel counts the FIN as well, once it is acknowledged.
-        final = {row["remote"] + row["local"]: row["bytes_acked"] for row in told.rows(path, "sample")}
+        final = {
+            row["remote"] + row["local"]: row["bytes_acked"] for row in told.rows(path, "sample")
+        }
         assert len(final) == 5
         assert all(300_000 <= acked <= 300_002 for acked in final.values())
     starts = [row["t_s"] for row in told.rows("flows/up.sender.jsonl", "connection")]
@@ -288,7 +311,9 @@ def test_classes_travel_as_dscp(pair: Bed, tmp_path: Path) -> None:
 @needs("tcpdump", "tshark")
 def test_a_segment_has_the_payload_that_the_scenario_says(pair: Bed, tmp_path: Path) -> None:
     app = {"kind": "rates", "rates_bps": [20e6], "slot_s": 1.0}
-    path = captured(pair, plan(flow("down", app, sender__mss_bytes=512), duration=0.3), tmp_path, "tcp")
+    path = captured(
+        pair, plan(flow("down", app, sender__mss_bytes=512), duration=0.3), tmp_path, "tcp"
+    )
     # The MSS option counts the timestamps, which this figure does not.
     assert {row[0] for row in fields(path, "tcp.flags.syn == 1", "tcp.options.mss_val")} == {"524"}
     # One packet on the veth is several segments: segmentation is put off.
@@ -301,7 +326,9 @@ def test_iperf3_makes_the_bulk_where_the_scenario_asks_for_it(pair: Bed, tmp_pat
     # A small buffer keeps the capture small.
     small = {"kind": "fixed", "window": None, "rmem_max": 20_000, "ratio": 0.5}
     flows = [
-        flow("down", sender__congestion={"kind": "newreno"}, sender__class=0, receiver__window=small),
+        flow(
+            "down", sender__congestion={"kind": "newreno"}, sender__class=0, receiver__window=small
+        ),
         flow("up", upload=True, stop_s=0.9, receiver__window=small),
     ]
     path = captured(pair, plan(*flows, duration=1.2, bulk="iperf3"), tmp_path, "tcp and port 25001")
@@ -318,7 +345,9 @@ def test_iperf3_makes_the_bulk_where_the_scenario_asks_for_it(pair: Bed, tmp_pat
         assert received > 100_000
     assert max(row["t_s"] for row in told.rows("flows/up.sender.jsonl", "sample")) < 1.15
     # EF, as class 0 travels.
-    assert {row[0] for row in fields(path, "tcp.len > 0 && ip.src == 10.0.0.2", "ip.dsfield.dscp")} == {"46"}
+    assert {
+        row[0] for row in fields(path, "tcp.len > 0 && ip.src == 10.0.0.2", "ip.dsfield.dscp")
+    } == {"46"}
 
 
 def test_many_flows_of_a_node_share_one_process(tmp_path: Path) -> None:
@@ -357,6 +386,6 @@ def test_older_kernels_tell_less() -> None:
     row = parse(bytes(info))
     assert row["cwnd_segments"] == 17
     assert row["retransmits"] == 0
-    assert [row[name] for name in ("pacing_bps", "rtt_min_ms", "delivery_bps", "send_window_bytes")] == [
-        None
-    ] * 4
+    assert [
+        row[name] for name in ("pacing_bps", "rtt_min_ms", "delivery_bps", "send_window_bytes")
+    ] == [None] * 4

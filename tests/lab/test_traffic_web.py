@@ -88,9 +88,9 @@ def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Bed, tmp_path: P
             continue
         assert sorted(objects) == list(range(20))
         # 20 objects over 3 layers: 6, 7, 7, none before all of the layer before.
-        assert [sorted(objects[a:b]) == list(range(a, b)) for a, b in ((0, 6), (6, 13), (13, 20))] == [
-            True
-        ] * 3
+        assert [
+            sorted(objects[a:b]) == list(range(a, b)) for a, b in ((0, 6), (6, 13), (13, 20))
+        ] == [True] * 3
         assert len({client for client, _, _, _ in page}) <= 6
     clients = [{client for client, _, _, _ in rows[b:e]} for b, e in itertools.pairwise(begins)]
     for one, other in itertools.pairwise(clients):
@@ -100,7 +100,9 @@ def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Bed, tmp_path: P
     objects_ms = told.values("flows/page.receiver.jsonl", "object_ms")
     assert len(loads) == len(connects) >= 2
     assert (
-        len(objects_ms) == len(told.values("flows/page.receiver.jsonl", "first_byte_ms")) == 21 * len(loads)
+        len(objects_ms)
+        == len(told.values("flows/page.receiver.jsonl", "first_byte_ms"))
+        == 21 * len(loads)
     )
     # A page takes longer than any of its objects.
     assert min(loads) > 0
@@ -141,7 +143,9 @@ def test_a_page_that_never_comes_is_told_with_its_age(pair: Bed, tmp_path: Path)
 
 
 @needs("nginx", "chromium")
-def test_a_browser_and_nginx_end_with_their_parent_however_it_ends(pair: Bed, tmp_path: Path) -> None:
+def test_a_browser_and_nginx_end_with_their_parent_however_it_ends(
+    pair: Bed, tmp_path: Path
+) -> None:
     made = plan(flow("page", WEB), duration=60.0)
     with Traffic(pair, made, tmp_path) as traffic:
         traffic.go()
@@ -162,13 +166,27 @@ def test_a_browser_and_nginx_end_with_their_parent_however_it_ends(pair: Bed, tm
 
 
 @needs("nginx", "ss")
-def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(pair: Bed, tmp_path: Path) -> None:
+def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(
+    pair: Bed, tmp_path: Path
+) -> None:
     seen: list[str] = []
 
     def look(_: Bed) -> None:
-        argv = ["ip", "netns", "exec", pair.spaces[SERVER], "ss", "-tinH", "--tos", "state", "established"]
+        argv = [
+            "ip",
+            "netns",
+            "exec",
+            pair.spaces[SERVER],
+            "ss",
+            "-tinH",
+            "--tos",
+            "state",
+            "established",
+        ]
         seen.append(
-            subprocess.run([*argv, "sport", "=", ":5001"], check=True, capture_output=True, text=True).stdout
+            subprocess.run(
+                [*argv, "sport", "=", ":5001"], check=True, capture_output=True, text=True
+            ).stdout
         )
 
     made = plan(flow("film", VIDEO, stop_s=2.6, sender__class=2), duration=3.0)
@@ -221,7 +239,11 @@ def test_a_long_round_trip_before_the_answer_does_not_lower_the_estimate() -> No
     viewer.segment(900, 1_000, 12_500)
     viewer.ask(1_000)
     assert viewer.player.rate == 400_000
-    assert viewer.told == [("bitrate_bps", 100_000), ("startup_ms", 1_000.0), ("bitrate_bps", 400_000)]
+    assert viewer.told == [
+        ("bitrate_bps", 100_000),
+        ("startup_ms", 1_000.0),
+        ("bitrate_bps", 400_000),
+    ]
 
 
 def test_the_estimate_is_smoothed_and_too_short_a_time_tells_no_rate() -> None:

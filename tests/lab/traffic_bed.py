@@ -225,7 +225,11 @@ def flow(
 
 
 def probe(
-    name: str, kind: str = "ping", every: tuple[float, ...] = (0.05,), priority: int = 1, **more: Any
+    name: str,
+    kind: str = "ping",
+    every: tuple[float, ...] = (0.05,),
+    priority: int = 1,
+    **more: Any,
 ) -> dict[str, Any]:
     """A probe of a plan, from the client to the server."""
     return {

@@ -69,7 +69,13 @@ ON = {
             "with_bps": 7_100_000,
             "without_bps": 9_300_000,
         },
-        {"cure": "acks", "remote": "192.0.2.9", "remote_port": None, "local_port": None, "state": "resting"},
+        {
+            "cure": "acks",
+            "remote": "192.0.2.9",
+            "remote_port": None,
+            "local_port": None,
+            "state": "resting",
+        },
     ],
     "problems": ["congestion control: the kernel has no bbr"],
     "flows": [UP, DOWN],
@@ -80,7 +86,12 @@ ON = {
 }
 MISSING = "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same"
 FEATURES = [
-    {"feature": "windows of this host's sockets (DRWA)", "since": "5.11", "works": True, "missing": None},
+    {
+        "feature": "windows of this host's sockets (DRWA)",
+        "since": "5.11",
+        "works": True,
+        "missing": None,
+    },
     {
         "feature": "the same for connections that exist already",
         "since": "6.12",
@@ -92,7 +103,13 @@ FEATURES = [
 
 def half(goodput: float, rtt: float | None) -> dict[str, Any]:
     """One half of a run."""
-    none = {"bytes": 0.0, "goodput_bps": 0.0, "rtt_ms_min": None, "rtt_ms_p50": None, "rtt_ms_p95": None}
+    none = {
+        "bytes": 0.0,
+        "goodput_bps": 0.0,
+        "rtt_ms_min": None,
+        "rtt_ms_p50": None,
+        "rtt_ms_p95": None,
+    }
     down = none | {"bytes": goodput, "goodput_bps": goodput, "rtt_ms_min": 60.0 if rtt else None}
     down |= {"rtt_ms_p50": rtt, "rtt_ms_p95": rtt and rtt * 1.3}
     probe = {"count": 20 if rtt else 0, "rtt_ms_p50": rtt, "rtt_ms_p95": rtt and rtt * 1.2}
@@ -112,7 +129,13 @@ def measured(life: str) -> None:
         part = "before" if number <= 10 else "settling" if number <= 18 else "after"
         rtt = 1_500.0 if part == "before" else 180.0
         flow = DOWN | {"rtt_ms": rtt, "bytes": 480_000 * number}
-        event = {"event": "look", "t_s": number / 2, "of_s": looks / 2, "part": part, "probe_ms": [rtt]}
+        event = {
+            "event": "look",
+            "t_s": number / 2,
+            "of_s": looks / 2,
+            "part": part,
+            "probe_ms": [rtt],
+        }
         goodput = {"downloads": 7_690_000.0, "uploads": 0.0}
         say(event | {"goodput_bps": goodput, "status": ON | {"flows": [flow]}})
         if life == "slow":
@@ -128,7 +151,14 @@ def measured(life: str) -> None:
     }
     helped = half(7.7e6, 1_560.0), half(7.69e6, 181.0), True, "Downloads: it helped."
     before, after, verdict, text = ends.get(life, helped)
-    done = {"ok": True, "event": "done", "before": before, "after": after, "helped": verdict, "verdict": text}
+    done = {
+        "ok": True,
+        "event": "done",
+        "before": before,
+        "after": after,
+        "helped": verdict,
+        "verdict": text,
+    }
     say(done)
 
 
@@ -142,8 +172,14 @@ def main(words: list[str]) -> int:
     life = os.environ.get("FAKE_AGENT", "on")
     names = ("plan", "on", "off", "status", "run", "features", "defaults", "serve")
     command = next(word for word in words if word in names)
-    if any(word == "--set=" or (word.count("=") == 0 and before == "--set") for before, word in pairs(words)):
-        print("error: invalid value 'lambda' for '--set <KEY=VALUE>': expected KEY=VALUE\n", file=sys.stderr)
+    if any(
+        word == "--set=" or (word.count("=") == 0 and before == "--set")
+        for before, word in pairs(words)
+    ):
+        print(
+            "error: invalid value 'lambda' for '--set <KEY=VALUE>': expected KEY=VALUE\n",
+            file=sys.stderr,
+        )
         return 2
     if life == "rights":
         error = "needs root: it loads BPF programs and changes sockets"
@@ -154,7 +190,10 @@ def main(words: list[str]) -> int:
         print("hello")
         return 0
     if life == "unknown":
-        print("unbloat-agent: line 3: unknown key receive.lamda; did you mean lambda?", file=sys.stderr)
+        print(
+            "unbloat-agent: line 3: unknown key receive.lamda; did you mean lambda?",
+            file=sys.stderr,
+        )
         return 3
     if command == "run":
         measured(life)

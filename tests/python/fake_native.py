@@ -217,7 +217,11 @@ ALWAYS = {
 def quantiles(name: str, *values: float) -> dict[str, float]:
     """count, min, p50, p95, p99, max."""
     return dict(
-        zip((f"{name}_{part}" for part in ("count", "min", "p50", "p95", "p99", "max")), values, strict=True)
+        zip(
+            (f"{name}_{part}" for part in ("count", "min", "p50", "p95", "p99", "max")),
+            values,
+            strict=True,
+        )
     )
 
 
@@ -230,9 +234,11 @@ def flow_row(id_: int, **known: Any) -> dict[str, Any]:
             "zero_window_count",
             "idle_count",
         )
-        nullable |= name in ("bdp_bytes", "in_flight_plain_bytes_max", "window_scale") or name.startswith(
-            "rwnd_bytes"
-        )
+        nullable |= name in (
+            "bdp_bytes",
+            "in_flight_plain_bytes_max",
+            "window_scale",
+        ) or name.startswith("rwnd_bytes")
         row[name] = 0 if kind[0] in "u" and not nullable else None
     row |= ALWAYS | {
         "id": id_,
@@ -246,10 +252,20 @@ def flow_row(id_: int, **known: Any) -> dict[str, Any]:
 
 def flows(upload_bps: int, bloated: bool) -> list[dict[str, Any]]:
     """Six flows; the first is the interesting one."""
-    rtt = (9000, 50.2, 800.0, 2100.0, 2300.0, 2411.0) if bloated else (9000, 50.1, 61.0, 75.0, 80.0, 92.0)
-    queue = (8000, 0.0, 750.0, 2040.0, 2250.0, 2361.0) if bloated else (8000, 0.0, 11.0, 25.0, 30.0, 42.0)
+    rtt = (
+        (9000, 50.2, 800.0, 2100.0, 2300.0, 2411.0)
+        if bloated
+        else (9000, 50.1, 61.0, 75.0, 80.0, 92.0)
+    )
+    queue = (
+        (8000, 0.0, 750.0, 2040.0, 2250.0, 2361.0)
+        if bloated
+        else (8000, 0.0, 11.0, 25.0, 30.0, 42.0)
+    )
     flight = (
-        (10000, 1448.0, 400e3, 1.04e6, 1.05e6, 1.05e6) if bloated else (10000, 1448.0, 30e3, 45e3, 50e3, 60e3)
+        (10000, 1448.0, 400e3, 1.04e6, 1.05e6, 1.05e6)
+        if bloated
+        else (10000, 1448.0, 30e3, 45e3, 50e3, 60e3)
     )
     shares = (
         {"receive_window": 0.63, "bufferbloat": 0.3, "slow_start": 0.07}
@@ -280,7 +296,9 @@ def flows(upload_bps: int, bloated: bool) -> list[dict[str, Any]]:
             rwnd_bytes_max=1_050_000,
             rwnd_bytes_last=1_050_000,
             window_scale=7,
-            **quantiles("window_utilisation_pct", 10_000, 1.0, 40.0, 99.0 if bloated else 6.0, 100.0, 100.0),
+            **quantiles(
+                "window_utilisation_pct", 10_000, 1.0, 40.0, 99.0 if bloated else 6.0, 100.0, 100.0
+            ),
             window_full_count=6000 if bloated else 0,
             window_full_s=18.8 if bloated else 0.0,
             window_full_share=0.63 if bloated else 0.0,
@@ -384,14 +402,24 @@ def series(kind: str, wanted: Any) -> list[Column]:
             column("t_s", "f64", [step / 10 for _, step in bins]),
             column("span_s", "f32", [0.1 for _ in bins]),
             column("sent_bytes", "u64", [50_000 for _ in bins]),
-            column("delivered_bytes", "u64", [int(50_000 * (1 + math.sin(step))) for _, step in bins]),
+            column(
+                "delivered_bytes", "u64", [int(50_000 * (1 + math.sin(step))) for _, step in bins]
+            ),
             column("goodput_bps", "f64", [4e6 * (1 + math.sin(step)) for _, step in bins]),
             *(column(name, "f32", rising) for name in ("rtt_ms_min", "rtt_ms", "rtt_ms_max")),
-            column("in_flight_bytes", "u64", [None if rtt is None else int(rtt * 500) for rtt in rising]),
+            column(
+                "in_flight_bytes",
+                "u64",
+                [None if rtt is None else int(rtt * 500) for rtt in rising],
+            ),
             column("rwnd_bytes", "u64", [1_050_000 for _ in bins]),
             column("window_full_s", "f32", [0.0 for _ in bins]),
             column("retransmissions", "u32", [0 for _ in bins]),
-            column("limit", "str", ["receive_window" if step > 110 else "bottleneck" for _, step in bins]),
+            column(
+                "limit",
+                "str",
+                ["receive_window" if step > 110 else "bottleneck" for _, step in bins],
+            ),
         ]
     if kind == "events":
         return [
@@ -437,7 +465,9 @@ def analyze(
             column(name, kind, [row[place] for row in CONNECTIONS])
             for place, (name, kind) in enumerate(CONNECTION_KINDS.items())
         ],
-        "flows": [column(name, kind, [row[name] for row in rows]) for name, kind in FLOW_KINDS.items()],
+        "flows": [
+            column(name, kind, [row[name] for row in rows]) for name, kind in FLOW_KINDS.items()
+        ],
         "findings": [
             column(name, kind, [row[place] for row in (FINDINGS if bloated else FINDINGS[:1])])
             for place, (name, kind) in enumerate(FINDING_KINDS.items())
@@ -472,14 +502,23 @@ def analyze(
 def algorithms() -> list[dict[str, Any]]:
     """An algorithm of each of two families, of the same name."""
     return [
-        {"family": family, "name": "fixed", "about": f"a {family} that stays", "source": "none", "params": []}
+        {
+            "family": family,
+            "name": "fixed",
+            "about": f"a {family} that stays",
+            "source": "none",
+            "params": [],
+        }
         for family in ("window law", "medium")
     ]
 
 
 def scenario_metrics() -> list[tuple[str, str, bool, str]]:
     """Two metrics."""
-    return [("flow_rtt_ms", "flow", True, "round trips"), ("fairness", "run", False, "Jain's index")]
+    return [
+        ("flow_rtt_ms", "flow", True, "round trips"),
+        ("fairness", "run", False, "Jain's index"),
+    ]
 
 
 def rules() -> list[tuple[str, str, str, str]]:

@@ -9,6 +9,6 @@ import unbloat
 sys.modules["unbloat._native"] = fake_native
 setattr(unbloat, "_native", fake_native)  # noqa: B010 -- a module has no such attribute to assign to
 
-from unbloat.cli import main  # noqa: E402
+from unbloat.cli.arguments import main  # noqa: E402
 
 main()

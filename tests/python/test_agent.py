@@ -116,7 +116,9 @@ def test_every_command_shows_an_example() -> None:
 @pytest.mark.parametrize("command", ["status", "off", "features"])
 def test_json_is_the_programs_own(tmp_path: Path, command: str) -> None:
     done = agent(tmp_path, command, "--json")
-    own = subprocess.run([FAKE, "--json", command], capture_output=True, text=True, check=True, timeout=60)
+    own = subprocess.run(
+        [FAKE, "--json", command], capture_output=True, text=True, check=True, timeout=60
+    )
     assert (done.returncode, done.stdout) == (0, own.stdout)
 
 
@@ -234,7 +236,9 @@ def test_the_live_view_leaves_the_terminal_as_it_was(tmp_path: Path, how: str) -
     assert terminal.text.count(ALTERNATE) == terminal.text.count(NORMAL) == 1
     assert terminal.text.rindex(SHOWN) > terminal.text.rindex(HIDDEN)
     assert b"Traceback" not in terminal.text
-    assert b"\x1b[31m that bites" not in terminal.text  # what a log line contains never reaches the terminal
+    assert (
+        b"\x1b[31m that bites" not in terminal.text
+    )  # what a log line contains never reaches the terminal
 
 
 def test_the_live_view_draws_the_course_of_an_rtt_and_names_the_uplink(tmp_path: Path) -> None:

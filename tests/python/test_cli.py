@@ -100,7 +100,9 @@ def unbloat(
         timeout=60,
         check=False,
     )
-    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        command, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -155,7 +157,10 @@ def test_tables_of_several_captures_lie_side_by_side(place: Path) -> None:
     for name in ("cubic", "bbr"):
         assert (place / "tables" / name / "segments.parquet").is_file()
     again = unbloat(place, "analyze", "tables/cubic")
-    assert again.stdout.splitlines()[4:] == unbloat(place, "analyze", "cubic.pcapng").stdout.splitlines()[4:]
+    assert (
+        again.stdout.splitlines()[4:]
+        == unbloat(place, "analyze", "cubic.pcapng").stdout.splitlines()[4:]
+    )
     one = unbloat(place, "analyze", "cubic.pcapng", "--out", "run.unbloat")
     assert one.stdout.endswith("tables: run.unbloat\n")
     assert unbloat(place, "compare", "run.unbloat", "tables/bbr").returncode == 0
@@ -200,7 +205,12 @@ def test_a_figure_is_drawn(place: Path) -> None:
 def test_a_reader_that_has_seen_enough_ends_the_program_quietly(place: Path) -> None:
     command = f"{sys.executable} {HERE / 'run_fake.py'} analyze cubic.pcapng --json --samples --events --segments | head -c 100"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=place, env=ENVIRONMENT, capture_output=True, timeout=60, check=True
+        ["bash", "-c", command],
+        cwd=place,
+        env=ENVIRONMENT,
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     assert len(done.stdout) == 100
     assert done.stderr == b""
@@ -258,8 +268,17 @@ def test_ctrl_c_ends_it_with_130_and_without_a_traceback(place: Path) -> None:
 
 
 def test_heavy_modules_wait_until_they_are_needed(place: Path) -> None:
-    code = "import sys, unbloat, unbloat.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=True
+    code = (
+        "import sys, unbloat, unbloat.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     )
-    assert not {"pyarrow", "rich", "jinja2", "numpy", "pandas", "matplotlib"} & set(done.stdout.split())
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert not {"pyarrow", "rich", "jinja2", "numpy", "pandas", "matplotlib"} & set(
+        done.stdout.split()
+    )

@@ -11,7 +11,7 @@ from fake_native import column
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbloat.columns import arrow_table, row_count
+from unbloat.run.arrow import arrow_table, row_count
 
 RANGES = {"u8": 2**8, "u16": 2**16, "u32": 2**32, "u64": 2**64}
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -34,7 +34,10 @@ def test_every_type_comes_through_with_its_nulls(data: st.DataObject, rows: int)
         for kind, row in values.items()
     }
     table = arrow_table(
-        [column("id", "u32", range(rows)), *(column(kind, kind, row) for kind, row in values.items())]
+        [
+            column("id", "u32", range(rows)),
+            *(column(kind, kind, row) for kind, row in values.items()),
+        ]
     )
     table.validate(full=True)
     for kind, row in values.items():

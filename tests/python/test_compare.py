@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbloat
-from unbloat.compare import Side, against, directions, distinct
-from unbloat.dataset import Run
-from unbloat.measures import MEASURES, Value, best_and_worst, variation
+from unbloat.comparison.compare import Side, against, directions, distinct
+from unbloat.comparison.flow_measures import MEASURES, Value, best_and_worst, variation
+from unbloat.run.run import Run
 
 
 def test_the_same_rate_with_less_delay_is_told_so(capture: Path, calm: Path) -> None:
@@ -25,7 +25,9 @@ def test_the_same_rate_with_less_delay_is_told_so(capture: Path, calm: Path) -> 
     assert "held back by the rate of the bottleneck rather than the receive window" in verdict
 
 
-def test_a_directory_of_runs_is_refused_with_the_names_of_the_runs(capture: Path, tmp_path: Path) -> None:
+def test_a_directory_of_runs_is_refused_with_the_names_of_the_runs(
+    capture: Path, tmp_path: Path
+) -> None:
     run = unbloat.analyze(capture)
     sweep = tmp_path / "sweep"
     for number in range(6):
@@ -45,7 +47,9 @@ def test_equal_transfers_are_called_equal(capture: Path) -> None:
     assert not any(line.best or line.worst for line in comparison.lines)
 
 
-def test_the_better_value_is_marked_and_small_differences_are_not(capture: Path, calm: Path) -> None:
+def test_the_better_value_is_marked_and_small_differences_are_not(
+    capture: Path, calm: Path
+) -> None:
     lines = {line.measure.name: line for line in unbloat.compare(capture, calm).lines}
     assert (lines["rtt_ms_p95"].best, lines["rtt_ms_p95"].worst) == ({1}, {0})
     assert (lines["grade"].best, lines["grade"].worst) == ({1}, {0})
@@ -59,7 +63,9 @@ def test_measures_nobody_has_are_left_out(capture: Path) -> None:
     assert "bytes" in names
 
 
-def test_runs_stored_runs_and_captures_may_be_mixed(capture: Path, calm: Path, tmp_path: Path) -> None:
+def test_runs_stored_runs_and_captures_may_be_mixed(
+    capture: Path, calm: Path, tmp_path: Path
+) -> None:
     stored = unbloat.analyze(calm).write(tmp_path / "after")
     comparison = unbloat.compare(capture, stored, unbloat.analyze(calm))
     assert comparison.labels == ["cubic", "after", "bbr"]
@@ -118,7 +124,9 @@ def two_ways(ends: list[tuple[str, str]], payloads: list[int]) -> Run:
 
 
 def test_the_other_direction_may_be_another_connection_between_the_same_hosts() -> None:
-    run = two_ways([("phone", "server"), ("phone", "other"), ("phone", "server")], [900, 1, 0, 800, 2, 500])
+    run = two_ways(
+        [("phone", "server"), ("phone", "other"), ("phone", "server")], [900, 1, 0, 800, 2, 500]
+    )
     assert directions(run) == [0, 5]
 
 
@@ -141,7 +149,9 @@ def test_no_value_is_best_and_worst_at_once(values: list[Value]) -> None:
 
 def test_variation_counts_bins_without_a_row_as_zero() -> None:
     def samples(bins: dict[int, int]) -> pa.Table:
-        return pa.table({"t_s": [place / 10 for place in bins], "delivered_bytes": list(bins.values())})
+        return pa.table(
+            {"t_s": [place / 10 for place in bins], "delivered_bytes": list(bins.values())}
+        )
 
     assert variation(samples({0: 10, 1: 10, 2: 10})) == pytest.approx(0.0)
     assert variation(samples({0: 10, 3: 10})) == pytest.approx(1.0)

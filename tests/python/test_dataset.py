@@ -37,7 +37,13 @@ def test_the_main_flow_is_the_one_with_most_payload(capture: Path) -> None:
 
 def test_the_verdict_names_delay_grade_and_what_held_the_flow_back(capture: Path) -> None:
     verdict = unbloat.analyze(capture).verdict
-    for part in ("15.0 MB", "4.0 Mbit/s", "from 50 ms to 2.1 s", "grade F", "the receive window for 63 %"):
+    for part in (
+        "15.0 MB",
+        "4.0 Mbit/s",
+        "from 50 ms to 2.1 s",
+        "grade F",
+        "the receive window for 63 %",
+    ):
         assert part in verdict
 
 
@@ -114,7 +120,10 @@ def test_the_types_are_those_of_the_format(capture: Path) -> None:
 def test_findings_come_with_the_most_severe_first(capture: Path) -> None:
     run = unbloat.analyze(capture)
     assert [row["severity"] for row in run.findings_of()] == ["serious", "warning", "info"]
-    assert [row["rule"] for row in run.findings_of(connection=0)] == ["bufferbloat", "receive-window"]
+    assert [row["rule"] for row in run.findings_of(connection=0)] == [
+        "bufferbloat",
+        "receive-window",
+    ]
     assert run.findings_of(flow=3) == []
 
 
@@ -146,7 +155,10 @@ def test_pandas_keeps_the_columns_in_arrow(capture: Path) -> None:
 
 
 def test_a_run_says_briefly_what_it_is(capture: Path) -> None:
-    assert repr(unbloat.analyze(capture)) == "<unbloat.Run cubic.pcapng: 3 connections, 3 findings, 30.0 s>"
+    assert (
+        repr(unbloat.analyze(capture))
+        == "<unbloat.Run cubic.pcapng: 3 connections, 3 findings, 30.0 s>"
+    )
 
 
 def test_in_a_notebook_it_shows_verdict_and_chart_without_anything_loaded(capture: Path) -> None:
@@ -163,7 +175,9 @@ def test_a_name_that_looks_like_markup_stays_text(tmp_path: Path, fake: None) ->
     assert "<b>&.pcap" not in unbloat.analyze(path)._repr_html_()
 
 
-def test_unreadable_is_a_capture_error_and_missing_a_file_not_found(tmp_path: Path, fake: None) -> None:
+def test_unreadable_is_a_capture_error_and_missing_a_file_not_found(
+    tmp_path: Path, fake: None
+) -> None:
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"bad")
     with pytest.raises(unbloat.CaptureError, match="unknown magic"):
@@ -176,7 +190,9 @@ def test_unreadable_is_a_capture_error_and_missing_a_file_not_found(tmp_path: Pa
         unbloat.analyze()  # type: ignore[call-overload]
 
 
-def test_an_exception_in_the_progress_callback_stops_the_analysis(capture: Path, calm: Path) -> None:
+def test_an_exception_in_the_progress_callback_stops_the_analysis(
+    capture: Path, calm: Path
+) -> None:
     def interrupted(_done: int, _total: int) -> None:
         raise KeyboardInterrupt
 

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 from conftest import ROOT
 
-from unbloat.cli import app
+from unbloat.cli.arguments import app
 
 PAGES = sorted((ROOT / "docs/commands").glob("*.md"))
 BLOCK = re.compile(r"(<!-- output -->\n```console\n\$ unbloat ([^\n]*)\n)(.*?)(```)", re.S)
@@ -24,7 +24,9 @@ BLOCK = re.compile(r"(<!-- output -->\n```console\n\$ unbloat ([^\n]*)\n)(.*?)(`
 
 def answer(arguments: str) -> str:
     """What the program prints, at 80 columns."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")
+    }
     command = [sys.executable, "-m", "unbloat", *shlex.split(arguments)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True

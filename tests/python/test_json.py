@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import unbloat
-from unbloat.json_out import json_line, nested, run_object
+from unbloat.run.json import json_line, nested, run_object
 
 
 def test_a_statistic_is_an_object_and_null_when_never_measured(capture: Path) -> None:
@@ -49,7 +49,9 @@ def test_nothing_in_it_is_nan_or_infinite(capture: Path) -> None:
     def refuse(text: str) -> Any:
         raise AssertionError(text)
 
-    json.loads(json_line(run_object(unbloat.analyze(capture), series=("samples",))), parse_constant=refuse)
+    json.loads(
+        json_line(run_object(unbloat.analyze(capture), series=("samples",))), parse_constant=refuse
+    )
     assert nested({"loss_rate": math.nan, "rtt_ms_min": math.inf, "rtt_ms_max": 2.0}) == {
         "loss_rate": None,
         "rtt_ms": {"min": None, "max": 2.0},

@@ -8,10 +8,10 @@ import pytest
 from conftest import ROOT
 
 from unbloat.charts import CHARTS
-from unbloat.columns import EXTRA, TABLES
+from unbloat.cli.list import KINDS, entries, page
 from unbloat.errors import UnbloatError
-from unbloat.manual import KINDS, entries, page
-from unbloat.wording import LIMITS
+from unbloat.run.arrow import EXTRA, TABLES
+from unbloat.text.format import LIMITS
 
 
 def test_every_limit_of_the_analysis_has_its_words() -> None:

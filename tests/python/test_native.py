@@ -14,7 +14,7 @@ from conftest import ROOT, SHARED
 import unbloat
 from unbloat import _native as native
 from unbloat.bundled import samples
-from unbloat.json_out import json_line, run_object
+from unbloat.run.json import json_line, run_object
 
 
 def sample(name: str) -> Path:
@@ -69,7 +69,14 @@ def test_the_slow_reader_is_recognised() -> None:
 def test_the_tables_of_every_sample_are_sound(path: Path, tmp_path: Path) -> None:
     run = unbloat.analyze(path)
     run.load(None, ("samples", "events", "segments"))
-    for table in (run.connections, run.flows, run.findings, run.samples(), run.events(), run.segments()):
+    for table in (
+        run.connections,
+        run.flows,
+        run.findings,
+        run.samples(),
+        run.events(),
+        run.segments(),
+    ):
         table.validate(full=True)
     assert run.flows.num_rows == 2 * run.connections.num_rows
     assert run.connections.column("bytes").to_pylist() == [
@@ -89,7 +96,10 @@ def test_series_of_one_connection_are_those_of_the_whole(cubic: unbloat.Run) -> 
     whole = unbloat.analyze(sample("bloated-cubic-upload"))
     whole.load(None, ("samples", "segments"))
     for kind in ("samples", "segments"):
-        ours, theirs = getattr(cubic, kind)(flow=cubic.main_flow), getattr(whole, kind)(flow=cubic.main_flow)
+        ours, theirs = (
+            getattr(cubic, kind)(flow=cubic.main_flow),
+            getattr(whole, kind)(flow=cubic.main_flow),
+        )
         assert ours.num_rows > 100
         assert ours.to_pylist() == theirs.to_pylist()
 
@@ -125,7 +135,12 @@ def test_the_versions_agree() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", b"#!/bin/sh\n" * 10, struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)[:10]],
+    [
+        b"",
+        b"x",
+        b"#!/bin/sh\n" * 10,
+        struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)[:10],
+    ],
 )
 def test_what_is_no_capture_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.pcap"
@@ -184,7 +199,9 @@ def test_the_progress_callback_hears_and_can_stop(tmp_path: Path) -> None:
 def program(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """The program, as installed."""
     command = [sys.executable, "-m", "unbloat", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, **more)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, **more
+    )
 
 
 def test_the_program_reads_standard_input() -> None:

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 import unbloat
-from unbloat.plots import plot
+from unbloat.capture.plot import plot
 
 
-@pytest.mark.parametrize(("name", "magic"), [("f.png", b"\x89PNG"), ("f.pdf", b"%PDF"), ("f.svg", b"<?xml")])
-def test_a_figure_has_the_format_of_its_name(capture: Path, tmp_path: Path, name: str, magic: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "magic"), [("f.png", b"\x89PNG"), ("f.pdf", b"%PDF"), ("f.svg", b"<?xml")]
+)
+def test_a_figure_has_the_format_of_its_name(
+    capture: Path, tmp_path: Path, name: str, magic: bytes
+) -> None:
     assert plot(unbloat.analyze(capture), tmp_path / name).read_bytes().startswith(magic)
 
 

@@ -23,16 +23,16 @@ import pytest
 
 import unbloat
 from unbloat import _native as native
-from unbloat.columns import EXTRA
-from unbloat.figures import METRICS, Figures, gathered, statistics
-from unbloat.json_out import json_line, run_object
-from unbloat.manual import entries, page
-from unbloat.runset import RunSet
-from unbloat.scenario import Scenario, source_of, toml
-from unbloat.sim_screen import table
-from unbloat.simulate import Job, run_job
-from unbloat.spread import spread, t_975
-from unbloat.terminal import Paper
+from unbloat.cli.list import entries, page
+from unbloat.run.arrow import EXTRA
+from unbloat.run.json import json_line, run_object
+from unbloat.run.metrics import METRICS, Figures, gathered, statistics
+from unbloat.scenario.confidence import spread, t_975
+from unbloat.scenario.scenario import Scenario, source_of, toml
+from unbloat.scenario.simulate import Job, run_job
+from unbloat.scenario.sweep import RunSet
+from unbloat.scenario.text import table
+from unbloat.text.terminal import Paper
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots" / "sim"
@@ -250,11 +250,15 @@ def test_any_executor_gives_the_same_runs() -> None:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=spawn) as pool:
         apart = several(LOSSY, seeds=2, executor=pool)
-    assert [digest(run) for run in apart] == [digest(run) for run in several(LOSSY, seeds=2, jobs=1)]
+    assert [digest(run) for run in apart] == [
+        digest(run) for run in several(LOSSY, seeds=2, jobs=1)
+    ]
 
 
 def test_a_job_and_its_result_can_be_sent_away() -> None:
-    job = pickle.loads(pickle.dumps(Job(WINDOW, "", (), (("duration", "1 s"),), 1, {}, None, False)))
+    job = pickle.loads(
+        pickle.dumps(Job(WINDOW, "", (), (("duration", "1 s"),), 1, {}, None, False))
+    )
     info, tables = pickle.loads(pickle.dumps(run_job(job)))
     assert info["duration_s"] == 1.0
     assert tables["samples"].num_rows > 0
@@ -279,7 +283,10 @@ def test_scenarios_are_files_text_dictionaries_or_objects(tmp_path: Path) -> Non
         assert digest(run) == digest(one(text))
     assert one(upload.to_toml()).info["seed"] == 3
     assert source_of(path).prefix == f"{path}: "
-    assert toml({"a.b": 'x"\n', "c": None, "d": [1, 2.5, True]}) == '"a.b" = "x\\"\\n"\nd = [1, 2.5, true]\n'
+    assert (
+        toml({"a.b": 'x"\n', "c": None, "d": [1, 2.5, True]})
+        == '"a.b" = "x\\"\\n"\nd = [1, 2.5, true]\n'
+    )
     with pytest.raises(unbloat.ScenarioError, match="rate: nan is no figure"):
         toml({"rate": math.nan})
 
@@ -317,14 +324,24 @@ def test_every_metric_of_a_scenario_has_its_figure() -> None:
     assert set(METRICS) == {name for name, _, _, _ in native.scenario_metrics()}
     figures = Figures(one(LOSSY))
     for name, on, _, _ in native.scenario_metrics():
-        for place in {"flow": figures.transfers, "probe": figures.probes, "link": figures.links, "run": [""]}[
-            on
-        ]:
+        for place in {
+            "flow": figures.transfers,
+            "probe": figures.probes,
+            "link": figures.links,
+            "run": [""],
+        }[on]:
             METRICS[name](figures, place)
 
 
 def test_distributions_are_put_together_by_their_counts() -> None:
-    row = {"x_count": 100, "x_min": 0.0, "x_p50": 50.0, "x_p95": 95.0, "x_p99": 99.0, "x_max": 100.0}
+    row = {
+        "x_count": 100,
+        "x_min": 0.0,
+        "x_p50": 50.0,
+        "x_p95": 95.0,
+        "x_p99": 99.0,
+        "x_max": 100.0,
+    }
     shifted = {key: value + (100 if key != "x_count" else 0) for key, value in row.items()}
     both = gathered([row, shifted], "x", None)
     assert both is not None
@@ -338,7 +355,9 @@ def test_distributions_are_put_together_by_their_counts() -> None:
 def test_expectations_fail_where_nothing_was_measured() -> None:
     runs = unbloat.simulate(WINDOW + "[[expect]]\nmos = { min = 4 }\n")
     assert isinstance(runs, unbloat.Run)
-    assert runs.info["checks"][-1] == "not held: download: mos was never measured, expected at least 4"
+    assert (
+        runs.info["checks"][-1] == "not held: download: mos was never measured, expected at least 4"
+    )
 
 
 def test_every_algorithm_is_listed_with_its_parameters() -> None:
@@ -354,9 +373,10 @@ def test_every_algorithm_is_listed_with_its_parameters() -> None:
     for one_ in known:
         assert one_["about"], one_
         assert one_["source"], one_
-    assert ("cubic", next(about for name, about in entries("algorithms") if name == "cubic")) in entries(
-        "algorithms"
-    )
+    assert (
+        "cubic",
+        next(about for name, about in entries("algorithms") if name == "cubic"),
+    ) in entries("algorithms")
     assert 'target = "5 ms"' in page("algorithms", "codel")
     with pytest.raises(unbloat.UnbloatError, match="did you mean cubic"):
         page("algorithms", "cubik")
@@ -395,7 +415,9 @@ def place(tmp_path: Path) -> Path:
         + '[sweep]\n"flow.0.congestion" = ["cubic", "vegas"]\n[[expect]]\nprobe_rtt_ms = { p50 = { max = 100 } }\n'
     )
     (tmp_path / "wrong.toml").write_text(WINDOW.replace("delay", "dealy", 1))
-    (tmp_path / "trace.toml").write_text(WINDOW.replace('rate = "20 Mbit/s"', 'trace = "drive.up"', 1))
+    (tmp_path / "trace.toml").write_text(
+        WINDOW.replace('rate = "20 Mbit/s"', 'trace = "drive.up"', 1)
+    )
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     return tmp_path
 
@@ -464,7 +486,8 @@ def test_figures_wider_than_the_terminal_are_told_one_after_the_other(
 
 def test_a_wide_terminal_shows_more_figures_of_a_sweep(place: Path) -> None:
     narrow, wide = (
-        program(place, "sweep.toml", COLUMNS=columns).stdout.splitlines()[2] for columns in ("80", "160")
+        program(place, "sweep.toml", COLUMNS=columns).stdout.splitlines()[2]
+        for columns in ("80", "160")
     )
     assert narrow.split()[0] == wide.split()[0] == "congestion"
     for title in ("resent", "MOS"):
@@ -492,7 +515,9 @@ def test_stored_runs_are_analysed_and_compared(place: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
     assert "congestion=vegas: " in done.stdout
-    assert sorted(path.name for path in (place / "again").iterdir()) == [f"lossy_{name}" for name in stored]
+    assert sorted(path.name for path in (place / "again").iterdir()) == [
+        f"lossy_{name}" for name in stored
+    ]
     assert (place / "compare.html").stat().st_size > 50_000
 
 
@@ -519,7 +544,11 @@ def test_json_is_a_line_per_run(place: Path) -> None:
     "sweep", ["", '[sweep]\n"flow.0.congestion" = ["cubic", "reno"]\n'.replace("reno", "newreno")]
 )
 def test_ctrl_c_ends_it_with_130_and_without_a_traceback(place: Path, sweep: str) -> None:
-    text = WINDOW.replace('"10 s"', '"300 s"').replace("20 Mbit/s", "2 Gbit/s").split("[flow.receiver]")[0]
+    text = (
+        WINDOW.replace('"10 s"', '"300 s"')
+        .replace("20 Mbit/s", "2 Gbit/s")
+        .split("[flow.receiver]")[0]
+    )
     (place / "long.toml").write_text(text + 'buffer = "400 MB"\n' + sweep)
     with subprocess.Popen(
         [sys.executable, "-m", "unbloat", "sim", "long.toml"],

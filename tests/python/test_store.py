@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbloat
-from unbloat.store import toml_text
+from unbloat.run.open import toml_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,7 +73,9 @@ def test_the_stored_run_of_format_1_can_still_be_read() -> None:
 
 def test_a_newer_format_is_refused_clearly(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("format = 2\n")
-    with pytest.raises(unbloat.CaptureError, match="is of format 2, and this unbloat knows up to 1"):
+    with pytest.raises(
+        unbloat.CaptureError, match="is of format 2, and this unbloat knows up to 1"
+    ):
         unbloat.open_run(tmp_path)
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbloat import wording
-from unbloat.terminal import Paper, cut, left, on_grid, plain, right, sparkline, width, wrap
+from unbloat.text import format as wording
+from unbloat.text.terminal import Paper, cut, left, on_grid, plain, right, sparkline, width, wrap
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,8 @@ def test_a_range_names_a_unit_once(low: float | None, high: float, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0005, "0.5 ms"), (61.23, "61.2 s"), (600, "10 min"), (7500, "2 h 05 min")]
+    ("value", "text"),
+    [(0.0005, "0.5 ms"), (61.23, "61.2 s"), (600, "10 min"), (7500, "2 h 05 min")],
 )
 def test_spans_have_the_unit_that_fits(value: float, text: str) -> None:
     assert wording.seconds_text(value) == text
@@ -59,7 +60,14 @@ def test_spans_have_the_unit_that_fits(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 %"), (0.0004, "< 0.1 %"), (0.0123, "1.2 %"), (0.63, "63 %"), (0.9995, "100.0 %"), (1, "100 %")],
+    [
+        (0, "0 %"),
+        (0.0004, "< 0.1 %"),
+        (0.0123, "1.2 %"),
+        (0.63, "63 %"),
+        (0.9995, "100.0 %"),
+        (1, "100 %"),
+    ],
 )
 def test_shares_are_percent(value: float, text: str) -> None:
     assert wording.share_text(value) == text

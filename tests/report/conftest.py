@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import made
 
-from unbloat.report import write_compare, write_report
+from unbloat.comparison.page import write_compare
+from unbloat.report import write_report
 
 CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 SWITCHES = [
@@ -33,7 +34,9 @@ SWITCHES = [
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     bloated, bbr = made.bloated(), made.with_bbr()
-    paths = {name: folder / f"{name}.html" for name in ("bloated", "bbr", "million", "empty", "compare")}
+    paths = {
+        name: folder / f"{name}.html" for name in ("bloated", "bbr", "million", "empty", "compare")
+    }
     write_report(bloated, paths["bloated"])
     write_report(bbr, paths["bbr"])
     write_report(made.million(), paths["million"])
@@ -71,7 +74,9 @@ def open_page(browser: Any) -> Iterator[Opener]:
         page = context.new_page()
         page.on(
             "console",
-            lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None,
+            lambda said: (
+                complaints.append(said.text) if said.type in ("error", "warning") else None
+            ),
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: loaded.append(request.url))

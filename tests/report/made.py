@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from unbloat.dataset import Run
+from unbloat.run.run import Run
 
 QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
 LIMITS = (
@@ -68,9 +68,20 @@ def flow_row(id_: int, **given: Any) -> dict[str, Any]:
         row[name] = 0
     row |= {"active_s": 0.0, "goodput_bps": None, "peak_bps": None, "mss_bytes": MSS}
     row |= {"vantage": "sender", "rtt_method": "seq_ack", "initial_rtt_ms": None}
-    for statistic in ("rtt_ms", "loaded_rtt_ms", "queue_ms", "in_flight_bytes", "window_utilisation_pct"):
+    for statistic in (
+        "rtt_ms",
+        "loaded_rtt_ms",
+        "queue_ms",
+        "in_flight_bytes",
+        "window_utilisation_pct",
+    ):
         row |= {f"{statistic}_{name}": None for name in QUANTILES}
-    for name in ("in_flight_plain_bytes_max", "rwnd_bytes_min", "rwnd_bytes_max", "rwnd_bytes_last"):
+    for name in (
+        "in_flight_plain_bytes_max",
+        "rwnd_bytes_min",
+        "rwnd_bytes_max",
+        "rwnd_bytes_last",
+    ):
         row[name] = None
     row |= {"window_scale": 7, "window_scale_inferred": False}
     for name in (
@@ -157,14 +168,20 @@ def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[st
         stalled = not bbr and t >= 22
         cycle = i % 14
         sent = (
-            int(rate / 80 * (0.85 + 0.3 * dice.random())) if not stalled else (560_000 if cycle == 0 else 0)
+            int(rate / 80 * (0.85 + 0.3 * dice.random()))
+            if not stalled
+            else (560_000 if cycle == 0 else 0)
         )
-        delivered = sent if not stalled else (470_000 if cycle == 0 else (90_000 if cycle == 1 else 0))
+        delivered = (
+            sent if not stalled else (470_000 if cycle == 0 else (90_000 if cycle == 1 else 0))
+        )
         if not bbr and 10 <= t < 22:
             sent = int(sent * 1.55)
             delivered = int(rate / 80)
         flight = (
-            rwnd - dice.randrange(MSS) if stalled else min(int(rate / 8 * rtt / 1000 * 1.05) + 20_000, rwnd)
+            rwnd - dice.randrange(MSS)
+            if stalled
+            else min(int(rate / 8 * rtt / 1000 * 1.05) + 20_000, rwnd)
         )
         full = 0.1 if stalled and cycle not in (0, 1) else 0.0
         window_full += full
@@ -212,9 +229,13 @@ def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[st
         if not bbr and i in (231, 232, 340, 411, 500) and seq > 200 * MSS:
             back = acked + 20 * MSS
             for k in range(6):
-                made.segments.append((t + 0.02 + k * 0.004, 1, back + k * MSS, back + (k + 1) * MSS))
+                made.segments.append(
+                    (t + 0.02 + k * 0.004, 1, back + k * MSS, back + (k + 1) * MSS)
+                )
                 made.event(t + 0.02 + k * 0.004, "retransmission_fast", MSS, back + k * MSS)
-                made.segments.append((t + 0.01 + k * 0.004, 3, back + 40 * MSS, back + (50 + k) * MSS))
+                made.segments.append(
+                    (t + 0.01 + k * 0.004, 3, back + 40 * MSS, back + (50 + k) * MSS)
+                )
             made.samples[-1]["retransmissions"] = 6
         if not bbr and i in (120, 290):
             made.segments.append((t + 0.03, 1, acked + MSS, acked + 2 * MSS))
@@ -271,7 +292,12 @@ def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[st
 
 
 def finding(
-    rule: str, severity: str, flow: int | None, span: tuple[float, float], values: dict[str, Any], *words: str
+    rule: str,
+    severity: str,
+    flow: int | None,
+    span: tuple[float, float],
+    values: dict[str, Any],
+    *words: str,
 ) -> dict[str, Any]:
     return {
         "rule": rule,
@@ -306,7 +332,12 @@ FINDINGS = [
         "warning",
         0,
         (22.2, 60.0),
-        {"window_full_s": 32.4, "window_full_share": 0.54, "rwnd_bytes_max": 3_000_000, "rtt_ms": 4900.0},
+        {
+            "window_full_s": 32.4,
+            "window_full_share": 0.54,
+            "rwnd_bytes_max": 3_000_000,
+            "rtt_ms": 4900.0,
+        },
         "The receive window of 3.0 MB was full for 32 s (54 % of the time), first at 22.2 s, when the RTT reached 4.9 s.",
         "Remove the queue: at the path's own RTT this window is a hundred times larger than needed.",
     ),
@@ -378,14 +409,23 @@ def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def segment_table(series: list[Series]) -> pa.Table:
-    columns: dict[str, list[Any]] = {"flow": [], "t_s": [], "kind": [], "from_seq": [], "to_seq": []}
+    columns: dict[str, list[Any]] = {
+        "flow": [],
+        "t_s": [],
+        "kind": [],
+        "from_seq": [],
+        "to_seq": [],
+    }
     for one in series:
         for t, kind, start, end in sorted(one.segments):
             for name, value in zip(columns, (one.flow, t, kind, start, end), strict=True):
                 columns[name].append(value)
     types = (pa.uint32(), pa.float64(), pa.uint8(), pa.uint64(), pa.uint64())
     return pa.table(
-        {name: pa.array(values, kind) for (name, values), kind in zip(columns.items(), types, strict=True)}
+        {
+            name: pa.array(values, kind)
+            for (name, values), kind in zip(columns.items(), types, strict=True)
+        }
     )
 
 
@@ -484,7 +524,9 @@ def bloated(file: str = "tethered-upload-cubic.pcapng", **info: Any) -> Run:
 def with_bbr(file: str = "tethered-upload-bbr.pcapng") -> Run:
     """The same upload with BBR."""
     bbr, row = upload(0, bbr=True, seed=2)
-    connections = [connection_row(0, packets=row["packets"] + 9000, bytes=row["wire_bytes"] + 500_000)]
+    connections = [
+        connection_row(0, packets=row["packets"] + 9000, bytes=row["wire_bytes"] + 500_000)
+    ]
     return run_of([bbr], [row], connections, [], file)
 
 
@@ -521,13 +563,16 @@ def million(packets: int = 1_000_000) -> Run:
     segments = pa.table(
         {
             "flow": pa.array([0] * (packets + acks), pa.uint32()),
-            "t_s": pa.array(times + [t + 0.05 for t in times[:: packets // acks]][:acks], pa.float64()),
+            "t_s": pa.array(
+                times + [t + 0.05 for t in times[:: packets // acks]][:acks], pa.float64()
+            ),
             "kind": pa.array([0] * packets + [2] * acks, pa.uint8()),
             "from_seq": pa.array(
                 [i * MSS for i in range(packets)] + [2 * i * MSS for i in range(acks)], pa.uint64()
             ),
             "to_seq": pa.array(
-                [(i + 1) * MSS for i in range(packets)] + [2 * i * MSS + 3_000_000 for i in range(acks)],
+                [(i + 1) * MSS for i in range(packets)]
+                + [2 * i * MSS + 3_000_000 for i in range(acks)],
                 pa.uint64(),
             ),
         }

@@ -53,7 +53,9 @@ def over(page: Any, chart: str, t: float) -> tuple[float, float]:
     return x, y
 
 
-def test_every_chart_of_the_bloated_upload_is_drawn(pages: dict[str, Path], open_page: Opener) -> None:
+def test_every_chart_of_the_bloated_upload_is_drawn(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
     page = open_page(pages["bloated"])
     for name in DRAWN:
         assert inked(page, name) > 2000, name
@@ -156,7 +158,9 @@ def test_the_crosshair_reads_the_values_of_the_table(
         assert float(read["rtt_ms"]) == pytest.approx(row["rtt_ms"], rel=1e-6)
 
 
-def test_the_crosshair_is_in_all_charts_at_the_same_time(pages: dict[str, Path], open_page: Opener) -> None:
+def test_the_crosshair_is_in_all_charts_at_the_same_time(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
     page = open_page(pages["bloated"])
     page.mouse.move(*over(page, "throughput", 30.0))
     settle(page)
@@ -175,7 +179,9 @@ def test_figures_in_sight_are_those_of_the_table(pages: dict[str, Path], open_pa
         "unbloat.page.board.panels.find((p) => p.chart.spec.name === 'throughput').chart.summary()"
     )
     samples = made.bloated().samples(flow=0)
-    part = samples.filter(pc.and_(pc.greater_equal(samples["t_s"], 30.0), pc.less(samples["t_s"], 40.0)))
+    part = samples.filter(
+        pc.and_(pc.greater_equal(samples["t_s"], 30.0), pc.less(samples["t_s"], 40.0))
+    )
     largest = pc.max(part["goodput_bps"]).as_py() / 1e6
     assert next(row for row in summary if row[0] == "delivered")[3] == f"{largest:.1f} Mbit/s"
 
@@ -193,7 +199,9 @@ def test_enter_and_arrows_choose_a_connection_and_the_address_keeps_it(
     page.wait_for_selector("html[data-shown='0/0']")
 
 
-def test_the_address_opens_a_connection_and_a_direction(pages: dict[str, Path], open_page: Opener) -> None:
+def test_the_address_opens_a_connection_and_a_direction(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
     page = open_page(pages["bloated"], fragment="#c1-ab")
     assert page.evaluate("document.documentElement.dataset.shown") == "1/0"
     assert "no data" in page.locator("#charts").inner_text()
@@ -288,7 +296,9 @@ def test_png_is_a_picture_of_the_stated_size(
     assert int.from_bytes(data[16:20], "big") == 2000
 
 
-def test_the_theme_follows_the_system_and_the_button(pages: dict[str, Path], open_page: Opener) -> None:
+def test_the_theme_follows_the_system_and_the_button(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
     page = open_page(pages["bloated"], theme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(background)
@@ -308,7 +318,9 @@ def test_nothing_is_wider_than_the_screen(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_everything_can_be_reached_with_the_tab_key(pages: dict[str, Path], open_page: Opener) -> None:
+def test_everything_can_be_reached_with_the_tab_key(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
     page = open_page(pages["bloated"])
     reached = set()
     for _ in range(120):
@@ -339,7 +351,14 @@ def test_runs_are_overlaid_with_one_curve_each_and_their_ribbons_stacked(
     shown = page.evaluate("[...document.querySelectorAll('.panel')].map((p) => p.id)")
     assert "chart-throughput" in shown
     assert "chart-limits" in shown
-    for name in ("limits", "throughput", "rtt", "in-flight", "window-utilisation", "rtt-distribution"):
+    for name in (
+        "limits",
+        "throughput",
+        "rtt",
+        "in-flight",
+        "window-utilisation",
+        "rtt-distribution",
+    ):
         assert inked(page, name) > 1000, name
     svg = page.evaluate(
         "asSvg(unbloat.page.board.panels.find((p) => p.chart.spec.name === 'limits').chart, 'x')"
@@ -368,7 +387,9 @@ def test_a_flow_of_a_million_packets_opens_and_zooms(
         f"redraw of all charts median {redraws[len(redraws) // 2]} ms, longest {redraws[-1]} ms"
     )
     assert len(redraws) >= 12
-    assert re.search(r"data segments are merged by \d+", page.locator("#chart-time-sequence").inner_text())
+    assert re.search(
+        r"data segments are merged by \d+", page.locator("#chart-time-sequence").inner_text()
+    )
     # Full detail up to the cap: zoomed in, one tick per stored row.
     page.evaluate("unbloat.page.view.show(10, 10.01)")
     settle(page)

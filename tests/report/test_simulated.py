@@ -12,7 +12,7 @@ import unbloat
 from unbloat.charts import CHARTS
 from unbloat.charts.spec import Line
 from unbloat.report import write_report
-from unbloat.runset import RunSet
+from unbloat.scenario.sweep import RunSet
 
 SCENARIO = """
 name = "page"
@@ -47,7 +47,9 @@ def run() -> unbloat.Run:
     return made
 
 
-def test_every_column_that_a_chart_of_a_simulated_run_names_is_in_its_tables(run: unbloat.Run) -> None:
+def test_every_column_that_a_chart_of_a_simulated_run_names_is_in_its_tables(
+    run: unbloat.Run,
+) -> None:
     tables = {"samples": run.samples(), "events": run.events(), **run.extra}
     for chart in CHARTS:
         for need in chart.needs:
@@ -56,7 +58,11 @@ def test_every_column_that_a_chart_of_a_simulated_run_names_is_in_its_tables(run
         for _, figure in chart.figures:
             assert figure in run.flows.column_names, figure
         for mark in chart.marks:
-            if isinstance(mark, Line) and isinstance(mark.column, str) and not mark.column.endswith("_bps"):
+            if (
+                isinstance(mark, Line)
+                and isinstance(mark.column, str)
+                and not mark.column.endswith("_bps")
+            ):
                 assert mark.column in run.samples().column_names
 
 
@@ -76,14 +82,18 @@ def test_the_page_of_a_simulated_run_draws_queues_and_probes(
     assert page.locator(".checks").inner_text().startswith("held: probe0: probe_rtt_ms p50 ")
 
 
-def test_a_page_of_a_stored_simulated_run_is_the_same_page(run: unbloat.Run, tmp_path: Path) -> None:
+def test_a_page_of_a_stored_simulated_run_is_the_same_page(
+    run: unbloat.Run, tmp_path: Path
+) -> None:
     stored = unbloat.open_run(run.write(tmp_path / "run"))
     first = write_report(run, tmp_path / "a.html").path.read_text()
     assert write_report(stored, tmp_path / "b.html").path.read_text() == first
 
 
 def test_the_runs_of_a_sweep_are_laid_side_by_side(tmp_path: Path, open_page: Opener) -> None:
-    runs = unbloat.simulate(SCENARIO + '[sweep]\n"flow.0.congestion" = ["cubic", "vegas", "newreno"]\n')
+    runs = unbloat.simulate(
+        SCENARIO + '[sweep]\n"flow.0.congestion" = ["cubic", "vegas", "newreno"]\n'
+    )
     assert isinstance(runs, RunSet)
     page = open_page(runs.write_report(tmp_path / "compare.html"))
     for name in ("limits", "throughput", "rtt", "queue", "probe-rtt", "in-flight"):

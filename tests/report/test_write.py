@@ -72,8 +72,12 @@ def test_thinned_segments_stay_under_the_cap_and_keep_their_outline(cap: int) ->
     assert sum(part.table.num_rows for part in parts.values()) <= cap
     rows = whole.to_pylist()
     data = parts["data"].table.to_pylist()
-    assert min(row["from_seq"] for row in data) == min(row["from_seq"] for row in rows if row["kind"] == 0)
-    assert max(row["to_seq"] for row in data) == max(row["to_seq"] for row in rows if row["kind"] == 0)
+    assert min(row["from_seq"] for row in data) == min(
+        row["from_seq"] for row in rows if row["kind"] == 0
+    )
+    assert max(row["to_seq"] for row in data) == max(
+        row["to_seq"] for row in rows if row["kind"] == 0
+    )
 
 
 def test_thinned_bins_keep_bytes_and_extremes() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from made_claims import FIGURE, SCENARIO, Writer
 
-from unbloat import claims
-from unbloat.claims import Claim, read_claim
+from unbloat.claims import claim as claims
+from unbloat.claims.claim import Claim, read_claim
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unbloat.claims import Claim
-from unbloat.reproduce_lab import Laboratory, Measured, machine
+from unbloat.claims.claim import Claim
+from unbloat.claims.reproduce_in_lab import Laboratory, Measured, machine
 
 PATH = Path(__file__).parents[2] / "docs/claims-lab.json"
 FORMAT = 1
@@ -32,9 +32,16 @@ def stored() -> dict[str, Any]:
 def settings(claim: Claim) -> dict[str, Any]:
     """What was run: another setting makes what is stored worthless."""
     assert claim.lab is not None
-    spans = {one.name: list(one.lab.between) for one in claim.figures if one.lab and one.lab.between}
+    spans = {
+        one.name: list(one.lab.between) for one in claim.figures if one.lab and one.lab.between
+    }
     figures = [one.name for one in claim.figures if one.lab]
-    told = {"set": claim.lab.set, "runs": claim.lab.runs, "seeds": claim.lab.seeds, "between": spans}
+    told = {
+        "set": claim.lab.set,
+        "runs": claim.lab.runs,
+        "seeds": claim.lab.seeds,
+        "between": spans,
+    }
     plain: dict[str, Any] = json.loads(json.dumps(told | {"figures": figures}))
     return plain
 

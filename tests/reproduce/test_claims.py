@@ -11,21 +11,25 @@ from made_claims import FIGURE, Writer
 from typer.testing import CliRunner
 
 from unbloat import _native
-from unbloat.claims import MARKS, Claim, claims, read_claim, scenario_directory
-from unbloat.cli import app
+from unbloat.claims.claim import MARKS, Claim, claims, read_claim, scenario_directory
+from unbloat.claims.reproduce import HELD, NOT_HELD, SHOWN, examine, reproduce
+from unbloat.cli.arguments import app
 from unbloat.errors import UnbloatError
-from unbloat.reproduce import HELD, NOT_HELD, SHOWN, examine, reproduce
 
 
 def test_the_quick_claims_hold() -> None:
     outcomes = reproduce(quick=True)
-    surprising = [f"{o.claim.id}: {o.figure.name}: {o.value} {o.note}" for o in outcomes if o.surprising]
+    surprising = [
+        f"{o.claim.id}: {o.figure.name}: {o.value} {o.note}" for o in outcomes if o.surprising
+    ]
     assert surprising == []
     assert outcomes
     assert any(outcome.state == HELD for outcome in outcomes)
 
 
-@pytest.mark.parametrize("path", sorted(scenario_directory().glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(scenario_directory().glob("*.toml")), ids=lambda path: path.stem
+)
 def test_every_scenario_file_is_valid_and_every_claim_in_one_can_be_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert _native.scenario_runs(text, set=[])
@@ -73,7 +77,9 @@ def test_a_figure_without_bounds_is_shown(written: Writer) -> None:
 
 
 def test_two_runs_can_be_related(written: Writer) -> None:
-    more = FIGURE.replace('min = "100 ms"', 'as = "RELATION"\nagainst = { run = { queue = "shallow" } }')
+    more = FIGURE.replace(
+        'min = "100 ms"', 'as = "RELATION"\nagainst = { run = { queue = "shallow" } }'
+    )
     for relation in ("ratio", "change", "difference"):
         claim = read_claim(written(more=more.replace("RELATION", relation)))
         assert claim is not None
@@ -167,7 +173,9 @@ def test_json_has_a_row_per_figure(made_up: Claim) -> None:
     assert isinstance(row["value"], float)
 
 
-def test_the_exit_code_is_1_where_a_claim_does_not_hold_and_nobody_knows_why(written: Writer) -> None:
+def test_the_exit_code_is_1_where_a_claim_does_not_hold_and_nobody_knows_why(
+    written: Writer,
+) -> None:
     written("100 ms", "41 ms")
     code, text = command()
     assert code == 1

@@ -11,16 +11,16 @@ import pytest
 from made_claims import Writer
 from typer.testing import CliRunner
 
-from unbloat import reproduce_lab
-from unbloat.claim_lab import Tolerance, tolerance
-from unbloat.claims import claims, read_claim
-from unbloat.cli import app
+from unbloat.claims import reproduce_in_lab as reproduce_lab
+from unbloat.claims.claim import claims, read_claim
+from unbloat.claims.lab_settings import Tolerance, tolerance
+from unbloat.claims.page import write_page
+from unbloat.claims.reproduce import Outcome, reproduce
+from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
+from unbloat.cli.arguments import app
 from unbloat.errors import LabError, UnbloatError
-from unbloat.reproduce import Outcome, reproduce
-from unbloat.reproduce_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.reproduce_page import write_page
-from unbloat.runset import RunSet, Skipped
-from unbloat.simulate import simulate_all
+from unbloat.scenario.simulate import simulate_all
+from unbloat.scenario.sweep import RunSet, Skipped
 
 LAB = """
 [claim.lab]
@@ -46,10 +46,16 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 run.info |= {"lateness_us_p99": 250.0, "kernel": "Linux 6.18"}
             if skipped is None:
                 return runs
-            places = [place for place, labels in enumerate(runs.labels) if ("queue", skipped) not in labels]
+            places = [
+                place
+                for place, labels in enumerate(runs.labels)
+                if ("queue", skipped) not in labels
+            ]
             kept = [runs.labels[place] for place in places]
             left = [
-                Skipped(labels, "no such thing in a kernel") for labels in runs.labels if labels not in kept
+                Skipped(labels, "no such thing in a kernel")
+                for labels in runs.labels
+                if labels not in kept
             ]
             return RunSet(runs.name, [runs.runs[place] for place in places], kept, skipped=left)
 
@@ -73,11 +79,15 @@ def with_table(written: Writer, table: str = LAB, figure: str = "") -> Path:
     return path
 
 
-def test_a_figure_that_comes_out_as_simulated_agrees(written: Writer, lab: Callable[..., None]) -> None:
+def test_a_figure_that_comes_out_as_simulated_agrees(
+    written: Writer, lab: Callable[..., None]
+) -> None:
     lab()
     with_table(written)
     progress: list[tuple[int, int]] = []
-    outcomes = reproduce(lab="whole", lab_progress=lambda done, total: progress.append((done, total)))
+    outcomes = reproduce(
+        lab="whole", lab_progress=lambda done, total: progress.append((done, total))
+    )
     found = only(outcomes)
     assert (found.state, found.note, found.difference, found.within) == (AGREES, "", 0.0, True)
     assert (found.kernel, found.late_ms) == ("Linux 6.18", 0.25)
@@ -108,19 +118,27 @@ def test_a_figure_that_comes_out_otherwise_differs_and_is_a_surprise_without_a_r
     assert only(reproduce(lab="whole")).state == AGREES
 
 
-def test_bounds_of_the_lab_are_held_beside_the_tolerance(written: Writer, lab: Callable[..., None]) -> None:
+def test_bounds_of_the_lab_are_held_beside_the_tolerance(
+    written: Writer, lab: Callable[..., None]
+) -> None:
     lab()
     with_table(written, figure='lab = { max = "50 ms", why = "it is made up" }\n')
     found = only(reproduce(lab="whole"))
     assert (found.state, found.within) == (DIFFERS, False)
 
 
-def test_a_run_that_a_kernel_cannot_make_says_why(written: Writer, lab: Callable[..., None]) -> None:
+def test_a_run_that_a_kernel_cannot_make_says_why(
+    written: Writer, lab: Callable[..., None]
+) -> None:
     lab(skipped="deep")
     with_table(written)
     (outcome,) = reproduce(lab="whole")
     found = only([outcome])
-    assert (found.state, found.note, outcome.surprising) == (NOT_RUN, "no such thing in a kernel", False)
+    assert (found.state, found.note, outcome.surprising) == (
+        NOT_RUN,
+        "no such thing in a kernel",
+        False,
+    )
 
 
 def test_what_is_measured_after_the_end_of_the_shorter_run_is_not_run_unless_the_lab_has_a_span_of_its_own(
@@ -195,7 +213,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
-def test_a_mistake_in_the_table_is_told_in_one_line(written: Writer, old: str, new: str, said: str) -> None:
+def test_a_mistake_in_the_table_is_told_in_one_line(
+    written: Writer, old: str, new: str, said: str
+) -> None:
     path = with_table(written, LAB.replace(old, new), "" if new else "lab = {}\n")
     with pytest.raises(UnbloatError) as caught:
         claims()
@@ -244,7 +264,10 @@ def test_the_command_prints_both_figures_and_ends_with_1_where_they_differ(
     flat = " ".join(text.split())
     assert "likewise" in flat
     assert "agrees" in flat
-    assert "lab: 1 agrees; 1 of 1 bounded figure within the bounds; packets late by 0.2 ms at most" in flat
+    assert (
+        "lab: 1 agrees; 1 of 1 bounded figure within the bounds; packets late by 0.2 ms at most"
+        in flat
+    )
     code, text = command("--lab=quick", "--json")
     assert code == 0
     (row,) = json.loads(text)["figures"]
@@ -257,7 +280,9 @@ def test_the_command_prints_both_figures_and_ends_with_1_where_they_differ(
     assert "unexplained" in text
 
 
-def test_the_page_has_a_column_for_the_lab(written: Writer, lab: Callable[..., None], tmp_path: Path) -> None:
+def test_the_page_has_a_column_for_the_lab(
+    written: Writer, lab: Callable[..., None], tmp_path: Path
+) -> None:
     lab()
     with_table(written, figure='lab = { tolerance = 0, reason = "<made up>" }\n')
     page = tmp_path / "page.html"

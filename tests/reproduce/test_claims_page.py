@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from made_claims import Writer
 
-from unbloat.claims import read_claim
-from unbloat.reproduce import examine
-from unbloat.reproduce_page import write_page
+from unbloat.claims.claim import read_claim
+from unbloat.claims.page import write_page
+from unbloat.claims.reproduce import examine
 
 CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from unbloat import simulate
-from unbloat.claim_figures import measure
-from unbloat.claims import Picked, read_claim
-from unbloat.dataset import Run
-from unbloat.figures import Figures
-from unbloat.reproduce import examine
-from unbloat.uplink_estimate import estimate_error
+from unbloat.claims.claim import Picked, read_claim
+from unbloat.claims.measure import measure
+from unbloat.claims.reproduce import examine
+from unbloat.claims.uplink_estimate import estimate_error
+from unbloat.run.metrics import Figures
+from unbloat.run.run import Run
+from unbloat.scenario.simulate import simulate
 
 UPLOAD = """
 name = "phone"
@@ -46,7 +46,9 @@ def phone() -> Run:
     return run
 
 
-def test_behind_a_full_modem_the_qdisc_tells_the_throughput_and_the_application_does_not(phone: Run) -> None:
+def test_behind_a_full_modem_the_qdisc_tells_the_throughput_and_the_application_does_not(
+    phone: Run,
+) -> None:
     figures = Figures(phone)
     application, tcp, qdisc = (
         estimate_error(figures, "up", layer) for layer in ("application", "tcp", "qdisc")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from stored_lab import BLESS, bless, measured, settings, stored
 
-from unbloat.claims import Claim, claims
-from unbloat.reproduce import NOT_HELD, Outcome, reproduce, with_lab
-from unbloat.reproduce_lab import compared, simulated
-from unbloat.reproduce_page import LabCell, by_claim, line, table_cells
-from unbloat.wording import NOTHING
+from unbloat.claims.claim import Claim, claims
+from unbloat.claims.page import LabCell, by_claim, line, table_cells
+from unbloat.claims.reproduce import NOT_HELD, Outcome, reproduce, with_lab
+from unbloat.claims.reproduce_in_lab import compared, simulated
+from unbloat.text.format import NOTHING
 
 DOCS = Path(__file__).parents[2] / "docs"
 CLAIMS = """\
@@ -91,7 +91,11 @@ def claim_table(claim: Sequence[Outcome]) -> str:
             reasons.append(f"- {shown.name}: {outcome.note}\n")
         if outcome.lab is not None and outcome.lab.note:
             reasons.append(f"- {shown.name}, in the lab: {outcome.lab.note}\n")
-    return text + (f"\n{made(of.id)}\n" if in_lab else "") + ("\n" + "".join(reasons) if reasons else "")
+    return (
+        text
+        + (f"\n{made(of.id)}\n" if in_lab else "")
+        + ("\n" + "".join(reasons) if reasons else "")
+    )
 
 
 def lab_cells(cell: LabCell | None) -> list[str]:
@@ -102,7 +106,9 @@ def lab_cells(cell: LabCell | None) -> list[str]:
 
 def made(claim: str) -> str:
     entry = stored()[claim]
-    late = f"; packets late by {entry['late_ms']:.1f} ms (p99)" if entry["late_ms"] is not None else ""
+    late = (
+        f"; packets late by {entry['late_ms']:.1f} ms (p99)" if entry["late_ms"] is not None else ""
+    )
     return f"Lab: {entry['date']}, {entry['kernel'] or 'not run'}, {entry['machine']}{late}."
 
 
@@ -128,7 +134,9 @@ def test_the_claims_in_the_manual_are_what_a_run_gives(outcomes: list[Outcome]) 
 
 
 def test_the_matrix_in_the_manual_is_what_a_run_gives(outcomes: list[Outcome]) -> None:
-    matrices = [claim for claim in by_claim(outcomes) if claim[0].claim.id.startswith("beyond-matrix")]
+    matrices = [
+        claim for claim in by_claim(outcomes) if claim[0].claim.id.startswith("beyond-matrix")
+    ]
     same(DOCS / "matrix.md", MATRIX + "".join(matrix(claim) for claim in reversed(matrices)))
 
 
@@ -141,9 +149,13 @@ def test_what_does_not_hold_has_a_reason(outcomes: list[Outcome]) -> None:
     assert unexplained == []
 
 
-def test_what_is_stored_of_the_lab_was_measured_under_the_settings_of_today(in_lab: list[Claim]) -> None:
+def test_what_is_stored_of_the_lab_was_measured_under_the_settings_of_today(
+    in_lab: list[Claim],
+) -> None:
     kept = stored()
-    stale = [claim.id for claim in in_lab if kept.get(claim.id, {}).get("settings") != settings(claim)]
+    stale = [
+        claim.id for claim in in_lab if kept.get(claim.id, {}).get("settings") != settings(claim)
+    ]
     assert stale == [], f"{BLESS}={','.join(stale)} measures them again"
     assert kept.keys() == {claim.id for claim in in_lab}
 

@@ -239,15 +239,22 @@ def generate(into: Path, names: list[str] | None = None) -> None:
             continue
         (into / name).mkdir(exist_ok=True)
         for end in ("phone", "server"):
-            (into / name / f"{end}.pcap").write_bytes(cut((into / source / f"{end}.pcap").read_bytes(), skip))
+            (into / name / f"{end}.pcap").write_bytes(
+                cut((into / source / f"{end}.pcap").read_bytes(), skip)
+            )
         truth.write_cut(into / name, name, into / source, skip)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make capture pairs whose truth is known.")
-    parser.add_argument("into", type=Path, metavar="DIR", help="where the pairs go, one directory each")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"only these: {', '.join(s.name for s in SCENARIOS)}"
+        "into", type=Path, metavar="DIR", help="where the pairs go, one directory each"
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"only these: {', '.join(s.name for s in SCENARIOS)}",
     )
     args = parser.parse_args()
     if unknown := set(args.names) - {s.name for s in SCENARIOS}:

@@ -113,6 +113,10 @@ def long_output(text: str) -> list[tuple[Key, Figures, Figures]]:
 def tcptrace(path: Path) -> list[tuple[Key, Figures, Figures]]:
     """tcptrace's figures for an uncompressed pcap. It warns and exits with 0 on what it cannot read."""
     done = subprocess.run(
-        ["tcptrace", "-nlrW", str(path)], check=True, capture_output=True, text=True, errors="replace"
+        ["tcptrace", "-nlrW", str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     return long_output(done.stdout)

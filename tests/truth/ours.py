@@ -36,7 +36,9 @@ def flows(path: Path, port: int = PORT) -> tuple[list[dict[str, Any]], list[dict
     best: dict[int, dict[str, Any]] = {}
     for flow in run.flows.to_pylist():
         id_ = flow["connection"]
-        if id_ in wanted and (id_ not in best or flow["payload_bytes"] > best[id_]["payload_bytes"]):
+        if id_ in wanted and (
+            id_ not in best or flow["payload_bytes"] > best[id_]["payload_bytes"]
+        ):
             best[id_] = flow
     return list(best.values()), list(wanted.values())
 
@@ -44,7 +46,9 @@ def flows(path: Path, port: int = PORT) -> tuple[list[dict[str, Any]], list[dict
 def figures(path: Path, port: int = PORT) -> dict[str, Any]:
     """All of them as one: counts and times added up, largest of the maxima, smallest of the minima."""
     rows, connections = flows(path, port)
-    result: dict[str, Any] = {name: sum(row[name] for row in rows) for name in (*COUNTS.split(), *SUMS)}
+    result: dict[str, Any] = {
+        name: sum(row[name] for row in rows) for name in (*COUNTS.split(), *SUMS)
+    }
     for name in LARGEST:
         result[name] = max((row[name] for row in rows if row[name] is not None), default=None)
     result["rtt_ms_min"] = min(

@@ -169,7 +169,9 @@ def gather(pairs: Path, name: str, end: str) -> Opinions:
     path = pairs / name / f"{truth[end]}.pcap"
     shark = [f for key, f in judges.tshark(path).items() if key[3] == ours.PORT]
     both = [(f, b) if key[3] == ours.PORT else (b, f) for key, f, b in judges.tcptrace(path)]
-    return Opinions(name, end, truth, ours.figures(path), shark, [f for f, _ in both], [b for _, b in both])
+    return Opinions(
+        name, end, truth, ours.figures(path), shark, [f for f, _ in both], [b for _, b in both]
+    )
 
 
 def cell(figure: Figure, truth: Figure, slack: int) -> str:
@@ -187,7 +189,10 @@ def page(opinions: list[Opinions]) -> str:
     lines = INTRODUCTION.splitlines()
     for measure in MEASURES:
         lines += ["", f"## {measure.title}", "", measure.about, ""]
-        lines += ["| pair | captured at | unbloat | tshark | tcptrace | truth |", "|---|---|--:|--:|--:|--:|"]
+        lines += [
+            "| pair | captured at | unbloat | tshark | tcptrace | truth |",
+            "|---|---|--:|--:|--:|--:|",
+        ]
         for o in opinions:
             row = measure.row(o)
             if any(row):

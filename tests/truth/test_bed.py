@@ -68,7 +68,9 @@ def test_the_samples_together_stay_below_three_megabytes() -> None:
 
 
 @pytest.mark.parametrize("tool", ["ip", "ss", "tcpdump", "gcc"])
-def test_a_machine_without_the_tools_is_told_which(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_tools_is_told_which(
+    tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("without root that is the reason")
     which = shutil.which

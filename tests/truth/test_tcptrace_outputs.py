@@ -29,11 +29,11 @@ FIELDS = {
     "zwnd probe pkts": "zero_window_probes",
 }
 WINDOWS = {"max win adv": "rwnd_bytes_max", "min win adv": "rwnd_bytes_min"}
-MIRROR = (
-    "the mirror port wrote every packet twice, same IP-ID: tcptrace counts both, we drop and count the copies"
-)
+MIRROR = "the mirror port wrote every packet twice, same IP-ID: tcptrace counts both, we drop and count the copies"
 CONTROL = "tcptrace counts a resent SYN or FIN as one data packet of one byte; we count payload"
-SYN_WINDOW = "tcptrace takes the window of the SYN in; ours begin after the handshake, where scaling holds"
+SYN_WINDOW = (
+    "tcptrace takes the window of the SYN in; ours begin after the handshake, where scaling holds"
+)
 ONLY_SYN = "no window was advertised after the SYN"
 ZERO = "tcptrace leaves zero windows out of the smallest window"
 UNACKED = "the last segments were never acknowledged: delivered bytes are acknowledged bytes"
@@ -205,7 +205,9 @@ def differences(name: str, run: unbloat.Run, theirs: list[Theirs]) -> list[Diffe
             for label, value in wanted.items():
                 known, missed = trace[label], trace.get("missed data")
                 acknowledged = (
-                    label == "unique bytes sent" and isinstance(missed, float) and value == known + missed
+                    label == "unique bytes sent"
+                    and isinstance(missed, float)
+                    and value == known + missed
                 )
                 if (value or 0) != known and not acknowledged:
                     found.append(Difference(name, label, number, value or 0, known))

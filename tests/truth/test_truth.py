@@ -37,7 +37,9 @@ def truth_of(pairs: Path, name: str) -> dict[str, Any]:
 
 def refused(truth: dict[str, Any]) -> int:
     """Segments that arrived, but so late that PAWS (RFC 7323 section 5) threw them away: their resend was needed."""
-    return min(int(truth["receiver_counters"].get("TcpExtPAWSEstab", 0)), int(truth["path"]["needless"]))
+    return min(
+        int(truth["receiver_counters"].get("TcpExtPAWSEstab", 0)), int(truth["path"]["needless"])
+    )
 
 
 def known_by_dsack(truth: dict[str, Any]) -> int:
@@ -170,7 +172,9 @@ def test_the_smallest_rtt_is_the_paths_own_at_either_end(pairs: Path, name: str,
         assert figures["rtt_ms_min"] >= truth["rtt_ms_min"] - CLOCK_MS
         return
     # TSval counts milliseconds: an echo can be read one too early
-    assert figures["rtt_ms_min"] == pytest.approx(truth["rtt_ms_min"], abs=CLOCK_MS + (end == "receiver"))
+    assert figures["rtt_ms_min"] == pytest.approx(
+        truth["rtt_ms_min"], abs=CLOCK_MS + (end == "receiver")
+    )
 
 
 @pytest.mark.parametrize("end", ["sender", "receiver"])
@@ -239,13 +243,17 @@ def test_the_page_of_judges_says_what_the_tests_say(pairs: Path) -> None:
     for tool in ("tshark", "tcptrace"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    opinions = [page.gather(pairs, n, end) for n in NAMES if n != "giants" for end in ("sender", "receiver")]
+    opinions = [
+        page.gather(pairs, n, end) for n in NAMES if n != "giants" for end in ("sender", "receiver")
+    ]
     text = page.page(opinions)
     written = Path(__file__).resolve().parents[2] / "docs" / "judges.md"
     if os.environ.get("UNBLOAT_BLESS") == "1":
         written.write_text(text)
     assert page.prose(written.read_text()) == page.prose(text)
     # whoever is compared must have been read: each of the three saw the losses of the simplest pair
-    for figure in page.MEASURES[0].row(next(o for o in opinions if (o.name, o.end) == ("loss", "sender"))):
+    for figure in page.MEASURES[0].row(
+        next(o for o in opinions if (o.name, o.end) == ("loss", "sender"))
+    ):
         assert isinstance(figure, int)
         assert figure > 0

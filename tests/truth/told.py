@@ -65,7 +65,9 @@ class Told:
         news: list[Segment] = []
         still: list[Segment] = []
         for segment in self.open:
-            held = segment.end <= edge or any(a <= segment.start and segment.end <= b for a, b in blocks)
+            held = segment.end <= edge or any(
+                a <= segment.start and segment.end <= b for a, b in blocks
+            )
             (news if held else still).append(segment)
         self.open = still
         self.late += sum(segment.missing and not segment.resent for segment in news)

@@ -61,7 +61,9 @@ class Direction:
     transit_ms: list[float] = field(default_factory=list)
     back_ms: list[float] = field(default_factory=list)
     acked_ms: list[float] = field(default_factory=list)  # transit of the newest segment of each ACK
-    echoed_ms: list[float] = field(default_factory=list)  # transit of the first segment to echo an ACK
+    echoed_ms: list[float] = field(
+        default_factory=list
+    )  # transit of the first segment to echo an ACK
     queue: list[tuple[float, float]] = field(default_factory=list)  # second, ms of queue
 
 
@@ -90,7 +92,9 @@ class Reader:
         self.flow = Direction()
         self.sent: dict[int, Sent] = {}
         self.deliveries = 0
-        self.first: dict[int, int] = {}  # port → first sequence number, so that numbers need no wrap
+        self.first: dict[
+            int, int
+        ] = {}  # port → first sequence number, so that numbers need no wrap
         self.top: dict[int, int] = {}  # port → end of what was sent
         self.edge: dict[int, int] = {}  # port → end of what was delivered
         self.acked: dict[int, int] = {}  # port → end of what the sender knows to be delivered
@@ -201,13 +205,19 @@ class Reader:
         spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
         # in the order of sending: what earlier transmissions bring
         for packet in self.sent.values():
-            needless = packet.again and covered(spans[packet.port], packet.seq, packet.seq + packet.payload)
+            needless = packet.again and covered(
+                spans[packet.port], packet.seq, packet.seq + packet.payload
+            )
             if packet.n in self.counted and needless:
                 self.flow.needless += 1
                 self.flow.needless_delivered += packet.n in self.seen
             if packet.n in self.seen:
-                spans[packet.port] = add(spans[packet.port], packet.seq, packet.seq + packet.payload)
-        self.flow.acked_ms = [(self.seen[n] - self.sent[n].us) / 1e3 for n in self.news if n in self.seen]
+                spans[packet.port] = add(
+                    spans[packet.port], packet.seq, packet.seq + packet.payload
+                )
+        self.flow.acked_ms = [
+            (self.seen[n] - self.sent[n].us) / 1e3 for n in self.news if n in self.seen
+        ]
         return self.flow
 
 

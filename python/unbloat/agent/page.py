@@ -13,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from unbloat import __version__
-from unbloat.agent.measured import WAYS, Measured, now_text, rows
-from unbloat.agent.program import Answer
-from unbloat.agent.screens import ARROWS, flow_key, flow_name
+from unbloat.agent.before_after import WAYS, Measured, now_text, rows
+from unbloat.agent.client import Answer
+from unbloat.agent.text import ARROWS, flow_key, flow_name
 from unbloat.charts.agent_run import charts
 from unbloat.report.pack import codes, floats, pack, seconds, steps
 from unbloat.report.series import packed_curve
 from unbloat.report.write import ReportInfo, Store, render, save
-from unbloat.wording import seconds_text
+from unbloat.text.format import seconds_text
 
 EVENT_KINDS = ["settling", "cure"]
 # More curves than colours cannot be told apart; one place is the probe's.
@@ -118,7 +118,9 @@ def curves(measured: Measured) -> list[Curve]:
     """Every curve: its chart, its name, times, values."""
     largest = connections(measured)[:MOST]
     found = [one_flow(measured, key, "rtt", "rtt_ms") for key in largest]
-    pings = [(float(look["t_s"]), ms) for look in measured.looks for ms in look.get("probe_ms") or []]
+    pings = [
+        (float(look["t_s"]), ms) for look in measured.looks for ms in look.get("probe_ms") or []
+    ]
     if pings:
         found.append(("rtt", "ping", *probe(pings)))
     found += [("goodput", way, *goodput(measured, way)) for way in WAYS]
@@ -143,7 +145,9 @@ def one_flow(measured: Measured, key: str, table: str, column: str) -> Curve:
     values: list[float | None] = []
     label = key
     for look in measured.looks:
-        flow = next((one for one in look["status"].get("flows") or [] if flow_key(one) == key), None)
+        flow = next(
+            (one for one in look["status"].get("flows") or [] if flow_key(one) == key), None
+        )
         times.append(float(look["t_s"]))
         values.append(None if flow is None else flow.get(column))
         if flow is not None:

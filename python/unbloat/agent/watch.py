@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from unbloat.agent.program import Answer, Place
-from unbloat.agent.screens import SPARK, flow_key, status_screen
-from unbloat.terminal import Paper, cut, plain, sparkline
+from unbloat.agent.client import Answer, Place
+from unbloat.agent.text import SPARK, flow_key, status_screen
+from unbloat.text.terminal import Paper, cut, plain, sparkline
 
 EVERY_S = 0.5
 Wait = Callable[[float], bool]
@@ -79,7 +79,9 @@ def watch(place: Place, lasting_s: float | None) -> None:
             paper.stream = drawn = io.StringIO()
             frame(paper, look, history.sparks(), size.lines - 2)
             paper.line(paper.style(LEAVE, "dim"))
-            live.update(Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True)
+            live.update(
+                Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True
+            )
 
 
 def slept(span_s: float) -> bool:

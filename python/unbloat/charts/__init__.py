@@ -1,6 +1,6 @@
 """The charts of the report, in the order in which they are shown."""
 
-from . import (
+from unbloat.charts import (
     in_flight,
     limits,
     probe_rtt,
@@ -11,7 +11,7 @@ from . import (
     time_sequence,
     utilisation,
 )
-from .spec import Chart
+from unbloat.charts.spec import Chart
 
 CHARTS: tuple[Chart, ...] = (
     limits.CHART,

@@ -1,6 +1,6 @@
 """A run of the agent over time: RTT, goodput and windows, with the moment of the cure."""
 
-from .spec import Chart, Constant, Many, Spans
+from unbloat.charts.spec import Chart, Constant, Many, Spans
 
 CURE = (
     Spans("settling", "cure applied, old queue drains", "yellow"),
@@ -10,7 +10,9 @@ CURE = (
 
 def charts(least_ms: float | None) -> list[Chart]:
     """The charts of one run; `least_ms` is the smallest RTT of its connections."""
-    path = (Constant(least_ms, "smallest RTT", "green", dash=(8, 3)),) if least_ms is not None else ()
+    path = (
+        (Constant(least_ms, "smallest RTT", "green", dash=(8, 3)),) if least_ms is not None else ()
+    )
     return [
         Chart(
             name="agent-rtt",

@@ -1,6 +1,6 @@
 """Bytes in flight against the receive window: who holds the sender back."""
 
-from .spec import Chart, Level, Line, Spans
+from unbloat.charts.spec import Chart, Level, Line, Spans
 
 CHART = Chart(
     name="in-flight",
@@ -9,7 +9,15 @@ CHART = Chart(
     unit="bytes",
     marks=(
         Spans("window_full", "window full", "red"),
-        Line("rwnd_bytes", "receive window", "orange", width=1.75, dash=(6, 3), step=True, overlay=True),
+        Line(
+            "rwnd_bytes",
+            "receive window",
+            "orange",
+            width=1.75,
+            dash=(6, 3),
+            step=True,
+            overlay=True,
+        ),
         Line("cwnd_bytes", "congestion window", "purple", width=1.25, step=True),
         Line("in_flight_bytes", "in flight", "blue", width=1.75, area=True, overlay=True),
         Level("bdp_bytes", "BDP", "green", dash=(8, 3)),

@@ -1,6 +1,6 @@
 """Limit ribbon: what held the flow back, moment by moment."""
 
-from .spec import Chart, Ribbon
+from unbloat.charts.spec import Chart, Ribbon
 
 CHART = Chart(
     name="limits",

@@ -1,6 +1,6 @@
 """Round trips of the probes: what everybody else on the path feels."""
 
-from .spec import Chart, Constant, Many
+from unbloat.charts.spec import Chart, Constant, Many
 
 CHART = Chart(
     name="probe-rtt",

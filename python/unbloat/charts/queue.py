@@ -1,6 +1,6 @@
 """Queueing delay by stage: where the delay stands."""
 
-from .spec import Chart, Line, Many
+from unbloat.charts.spec import Chart, Line, Many
 
 CHART = Chart(
     name="queue",

@@ -1,6 +1,6 @@
 """Round-trip time: how much queue stands in the way."""
 
-from .spec import Band, Chart, Level, Line
+from unbloat.charts.spec import Band, Chart, Level, Line
 
 # 30 ms is where the analysis begins to speak of a standing queue (limit `bufferbloat`, grade B).
 QUEUE_MS = 30.0

@@ -1,6 +1,6 @@
 """RTT distribution: how often which delay."""
 
-from .spec import Chart, Histogram
+from unbloat.charts.spec import Chart, Histogram
 
 CHART = Chart(
     name="rtt-distribution",

@@ -1,6 +1,6 @@
 """Delay of each stretch of a path above its smallest, one direction: where the queue stands."""
 
-from .spec import Chart, Constant, Many, Points
+from unbloat.charts.spec import Chart, Constant, Many, Points
 
 # Where the analysis begins to speak of a standing queue.
 QUEUE_MS = 30.0

@@ -1,6 +1,6 @@
 """Throughput: what was sent against what arrived."""
 
-from .spec import Chart, Level, Line, Points
+from unbloat.charts.spec import Chart, Level, Line, Points
 
 CHART = Chart(
     name="throughput",

@@ -1,6 +1,6 @@
 """Time-sequence, in tcptrace's manner: every segment, its acknowledgement, and the window's right edge."""
 
-from .spec import Chart, Points, Spans, Stairs, Ticks
+from unbloat.charts.spec import Chart, Points, Spans, Stairs, Ticks
 
 CHART = Chart(
     name="time-sequence",
@@ -21,7 +21,13 @@ CHART = Chart(
         Points(("retransmission_timeout",), "timeout", "red", "cross"),
     ),
     needs=("segments.t_s", "segments.kind", "segments.from_seq", "segments.to_seq"),
-    rules=("zero-window", "burst-after-stall", "loss-limited", "retransmission-timeouts", "reordering"),
+    rules=(
+        "zero-window",
+        "burst-after-stall",
+        "loss-limited",
+        "retransmission-timeouts",
+        "reordering",
+    ),
     figures=(
         ("Data packets", "data_packets"),
         ("Resent segments", "retransmissions"),

@@ -1,6 +1,6 @@
 """Window utilisation: how much of the receive window was in use."""
 
-from .spec import Chart, Constant, Line, Ratio
+from unbloat.charts.spec import Chart, Constant, Line, Ratio
 
 CHART = Chart(
     name="window-utilisation",

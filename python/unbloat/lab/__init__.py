@@ -5,7 +5,7 @@ cannot do is said beforehand (vetoes.py); links and queues are `unbloat-emu`'s Â
 `simulate` gives, `clean` removes what a dead lab left behind.
 """
 
-from unbloat.lab.clean import Cleaned, clean
-from unbloat.lab.runs import lab, lab_all, seconds_needed
+from unbloat.lab.cleanup.leftovers import Cleaned, clean
+from unbloat.lab.execute import lab, lab_all, seconds_needed
 
 __all__ = ["Cleaned", "clean", "lab", "lab_all", "seconds_needed"]

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from unbloat.errors import LabError
-from unbloat.lab.child import Child
-from unbloat.lab.custody import Custody
-from unbloat.lab.needs import found
-from unbloat.lab.netns import Device
-from unbloat.lab.stacks import Plan
+from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.process import Child
+from unbloat.lab.requirements import found
+from unbloat.lab.setup.namespaces import Device
+from unbloat.lab.setup.tcp_settings import Plan
 
 # Making TUN devices takes milliseconds; traces of a day take seconds to read.
 DEVICES_S, STARTED_S = 20.0, 5.0

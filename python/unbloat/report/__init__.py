@@ -1,6 +1,5 @@
-"""The self-contained HTML report of a run, and the page that lays runs side by side."""
+"""The self-contained HTML report of a run."""
 
-from .compare_page import write_compare
-from .write import ReportInfo, write_report
+from unbloat.report.write import ReportInfo, write_report
 
-__all__ = ["ReportInfo", "write_compare", "write_report"]
+__all__ = ["ReportInfo", "write_report"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..wording import byte_text, count_text, seconds_text
+from unbloat.text.format import byte_text, count_text, seconds_text
 
 if TYPE_CHECKING:
-    from .write import Tables
+    from unbloat.report.write import Tables
 
 # What a grade stands for, in the order of the page's legend.
 GRADES = {

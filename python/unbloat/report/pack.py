@@ -74,7 +74,9 @@ def seconds(values: pa.Array) -> tuple[dict[str, Any], bytes]:
 
 def floats(values: pa.Array) -> tuple[dict[str, Any], bytes]:
     """Figures with gaps: 32-bit floats, NaN where there is none."""
-    return {"type": "f4"}, _bytes(flat(pc.fill_null(values.cast(pa.float32(), safe=False), float("nan"))))
+    return {"type": "f4"}, _bytes(
+        flat(pc.fill_null(values.cast(pa.float32(), safe=False), float("nan")))
+    )
 
 
 def codes(values: pa.Array, words: list[str]) -> tuple[dict[str, Any], bytes]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from .pack import floats, pack, seconds
-from .thin import MAX_BINS
+from unbloat.report.pack import floats, pack, seconds
+from unbloat.report.thin import MAX_BINS
 
 if TYPE_CHECKING:
-    from .pack import Packed
+    from unbloat.report.pack import Packed
 
 # More curves than colours cannot be told apart; those with the longest delays are drawn.
 MOST = 6
@@ -27,7 +27,10 @@ Points = tuple[list[float], list[float | None], float | None]
 
 
 def run_series(
-    put: Callable[[str, Packed, int], None], extra: Mapping[str, pa.Table], info: Mapping[str, Any], key: str
+    put: Callable[[str, Packed, int], None],
+    extra: Mapping[str, pa.Table],
+    info: Mapping[str, Any],
+    key: str,
 ) -> list[dict[str, Any]]:
     """Packs the curves of a run; what the page must know to find them."""
     found: list[dict[str, Any]] = []
@@ -40,7 +43,9 @@ def run_series(
     return found
 
 
-def queue_curves(extra: Mapping[str, pa.Table], info: Mapping[str, Any]) -> list[tuple[str, Points]]:
+def queue_curves(
+    extra: Mapping[str, pa.Table], info: Mapping[str, Any]
+) -> list[tuple[str, Points]]:
     """Mean delay per bin of each stage in which anything waited."""
     if "queues" not in extra:
         return []
@@ -60,7 +65,9 @@ def queue_curves(extra: Mapping[str, pa.Table], info: Mapping[str, Any]) -> list
         longest = max((value for value in values if value is not None), default=0.0)
         if longest >= LEAST_MS:
             label = link if stage == "queue" else f"{link} {stage}"
-            curves.append((longest, label, ([place * bin_s for place in range(bins)], values, bin_s)))
+            curves.append(
+                (longest, label, ([place * bin_s for place in range(bins)], values, bin_s))
+            )
     curves.sort(key=lambda curve: -curve[0])
     return [(label, points) for _, label, points in curves[:MOST]]
 
@@ -70,7 +77,9 @@ def probe_curves(extra: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
     if "probes" not in extra:
         return []
     found: dict[str, tuple[list[float], list[float | None]]] = {}
-    columns = (extra["probes"].column(name).to_pylist() for name in ("probe", "t_s", "rtt_ms", "owd_ms"))
+    columns = (
+        extra["probes"].column(name).to_pylist() for name in ("probe", "t_s", "rtt_ms", "owd_ms")
+    )
     for probe, t_s, rtt, owd in zip(*columns, strict=True):
         times, values = found.setdefault(probe, ([], []))
         times.append(t_s)

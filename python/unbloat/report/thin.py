@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .pack import flat
+from unbloat.report.pack import flat
 
 # Twice the pixels of a wide screen, ten times over: zooming in tenfold still shows every bin that was measured.
 MAX_BINS = 40_000

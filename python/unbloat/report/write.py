@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from ..charts import CHARTS
-from ..errors import UnbloatError
-from ..wording import LIMITS
-from . import thin
-from .headline import headline
-from .pack import Packed, codes, flat, floats, pack, seconds, steps
-from .series import run_series
+from unbloat.charts import CHARTS
+from unbloat.errors import UnbloatError
+from unbloat.report import thin
+from unbloat.report.headline import headline
+from unbloat.report.pack import Packed, codes, flat, floats, pack, seconds, steps
+from unbloat.report.series import run_series
+from unbloat.text.format import LIMITS
 
 # Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
 MAX_LISTED = 1_000
@@ -38,7 +38,16 @@ TOP_COUNTED = 5
 
 ASSETS = Path(__file__).parent / "page"
 STYLES = ("style.css",)
-PROGRAM = ("units.js", "data.js", "pen.js", "marks.js", "chart.js", "view.js", "export.js", "panel.js")
+PROGRAM = (
+    "units.js",
+    "data.js",
+    "pen.js",
+    "marks.js",
+    "chart.js",
+    "view.js",
+    "export.js",
+    "panel.js",
+)
 
 # Columns of `samples` that only the run of a scenario has.
 SIMULATED = ("cwnd_bytes", "queue_ms")
@@ -235,11 +244,15 @@ def of_flow(table: pa.Table, flow: int) -> pa.Table:
 def render(template: str, program: Iterable[str], **values: Any) -> str:
     """The page as text."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     # Our own style and program are the only text that is taken as it is.
     own = {
-        name: Markup((ASSETS / name).read_text(encoding="utf-8")) for name in (*STYLES, *PROGRAM, *program)
+        name: Markup((ASSETS / name).read_text(encoding="utf-8"))
+        for name in (*STYLES, *PROGRAM, *program)
     }
     return environment.get_template(template).render(
         styles=[own[name] for name in STYLES],
@@ -251,7 +264,10 @@ def render(template: str, program: Iterable[str], **values: Any) -> str:
 def render_plain(template: str, **values: Any) -> str:
     """A page without charts as text."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     styles = [Markup((ASSETS / name).read_text(encoding="utf-8")) for name in STYLES]
     return environment.get_template(template).render(styles=styles, **values)
@@ -263,12 +279,18 @@ def page_facts(
     """What every page knows: the charts that can be filled, words of the limits, kinds of events. `segments`: there are some."""
     known = {"samples", "events", *(str(curve["table"]) for curve in curves)}
     if segments or not all(run.extra for run in runs):
-        known.add("segments")  # the run of a scenario may have none, a capture shows why it has none
+        known.add(
+            "segments"
+        )  # the run of a scenario may have none, a capture shows why it has none
     return {
         "charts": [
-            chart.to_json() for chart in CHARTS if {need.split(".")[0] for need in chart.needs} <= known
+            chart.to_json()
+            for chart in CHARTS
+            if {need.split(".")[0] for need in chart.needs} <= known
         ],
-        "limits": {name: {"short": words[0], "meaning": words[2]} for name, words in LIMITS.items()},
+        "limits": {
+            name: {"short": words[0], "meaning": words[2]} for name, words in LIMITS.items()
+        },
         "event_kinds": EVENT_KINDS,
     }
 
@@ -282,7 +304,9 @@ def stem(run: Tables) -> str:
 def segments_to_ask(run: Tables, ids: list[int], cap: int) -> int:
     """The cap for the analysis: none that bites while all flows together fit in memory, so that they are thinned
     here, evenly; else the page's own."""
-    flows = run.flows.filter(pc.is_in(run.flows["connection"], value_set=pa.array(ids, pa.uint32())))
+    flows = run.flows.filter(
+        pc.is_in(run.flows["connection"], value_set=pa.array(ids, pa.uint32()))
+    )
     # A flow's rows are its data, and the ACKs that the other direction sent.
     packets = pc.sum(flows["packets"]).as_py() or 0
     largest = pc.max(run.connections["packets"]).as_py() or 0
@@ -312,7 +336,9 @@ def series(
     )
 
 
-def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: int = 200_000) -> ReportInfo:
+def write_report(
+    run: Tables, path: str | Path, *, top: int = 20, max_segments: int = 200_000
+) -> ReportInfo:
     """Writes the report of `run`; the `top` largest TCP connections get charts, of at most `max_segments` segments
     and ACKs per direction."""
     begun = time.perf_counter()
@@ -321,7 +347,9 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
     tcp, counted = charted(ranked, top)
     flows = run.flows.filter(pc.is_in(run.flows["connection"], value_set=flat(listed["id"])))
     store = Store()
-    samples, events, segments = series(run, [*tcp, *counted], segments_to_ask(run, tcp, max_segments))
+    samples, events, segments = series(
+        run, [*tcp, *counted], segments_to_ask(run, tcp, max_segments)
+    )
     drawn = {*tcp, *counted}
     for connection in (*tcp, *counted):
         for flow in (2 * connection, 2 * connection + 1):
@@ -357,8 +385,8 @@ def write_report(run: Tables, path: str | Path, *, top: int = 20, max_segments: 
 
 def simulated_tables(run: Tables) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
     """Titles and rows of what the run of a scenario shows beside its connections: transfers, queues, probes, applications."""
-    from ..dataset import Run
-    from ..sim_screen import run_tables
+    from unbloat.run.run import Run
+    from unbloat.scenario.text import run_tables
 
     return run_tables(run) if isinstance(run, Run) and run.extra else []
 

@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from unbloat.lab.traffic.notes import notes
+from unbloat.lab.traffic.deviations import notes
 from unbloat.lab.traffic.sockets import kernel_name
 
 __all__ = ["FLOW_PORT", "PROBE_PORT", "Started", "commands", "kernel_name", "needed_programs"]
@@ -98,7 +98,11 @@ def commands(plan: Json, folder: Path) -> list[Started]:
 
 def _is_plain_ping(probe: Json) -> bool:
     # The system's ping counts in the kernel's ticks, several milliseconds: it cannot keep short intervals.
-    return probe["kind"] == "ping" and len(probe["every_s"]) == 1 and probe["every_s"][0] >= _PING_LEAST_S
+    return (
+        probe["kind"] == "ping"
+        and len(probe["every_s"]) == 1
+        and probe["every_s"][0] >= _PING_LEAST_S
+    )
 
 
 class _Work:
@@ -151,7 +155,9 @@ class _Work:
 
     def iperf3(self, index: int, flow: Json) -> None:
         """Server where the opener connects to, client at the opener."""
-        opener, other = (flow["from"], flow["to"]) if flow["sender_opens"] else (flow["to"], flow["from"])
+        opener, other = (
+            (flow["from"], flow["to"]) if flow["sender_opens"] else (flow["to"], flow["from"])
+        )
         for part, node, peer in (("server", other, opener), ("client", opener, other)):
             side = "sender" if node == flow["from"] else "receiver"
             self._spec("iperf3", f"{flow['name']}.{part}", node).update(
@@ -185,7 +191,9 @@ class _Work:
         """Web or video: nginx at the data's side, browser or player at the other."""
         kind = flow["app"]["kind"]
         web = self._per_node("nginx", flow["from"])
-        web["work"] = str(self._folder / "work" / f"nginx-{self._plan['nodes'][flow['from']]['name']}")
+        web["work"] = str(
+            self._folder / "work" / f"nginx-{self._plan['nodes'][flow['from']]['name']}"
+        )
         web.setdefault("sites", []).append(
             {"flow": flow, "port": FLOW_PORT + index, "out": self._out(flow, "sender")}
         )

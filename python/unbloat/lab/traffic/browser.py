@@ -26,11 +26,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from unbloat.lab.traffic.book import Book
 from unbloat.lab.traffic.devtools import PROGRAMS, Browser
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import READ, Loop, hurry, now_ns
 from unbloat.lab.traffic.page import document
-from unbloat.lab.traffic.watch import Watch
+from unbloat.lab.traffic.sock_diag import Watch
 
 # On a busy machine; it takes one or two.
 _START_PATIENCE_S = 60.0
@@ -88,7 +88,9 @@ class Pages:
     def prepare(self) -> None:
         """A fresh context."""
         self.prepared = False
-        self._browser.send("Target.createBrowserContext", {"disposeOnDetach": True}, then=self._on_context)
+        self._browser.send(
+            "Target.createBrowserContext", {"disposeOnDetach": True}, then=self._on_context
+        )
 
     def _on_context(self, answer: Json) -> None:
         self._context = self._result(answer)["browserContextId"]
@@ -108,7 +110,9 @@ class Pages:
     def _on_session(self, answer: Json) -> None:
         self._session = self._result(answer)["sessionId"]
         self._browser.send("Runtime.enable", {}, self._session)
-        self._browser.send("Runtime.addBinding", {"name": "pageDone"}, self._session, then=self._on_ready)
+        self._browser.send(
+            "Runtime.addBinding", {"name": "pageDone"}, self._session, then=self._on_ready
+        )
 
     def _on_ready(self, answer: Json) -> None:
         self._result(answer)
@@ -140,7 +144,9 @@ class Pages:
         if self.stopped:
             return
         self._begun_ns = now_ns()
-        self._browser.send("Page.navigate", {"url": self._url}, self._session, then=self._on_navigated)
+        self._browser.send(
+            "Page.navigate", {"url": self._url}, self._session, then=self._on_navigated
+        )
 
     def _on_navigated(self, answer: Json) -> None:
         if self.stopped:

@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 from unbloat.lab.traffic import sockets, voice
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 
 # In Linux SO_TIMESTAMPNS and the message that it brings have the same number (asm-generic/socket.h).
@@ -36,7 +36,9 @@ _PATIENCE_NS = 2_000_000_000
 
 
 def _socket(kind: int, protocol: int, own: str, priority: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
+    sock = socket.socket(
+        socket.AF_INET, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol
+    )
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, sockets.tos(priority))
     return sock
@@ -91,17 +93,23 @@ def times(start_s: float, every_s: list[float], stop_s: float) -> list[float]:
 class Talker:
     """Sends numbered and stamped UDP packets."""
 
-    def __init__(self, sock: socket.socket, peer: tuple[str, int], ip_bytes: int, book: Book) -> None:
+    def __init__(
+        self, sock: socket.socket, peer: tuple[str, int], ip_bytes: int, book: Book
+    ) -> None:
         self._sock, self._peer, self._book = sock, peer, book
         self._padding = bytes(max(ip_bytes - _IP_UDP - _STAMP.size, 0))
         if ip_bytes < _IP_UDP + _STAMP.size:
-            book.error(f"packets have {_IP_UDP + _STAMP.size} bytes, not {ip_bytes}: room for their times")
+            book.error(
+                f"packets have {_IP_UDP + _STAMP.size} bytes, not {ip_bytes}: room for their times"
+            )
         self._refused = False
 
     def send(self, number: int) -> None:
         """One packet."""
         try:
-            self._sock.sendto(_STAMP.pack(number, now_ns(), time.time_ns()) + self._padding, self._peer)
+            self._sock.sendto(
+                _STAMP.pack(number, now_ns(), time.time_ns()) + self._padding, self._peer
+            )
         except OSError as error:
             if not self._refused:
                 self._book.error(f"a packet could not be sent: {error.strerror}")
@@ -118,7 +126,9 @@ class Call:
         self._peer = spec["peer"]
         self._sock = _socket(socket.SOCK_DGRAM, 0, own, self._flow["sender"]["class"])
         self._sock.bind((own, spec["port"]))
-        self._talker = Talker(self._sock, (spec["peer"], spec["port"]), self._app["bytes"], self._book)
+        self._talker = Talker(
+            self._sock, (spec["peer"], spec["port"]), self._app["bytes"], self._book
+        )
         # (when it came, in scenario time; how long it took)
         self._arrived: list[tuple[float, float]] = []
 
@@ -126,7 +136,11 @@ class Call:
         """Time zero is known."""
         self._loop.watch(self._sock.fileno(), READ, self._on_packet)
         Schedule(
-            self._loop, self._flow["start_s"], [self._app["every_s"]], self._flow["stop_s"], self._talker.send
+            self._loop,
+            self._flow["start_s"],
+            [self._app["every_s"]],
+            self._flow["stop_s"],
+            self._talker.send,
         )
 
     def _on_packet(self, _events: int) -> None:
@@ -143,7 +157,9 @@ class Call:
         stop = self._flow["stop_s"]
         until = end_s if stop is None else min(stop, end_s)
         sent = times(self._flow["start_s"], [self._app["every_s"]], until)
-        windows, total = voice.scores(self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived)
+        windows, total = voice.scores(
+            self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived
+        )
         # The end called "to" hears what "from" says.
         there = self._side == "to"
         if there:
@@ -218,7 +234,9 @@ class Ping:
 
     def _send(self, number: int) -> None:
         head = struct.pack("!BBHHH", 8, 0, 0, self._ident, number & 0xFFFF)
-        head = struct.pack("!BBHHH", 8, 0, _checksum(head + self._data), self._ident, number & 0xFFFF)
+        head = struct.pack(
+            "!BBHHH", 8, 0, _checksum(head + self._data), self._ident, number & 0xFFFF
+        )
         self._rows[number] = (self._loop.seconds(), -1.0)
         self._sent_real[number & 0xFFFF] = time.time_ns()
         try:
@@ -266,7 +284,8 @@ def run(spec: dict[str, Any]) -> None:
     parts += [Listener(loop, listen, own) for listen in spec.get("listens", ())]
     # Identifiers of our own, apart from those of the system's ping, which takes its process number.
     parts += [
-        Ping(loop, ping, own, (os.getpid() * 31 + i) & 0xFFFF) for i, ping in enumerate(spec.get("pings", ()))
+        Ping(loop, ping, own, (os.getpid() * 31 + i) & 0xFFFF)
+        for i, ping in enumerate(spec.get("pings", ()))
     ]
     books = []
     talkers = []
@@ -277,7 +296,10 @@ def run(spec: dict[str, Any]) -> None:
         sock = _socket(socket.SOCK_DGRAM, 0, own, send["probe"]["class"])
         sock.bind((own, 0))
         talkers.append(
-            (send["probe"], Talker(sock, (send["peer"], send["port"]), send["probe"]["bytes"], book))
+            (
+                send["probe"],
+                Talker(sock, (send["peer"], send["port"]), send["probe"]["bytes"], book),
+            )
         )
     if not loop.wait_for_start():
         return

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from unbloat.lab.traffic.children import adopt_orphans, dies_with_us, reap_orphans
+from unbloat.lab.traffic.subprocesses import adopt_orphans, dies_with_us, reap_orphans
 
 Json = dict[str, Any]
 Answer = Callable[[Json], None]
@@ -75,7 +75,12 @@ class Browser:
             pass_fds=(3, 4),
             start_new_session=True,
             cwd=work,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": work, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            env={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": work,
+                "LC_ALL": "C.UTF-8",
+                "TZ": "UTC",
+            },
         )
         os.close(theirs_in)
         os.close(theirs_out)
@@ -84,7 +89,9 @@ class Browser:
         self._answers: dict[int, Answer] = {}
         self.on_event: Callable[[str, str, Json], None] = lambda _session, _method, _params: None
 
-    def send(self, method: str, params: Json, session: str = "", then: Answer | None = None) -> None:
+    def send(
+        self, method: str, params: Json, session: str = "", then: Answer | None = None
+    ) -> None:
         """A command; `then` gets the answer: `result` or `error`."""
         self._count += 1
         message: Json = {"id": self._count, "method": method, "params": params}
@@ -109,7 +116,9 @@ class Browser:
                 if then is not None:
                     then(message)
             else:
-                self.on_event(message.get("sessionId", ""), message["method"], message.get("params", {}))
+                self.on_event(
+                    message.get("sessionId", ""), message["method"], message.get("params", {})
+                )
 
     def wait(self, done: Callable[[], bool], patience_s: float) -> None:
         """Hands out what it says until `done`."""

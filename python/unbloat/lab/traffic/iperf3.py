@@ -19,10 +19,11 @@ import subprocess
 import time
 from typing import Any
 
-from unbloat.lab.traffic import children, sockets
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic import sockets
+from unbloat.lab.traffic import subprocesses as children
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import Loop
-from unbloat.lab.traffic.watch import Watch
+from unbloat.lab.traffic.sock_diag import Watch
 
 _DATA_PORT = 20_000
 _PATIENCE_S = 2.0
@@ -44,7 +45,12 @@ def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
         "-t",
         f"{max(round(length_s), 1)}",
     ]
-    argv += ["-C", sockets.kernel_name(sender["congestion"]), "-S", str(sockets.tos(sender["class"]))]
+    argv += [
+        "-C",
+        sockets.kernel_name(sender["congestion"]),
+        "-S",
+        str(sockets.tos(sender["class"])),
+    ]
     if not flow["sender_opens"]:
         argv.append("-R")
     mss = sender["mss_bytes"] + (12 if sender["timestamps"] else 0)
@@ -80,7 +86,11 @@ def run(spec: dict[str, Any]) -> None:
         if server:
             begin(0)
             _wait_until_listening(spec["port"])
-        end_s = spec["duration_s"] if flow["stop_s"] is None else min(flow["stop_s"], spec["duration_s"])
+        end_s = (
+            spec["duration_s"]
+            if flow["stop_s"] is None
+            else min(flow["stop_s"], spec["duration_s"])
+        )
         if loop.wait_for_start():
             data_port = spec["port"] + _DATA_PORT
             where = {"remote_port": data_port} if server else {"local_port": data_port}

@@ -53,7 +53,9 @@ def write_site(app: dict[str, Any], root: str) -> list[str]:
     with open(f"{root}/page", "w", encoding="ascii") as file:
         file.write(text)
     if len(text) > app["html_bytes"]:
-        return [f"the document has {len(text)} bytes, not {app['html_bytes']}: its script alone is longer"]
+        return [
+            f"the document has {len(text)} bytes, not {app['html_bytes']}: its script alone is longer"
+        ]
     return []
 
 

@@ -19,8 +19,9 @@ import signal
 import time
 from typing import Any
 
-from unbloat.lab.traffic import children, sockets
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic import sockets
+from unbloat.lab.traffic import subprocesses as children
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 
 _ANSWER = re.compile(rb"^\[(\d+)\.(\d{6})\] .* icmp_seq=(\d+) .*time=([\d.]+) ms(.*)")
@@ -51,7 +52,12 @@ class Ping:
     def _run(self) -> None:
         probe = self._probe
         argv = ["ping", "-D", "-n", "-I", self._own, "-i", f"{probe['every_s'][0]:.6f}"]
-        argv += ["-s", str(max(probe["bytes"] - _IP_ICMP, 0)), "-Q", str(sockets.tos(probe["class"]))]
+        argv += [
+            "-s",
+            str(max(probe["bytes"] - _IP_ICMP, 0)),
+            "-Q",
+            str(sockets.tos(probe["class"])),
+        ]
         # A line as soon as it is there: ping writes to a pipe in lines since s20150815.
         process = children.start(
             [*argv, self._spec["peer"]], stdout=-1, stderr=-2, env={**os.environ, "LC_ALL": "C"}
@@ -122,7 +128,9 @@ class Ping:
         self._book.close()
 
     def _between(self, before: tuple[int, float], number: int) -> float:
-        after = next((n for n in range(number + 1, self._last + self._high + 1) if n in self._answers), None)
+        after = next(
+            (n for n in range(number + 1, self._last + self._high + 1) if n in self._answers), None
+        )
         step: float = self._probe["every_s"][0]
         if after is not None:
             step = (self._answers[after][0] - before[1]) / (after - before[0])

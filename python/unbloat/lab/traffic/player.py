@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import Loop, now_ns
 from unbloat.lab.traffic.page import segment_bytes
 from unbloat.lab.traffic.stream import Stream
@@ -77,7 +77,9 @@ class Player:
             return max(self._buffered + self._segment - self._max_buffer, 1_000_000)
         if self._estimate is not None:
             budget = self._estimate * self._safety
-            self.rate = next((rate for rate in reversed(self._ladder) if rate <= budget), self._ladder[0])
+            self.rate = next(
+                (rate for rate in reversed(self._ladder) if rate <= budget), self._ladder[0]
+            )
         self._first = None
         self._tell("bitrate_bps", self.rate)
         return 0
@@ -93,7 +95,9 @@ class Player:
         if span >= _SHORTEST_NS:
             seen = size * 8e9 / span
             self._estimate = (
-                seen if self._estimate is None else self._estimate + _NEWEST * (seen - self._estimate)
+                seen
+                if self._estimate is None
+                else self._estimate + _NEWEST * (seen - self._estimate)
             )
         self._play(now)
         self._buffered += self._segment

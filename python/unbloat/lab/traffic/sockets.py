@@ -59,7 +59,11 @@ def set_congestion(sock: socket.socket, name: str) -> str:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, name.encode())
     except OSError as error:
-        why = "is not in this kernel" if error.errno == errno.ENOENT else f"was refused ({error.strerror})"
+        why = (
+            "is not in this kernel"
+            if error.errno == errno.ENOENT
+            else f"was refused ({error.strerror})"
+        )
         raise OSError(error.errno, f"congestion control {name} {why}") from None
     return congestion_of(sock)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unbloat.lab.traffic import sockets, tcp_info
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import READ, WRITE, Loop, now_ns
 from unbloat.lab.traffic.window import Window
 
@@ -59,7 +59,9 @@ class Reading:
 class Stream:
     """See the module text. `on_bytes(stream, n)` is called with what was read, `on_end(stream)` once when it is over."""
 
-    def __init__(self, loop: Loop, book: Book, flow: dict[str, Any], side: str, sock: socket.socket) -> None:
+    def __init__(
+        self, loop: Loop, book: Book, flow: dict[str, Any], side: str, sock: socket.socket
+    ) -> None:
         self.loop, self.book, self.flow, self.side, self.sock = loop, book, flow, side, sock
         self.local = self.remote = ""
         self.opened_ns = 0
@@ -293,7 +295,9 @@ class Stream:
         row = tcp_info.read(self.sock)
         if row is None:
             return
-        self.book.tell("sample", local=self.local, remote=self.remote, t_s=self.loop.seconds(), **row)
+        self.book.tell(
+            "sample", local=self.local, remote=self.remote, t_s=self.loop.seconds(), **row
+        )
         if self.window is not None:
             self.window.keep(self.sock)
         if self.pending and row["delivery_bps"]:
@@ -312,7 +316,11 @@ class Stream:
             self.book.error(str(error.strerror))
             return
         self.book.tell(
-            "congestion", local=self.local, remote=self.remote, t_s=self.loop.seconds(), congestion=now_runs
+            "congestion",
+            local=self.local,
+            remote=self.remote,
+            t_s=self.loop.seconds(),
+            congestion=now_runs,
         )
 
     def switch_window(self, law: dict[str, Any]) -> None:

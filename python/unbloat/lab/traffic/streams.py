@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 from unbloat.lab.traffic.stream import ENDLESS, Stream
 from unbloat.lab.traffic.window import Window

@@ -65,7 +65,9 @@ class Voice:
         # Mouth to ear: the network, the jitter buffer, and the packet that had to be filled first.
         network = _SILENCE_S if self._base is None else self._base
         # Packets on the way at the end of a window count as in time with the next one: the share stays below 1.
-        return mos(network + self._jitter_buffer + self._every, 1.0 - min(in_time, sent) / max(sent, 1))
+        return mos(
+            network + self._jitter_buffer + self._every, 1.0 - min(in_time, sent) / max(sent, 1)
+        )
 
     def total(self) -> float | None:
         """MOS of the whole call; None where nothing was sent."""

@@ -23,10 +23,11 @@ import subprocess
 import time
 from typing import Any
 
-from unbloat.lab.traffic import children, page, sockets
-from unbloat.lab.traffic.book import Book
+from unbloat.lab.traffic import page, sockets
+from unbloat.lab.traffic import subprocesses as children
+from unbloat.lab.traffic.log import Book
 from unbloat.lab.traffic.loop import Loop, now_ns
-from unbloat.lab.traffic.watch import Watch
+from unbloat.lab.traffic.sock_diag import Watch
 
 # As long as any scenario.
 _KEEP_ALIVE = "86400"
@@ -100,7 +101,10 @@ def _start(spec: dict[str, Any], books: list[Book]) -> subprocess.Popen[bytes] |
     process = children.start(
         ["nginx", "-p", f"{work}/", "-c", config, "-e", f"{work}/error.log"],
         pass_fds=numbers,
-        env={"PATH": os.environ.get("PATH", os.defpath), "NGINX": "".join(f"{n};" for n in numbers)},
+        env={
+            "PATH": os.environ.get("PATH", os.defpath),
+            "NGINX": "".join(f"{n};" for n in numbers),
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         # It takes its worker with it, which SIGKILL would leave behind.

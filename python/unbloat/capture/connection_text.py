@@ -1,0 +1,372 @@
+"""The second screen of `analyze`: one connection, both directions with all measures in groups.
+
+signal: one row of `connections`, two of `flows`, their findings and samples · model: none · action: lines of at most
+80 columns; a measure that is nothing on both sides is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from unbloat.capture.file_text import direction_text, findings, proto_text
+from unbloat.run.run import Row, Run
+from unbloat.run.verdict import limit_shares
+from unbloat.text.format import (
+    byte_text,
+    count_text,
+    endpoint_text,
+    ends_text,
+    limit_text,
+    ms_text,
+    number,
+    plural,
+    rate_text,
+    seconds_text,
+    share_text,
+)
+from unbloat.text.terminal import BAR, Paper, left, on_grid, plain, right, sparkline
+
+Text = Callable[[float | None], str]
+Getter = Callable[[Row], str]
+
+LABEL = 23
+# Cells of a sparkline: with its label and its largest value it fits 80 columns.
+SPARK = 50
+# Characters of an IPv6 address in full.
+LONGEST = 39
+
+
+def connection_screen(paper: Paper, run: Run, id_: int, bin_ms: float) -> None:
+    """One connection: both directions with all measures in groups, limits, findings, the series as sparklines."""
+    connection = run.connection(id_)
+    flows = [run.flow(2 * id_), run.flow(2 * id_ + 1)]
+    for line in heading(connection, paper.width):
+        paper.line(paper.style(line, "bold"))
+    paper.wrapped(connection_facts(run, connection))
+    room = (min(paper.width, 110) - LABEL) // 2
+    heads = "".join(right(title, room) for title in ("a → b", "b → a"))
+    for title, lines in groups(connection["proto"] == "tcp"):
+        cells = [(label, [getter(flow) for flow in flows]) for label, getter in lines]
+        cells = [
+            (label, texts)
+            for label, texts in cells
+            if any(text not in ("–", "0") for text in texts)
+        ]
+        if cells:
+            paper.line()
+            paper.line(paper.style(left(title, LABEL) + heads, "dim"))
+            for label, texts in cells:
+                paper.line(left(label, LABEL) + "".join(right(text, room) for text in texts))
+    for flow in flows:
+        limit_bar(paper, run, flow)
+    for flow in flows:
+        series(paper, run, flow, bin_ms)
+    findings(paper, run, run.findings_of(connection=id_), None)
+
+
+def heading(connection: Row, room: int) -> list[str]:
+    """Number, both ends in full, protocol; three lines where two long IPv6 addresses leave no other way."""
+    number_, proto = f"connection {connection['id']}", proto_text(connection["proto"])
+    line = f"{number_} · {ends_text(connection, width=LONGEST)} · {proto}"
+    if len(line) <= room:
+        return [line]
+    ends = (
+        endpoint_text(connection[f"{end}_addr"], connection[f"{end}_port"], LONGEST)
+        for end in ("a", "b")
+    )
+    return [
+        f"{number_} · {proto}",
+        *(f"{name}  {end}" for name, end in zip("ab", ends, strict=True)),
+    ]
+
+
+def connection_facts(run: Run, connection: Row) -> str:
+    """How it began and ended, and where the capture was taken."""
+    facts = [f"from {connection['start_s']:.3f} s for {seconds_text(connection['duration_s'])}"]
+    facts.append(f"{plural(connection['packets'], 'packet')}, {byte_text(connection['bytes'])}")
+    if connection["proto"] == "tcp":
+        ends = {"fin": "closed by FIN", "rst": "reset", "open": "still open at the end"}
+        places = {
+            "a": "captured near a",
+            "b": "captured near b",
+            "middle": "captured in between",
+            "unknown": "capture point unknown",
+        }
+        facts += [
+            ends.get(str(connection["end"]), str(connection["end"])),
+            places.get(str(connection["vantage"]), str(connection["vantage"])),
+        ]
+        facts.append("SYN seen" if connection["syn_seen"] else "its SYN is not in the capture")
+        if connection["initial_rtt_ms"] is not None:
+            facts.append(f"handshake RTT {ms_text(connection['initial_rtt_ms'])}")
+        if connection["mptcp"]:
+            facts.append("a subflow of MPTCP")
+    if connection["duplicates"]:
+        facts.append(f"{plural(connection['duplicates'], 'packet')} twice in the capture")
+    if connection["capture_gap_bytes"]:
+        facts.append(f"{byte_text(connection['capture_gap_bytes'])} missing from the capture")
+    names = run.info.get("interfaces") or []
+    if len(names) > 1 and connection["interface"] < len(names):
+        facts.append(f"interface {plain(names[connection['interface']])}")
+    return " · ".join(facts)
+
+
+def quantiles(name: str, text: Text) -> list[tuple[str, Getter]]:
+    """min, p50, p95, max of a statistic."""
+    return [
+        ("min / p50", lambda flow: twice(text(flow[f"{name}_min"]), text(flow[f"{name}_p50"]))),
+        ("p95 / max", lambda flow: twice(text(flow[f"{name}_p95"]), text(flow[f"{name}_max"]))),
+    ]
+
+
+def twice(one: str, two: str) -> str:
+    """Two figures in one cell."""
+    return "–" if one == two == "–" else f"{one} / {two}"
+
+
+def column(name: str, text: Text) -> Getter:
+    """One figure."""
+    return lambda flow: text(flow[name])
+
+
+def groups(tcp: bool) -> list[tuple[str, list[tuple[str, Getter]]]]:
+    """Every measure of a flow, under the heading where one would look for it."""
+    transfer: list[tuple[str, Getter]] = [
+        ("packets", column("packets", count_text)),
+        ("bytes on the wire", column("wire_bytes", byte_text)),
+        ("payload", column("payload_bytes", byte_text)),
+    ]
+    if not tcp:
+        return [("transfer", transfer)]
+    transfer += [
+        ("delivered", column("bytes", byte_text)),
+        ("active", column("active_s", lambda value: seconds_text(value or None))),
+        (
+            "goodput / peak",
+            lambda flow: twice(rate_text(flow["goodput_bps"]), rate_text(flow["peak_bps"])),
+        ),
+        ("segment size", column("mss_bytes", lambda value: f"{value:,.0f} B" if value else "–")),
+    ]
+    return [
+        ("transfer", transfer),
+        (
+            "round-trip time",
+            [
+                *quantiles("rtt_ms", ms_text),
+                (
+                    "measured by",
+                    lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–"),
+                ),
+                (
+                    "loaded p50 / p95",
+                    lambda flow: twice(
+                        ms_text(flow["loaded_rtt_ms_p50"]), ms_text(flow["loaded_rtt_ms_p95"])
+                    ),
+                ),
+                (
+                    "queue p50 / p95",
+                    lambda flow: twice(
+                        ms_text(flow["queue_ms_p50"]), ms_text(flow["queue_ms_p95"])
+                    ),
+                ),
+                ("bufferbloat grade", lambda flow: flow["grade"] or "–"),
+            ],
+        ),
+        (
+            "in flight and window",
+            [
+                (
+                    "in flight p50 / p95",
+                    lambda flow: twice(
+                        byte_text(flow["in_flight_bytes_p50"]),
+                        byte_text(flow["in_flight_bytes_p95"]),
+                    ),
+                ),
+                ("in flight max", column("in_flight_bytes_max", byte_text)),
+                ("path holds (BDP)", column("bdp_bytes", byte_text)),
+                (
+                    "in flight / BDP",
+                    lambda flow: (
+                        "–"
+                        if flow["in_flight_over_bdp"] is None
+                        else number(flow["in_flight_over_bdp"])
+                    ),
+                ),
+                (
+                    "window min / max",
+                    lambda flow: twice(
+                        byte_text(flow["rwnd_bytes_min"]), byte_text(flow["rwnd_bytes_max"])
+                    ),
+                ),
+                ("window scale", scale_text),
+                (
+                    "window used p50 / p95",
+                    lambda flow: twice(
+                        percent(flow["window_utilisation_pct_p50"]),
+                        percent(flow["window_utilisation_pct_p95"]),
+                    ),
+                ),
+                (
+                    "window full",
+                    lambda flow: (
+                        "0"
+                        if not flow["window_full_s"]
+                        else twice(
+                            seconds_text(flow["window_full_s"]),
+                            share_text(flow["window_full_share"]),
+                        )
+                    ),
+                ),
+                (
+                    "first full at",
+                    column(
+                        "window_full_first_s",
+                        lambda value: "–" if value is None else f"{value:.3f} s",
+                    ),
+                ),
+                ("bites above RTT", column("rtt_ceiling_ms", ms_text)),
+                ("larger window allows", column("unlimited_goodput_bps", rate_text)),
+                (
+                    "zero windows",
+                    lambda flow: (
+                        "0"
+                        if not flow["zero_window_count"]
+                        else twice(
+                            count_text(flow["zero_window_count"]),
+                            seconds_text(flow["zero_window_s"]),
+                        )
+                    ),
+                ),
+                ("zero-window probes", column("zero_window_probes", count_text)),
+                ("keep-alives", column("keep_alives", count_text)),
+            ],
+        ),
+        (
+            "loss and reordering",
+            [
+                ("retransmissions", column("retransmissions", count_text)),
+                ("  fast", column("retransmissions_fast", count_text)),
+                ("  timeout", column("retransmissions_timeout", count_text)),
+                ("  tail-loss probe", column("retransmissions_tail_probe", count_text)),
+                ("  spurious, of all", column("retransmissions_spurious", count_text)),
+                ("timer expiries", column("timeouts", count_text)),
+                (
+                    "loss rate",
+                    column("loss_rate", lambda value: "0" if value == 0 else share_text(value)),
+                ),
+                ("reordered", column("out_of_order", count_text)),
+                ("reordered by at most", column("reordering_ms_max", ms_text)),
+                ("late, cause unknown", column("ambiguous", count_text)),
+                ("duplicate ACKs", column("dup_acks", count_text)),
+                ("SACK blocks", column("sack_blocks", count_text)),
+                ("DSACKs", column("dsacks", count_text)),
+                ("ECN CE marks", column("ecn_ce", count_text)),
+                ("ECN echoes", column("ecn_ece", count_text)),
+            ],
+        ),
+        (
+            "pauses and bursts",
+            [
+                (
+                    "idle",
+                    lambda flow: (
+                        "0"
+                        if not flow["idle_count"]
+                        else twice(count_text(flow["idle_count"]), seconds_text(flow["idle_s"]))
+                    ),
+                ),
+                ("ACK bursts", column("ack_bursts", count_text)),
+                (
+                    "longest ACK silence",
+                    lambda flow: (
+                        "–"
+                        if not flow["ack_silence_max_ms"]
+                        else ms_text(flow["ack_silence_max_ms"])
+                    ),
+                ),
+                (
+                    "largest ACK burst",
+                    lambda flow: (
+                        "–"
+                        if not flow["ack_burst_bytes_max"]
+                        else byte_text(flow["ack_burst_bytes_max"])
+                    ),
+                ),
+                (
+                    "largest data burst",
+                    lambda flow: (
+                        "–"
+                        if not flow["data_burst_bytes_max"]
+                        else byte_text(flow["data_burst_bytes_max"])
+                    ),
+                ),
+            ],
+        ),
+    ]
+
+
+METHODS = {
+    "seq_ack": "data and ACK",
+    "timestamps": "timestamps",
+    "halves": "both halves",
+    "window": "window (upper bound)",
+    "none": "–",
+}
+
+
+def percent(value: float | None) -> str:
+    """A figure that is in percent already."""
+    return "–" if value is None else f"{value:.0f} %"
+
+
+def scale_text(flow: Row) -> str:
+    """The window scale; inferred ones are lower bounds."""
+    if flow["window_scale"] is None:
+        return "–"
+    return f"{'≥ ' if flow['window_scale_inferred'] else ''}{flow['window_scale']}"
+
+
+def limit_bar(paper: Paper, run: Run, flow: Row) -> None:
+    """Shares of the limits of one direction, as bars."""
+    shares = limit_shares(flow)
+    if not shares:
+        return
+    paper.line()
+    paper.line(paper.style(f"held back, {direction_text(run, flow['id'])}", "dim"))
+    room = min(paper.width, READABLE_BAR) - LABEL - 9
+    for name, share in shares:
+        bar = BAR * round(share * room)
+        paper.line(f"{left(limit_text(name), LABEL)}{right(share_text(share), 7)}  {bar}".rstrip())
+
+
+# Beyond this a bar only gets longer, not clearer.
+READABLE_BAR = 80
+
+
+def series(paper: Paper, run: Run, flow: Row, bin_ms: float) -> None:
+    """Goodput, RTT and bytes in flight over time, each with its largest value."""
+    if not flow["payload_bytes"]:
+        return
+    samples = run.samples(flow=flow["id"], bin_ms=bin_ms)
+    if samples.num_rows < 2:
+        return
+    times = samples.column("t_s").to_pylist()
+    paper.line()
+    paper.line(
+        paper.style(
+            f"over time, {direction_text(run, flow['id'])}: {times[0]:.1f} s to {times[-1]:.1f} s",
+            "dim",
+        )
+    )
+    for label, name, text in (
+        ("goodput", "goodput_bps", rate_text),  # the mean of each cell: bursts would hide every dip
+        ("RTT", "rtt_ms", ms_text),
+        ("in flight", "in_flight_bytes", byte_text),
+    ):
+        column_ = samples.column(name).to_pylist()
+        values = on_grid(times, column_, min(SPARK, len(times)), mean=name == "goodput_bps")
+        top = max((value for value in column_ if value is not None), default=None)
+        if top is not None:
+            paper.line(
+                f"{left(label, 11)}{left(sparkline(values, SPARK), SPARK + 1)} max {text(top)}"
+            )

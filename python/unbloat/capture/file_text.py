@@ -1,0 +1,198 @@
+"""What `analyze` prints of a file: what is in it, its largest connections, the most severe findings.
+
+signal: the tables of a run · model: none, everything was measured and judged before · action: lines of at most 80
+columns, the figures that decide first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbloat.run.run import SEVERITY_ORDER, Row, Run
+from unbloat.text.format import (
+    byte_text,
+    endpoint_text,
+    ends_text,
+    limit_text,
+    ms_range,
+    plural,
+    rate_text,
+    seconds_text,
+    share_text,
+)
+from unbloat.text.terminal import Paper, cut, left, plain, right, width
+
+SORTS = ("bytes", "goodput", "rtt", "grade")
+# Findings under the table: the most severe; the rest is counted, and listed per connection and in the report.
+FINDINGS_SHOWN = 4
+SEVERITY_STYLE = {"serious": ("red", "bold"), "warning": ("yellow",), "info": ("cyan",)}
+GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
+GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
+
+
+def file_screen(paper: Paper, run: Run, top: int, sort: str) -> None:
+    """The file as a whole: what is in it, its largest connections, what was found."""
+    header(paper, run)
+    rows = ranked(run, top, sort)
+    if rows:
+        paper.line()
+        connection_table(paper, run, rows)
+        rest = run.connections.num_rows - len(rows)
+        if rest > 0:
+            paper.line(
+                paper.style(
+                    f"and {plural(rest, 'more connection')}: --top {run.connections.num_rows}",
+                    "dim",
+                )
+            )
+    findings(paper, run, run.findings_of(), FINDINGS_SHOWN)
+
+
+def header(paper: Paper, run: Run) -> None:
+    """Name, size, duration, what kinds of traffic, warnings."""
+    info = run.info
+    size = f"{seconds_text(info.get('duration_s', 0.0))} · {plural(info.get('packets', 0), 'packet')} · {byte_text(info.get('bytes', 0))}"
+    name = cut(plain(run.name), max(paper.width - width(size) - 3, 12))
+    paper.line(f"{paper.style(name, 'bold')} · {size}")
+    paper.line(", ".join(shares_of_bytes(run)) or "no IP packets")
+    for warning in run.warnings:
+        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
+
+
+def shares_of_bytes(run: Run) -> list[str]:
+    """TCP, UDP, ICMP and others by their share of the IP bytes."""
+    sums: dict[str, int] = {}
+    protos, sizes = (
+        run.connections.column("proto").to_pylist(),
+        run.connections.column("bytes").to_pylist(),
+    )
+    for proto, size in zip(protos, sizes, strict=True):
+        sums[proto] = sums.get(proto, 0) + size
+    total = sum(sums.values())
+    order = sorted(sums, key=lambda proto: -sums[proto])
+    shares = [f"{proto_text(proto)} {share_text(sums[proto] / total)}" for proto in order if total]
+    return [f"{shares[0]} of bytes", *shares[1:]] if shares else []
+
+
+def proto_text(proto: str) -> str:
+    """A protocol by name, or by its number."""
+    return f"IP protocol {proto}" if proto.isdigit() else proto.upper()
+
+
+def main_direction(run: Run, connection: int) -> Row:
+    """The flow that carried more: payload where there is some, else bytes on the wire."""
+    pair = [run.flow(2 * connection), run.flow(2 * connection + 1)]
+    return max(
+        pair, key=lambda flow: (flow["payload_bytes"] or 0, flow["wire_bytes"] or 0, -flow["id"])
+    )
+
+
+def ranked(run: Run, top: int, sort: str) -> list[tuple[Row, Row]]:
+    """The first `top` connections in the asked order, each with its main flow."""
+    ids = run.connections.column("id").to_pylist()
+    sizes = run.connections.column("bytes").to_pylist()
+    by_size = [
+        id_ for _, id_ in sorted(zip(sizes, ids, strict=True), key=lambda item: (-item[0], item[1]))
+    ]
+    if sort == "bytes":
+        by_size = by_size[:top]
+    pairs = [(run.connection(id_), main_direction(run, id_)) for id_ in by_size]
+    if sort == "goodput":
+        pairs.sort(key=lambda pair: -(pair[1]["goodput_bps"] or 0))
+    elif sort == "rtt":
+        pairs.sort(key=lambda pair: -(pair[1]["rtt_ms_p95"] or 0))
+    elif sort == "grade":
+        pairs.sort(key=lambda pair: GRADE_ORDER.get(pair[1]["grade"], len(GRADE_ORDER)))
+    return pairs[:top]
+
+
+def connection_table(paper: Paper, run: Run, rows: Sequence[tuple[Row, Row]]) -> None:
+    """One line per connection where the screen is wide enough, else two."""
+    names = [ends_text(connection, towards_a=flow["id"] % 2 == 1) for connection, flow in rows]
+    ids = max(max(len(str(connection["id"])) for connection, _ in rows), 2)
+    figures = 9 + 12 + 17 + 7 + 16
+    ends = max(width(name) for name in names) + 2
+    one_line = ids + 2 + ends + figures <= paper.width
+    titles = (
+        right("bytes", 9)
+        + right("goodput", 12)
+        + right("RTT min → p95", 17)
+        + right("grade", 7)
+        + "  main limit"
+    )
+    if one_line:
+        paper.line(paper.style(right("id", ids) + "  " + left("connection", ends) + titles, "dim"))
+    else:
+        paper.line(paper.style(right("id", ids) + "  connection", "dim"))
+        paper.line(paper.style(" " * (ids + 2) + titles, "dim"))
+    for name, (connection, flow) in zip(names, rows, strict=True):
+        number_, cells = right(str(connection["id"]), ids), figure_cells(paper, connection, flow)
+        if one_line:
+            paper.line(f"{number_}  {left(name, ends)}{cells}")
+        else:
+            paper.line(f"{number_}  {paper.style(cut(name, paper.width - ids - 2), 'bold')}")
+            paper.line(" " * (ids + 2) + cells)
+
+
+def figure_cells(paper: Paper, connection: Row, flow: Row) -> str:
+    """The figures of a connection's main direction; of what is not TCP only what was counted."""
+    size = right(byte_text(connection["bytes"]), 9)
+    if connection["proto"] != "tcp":
+        return f"{size}{right(proto_text(connection['proto']), 12)}"
+    grade = flow["grade"] or "–"
+    style = [GRADE_STYLE[grade]] if grade in GRADE_STYLE else []
+    return (
+        size
+        + right(rate_text(flow["goodput_bps"]), 12)
+        + right(ms_range(flow["rtt_ms_min"], flow["rtt_ms_p95"]), 17)
+        + " " * (7 - len(grade))
+        + paper.style(grade, *style)
+        + "  "
+        + limit_text(flow["limit"])
+    )
+
+
+def findings(paper: Paper, run: Run, rows: Sequence[Row], most: int | None) -> None:
+    """Findings in words with their cure, the most severe first; those beyond `most` are counted."""
+    shown = rows if most is None else rows[:most]
+    for row in shown:
+        paper.line()
+        mark = paper.style(row["severity"], *SEVERITY_STYLE.get(row["severity"], ()))
+        where = "" if row["flow"] is None else f" · {flow_text(run, row['flow'])}"
+        paper.line(f"{mark} {paper.style(row['rule'], 'bold')}{where}{since(row)}")
+        paper.wrapped(row["text"], "  ", "  ")
+        if row["cure"]:
+            paper.wrapped("Cure: " + row["cure"], "  ", "  ")
+    rest = rows[len(shown) :]
+    if rest:
+        counts = [
+            f"{count} {severity}"
+            for severity in SEVERITY_ORDER
+            if (count := sum(row["severity"] == severity for row in rest))
+        ]
+        paper.line()
+        more = plural(len(rest), "more finding")
+        paper.line(
+            paper.style(
+                f"and {more} ({', '.join(counts)}): --connection ID or --report FILE.html", "dim"
+            )
+        )
+
+
+def flow_text(run: Run, flow: int) -> str:
+    """Which direction of which connection, in a few words."""
+    return f"connection {flow // 2}, {direction_text(run, flow)}"
+
+
+def direction_text(run: Run, flow: int) -> str:
+    """`to 10.0.0.2:443`"""
+    connection = run.connection(flow // 2)
+    end = "b" if flow % 2 == 0 else "a"
+    return f"to {endpoint_text(connection[f'{end}_addr'], connection[f'{end}_port'])}"
+
+
+def since(row: Row) -> str:
+    """When a finding held; nothing for a moment at the very start."""
+    if row["to_s"] <= row["from_s"]:
+        return f" · at {row['from_s']:.1f} s" if row["from_s"] > 0 else ""
+    return f" · {row['from_s']:.1f} s to {row['to_s']:.1f} s"

@@ -1,0 +1,1 @@
+"""The papers' claims: run, measured, judged, shown."""

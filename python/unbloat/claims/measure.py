@@ -1,0 +1,209 @@
+"""One number of a simulated run: metrics by the names of `[[expect]]`, in a span of time where asked, and figures of the
+analysis of a capture that the run wrote.
+
+signal: the tables of a run · model: over the whole run the figures of `figures`; in a span, the bins (for flows and
+queues) or packets (for probes) that lie in it, bins weighted by what they delivered · action: a number, or None where
+nothing was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from unbloat.claims.claim import Picked
+from unbloat.claims.uplink_estimate import estimate_error
+from unbloat.errors import UnbloatError
+from unbloat.run.metrics import METRICS, Figures, Statistics, figure, statistics
+from unbloat.run.run import Row, Run
+
+# Columns of `flows` that are figures of their own, with the name under which claims ask for them.
+FLOW_COLUMNS = {
+    "flow_timeouts": "timeouts",
+    "flow_zero_window_count": "zero_window_count",
+    "flow_zero_window_s": "zero_window_s",
+    "flow_window_full_s": "window_full_s",
+    "flow_peak_bps": "peak_bps",
+    "flow_bytes": "bytes",
+}
+
+
+# A claim measures a few runs again and again; a matrix has hundreds, whose rows shall not all stay.
+@lru_cache(maxsize=32)
+def figures_of(run: Run) -> Figures:
+    """The figures of a run, made once for all that are picked of it."""
+    return Figures(run)
+
+
+@lru_cache(maxsize=8)
+def analysis(path: Path) -> Run:
+    """The analysis of a capture, made once for all that are picked of it."""
+    from unbloat.capture.analyze import analyze
+
+    return analyze(path)
+
+
+def measure(run: Run, what: Picked, captures: Path | None = None) -> float | None:
+    """The number that `what` picks."""
+    metric, _, statistic = what.metric.partition(" ")
+    if what.capture is not None:
+        if captures is None:
+            raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
+        # The simulator writes pcapng, the lab's programs pcap.
+        path = captures / f"{what.capture}.pcapng"
+        return analysed(path if path.exists() else path.with_suffix(".pcap"), metric)
+    figures = figures_of(run)
+    name = told(what, metric) or first(figures, metric)
+    if metric.startswith("flow_share_"):
+        return share(figures, name, metric.removeprefix("flow_share_"), what.between)
+    if metric in FLOW_COLUMNS:
+        known = [row[FLOW_COLUMNS[metric]] for row in figures.flows(name)]
+        return float(sum(value for value in known if value is not None)) if known else None
+    if metric.startswith("app_"):
+        kind = metric.removeprefix("app_")
+        values = figures.app(name, kind)
+        return float(len(values)) if statistic == "count" else part(statistics(values), statistic)
+    if metric.startswith("estimate_error_"):
+        return estimate_error(figures, name, metric.removeprefix("estimate_error_"))
+    if what.between is not None:
+        return windowed(figures, metric, statistic, name, what.between)
+    if metric == "flow_queue_ms":
+        return part(figures.transfer_queue_ms(name), statistic)
+    if metric not in METRICS:
+        raise UnbloatError(f"no metric is called {metric!r}")
+    return figure(figures, metric, name, statistic or None)
+
+
+# How metrics of a link begin; others are a probe's, or a flow's.
+OF_LINK = ("queue", "qdisc", "firmware", "link", "estimate")
+
+
+def told(what: Picked, metric: str) -> str | None:
+    """The name that is given for what a metric speaks of; a number that is related to another has two or three."""
+    if metric.startswith("probe"):
+        return what.probe
+    return what.link if metric.startswith(OF_LINK) else what.flow
+
+
+def first(figures: Figures, metric: str) -> str:
+    """What a metric speaks of where nothing is named: the first flow, probe or link."""
+    if metric.startswith("probe"):
+        names = figures.probes
+    elif metric.startswith(OF_LINK):
+        names = figures.links
+    else:
+        names = figures.transfers
+    return names[0] if names else ""
+
+
+def part(found: Statistics | None, statistic: str) -> float | None:
+    """One figure of a distribution; its mean without a name."""
+    if found is None:
+        return None
+    value: float | None = getattr(found, statistic or "mean")
+    return value
+
+
+def share(
+    figures: Figures, flow: str, limit: str, between: tuple[float, float] | None
+) -> float | None:
+    """Share of time that a limit held, by bins."""
+    begin, end = between or (figures.warmup_s, float("inf"))
+    ids = {row["id"] for row in figures.flows(flow)}
+    table = figures.run.samples().select(["flow", "t_s", "span_s", "limit"]).to_pylist()
+    rows = [row for row in table if row["flow"] in ids and begin <= row["t_s"] < end]
+    total = sum(row["span_s"] for row in rows)
+    held = sum(row["span_s"] for row in rows if row["limit"] == limit)
+    return held / total if total else None
+
+
+# Column of `samples` behind a flow's metric.
+SAMPLED = {
+    "flow_rtt_ms": "rtt_ms",
+    "flow_queue_ms": "queue_ms",
+    "flow_in_flight_bytes": "in_flight_bytes",
+    "flow_rwnd_bytes": "rwnd_bytes",
+    "flow_cwnd_bytes": "cwnd_bytes",
+}
+# … and behind its ends: a bin's mean has neither.
+ENDS = {("flow_rtt_ms", "min"): "rtt_ms_min", ("flow_rtt_ms", "max"): "rtt_ms_max"}
+# Stage of `queues` behind a link's metric.
+STAGED = {"queue_ms": "queue", "qdisc_ms": "qdisc", "firmware_ms": "firmware"}
+
+
+def windowed(
+    figures: Figures, metric: str, statistic: str, name: str, between: tuple[float, float]
+) -> float | None:
+    """A metric in a span of time."""
+    begin, end = between
+    inside: Callable[[Row], bool] = lambda row: begin <= row["t_s"] < end  # noqa: E731
+    if metric in ("probe_rtt_ms", "probe_owd_ms"):
+        column = metric.removeprefix("probe_")
+        rows = [
+            row for row in figures.run.probes.to_pylist() if row["probe"] == name and inside(row)
+        ]
+        return part(statistics(row[column] for row in rows), statistic)
+    if metric in STAGED:
+        rows = [
+            row for row in figures.run.queues.to_pylist() if row["link"] == name and inside(row)
+        ]
+        return part(
+            statistics(row["delay_ms"] for row in rows if row["stage"] == STAGED[metric]), statistic
+        )
+    ids = {row["id"] for row in figures.flows(name)}
+    rows = [row for row in figures.run.samples().to_pylist() if row["flow"] in ids and inside(row)]
+    if metric == "flow_goodput_bps":
+        return sum(row["delivered_bytes"] for row in rows) * 8 / (end - begin) if rows else None
+    if metric == "flow_goodput_cv":
+        return variation(row["goodput_bps"] for row in rows)
+    if metric in ("flow_goodput_wave", "flow_goodput_lag"):
+        share, lag = wave(rows, float(statistic), begin)
+        return share if metric == "flow_goodput_wave" else lag
+    if metric == "flow_in_flight_cv":
+        return variation(row["in_flight_bytes"] for row in rows)
+    if metric in SAMPLED:
+        column = ENDS.get((metric, statistic), SAMPLED[metric])
+        return part(statistics(row[column] for row in rows), statistic)
+    raise UnbloatError(f"{metric} cannot be measured between two times")
+
+
+def variation(found: Iterable[float | None]) -> float | None:
+    """Standard deviation of the values of bins over their mean."""
+    values = [value for value in found if value is not None]
+    if len(values) < 2 or not sum(values):
+        return None
+    mean = sum(values) / len(values)
+    return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5 / mean)
+
+
+def wave(
+    rows: Sequence[Row], period_s: float, origin_s: float
+) -> tuple[float | None, float | None]:
+    """The goodput's wave of a period: its amplitude over the mean, and its lag in degrees behind a sine from `origin_s` on."""
+    turn = 2 * math.pi / period_s
+    middles = [(row["t_s"] + row["span_s"] / 2 - origin_s, row["delivered_bytes"]) for row in rows]
+    total = sum(value for _, value in middles)
+    if not total:
+        return None, None
+    sine = 2 * math.fsum(value * math.sin(turn * t) for t, value in middles) / total
+    cosine = 2 * math.fsum(value * math.cos(turn * t) for t, value in middles) / total
+    return math.hypot(sine, cosine), math.degrees(math.atan2(-cosine, sine)) % 360
+
+
+def analysed(path: Path, metric: str) -> float | None:
+    """A figure of the main transfer in the analysis of a capture: a column of `flows`, or `finding_RULE` (1 or 0)."""
+    run = analysis(path)
+    if run.main_flow is None:
+        return None
+    if metric.startswith("finding_"):
+        rule = metric.removeprefix("finding_")
+        return float(any(row["rule"] == rule for row in known_findings(run)))
+    value = run.flow(run.main_flow).get(metric)
+    return None if value is None else float(value)
+
+
+def known_findings(run: Run) -> Iterable[Row]:
+    """Findings about the main transfer, or the capture as a whole."""
+    return [row for row in run.findings_of() if row["flow"] in (None, run.main_flow)]

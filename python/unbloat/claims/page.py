@@ -1,0 +1,204 @@
+"""The page of `unbloat reproduce`: every claim with its figures, as one file that holds everything it shows.
+
+signal: outcomes · model: counts at the top, claims by group, a row per figure; reasons for the bounds and the scenario's
+text are folded; claims that show all their runs have them as a table · action: a jinja2 template filled in.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unbloat import __version__
+from unbloat.claims.claim import MARKS, Claim, Picked
+from unbloat.claims.reproduce import HELD, NOT_HELD, SHOWN, SKIPPED, Outcome, TableRow
+from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
+from unbloat.claims.text import bounds_text, difference_text, value_text
+from unbloat.report.write import ReportInfo, render_plain, save
+from unbloat.scenario.expectations import unit_text
+from unbloat.text.format import NOTHING
+
+# Order of the counts, with what each says of a figure.
+STATES = {
+    HELD: "within bounds stated beforehand, and the control is not",
+    NOT_HELD: "outside the bounds, or the control is inside as well",
+    SHOWN: "without bounds: measured and shown",
+    SKIPPED: "not run: a trace is not there",
+}
+# The same of the lab.
+LAB_STATES = {
+    AGREES: "in the lab as in the simulator under the same settings, within the tolerance",
+    DIFFERS: "in the lab another than in the simulator; why is said where it is known",
+    NOT_RUN: "not in the lab: no kernel can, or the lab's shorter run ends before",
+    FAILED: "the lab broke off",
+}
+Cells = tuple[list[str], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class LabCell:
+    """A figure in the lab as the page shows it."""
+
+    state: str
+    value: str
+    simulator: str
+    difference: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure as the page shows it."""
+
+    name: str
+    state: str
+    mark: str
+    metric: str
+    paper: str
+    ours: str
+    bounds: str
+    control: str
+    why: str
+    note: str
+    lab: LabCell | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A claim as the page shows it."""
+
+    claim: Claim
+    lines: list[Line]
+    runs: Cells | None
+
+    @property
+    def state(self) -> str:
+        """The worst of its figures."""
+        states = {line.state for line in self.lines}
+        return next(state for state in (NOT_HELD, SKIPPED, HELD, SHOWN) if state in states)
+
+    @property
+    def in_lab(self) -> bool:
+        """Whether any of its figures was in the lab."""
+        return any(line.lab is not None for line in self.lines)
+
+
+def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
+    """Writes the page."""
+    begun = time.perf_counter()
+    blocks = [block(claim) for claim in by_claim(outcomes)]
+    groups: dict[str, list[Block]] = {}
+    for one in sorted(
+        blocks, key=lambda one: one.claim.mark == "own"
+    ):  # what others claim comes first
+        groups.setdefault(one.claim.group, []).append(one)
+    counts = {state: sum(outcome.state == state for outcome in outcomes) for state in STATES}
+    text = render_plain(
+        "reproduce.html.j2",
+        tool=f"unbloat {__version__}",
+        groups=groups,
+        counts=[
+            (state, count, STATES[state])
+            for state, count in counts.items()
+            if count or state in (HELD, NOT_HELD)
+        ],
+        lab_counts=lab_counts(outcomes),
+        lab_made=lab_made(outcomes),
+        claims=len(blocks),
+        figures=len(outcomes),
+        marks=MARKS,
+    )
+    return save(text, path, begun, len(blocks), len(outcomes))
+
+
+def lab_counts(outcomes: Sequence[Outcome]) -> list[tuple[str, int, str]]:
+    """How many figures are in which state in the lab, and what that says."""
+    found = [outcome.lab.state for outcome in outcomes if outcome.lab is not None]
+    return [
+        (state, found.count(state), meaning)
+        for state, meaning in LAB_STATES.items()
+        if state in found
+    ]
+
+
+def lab_made(outcomes: Sequence[Outcome]) -> str:
+    """On which kernel, and how late packets were."""
+    found = [outcome.lab for outcome in outcomes if outcome.lab is not None and outcome.lab.kernel]
+    if not found:
+        return ""
+    late = max((one.late_ms for one in found if one.late_ms is not None), default=0.0)
+    kernels = sorted({str(one.kernel) for one in found})
+    return f"{', '.join(kernels)}; packets late by {late:.1f} ms at most (p99 of a run)"
+
+
+def by_claim(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes of each claim together, in their order."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        found.setdefault(outcome.claim.id, []).append(outcome)
+    return list(found.values())
+
+
+def block(outcomes: Sequence[Outcome]) -> Block:
+    """One claim."""
+    claim = outcomes[0].claim
+    return Block(
+        claim, [line(outcome) for outcome in outcomes], table_cells(claim, outcomes[0].table)
+    )
+
+
+def line(outcome: Outcome) -> Line:
+    """One figure."""
+    figure = outcome.figure
+    return Line(
+        figure.name,
+        outcome.state,
+        figure.mark,
+        f"{figure.of.metric}{'' if figure.relation == 'value' else f', {figure.relation} of two runs'}",
+        figure.paper or "–",
+        unbroken(value_text(figure, outcome.value)),
+        unbroken(bounds_text(figure)),
+        unbroken(value_text(figure, outcome.control)) if figure.control is not None else "–",
+        figure.why,
+        outcome.note,
+        None if outcome.lab is None else lab_cell(outcome.lab),
+    )
+
+
+def lab_cell(lab: LabOutcome) -> LabCell:
+    """One figure in the lab."""
+    return LabCell(
+        lab.state,
+        unbroken(value_text(lab.figure, lab.value)),
+        unbroken(value_text(lab.figure, lab.simulator)),
+        unbroken(difference_text(lab)) if lab.difference is not None else NOTHING,
+        lab.note,
+    )
+
+
+def unbroken(text: str) -> str:
+    """No line break between a number and its unit, or a sign and its number."""
+    return re.sub(r" (?=[×%A-Za-z])(?!to )|(?<=[≥≤]) ", "\u00a0", text)
+
+
+def table_cells(claim: Claim, rows: Sequence[TableRow]) -> Cells | None:
+    """All runs of a claim in text: headings, and a line per run."""
+    if not rows:
+        return None
+    headings = [name for name, _ in rows[0].labels] + [name for name, _ in claim.columns]
+    return headings, [
+        [value for _, value in row.labels]
+        + [cell(pick, value) for (_, pick), value in zip(claim.columns, row.values, strict=True)]
+        for row in rows
+    ]
+
+
+def cell(pick: Picked, value: float | None) -> str:
+    """A number of the table in its unit."""
+    if value is None:
+        return "–"
+    metric, _, statistic = pick.metric.partition(" ")
+    return f"{value:.1f}".removesuffix(".0") if statistic == "count" else unit_text(metric, value)

@@ -1,0 +1,1 @@
+"""The command line: arguments, what each command does, exit codes."""

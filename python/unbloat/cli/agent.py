@@ -1,0 +1,270 @@
+"""`unbloat agent …`: its arguments. One function per command, and what each calls."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unbloat.agent.client import Answer, Place
+from unbloat.text.terminal import Paper
+
+app = typer.Typer(
+    help="Cures for bufferbloat on this host, undone by themselves (docs/agent.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the program's JSON.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The configuration; `unbloat agent defaults` prints every key."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Give a key another value, as receive.lambda=1.5; repeatable.",
+    ),
+]
+
+
+@app.callback()
+def where(
+    ctx: typer.Context,
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Where journal, lock, socket and log are; /run/unbloat-agent."
+        ),
+    ] = None,
+    pins: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Where programs and maps are pinned; /sys/fs/bpf/unbloat."
+        ),
+    ] = None,
+) -> None:
+    """Cures for bufferbloat on this host, undone by themselves (docs/agent.md)."""
+    ctx.obj = Place(runtime, pins)
+
+
+@app.command(
+    short_help="Say which cure would help here, and what it would change.",
+    epilog="Example: sudo unbloat agent plan --live 30s --out plan.toml",
+)
+def plan(
+    ctx: typer.Context,
+    capture: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge this capture (pcap, pcapng, .gz, .zst); repeatable for a rotating one.",
+        ),
+    ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Judge this host's connections, looked at for so long; 5s otherwise.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The uplink's device; that of the default route otherwise."
+        ),
+    ] = None,
+    telemetry: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="The socket of a modem's reports; /run/unbloat/modem.sock."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the configuration that `on --config` takes."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Look at connections, queues, settings, route and driver, or at a capture, and say which cure would help, what it would
+    change, and what it expects. Nothing is changed."""
+    if capture and live is not None:
+        raise typer.BadParameter("--capture and --live exclude each other")
+    place: Place = ctx.obj
+    # What it prints is made for a terminal of this width.
+    os.environ["COLUMNS"] = str(paper().width)
+    captures = [word for one in capture or [] for word in pair("--capture", one)]
+    rest = [
+        *pair("--live", live),
+        *pair("--device", device),
+        *pair("--telemetry", telemetry),
+        *pair("--out", out),
+    ]
+    place.become(*(["--json"] if json else []), "plan", *captures, *rest)
+
+
+@app.command(
+    short_help="Apply the cures, in the background.",
+    epilog="Example: sudo unbloat agent on --set receive.lambda=2",
+)
+def on(
+    ctx: typer.Context, config: Config = None, settings: Settings = None, json: Json = False
+) -> None:
+    """Apply the cures, in the background; new settings for an agent that runs."""
+    from unbloat.agent.text import changed_screen, head
+
+    place: Place = ctx.obj
+    show(ctx, json, changed_screen, "on", *configured(config, settings))
+    head(paper(), place.ask("status"))
+
+
+@app.command(short_help="Put everything back exactly.", epilog="Example: sudo unbloat agent off")
+def off(ctx: typer.Context, json: Json = False) -> None:
+    """Put everything back exactly, whether an agent runs or died."""
+    from unbloat.agent.text import changed_screen
+
+    show(ctx, json, changed_screen, "off")
+
+
+@app.command(
+    short_help="Show what it does, and every connection.",
+    epilog="Example: sudo unbloat agent status",
+)
+def status(ctx: typer.Context, json: Json = False) -> None:
+    """What it does, and every connection: RTT, smallest RTT, window wanted and offered, in flight, queue, rate, who holds
+    it back."""
+    from unbloat.agent.text import status_screen
+
+    show(ctx, json, status_screen, "status")
+
+
+@app.command(
+    short_help="Apply for a while: before and after.",
+    epilog="Example: sudo unbloat agent run --for 60s --set receive.lambda=2 --report run.html",
+)
+def run(
+    ctx: typer.Context,
+    lasting: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long all of it takes, as 60s.")
+    ],
+    config: Config = None,
+    settings: Settings = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Ping this host meanwhile, five times a second."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Look at the traffic that there is, apply the cures, look again, undo: goodput and RTT before and after, and whether it
+    helped. Makes no traffic of its own, unless --probe asks for pings."""
+    from unbloat.agent.before_after import run as measure
+
+    words = ["--for", lasting, *configured(config, settings), *pair("--probe", probe)]
+    measure(ctx.obj, words, report, json)
+
+
+@app.command(short_help="Watch it at work.", epilog="Example: sudo unbloat agent watch")
+def watch(
+    ctx: typer.Context,
+    lasting: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="Leave after so long, as 10s; otherwise with q."
+        ),
+    ] = None,
+) -> None:
+    """Status twice a second, with the course of every RTT and the last lines of the log, until q or Ctrl-C."""
+    from unbloat.agent.watch import watch as look
+
+    look(ctx.obj, None if lasting is None else span_s(lasting))
+
+
+@app.command(
+    short_help="Say what this kernel can do.", epilog="Example: sudo unbloat agent features"
+)
+def features(ctx: typer.Context, json: Json = False) -> None:
+    """What this kernel can do, and what is missing: asked by trying, not by its version."""
+    from unbloat.agent.text import features_screen
+
+    show(ctx, json, features_screen, "features")
+
+
+@app.command(
+    short_help="Print a configuration with every key.",
+    epilog="Example: unbloat agent defaults > /etc/unbloat-agent.toml",
+)
+def defaults(ctx: typer.Context) -> None:
+    """A configuration with every key, its default and its meaning."""
+    place: Place = ctx.obj
+    place.become("defaults")
+
+
+@app.command(
+    short_help="Apply the cures and stay, as systemd wants it.",
+    epilog="Example: sudo unbloat agent serve --config /etc/unbloat-agent.toml",
+)
+def serve(
+    ctx: typer.Context,
+    config: Config = None,
+    settings: Settings = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="An agent that runs hands over without undoing anything: for upgrades.",
+        ),
+    ] = False,
+) -> None:
+    """Apply the cures and stay; the program itself takes this one's place."""
+    place: Place = ctx.obj
+    place.become("serve", *configured(config, settings), *(["--take-over"] if take_over else []))
+
+
+def configured(config: Path | None, settings: list[str] | None) -> list[str]:
+    """The configuration as words of the program's command line."""
+    return [
+        *pair("--config", config),
+        *(word for setting in settings or [] for word in ("--set", setting)),
+    ]
+
+
+def pair(option: str, value: object) -> list[str]:
+    """An option, if it was given."""
+    return [] if value is None else [option, str(value)]
+
+
+def paper() -> Paper:
+    """Where results go."""
+    return Paper(sys.stdout)
+
+
+def show(
+    ctx: typer.Context, json: bool, screen: Callable[[Paper, Answer], None], *words: str
+) -> None:
+    """Asks the program and shows its answer; with `--json` the program itself takes over."""
+    place: Place = ctx.obj
+    if json:
+        place.become("--json", *words)
+    screen(paper(), place.ask(*words))
+
+
+def span_s(text: str) -> float:
+    """A time as `10s`, `500 ms`, `2 min`, or a bare number of seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min)?\s*", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time (10s, 500ms, 2min)")
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0}[found[2] or "s"]

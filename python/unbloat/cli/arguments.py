@@ -1,0 +1,527 @@
+"""The command `unbloat`: reads the arguments, calls one public function per command, prints what it returns.
+
+Exit codes: 0 fine, 1 ran but a check failed (or the lab did), 2 wrong usage, 3 an input could not be read, 130 stopped by Ctrl-C.
+Results go to standard output, progress and errors to standard error. Heavy imports wait until a command needs them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+import typer.core
+
+from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+app = typer.Typer(
+    help="What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+UNREADABLE, WRONG_USAGE, FAILED = 3, 2, 1
+
+Bin = Annotated[
+    float,
+    typer.Option(
+        "--bin", metavar="MS", min=1.0, max=60_000.0, help="Length of a bin of the series, in ms."
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture."),
+]
+
+
+def main() -> None:
+    """Entry point of the program."""
+    # A reader that has seen enough (`| head`) ends the program quietly, like any other filter.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(
+                errors="replace"
+            )  # an old locale gets question marks, not a traceback
+    try:
+        app(prog_name="unbloat")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (OSError, CaptureError) as error:
+        complain(error)
+        sys.exit(UNREADABLE)
+    except LabError as error:
+        complain(error)
+        sys.exit(FAILED)
+    except AgentError as error:
+        complain(error)
+        sys.exit(error.code)
+    except UnbloatError as error:
+        complain(error)
+        sys.exit(WRONG_USAGE)
+
+
+def complain(error: BaseException) -> None:
+    """One line on standard error."""
+    from unbloat.text.terminal import plain
+
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {(error.strerror or 'cannot be read').lower()}"
+    else:
+        text = str(error)
+    print(f"unbloat: {plain(text)}", file=sys.stderr)
+
+
+def version_asked(asked: bool) -> None:
+    """`--version`"""
+    if asked:
+        from unbloat import __version__
+
+        print(f"unbloat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=version_asked, help="Print the version."),
+    ] = False,
+) -> None:
+    """What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out."""
+
+
+@app.command(
+    short_help="Say what held each transfer back, and since when.",
+    epilog="Example: unbloat analyze upload.pcapng --report upload.html",
+)
+def analyze(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Captures (pcap, pcapng, .gz, .zst), stored runs, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Write a self-contained page; with several captures one each, FILE-NAME.html.",
+        ),
+    ] = None,
+    json: Json = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Store the tables as Parquet; with several captures in DIR/NAME. DIR.unbloat makes one file.",
+        ),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Take all files as one capture, in the order of time.")
+    ] = False,
+    connection: Annotated[
+        int | None, typer.Option(metavar="ID", min=0, help="Show one connection in full.")
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Connections in the table.")] = 10,
+    sort: Annotated[
+        Literal["bytes", "goodput", "rtt", "grade"],
+        typer.Option(help="Order of the table, the largest (of grades the worst) first."),
+    ] = "bytes",
+    samples: Annotated[
+        bool, typer.Option("--samples", help="With --json: the series, too.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="With --json or --out: every segment, too.")
+    ] = False,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """What held each transfer back, how much queue stood in the way, and since when."""
+    from unbloat.cli.analyze import Wanted, analyze_files
+
+    if (samples or events) and not json:
+        raise typer.BadParameter(
+            "--samples and --events belong to --json (--out always stores both)"
+        )
+    if segments and not (json or out):
+        raise typer.BadParameter("--segments belongs to --json or --out")
+    series = [
+        name
+        for name, asked in (("samples", samples), ("events", events), ("segments", segments))
+        if asked
+    ]
+    wanted = Wanted(report, json, out, connection, top, sort, series, bin_ms)
+    raise typer.Exit(analyze_files(files, merge, wanted))
+
+
+@app.command(
+    short_help="Lay transfers side by side.",
+    epilog="Example: unbloat compare cubic.pcapng bbr.pcapng --labels CUBIC,BBR --report cubic-bbr.html",
+)
+def compare(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Captures or stored runs; a single one is compared by its two directions.",
+            show_default=False,
+        ),
+    ],
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="What to call them; the names of the files otherwise."),
+    ] = None,
+    flow: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="ID",
+            min=0,
+            help="Flow (2 * connection + direction) of each capture in turn; the largest otherwise.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Transfers side by side: two captures, a capture before and after, or the two directions of one."""
+    from unbloat.cli.analyze import compare_files
+
+    compare_files(files, None if labels is None else labels.split(","), flow, report, json)
+
+
+@app.command(
+    short_help="Find the stretch of a path on which the queue stands.",
+    epilog="Example: unbloat locate phone.pcapng router.pcapng server.pcapng --report path.html",
+)
+def locate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Captures (pcap, pcapng, .gz, .zst) of successive points of one path.",
+            show_default=False,
+        ),
+    ],
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Store the tables as Parquet.")
+    ] = None,
+    connection: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ID", min=0, help="Count one connection alone; clocks are those of all."
+        ),
+    ] = None,
+    one_clock: Annotated[
+        bool, typer.Option("--one-clock", help="All captures read one clock: correct nothing.")
+    ] = False,
+    series: Annotated[
+        bool, typer.Option("--series", help="With --json: delays bin by bin and every loss, too.")
+    ] = False,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """On which stretch the queue stands, in each direction, over time, and where packets were lost."""
+    from unbloat.path.text import Asked, show
+
+    if series and not json:
+        raise typer.BadParameter("--series belongs to --json (--out always stores it)")
+    raise typer.Exit(show(files, Asked(report, json, series, out, bin_ms, connection, one_clock)))
+
+
+@app.command(
+    short_help="Run a scenario in virtual time.",
+    epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html",
+)
+def sim(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A scenario (docs/scenario.md).", show_default=False),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Give a key of the scenario another value; repeatable.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of all dice.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Repeat each run with N seeds; means with confidence intervals.",
+        ),
+    ] = None,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a capture per node: DIR/NODE.pcapng.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
+    ] = False,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="With --json: the series, too.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Runs at a time; as many as processors otherwise."),
+    ] = None,
+) -> None:
+    """Run a scenario in virtual time: transfers, queues, probes, and whether it is as expected."""
+    from unbloat.cli.sim import Asked, simulate_file
+
+    if (samples or events) and not json:
+        raise typer.BadParameter(
+            "--samples and --events belong to --json (--out always stores both)"
+        )
+    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
+    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, jobs)
+    raise typer.Exit(simulate_file(file, asked))
+
+
+@app.command(
+    short_help="Run a scenario on the kernel's own TCP.",
+    epilog="Example: sudo unbloat lab upload.toml --set flow.0.congestion=bbr --report upload.html",
+)
+def lab(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|clean",
+            help="A scenario (docs/scenario.md); or the word clean, which removes what dead labs left behind "
+            "(a scenario of that name is ./clean).",
+            show_default=False,
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Give a key of the scenario another value; repeatable.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Seed of the links' dice.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Repeat each run with N seeds; means with confidence intervals.",
+        ),
+    ] = None,
+    capture: Annotated[
+        Literal["ends", "all", "none"] | None,
+        typer.Option(
+            help="Where packets are captured: where transfers end, at every node, nowhere."
+        ),
+    ] = None,
+    snap: Annotated[
+        int, typer.Option(metavar="BYTES", min=68, max=262_144, help="Captured of each packet.")
+    ] = 120,
+    pcap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the captures: DIR/NODE.pcap.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep all raw files: what the emulator and every program wrote down.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
+    ] = False,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="With --json: the series, too.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
+        ),
+    ] = None,
+) -> None:
+    """Run a scenario on the kernel's own TCP: namespaces, real programs, links emulated in user space. Needs root.
+
+    Runs of a sweep follow one another: they take the time they take, and two at once would disturb each other.
+    """
+    from unbloat.cli.lab import lab_clean, lab_file
+    from unbloat.cli.sim import Asked
+
+    if file == "clean":
+        raise typer.Exit(lab_clean())
+    if (samples or events) and not json:
+        raise typer.BadParameter(
+            "--samples and --events belong to --json (--out always stores both)"
+        )
+    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
+    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, None)
+    raise typer.Exit(lab_file(file, asked, capture, snap, keep))
+
+
+class WithLab(typer.core.TyperCommand):
+    """`--lab` alone is `--lab=whole`: what follows it is a claim, never its value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As any command, after that."""
+        return super().parse_args(
+            ctx, ["--lab=whole" if word == "--lab" else word for word in args]
+        )
+
+
+@app.command(
+    cls=WithLab,
+    short_help="Run the papers' claims again: held, or not, and by how much.",
+    epilog="Example: unbloat reproduce drwa --report claims.html",
+)
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CLAIM]...", help="Claims, or the beginning of several (`drwa`); all without."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only those that take a few seconds.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where trace files are, for claims that replay one."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Claims at a time.")] = None,
+    lab: Annotated[
+        Literal["quick", "whole"] | None,
+        typer.Option(
+            metavar="[=quick]",
+            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. Needs root.",
+        ),
+    ] = None,
+) -> None:
+    """Simulate every claim of the papers and hold it against bounds stated beforehand, with a control each."""
+    from unbloat.claims.text import show
+
+    raise typer.Exit(show(names or [], quick, json, report, traces, jobs, lab))
+
+
+@app.command(
+    short_help="Analyse the captures that come with unbloat.",
+    epilog="Example: unbloat demo --report demo.html",
+)
+def demo(
+    report: Annotated[
+        Path, typer.Option(metavar="FILE.html", help="Where the page is written.")
+    ] = Path("unbloat-report.html"),
+) -> None:
+    """Analyse the captures that come with unbloat, and write a report of a bloated upload."""
+    from unbloat.cli.analyze import show_demo
+
+    show_demo(report)
+
+
+@app.command(
+    short_help="Draw a figure for a paper.",
+    epilog="Example: unbloat plot upload.pcapng --out upload.svg",
+)
+def plot(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A capture, a stored run, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FIGURE", help="Where to; .svg, .pdf or .png.")],
+    flow: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ID", min=0, help="Flow (2 * connection + direction); the largest otherwise."
+        ),
+    ] = None,
+    bin_ms: Bin = 100.0,
+) -> None:
+    """A figure for a paper: goodput, RTT, bytes in flight against the window (needs the extra `plots`)."""
+    from unbloat.cli.analyze import plot_file
+
+    plot_file(file, out, flow, bin_ms)
+
+
+@app.command(
+    "list",
+    short_help="List rules, limits, charts, link types, algorithms, metrics, scenarios.",
+    epilog="Example: unbloat list rules bufferbloat",
+)
+def list_(
+    kind: Annotated[
+        Literal["rules", "limits", "charts", "linktypes", "algorithms", "metrics", "scenarios"],
+        typer.Argument(help="What to list.", show_default=False),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="One of them: its manual page.", show_default=False),
+    ] = None,
+) -> None:
+    """Every rule, limit, chart, link type, algorithm, metric or scenario; with NAME the manual page of one."""
+    from unbloat.cli.analyze import show_list
+
+    show_list(kind, name)
+
+
+from unbloat.cli.agent import app as agent  # noqa: E402  (its place among the commands is the last)
+
+app.add_typer(agent, name="agent", short_help="Cure bufferbloat on this host, undone by itself.")
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""The page that lays transfers side by side: one time axis, one curve per run, ribbons stacked, measures in a table.
+
+signal: one flow of each run · model: its series from its first data on, so that runs of different hours share an
+axis; measures and sentence are those of `unbloat compare` · action: the page of the report, with several layers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from unbloat.report.headline import GRADES
+from unbloat.report.series import run_series
+from unbloat.report.write import (
+    ReportInfo,
+    Store,
+    Tables,
+    columns,
+    finite,
+    page_facts,
+    render,
+    save,
+)
+
+if TYPE_CHECKING:
+    from unbloat.comparison.scenario_metrics import Section
+    from unbloat.run.run import Run
+
+
+# More curves over one another cannot be told apart; the table has all sides.
+MOST_LAYERS = 6
+# A sentence for each of more sides than this is nothing that is read.
+MOST_SENTENCES = 4
+
+
+def begin(run: Tables, flow: int) -> float:
+    """When the flow's first data was sent, s."""
+    samples = run.samples(connection=[flow // 2])
+    own = samples.filter(pc.equal(samples["flow"], flow))
+    busy = own.filter(pc.greater(own["sent_bytes"], 0))
+    first = pc.min(busy["t_s"]).as_py()
+    return float(first) if first is not None else 0.0
+
+
+def made_warnings(run: Run) -> list[str]:
+    """What makes figures of a scenario's run doubtful; a capture's own report tells of the capture."""
+    return run.warnings if run.made else []
+
+
+def write_compare(
+    runs: Sequence[Run],
+    labels: Sequence[str],
+    path: str | Path,
+    flows: Sequence[int] | None = None,
+    *,
+    max_segments: int = 200_000,
+    title: str | None = None,
+    further: Sequence[tuple[str, Sequence[str]]] = (),
+    sections: Sequence[Section] = (),
+) -> ReportInfo:
+    """Writes the page that compares one flow of each run: the main flow, or the one that `flows` names. `further` are
+    more lines of the table, a text for each run; `sections` tables of their own, of all that a scenario names."""
+    from unbloat.comparison.compare import Comparison, Side, main_flow
+    from unbloat.comparison.flow_measures import figures
+
+    begun = time.perf_counter()
+    chosen = list(flows) if flows is not None else [main_flow(run) for run in runs]
+    sides = [
+        Side(label, run, flow, figures(run.flow(flow), run.samples(flow=flow), run.bin_ms))
+        for label, run, flow in zip(labels, runs, chosen, strict=True)
+    ]
+    comparison = Comparison(sides)
+    store = Store()
+    layers: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    for place, side in enumerate(sides[:MOST_LAYERS]):
+        run, flow = side.run, side.flow
+        ids = [flow // 2]
+        samples, events = run.samples(connection=ids), run.events(connection=ids)
+        # Segments of several runs on one sheet would hide each other: they stay on each run's own report.
+        store.put_flow(f"r{place}", flow, samples, events, None, max_segments)
+        own = run_series(store.put, run.extra, run.info, f"r{place}")
+        curves += own
+        findings = run.findings.filter(pc.equal(run.findings["flow"], flow))
+        layers.append(
+            {
+                "label": side.label,
+                "files": [str(file) for file in run.info.get("files", [])],
+                "shift": begin(run, flow),
+                "flow": {name: finite(value) for name, value in run.flow(flow).items()},
+                "findings": columns(findings),
+                "series": own,
+            }
+        )
+    facts = {**page_facts(runs, curves), "layers": layers, "tables": store.index}
+    table = [
+        {
+            "label": line.measure.label.strip(),
+            "minor": line.measure.label.startswith(" "),
+            "cells": [
+                {
+                    "text": line.measure.text(value),
+                    "best": cell in line.best,
+                    "worst": cell in line.worst,
+                    "grade": value if line.measure.name == "grade" else None,
+                }
+                for cell, value in enumerate(line.values)
+            ],
+        }
+        for line in comparison.lines
+    ]
+    table += [
+        {"label": label, "minor": False, "cells": [{"text": text} for text in texts]}
+        for label, texts in further
+    ]
+    text = render(
+        "compare.html.j2",
+        ("compare.js",),
+        facts=facts,
+        blobs=store.blobs,
+        labels=list(labels),
+        grades=[(side.label, side.values.get("grade")) for side in sides],
+        grade_words=GRADES,
+        verdict=comparison.verdict
+        if len(sides) <= MOST_SENTENCES
+        else f"{len(sides)} transfers side by side",
+        title=title or " against ".join(labels[:MOST_SENTENCES]),
+        charted=len(layers),
+        table=table,
+        layers=layers,
+        sections=sections,
+        warnings=[
+            (label, warning)
+            for label, run in zip(labels, runs, strict=True)
+            for warning in made_warnings(run)
+        ],
+        tool=str(runs[0].info.get("tool", "unbloat")),
+    )
+    return save(text, path, begun, len(sides), len(sides))

@@ -1,0 +1,298 @@
+"""What runs of a scenario are compared by beside their main transfer: all transfers, queues, probes, applications, by name.
+
+signal: the figures of each run under the names that the scenario gives · model: none, every figure comes from `figures.py`; of two
+runs the difference, of the second to the first · action: sections of lines, for the terminal, the page and `--json`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from unbloat.run.metrics import Figures, Statistics, statistics
+from unbloat.run.run import Row, Run
+from unbloat.text.format import (
+    LIMITS,
+    NOTHING,
+    byte_text,
+    count_text,
+    limit_text,
+    ms_text,
+    number,
+    rate_text,
+    seconds_text,
+    share_text,
+)
+
+Text = Callable[[float | None], str]
+Get = Callable[[Figures], float | str | None]
+# A difference below this is told as none: what repeated runs of one scenario differ by is more.
+SAME_WITHIN = 0.005
+# From a share of this size on, a limit has a line.
+LEAST_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of every run."""
+
+    place: str
+    """Transfer, queue or probe."""
+    name: str
+    """Of the figure, as in `[[expect]]` where it has a name there."""
+    label: str
+    values: list[float | str | None]
+    texts: list[str]
+    difference: str | None
+    """Of the second to the first; None for more runs than two."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines about the same kind of thing."""
+
+    title: str
+    lines: list[Line]
+
+    def to_dict(self) -> Row:
+        """As `--json` prints it."""
+        return {
+            "section": self.title,
+            "lines": [
+                {
+                    "place": line.place,
+                    "name": line.name,
+                    "values": line.values,
+                    "difference": line.difference,
+                }
+                for line in self.lines
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A figure that every run is asked for."""
+
+    name: str
+    label: str
+    text: Text
+    get: Get
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Everything that at least one of the runs has a figure for."""
+    found = [Figures(run) for run in runs]
+    made = [
+        Section(title, [line for place in places(found) for line in lines(found, place, asked)])
+        for title, places, asked in (
+            ("transfer", every(lambda one: one.transfers), transfer_figures),
+            ("queue", every(lambda one: [place for place, *_ in stages(one)]), stage_figures),
+            ("probe", every(lambda one: one.probes), probe_figures),
+            ("application", every(lambda one: one.transfers), app_figures),
+        )
+    ]
+    return [section for section in made if section.lines]
+
+
+def every(names: Callable[[Figures], list[str]]) -> Callable[[Sequence[Figures]], list[str]]:
+    """The names of all runs, in the order of the first that has them."""
+    return lambda found: list(dict.fromkeys(name for one in found for name in names(one)))
+
+
+def lines(
+    found: Sequence[Figures], place: str, asked: Callable[[Sequence[Figures], str], Sequence[Asked]]
+) -> list[Line]:
+    """The figures of one transfer, queue or probe."""
+    made = []
+    for one in asked(found, place):
+        values = [one.get(figures) for figures in found]
+        if all(value is None for value in values):
+            continue
+        texts = [
+            NOTHING if value is None else value if isinstance(value, str) else one.text(value)
+            for value in values
+        ]
+        difference = apart(values, one.text) if len(values) == 2 else None
+        made.append(Line(place, one.name, one.label, values, texts, difference))
+    return made
+
+
+def apart(values: Sequence[float | str | None], text: Text) -> str:
+    """How the second differs from the first: in percent, in points of a share, in the unit where the first is 0."""
+    before, now = values
+    if before is None or now is None:
+        return NOTHING
+    if isinstance(before, str) or isinstance(now, str):
+        return "same" if before == now else "differs"
+    if text is share_text:
+        points = (now - before) * 100
+        return "same" if abs(points) < SAME_WITHIN * 100 else f"{signed(points)} points"
+    if before == now:
+        return "same"
+    if before == 0:
+        return f"{'+' if now > 0 else '−'}{text(abs(now))}"
+    share = (now - before) / abs(before)
+    if abs(share) < SAME_WITHIN:
+        return "same"
+    # Beyond that a factor is read more easily.
+    return f"× {number(now / before)}" if share >= 2 else f"{signed(share * 100)} %"
+
+
+def signed(value: float) -> str:
+    """With its sign, to the first place below ten."""
+    shown = f"{abs(value):.1f}" if abs(value) < 9.95 else f"{abs(value):.0f}"
+    return f"{'+' if value > 0 else '−'}{shown}"
+
+
+def of(found: Statistics | None, part: str) -> float | None:
+    """One figure of a distribution."""
+    value: float | None = None if found is None else getattr(found, part)
+    return value
+
+
+def transfer_figures(found: Sequence[Figures], name: str) -> list[Asked]:
+    """Of a transfer, all its connections together. What its data waited in queues stands with the queues: the simulator knows it
+    of each packet, in the lab it is what round trips show, with the queues on the ACKs' way in it."""
+    asked = [
+        Asked("flow_goodput_bps", "goodput", rate_text, lambda one: one.goodput_bps(name)),
+        Asked("flow_rtt_ms_p50", "RTT p50", ms_text, lambda one: of(one.rtt_ms(name), "p50")),
+        Asked("flow_rtt_ms_p95", "RTT p95", ms_text, lambda one: of(one.rtt_ms(name), "p95")),
+        Asked(
+            "flow_in_flight_bytes_mean",
+            "in flight",
+            byte_text,
+            lambda one: of(one.in_flight_bytes(name), "mean"),
+        ),
+        Asked("flow_loss_rate", "lost", share_text, lambda one: one.loss_rate(name)),
+        Asked(
+            "flow_retransmissions",
+            "resent",
+            count_text,
+            lambda one: one.sum(name, "retransmissions"),
+        ),
+        Asked("flow_congestion", "algorithm", str, lambda one: largest(one, name, "congestion")),
+        Asked("flow_limit", "main limit", str, lambda one: limit_of(one, name)),
+    ]
+    for limit in LIMITS:
+        if any((one.share(name, limit) or 0.0) >= LEAST_SHARE for one in found):
+            asked.append(
+                Asked(
+                    f"flow_share_{limit}",
+                    f"limit: {limit_text(limit)}",
+                    share_text,
+                    get_share(name, limit),
+                )
+            )
+    return asked
+
+
+def get_share(name: str, limit: str) -> Get:
+    """A share of time."""
+    return lambda one: one.share(name, limit)
+
+
+def largest(figures: Figures, name: str, column: str) -> str | None:
+    """A word of its largest connection."""
+    rows = figures.flows(name)
+    if not rows:
+        return None
+    value = max(rows, key=lambda row: (row["bytes"], -row["id"]))[column]
+    return None if value is None else str(value)
+
+
+def limit_of(figures: Figures, name: str) -> str | None:
+    """What held it back, in words."""
+    word = figures.limit(name)
+    return None if word is None else limit_text(word)
+
+
+def stages(figures: Figures) -> list[tuple[str, str, str]]:
+    """What a queue is called, its link and its stage."""
+    return [
+        (link if stage == "queue" else f"{link} {stage}", link, stage)
+        for link in figures.links
+        for stage in figures.stages(link)
+    ]
+
+
+def stage_figures(found: Sequence[Figures], place: str) -> list[Asked]:
+    """Of a stage in front of a link; those of the link stand with the first of its stages."""
+    named = {name: (link, stage) for one in found for name, link, stage in stages(one)}
+    link, stage = named[place]
+    if not any((one.stage(link, stage) or {}).get("packets") for one in found):
+        return []
+    first = any(one.stages(link)[:1] == [stage] for one in found)
+    asked = [
+        Asked("p50", "delay p50", ms_text, lambda one: of(one.stage_ms(link, stage), "p50")),
+        Asked("p95", "delay p95", ms_text, lambda one: of(one.stage_ms(link, stage), "p95")),
+        Asked("max", "delay max", ms_text, lambda one: of(one.stage_ms(link, stage), "max")),
+    ]
+    if first:
+        asked += [
+            Asked(
+                "link_throughput_bps", "throughput", rate_text, lambda one: one.throughput_bps(link)
+            ),
+            Asked("queue_drops", "dropped", count_text, lambda one: one.drops(link)),
+            Asked(
+                "lost_on_link",
+                "lost on the link",
+                count_text,
+                lambda one: lost_on(one, link, stage),
+            ),
+        ]
+    return asked
+
+
+def lost_on(figures: Figures, link: str, stage: str) -> float | None:
+    """Packets that a link lost."""
+    row = figures.stage(link, stage)
+    return None if row is None else float(row["lost_on_link"])
+
+
+def probe_figures(found: Sequence[Figures], name: str) -> list[Asked]:
+    """Of a probe: there and back, or one way."""
+    column = "rtt_ms" if any(one.probe(name, "rtt_ms") for one in found) else "owd_ms"
+    parts = ("p50", "p95", "p99", "max")
+    kind = "round trip" if column == "rtt_ms" else "one way"
+    asked = [
+        Asked(f"probe_{column}_{part}", f"{kind} {part}", ms_text, get_probe(name, column, part))
+        for part in parts
+    ]
+    return [
+        *asked,
+        Asked("probe_loss_rate", "lost", share_text, lambda one: one.probe_loss_rate(name)),
+    ]
+
+
+def get_probe(name: str, column: str, part: str) -> Get:
+    """A figure of a probe."""
+    return lambda one: of(one.probe(name, column), part)
+
+
+def app_figures(found: Sequence[Figures], name: str) -> list[Asked]:
+    """What the application of a transfer told."""
+    from unbloat.scenario.text import app_words
+
+    asked = []
+    for kind in dict.fromkeys(kind for one in found for kind in one.app_kinds(name)):
+        words, text = app_words(kind)
+        for part in ("p50", "p95"):
+            label = words if most(found, name, kind) < 2 else f"{words} {part}"
+            asked.append(Asked(f"{kind}_{part}", label, text, get_app(name, kind, part)))
+            if most(found, name, kind) < 2:
+                break
+        asked.append(
+            Asked(f"{kind}_count", f"{words}, times", count_text, get_app(name, kind, "count"))
+        )
+    return [*asked, Asked("stall_s", "stalled in all", seconds_text, lambda one: one.stall_s(name))]
+
+
+def most(found: Sequence[Figures], name: str, kind: str) -> int:
+    """How often it was told at the most."""
+    return max(len(one.app(name, kind)) for one in found)
+
+
+def get_app(name: str, kind: str, part: str) -> Get:
+    """A figure of an application."""
+    return lambda one: of(statistics(one.app(name, kind)), part)

@@ -1,0 +1,65 @@
+"""`unbloat lab clean`: what dead labs left behind.
+
+signal: state files, namespaces named as a lab names them · model: a lab lives as long as its owner or its keeper does
+(process number and start time) · action: the rest is removed, the living are left alone and told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.requirements import need_root
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was found."""
+
+    removed: list[str] = field(default_factory=list)
+    """Labs whose leftovers are gone."""
+    living: list[str] = field(default_factory=list)
+    """Labs that run."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be removed."""
+
+
+def clean() -> Cleaned:
+    """Removes the leftovers of dead labs: processes, namespaces, temporary folders."""
+    need_root()
+    found = Cleaned()
+    for path in sorted(keeper.STATES.glob("*.json")) if keeper.STATES.is_dir() else []:
+        state = keeper.read(path)
+        if state is None:
+            if path.exists():  # else its lab has just ended
+                found.problems.append(f"{path}: no state file of a lab")
+            continue
+        if keeper.lives(state["owner"]) or keeper.lives(state["keeper"]):
+            found.living.append(state["id"])
+            continue
+        problems = keeper.clean(state)
+        found.problems.extend(problems)
+        if not problems:
+            found.removed.append(state["id"])
+    for lab, names in orphans().items():
+        problems = [problem for name in names for problem in keeper.delete(name)]
+        found.problems.extend(problems)
+        if not problems:
+            found.removed.append(lab)
+    return found
+
+
+def orphans() -> dict[str, list[str]]:
+    """Namespaces of labs that have no state file, and in which nobody lives."""
+    labs: dict[str, list[str]] = {}
+    if not keeper.NAMESPACES.is_dir():
+        return labs
+    for path in sorted(keeper.NAMESPACES.iterdir()):
+        named = keeper.NAMED.fullmatch(path.name)
+        if (
+            named is not None
+            and not keeper.state_path(named[1]).exists()
+            and not keeper.inhabitants([path.name])
+        ):
+            labs.setdefault(named[1], []).append(path.name)
+    return labs

@@ -1,0 +1,1 @@
+"""The result of a lab run, from its raw files."""

@@ -1,0 +1,1 @@
+"""What a lab sets up: namespaces, routes, TCP settings."""

@@ -1,0 +1,214 @@
+"""One run of the lab, from a plan to a directory of raw files.
+
+signal: a resolved plan · model: namespaces, the emulator's devices, captures, agents, programs, in this order; nothing passes
+before all are ready · action: `RAW/`: plan.json, scenario.toml, lab.json, emu/, flows/, probes/, captures/, agent.jsonl, logs/. While it
+runs it is watched: a process that dies, a namespace that vanishes, a disk that fills end it with one clear line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import select
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unbloat.errors import LabError
+from unbloat.lab import tcpdump as captures
+from unbloat.lab.agent import process as agent
+from unbloat.lab.agent.config import cures, nodes_with_cgroup
+from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.emulator import Emulator
+from unbloat.lab.process import Child
+from unbloat.lab.setup import namespaces as netns
+from unbloat.lab.setup.tcp_settings import Plan
+from unbloat.lab.setup.unsupported import plan_warnings
+from unbloat.lab.traffic import commands
+
+# How often everything is looked at.
+LOOK_S = 0.1
+# A browser starts within seconds, on a busy machine in more.
+READY_S = 60.0
+# Programs end by themselves at the scenario's end; a browser writes its files first.
+END_S = 10.0
+# When a program dies, the emulator's own end is waited for so long: it may be the reason.
+CAUSE_S = 0.5
+# The last of the disk is left free: the end of a run is written, too.
+LEAST_FREE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is run, and where to."""
+
+    plan: Plan
+    text: str
+    """The scenario file."""
+    overrides: Sequence[tuple[str, str]]
+    traces: dict[str, str]
+    raw: Path
+    snap: int
+    share: Callable[[float], None]
+    """Told how much of the run is over."""
+
+
+@dataclass
+class Bed:
+    """A run under way."""
+
+    custody: Custody
+    order: Order
+    namespaces: list[str]
+    captures: list[captures.Capture] = field(default_factory=list)
+    cgroups: dict[int, Path] = field(default_factory=dict)
+    """Of the nodes whose connections an agent has to know."""
+    agents: list[agent.Agent] = field(default_factory=list)
+    programs: list[Child] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def run(custody: Custody, order: Order) -> None:
+    """Runs it; raises `LabError` where it fails. The custody ends what is left of it."""
+    plan, raw = order.plan, order.raw
+    for name in ("emu", "logs", "traces"):
+        (raw / name).mkdir(parents=True)
+    (raw / "plan.json").write_text(json.dumps(plan, indent=1))
+    (raw / "scenario.toml").write_text(order.text)
+    traces = {}
+    for number, (name, text) in enumerate(order.traces.items()):
+        traces[name] = raw / "traces" / str(number)
+        traces[name].write_text(text)
+    bed = Bed(custody, order, custody.namespaces([node["name"] for node in plan["nodes"]]))
+    bed.warnings += plan_warnings(plan)
+    netns.create(bed.namespaces, plan)
+    wanted = cures(plan)
+    bed.cgroups = {
+        node: custody.cgroup(plan["nodes"][node]["name"]) for node in nodes_with_cgroup(wanted)
+    }
+    emulator = Emulator(custody, plan, bed.namespaces, raw, order.overrides, traces)
+    try:
+        devices = emulator.devices()
+        netns.connect(bed.namespaces, plan, devices)
+        bed.captures = captures.start(custody, plan, bed.namespaces, devices, raw, order.snap)
+        bed.agents = agent.start(custody, wanted, plan, bed.namespaces, devices, bed.cgroups, raw)
+        start_programs(bed)
+        begin_ns, unix_ns = emulator.go()
+        for program in bed.programs:
+            program.say(str(begin_ns))
+        watch(bed, emulator, begin_ns)
+        # The devices are there until the emulator is let go.
+        bed.warnings += captures.stop(bed.captures)
+        bed.warnings += [problem for one in bed.agents for problem in one.end()]
+        summary = emulator.finish()
+        end_programs(bed)
+    except OSError as error:
+        raise full(raw) or error from None
+    except LabError as error:
+        # A full disk kills whoever writes first; the disk is the reason.
+        raise full(raw) or error from None
+    noted = {
+        "id": custody.id,
+        "t0_monotonic_ns": begin_ns,
+        "t0_unix_ns": unix_ns,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "offloads": [
+            f"{device['node']}.{device['name']}: segmentation offload {'on' if device['offload'] else 'off'}"
+            for device in summary.get("devices", [])
+        ],
+        "agents": [one.told() for one in bed.agents],
+        "namespaces": bed.namespaces,
+        "warnings": bed.warnings,
+        "vetoes": [],
+    }
+    (raw / "lab.json").write_text(json.dumps(noted, indent=1))
+
+
+def start_programs(bed: Bed) -> None:
+    """Starts the programs that make traffic, and waits until all are ready."""
+    for one in commands(bed.order.plan, bed.order.raw):
+        name = f"{one.role}-{one.name}"
+        logs = bed.order.raw / "logs"
+        cgroup = bed.cgroups.get(one.node)
+        bed.programs.append(
+            Child(bed.custody, name, one.argv, logs, bed.namespaces[one.node], cgroup)
+        )
+    for program in bed.programs:
+        said = program.line(READY_S, '"ready"')
+        if said != "ready":
+            raise LabError(f'{program.name}: expected "ready", got {said[:100]!r}')
+
+
+def watch(bed: Bed, emulator: Emulator, begin_ns: int) -> None:
+    """Until the emulator is done: everything that must live does."""
+    duration = bed.order.plan["duration_s"]
+    while emulator.summary is None:
+        elapsed = (time.monotonic_ns() - begin_ns) / 1e9
+        bed.order.share(min(max(elapsed / duration, 0.0), 1.0))
+        so_far = f"after {elapsed:.1f} s of {duration:g} s"
+        check(bed, emulator, so_far)
+        agent.look(bed.agents, begin_ns)
+        endless = [*(one.child for one in bed.captures), *(one.child for one in bed.agents)]
+        dead = [child for child in [*endless, *bed.programs] if child.has_failed()]
+        if dead:
+            # Whoever uses a device dies with the emulator: that is told, if it is so.
+            emulator.child.wait_a_little(CAUSE_S)
+            check(bed, emulator, so_far)
+            raise dead[0].failure(f"{dead[0].status()} {so_far}")
+        if elapsed > duration + END_S:
+            raise emulator.child.failure(f"does not end: {duration:g} s are over since {END_S:g} s")
+        select.select([emulator.child.output], [], [], LOOK_S)
+    elapsed = (time.monotonic_ns() - begin_ns) / 1e9
+    if elapsed < duration - LOOK_S:
+        raise emulator.child.failure(f"stopped after {elapsed:.1f} s of {duration:g} s")
+
+
+def check(bed: Bed, emulator: Emulator, so_far: str) -> None:
+    """Disk, namespaces, emulator: what makes everything else fail."""
+    error = full(bed.order.raw)
+    if error is not None:
+        raise error
+    for name in bed.namespaces:
+        if not (keeper.NAMESPACES / name).exists():
+            raise LabError(f"the namespace {name} vanished {so_far}")
+    emulator.heard()
+    if emulator.summary is None and emulator.child.ended:
+        emulator.child.wait(END_S)
+        raise emulator.child.failure(f"{emulator.child.status()} {so_far}")
+
+
+def end_programs(bed: Bed) -> None:
+    """They end by themselves; one that does not is told so, and then killed."""
+    deadline = time.monotonic() + END_S
+    for program in bed.programs:
+        with contextlib.suppress(Exception):
+            program.process.wait(max(0.0, deadline - time.monotonic()))
+        if not program.has_ended():
+            bed.warnings.append(f"{program.name} did not end with the scenario")
+            program.let_go()
+            program.end()
+        elif program.process.returncode != 0:
+            raise program.failure(program.status())
+
+
+def full(raw: Path) -> LabError | None:
+    """An error where the disk is full."""
+    stat = os.statvfs(raw)
+    free = stat.f_bavail * stat.f_frsize
+    if free >= LEAST_FREE_BYTES:
+        return None
+    return LabError(f"the disk under {raw} is full ({free // 1024} KiB left): the run is given up")
+
+
+def copied(raw: Path, folder: Path) -> list[str]:
+    """The captures of a run, in a folder of the user's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        str(shutil.copy2(path, folder / path.name))
+        for path in sorted((raw / "captures").glob("*.pcap"))
+    ]

@@ -1,0 +1,1 @@
+"""Captures of one path at several points."""

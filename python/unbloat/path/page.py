@@ -1,0 +1,174 @@
+"""The page of `unbloat locate`: delay of each stretch over time in both directions, losses marked.
+
+signal: a `Located` · model: a curve per stretch, a cross per loss; tables of stretches, clocks and points in the page
+itself · action: one file that holds everything it shows, drawn by the charts of the report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unbloat.charts.stretch_delay import chart
+from unbloat.report import thin
+from unbloat.report.pack import codes, flat, floats, pack, seconds, steps
+from unbloat.report.series import packed_curve
+from unbloat.report.write import ReportInfo, Store, render, save
+from unbloat.text.format import count_text, ms_text, number, share_text
+
+if TYPE_CHECKING:
+    from unbloat.path.locate import Located
+
+EVENT_KINDS = ["lost_forward", "lost_backward"]
+Table = tuple[str, Sequence[str], list[Sequence[str]]]
+
+
+def write_located(located: Located, path: Path) -> ReportInfo:
+    """Writes the page."""
+    from unbloat.path.locate import BACKWARD, FORWARD
+    from unbloat.path.text import clock_lines, fact_lines, order_text, quality_lines
+
+    begun = time.perf_counter()
+    store = Store()
+    series: list[dict[str, Any]] = []
+    for direction in (FORWARD, BACKWARD):
+        for stretch in located.stretches(direction):
+            place = f"stretch-{stretch.row['id']}"
+            store.put(place, *curve(located, stretch.row["id"]))
+            if place in store.index:
+                series.append({"table": direction, "label": stretch.name, "place": place})
+    events(located, store)
+    facts = {
+        "charts": [
+            chart(FORWARD, located.names[-1], located.way(FORWARD)).to_json(),
+            chart(BACKWARD, located.names[0], located.way(BACKWARD)).to_json(),
+        ],
+        "series": series,
+        "event_kinds": EVENT_KINDS,
+        "tables": store.index,
+        "duration_s": located.info["duration_s"],
+        "stem": "-".join(located.names),
+    }
+    text = render(
+        "locate.html.j2",
+        ("locate.js",),
+        facts=facts,
+        blobs=store.blobs,
+        names=located.names,
+        verdict=located.verdict,
+        about=order_text(located),
+        warnings=located.warnings,
+        stretches=[stretch_table(located, direction) for direction in (FORWARD, BACKWARD)],
+        points=point_table(located),
+        notes=[*clock_lines(located), *fact_lines(located), *quality_lines(located)],
+        tool=str(located.info["tool"]),
+    )
+    return save(text, path, begun, len(located.connections), len(series))
+
+
+def curve(located: Located, stretch: int) -> Any:
+    """Mean delay above the smallest, bin by bin; a bin in which nothing passed is a gap."""
+    table = located.delays(stretch)
+    bin_s = float(located.info["bin_ms"]) / 1000
+    times, values = table.column("t_s").to_pylist(), table.column("queue_ms").to_pylist()
+    whole_times: list[float] = []
+    whole: list[float | None] = []
+    for t_s, value in zip(times, values, strict=True):
+        if whole_times and t_s > whole_times[-1] + 1.5 * bin_s:
+            whole_times.append(whole_times[-1] + bin_s)
+            whole.append(None)
+        whole_times.append(t_s)
+        whole.append(value)
+    return packed_curve(whole_times, whole, bin_s)
+
+
+def events(located: Located, store: Store) -> None:
+    """Losses on stretches as moments."""
+    losses = located.tables["losses"]
+    losses = losses.filter(pc.equal(losses["kind"].cast(pa.string()), "lost"))
+    if not losses.num_rows:
+        return
+    thinned = thin.events(
+        pa.table(
+            {
+                "t_s": flat(losses["t_s"]),
+                "kind": pc.binary_join_element_wise(
+                    "lost", losses["direction"].cast(pa.string()), "_"
+                ),
+                "value": pc.cast(losses["packets"], pa.float64()),
+                "seq": losses["seq"],
+            }
+        )
+    )
+    part = thinned.table
+    columns = {
+        "t_s": seconds(flat(part["t_s"])),
+        "kind": codes(flat(part["kind"]), EVENT_KINDS),
+        "value": floats(flat(part["value"])),
+        "seq": steps(flat(part["seq"])),
+    }
+    store.put("path-events", pack(columns, part.num_rows), thinned.factor)
+
+
+def stretch_table(located: Located, direction: str) -> Table:
+    """Figures of each stretch of one direction."""
+    path = located.path(direction)
+    rows = [*located.stretches(direction), *([path] if path.row["whole_path"] else [])]
+    titles = (
+        "",
+        "packets",
+        "least delay",
+        "queue p50",
+        "p95",
+        "p99",
+        "max",
+        "share",
+        "lost",
+        "reordered",
+        "marked CE",
+    )
+    cells: list[Sequence[str]] = []
+    for stretch in rows:
+        row, whole = stretch.row, stretch.row["whole_path"]
+        cells.append(
+            (
+                "whole path" if whole else stretch.name,
+                count_text(row["packets"]),
+                ms_text(row["delay_ms_min"]),
+                *(ms_text(row[f"queue_ms_{part}"]) for part in ("p50", "p95", "p99", "max")),
+                "" if whole else share_text(row["share"]),
+                *(
+                    "" if whole else count_text(row[n])
+                    for n in ("lost_packets", "reordered_packets", "ecn_marked_packets")
+                ),
+            )
+        )
+    return located.way(direction), titles, cells
+
+
+def point_table(located: Located) -> Table:
+    """What each capture holds, and its clock."""
+    titles = ("", "packets", "begins", "lasts", "misses", "twice", "clock", "uncertain", "drift")
+    cells: list[Sequence[str]] = []
+    for place, (name, row) in enumerate(zip(located.names, located.points, strict=True)):
+        clock = located.clocks[place - 1] if place else None
+        uncertain = None if clock is None else clock["uncertainty_ms"]
+        cells.append(
+            (
+                name,
+                count_text(row["packets"]),
+                f"{number(row['start_s'])} s",
+                f"{number(row['duration_s'])} s",
+                count_text(row["capture_drops"]),
+                count_text(row["duplicates"]),
+                "–" if clock is None else f"{clock['offset_ms']:+,.3f} ms",
+                "–" if uncertain is None else f"± {number(uncertain)} ms",
+                "–" if clock is None else f"{clock['drift_ppm']:+.1f} ppm",
+            )
+        )
+    return "Captures", titles, cells

@@ -1,0 +1,94 @@
+"""The verdict: what held the main transfer back, and how much queue stood in the way, in one paragraph.
+
+signal: the largest TCP flow, its limits, its RTT idle and loaded, and the findings about it · model: none of its own,
+everything was decided by the analysis · action: sentences with figures.
+"""
+
+from __future__ import annotations
+
+from unbloat.run.run import Row, Run
+from unbloat.text.format import (
+    LIMITS,
+    byte_text,
+    endpoint_text,
+    limit_phrase,
+    ms_text,
+    plural,
+    rate_text,
+    seconds_text,
+    share_text,
+)
+
+# A limit that held for less of the time than this is not worth a word beside the main one.
+WORTH_NAMING = 0.1
+
+
+def verdict(run: Run) -> str:
+    """One paragraph about the main flow; about the counts alone where there is no TCP data."""
+    if run.main_flow is None:
+        return f"No TCP data in {run.name}: {plural(run.info.get('packets', 0), 'packet')}, {counts(run)}."
+    flow = run.flow(run.main_flow)
+    sentences = [moved(run, flow), delayed(flow), held(flow)]
+    # Of this flow alone: what is said of another one would read as if it were said of this.
+    others = [row for row in run.findings_of(flow=run.main_flow) if row["severity"] == "serious"]
+    if others:
+        sentences.append(
+            others[0]["text"] if others[0]["text"].endswith(".") else others[0]["text"] + "."
+        )
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def counts(run: Run) -> str:
+    """What kinds of packets there were."""
+    kinds = [
+        ("udp_packets", "UDP"),
+        ("icmp_packets", "ICMP"),
+        ("tcp_packets", "TCP"),
+        ("other_packets", "other IP"),
+        ("not_ip_packets", "not IP"),
+    ]
+    named = [f"{run.info[key]:,} {name}" for key, name in kinds if run.info.get(key)]
+    return "of which " + ", ".join(named) if named else "none of them IP"
+
+
+def moved(run: Run, flow: Row) -> str:
+    """Who sent how much to whom."""
+    connection = run.connection(flow["connection"])
+    ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
+    sender, receiver = (
+        endpoint_text(connection[f"{end}_addr"], connection[f"{end}_port"]) for end in ends
+    )
+    rate = f", {rate_text(flow['goodput_bps'])}" if flow["goodput_bps"] is not None else ""
+    return f"{sender} sent {byte_text(flow['bytes'])} to {receiver} in {seconds_text(flow['active_s'])}{rate}."
+
+
+def delayed(flow: Row) -> str:
+    """The queue in the way, where there was load enough to see one."""
+    if flow["rtt_ms_min"] is None:
+        return "Its round-trip time could not be measured."
+    if flow["grade"] is None:
+        return f"Its RTT was {ms_text(flow['rtt_ms_min'])} at least and {ms_text(flow['rtt_ms_p95'])} at p95."
+    return (
+        f"Its RTT rose from {ms_text(flow['rtt_ms_min'])} to {ms_text(flow['rtt_ms_p95'])} (p95), "
+        f"with {ms_text(flow['queue_ms_p95'])} of queue under load: grade {flow['grade']}."
+    )
+
+
+def held(flow: Row) -> str:
+    """What held it back, the largest share first."""
+    shares = limit_shares(flow)
+    if not shares:
+        return ""
+    (first, share), rest = shares[0], [item for item in shares[1:] if item[1] >= WORTH_NAMING]
+    text = f"It was held back by {limit_phrase(first)} for {share_text(share)} of the time"
+    return (
+        text
+        + "".join(f", by {limit_phrase(name)} for {share_text(value)}" for name, value in rest[:2])
+        + "."
+    )
+
+
+def limit_shares(flow: Row) -> list[tuple[str, float]]:
+    """Limits with their shares of time, the largest first; empty when none was determined."""
+    shares = [(name, flow.get(f"share_{name}") or 0.0) for name in LIMITS]
+    return sorted((item for item in shares if item[1] > 0), key=lambda item: -item[1])

@@ -1,0 +1,1 @@
+"""Scenarios: read, simulated, swept, held against expectations."""

@@ -1,0 +1,352 @@
+"""`simulate`: from a scenario to its runs.
+
+signal: a scenario as file, text, dictionary or object · model: the native engine, one call per run, the interpreter lock
+free meanwhile, so that threads use all processors; any executor of `concurrent.futures` may take their place, since a
+`Job` and what it gives can be pickled · action: a `Run`, or a `RunSet` where the scenario sweeps.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
+from unbloat.run.arrow import EXTRA, SERIES, arrow_table
+from unbloat.run.run import Run, only_flows, pair
+from unbloat.scenario.expectations import checked, label_text
+from unbloat.scenario.scenario import Scenario, Source, inline, source_of
+from unbloat.scenario.sweep import Labels, RunSet, Skipped, file_name
+from unbloat.scenario.traces import trace_texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Given = str | os.PathLike[str] | Mapping[str, Any] | Scenario
+Settings = Mapping[str, object] | Sequence[tuple[str, str]]
+Progress = Callable[[int, int], None]
+"""Called with steps done and steps in all, about ten times a second; an exception stops the simulation."""
+
+Only = Sequence[Mapping[str, str]]
+"""Runs of a sweep, by some of their labels: a run is meant where it has all labels of one of these."""
+
+# Steps of the progress of one run.
+STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to be made. Everything in it can be sent to another process or machine."""
+
+    text: str
+    prefix: str
+    labels: Labels
+    overrides: tuple[tuple[str, str], ...]
+    seed: int
+    traces: dict[str, str]
+    pcap: str | None
+    events: bool
+
+
+Result = tuple[dict[str, Any], "dict[str, pa.Table]"]
+
+
+def simulate(
+    scenario: Given,
+    *,
+    set: Settings = (),
+    seed: int | None = None,
+    seeds: int | None = None,
+    pcap: str | os.PathLike[str] | None = None,
+    traces: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    events: bool = True,
+    progress: Progress | None = None,
+) -> Run | RunSet:
+    """Run a scenario in virtual time: one `Run`, or a `RunSet` where it sweeps or repeats.
+
+    `set` gives keys other values (`{"flow.0.congestion": "bbr"}`), `seed` other dice, `seeds` the number of repetitions,
+    `pcap` a directory for one capture per node, `traces` the directory of trace files. Raises `ScenarioError` for what
+    cannot be run, with the line, and `FileNotFoundError`.
+    """
+    runs = simulate_all(
+        scenario,
+        set=set,
+        seed=seed,
+        seeds=seeds,
+        pcap=pcap,
+        traces=traces,
+        executor=executor,
+        jobs=jobs,
+        events=events,
+        progress=progress,
+    )
+    return runs.runs[0] if len(runs) == 1 and not runs.labels[0] else runs
+
+
+def simulate_all(
+    scenario: Given,
+    *,
+    set: Settings = (),
+    seed: int | None = None,
+    seeds: int | None = None,
+    pcap: str | os.PathLike[str] | None = None,
+    traces: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    events: bool = True,
+    progress: Progress | None = None,
+    only: Only = (),
+) -> RunSet:
+    """As `simulate`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
+    work = prepared(
+        scenario,
+        pairs(set),
+        seed=seed,
+        seeds=seeds,
+        pcap=pcap,
+        traces=traces,
+        events=events,
+        only=only,
+    )
+    outcomes = run_all(work.jobs, executor, jobs, progress)
+    return gathered_runs(
+        work,
+        [
+            Skipped(job.labels, str(outcome))
+            if isinstance(outcome, TraceMissing)
+            else finished(job, outcome, work.source)
+            for job, outcome in zip(work.jobs, outcomes, strict=True)
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario, and the runs that it asks for."""
+
+    name: str
+    source: Source
+    expectations: list[dict[str, Any]]
+    jobs: list[Job]
+
+
+def prepared(
+    scenario: Given,
+    given: Sequence[tuple[str, str]],
+    *,
+    seed: int | None,
+    seeds: int | None,
+    pcap: str | os.PathLike[str] | None,
+    traces: str | os.PathLike[str] | None,
+    events: bool = True,
+    only: Only = (),
+) -> Prepared:
+    """Reads a scenario and lists its runs."""
+    from unbloat import _native
+
+    source = source_of(scenario)
+    given = [*given]
+    if seed is not None:
+        given.append(("seed", str(seed)))
+    if seeds is not None:
+        given.append(("sweep.seeds", str(seeds)))
+    try:
+        specs = _native.scenario_runs(source.text, set=given)
+        named = _native.scenario_traces(source.text, set=given)
+        expectations = _native.scenario_expectations(source.text, set=given)
+        name, _ = _native.scenario_about(source.text)
+    except _native.ScenarioError as error:
+        raise ScenarioError(f"{source.prefix}{error}") from None
+    texts = trace_texts(named, (traces, source.directory))
+    made = [
+        Job(
+            source.text,
+            source.prefix,
+            tuple((key, value) for key, value in labels),
+            (*(item for item in given if not item[0].startswith("sweep.")), *overrides),
+            run_seed,
+            texts,
+            None if pcap is None else str(Path(pcap) / file_name(label_text(labels))),
+            events,
+        )
+        for labels, overrides, run_seed in specs
+        if is_meant(labels, only)
+    ]
+    if not made:
+        raise ScenarioError(
+            f"{source.prefix}no run has these labels: {', '.join(map(named_labels, only))}"
+        )
+    return Prepared(name, source, expectations, made)
+
+
+def is_meant(labels: Sequence[tuple[str, str]], only: Only) -> bool:
+    """Whether a run is one of those that are asked for."""
+    return not only or any(wanted.items() <= dict(labels).items() for wanted in only)
+
+
+def named_labels(labels: Mapping[str, str]) -> str:
+    """In words."""
+    return label_text([*labels.items()])
+
+
+def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
+    """The runs that were, held against what the scenario expects; an error where none was."""
+    runs: list[Run] = []
+    labels: list[Labels] = []
+    skipped: list[Skipped] = []
+    checks = []
+    for job, outcome in zip(work.jobs, outcomes, strict=True):
+        if isinstance(outcome, Skipped):
+            skipped.append(outcome)
+            continue
+        runs.append(outcome)
+        labels.append(job.labels)
+        own = checked(outcome, job.labels, work.expectations)
+        outcome.info["checks"] = [
+            f"{'held' if check.held else 'not held'}: {check.text}" for check in own
+        ]
+        checks += own
+    if not runs:
+        raise TraceMissing(skipped[0].reason)
+    return RunSet(work.name, runs, labels, checks, skipped)
+
+
+def pairs(settings: Settings) -> list[tuple[str, str]]:
+    """Settings as dotted keys and TOML values; text is given as it is, so that `"4 Mbit/s"` needs no quotes of its own."""
+    items = settings.items() if isinstance(settings, Mapping) else settings
+    return [(key, value if isinstance(value, str) else inline(value, key)) for key, value in items]
+
+
+def finished(job: Job, result: Result, source: Source) -> Run:
+    """The tables of a job as a `Run` that knows its scenario."""
+    info, tables = result
+    info = info | described(job, source)
+    return Run(
+        info,
+        {name: table for name, table in tables.items() if name not in SERIES},
+        Kept(tables, info),
+    )
+
+
+def described(job: Job, source: Source) -> dict[str, Any]:
+    """What a run says of the scenario that it comes from."""
+    return {
+        "files": [] if source.path is None else [str(source.path)],
+        "labels": [f"{key}={value}" for key, value in job.labels],
+        "set": [f"{key}={value}" for key, value in job.overrides],
+        "scenario": job.text,
+    }
+
+
+class Kept:
+    """The series of a simulated run, which are there from the beginning."""
+
+    def __init__(self, tables: dict[str, pa.Table], info: Mapping[str, Any]) -> None:
+        self.tables = {name: table for name, table in tables.items() if name in SERIES}
+        self.bin_ms = float(info["bin_ms"])
+
+    def fetch(
+        self, kinds: Sequence[str], connections: list[int] | None, bin_ms: float, max_segments: int
+    ) -> dict[str, pa.Table]:
+        """The rows of some connections."""
+        if "samples" in kinds and bin_ms != self.bin_ms:
+            raise UnbloatError(
+                f"this run was simulated in bins of {self.bin_ms:g} ms, not {bin_ms:g}"
+            )
+        for kind in kinds:
+            if kind not in self.tables:
+                raise UnbloatError(
+                    f"a simulated run has no {kind}; analyse its capture (pcap) for them"
+                )
+        tables = {kind: self.tables[kind] for kind in kinds}
+        if connections is None:
+            return tables
+        flows: set[int] = set().union(*map(pair, connections))
+        return {kind: only_flows(table, flows) for kind, table in tables.items()}
+
+
+def run_job(job: Job, progress: Callable[[float], None] | None = None) -> Result | TraceMissing:
+    """One run, here and now: what it says of itself, and its tables. A missing trace is an answer, not an error."""
+    from unbloat import _native
+
+    try:
+        result: dict[str, Any] = _native.simulate(
+            job.text,
+            overrides=list(job.overrides),
+            seed=job.seed,
+            traces=job.traces,
+            pcap_dir=job.pcap,
+            events=job.events,
+            progress=progress or nothing_to_say,
+        )
+    except _native.TraceMissing as error:
+        return TraceMissing(f"{job.prefix}{error}")
+    except _native.ScenarioError as error:
+        raise ScenarioError(f"{job.prefix}{error}") from None
+    tables = {name: arrow_table(columns) for name, columns in result["tables"].items()}
+    assert tables.keys() >= {*EXTRA, "samples"}, "the native side makes every table"
+    return dict(result["run"]), tables
+
+
+def nothing_to_say(_share: float) -> None:
+    """Without a callback the native side would never look for Ctrl-C."""
+
+
+def run_all(
+    made: Sequence[Job], executor: Executor | None, jobs: int | None, progress: Progress | None
+) -> list[Result | TraceMissing]:
+    """All jobs, side by side, in their order."""
+    if executor is not None:
+        return gathered([executor.submit(run_job, job) for job in made], progress)
+    if len(made) == 1:  # in this thread, so that Ctrl-C reaches the progress callback itself
+
+        def alone(share: float) -> None:
+            if progress is not None:
+                progress(int(share * STEPS), STEPS)
+
+        return [run_job(made[0], alone)]
+    stop = threading.Event()
+    done: dict[int, float] = {}
+
+    def one(place: int) -> Result | TraceMissing:
+        def heard(share: float) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            done[place] = share
+            if progress is not None:
+                progress(int(sum(list(done.values())) * STEPS), len(made) * STEPS)
+
+        outcome = run_job(made[place], heard)
+        done[place] = 1.0
+        return outcome
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        futures = [pool.submit(one, place) for place in range(len(made))]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def gathered(
+    futures: Sequence[Future[Result | TraceMissing]], progress: Progress | None
+) -> list[Result | TraceMissing]:
+    """What an executor of the caller's gives, in order; progress counts runs that are done."""
+    try:
+        for count, future in enumerate(as_completed(futures), 1):
+            future.result()
+            if progress is not None:
+                progress(count * STEPS, len(futures) * STEPS)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return [future.result() for future in futures]

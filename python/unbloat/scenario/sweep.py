@@ -1,0 +1,268 @@
+"""Several runs of one scenario: the product of a sweep, each combination with one or several seeds.
+
+signal: runs and the labels that tell them apart · model: runs that differ by their seed alone are one case; its figures
+are means with 95 % confidence intervals · action: one row per case, an Arrow table, a comparison side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unbloat.errors import UnbloatError
+from unbloat.run.metrics import Figures, Statistics, statistics
+from unbloat.run.run import Run
+from unbloat.scenario.confidence import Spread, spread
+from unbloat.scenario.expectations import Check, label_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from unbloat.comparison.compare import Comparison
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A run that could not be: it names a trace that is not there."""
+
+    labels: Labels
+    reason: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs that differ by their seed alone."""
+
+    labels: Labels
+    runs: list[Run]
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        return label_text(self.labels)
+
+    @cached_property
+    def figures(self) -> dict[str, Spread]:
+        """Mean and interval of every figure that all its runs have."""
+        found = [flat(Figures(run)) for run in self.runs]
+        return {
+            name: spread([one[name] for one in found])
+            for name in found[0]
+            if all(name in one for one in found)
+        }
+
+
+class RunSet(Sequence[Run]):
+    """The runs of a sweep, in its order; what `unbloat.simulate` gives for one."""
+
+    def __init__(
+        self,
+        name: str,
+        runs: Sequence[Run],
+        labels: Sequence[Labels],
+        checks: Sequence[Check] = (),
+        skipped: Sequence[Skipped] = (),
+    ) -> None:
+        self.name = name
+        self.runs = list(runs)
+        self.labels = list(labels)
+        """What tells each run from the others: key and value."""
+        self.checks = list(checks)
+        """What the scenario expects, held or not."""
+        self.skipped = list(skipped)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.runs[place]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __repr__(self) -> str:
+        return f"<unbloat.RunSet {self.name}: {len(self)} runs, {len(self.cases)} cases>"
+
+    def select(self, **labels: str) -> RunSet:
+        """The runs with these labels."""
+        wanted = set(labels.items())
+        places = [place for place, own in enumerate(self.labels) if wanted <= set(own)]
+        names = {label_text(self.labels[place]) for place in places}
+        return RunSet(
+            self.name,
+            [self.runs[place] for place in places],
+            [self.labels[place] for place in places],
+            [check for check in self.checks if check.run in names],
+        )
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        """The runs, those of different seeds together."""
+        groups: dict[Labels, list[Run]] = {}
+        for run, labels in zip(self.runs, self.labels, strict=True):
+            groups.setdefault(tuple(pair for pair in labels if pair[0] != "seed"), []).append(run)
+        return [Case(labels, runs) for labels, runs in groups.items()]
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per run: its labels and all its figures."""
+        import pyarrow as pa
+
+        rows = [
+            dict(labels) | {"seed": run.info["seed"]} | flat(Figures(run))
+            for run, labels in zip(self.runs, self.labels, strict=True)
+        ]
+        return pa.Table.from_pylist(rows, schema=schema(rows))
+
+    @property
+    def summary(self) -> pa.Table:
+        """One row per case: its labels, `runs`, and of each figure the mean and (`…_ci95`) half the interval's width."""
+        import pyarrow as pa
+
+        rows = []
+        for case in self.cases:
+            row: dict[str, Any] = dict(case.labels) | {"runs": len(case.runs)}
+            for name, value in case.figures.items():
+                row |= {name: value.mean, f"{name}_ci95": value.half}
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=schema(rows))
+
+    @cached_property
+    def lead(self) -> str | None:
+        """The transfer that stands for the scenario: its first one that has a connection in every run."""
+        found = [Figures(run) for run in self.runs]
+        every = found[0].transfers if found else []
+        return next((name for name in every if all(figures.flows(name) for figures in found)), None)
+
+    def compare(self) -> Comparison:
+        """The first run of each case side by side, by the same transfer."""
+        from unbloat.comparison.compare import compare
+
+        runs = [case.runs[0] for case in self.cases]
+        names = [short(case.labels) for case in self.cases]
+        if len(runs) < 2:
+            if len(self.runs) < 2:
+                raise UnbloatError(f"{self.name}: one run alone cannot be compared")
+            runs, names = self.runs, [f"seed {run.info['seed']}" for run in self.runs]
+        return compare(*runs, labels=names, flows=self.lead_flows(runs))
+
+    def lead_flows(self, runs: Sequence[Run]) -> list[int] | None:
+        """The largest flow of the lead in each run."""
+        if self.lead is None:
+            return None
+        found = (Figures(run).flows(self.lead) for run in runs)
+        return [max(rows, key=lambda row: (row["bytes"], -row["id"]))["id"] for rows in found]
+
+    def write_report(self, path: str | Path) -> Path:
+        """A self-contained page: a single run's own, or the cases side by side."""
+        from unbloat.comparison.page import write_compare
+        from unbloat.report import write_report
+
+        if len(self.runs) == 1:
+            return write_report(self.runs[0], path).path
+        comparison = self.compare()
+        return write_compare(
+            [side.run for side in comparison.sides],
+            comparison.labels,
+            path,
+            flows=[side.flow for side in comparison.sides],
+            title=self.name,
+            further=self.further(),
+        ).path
+
+    def further(self) -> list[tuple[str, list[str]]]:
+        """What a comparison of main transfers does not say: probes, applications, all transfers together."""
+        from unbloat.scenario.text import key_figures, spread_text
+
+        cases = self.cases if len(self.cases) > 1 else [Case((), [run]) for run in self.runs]
+        return [
+            (title, [spread_text(case.figures.get(name), text) for case in cases])
+            for title, name, text in key_figures(self)
+            if (
+                (name != "total_goodput_bps" or len(self.runs[0].info["transfers"]) > 1)
+                and not name.endswith(
+                    ("rtt_ms_p50", "rtt_ms_p95", "queue_ms_p95", "retransmissions")
+                )
+            )
+            or name.split(".")[0] in self.runs[0].info["probed"]
+        ]
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Stores each run in DIR/NAME, named by its labels."""
+        names = [file_name(label_text(labels)) or "run" for labels in self.labels]
+        return [run.write(Path(path) / name) for run, name in zip(self.runs, names, strict=True)]
+
+
+def short(labels: Labels) -> str:
+    """The values alone, which is enough beside each other."""
+    return ", ".join(value for _, value in labels) or "run"
+
+
+def file_name(text: str) -> str:
+    """A text as the name of a file: `congestion=cubic, rate=2 Mbit/s` → `congestion=cubic_rate=2-Mbit-s`."""
+    return "".join(
+        char if char.isalnum() or char in "=.+_" else "-" for char in text.replace(", ", "_")
+    ).strip("-.")[:200]
+
+
+def schema(rows: Sequence[dict[str, Any]]) -> pa.Schema:
+    """Columns in the order in which they first occur; text, or numbers."""
+    import pyarrow as pa
+
+    kinds: dict[str, pa.DataType] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds.setdefault(
+                name,
+                pa.string()
+                if isinstance(value, str)
+                else pa.int64()
+                if isinstance(value, int)
+                else pa.float64(),
+            )
+    return pa.schema(list(kinds.items()))
+
+
+def flat(figures: Figures) -> dict[str, float]:
+    """Every figure of a run under `NAME.figure`; what was never measured is left out."""
+    found: dict[str, float] = {}
+
+    def put(name: str, value: float | Statistics | None) -> None:
+        if isinstance(value, Statistics):
+            for part in ("min", "mean", "p50", "p95", "p99", "max"):
+                put(f"{name}_{part}", getattr(value, part))
+        elif value is not None:
+            found[name] = float(value)
+
+    put("total_goodput_bps", figures.total_goodput_bps())
+    if len(figures.transfers) > 1:
+        put("fairness", figures.fairness())
+    for name in figures.transfers:
+        put(f"{name}.goodput_bps", figures.goodput_bps(name) if figures.flows(name) else None)
+        put(f"{name}.rtt_ms", figures.rtt_ms(name))
+        put(f"{name}.queue_ms", figures.transfer_queue_ms(name))
+        put(f"{name}.in_flight_bytes", figures.in_flight_bytes(name))
+        put(f"{name}.retransmissions", figures.sum(name, "retransmissions"))
+        put(f"{name}.loss_rate", figures.loss_rate(name))
+        put(f"{name}.zero_windows", figures.sum(name, "zero_window_count"))
+        for kind in figures.app_kinds(name):
+            if kind not in ("stall_ms", "mos", "mos_back"):
+                put(f"{name}.{kind}", statistics(figures.app(name, kind)))
+        put(f"{name}.stall_s", figures.stall_s(name))
+        put(f"{name}.mos", figures.mos(name))
+    for name in figures.probes:
+        put(f"{name}.rtt_ms", figures.probe(name, "rtt_ms"))
+        put(f"{name}.owd_ms", figures.probe(name, "owd_ms"))
+        put(f"{name}.loss_rate", figures.probe_loss_rate(name))
+    for name in figures.links:
+        put(f"{name}.queue_bytes", figures.link_bytes(name))
+        for stage in figures.stages(name):
+            put(f"{name}.{stage}_ms", figures.stage_ms(name, stage))
+        put(f"{name}.drops", figures.drops(name))
+        put(f"{name}.utilization", figures.utilization(name))
+    return found
