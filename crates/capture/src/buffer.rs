@@ -1,15 +1,14 @@
-//! The one buffer between the file and the frames.
+//! The read buffer between the file and the frames.
 //!
-//! Records are parsed where they were read: nothing is copied but the piece of a record that a refill would
-//! cut. A record longer than the buffer makes it grow, step by step with what really arrives, so that a
-//! forged length costs no memory.
+//! Records are parsed in place. Only the part of a record that a refill would cut is copied. For a record
+//! longer than the buffer it grows with the bytes that really arrive, so that a forged length costs no memory.
 
 use std::io::{self, Read};
 
-use crate::reader::ReadError;
+use crate::error::ReadError;
 use crate::source::Source;
 
-/// Small enough to stay in the second-level cache, large enough that the system call does not show.
+/// Small enough for the second-level cache, large enough that the cost of system calls does not matter.
 const SIZE: usize = 256 << 10;
 
 pub(crate) struct Buffer<R: Read> {
@@ -42,13 +41,13 @@ impl<R: Read> Buffer<R> {
         self.base + self.start as u64
     }
 
-    /// What has been read and not consumed.
+    /// Bytes that were read and not yet consumed.
     #[inline]
     pub(crate) fn ready(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Makes `need` bytes ready, if the input has them.
+    /// Reads until `need` bytes are ready; false if the input ends before.
     #[inline]
     pub(crate) fn has(&mut self, need: usize) -> bool {
         self.end - self.start >= need || self.fill(need)
@@ -78,13 +77,13 @@ impl<R: Read> Buffer<R> {
         self.end >= need
     }
 
-    /// Consumes `count` bytes; the input must have them ready.
+    /// Consumes `count` bytes, which must be ready.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Consumes `count` bytes without keeping them.
+    /// Skips `count` bytes, reading more input as needed.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), ReadError> {
         let offset = self.offset();
         let mut left = count;
@@ -101,7 +100,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Why `needed` bytes at the current place are not to be had; `None` at a clean end.
+    /// Why `needed` bytes are not available at the current offset; `None` at a clean end.
     #[cold]
     pub(crate) fn at_end(&mut self, needed: usize) -> Option<ReadError> {
         let got = self.end - self.start;

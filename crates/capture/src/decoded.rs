@@ -1,7 +1,7 @@
-//! What the rest of unbloat sees of a packet: a legal value, already through link layer and tunnels.
+//! A decoded packet, as all other crates use it: link layer and tunnels removed, every value valid.
 //!
-//! [`Decoded`] is filled by the lenient views in [`crate::link`] and [`crate::ip`]; nothing here points into the
-//! file. Sizes are those of the IP headers, so a snap length never changes a byte count.
+//! Nothing here points into the file. Sizes are those of the IP headers, so a snap length never changes a
+//! byte count.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,17 +14,17 @@ use units::Instant;
 pub struct Addr(pub u128);
 
 impl Addr {
-    /// From the four bytes of an IPv4 header.
+    /// An address from the four bytes of an IPv4 header.
     #[inline]
     pub const fn v4(bytes: [u8; 4]) -> Addr {
         Addr(0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128)
     }
-    /// From the sixteen bytes of an IPv6 header.
+    /// An address from the sixteen bytes of an IPv6 header.
     #[inline]
     pub const fn v6(bytes: [u8; 16]) -> Addr {
         Addr(u128::from_be_bytes(bytes))
     }
-    /// The standard library's form.
+    /// Converts to the type of the standard library.
     pub fn to_ip(self) -> IpAddr {
         if self.0 >> 32 == 0xffff {
             IpAddr::V4(Ipv4Addr::from(self.0 as u32))
@@ -40,28 +40,36 @@ impl fmt::Display for Addr {
     }
 }
 
-/// TCP flag bits as they stand in the header's bytes 12 and 13 (AE is the former NS bit).
-#[allow(missing_docs)]
+/// TCP flag bits as they stand in bytes 12 and 13 of the header (RFC 9293 section 3.1).
 pub mod flags {
+    /// The sender has no more data.
     pub const FIN: u16 = 0x001;
+    /// Opens a connection; `seq` is the initial sequence number.
     pub const SYN: u16 = 0x002;
+    /// Aborts the connection.
     pub const RST: u16 = 0x004;
+    /// Asks the receiver to deliver data to the application at once.
     pub const PSH: u16 = 0x008;
+    /// The acknowledgement number is valid.
     pub const ACK: u16 = 0x010;
+    /// The urgent pointer is valid.
     pub const URG: u16 = 0x020;
+    /// ECN echo: the receiver saw a CE mark (RFC 3168).
     pub const ECE: u16 = 0x040;
+    /// Congestion window reduced: the answer to ECE (RFC 3168).
     pub const CWR: u16 = 0x080;
+    /// Accurate ECN, the former NS bit (RFC 9768).
     pub const AE: u16 = 0x100;
 }
 
-/// The IP packet round the transport header.
+/// Facts from the innermost IP header and the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Ip {
-    /// When the capture saw it (nanoseconds since the epoch).
+    /// Capture time in nanoseconds since the epoch.
     pub time: Instant,
-    /// Innermost source address.
+    /// Source address of the innermost IP header.
     pub src: Addr,
-    /// Innermost destination address.
+    /// Destination address of the innermost IP header.
     pub dst: Addr,
     /// IPv4 identification; `None` for IPv6 without a fragment header.
     pub id: Option<u16>,
@@ -77,7 +85,7 @@ pub struct Ip {
     pub interface: u32,
 }
 
-/// Options of one TCP segment.
+/// TCP options of one segment that the analysis uses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TcpOptions {
     /// TSval, TSecr (RFC 7323 section 3).
@@ -104,22 +112,22 @@ impl TcpOptions {
     }
 }
 
-/// One TCP segment.
+/// The header fields of one TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TcpSegment {
-    /// Round it.
+    /// The IP header around it.
     pub ip: Ip,
-    /// Source port.
+    /// TCP source port.
     pub src_port: u16,
-    /// Destination port.
+    /// TCP destination port.
     pub dst_port: u16,
-    /// Sequence number.
+    /// Sequence number on the wire.
     pub seq: u32,
     /// Acknowledgement number; meaningful with [`flags::ACK`].
     pub ack: u32,
-    /// See [`flags`].
+    /// Bits of [`flags`].
     pub flags: u16,
-    /// Window field, unscaled.
+    /// Window field as in the header, not scaled.
     pub window: u16,
     /// Payload bytes by the IP length, whatever the snap length kept.
     pub payload: u32,
@@ -135,10 +143,10 @@ impl TcpSegment {
     }
 }
 
-/// A packet that is not TCP: counted, so that its share of the link is seen.
+/// A packet that is not TCP. It is counted, so that its share of the link is known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Datagram {
-    /// Round it.
+    /// The IP header around it.
     pub ip: Ip,
     /// IP protocol number: 17 UDP, 1 ICMP, 58 ICMPv6, others as they are.
     pub protocol: u8,
@@ -150,17 +158,17 @@ pub struct Datagram {
     pub payload: u32,
 }
 
-/// What a frame turned out to be.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::large_enum_variant)] // lives on the stack, one at a time
 pub enum Decoded {
-    /// A TCP segment.
+    /// A TCP segment in IPv4 or IPv6.
     Tcp(TcpSegment),
     /// UDP, ICMP or another IP protocol.
     Datagram(Datagram),
-    /// An IP fragment that waits for the others; its packet is handed out when it is complete.
+    /// An IP fragment of a packet that is not complete yet.
     Fragment,
-    /// Nothing with an IP header in it (ARP, 802.11 management, …).
+    /// A frame without an IP header (ARP, 802.11 management, …).
     NotIp,
     /// A header that is cut off by the snap length or contradicts itself.
     Broken,

@@ -1,24 +1,25 @@
-//! Frame in, [`Decoded`] out.
+//! Turns a frame into a [`Decoded`] packet.
 //!
-//! The link layer names the network protocol ([`crate::link`]), IP names the transport ([`crate::ip`]),
-//! tunnels begin again inside ([`crate::tunnel`]). The commonest frame by far, TCP in IPv4 without options in
-//! Ethernet without tags, is recognised by its fixed bytes and takes a short cut; a test holds it equal to
-//! the long way.
+//! The methods of [`Decoder`] stand in one file per layer, in the order in which a frame meets them:
+//! `link` (link layers, tags, LLC, MPLS, PPP), `wlan` (802.11 and its radio headers), `ip` (IPv4,
+//! IPv6, transport headers) and `tunnel` (packets inside packets, which start again at `link` or
+//! `ip`). This file has the entry point and the fast path: TCP in IPv4 without options in Ethernet
+//! without tags, recognised by its fixed bytes. A test compares both paths.
 
 use units::Instant;
 
 use crate::decoded::{Addr, Decoded, TcpOptions, TcpSegment};
 use crate::fragment::Fragments;
-use crate::reader::Frame;
-use crate::tcp;
+use crate::frame::Frame;
 use crate::view::View;
+use crate::{protocol, tcp};
 
 /// Tunnels inside tunnels that are followed; the deepest stacks of mobile cores have five.
 const MAX_DEPTH: u8 = 16;
 
-/// What is known of the frame while its layers are peeled off.
+/// Facts about the frame that every layer passes on to the next.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct FrameContext {
     pub(crate) time: Instant,
     pub(crate) wire_len: u32,
     pub(crate) interface: u32,
@@ -26,10 +27,10 @@ pub(crate) struct Seen {
     pub(crate) depth: u8,
 }
 
-impl Seen {
+impl FrameContext {
     /// One tunnel deeper, if that is still allowed.
-    pub(crate) fn deeper(self) -> Option<Seen> {
-        Some(Seen { depth: self.depth.checked_sub(1)?, ..self })
+    pub(crate) fn deeper(self) -> Option<FrameContext> {
+        Some(FrameContext { depth: self.depth.checked_sub(1)?, ..self })
     }
 }
 
@@ -40,12 +41,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// With no fragment waiting.
+    /// A decoder without pending fragments.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the frame is.
+    /// Decodes one frame.
     #[inline]
     pub fn decode(&mut self, frame: &Frame<'_>) -> Decoded {
         let mut decoded = Decoded::Broken;
@@ -53,26 +54,26 @@ impl Decoder {
         decoded
     }
 
-    /// What the frame is, written where it shall lie: a segment of 160 bytes that is copied right after it was
-    /// written in small pieces makes the processor wait for each of them.
+    /// Decodes one frame into `decoded`. Writing in place avoids a copy of 160 bytes right after
+    /// they were written in small pieces, which stalls the processor (no store forwarding).
     #[inline]
     pub fn decode_into(&mut self, frame: &Frame<'_>, decoded: &mut Decoded) {
-        if short_cut(frame, decoded).is_none() {
+        if fast_path(frame, decoded).is_none() {
             *decoded = self.decode_any(frame);
         }
     }
 
-    /// The long way, right for every frame.
+    /// The general path, right for every frame.
     #[inline(never)]
     pub(crate) fn decode_any(&mut self, frame: &Frame<'_>) -> Decoded {
-        let seen = Seen {
+        let cx = FrameContext {
             time: frame.time,
             wire_len: frame.wire_len,
             interface: frame.interface,
             depth: MAX_DEPTH,
         };
         let view = View { data: frame.data, wire: frame.wire_len };
-        self.link(frame.linktype, view, seen).unwrap_or(Decoded::Broken)
+        self.link(frame.linktype, view, cx).unwrap_or(Decoded::Broken)
     }
 }
 
@@ -85,15 +86,15 @@ fn plain_tcp<'a>(frame: &Frame<'a>) -> Option<&'a [u8; 54]> {
         && head[12..15] == [0x08, 0x00, 0x45]
         && head[20] & 0x3f == 0
         && head[21] == 0
-        && head[23] == 6
-        // Both headers; shorter lengths, and 0, need the long way.
+        && head[23] == protocol::TCP
+        // Both headers; shorter lengths, and 0, need the general path.
         && u16::from_be_bytes([head[16], head[17]]) >= 40;
     if plain { Some(head) } else { None }
 }
 
 /// Plain TCP without options or with timestamps alone; `None`, and nothing written, for all else.
 #[inline(always)]
-fn short_cut(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
+fn fast_path(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
     let head = plain_tcp(frame)?;
     let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
     let (tcp, timestamps) = tcp::plain(&frame.data[34..])?;
@@ -132,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_cut_and_the_long_way_agree(
+        fn the_fast_and_the_general_path_agree(
             flips in proptest::collection::vec((0_usize..166, any::<u8>()), 0..4),
             kept in 0_usize..=166,
             wire in 0_u32..3000,

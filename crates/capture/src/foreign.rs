@@ -1,9 +1,9 @@
-//! Names for files that are no pcap, so that the refusal says what was given.
+//! Names for files that are not pcap, for the error message.
 //!
 //! Magic numbers as in Wireshark's wiretap and file(1). ERF, TSH, EtherPeek and NetMetrix have none; they are
 //! recognised by two records, or a header, that make sense.
 
-/// Magic number at the beginning, and what it stands for.
+/// Magic number at the beginning, and the name of the format.
 const MAGICS: &[(&[u8], &str)] = &[
     (b"snoop\0\0\0", "a snoop file"),
     (b"\x7fver", "an EtherPeek (tagged) file"),

@@ -1,26 +1,25 @@
-//! IP fragments become one packet of known length; their payload is never kept.
+//! Reassembles IP fragments into one packet of known length, without storing payload.
 //!
-//! Only the first bytes of the transport header and the list of pieces are remembered. The packet is handed
-//! out with the time of the fragment that completes it, as the receiver's IP layer would. Pieces that overlap
-//! poison the packet (RFC 5722; for IPv4 no honest sender overlaps either); an exact repetition of a piece is
-//! a duplicate and ignored.
+//! Only the first bytes of the transport header and the list of fragments are stored. The packet gets the time
+//! of the fragment that completes it, as in the receiver's IP layer. Overlapping fragments make the whole packet
+//! invalid (RFC 5722; no regular IPv4 sender overlaps either). An exact repetition is a duplicate and ignored.
 
 use units::{Duration, Instant};
 
 use crate::decoded::Ip;
 
-/// Packets that may be incomplete at the same time; the oldest gives way.
+/// Packets that may be incomplete at the same time; beyond, the oldest is dropped.
 const MAX_PACKETS: usize = 256;
-/// Pieces of one packet: 64 KiB in the smallest MTU of IPv4 with some room; more is an attack.
+/// Fragments of one packet: 64 KiB at the smallest useful MTU of IPv4; more of them is an attack.
 const MAX_PIECES: usize = 256;
-/// Linux's `ipfrag_time`.
+/// As `ipfrag_time` in Linux.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Enough for GTP-U, an inner IPv6 and a full TCP header.
+/// Bytes stored of each packet: enough for GTP-U, an inner IPv6 and a full TCP header.
 const HEAD: usize = 128;
 /// Offset and length in the headers end here (RFC 791); beyond is a "ping of death".
 const MAX_END: u32 = 65_535;
 
-/// What makes fragments belong together (RFC 791 section 3.2; RFC 8200 section 4.5 leaves the protocol out).
+/// Identifies the packet that a fragment belongs to (RFC 791 section 3.2; RFC 8200 section 4.5 leaves the protocol out).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) src: u128,
@@ -30,12 +29,12 @@ pub(crate) struct Key {
     pub(crate) protocol: u16,
 }
 
-/// One fragment.
+/// One fragment of a packet.
 pub(crate) struct Piece<'a> {
     pub(crate) offset: u32,
     pub(crate) len: u32,
     pub(crate) more: bool,
-    /// What was kept of it.
+    /// The captured bytes.
     pub(crate) data: &'a [u8],
     /// Bytes of IP headers in front of the fragmentable part.
     pub(crate) headers: u32,
@@ -43,7 +42,7 @@ pub(crate) struct Piece<'a> {
     pub(crate) protocol: u8,
 }
 
-/// A completed packet.
+/// A packet whose fragments are complete.
 pub(crate) struct Whole {
     pub(crate) ip: Ip,
     pub(crate) protocol: u8,
@@ -53,7 +52,7 @@ pub(crate) struct Whole {
     pub(crate) kept: usize,
 }
 
-/// What a fragment led to.
+/// The result of adding a fragment.
 #[allow(clippy::large_enum_variant)] // lives on the stack, one at a time
 pub(crate) enum Outcome {
     Waiting,
@@ -71,12 +70,12 @@ struct Partial {
     covered: u32,
     total: Option<u32>,
     head: [u8; HEAD],
-    /// Bytes of `head` that can be relied on.
+    /// Number of valid bytes in `head`.
     kept: usize,
-    poisoned: bool,
+    overlapped: bool,
 }
 
-/// Packets of which fragments are missing.
+/// Packets with missing fragments.
 #[derive(Default)]
 pub(crate) struct Fragments {
     waiting: Vec<Partial>,
@@ -134,7 +133,7 @@ impl Fragments {
             total: None,
             head: [0; HEAD],
             kept: HEAD,
-            poisoned: false,
+            overlapped: false,
         });
         self.waiting.len() - 1
     }
@@ -142,7 +141,7 @@ impl Fragments {
 
 impl Partial {
     fn add(&mut self, ip: Ip, piece: &Piece<'_>, end: u32) -> Outcome {
-        if self.poisoned {
+        if self.overlapped {
             return Outcome::Broken;
         }
         let at = self.pieces.partition_point(|p| p.0 < piece.offset);
@@ -156,7 +155,7 @@ impl Partial {
             None => !piece.more && self.pieces.last().is_some_and(|p| p.1 > end),
         };
         if overlaps || beyond || self.pieces.len() >= MAX_PIECES {
-            self.poisoned = true;
+            self.overlapped = true;
             return Outcome::Broken;
         }
         self.pieces.insert(at, (piece.offset, end));
@@ -177,11 +176,11 @@ impl Partial {
             let (wire_len, marked) = (self.ip.wire_len, self.ip.ecn == 3);
             self.ip = Ip { wire_len, ecn: if marked { 3 } else { ip.ecn }, ..ip };
         }
-        if let Some(room) = self.head.get_mut(offset..) {
-            let wanted = room.len().min(piece.len as usize);
-            let n = wanted.min(piece.data.len());
-            room[..n].copy_from_slice(&piece.data[..n]);
-            if n < wanted {
+        if let Some(space) = self.head.get_mut(offset..) {
+            let needed = space.len().min(piece.len as usize);
+            let n = needed.min(piece.data.len());
+            space[..n].copy_from_slice(&piece.data[..n]);
+            if n < needed {
                 self.kept = self.kept.min(offset + n);
             }
         }
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_fragment_is_ignored_and_an_overlapping_one_poisons_the_packet() {
+    fn a_repeated_fragment_is_ignored_and_an_overlapping_one_invalidates_the_packet() {
         let parts = pieces(64, 1);
         let mut decoder = Decoder::new();
         let got = feed(&mut decoder, &[parts[0].clone(), parts[0].clone()]);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_the_oldest_gives_way() {
+    fn the_table_is_bounded_and_the_oldest_is_dropped() {
         let mut decoder = Decoder::new();
         for id in 0..2_000 {
             let part = &pieces(64, id)[0];

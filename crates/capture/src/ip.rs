@@ -2,35 +2,47 @@
 //!
 //! Sources: RFC 791, RFC 8200 (extension headers), RFC 2675 (jumbograms), RFC 4302 (authentication header).
 //! Lengths are those of the headers. Where the header cannot hold the length (BIG TCP, TSO: 0 in the field),
-//! it is what the frame had left on the wire. An IP length beyond the frame is believed, as captures are cut
-//! by tools that adapt the frame length and not the packet.
+//! it is what the frame had left on the wire. An IP length beyond the frame counts, because some tools
+//! cut packets and adapt the frame length but not the packet's.
 
 use crate::decoded::{Addr, Datagram, Decoded, Ip};
-use crate::decoder::{Decoder, Seen};
+use crate::decoder::{Decoder, FrameContext};
 use crate::fragment::{Key, Outcome, Piece};
+use crate::protocol::{
+    AUTHENTICATION, DCCP, DESTINATION_OPTIONS, FRAGMENT, HIP, HOP_BY_HOP, ICMP, ICMPV6, MOBILITY,
+    NO_NEXT_HEADER, ROUTING, SCTP, SHIM6, TCP, UDP, UDP_LITE,
+};
 use crate::tcp;
 use crate::view::View;
 
+/// Flag and mask in the fragment field of IPv4 (RFC 791).
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// The authentication header of IPsec.
-const AUTHENTICATION: u8 = 51;
-/// Protocol number in [`Key`] for IPv6.
+
+// ICMP types of echo request and reply (RFC 792, RFC 4443).
+const ICMP_ECHO_REPLY: u8 = 0;
+const ICMP_ECHO: u8 = 8;
+const ICMPV6_ECHO: u8 = 128;
+const ICMPV6_ECHO_REPLY: u8 = 129;
+
+/// IPv6 option type of the jumbo payload (RFC 2675 section 2).
+const JUMBO_PAYLOAD: u8 = 0xc2;
+/// Stands in [`Key`] for IPv6, whose identification is per address pair and not per protocol.
 const ANY_PROTOCOL: u16 = 256;
 /// RFC 2675 section 3: a jumbo length up to here is an error.
 const MAX_PLAIN: u32 = 65_535;
 
 impl Decoder {
-    /// By the version in the first nibble.
-    pub(crate) fn ip(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    /// Reads an IP packet of the version in its first four bits.
+    pub(crate) fn ip(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         match view.u8(0)? >> 4 {
-            4 => self.ipv4(view, seen),
-            6 => self.ipv6(view, seen),
+            4 => self.ipv4(view, cx),
+            6 => self.ipv6(view, cx),
             _ => Some(Decoded::NotIp),
         }
     }
 
-    pub(crate) fn ipv4(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn ipv4(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let head = view.data.first_chunk::<20>()?;
         let header = u32::from(head[0] & 15) * 4;
         let field = u32::from(u16::from_be_bytes([head[2], head[3]]));
@@ -40,28 +52,28 @@ impl Decoder {
         }
         let id = u16::from_be_bytes([head[4], head[5]]);
         let ip = Ip {
-            time: seen.time,
+            time: cx.time,
             src: Addr::v4([head[12], head[13], head[14], head[15]]),
             dst: Addr::v4([head[16], head[17], head[18], head[19]]),
             id: Some(id),
             ttl: head[8],
             ecn: head[1] & 3,
             total_len,
-            wire_len: seen.wire_len,
-            interface: seen.interface,
+            wire_len: cx.wire_len,
+            interface: cx.interface,
         };
         let protocol = head[9];
         let payload = view.skip(header as usize)?.cut(total_len - header);
         let fragment = u16::from_be_bytes([head[6], head[7]]);
         if fragment & (MORE_FRAGMENTS | OFFSET) == 0 {
-            return self.upper(protocol, payload, ip, seen);
+            return self.upper(protocol, payload, ip, cx);
         }
         let key =
             Key { src: ip.src.0, dst: ip.dst.0, id: u32::from(id), protocol: u16::from(protocol) };
-        self.fragment(key, fragment, payload, header, protocol, ip, seen)
+        self.fragment(key, fragment, payload, header, protocol, ip, cx)
     }
 
-    pub(crate) fn ipv6(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn ipv6(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let head = view.data.first_chunk::<40>()?;
         if head[0] >> 4 != 6 {
             return None;
@@ -71,31 +83,32 @@ impl Decoder {
         let after = view.skip(40)?;
         let len = match (field, next) {
             (0, 0) => jumbo(after)?.unwrap_or(after.wire),
-            (0, 59) => 0,
+            (0, NO_NEXT_HEADER) => 0,
             (0, _) => after.wire,
             (len, _) => len,
         };
         let [_, _, _, _, _, _, _, _, addresses @ ..] = head;
         let (src, dst) = (addresses.first_chunk::<16>()?, addresses.last_chunk::<16>()?);
         let mut ip = Ip {
-            time: seen.time,
+            time: cx.time,
             src: Addr::v6(*src),
             dst: Addr::v6(*dst),
             id: None,
             ttl: head[7],
             ecn: head[1] >> 4 & 3,
             total_len: len.checked_add(40)?,
-            wire_len: seen.wire_len,
-            interface: seen.interface,
+            wire_len: cx.wire_len,
+            interface: cx.interface,
         };
         let mut rest = after.cut(len);
         // Each round takes at least eight bytes off, so the length bounds it.
         loop {
             let header = match next {
-                // Hop-by-hop, routing, destination options, mobility, HIP, Shim6.
-                0 | 43 | 60 | 135 | 139 | 140 => extension(rest)?,
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6 => {
+                    extension(rest)?
+                }
                 AUTHENTICATION => authentication(rest)?,
-                44 => {
+                FRAGMENT => {
                     let field = rest.be16(2)?;
                     let id = rest.be32(4)?;
                     // The offset stands three bits further up than in IPv4, in the same unit.
@@ -108,9 +121,9 @@ impl Decoder {
                     }
                     let headers = ip.total_len - rest.wire;
                     let key = Key { src: ip.src.0, dst: ip.dst.0, id, protocol: ANY_PROTOCOL };
-                    return self.fragment(key, fragment, rest, headers, next, ip, seen);
+                    return self.fragment(key, fragment, rest, headers, next, ip, cx);
                 }
-                _ => return self.transport(next, rest, ip, seen),
+                _ => return self.transport(next, rest, ip, cx),
             };
             next = rest.u8(0)?;
             rest = take(rest, header)?;
@@ -126,7 +139,7 @@ impl Decoder {
         headers: u32,
         protocol: u8,
         ip: Ip,
-        seen: Seen,
+        cx: FrameContext,
     ) -> Option<Decoded> {
         let piece = Piece {
             offset: u32::from(field & OFFSET) * 8,
@@ -141,33 +154,49 @@ impl Decoder {
             Outcome::Broken => None,
             Outcome::Complete(whole) => {
                 let view = View { data: &whole.head[..whole.kept], wire: whole.len };
-                self.upper(whole.protocol, view, whole.ip, seen)
+                self.upper(whole.protocol, view, whole.ip, cx)
             }
         }
     }
 
-    /// Skips what may stand between the IP header and the transport; IPv6 hides more behind a fragment
-    /// header.
-    fn upper(&mut self, mut next: u8, mut rest: View<'_>, ip: Ip, seen: Seen) -> Option<Decoded> {
+    /// Skips extension headers between the IP header and the transport header. In IPv6 more of them may
+    /// follow a fragment header.
+    fn upper(
+        &mut self,
+        mut next: u8,
+        mut rest: View<'_>,
+        ip: Ip,
+        cx: FrameContext,
+    ) -> Option<Decoded> {
         loop {
             let header = match next {
                 AUTHENTICATION => authentication(rest)?,
-                43 | 60 | 135 | 139 | 140 if ip.src.0 >> 32 != 0xffff => extension(rest)?,
+                ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6
+                    if ip.src.0 >> 32 != 0xffff =>
+                {
+                    extension(rest)?
+                }
                 _ => break,
             };
             next = rest.u8(0)?;
             rest = take(rest, header)?;
         }
-        self.transport(next, rest, ip, seen)
+        self.transport(next, rest, ip, cx)
     }
 
-    fn transport(&mut self, protocol: u8, view: View<'_>, ip: Ip, seen: Seen) -> Option<Decoded> {
+    fn transport(
+        &mut self,
+        protocol: u8,
+        view: View<'_>,
+        ip: Ip,
+        cx: FrameContext,
+    ) -> Option<Decoded> {
         let plain = |src_port, dst_port, payload| {
             Some(Decoded::Datagram(Datagram { ip, protocol, src_port, dst_port, payload }))
         };
         match protocol {
-            6 => Some(tcp::decode(view.data, view.wire, ip)),
-            17 => {
+            TCP => Some(tcp::decode(view.data, view.wire, ip)),
+            UDP => {
                 let (src_port, dst_port) = (view.be16(0)?, view.be16(2)?);
                 let field = u32::from(view.be16(4)?);
                 if view.wire < 8 || view.data.len() < 8 {
@@ -177,21 +206,24 @@ impl Decoder {
                 let len = if (8..=view.wire).contains(&field) { field } else { view.wire };
                 let inside = view.cut(len).skip(8)?;
                 let inner =
-                    seen.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
+                    cx.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
                 inner.or_else(|| plain(src_port, dst_port, len - 8))
             }
-            1 | 58 => {
-                let echo =
-                    matches!((protocol, view.u8(0)), (1, Some(0 | 8)) | (58, Some(128 | 129)));
+            ICMP | ICMPV6 => {
+                let echo = matches!(
+                    (protocol, view.u8(0)),
+                    (ICMP, Some(ICMP_ECHO_REPLY | ICMP_ECHO))
+                        | (ICMPV6, Some(ICMPV6_ECHO | ICMPV6_ECHO_REPLY))
+                );
                 let id = if echo { view.be16(4).unwrap_or(0) } else { 0 };
                 plain(id, id, view.wire.saturating_sub(8))
             }
-            // DCCP, SCTP, UDP-Lite: ports where UDP has them.
-            33 | 132 | 136 => {
+            // Their ports stand where those of UDP do.
+            DCCP | SCTP | UDP_LITE => {
                 plain(view.be16(0).unwrap_or(0), view.be16(2).unwrap_or(0), view.wire)
             }
             _ => {
-                let inner = seen.deeper().and_then(|s| self.ip_tunnel(protocol, view, s));
+                let inner = cx.deeper().and_then(|s| self.ip_tunnel(protocol, view, s));
                 inner.or_else(|| plain(0, 0, view.wire))
             }
         }
@@ -203,7 +235,7 @@ fn extension(view: View<'_>) -> Option<u32> {
     Some((u32::from(view.u8(1)?) + 1) * 8)
 }
 
-/// Length of an authentication header, which leaves everything behind it readable.
+/// Length of an authentication header (RFC 4302).
 fn authentication(view: View<'_>) -> Option<u32> {
     Some((u32::from(view.u8(1)?) + 2) * 4)
 }
@@ -220,7 +252,7 @@ fn jumbo(view: View<'_>) -> Option<Option<u32>> {
     while at < end {
         match view.u8(at)? {
             0 => at += 1,
-            0xc2 => {
+            JUMBO_PAYLOAD => {
                 let len = view.be32(at + 2)?;
                 return if view.u8(at + 1)? == 4 && len > MAX_PLAIN {
                     Some(Some(len))

@@ -1,9 +1,9 @@
 //! Capture files, link layers, IP and TCP headers.
 //!
-//! A [`Reader`] turns any byte stream (pcap, pcapng, packed with gzip or zstd) into [`Frame`]s that borrow
-//! from its buffer; a [`Decoder`] turns each frame into one [`Decoded`], through link layer, tags and
-//! tunnels. Both accept any bytes: what is wrong is an error or [`Decoded::Broken`], never a panic. [`mod@write`]
-//! is the way back.
+//! A [`Reader`] turns any byte stream (pcap, pcapng, compressed with gzip or zstd) into [`Frame`]s that borrow
+//! from its buffer. A [`Decoder`] turns each frame into one [`Decoded`] packet, through link layer, tags and
+//! tunnels. Both accept any bytes: invalid input is an error or [`Decoded::Broken`], never a panic.
+//! [`mod@write`] writes captures.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,8 +22,10 @@
 mod buffer;
 mod decoded;
 mod decoder;
+mod error;
 mod foreign;
 mod fragment;
+mod frame;
 mod ip;
 mod link;
 mod linktype;
@@ -32,6 +34,7 @@ mod order;
 mod packets;
 mod pcap;
 mod pcapng;
+pub mod protocol;
 mod reader;
 mod source;
 mod tcp;
@@ -42,5 +45,7 @@ pub mod write;
 
 pub use decoded::{Addr, Datagram, Decoded, Ip, TcpOptions, TcpSegment, flags};
 pub use decoder::Decoder;
+pub use error::{OpenError, ReadError};
+pub use frame::{Frame, Interface};
 pub use linktype::{LINKTYPES, linktype_name};
-pub use reader::{Frame, Interface, OpenError, ReadError, Reader, open};
+pub use reader::{Reader, open};

@@ -5,82 +5,87 @@
 //! check sequences are left out by the IP length further up.
 
 use crate::decoded::Decoded;
-use crate::decoder::{Decoder, Seen};
+use crate::decoder::{Decoder, FrameContext};
 use crate::view::View;
 
 /// Values up to here are lengths, not types (IEEE 802.3 clause 3.2.6).
 const MAX_LENGTH: u16 = 1500;
 
 impl Decoder {
-    pub(crate) fn link(&mut self, linktype: u16, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn link(
+        &mut self,
+        linktype: u16,
+        view: View<'_>,
+        cx: FrameContext,
+    ) -> Option<Decoded> {
         match linktype {
             // BSD loopback (host order) and OpenBSD loopback (network order).
-            0 | 108 => self.family(view.be32(0)?, view.skip(4)?, seen),
-            1 => self.ethernet(view, seen),
-            6 => self.token_ring(view, seen),
-            9 | 50 => self.ppp(view, seen),
-            10 => self.fddi(view, seen),
-            12 | 14 | 101 => self.ip(view, seen),
-            51 => self.pppoe(view, seen),
-            100 | 106 => self.llc(view, seen),
-            104 => self.network(view.be16(2)?, view.skip(4)?, seen),
-            105 => self.wlan(view, 0, seen),
+            0 | 108 => self.family(view.be32(0)?, view.skip(4)?, cx),
+            1 => self.ethernet(view, cx),
+            6 => self.token_ring(view, cx),
+            9 | 50 => self.ppp(view, cx),
+            10 => self.fddi(view, cx),
+            12 | 14 | 101 => self.ip(view, cx),
+            51 => self.pppoe(view, cx),
+            100 | 106 => self.llc(view, cx),
+            104 => self.network(view.be16(2)?, view.skip(4)?, cx),
+            105 => self.wlan(view, 0, cx),
             // OpenBSD's IPsec interface: family, SPI, flags.
-            109 => self.ip(view.skip(12)?, seen),
-            113 => self.network(view.be16(14)?, view.skip(16)?, seen),
+            109 => self.ip(view.skip(12)?, cx),
+            113 => self.network(view.be16(14)?, view.skip(16)?, cx),
             // OpenBSD's packet filter log: its length, then the family.
             117 => {
                 let header = (usize::from(view.u8(0)?) + 3) & !3;
-                self.family(u32::from(view.u8(1)?), view.skip(header)?, seen)
+                self.family(u32::from(view.u8(1)?), view.skip(header)?, cx)
             }
-            119 => self.prism(view, seen),
-            127 => self.radiotap(view, seen),
+            119 => self.prism(view, cx),
+            127 => self.radiotap(view, cx),
             // Apple's packet tap: length, next type, link type, all little-endian.
             149 | 258 => {
                 let header = view.be32(0)?.swap_bytes() as usize;
                 let inner = view.be32(8)?.swap_bytes();
-                let deeper = seen.deeper()?;
+                let deeper = cx.deeper()?;
                 if header < 12 {
                     None
                 } else {
                     self.link(u16::try_from(inner).ok()?, view.skip(header)?, deeper)
                 }
             }
-            163 => self.avs(view, seen),
+            163 => self.avs(view, cx),
             // A direction in front of PPP, with the control byte or in place of the address.
-            166 => self.ppp(view.skip(2)?, seen),
+            166 => self.ppp(view.skip(2)?, cx),
             // Per-packet information: version, flags, length, link type, the last two little-endian.
             192 => {
                 let header = usize::from(view.be16(2)?.swap_bytes());
                 let inner = view.be32(4)?.swap_bytes();
-                let deeper = seen.deeper()?;
+                let deeper = cx.deeper()?;
                 if header < 8 {
                     None
                 } else {
                     self.link(u16::try_from(inner).ok()?, view.skip(header)?, deeper)
                 }
             }
-            204 => self.ppp(view.skip(1)?, seen),
-            228 => self.ipv4(view, seen),
-            229 => self.ipv6(view, seen),
-            239 => self.nflog(view, seen),
-            276 => self.network(view.be16(0)?, view.skip(20)?, seen),
+            204 => self.ppp(view.skip(1)?, cx),
+            228 => self.ipv4(view, cx),
+            229 => self.ipv6(view, cx),
+            239 => self.nflog(view, cx),
+            276 => self.network(view.be16(0)?, view.skip(20)?, cx),
             _ => Some(Decoded::NotIp),
         }
     }
 
     /// Address family in either byte order; IPv6 has a number of its own on every BSD.
-    fn family(&mut self, family: u32, rest: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn family(&mut self, family: u32, rest: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let family = if family > 0xffff { family.swap_bytes() } else { family };
         match family {
-            2 => self.ipv4(rest, seen),
-            10 | 24 | 26 | 28 | 30 => self.ipv6(rest, seen),
+            2 => self.ipv4(rest, cx),
+            10 | 24 | 26 | 28 | 30 => self.ipv6(rest, cx),
             _ => Some(Decoded::NotIp),
         }
     }
 
-    pub(crate) fn ethernet(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
-        self.network(view.be16(12)?, view.skip(14)?, seen)
+    pub(crate) fn ethernet(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
+        self.network(view.be16(12)?, view.skip(14)?, cx)
     }
 
     /// What an Ethernet type, or a length in its place, announces.
@@ -88,7 +93,7 @@ impl Decoder {
         &mut self,
         mut kind: u16,
         mut rest: View<'_>,
-        seen: Seen,
+        cx: FrameContext,
     ) -> Option<Decoded> {
         loop {
             // Each tag takes bytes off, so the frame bounds the rounds.
@@ -103,42 +108,42 @@ impl Decoder {
             rest = rest.skip(tag + 2)?;
         }
         match kind {
-            0x0800 => self.ipv4(rest, seen),
-            0x86dd => self.ipv6(rest, seen),
-            0x8847 | 0x8848 => self.mpls(rest, seen),
-            0x8864 => self.pppoe(rest, seen),
-            0x880b => self.ppp(rest, seen),
-            0x6558 => self.ethernet(rest, seen.deeper()?),
+            0x0800 => self.ipv4(rest, cx),
+            0x86dd => self.ipv6(rest, cx),
+            0x8847 | 0x8848 => self.mpls(rest, cx),
+            0x8864 => self.pppoe(rest, cx),
+            0x880b => self.ppp(rest, cx),
+            0x6558 => self.ethernet(rest, cx.deeper()?),
             // Backbone bridging: service tag of four bytes, then the customer's frame.
-            0x88e7 => self.ethernet(rest.skip(4)?, seen.deeper()?),
+            0x88e7 => self.ethernet(rest.skip(4)?, cx.deeper()?),
             // 4 is Linux's cooked number for a frame that begins with LLC; 0x8870 announces one too long for
             // a length.
-            4 | 0x8870 => self.llc(rest, seen),
-            5..=MAX_LENGTH => self.llc(rest.cut(rest.wire.min(u32::from(kind))), seen),
+            4 | 0x8870 => self.llc(rest, cx),
+            5..=MAX_LENGTH => self.llc(rest.cut(rest.wire.min(u32::from(kind))), cx),
             _ => Some(Decoded::NotIp),
         }
     }
 
-    pub(crate) fn llc(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn llc(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         match (view.u8(0)?, view.u8(1)?, view.u8(2)?) {
             (0xaa, 0xaa, 3) => {
                 let oui = view.be32(2)? & 0xff_ffff;
                 let (kind, rest) = (view.be16(6)?, view.skip(8)?);
                 match (oui, kind) {
                     // RFC 1042, and the bridge tunnel of IEEE 802.1H.
-                    (0 | 0x0000f8, _) if kind > MAX_LENGTH => self.network(kind, rest, seen),
+                    (0 | 0x0000f8, _) if kind > MAX_LENGTH => self.network(kind, rest, cx),
                     // RFC 2684 section 5.2: bridged Ethernet, two bytes of padding first.
-                    (0x0080c2, 1 | 7) => self.ethernet(rest.skip(2)?, seen.deeper()?),
+                    (0x0080c2, 1 | 7) => self.ethernet(rest.skip(2)?, cx.deeper()?),
                     _ => Some(Decoded::NotIp),
                 }
             }
             // The LLC number of IP itself.
-            (6, 6, 3) => self.ip(view.skip(3)?, seen),
+            (6, 6, 3) => self.ip(view.skip(3)?, cx),
             // ISO network layer identifiers.
             (0xfe, 0xfe, 3) => match view.u8(3)? {
-                0xcc => self.ipv4(view.skip(4)?, seen),
-                0x8e => self.ipv6(view.skip(4)?, seen),
-                0xcf => self.ppp(view.skip(4)?, seen),
+                0xcc => self.ipv4(view.skip(4)?, cx),
+                0x8e => self.ipv6(view.skip(4)?, cx),
+                0xcf => self.ppp(view.skip(4)?, cx),
                 _ => Some(Decoded::NotIp),
             },
             _ => Some(Decoded::NotIp),
@@ -147,7 +152,7 @@ impl Decoder {
 
     /// Behind the bottom of the stack nothing says what follows: the first nibble does (RFC 4928), if what
     /// it announces makes sense; else an Ethernet pseudowire with or without a control word.
-    pub(crate) fn mpls(&mut self, mut view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn mpls(&mut self, mut view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         loop {
             let bottom = view.u8(2)? & 1 != 0;
             view = view.skip(4)?;
@@ -155,10 +160,10 @@ impl Decoder {
                 break;
             }
         }
-        let inner = seen.deeper()?;
+        let inner = cx.deeper()?;
         let first = view.u8(0)? >> 4;
         let tries = [
-            if first == 4 || first == 6 { self.ip(view, seen) } else { None },
+            if first == 4 || first == 6 { self.ip(view, cx) } else { None },
             if first == 0 { view.skip(4).and_then(|v| self.ethernet(v, inner)) } else { None },
         ];
         match tries.into_iter().flatten().find(carries_ip) {
@@ -172,21 +177,21 @@ impl Decoder {
     }
 
     /// Version and type, code (0 is session data), session, length.
-    fn pppoe(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn pppoe(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let (version, code, len) = (view.u8(0)?, view.u8(1)?, view.be16(4)?);
         if version != 0x11 || code != 0 {
             return Some(Decoded::NotIp);
         }
         let rest = view.skip(6)?;
-        self.ppp(rest.cut(rest.wire.min(u32::from(len))), seen)
+        self.ppp(rest.cut(rest.wire.min(u32::from(len))), cx)
     }
 
     /// PPP with or without address and control, with the protocol in one byte or two; Cisco's HDLC instead,
     /// where its address says so.
-    pub(crate) fn ppp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn ppp(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let rest = match (view.u8(0)?, view.u8(1)?) {
             (0xff, 3) => view.skip(2)?,
-            (0x0f | 0x8f, 0) => return self.network(view.be16(2)?, view.skip(4)?, seen),
+            (0x0f | 0x8f, 0) => return self.network(view.be16(2)?, view.skip(4)?, cx),
             _ => view,
         };
         let (protocol, rest) = match rest.u8(0)? {
@@ -195,34 +200,34 @@ impl Decoder {
             _ => (rest.be16(0)?, rest.skip(2)?),
         };
         match protocol {
-            0x0021 => self.ipv4(rest, seen),
-            0x0057 => self.ipv6(rest, seen),
-            0x0281 | 0x0283 => self.mpls(rest, seen),
+            0x0021 => self.ipv4(rest, cx),
+            0x0057 => self.ipv6(rest, cx),
+            0x0281 | 0x0283 => self.mpls(rest, cx),
             _ => Some(Decoded::NotIp),
         }
     }
 
     /// Frame control, two addresses, LLC.
-    fn fddi(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn fddi(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         // Asynchronous and synchronous LLC frames.
         if view.u8(0)? & 0x70 != 0x50 {
             return Some(Decoded::NotIp);
         }
-        self.llc(view.skip(13)?, seen)
+        self.llc(view.skip(13)?, cx)
     }
 
     /// Access and frame control, two addresses, the route if the source address announces one, LLC.
-    fn token_ring(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn token_ring(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         if view.u8(1)? & 0xc0 != 0x40 {
             return Some(Decoded::NotIp);
         }
         let route = if view.u8(8)? & 0x80 != 0 { usize::from(view.u8(14)? & 0x1f) } else { 0 };
-        self.llc(view.skip(14 + route)?, seen)
+        self.llc(view.skip(14 + route)?, cx)
     }
 
     /// Family, version, resource; then attributes in the byte order of the host, of which number 9 is the
     /// packet.
-    fn nflog(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn nflog(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let family = view.u8(0)?;
         let mut rest = view.skip(4)?;
         while rest.data.len() >= 4 {
@@ -238,8 +243,8 @@ impl Decoder {
             if kind == 9 {
                 let packet = rest.cut(rest.wire.min(len as u32)).skip(4)?;
                 return match family {
-                    2 => self.ipv4(packet, seen),
-                    10 => self.ipv6(packet, seen),
+                    2 => self.ipv4(packet, cx),
+                    10 => self.ipv6(packet, cx),
                     _ => Some(Decoded::NotIp),
                 };
             }
@@ -334,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_ip_is_told_by_its_version() {
+    fn raw_ip_is_recognised_by_its_version() {
         for linktype in [12, 14, 101] {
             arrives(linktype, &four());
             arrives(linktype, &six());
@@ -360,10 +365,10 @@ mod tests {
 
     #[test]
     fn linux_cooked_captures_of_both_versions_are_read() {
-        let one = |kind: [u8; 2]| join(&[&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], &kind]);
-        arrives(113, &join(&[&one([8, 0]), &four()]));
-        arrives(113, &join(&[&one([0x81, 0]), &[0, 3, 0x86, 0xdd], &six()]));
-        arrives(113, &join(&[&one([0, 4]), &SNAP, &four()]));
+        let header = |kind: [u8; 2]| join(&[&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], &kind]);
+        arrives(113, &join(&[&header([8, 0]), &four()]));
+        arrives(113, &join(&[&header([0x81, 0]), &[0, 3, 0x86, 0xdd], &six()]));
+        arrives(113, &join(&[&header([0, 4]), &SNAP, &four()]));
         arrives(276, &join(&[&[8, 0], &[0; 18], &four()]));
         assert_eq!(decode(276, &join(&[&[8, 6], &[0; 46]])), Decoded::NotIp);
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_type_has_its_registered_name_and_a_strange_one_its_number() {
+    fn a_link_type_has_its_registered_name_and_an_unknown_one_its_number() {
         assert_eq!(linktype_name(276), "LINUX_SLL2");
         assert_eq!(linktype_name(9999), "9999");
     }

@@ -4,7 +4,7 @@ use units::Instant;
 
 use crate::decoded::{Datagram, Decoded, TcpSegment};
 use crate::decoder::Decoder;
-use crate::reader::Frame;
+use crate::frame::Frame;
 
 pub(crate) const SRC: [u8; 4] = [10, 0, 0, 1];
 pub(crate) const DST: [u8; 4] = [192, 0, 2, 7];

@@ -1,14 +1,15 @@
 //! The pcap format: a file header of 24 bytes, then records.
 //!
 //! Source: draft-ietf-opsawg-pcap; versions below 2.4 and the modified (Kuznetzov) records as libpcap reads
-//! them. Some patched systems (Red Hat 6.1, SuSE 6.3) wrote longer record headers under a magic number that
-//! promises shorter ones: as in Wireshark, the first records decide.
+//! them. Some patched systems (Red Hat 6.1, SuSE 6.3) wrote longer record headers than their magic number
+//! says. As in Wireshark, the first two records decide.
 
 use std::io::Read;
 
 use crate::buffer::Buffer;
+use crate::error::{OpenError, ReadError};
+use crate::frame::{Interface, Record, max_record};
 use crate::order::Order;
-use crate::reader::{Found, Interface, OpenError, ReadError, longest_record};
 
 /// Bytes of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
@@ -17,10 +18,10 @@ pub(crate) const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 const MODIFIED_RECORD_HEADER: usize = 24;
 const EARLY_RECORD_HEADER: usize = 28;
-/// Seconds between two records that are believed when their place is in doubt: a day.
-const NEIGHBOURS: u32 = 86_400;
+/// Maximum seconds between the first two records when their header length is in doubt: a day.
+const MAX_RECORD_GAP: u32 = 86_400;
 
-/// Whether the two length fields of a record stand in the order of today.
+/// Order of the two length fields of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lengths {
     CapturedFirst,
@@ -37,7 +38,7 @@ pub(crate) struct Pcap {
     record_header: usize,
     lengths: Lengths,
     linktype: u16,
-    longest: u32,
+    max_record: u32,
 }
 
 impl Pcap {
@@ -70,23 +71,17 @@ impl Pcap {
             _ => return Err(Some(OpenError::Version { major, minor })),
         };
         let snaplen = order.u32(head, 16);
-        // The upper half tells of frame check sequences, which the IP length leaves out anyway.
+        // The upper half describes frame check sequences, which the IP length leaves out anyway.
         let linktype = (order.u32(head, 20) & 0xffff) as u16;
         interfaces.push(Interface { name: String::new(), linktype, snaplen, reported_drops: None });
-        let mut pcap = Pcap {
-            order,
-            unit,
-            record_header,
-            lengths,
-            linktype,
-            longest: longest_record(snaplen),
-        };
-        pcap.settle_record_header(head);
+        let mut pcap =
+            Pcap { order, unit, record_header, lengths, linktype, max_record: max_record(snaplen) };
+        pcap.select_record_header(head);
         Ok(pcap)
     }
 
-    /// Takes the longer record header of a patched system where only that one leads to a second record.
-    fn settle_record_header(&mut self, head: &[u8]) {
+    /// Selects the longer record header of a patched system where only that one leads to a second record.
+    fn select_record_header(&mut self, head: &[u8]) {
         let longer = match self.record_header {
             RECORD_HEADER => MODIFIED_RECORD_HEADER,
             _ => EARLY_RECORD_HEADER,
@@ -103,22 +98,23 @@ impl Pcap {
     fn leads_on(&self, head: &[u8], record_header: usize) -> Option<bool> {
         let first = head.get(FILE_HEADER..FILE_HEADER + RECORD_HEADER)?;
         let captured = self.order.u32(first, 8);
-        if captured > self.longest {
+        if captured > self.max_record {
             return Some(false);
         }
         let at = FILE_HEADER + record_header + captured as usize;
         let second = head.get(at..at + RECORD_HEADER)?;
-        let believable = self.order.u32(second, 0).abs_diff(self.order.u32(first, 0)) <= NEIGHBOURS
+        let plausible = self.order.u32(second, 0).abs_diff(self.order.u32(first, 0))
+            <= MAX_RECORD_GAP
             && u64::from(self.order.u32(second, 4)) * self.unit < 1_000_000_000
-            && self.order.u32(second, 8) <= self.longest.min(self.order.u32(second, 12));
-        Some(believable)
+            && self.order.u32(second, 8) <= self.max_record.min(self.order.u32(second, 12));
+        Some(plausible)
     }
 
     #[inline(always)]
     pub(crate) fn next<R: Read>(
         &mut self,
         buffer: &mut Buffer<R>,
-    ) -> Result<Option<Found>, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         if !buffer.has(self.record_header) {
             return match buffer.at_end(self.record_header) {
                 Some(error) => Err(error),
@@ -137,8 +133,8 @@ impl Pcap {
         if swap {
             std::mem::swap(&mut captured, &mut original);
         }
-        if captured > self.longest {
-            let why = "captured length is beyond belief";
+        if captured > self.max_record {
+            let why = "captured length exceeds the maximum";
             return Err(ReadError::Corrupt { offset: buffer.offset(), why });
         }
         let len = captured as usize;
@@ -153,6 +149,6 @@ impl Pcap {
         buffer.consume(record);
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
         let wire_len = original.max(captured);
-        Ok(Some(Found { time, interface: 0, linktype: self.linktype, wire_len, from, len }))
+        Ok(Some(Record { time, interface: 0, linktype: self.linktype, wire_len, from, len }))
     }
 }

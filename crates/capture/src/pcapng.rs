@@ -6,10 +6,9 @@
 use std::io::Read;
 
 use crate::buffer::Buffer;
+use crate::error::{OpenError, ReadError};
+use crate::frame::{Interface, MAX_RECORD, Record, SNAP_SLACK, max_record};
 use crate::order::Order;
-use crate::reader::{
-    Found, Interface, MAX_RECORD, OpenError, ReadError, SNAP_SLACK, longest_record,
-};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -20,7 +19,7 @@ const ENHANCED: u32 = 6;
 
 /// Block type, length and the length's repetition.
 const FRAMING: usize = 12;
-/// A file that describes more interfaces than this is broken, and its descriptions would fill the memory.
+/// A file with more interfaces than this is corrupt, and its descriptions would fill the memory.
 const MAX_INTERFACES: usize = 1 << 16;
 
 /// How ticks of an interface become nanoseconds.
@@ -60,7 +59,7 @@ impl Scale {
 #[derive(Clone, Copy)]
 struct Clock {
     scale: Scale,
-    /// Seconds to add.
+    /// Seconds to add to every time (`if_tsoffset`).
     offset: i64,
 }
 
@@ -82,7 +81,7 @@ pub(crate) struct Pcapng {
     /// One for each interface of all sections.
     clocks: Vec<Clock>,
     last_time: u64,
-    longest_block: u32,
+    max_block: u32,
 }
 
 impl Pcapng {
@@ -96,7 +95,7 @@ impl Pcapng {
             base: 0,
             clocks: Vec::new(),
             last_time: 0,
-            longest_block: SNAP_SLACK,
+            max_block: SNAP_SLACK,
         }
     }
 
@@ -154,7 +153,7 @@ impl Pcapng {
         buffer: &mut Buffer<R>,
         interfaces: &mut Vec<Interface>,
         skipped: &mut u64,
-    ) -> Result<Option<Found>, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         loop {
             if !buffer.has(FRAMING) {
                 return match buffer.at_end(FRAMING) {
@@ -177,15 +176,15 @@ impl Pcapng {
             }
             if !matches!(kind, INTERFACE | PACKET | SIMPLE | STATISTICS | ENHANCED) {
                 if length > MAX_RECORD {
-                    let why = "block length is beyond belief";
+                    let why = "block length exceeds the maximum";
                     return Err(ReadError::Corrupt { offset: buffer.offset(), why });
                 }
                 buffer.skip(length as usize)?;
                 continue;
             }
             // Options may follow the packet, hence twice the longest record.
-            if length > self.longest_block.saturating_mul(2) {
-                let why = "block length is beyond belief";
+            if length > self.max_block.saturating_mul(2) {
+                let why = "block length exceeds the maximum";
                 return Err(ReadError::Corrupt { offset: buffer.offset(), why });
             }
             let size = length as usize;
@@ -229,7 +228,7 @@ impl Pcapng {
     }
 
     #[inline]
-    fn enhanced(&self, body: &[u8], interfaces: &[Interface]) -> Option<Found> {
+    fn enhanced(&self, body: &[u8], interfaces: &[Interface]) -> Option<Record> {
         let head = body.first_chunk::<20>()?;
         let order = self.order;
         let ticks = u64::from(order.u32(head, 4)) << 32 | u64::from(order.u32(head, 8));
@@ -238,7 +237,7 @@ impl Pcapng {
     }
 
     /// The obsolete Packet Block: 16 bits of interface, 16 of drop count.
-    fn old_packet(&self, body: &[u8], interfaces: &[Interface]) -> Option<Found> {
+    fn old_packet(&self, body: &[u8], interfaces: &[Interface]) -> Option<Record> {
         let head = body.first_chunk::<20>()?;
         let order = self.order;
         let ticks = u64::from(order.u32(head, 4)) << 32 | u64::from(order.u32(head, 8));
@@ -255,7 +254,7 @@ impl Pcapng {
         ticks: u64,
         (captured, original): (u32, u32),
         interfaces: &[Interface],
-    ) -> Option<Found> {
+    ) -> Option<Record> {
         let index = self.base.checked_add(id as usize)?;
         let interface = interfaces.get(index)?;
         let clock = self.clocks.get(index)?;
@@ -263,7 +262,7 @@ impl Pcapng {
         if len > body.len() - from {
             return None;
         }
-        Some(Found {
+        Some(Record {
             time: clock.time(ticks),
             interface: index as u32,
             linktype: interface.linktype,
@@ -273,7 +272,7 @@ impl Pcapng {
         })
     }
 
-    fn simple(&self, body: &[u8], interfaces: &[Interface]) -> Option<Found> {
+    fn simple(&self, body: &[u8], interfaces: &[Interface]) -> Option<Record> {
         if body.len() < 4 {
             return None;
         }
@@ -281,7 +280,7 @@ impl Pcapng {
         let original = self.order.u32(body, 0);
         let snaplen = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
         let len = (original.min(snaplen) as usize).min(body.len() - 4);
-        Some(Found {
+        Some(Record {
             time: self.last_time,
             interface: self.base as u32,
             linktype: interface.linktype,
@@ -300,7 +299,7 @@ impl Pcapng {
             snaplen,
             reported_drops: None,
         };
-        // Microseconds unless told otherwise.
+        // Microseconds is the default of `if_tsresol`.
         let mut clock = Clock { scale: Scale::Times(1_000), offset: 0 };
         each_option(order, body.get(8..).unwrap_or_default(), |code, value| {
             match (code, value.len()) {
@@ -313,7 +312,7 @@ impl Pcapng {
                 _ => {}
             }
         });
-        self.longest_block = self.longest_block.max(longest_record(snaplen));
+        self.max_block = self.max_block.max(max_record(snaplen));
         self.clocks.push(clock);
         interfaces.push(described);
     }
@@ -361,7 +360,8 @@ fn each_option(order: Order, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) 
 
 #[cfg(test)]
 mod tests {
-    use crate::reader::{ReadError, Reader};
+    use crate::error::ReadError;
+    use crate::reader::Reader;
 
     /// Writes blocks in a byte order of choice.
     struct Blocks {

@@ -1,4 +1,4 @@
-//! Frames out of a capture file, whatever its format, byte order, resolution and packing.
+//! Reads frames from a capture file of any format, byte order, time resolution and compression.
 //!
 //! Sources: the pcap and pcapng Internet-Drafts (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng).
 //! Deviations, because real files need them: a record may be longer than the snap length says; a captured
@@ -7,143 +7,18 @@
 //! before them.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
-use thiserror::Error;
 use units::Instant;
 
 use crate::buffer::Buffer;
+use crate::error::{OpenError, ReadError};
 use crate::foreign;
+use crate::frame::{Frame, Interface};
 use crate::pcap::Pcap;
 use crate::pcapng::Pcapng;
 use crate::source::unpack;
-
-/// Longest record that is believed; BIG TCP frames are 512 KiB, USB transfers reach 128 MiB.
-pub(crate) const MAX_RECORD: u32 = 256 << 20;
-/// Files exceed their own snap length, but not by this; a longer record is a broken length.
-pub(crate) const SNAP_SLACK: u32 = 16 << 20;
-
-/// The longest record that a file of this snap length is believed to hold.
-pub(crate) fn longest_record(snaplen: u32) -> u32 {
-    snaplen.clamp(SNAP_SLACK, MAX_RECORD)
-}
-
-/// A network interface that the capture describes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Interface {
-    /// Its name; empty where the file has none.
-    pub name: String,
-    /// Its link type (LINKTYPE_ number).
-    pub linktype: u16,
-    /// Bytes kept of each packet; 0 for no limit.
-    pub snaplen: u32,
-    /// Packets that the capture program says it dropped.
-    pub reported_drops: Option<u64>,
-}
-
-/// One captured packet; `data` borrows from the reader's buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame<'a> {
-    /// Nanoseconds since the epoch.
-    pub time: Instant,
-    /// Index into [`Reader::interfaces`].
-    pub interface: u32,
-    /// Link type of that interface.
-    pub linktype: u16,
-    /// Length on the wire in bytes, at least that of `data`.
-    pub wire_len: u32,
-    /// What was kept of it.
-    pub data: &'a [u8],
-}
-
-/// Where a frame lies in the buffer.
-pub(crate) struct Found {
-    pub(crate) time: u64,
-    pub(crate) interface: u32,
-    pub(crate) linktype: u16,
-    pub(crate) wire_len: u32,
-    pub(crate) from: usize,
-    pub(crate) len: usize,
-}
-
-/// Why a file cannot be read at all.
-#[derive(Error, Debug)]
-pub enum OpenError {
-    /// It is something else.
-    #[error("not a pcap or pcapng file: looks like {looks_like}")]
-    NotACapture {
-        /// What it looks like, with its article.
-        looks_like: &'static str,
-    },
-    /// It is a capture, but a version or variant that cannot be read.
-    #[error("pcap file of version {major}.{minor}, which cannot be read")]
-    Version {
-        /// Major version.
-        major: u16,
-        /// Minor version.
-        minor: u16,
-    },
-    /// It ends within its file header.
-    #[error("file header truncated: needed {needed} bytes, got {got}")]
-    Truncated {
-        /// Bytes of a header.
-        needed: u64,
-        /// Bytes there are.
-        got: u64,
-    },
-    /// Its file header contradicts itself.
-    #[error("file header corrupt: {why}")]
-    Corrupt {
-        /// What contradicts what.
-        why: &'static str,
-    },
-    /// The system refused.
-    #[error("{0}")]
-    Io(#[source] io::Error),
-    /// The packing is damaged from the start.
-    #[error("cannot be decompressed: {0}")]
-    Decompress(#[source] io::Error),
-}
-
-/// Why reading stopped before the end. What came before is good.
-#[derive(Error, Debug)]
-pub enum ReadError {
-    /// The file ends within a record.
-    #[error("truncated record at byte {offset}: needed {needed} bytes, got {got}")]
-    Truncated {
-        /// Where the record begins in the unpacked file.
-        offset: u64,
-        /// Bytes of the record.
-        needed: u64,
-        /// Bytes there are.
-        got: u64,
-    },
-    /// A record contradicts itself.
-    #[error("corrupt record at byte {offset}: {why}")]
-    Corrupt {
-        /// Where the record begins in the unpacked file.
-        offset: u64,
-        /// What contradicts what.
-        why: &'static str,
-    },
-    /// The system refused.
-    #[error("read failed at byte {offset}: {source}")]
-    Io {
-        /// Bytes consumed until then.
-        offset: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The packing is damaged.
-    #[error("decompression failed behind byte {offset}: {source}")]
-    Decompress {
-        /// Unpacked bytes consumed until then.
-        offset: u64,
-        /// What the decompressor said.
-        source: io::Error,
-    },
-}
 
 enum Format {
     Pcap(Pcap),
@@ -151,7 +26,7 @@ enum Format {
     Done,
 }
 
-/// Reads frames from a capture.
+/// Reads the frames of a capture one by one.
 pub struct Reader<R: Read> {
     buffer: Buffer<R>,
     format: Format,
@@ -160,7 +35,7 @@ pub struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Recognises packing and format by the first bytes.
+    /// Opens a capture; compression and format are recognised by the first bytes.
     pub fn new(input: R) -> Result<Self, OpenError> {
         let unpacked = unpack(input).map_err(OpenError::Decompress)?;
         let head = unpacked.head.as_slice();
@@ -194,7 +69,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next frame; `None` at the end, and from then on after an error.
-    #[inline(always)] // called in one or two places; the record would be moved through memory else
+    #[inline(always)] // two callers; otherwise the record would be moved through memory
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
         let found = match &mut self.format {
             Format::Pcap(pcap) => pcap.next(&mut self.buffer),
@@ -227,18 +102,18 @@ impl<R: Read> Reader<R> {
         &self.interfaces
     }
 
-    /// Bytes of the unpacked input consumed.
+    /// Number of bytes consumed of the decompressed input.
     pub fn offset(&self) -> u64 {
         self.buffer.offset()
     }
 
-    /// Packets left out because their interface was never described or their block contradicts itself.
+    /// Number of packets skipped because their interface was never described or their block is invalid.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 }
 
-/// Opens a capture file.
+/// Opens the capture file at `path`.
 pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, OpenError> {
     let file = File::open(path).map_err(OpenError::Io)?;
     Reader::new(Box::new(file))
@@ -246,7 +121,7 @@ pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, OpenError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{self, Write};
 
     use super::*;
     use crate::write::Writer;

@@ -1,17 +1,17 @@
-//! What lies round the capture: gzip and zstd are taken off by their magic numbers, nested ones too.
+//! Decompresses gzip and zstd, recognised by their magic numbers, nested ones too.
 
 use std::io::{self, BufReader, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Layers of compression that are taken off; more than this is a bomb, not a capture.
+/// Nested layers of compression that are removed; more of them are a decompression bomb.
 const MAX_NESTING: usize = 4;
 /// Bytes looked at to recognise a format: two TSH or ERF records and the longest magic fit.
 const PEEK: usize = 512;
 /// Compressed bytes fetched at once, so that a file is not read in 8 KiB pieces.
 const COMPRESSED_CHUNK: usize = 128 << 10;
 
-/// The input, with what has to be taken off before the capture appears.
+/// The input with its layers of compression.
 pub(crate) enum Source<R: Read> {
     Raw(R),
     /// Bytes that were read to recognise the format, then the rest.
@@ -40,7 +40,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// The unpacked source, its first bytes (no longer in it), and whether anything was packed.
+/// The decompressed source, its first bytes (no longer in it), and whether it was compressed.
 pub(crate) struct Unpacked<R: Read> {
     pub(crate) source: Source<R>,
     pub(crate) head: Vec<u8>,

@@ -1,8 +1,8 @@
 //! TCP segment headers.
 //!
 //! Sources: RFC 9293 section 3.1, RFC 7323 (timestamps, window scale), RFC 2018 (SACK), RFC 8684 (MPTCP). The
-//! payload is what the IP length says, whatever was kept. Options that the snap length cut off, or that lie
-//! about their length, end the list; what stood before them counts.
+//! payload length follows from the IP length, however much was captured. An option that the snap length cut
+//! off, or whose length is invalid, ends the list; the options before it count.
 
 use crate::decoded::{Decoded, Ip, TcpOptions, TcpSegment, flags};
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_tells_mss_scale_sack_and_timestamps_and_the_scale_is_capped() {
+    fn a_syn_has_mss_scale_sack_and_timestamps_and_the_scale_is_capped() {
         let bytes = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 200];
         let o = options(flags::SYN, &bytes);
         assert_eq!((o.mss, o.window_scale, o.sack_permitted), (Some(1460), Some(14), true));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_lies_about_its_length_ends_the_list() {
+    fn an_option_of_invalid_length_ends_the_list() {
         for lie in [[8, 10, 0, 0], [2, 0, 0, 0], [2, 1, 0, 0], [8, 255, 0, 0]] {
             let mut bytes = vec![2, 4, 5, 0xb4];
             bytes.extend(lie);

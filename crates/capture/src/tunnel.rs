@@ -2,61 +2,72 @@
 //!
 //! Sources: RFC 2784/2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 2003/4213 (IP in IP), RFC 7348
 //! (VXLAN), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 7510 (MPLS in
-//! UDP), RFC 3378 (EtherIP), RFC 4023 (MPLS in IP). `None` means that nothing readable is inside, and the
-//! outer packet counts. UDP ports prove nothing, so the tunnel's own header must hold and what is inside must
-//! be an IP packet that fits.
+//! UDP), RFC 3378 (EtherIP), RFC 4023 (MPLS in IP). `None` means that nothing readable is inside; the
+//! outer packet counts then. A UDP port is no proof of a tunnel. So the tunnel's own header must be valid,
+//! and it must contain an IP packet that fits.
 
 use crate::decoded::Decoded;
-use crate::decoder::{Decoder, Seen};
+use crate::decoder::{Decoder, FrameContext};
 use crate::link::carries_ip;
+use crate::protocol::{ETHERIP, GRE, IPV4, IPV6, MPLS_IN_IP};
 use crate::view::View;
 
+// Registered UDP ports (IANA).
+const L2TP_PORT: u16 = 1701;
+const GTP_U_PORT: u16 = 2152;
+const TEREDO_PORT: u16 = 3544;
+const VXLAN_PORT: u16 = 4789;
+/// Used for VXLAN by Linux before the registration.
+const VXLAN_LINUX_PORT: u16 = 8472;
+const GENEVE_PORT: u16 = 6081;
+const MPLS_PORT: u16 = 6635;
+
 impl Decoder {
-    /// By IP protocol number.
+    /// The packet inside a tunnel with an IP protocol number.
     pub(crate) fn ip_tunnel(
         &mut self,
         protocol: u8,
         view: View<'_>,
-        seen: Seen,
+        cx: FrameContext,
     ) -> Option<Decoded> {
         let inner = match protocol {
-            4 => self.ipv4(view, seen),
-            41 => self.ipv6(view, seen),
-            47 => self.gre(view, seen),
-            97 => self.ethernet(view.skip(2)?, seen),
-            137 => self.mpls(view, seen),
+            IPV4 => self.ipv4(view, cx),
+            IPV6 => self.ipv6(view, cx),
+            GRE => self.gre(view, cx),
+            ETHERIP => self.ethernet(view.skip(2)?, cx),
+            MPLS_IN_IP => self.mpls(view, cx),
             _ => None,
         };
         inner.filter(carries_ip)
     }
 
-    /// By UDP port, on either side.
+    /// The packet inside a tunnel over UDP, recognised by the port on either side.
     pub(crate) fn udp_tunnel(
         &mut self,
         ports: (u16, u16),
         view: View<'_>,
-        seen: Seen,
+        cx: FrameContext,
     ) -> Option<Decoded> {
         let is = |port| ports.0 == port || ports.1 == port;
-        let inner = if is(2152) {
-            self.gtp(view, seen)
-        } else if is(4789) || is(8472) {
-            self.vxlan(view, seen)
-        } else if is(6081) {
-            self.geneve(view, seen)
-        } else if is(3544) {
-            self.teredo(view, seen)
-        } else if is(1701) {
-            self.l2tp(view, seen)
-        } else if is(6635) {
-            self.mpls(view, seen)
+        let inner = if is(GTP_U_PORT) {
+            self.gtp(view, cx)
+        } else if is(VXLAN_PORT) || is(VXLAN_LINUX_PORT) {
+            self.vxlan(view, cx)
+        } else if is(GENEVE_PORT) {
+            self.geneve(view, cx)
+        } else if is(TEREDO_PORT) {
+            self.teredo(view, cx)
+        } else if is(L2TP_PORT) {
+            self.l2tp(view, cx)
+        } else if is(MPLS_PORT) {
+            self.mpls(view, cx)
         } else {
             None
         };
         inner.filter(carries_ip)
     }
 
-    fn gre(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn gre(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         const CHECKSUM: u16 = 0x8000;
         const ROUTING: u16 = 0x4000;
         const KEY: u16 = 0x2000;
@@ -79,29 +90,29 @@ impl Decoder {
         let rest = view.skip(header)?;
         match kind {
             // ERSPAN: type I has no sequence number and no header of its own.
-            0x88be if flags & SEQUENCE == 0 => self.ethernet(rest, seen),
-            0x88be => self.ethernet(rest.skip(8)?, seen),
-            0x22eb => self.erspan_3(rest, seen),
+            0x88be if flags & SEQUENCE == 0 => self.ethernet(rest, cx),
+            0x88be => self.ethernet(rest.skip(8)?, cx),
+            0x22eb => self.erspan_3(rest, cx),
             // Aruba access points send the 802.11 frame.
-            0x8200..=0x8210 => self.wlan(rest, 0, seen),
+            0x8200..=0x8210 => self.wlan(rest, 0, cx),
             // WCCP: version 2 has a redirect header, which never begins like IPv4.
-            0x883e if rest.u8(0)? >> 4 == 4 => self.ipv4(rest, seen),
-            0x883e => self.ipv4(rest.skip(4)?, seen),
-            _ => self.network(kind, rest, seen),
+            0x883e if rest.u8(0)? >> 4 == 4 => self.ipv4(rest, cx),
+            0x883e => self.ipv4(rest.skip(4)?, cx),
+            _ => self.network(kind, rest, cx),
         }
     }
 
-    fn erspan_3(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn erspan_3(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let last = view.be16(10)?;
         let rest = view.skip(if last & 1 != 0 { 20 } else { 12 })?;
         // Frame type: 0 Ethernet, 2 IP.
         match last >> 10 & 31 {
-            2 => self.ip(rest, seen),
-            _ => self.ethernet(rest, seen),
+            2 => self.ip(rest, cx),
+            _ => self.ethernet(rest, cx),
         }
     }
 
-    fn gtp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn gtp(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         /// Message type of user data.
         const G_PDU: u8 = 255;
         let (flags, kind, len) = (view.u8(0)?, view.u8(1)?, view.be16(2)?);
@@ -123,27 +134,27 @@ impl Decoder {
                 rest = rest.skip(header)?;
             }
         }
-        self.fitting_ip(rest, seen)
+        self.fitting_ip(rest, cx)
     }
 
-    fn vxlan(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn vxlan(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         // The flag that says that the network identifier is valid; a byte that every extension leaves zero.
         if view.u8(0)? & 8 == 0 || view.u8(7)? != 0 {
             return None;
         }
-        self.ethernet(view.skip(8)?, seen)
+        self.ethernet(view.skip(8)?, cx)
     }
 
-    fn geneve(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn geneve(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let first = view.u8(0)?;
         // Version 0; control packets carry none of the user's.
         if first >> 6 != 0 || view.u8(1)? & 0x80 != 0 {
             return None;
         }
-        self.network(view.be16(2)?, view.skip(8 + usize::from(first & 0x3f) * 4)?, seen)
+        self.network(view.be16(2)?, view.skip(8 + usize::from(first & 0x3f) * 4)?, cx)
     }
 
-    fn teredo(&mut self, mut view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn teredo(&mut self, mut view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         if view.be16(0)? == 1 {
             let (id, authentication) = (usize::from(view.u8(2)?), usize::from(view.u8(3)?));
             // Both values, a nonce of eight bytes, a confirmation byte.
@@ -152,10 +163,10 @@ impl Decoder {
         if view.be16(0)? == 0 {
             view = view.skip(8)?;
         }
-        if view.u8(0)? >> 4 == 6 { self.fitting_ip(view, seen) } else { None }
+        if view.u8(0)? >> 4 == 6 { self.fitting_ip(view, cx) } else { None }
     }
 
-    fn l2tp(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn l2tp(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         const CONTROL: u16 = 0x8000;
         const LENGTH: u16 = 0x4000;
         const SEQUENCE: u16 = 0x0800;
@@ -175,17 +186,17 @@ impl Decoder {
         if flags & OFFSET != 0 {
             header += 2 + usize::from(view.be16(header)?);
         }
-        self.ppp(view.skip(header)?, seen)
+        self.ppp(view.skip(header)?, cx)
     }
 
     /// An IP packet that is no longer than what carries it.
-    fn fitting_ip(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    fn fitting_ip(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let len = match view.u8(0)? >> 4 {
             4 => u32::from(view.be16(2)?),
             6 => u32::from(view.be16(4)?) + 40,
             _ => return None,
         };
-        if len > view.wire { None } else { self.ip(view, seen) }
+        if len > view.wire { None } else { self.ip(view, cx) }
     }
 }
 

@@ -1,6 +1,6 @@
-//! A piece of a packet: the bytes that were kept, and how many there were on the wire.
+//! Part of a packet: its captured bytes, and its length on the wire.
 
-/// Lenient view: every read says `None` where the capture kept too little.
+/// Bounds-checked view: every read returns `None` beyond the captured bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) data: &'a [u8],
@@ -24,13 +24,13 @@ impl<'a> View<'a> {
         self.data.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
     }
 
-    /// Without the first `count` bytes.
+    /// The view without its first `count` bytes.
     #[inline]
     pub(crate) fn skip(self, count: usize) -> Option<View<'a>> {
         Some(View { data: self.data.get(count..)?, wire: self.wire.saturating_sub(count as u32) })
     }
 
-    /// The first `len` bytes, of which fewer may have been kept.
+    /// The first `len` bytes, of which fewer may have been captured.
     #[inline]
     pub(crate) fn cut(self, len: u32) -> View<'a> {
         View { data: &self.data[..self.data.len().min(len as usize)], wire: len }

@@ -1,11 +1,11 @@
 //! IEEE 802.11 data frames, and the radio headers in front of them.
 //!
 //! Sources: IEEE 802.11-2020 section 9.3.2 (data frames), radiotap.org, the Prism and AVS layouts of
-//! tcpdump.org. Of an aggregate (A-MSDU) only the first subframe is seen; later fragments of a frame and
+//! tcpdump.org. Of an aggregate (A-MSDU) only the first subframe is read; later fragments of a frame and
 //! encrypted frames carry no readable IP header.
 
 use crate::decoded::Decoded;
-use crate::decoder::{Decoder, Seen};
+use crate::decoder::{Decoder, FrameContext};
 use crate::view::View;
 
 /// Radiotap flag: padding to four bytes between header and payload.
@@ -13,7 +13,7 @@ const PADDED: u8 = 0x20;
 
 impl Decoder {
     /// A frame that begins with frame control; `flags` are radiotap's.
-    pub(crate) fn wlan(&mut self, view: View<'_>, flags: u8, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn wlan(&mut self, view: View<'_>, flags: u8, cx: FrameContext) -> Option<Decoded> {
         let (kind, control) = (view.u8(0)?, view.u8(1)?);
         let data = kind & 0x0c == 0x08;
         // Subtypes with this bit carry no data.
@@ -44,10 +44,10 @@ impl Decoder {
             // Subframe: two addresses and a length.
             header += 14;
         }
-        self.llc(view.skip(header)?, seen)
+        self.llc(view.skip(header)?, cx)
     }
 
-    pub(crate) fn radiotap(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn radiotap(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let header = usize::from(view.be16(2)?.swap_bytes());
         if view.u8(0)? != 0 || header < 8 {
             return None;
@@ -66,24 +66,24 @@ impl Decoder {
             // The time stamp in front is aligned to its own eight bytes.
             view.u8(fields.next_multiple_of(8) + 8)?
         };
-        self.wlan(view.skip(header)?, flags, seen)
+        self.wlan(view.skip(header)?, flags, cx)
     }
 
     /// 144 bytes in all known drivers, but the length is in the header; AVS headers appear under this number
     /// too.
-    pub(crate) fn prism(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn prism(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         if view.be32(0)? & 0xffff_f000 == 0x8021_1000 {
-            return self.avs(view, seen);
+            return self.avs(view, cx);
         }
         let field = view.be32(4)?;
         let header = if field > 0xffff { field.swap_bytes() } else { field };
-        if header < 8 { None } else { self.wlan(view.skip(header as usize)?, 0, seen) }
+        if header < 8 { None } else { self.wlan(view.skip(header as usize)?, 0, cx) }
     }
 
     /// Magic and version, length.
-    pub(crate) fn avs(&mut self, view: View<'_>, seen: Seen) -> Option<Decoded> {
+    pub(crate) fn avs(&mut self, view: View<'_>, cx: FrameContext) -> Option<Decoded> {
         let header = view.be32(4)? as usize;
-        if header < 8 { None } else { self.wlan(view.skip(header)?, 0, seen) }
+        if header < 8 { None } else { self.wlan(view.skip(header)?, 0, cx) }
     }
 }
 

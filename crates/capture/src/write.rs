@@ -1,4 +1,4 @@
-//! Capture files out: pcapng, or plain pcap where an old reader needs it; both in nanoseconds, little-endian.
+//! Writes capture files: pcapng, or pcap for old readers; both in nanoseconds and little-endian.
 //!
 //! Source: draft-ietf-opsawg-pcapng, draft-ietf-opsawg-pcap. What [`crate::Reader`] reads back is what was
 //! written.
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use units::Instant;
 
-/// Nothing is cut off; tcpdump's own "no limit".
+/// Snap length that stands for "no limit" in tcpdump.
 const SNAPLEN: u32 = 262_144;
 
 enum Format {
@@ -72,13 +72,13 @@ impl<W: Write> Writer<W> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "interface was not described"));
         }
         let too_long =
-            || io::Error::new(io::ErrorKind::InvalidInput, "frame longer than a record can say");
+            || io::Error::new(io::ErrorKind::InvalidInput, "frame longer than a record can hold");
         let captured = u32::try_from(data.len()).map_err(|_| too_long())?;
         let ns = time.as_nanos();
         match self.format {
             Format::Pcap => {
                 let seconds = u32::try_from(ns / 1_000_000_000).map_err(|_| {
-                    io::Error::new(io::ErrorKind::InvalidInput, "time behind the year 2106")
+                    io::Error::new(io::ErrorKind::InvalidInput, "time after the year 2106")
                 })?;
                 for field in
                     [seconds, (ns % 1_000_000_000) as u32, captured, orig_len.max(captured)]
@@ -99,7 +99,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Says how many packets an interface lost (pcapng only; a pcap file cannot tell).
+    /// Records how many packets an interface lost (pcapng only; pcap has no field for it).
     pub fn report_drops(&mut self, interface: u32, drops: u64) -> io::Result<()> {
         if let Format::Pcapng = self.format {
             let mut body = interface.to_le_bytes().to_vec();
@@ -111,7 +111,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Flushes and hands the output back.
+    /// Flushes and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
