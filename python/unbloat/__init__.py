@@ -15,9 +15,7 @@ from unbloat.run.run import Run
 from unbloat.scenario.scenario import Scenario
 from unbloat.scenario.simulate import simulate
 from unbloat.scenario.sweep import RunSet
-
-# pyproject.toml takes the version of the package from here.
-__version__ = "0.1.0"
+from unbloat.version import __version__
 
 __all__ = [
     "CaptureError",

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import unbloat
-from unbloat.path.locate import BACKWARD, FORWARD, Located
+from unbloat.path.locate import Located
+from unbloat.path.tables import BACKWARD, FORWARD
 from unbloat.run.run import Run
 
 ROOT = Path(__file__).parents[2]

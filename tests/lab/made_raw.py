@@ -13,7 +13,8 @@ from typing import Any
 
 import unbloat
 from unbloat import _native as native
-from unbloat.run.run import Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
 
 # Midnight of 2020-01-01: where the captures of the simulator begin.
 T0_NS = 1_577_836_800 * 10**9

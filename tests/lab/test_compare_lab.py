@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from unbloat.cli.output import write_run_page
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from made_raw import raw_run
 
 import unbloat
-from unbloat.cli.analyze import compare_files, write_page
+from unbloat.cli.compare import compare_files
 from unbloat.comparison.compare import Comparison, by_origin, compare
 from unbloat.comparison.scenario_metrics import Line, apart
 from unbloat.comparison.text import compare_screen
@@ -167,8 +169,8 @@ def test_the_page_of_a_lab_run_is_that_of_a_simulated_one_with_segments(
     stored: dict[str, Path], tmp_path: Path
 ) -> None:
     fresh, kept = tmp_path / "fresh.html", tmp_path / "kept.html"
-    write_page(run_of(stored["raw"]), fresh)
-    write_page(unbloat.open_run(stored["lab"]), kept)
+    write_run_page(run_of(stored["raw"]), fresh)
+    write_run_page(unbloat.open_run(stored["lab"]), kept)
     for page in (fresh, kept):
         text = page.read_text()
         assert "two, lab" in text

@@ -10,7 +10,7 @@ import pytest
 from running import unbloat as run
 
 import unbloat
-from unbloat.path.locate import BACKWARD, FORWARD
+from unbloat.path.tables import BACKWARD, FORWARD
 
 pytestmark = pytest.mark.usefixtures("machine")
 

@@ -23,7 +23,8 @@ from unbloat.lab.result.run import run_of
 from unbloat.run.arrow import EXTRA
 from unbloat.run.json import json_line, run_object
 from unbloat.run.metrics import Figures
-from unbloat.run.run import Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
 from unbloat.scenario.expectations import checked
 from unbloat.text.format import LIMITS
 

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbloat
-from unbloat.comparison.compare import Side, against, directions, distinct
+from unbloat.comparison.compare import directions
 from unbloat.comparison.flow_measures import MEASURES, Value, best_and_worst, variation
+from unbloat.comparison.sides import Side, against
 from unbloat.run.run import Run
+from unbloat.text.names import distinct
 
 
 def test_the_same_rate_with_less_delay_is_told_so(capture: Path, calm: Path) -> None:

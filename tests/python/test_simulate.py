@@ -31,7 +31,7 @@ from unbloat.scenario.confidence import spread, t_975
 from unbloat.scenario.scenario import Scenario, source_of, toml
 from unbloat.scenario.simulate import Job, run_job
 from unbloat.scenario.sweep import RunSet
-from unbloat.scenario.text import table
+from unbloat.text.table import table
 from unbloat.text.terminal import Paper
 
 HERE = Path(__file__).parent

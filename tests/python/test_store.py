@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbloat
-from unbloat.run.open import toml_text
+from unbloat.run.write import toml_text
 
 if sys.version_info >= (3, 11):
     import tomllib

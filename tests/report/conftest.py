@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import made
 
+from unbloat.comparison.compare import compare
 from unbloat.comparison.page import write_compare
 from unbloat.report import write_report
 
@@ -41,7 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_report(bbr, paths["bbr"])
     write_report(made.million(), paths["million"])
     write_report(made.empty(), paths["empty"])
-    write_compare([bloated, bbr], ["CUBIC", "BBR"], paths["compare"])
+    write_compare(compare(bloated, bbr, labels=["CUBIC", "BBR"]), paths["compare"])
     return paths
 
 

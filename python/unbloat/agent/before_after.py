@@ -6,19 +6,17 @@ standard error, a table, the sentence, a page where one is wanted.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat.agent.client import STOPPED, Answer, Place
 from unbloat.errors import AgentError
-from unbloat.scenario.text import table
 from unbloat.text.format import NOTHING, ms_text, rate_text
+from unbloat.text.table import table
 from unbloat.text.terminal import Paper
 
 if TYPE_CHECKING:
@@ -57,24 +55,6 @@ class Measured:
     def end_s(self) -> float:
         """When it was undone."""
         return max((float(look["t_s"]) for look in self.looks), default=0.0)
-
-
-def run(place: Place, words: Sequence[str], report: Path | None, as_json: bool) -> None:
-    """Runs, shows, and writes."""
-    if report is not None and not report.resolve().parent.is_dir():
-        # Said before a minute has passed.
-        raise AgentError(f"{report}: cannot be written: no such directory", 2)
-    measured = collect(place, words)
-    paper = Paper(sys.stdout)
-    if as_json:
-        print(json.dumps(measured.done))
-    else:
-        screen(paper, measured.done)
-    if report is not None:
-        from unbloat.agent.page import write_page
-
-        info = write_page(measured, report)
-        print(f"report: {info.path}", file=sys.stderr if as_json else sys.stdout)
 
 
 def collect(place: Place, words: Sequence[str]) -> Measured:

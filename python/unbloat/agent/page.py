@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from unbloat import __version__
 from unbloat.agent.before_after import WAYS, Measured, now_text, rows
 from unbloat.agent.client import Answer
 from unbloat.agent.text import ARROWS, flow_key, flow_name
@@ -21,6 +20,7 @@ from unbloat.report.pack import codes, floats, pack, seconds, steps
 from unbloat.report.series import packed_curve
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.text.format import seconds_text
+from unbloat.version import __version__
 
 EVENT_KINDS = ["settling", "cure"]
 # More curves than colours cannot be told apart; one place is the probe's.

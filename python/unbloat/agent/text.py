@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unbloat.scenario.text import GAP, LONGEST_LABEL, table
 from unbloat.text.format import (
     NOTHING,
     byte_text,
@@ -20,6 +19,7 @@ from unbloat.text.format import (
     rate_text,
     seconds_text,
 )
+from unbloat.text.table import GAP, LONGEST_LABEL, table
 from unbloat.text.terminal import Paper, plain, width
 
 Answer = Mapping[str, Any]

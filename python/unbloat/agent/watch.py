@@ -57,7 +57,7 @@ def frame(paper: Paper, answer: Answer, sparks: Mapping[str, str], rows: int) ->
         paper.line(paper.style(cut(plain(line), paper.width), "dim"))
 
 
-def watch(place: Place, lasting_s: float | None) -> None:
+def watch_agent(place: Place, lasting_s: float | None) -> None:
     """Watches; the first look has to succeed."""
     answer = place.ask("status")
     if not sys.stdout.isatty():

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from unbloat.errors import CaptureError, UnbloatError
 from unbloat.run.arrow import arrow_table
-from unbloat.run.run import BIN_MS, MAX_SEGMENTS, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import BIN_MS, MAX_SEGMENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,7 +167,7 @@ class Capture:
         progress: Progress | None = None,
     ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Read the files once; what run says, and the tables."""
-        from unbloat import _native
+        import unbloat._native as _native
 
         if not SHORTEST_BIN_MS <= bin_ms <= LONGEST_BIN_MS:
             raise UnbloatError(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from unbloat.capture.file_text import direction_text, findings, proto_text
-from unbloat.run.run import Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
 from unbloat.run.verdict import limit_shares
 from unbloat.text.format import (
     byte_text,

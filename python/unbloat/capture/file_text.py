@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unbloat.run.run import SEVERITY_ORDER, Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import SEVERITY_ORDER, Row
 from unbloat.text.format import (
     byte_text,
     endpoint_text,

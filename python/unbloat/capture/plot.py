@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from unbloat.errors import UnbloatError
-from unbloat.run.run import BIN_MS, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import BIN_MS
 from unbloat.run.verdict import limit_shares
 from unbloat.text.format import limit_text, share_text
 

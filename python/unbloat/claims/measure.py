@@ -17,7 +17,8 @@ from unbloat.claims.claim import Picked
 from unbloat.claims.uplink_estimate import estimate_error
 from unbloat.errors import UnbloatError
 from unbloat.run.metrics import METRICS, Figures, Statistics, figure, statistics
-from unbloat.run.run import Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
 
 # Columns of `flows` that are figures of their own, with the name under which claims ask for them.
 FLOW_COLUMNS = {

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbloat import __version__
 from unbloat.claims.claim import MARKS, Claim, Picked
 from unbloat.claims.reproduce import HELD, NOT_HELD, SHOWN, SKIPPED, Outcome, TableRow
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.claims.text import bounds_text, difference_text, value_text
+from unbloat.claims.words import bounds_text, difference_text, value_text
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.scenario.expectations import unit_text
 from unbloat.text.format import NOTHING
+from unbloat.version import __version__
 
 # Order of the counts, with what each says of a figure.
 STATES = {

@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from unbloat.claims.claim import Figure
-from unbloat.claims.reproduce import HELD, NOT_HELD, Extent, Outcome, reproduce
+from unbloat.claims.reproduce import HELD, NOT_HELD, Outcome
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.scenario.expectations import unit_text
-from unbloat.text.format import NOTHING, plural
-from unbloat.text.progress import Shown
+from unbloat.claims.words import bounds_text, difference_text, value_text
+from unbloat.text.format import plural
 from unbloat.text.terminal import Paper, left
 
 STYLE = {"held": ("green",), "not held": ("red",), "shown": ("cyan",), "skipped": ("dim",)}
 LAB_STYLE = {AGREES: ("green",), DIFFERS: ("red",), NOT_RUN: ("dim",), FAILED: ("red",)}
 
 
-def show(
-    names: Sequence[str],
-    quick: bool,
-    as_json: bool,
-    report: Path | None,
-    traces: Path | None,
-    jobs: int | None,
-    lab: Extent | None = None,
-) -> int:
-    """Runs the claims and prints them; 1 where one does not hold, or differs in the lab, that is not known to."""
-    with Shown("simulating") as progress, Shown("in the lab") as lab_progress:
-        outcomes = reproduce(
-            names,
-            quick=quick,
-            lab=lab,
-            traces=traces,
-            jobs=jobs,
-            progress=progress,
-            lab_progress=LabProgress(progress, lab_progress),
-        )
-    if report is not None:
-        from unbloat.claims.page import write_page
-
-        write_page(outcomes, report)
-    if as_json:
-        print(json.dumps({"format": 1, "figures": [outcome.to_dict() for outcome in outcomes]}))
-    else:
-        table(outcomes, Paper(sys.stdout))
-    return int(any(outcome.surprising for outcome in outcomes))
-
-
-class LabProgress:
-    """The lab's bar, which follows the simulator's."""
-
-    def __init__(self, before: Shown, own: Shown) -> None:
-        self.before, self.own = before, own
-
-    def __call__(self, done: int, total: int) -> None:
-        """Seconds done, seconds in all."""
-        self.before.close()
-        self.own(done, total)
-
-
-def value_text(figure: Figure, value: float | None) -> str:
-    """A figure in its unit, or as a share where two runs are related."""
-    if value is None:
-        return "–"
-    if figure.relation == "change":
-        return f"{value * 100:+.0f} %"
-    if figure.relation == "ratio":
-        return f"{value:.2f} ×" if value < 10 else f"{value:.0f} ×"
-    metric = figure.of.metric.partition(" ")[0]
-    if "share" in metric:
-        return f"{value * 100:.0f} %"
-    name = metric if figure.of.metric.partition(" ")[2] != "count" else "count"
-    return unit_text(name, value)
-
-
-def bounds_text(figure: Figure) -> str:
-    """`0.8 to 1.2`, `at least 800 KB`."""
-    least = None if figure.least is None else value_text(figure, figure.least)
-    most = None if figure.most is None else value_text(figure, figure.most)
-    if least and most:
-        return f"{least} to {most}"
-    return f"≥ {least}" if least else f"≤ {most}" if most else "–"
-
-
-def table(outcomes: Sequence[Outcome], paper: Paper) -> None:
+def outcomes_screen(paper: Paper, outcomes: Sequence[Outcome]) -> None:
     """All outcomes, claim by claim."""
     last = None
     for outcome in outcomes:
@@ -138,16 +66,6 @@ def lab_lines(lab: LabOutcome, paper: Paper) -> None:
     paper.wrapped(f"{' · '.join(parts)} · {state}", " " * 12, " " * 12)
     if lab.note:
         paper.wrapped(lab.note, " " * 12, " " * 12)
-
-
-def difference_text(lab: LabOutcome) -> str:
-    """`+3 %`, `-12 ms`"""
-    if lab.difference is None:
-        return NOTHING
-    if lab.figure.lab is not None and lab.figure.lab.tolerance.relative:
-        return f"{lab.difference * 100:+.0f} %"
-    sign = "-" if lab.difference < 0 else "+"
-    return sign + value_text(lab.figure, abs(lab.difference)).removeprefix("+")
 
 
 def said(state: str, count: int) -> str:

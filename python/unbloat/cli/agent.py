@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from unbloat.agent.client import Answer, Place
+from unbloat.errors import AgentError
 from unbloat.text.terminal import Paper
 
 app = typer.Typer(
@@ -171,8 +173,6 @@ def run(
 ) -> None:
     """Look at the traffic that there is, apply the cures, look again, undo: goodput and RTT before and after, and whether it
     helped. Makes no traffic of its own, unless --probe asks for pings."""
-    from unbloat.agent.before_after import run as measure
-
     words = ["--for", lasting, *configured(config, settings), *pair("--probe", probe)]
     measure(ctx.obj, words, report, json)
 
@@ -188,9 +188,9 @@ def watch(
     ] = None,
 ) -> None:
     """Status twice a second, with the course of every RTT and the last lines of the log, until q or Ctrl-C."""
-    from unbloat.agent.watch import watch as look
+    from unbloat.agent.watch import watch_agent
 
-    look(ctx.obj, None if lasting is None else span_s(lasting))
+    watch_agent(ctx.obj, None if lasting is None else span_s(lasting))
 
 
 @app.command(
@@ -232,6 +232,25 @@ def serve(
     """Apply the cures and stay; the program itself takes this one's place."""
     place: Place = ctx.obj
     place.become("serve", *configured(config, settings), *(["--take-over"] if take_over else []))
+
+
+def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bool) -> None:
+    """Runs, shows, and writes."""
+    from unbloat.agent.before_after import collect, screen
+
+    if report is not None and not report.resolve().parent.is_dir():
+        # Said before a minute has passed.
+        raise AgentError(f"{report}: cannot be written: no such directory", 2)
+    measured = collect(place, words)
+    if as_json:
+        print(json.dumps(measured.done))
+    else:
+        screen(paper(), measured.done)
+    if report is not None:
+        from unbloat.agent.page import write_page
+
+        info = write_page(measured, report)
+        print(f"report: {info.path}", file=sys.stderr if as_json else sys.stdout)
 
 
 def configured(config: Path | None, settings: list[str] | None) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 import typer.core
 
+from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, complain
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -26,7 +27,6 @@ app = typer.Typer(
     context_settings=SETTINGS,
 )
 
-UNREADABLE, WRONG_USAGE, FAILED = 3, 2, 1
 
 Bin = Annotated[
     float,
@@ -68,21 +68,10 @@ def main() -> None:
         sys.exit(WRONG_USAGE)
 
 
-def complain(error: BaseException) -> None:
-    """One line on standard error."""
-    from unbloat.text.terminal import plain
-
-    if isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {(error.strerror or 'cannot be read').lower()}"
-    else:
-        text = str(error)
-    print(f"unbloat: {plain(text)}", file=sys.stderr)
-
-
 def version_asked(asked: bool) -> None:
     """`--version`"""
     if asked:
-        from unbloat import __version__
+        from unbloat.version import __version__
 
         print(f"unbloat {__version__}")
         raise typer.Exit
@@ -195,7 +184,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Transfers side by side: two captures, a capture before and after, or the two directions of one."""
-    from unbloat.cli.analyze import compare_files
+    from unbloat.cli.compare import compare_files
 
     compare_files(files, None if labels is None else labels.split(","), flow, report, json)
 
@@ -235,11 +224,13 @@ def locate(
     bin_ms: Bin = 100.0,
 ) -> None:
     """On which stretch the queue stands, in each direction, over time, and where packets were lost."""
-    from unbloat.path.text import Asked, show
+    from unbloat.cli.locate import LocateOptions, locate_files
 
     if series and not json:
         raise typer.BadParameter("--series belongs to --json (--out always stores it)")
-    raise typer.Exit(show(files, Asked(report, json, series, out, bin_ms, connection, one_clock)))
+    raise typer.Exit(
+        locate_files(files, LocateOptions(report, json, series, out, bin_ms, connection, one_clock))
+    )
 
 
 @app.command(
@@ -450,9 +441,9 @@ def reproduce(
     ] = None,
 ) -> None:
     """Simulate every claim of the papers and hold it against bounds stated beforehand, with a control each."""
-    from unbloat.claims.text import show
+    from unbloat.cli.reproduce import reproduce_claims
 
-    raise typer.Exit(show(names or [], quick, json, report, traces, jobs, lab))
+    raise typer.Exit(reproduce_claims(names or [], quick, json, report, traces, jobs, lab))
 
 
 @app.command(
@@ -465,7 +456,7 @@ def demo(
     ] = Path("unbloat-report.html"),
 ) -> None:
     """Analyse the captures that come with unbloat, and write a report of a bloated upload."""
-    from unbloat.cli.analyze import show_demo
+    from unbloat.cli.demo import show_demo
 
     show_demo(report)
 
@@ -493,7 +484,7 @@ def plot(
     bin_ms: Bin = 100.0,
 ) -> None:
     """A figure for a paper: goodput, RTT, bytes in flight against the window (needs the extra `plots`)."""
-    from unbloat.cli.analyze import plot_file
+    from unbloat.cli.plot import plot_file
 
     plot_file(file, out, flow, bin_ms)
 
@@ -514,7 +505,7 @@ def list_(
     ] = None,
 ) -> None:
     """Every rule, limit, chart, link type, algorithm, metric or scenario; with NAME the manual page of one."""
-    from unbloat.cli.analyze import show_list
+    from unbloat.cli.list import show_list
 
     show_list(kind, name)
 

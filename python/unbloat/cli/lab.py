@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from unbloat.cli.analyze import writing
+from unbloat.cli.exit import FAILED
+from unbloat.cli.output import writing
 from unbloat.cli.sim import Asked, setting, shown_and_written
-from unbloat.lab import lab_all
-from unbloat.lab import clean
+from unbloat.lab import clean, lab_all
 from unbloat.lab.execute import Captured
 from unbloat.text.format import plural
 from unbloat.text.progress import Shown
 from unbloat.text.terminal import Paper, plain
 
-FAILED = 1
 # What a shell reports of a program that a signal ended.
 SIGNALLED = 128
 

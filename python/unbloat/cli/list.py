@@ -9,6 +9,7 @@ from typing import Any
 from unbloat.bundled import scenarios
 from unbloat.errors import UnbloatError
 from unbloat.text.format import LIMITS
+from unbloat.text.terminal import Paper
 
 KINDS = ("rules", "limits", "charts", "linktypes", "algorithms", "metrics", "scenarios")
 Entry = tuple[str, str]
@@ -17,7 +18,7 @@ Entry = tuple[str, str]
 def entries(kind: str) -> list[Entry]:
     """Name and one line about it."""
     if kind == "rules":
-        from unbloat import _native
+        import unbloat._native as _native
 
         return [(name, about) for name, about, _, _ in _native.rules()]
     if kind == "limits":
@@ -27,13 +28,13 @@ def entries(kind: str) -> list[Entry]:
 
         return [(chart.name, chart.about) for chart in CHARTS]
     if kind == "linktypes":
-        from unbloat import _native
+        import unbloat._native as _native
 
         return [(str(number), name) for number, name in _native.linktypes()]
     if kind == "algorithms":
         return [entry for _, group in families() for entry in group]
     if kind == "metrics":
-        from unbloat import _native
+        import unbloat._native as _native
 
         return [
             (name, f"{about} ({on}{', a distribution' if distribution else ''})")
@@ -53,7 +54,7 @@ def groups(kind: str) -> list[tuple[str | None, list[Entry]]]:
 
 def families() -> list[tuple[str, list[Entry]]]:
     """Algorithms by family."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     found: dict[str, list[Entry]] = {}
     for one in _native.algorithms():
@@ -77,7 +78,7 @@ def scenario_about(path: Path) -> str:
 
 def algorithm_pages(name: str) -> str | None:
     """Source and parameters of every algorithm of that name; families share some."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     pages = []
     for one in _native.algorithms():
@@ -107,7 +108,7 @@ def page(kind: str, name: str) -> str:
             if path.stem == name:
                 return path.read_text(encoding="utf-8").rstrip()
     if kind == "rules":
-        from unbloat import _native
+        import unbloat._native as _native
 
         for rule, about, source, text in _native.rules():
             if rule == name:
@@ -128,3 +129,21 @@ def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
 
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def show_list(kind: str, name: str | None) -> None:
+    """`unbloat list`"""
+    paper = Paper(sys.stdout)
+    if name is not None:
+        for text in page(kind, name).splitlines():
+            paper.line(text)
+        return
+    found = groups(kind)
+    room = max((len(entry) for _, known in found for entry, _ in known), default=0)
+    for place, (heading, known) in enumerate(found):
+        if heading is not None:
+            if place:
+                paper.line()
+            paper.line(paper.style(heading, "dim"))
+        for entry, about in known:
+            paper.wrapped(about, paper.style(entry.ljust(room), "bold") + "  ", " " * (room + 2))

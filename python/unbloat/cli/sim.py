@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbloat.cli.analyze import write_page, writing
+from unbloat.cli.output import write_run_page, writing
 from unbloat.errors import UnbloatError
 from unbloat.run.json import json_line, run_object
-from unbloat.run.open import FORMAT
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
+from unbloat.run.write import FORMAT
 from unbloat.scenario.simulate import simulate_all
 from unbloat.scenario.sweep import RunSet
 from unbloat.scenario.text import sim_screen
@@ -102,7 +102,7 @@ def write_files(notes: Paper, runs: RunSet, asked: Asked) -> None:
         notes.line(f"tables: {asked.out}")
     if asked.report is not None:
         if len(runs) == 1:
-            write_page(runs[0], asked.report)
+            write_run_page(runs[0], asked.report)
         else:
             with writing(asked.report):
                 asked.report.touch()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from unbloat.run.run import BIN_MS, Row
+from unbloat.run.tables import BIN_MS, Row
 from unbloat.text.format import (
     LIMITS,
     byte_text,

@@ -9,27 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
+from unbloat.comparison.scenario_metrics import Section
+from unbloat.comparison.sides import Sides
 from unbloat.report.headline import GRADES
 from unbloat.report.series import run_series
 from unbloat.report.write import (
     ReportInfo,
     Store,
-    Tables,
     columns,
     finite,
     page_facts,
     render,
     save,
 )
-
-if TYPE_CHECKING:
-    from unbloat.comparison.scenario_metrics import Section
-    from unbloat.run.run import Run
-
+from unbloat.run.tables import RunTables
 
 # More curves over one another cannot be told apart; the table has all sides.
 MOST_LAYERS = 6
@@ -37,7 +34,7 @@ MOST_LAYERS = 6
 MOST_SENTENCES = 4
 
 
-def begin(run: Tables, flow: int) -> float:
+def begin(run: RunTables, flow: int) -> float:
     """When the flow's first data was sent, s."""
     samples = run.samples(connection=[flow // 2])
     own = samples.filter(pc.equal(samples["flow"], flow))
@@ -46,34 +43,25 @@ def begin(run: Tables, flow: int) -> float:
     return float(first) if first is not None else 0.0
 
 
-def made_warnings(run: Run) -> list[str]:
+def made_warnings(run: RunTables) -> list[str]:
     """What makes figures of a scenario's run doubtful; a capture's own report tells of the capture."""
     return run.warnings if run.made else []
 
 
 def write_compare(
-    runs: Sequence[Run],
-    labels: Sequence[str],
+    comparison: Sides,
     path: str | Path,
-    flows: Sequence[int] | None = None,
     *,
     max_segments: int = 200_000,
     title: str | None = None,
     further: Sequence[tuple[str, Sequence[str]]] = (),
     sections: Sequence[Section] = (),
 ) -> ReportInfo:
-    """Writes the page that compares one flow of each run: the main flow, or the one that `flows` names. `further` are
-    more lines of the table, a text for each run; `sections` tables of their own, of all that a scenario names."""
-    from unbloat.comparison.compare import Comparison, Side, main_flow
-    from unbloat.comparison.flow_measures import figures
-
+    """Writes the page that compares one flow of each run. `further` are more lines of the table, a text for each side;
+    `sections` tables of their own, of all that a scenario names."""
     begun = time.perf_counter()
-    chosen = list(flows) if flows is not None else [main_flow(run) for run in runs]
-    sides = [
-        Side(label, run, flow, figures(run.flow(flow), run.samples(flow=flow), run.bin_ms))
-        for label, run, flow in zip(labels, runs, chosen, strict=True)
-    ]
-    comparison = Comparison(sides)
+    sides, labels = comparison.sides, comparison.labels
+    runs = [side.run for side in sides]
     store = Store()
     layers: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
@@ -122,7 +110,7 @@ def write_compare(
         ("compare.js",),
         facts=facts,
         blobs=store.blobs,
-        labels=list(labels),
+        labels=labels,
         grades=[(side.label, side.values.get("grade")) for side in sides],
         grade_words=GRADES,
         verdict=comparison.verdict

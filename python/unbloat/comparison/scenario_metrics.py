@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unbloat.run.metrics import Figures, Statistics, statistics
-from unbloat.run.run import Row, Run
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
 from unbloat.text.format import (
     LIMITS,
     NOTHING,
+    app_words,
     byte_text,
     count_text,
     limit_text,
@@ -272,8 +274,6 @@ def get_probe(name: str, column: str, part: str) -> Get:
 
 def app_figures(found: Sequence[Figures], name: str) -> list[Asked]:
     """What the application of a transfer told."""
-    from unbloat.scenario.text import app_words
-
     asked = []
     for kind in dict.fromkeys(kind for one in found for kind in one.app_kinds(name)):
         words, text = app_words(kind)

@@ -6,7 +6,7 @@ from unbloat.capture.file_text import flow_text
 from unbloat.comparison.compare import Comparison
 from unbloat.comparison.flow_measures import SAME_WITHIN
 from unbloat.comparison.scenario_metrics import Section
-from unbloat.scenario.text import table
+from unbloat.text.table import table
 from unbloat.text.terminal import Paper, left, plain, right
 
 BETTER, WORSE = "▲", "▼"

@@ -30,7 +30,8 @@ from unbloat.scenario.simulate import (
     pairs,
     prepared,
 )
-from unbloat.scenario.sweep import RunSet, Skipped, file_name
+from unbloat.scenario.sweep import RunSet, Skipped
+from unbloat.text.names import file_name
 
 Captured = Literal["ends", "all", "none"]
 Plan = dict[str, Any]
@@ -142,7 +143,7 @@ def seconds_needed(
 
 def plan_of(job: Job) -> Plan:
     """The resolved scenario of a run."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     try:
         text = _native.scenario_plan(

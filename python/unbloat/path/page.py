@@ -9,30 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from unbloat.charts.stretch_delay import chart
+from unbloat.path.tables import BACKWARD, FORWARD, PathTables
+from unbloat.path.words import clock_lines, fact_lines, order_text, quality_lines, verdict
 from unbloat.report import thin
 from unbloat.report.pack import codes, flat, floats, pack, seconds, steps
 from unbloat.report.series import packed_curve
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.text.format import count_text, ms_text, number, share_text
 
-if TYPE_CHECKING:
-    from unbloat.path.locate import Located
-
 EVENT_KINDS = ["lost_forward", "lost_backward"]
 Table = tuple[str, Sequence[str], list[Sequence[str]]]
 
 
-def write_located(located: Located, path: Path) -> ReportInfo:
+def write_located(located: PathTables, path: Path) -> ReportInfo:
     """Writes the page."""
-    from unbloat.path.locate import BACKWARD, FORWARD
-    from unbloat.path.text import clock_lines, fact_lines, order_text, quality_lines
-
     begun = time.perf_counter()
     store = Store()
     series: list[dict[str, Any]] = []
@@ -60,7 +56,7 @@ def write_located(located: Located, path: Path) -> ReportInfo:
         facts=facts,
         blobs=store.blobs,
         names=located.names,
-        verdict=located.verdict,
+        verdict=verdict(located),
         about=order_text(located),
         warnings=located.warnings,
         stretches=[stretch_table(located, direction) for direction in (FORWARD, BACKWARD)],
@@ -71,7 +67,7 @@ def write_located(located: Located, path: Path) -> ReportInfo:
     return save(text, path, begun, len(located.connections), len(series))
 
 
-def curve(located: Located, stretch: int) -> Any:
+def curve(located: PathTables, stretch: int) -> Any:
     """Mean delay above the smallest, bin by bin; a bin in which nothing passed is a gap."""
     table = located.delays(stretch)
     bin_s = float(located.info["bin_ms"]) / 1000
@@ -87,7 +83,7 @@ def curve(located: Located, stretch: int) -> Any:
     return packed_curve(whole_times, whole, bin_s)
 
 
-def events(located: Located, store: Store) -> None:
+def events(located: PathTables, store: Store) -> None:
     """Losses on stretches as moments."""
     losses = located.tables["losses"]
     losses = losses.filter(pc.equal(losses["kind"].cast(pa.string()), "lost"))
@@ -115,7 +111,7 @@ def events(located: Located, store: Store) -> None:
     store.put("path-events", pack(columns, part.num_rows), thinned.factor)
 
 
-def stretch_table(located: Located, direction: str) -> Table:
+def stretch_table(located: PathTables, direction: str) -> Table:
     """Figures of each stretch of one direction."""
     path = located.path(direction)
     rows = [*located.stretches(direction), *([path] if path.row["whole_path"] else [])]
@@ -151,7 +147,7 @@ def stretch_table(located: Located, direction: str) -> Table:
     return located.way(direction), titles, cells
 
 
-def point_table(located: Located) -> Table:
+def point_table(located: PathTables) -> Table:
     """What each capture holds, and its clock."""
     titles = ("", "packets", "begins", "lasts", "misses", "twice", "clock", "uncertain", "drift")
     cells: list[Sequence[str]] = []

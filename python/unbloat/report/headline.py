@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from unbloat.run.tables import RunTables
+from unbloat.run.verdict import verdict
 from unbloat.text.format import byte_text, count_text, seconds_text
-
-if TYPE_CHECKING:
-    from unbloat.report.write import Tables
 
 # What a grade stands for, in the order of the page's legend.
 GRADES = {
@@ -32,7 +30,7 @@ class Headline:
     figures: list[tuple[str, str]]
 
 
-def headline(run: Tables) -> Headline:
+def headline(run: RunTables) -> Headline:
     """Everything above the table of connections."""
     info = run.info
     grade = None if run.main_flow is None else run.flow(run.main_flow)["grade"]
@@ -61,4 +59,4 @@ def headline(run: Tables) -> Headline:
     ):
         if info.get(key):
             figures.append((words, count_text(info[key])))
-    return Headline(title or "capture", run.verdict, grade, GRADES.get(grade or "", ""), figures)
+    return Headline(title or "capture", verdict(run), grade, GRADES.get(grade or "", ""), figures)

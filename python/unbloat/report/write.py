@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jinja2
 import pyarrow as pa
@@ -26,7 +26,10 @@ from unbloat.report import thin
 from unbloat.report.headline import headline
 from unbloat.report.pack import Packed, codes, flat, floats, pack, seconds, steps
 from unbloat.report.series import run_series
+from unbloat.run.summary import run_tables
+from unbloat.run.tables import RunTables
 from unbloat.text.format import LIMITS
+from unbloat.text.table import Cells
 
 # Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
 MAX_LISTED = 1_000
@@ -75,32 +78,6 @@ EVENT_KINDS = [
     "drop_link",
     "ecn_mark",
 ]
-
-
-class Tables(Protocol):
-    """What the report needs of a run."""
-
-    @property
-    def info(self) -> dict[str, Any]: ...
-    @property
-    def connections(self) -> pa.Table: ...
-    @property
-    def flows(self) -> pa.Table: ...
-    @property
-    def findings(self) -> pa.Table: ...
-    @property
-    def extra(self) -> dict[str, pa.Table]: ...
-    @property
-    def warnings(self) -> Sequence[str]: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def main_flow(self) -> int | None: ...
-    def load(self, connections: list[int], kinds: Sequence[str], *, max_segments: int) -> None: ...
-    def flow(self, id: int) -> dict[str, Any]: ...
-    def samples(self, *, connection: list[int]) -> pa.Table: ...
-    def events(self, *, connection: list[int]) -> pa.Table: ...
-    def segments(self, *, connection: list[int], max_segments: int) -> pa.Table: ...
 
 
 @dataclass(frozen=True)
@@ -274,7 +251,7 @@ def render_plain(template: str, **values: Any) -> str:
 
 
 def page_facts(
-    runs: Sequence[Tables], curves: Iterable[Mapping[str, Any]], segments: bool = False
+    runs: Sequence[RunTables], curves: Iterable[Mapping[str, Any]], segments: bool = False
 ) -> dict[str, Any]:
     """What every page knows: the charts that can be filled, words of the limits, kinds of events. `segments`: there are some."""
     known = {"samples", "events", *(str(curve["table"]) for curve in curves)}
@@ -295,13 +272,13 @@ def page_facts(
     }
 
 
-def stem(run: Tables) -> str:
+def stem(run: RunTables) -> str:
     """What exported pictures are called."""
     files = run.info.get("files") or ["capture"]
     return Path(str(files[0])).name.split(".")[0] or "capture"
 
 
-def segments_to_ask(run: Tables, ids: list[int], cap: int) -> int:
+def segments_to_ask(run: RunTables, ids: list[int], cap: int) -> int:
     """The cap for the analysis: none that bites while all flows together fit in memory, so that they are thinned
     here, evenly; else the page's own."""
     flows = run.flows.filter(
@@ -315,7 +292,7 @@ def segments_to_ask(run: Tables, ids: list[int], cap: int) -> int:
 
 
 def series(
-    run: Tables, ids: list[int], max_segments: int
+    run: RunTables, ids: list[int], max_segments: int
 ) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
     """Samples, events and segments of some connections; None for what a stored run does not hold."""
     # One pass over the capture for all of them, where the run has not read them yet. A stored run without some of
@@ -337,7 +314,7 @@ def series(
 
 
 def write_report(
-    run: Tables, path: str | Path, *, top: int = 20, max_segments: int = 200_000
+    run: RunTables, path: str | Path, *, top: int = 20, max_segments: int = 200_000
 ) -> ReportInfo:
     """Writes the report of `run`; the `top` largest TCP connections get charts, of at most `max_segments` segments
     and ACKs per direction."""
@@ -383,12 +360,9 @@ def write_report(
     return save(text, path, begun, listed.num_rows, len(drawn))
 
 
-def simulated_tables(run: Tables) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
+def simulated_tables(run: RunTables) -> list[tuple[Cells, list[Cells]]]:
     """Titles and rows of what the run of a scenario shows beside its connections: transfers, queues, probes, applications."""
-    from unbloat.run.run import Run
-    from unbloat.scenario.text import run_tables
-
-    return run_tables(run) if isinstance(run, Run) and run.extra else []
+    return run_tables(run) if run.extra else []
 
 
 def save(text: str, path: str | Path, begun: float, listed: int, drawn: int) -> ReportInfo:

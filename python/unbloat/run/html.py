@@ -1,4 +1,4 @@
-"""How a run or a comparison shows itself in a notebook: the verdict, and a small picture; no script, nothing loaded.
+"""A run in a notebook: the verdict and a small chart; no script, nothing loaded.
 
 Colours are mid-tones that can be read on light and dark paper; text takes the notebook's own colour.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from unbloat.comparison.compare import Comparison
-from unbloat.run.run import Run
+from unbloat.run.tables import RunTables
+from unbloat.run.verdict import verdict
 from unbloat.text.format import ms_text, plural, rate_text, seconds_text
 from unbloat.text.terminal import on_grid
 
@@ -19,21 +19,21 @@ POINTS = WIDTH // 2
 GOODPUT, RTT = "#3b82c4", "#d97706"
 
 
-def run_html(run: Run) -> str:
+def run_html(run: RunTables) -> str:
     """Verdict, warnings and the main flow's goodput and RTT over time."""
     info = run.info
     head = f"{plural(info.get('packets', 0), 'packet')} in {seconds_text(info.get('duration_s'))}, {plural(run.connections.num_rows, 'connection')}"
     warnings = "".join(f"<li>{escape(line)}</li>" for line in run.warnings)
     parts = [
         f"<p><b>{escape(run.name)}</b> · {escape(head)}</p>",
-        f"<p>{escape(run.verdict)}</p>",
+        f"<p>{escape(verdict(run))}</p>",
         f"<ul>{warnings}</ul>" if warnings else "",
         chart(run),
     ]
     return f"<div style='max-width:{WIDTH + 20}px'>{''.join(parts)}</div>"
 
 
-def chart(run: Run) -> str:
+def chart(run: RunTables) -> str:
     """Two curves over one time axis, each on its own scale, as inline SVG."""
     if run.main_flow is None:
         return ""
@@ -83,18 +83,3 @@ def lines(values: Sequence[float | None], top: float, base: int) -> list[str]:
             result.append(" ".join(current if len(current) > 1 else current * 2))
             current = []
     return result
-
-
-def comparison_html(comparison: Comparison) -> str:
-    """The verdict and the table of measures."""
-    head = "".join(f"<th>{escape(label)}</th>" for label in comparison.labels)
-    rows = []
-    for line in comparison.lines:
-        cells = "".join(
-            f"<td>{'<b>' if place in line.best else ''}{escape(line.measure.text(value))}{'</b>' if place in line.best else ''}</td>"
-            for place, value in enumerate(line.values)
-        )
-        rows.append(f"<tr><th>{escape(line.measure.label)}</th>{cells}</tr>")
-    return (
-        f"<p>{escape(comparison.verdict)}</p><table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
-    )

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from unbloat.run.open import FORMAT
-from unbloat.run.run import Row, Run
+from unbloat.run.tables import Row, RunTables
+from unbloat.run.write import FORMAT
 
 QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
 # Statistic → its figures.
@@ -31,7 +31,7 @@ COLUMN_OF = {
 
 
 def run_object(
-    run: Run,
+    run: RunTables,
     connections: Iterable[int] | None = None,
     series: Iterable[str] = (),
     bin_ms: float | None = None,

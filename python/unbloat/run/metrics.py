@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from unbloat.run.run import Row, Run
+from unbloat.run.tables import Row, RunTables
 from unbloat.text.format import LIMITS
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def portion(points: Sequence[float], x: float) -> float:
 class Figures:
     """All figures of one simulated run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunTables) -> None:
         self.run = run
         self.warmup_s = float(run.info.get("warmup_s", 0.0))
         self.transfers: list[str] = list(run.info.get("transfers", []))

@@ -1,69 +1,23 @@
-"""A run on disk: a directory of `run.toml` and Parquet tables, or one `.unbloat` file, which is a zip of it.
-
-The format has a version (docs/format.md). This reader knows every version up to `FORMAT` and refuses a newer one.
-"""
+"""Reading back a stored run (`write.py` stores it): every version of the format up to `FORMAT`, no newer one."""
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import os
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat.errors import CaptureError, UnbloatError
-from unbloat.run.arrow import EXTRA, SERIES
-from unbloat.run.run import BIN_MS, MAX_SEGMENTS, Run
+from unbloat.run.arrow import EXTRA
+from unbloat.run.run import Run
+from unbloat.run.tables import BIN_MS, MAX_SEGMENTS
+from unbloat.run.write import ALWAYS, FORMAT, SUFFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-FORMAT = 1
-ALWAYS = ("connections", "flows", "findings")
-SUFFIX = ".unbloat"
-
-
-def write_run(
-    run: Run, path: Path, series: Sequence[str] = ("samples", "events"), bin_ms: float | None = None
-) -> Path:
-    """Store a run with the given series; an older run at the same place is replaced, other files are left alone."""
-    import pyarrow.parquet as pq
-
-    bin_ms = bin_ms or run.bin_ms
-    if series:
-        run.load(None, series, bin_ms)
-    tables: dict[str, pa.Table] = {name: getattr(run, name) for name in ALWAYS}
-    tables |= {
-        name: run.samples(bin_ms=bin_ms) if name == "samples" else getattr(run, name)()
-        for name in series
-    }
-    tables |= run.extra
-    info = run.info | {"format": FORMAT}
-    if "samples" in series:
-        info["bin_ms"] = bin_ms
-    files: dict[str, bytes] = {"run.toml": toml_text(info).encode("utf-8", "replace")}
-    if path.suffix == SUFFIX:
-        for name, table in tables.items():
-            sink = io.BytesIO()
-            pq.write_table(table, sink, compression="zstd")
-            files[f"{name}.parquet"] = sink.getvalue()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Parquet is compressed already.
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in files.items():
-                archive.writestr(name, data)
-        return path
-    path.mkdir(parents=True, exist_ok=True)
-    for name in (*SERIES, *EXTRA):  # a series of an earlier run must not pass for one of this run
-        (path / f"{name}.parquet").unlink(missing_ok=True)
-    for name, table in tables.items():
-        pq.write_table(table, path / f"{name}.parquet", compression="zstd")
-    (path / "run.toml").write_bytes(files["run.toml"])
-    return path
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -134,7 +88,7 @@ class Stored:
         tables = {kind: self.table(kind) for kind in kinds}
         if connections is None:
             return tables
-        from unbloat.run.run import only_flows, pair
+        from unbloat.run.tables import only_flows, pair
 
         flows: set[int] = set().union(*map(pair, connections))
         return {kind: only_flows(table, flows) for kind, table in tables.items()}
@@ -167,23 +121,3 @@ def toml_read(data: bytes, path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode())
     except ValueError as error:  # both "not UTF-8" and "not TOML"
         raise CaptureError(f"{path}: run.toml cannot be read: {first_line(error)}") from None
-
-
-def toml_text(info: Mapping[str, Any]) -> str:
-    """`run` as TOML: plain values and lists of them; what is None is left out."""
-    return "".join(
-        f"{key} = {toml_value(value)}\n" for key, value in info.items() if value is not None
-    )
-
-
-def toml_value(value: object) -> str:
-    """One value. JSON strings are TOML strings but for DEL, which TOML wants escaped."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UnbloatError(f"run.toml cannot hold {value}")
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml_value(item) for item in value)}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,7 +6,7 @@ everything was decided by the analysis · action: sentences with figures.
 
 from __future__ import annotations
 
-from unbloat.run.run import Row, Run
+from unbloat.run.tables import Row, RunTables
 from unbloat.text.format import (
     LIMITS,
     byte_text,
@@ -23,7 +23,7 @@ from unbloat.text.format import (
 WORTH_NAMING = 0.1
 
 
-def verdict(run: Run) -> str:
+def verdict(run: RunTables) -> str:
     """One paragraph about the main flow; about the counts alone where there is no TCP data."""
     if run.main_flow is None:
         return f"No TCP data in {run.name}: {plural(run.info.get('packets', 0), 'packet')}, {counts(run)}."
@@ -38,7 +38,7 @@ def verdict(run: Run) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def counts(run: Run) -> str:
+def counts(run: RunTables) -> str:
     """What kinds of packets there were."""
     kinds = [
         ("udp_packets", "UDP"),
@@ -51,7 +51,7 @@ def counts(run: Run) -> str:
     return "of which " + ", ".join(named) if named else "none of them IP"
 
 
-def moved(run: Run, flow: Row) -> str:
+def moved(run: RunTables, flow: Row) -> str:
     """Who sent how much to whom."""
     connection = run.connection(flow["connection"])
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
 from unbloat.run.arrow import EXTRA, SERIES, arrow_table
-from unbloat.run.run import Run, only_flows, pair
+from unbloat.run.run import Run
+from unbloat.run.tables import only_flows, pair
 from unbloat.scenario.expectations import checked, label_text
 from unbloat.scenario.scenario import Scenario, Source, inline, source_of
-from unbloat.scenario.sweep import Labels, RunSet, Skipped, file_name
+from unbloat.scenario.sweep import Labels, RunSet, Skipped
 from unbloat.scenario.traces import trace_texts
+from unbloat.text.names import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +150,7 @@ def prepared(
     only: Only = (),
 ) -> Prepared:
     """Reads a scenario and lists its runs."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     source = source_of(scenario)
     given = [*given]
@@ -273,7 +275,7 @@ class Kept:
 
 def run_job(job: Job, progress: Callable[[float], None] | None = None) -> Result | TraceMissing:
     """One run, here and now: what it says of itself, and its tables. A missing trace is an answer, not an error."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     try:
         result: dict[str, Any] = _native.simulate(

@@ -12,16 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unbloat.comparison.compare import Comparison, compare
 from unbloat.errors import UnbloatError
 from unbloat.run.metrics import Figures, Statistics, statistics
 from unbloat.run.run import Run
 from unbloat.scenario.confidence import Spread, spread
 from unbloat.scenario.expectations import Check, label_text
+from unbloat.scenario.key_figures import KeyFigure, key_figures, spread_text
+from unbloat.text.names import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unbloat.comparison.compare import Comparison
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -141,8 +143,6 @@ class RunSet(Sequence[Run]):
 
     def compare(self) -> Comparison:
         """The first run of each case side by side, by the same transfer."""
-        from unbloat.comparison.compare import compare
-
         runs = [case.runs[0] for case in self.cases]
         names = [short(case.labels) for case in self.cases]
         if len(runs) < 2:
@@ -160,29 +160,25 @@ class RunSet(Sequence[Run]):
 
     def write_report(self, path: str | Path) -> Path:
         """A self-contained page: a single run's own, or the cases side by side."""
+        # Both bring the template engine along, which takes longer to import than everything else together.
         from unbloat.comparison.page import write_compare
-        from unbloat.report import write_report
+        from unbloat.report.write import write_report
 
         if len(self.runs) == 1:
             return write_report(self.runs[0], path).path
-        comparison = self.compare()
-        return write_compare(
-            [side.run for side in comparison.sides],
-            comparison.labels,
-            path,
-            flows=[side.flow for side in comparison.sides],
-            title=self.name,
-            further=self.further(),
-        ).path
+        return write_compare(self.compare(), path, title=self.name, further=self.further()).path
+
+    def key_figures(self) -> list[KeyFigure]:
+        """Columns of the sweep's table: title, name and form of each figure that its cases have."""
+        known = {name for case in self.cases for name in case.figures}
+        return key_figures(Figures(self.runs[0]), self.lead, known)
 
     def further(self) -> list[tuple[str, list[str]]]:
         """What a comparison of main transfers does not say: probes, applications, all transfers together."""
-        from unbloat.scenario.text import key_figures, spread_text
-
         cases = self.cases if len(self.cases) > 1 else [Case((), [run]) for run in self.runs]
         return [
             (title, [spread_text(case.figures.get(name), text) for case in cases])
-            for title, name, text in key_figures(self)
+            for title, name, text in self.key_figures()
             if (
                 (name != "total_goodput_bps" or len(self.runs[0].info["transfers"]) > 1)
                 and not name.endswith(
@@ -201,13 +197,6 @@ class RunSet(Sequence[Run]):
 def short(labels: Labels) -> str:
     """The values alone, which is enough beside each other."""
     return ", ".join(value for _, value in labels) or "run"
-
-
-def file_name(text: str) -> str:
-    """A text as the name of a file: `congestion=cubic, rate=2 Mbit/s` → `congestion=cubic_rate=2-Mbit-s`."""
-    return "".join(
-        char if char.isalnum() or char in "=.+_" else "-" for char in text.replace(", ", "_")
-    ).strip("-.")[:200]
 
 
 def schema(rows: Sequence[dict[str, Any]]) -> pa.Schema:

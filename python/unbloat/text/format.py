@@ -6,6 +6,7 @@ Mbit/s is 10⁶ bit/s and MB is 10⁶ bytes, everywhere. What was never measured
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -175,3 +176,21 @@ def limit_phrase(name: str) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 packet`, `2 packets`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def app_words(kind: str) -> tuple[str, Callable[[float | None], str]]:
+    """A figure's name in words and how it is written; the unit is in its name."""
+    for ending, text in (
+        ("_ms", ms_text),
+        ("_bps", rate_text),
+        ("_bytes", byte_text),
+        ("_s", seconds_text),
+    ):
+        if kind.endswith(ending):
+            return kind.removesuffix(ending).replace("_", " "), text
+    return kind.replace("_", " "), score_text
+
+
+def score_text(value: float | None) -> str:
+    """A score or an index, to the second place."""
+    return "–" if value is None else f"{value:.2f}"

@@ -16,7 +16,7 @@ from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import Raw
 from unbloat.lab.result.traffic_logs import Known, Told
 from unbloat.run.metrics import statistics
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import FLOW_PORT, Raw
 from unbloat.lab.result.traffic_logs import Known, Told
 from unbloat.run.arrow import arrow_table
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ def analysed(
     raw: Raw, node: int, series: dict[str, str]
 ) -> tuple[Row, dict[str, Any], list[int | None]]:
     """One pass over a node's captures."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     try:
         result: dict[str, Any] = _native.analyze(

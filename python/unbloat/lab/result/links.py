@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unbloat.lab.result.raw_files import Raw
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa

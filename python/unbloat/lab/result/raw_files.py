@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from unbloat.errors import UnbloatError
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
 
 # Where servers listen: flow number i at 5001 + i, probe number i at 6001 + i.
 FLOW_PORT, PROBE_PORT = 5001, 6001

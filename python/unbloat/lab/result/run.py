@@ -29,8 +29,9 @@ from unbloat.lab.result.raw_files import Raw, raw_of
 from unbloat.lab.result.traffic_logs import Known, Told, told, told_tables
 from unbloat.lab.traffic.sockets import KERNEL_NAMES
 from unbloat.run.arrow import SERIES, arrow_table
-from unbloat.run.open import FORMAT
-from unbloat.run.run import Row, Run, only_flows, pair
+from unbloat.run.run import Run
+from unbloat.run.tables import Row, only_flows, pair
+from unbloat.run.write import FORMAT
 from unbloat.text.format import ms_text, plural
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def run_of(raw: Path) -> Run:
 
 def empty_tables(raw: Raw) -> dict[str, pa.Table]:
     """Every table without rows: what a capture without packets gives."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
         file.write(EMPTY_PCAP)
@@ -151,7 +152,7 @@ def info_of(raw: Raw, tables: dict[str, pa.Table], seen: Sequence[Seen]) -> Row:
     """What docs/format.md lists under *run*."""
     import pyarrow.compute as pc
 
-    from unbloat import _native
+    import unbloat._native as _native
 
     plan, connections = raw.plan, tables["connections"]
     packets = pc.sum(connections.column("packets")).as_py() or 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unbloat.lab.result.raw_files import Raw, longest
-from unbloat.run.run import Row
+from unbloat.run.tables import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa

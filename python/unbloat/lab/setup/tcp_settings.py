@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from unbloat.lab.traffic import kernel_name
-from unbloat.lab.traffic.sockets import send_memory
+from unbloat.lab.traffic.sockets import kernel_name, send_memory
 
 Plan = dict[str, Any]
 Flow = dict[str, Any]

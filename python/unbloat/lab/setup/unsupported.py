@@ -22,7 +22,7 @@ from unbloat.lab.setup.tcp_settings import (
     has_own_sockets,
     is_tcp,
 )
-from unbloat.lab.traffic import kernel_name
+from unbloat.lab.traffic.sockets import kernel_name
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -143,7 +143,7 @@ def unlike_default(key: str, algorithm: dict[str, Any], free: set[str]) -> list[
 @cache
 def defaults(kind: str) -> dict[str, Any]:
     """A congestion control with its published values, as a plan has it."""
-    from unbloat import _native
+    import unbloat._native as _native
 
     text = (
         'link.up = { rate = "1 Mbit/s", delay = "1 ms" }\nlink.down = { rate = "1 Mbit/s", delay = "1 ms" }\n'

@@ -1,0 +1,22 @@
+"""What `unbloat plot` does once its arguments are read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from unbloat.cli.inputs import open_each
+from unbloat.cli.output import writing
+from unbloat.text.terminal import Paper
+
+
+def plot_file(file: str, out: Path, flow: int | None, bin_ms: float) -> None:
+    """`unbloat plot`"""
+    from unbloat.capture.plot import plot
+
+    [outcome] = open_each([file], merge=False, keep=True)
+    if isinstance(outcome, Exception):
+        raise outcome
+    with writing(out):
+        plot(outcome, out, flow, bin_ms)
+    Paper(sys.stdout).line(f"figure: {out}")

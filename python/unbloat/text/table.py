@@ -1,0 +1,81 @@
+"""Columns of text that fit a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbloat.text.terminal import Paper, cut, left, plain, right, width
+
+Cells = Sequence[str]
+# Between two columns.
+GAP = 2
+# Of a label, so that figures stay in sight, and it can be told from others.
+LONGEST_LABEL, LEAST_LABEL = 40, 8
+
+
+def table(
+    paper: Paper,
+    titles: Cells,
+    rows: Sequence[Cells],
+    left_columns: int = 1,
+    names: Sequence[str] = (),
+) -> None:
+    """Columns as wide as they must be; names on the left, figures on the right, or below their names where both do not
+    fit; figures with their titles, one after the other, where they alone do not fit."""
+    rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+    for place in range(left_columns):
+        rooms[place] = min(rooms[place], LONGEST_LABEL)
+    over = sum(rooms) + GAP * (len(rooms) - 1) - paper.width
+    if over > 0 and (names or (left_columns > 1 and rooms[0] - over < LEAST_LABEL)):
+        paragraphs(paper, titles, rows, left_columns, names)
+        return
+    if over > 0 and left_columns == 1 and rooms[0] - over < LEAST_LABEL:
+        # The name stands above its figures.
+        table(
+            paper,
+            ("", *titles[1:]),
+            [("", *row[1:]) for row in rows],
+            names=[titles[0], *(row[0] for row in rows)],
+        )
+        return
+    rooms[0] = rooms[0] - max(over, 0)
+
+    def line(cells: Cells) -> str:
+        parts = [
+            left(plain(cell), room) if place < left_columns else right(cell, room)
+            for place, (cell, room) in enumerate(zip(cells, rooms, strict=True))
+        ]
+        return (" " * GAP).join(parts).rstrip()
+
+    if names:
+        paper.line(paper.style(names[0], "dim"))
+    paper.line(paper.style(line(titles), "dim"))
+    for place, row in enumerate(rows):
+        if names:
+            paper.line(cut(plain(names[place + 1]), paper.width))
+        paper.line(line(row))
+
+
+def paragraphs(
+    paper: Paper, titles: Cells, rows: Sequence[Cells], left_columns: int, names: Sequence[str]
+) -> None:
+    """Rows without columns: a name, and below it every figure behind its title."""
+    for place, row in enumerate(rows):
+        name = names[place + 1] if names else " · ".join(row[:left_columns])
+        paper.line(cut(plain(name), paper.width))
+        pairs = zip(titles[left_columns:], row[left_columns:], strict=True)
+        # No line break between a title and its figure, unless it is longer than a line.
+        told = [f"{title} {cell}".replace(" ", "\u00a0") for title, cell in pairs if cell]
+        paper.wrapped(" · ".join(told), " " * GAP, " " * GAP)
+
+
+def fitting(titles: Cells, rows: Sequence[Cells], room: int, labels: int) -> list[int]:
+    """Columns that the screen holds; labels always."""
+    kept: list[int] = []
+    used = 0
+    for place, column in enumerate(zip(titles, *rows, strict=True)):
+        needed = max(width(cell) for cell in column) + GAP
+        if place < labels or used + needed - GAP <= room:
+            kept.append(place)
+            used += needed
+    return kept
