@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 import typer.core
 
+from unbloat.cli import agent
 from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, complain
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
@@ -510,9 +511,10 @@ def list_(
     show_list(kind, name)
 
 
-from unbloat.cli.agent import app as agent  # noqa: E402  (its place among the commands is the last)
-
-app.add_typer(agent, name="agent", short_help="Cure bufferbloat on this host, undone by itself.")
+# The last of the commands in the list.
+app.add_typer(
+    agent.app, name="agent", short_help="Cure bufferbloat on this host, undone by itself."
+)
 
 if __name__ == "__main__":
     main()
