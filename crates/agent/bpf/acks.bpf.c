@@ -1,19 +1,29 @@
-/* DRWA on passing ACKs: the window field of who receives, rewritten at one device between the two ends.
+/* ACK-window rewriting: DRWA for flows that pass a device between their two ends. The receive
+ * window in forwarded TCP segments is lowered so that no standing queue builds up.
  *
- * signal: TCP segments at tc of the uplink device, both ways · model: law.h, once per direction of data of each flow; path.h for round
- * trips, their minima and whose queue it is · action: a smaller window in the segments that carry it. Downloads: in what goes out, for
- * this host and for those behind it. Uploads: in what comes in from the server; so the sender is held without any word from the
- * modem, and without a packet of our own.
+ * signal: TCP segments at tc of the uplink device, both ways · model: law.h, once per direction of
+ * data of each flow; path.h for round trips, their minima, and which direction's queue it is ·
+ * action: a smaller window in the segments that carry it. For downloads that is the outgoing
+ * segments of this host and of the hosts behind it. For uploads it is the segments that come in
+ * from the server, which limits the local sender without reports from the modem and without a
+ * packet of our own.
  *
- * Never: a window raised; a right edge taken back that was told (RFC 9293 section 3.8.6.2.1), so what is left of it rounds up to the
- * scale; a segment that is signed, of MPTCP, cut or malformed; a flow whose scale is not known. SYNs pass unchanged. What arrives
- * before its start, or after a pause, passes unchanged: short replies, handshakes and idle flows are none of our business.
+ * Invariants. It never enlarges a window. It never retracts an advertised right edge (RFC 9293
+ * section 3.8.6.2.1), so the window that is left is rounded up to the scale. It never changes a
+ * segment that is signed, of MPTCP, truncated or malformed, nor a flow whose window scale is
+ * unknown. SYNs pass unchanged. What arrives before the start bytes, or again after a pause, passes
+ * unchanged: short replies, handshakes and idle flows need no cure.
  *
- * Window = what the law wants + what the queue in the opposite direction needs (path.h). Rounds are whole round trips: within one,
- * ACKs come in the bursts of the other queue.
+ * Window = the law's window + the room that the queue in the opposite direction takes (path.h). A
+ * round is a whole round trip, because within one ACKs come in the bursts of the other direction's
+ * queue.
  *
- * Flows: known from their SYN and SYN-ACK, or from the local socket's scales; others pass. An entry goes with RST, with both FINs, or
- * when others need its place (LRU). Each word of an entry is written by one of both hooks only.
+ * Flows are known from their SYN and SYN-ACK, or from the window scales of the local socket; all
+ * others pass. An entry ends with RST, with both FINs, or when other flows need its place (LRU).
+ * Each word of an entry is written by only one of the two hooks.
+ *
+ * The agent finds programs (acks_out, acks_in) and maps by their names, so these stay the same from
+ * version to version.
  *
  * Needs Linux 5.12 with BTF; TCX (6.6) or clsact.
  */
@@ -21,31 +31,38 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Go on with the next program or filter; at the end of all, pass. */
+/* TC_ACT_UNSPEC, which is TCX_NEXT: the next program or filter decides; after the last one the
+ * packet passes. */
 #define NEXT (-1)
 #define DOWN 1
 #define UP 2
-/* Where an ACK or data is, that is none: RFC 9293's comparison has a horizon of 2^31. */
+/* Sequence numbers farther ahead than this are invalid: comparison is defined within 2^31 only (RFC
+ * 9293 section 3.4). */
 #define HORIZON (1 << 30)
-#define MSS_UNTOLD 536
-/* Below so many segments a window is one larger: a factor alone leaves one of two where it is, since 2 · 1.75 · RTTmin/RTT is below
- * three as soon as sending them takes a tenth of RTTmin. To larger ones it would only add delay, a segment for each flow. */
-#define SMALL 4
-/* A connection that is silent for so long may have been followed by another. */
-#define SYN_AGAIN_NS (30 * NS_PER_S)
+#define MSS_DEFAULT 536
+/* Windows below so many segments are one segment larger. A factor alone leaves a window of two as
+ * it is: 2 · 1.75 · RTTmin/RTT is below three as soon as sending them takes a tenth of RTTmin.
+ * Larger windows would only get more delay, one segment per flow. */
+#define SMALL_SEGMENTS 4
+/* A connection that was silent for so long may have been replaced by another with the same ports.
+ */
+#define SYN_REUSE_NS (30 * NS_PER_S)
 
-static __noinline int learn(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
+static __noinline int learn_place(const struct flow_key *key, struct half *h, __u64 now, __u32 clocked)
 {
 	return place_learn(&places, key->outside, h, now, clocked);
 }
 
-/* Of a sample: an upload's; a round trip has just ended; with timestamps. */
-enum { SEEN_UP = 1, SEEN_RTT = 2, SEEN_STAMP = 4 };
+/* Flags of a sample: it belongs to an upload; a round trip has just ended; the flow has timestamps.
+ */
+enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
 
-/* Payload, or an acknowledgment of payload, has come in up to `upto`. */
-__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 seen, __u64 now)
+/* New data (downloads) or a new acknowledgment (uploads) has come in up to sequence number `upto`:
+ * one sample for the law of that direction, which sets the direction's target window.
+ * Not static: the verifier then checks it once, by itself (Linux 5.12). */
+__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
-	bool up = seen & SEEN_UP, fresh = seen & SEEN_RTT, stamped = seen & SEEN_STAMP, waiting;
+	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP, unacknowledged;
 	struct drwa_sample sample = { .arrived = 1 };
 	struct direction *d;
 	struct drwa_law law;
@@ -58,45 +75,55 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 		return 0;
 	d = up ? &f->up : &f->down;
 	law = up ? c->up : c->down;
-	if (!d->top_known) {
-		d->top = upto;
-		d->top_known = 1;
+	if (!d->max_seq_known) {
+		d->max_seq = upto;
+		d->max_seq_known = 1;
 		return 0;
 	}
-	more = upto - d->top;
+	more = upto - d->max_seq;
 	if (more <= 0 || more > HORIZON)
 		return 0;
-	/* A silence with data on its way is an outage and no pause: whatever window then passed unchanged would go out at once. */
-	waiting = up && (__s32)(f->sent_out - d->top) > 0;
-	d->top = upto;
+	unacknowledged = up && (__s32)(f->sent_out - d->max_seq) > 0;
+	d->max_seq = upto;
 	d->passed += more;
 	count = bpf_map_lookup_elem(&counters, &zero);
 	if (count && up)
 		count->up_bytes += more;
 	else if (count)
 		count->down_bytes += more;
-	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns && !waiting) {
+
+	/* A silence longer than pause_ns is application idle time and resets the law. With data
+	 * unacknowledged it is an outage instead: a window that then passed unchanged would release
+	 * a burst. */
+	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns && !unacknowledged) {
 		__builtin_memset(&d->law, 0, sizeof(d->law));
 		__builtin_memset(&d->opposite, 0, sizeof(d->opposite));
 		d->started_at = d->passed;
 	}
 	if (!d->begun_ns)
 		d->begun_ns = now;
-	/* A pause before the start, too. */
-	if (!d->law.begun && now - d->begun_ns > c->pause_ns && !waiting)
+	/* A pause before the law has begun counts, too: the start bytes have to come again. */
+	if (!d->law.begun && now - d->begun_ns > c->pause_ns && !unacknowledged)
 		d->started_at = d->passed;
 	d->begun_ns = now;
 	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
 		return 0;
+
+	/* The law's constants in bytes of this flow's segments. */
 	mss = law_min(f->mss_out, f->mss_in);
 	law.floor = law_min(law_max(c->floor_segments * mss, 1), law.max);
 	law.increment = c->increment_segments * mss;
-	/* Uploads without timestamps have exact samples by sequence number; downloads only what the window tells. */
+	/* Without timestamps uploads still have exact RTT samples by sequence number; downloads
+	 * only have the time that a window takes to be used up. */
 	law.by_window = !up && !stamped;
-	/* Half a path is none; of a local end the other half is nothing. */
+
+	/* RTTmin of the path is the sum of both halves, so both must be known; a local end has no
+	 * inner half. */
 	rtt_min = 0;
 	if (f->outer.rtt_min_us && (f->inner.rtt_min_us || f->local))
-		rtt_min = law_max((__u64)f->outer.rtt_min_us + f->inner.rtt_min_us, LAW_LEAST_RTT_US);
+		rtt_min = law_max((__u64)f->outer.rtt_min_us + f->inner.rtt_min_us, LAW_MIN_RTT_US);
+	/* Forwarded data counts as read as soon as it has passed: the application cannot be seen
+	 * from here. */
 	sample.received = d->passed;
 	sample.copied = d->passed;
 	more = d->edge - upto;
@@ -106,6 +133,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 		opposite_sample(&d->opposite, queue);
 		sample.rtt_us = law_max((__u64)f->outer.rtt_us + f->inner.rtt_us, rtt_min);
 	}
+
 	if (!d->law.ready) {
 		drwa_init(&d->law, &law);
 		begins = 1;
@@ -115,17 +143,19 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	rtt_min = d->law.rtt_min_us;
 	begun = d->law.begun_ns;
 	drwa_on_sample(&d->law, &law, now, &sample);
+	/* A new begun_ns means that a round of the law has ended: it has decided. */
 	if (count) {
 		count->samples++;
 		count->decisions += begun != d->law.begun_ns;
 	}
 	if (begun != d->law.begun_ns)
 		opposite_round(&d->opposite, &law, &d->law, now, d->passed, up);
-	/* Until the first round has ended the window passes. */
+	/* Until the first round has ended the window passes unchanged. */
 	if (d->law.rtt_us)
-		d->wanted = opposite_window(&d->opposite, &law, &d->law);
-	if (d->law.rtt_us && d->wanted < SMALL * mss)
-		d->wanted = law_min(d->wanted + mss, SMALL * mss);
+		d->target = opposite_window(&d->opposite, &law, &d->law);
+	if (d->law.rtt_us && d->target < SMALL_SEGMENTS * mss)
+		d->target = law_min(d->target + mss, SMALL_SEGMENTS * mss);
+	/* Only tests set `tracing`. */
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
 		struct traced *t = n ? bpf_map_lookup_elem(&trace, n) : NULL;
@@ -137,8 +167,8 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 			t->window = d->law.window;
 			t->up = up;
 			t->begins = begins;
-			t->opposite_us = d->opposite.on_top_us;
-			t->wanted = d->wanted;
+			t->opposite_us = d->opposite.added_us;
+			t->target = d->target;
 			t->law = law;
 			__sync_fetch_and_add(n, 1);
 		}
@@ -146,48 +176,50 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	return 0;
 }
 
-/* A segment that tells a window, on its way to the sender. */
-static __always_inline void tell(struct __sk_buff *skb, struct acks_config *c, struct acks_counters *count, const struct flow_key *key,
-				 struct direction *d, const struct segment *s, __u64 now, bool allowed, bool waiting)
+/* Lowers the window in a segment on its way to the sender, where the law asks for less, and records
+ * the right edge that the sender gets to see. */
+static __always_inline void rewrite_window(struct __sk_buff *skb, struct acks_config *c, struct acks_counters *count, const struct flow_key *key,
+				 struct direction *d, const struct segment *s, __u64 now, bool allowed, bool unacknowledged)
 {
-	__u32 told = (__u32)bpf_ntohs(s->window) << d->scale;
+	__u32 advertised = (__u32)bpf_ntohs(s->window) << d->scale;
 	__u32 unit = (1u << d->scale) - 1;
-	__u32 window = told, least, field;
+	__u32 window = advertised, edge_window, field;
 	__be16 written;
 
-	allowed = allowed && d->edge_known && d->law.rtt_us && (waiting || now - d->law.arrived_ns <= c->pause_ns);
+	allowed = allowed && d->edge_known && d->law.rtt_us && (unacknowledged || now - d->law.arrived_ns <= c->pause_ns);
 	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
 		allowed = false;
-	if (allowed && told > d->wanted) {
-		/* Down to what the field can tell, unless that is far less: below the floor ACKs would stop. */
-		field = d->wanted >> d->scale;
-		if ((field << d->scale) < d->wanted - d->wanted / 4)
+	if (allowed && advertised > d->target) {
+		/* The field counts in units of the scale. Round down, unless that loses more than a
+		 * quarter: the window would fall below the floor, and ACKs would stop. */
+		field = d->target >> d->scale;
+		if ((field << d->scale) < d->target - d->target / 4)
 			field++;
-		/* What was told stays: up. */
-		least = d->edge - s->ack;
-		if ((__s32)least > 0 && least > (field << d->scale)) {
-			field = (least + unit) >> d->scale;
-			count->held++;
+		/* An advertised right edge stays: round the rest of it up. */
+		edge_window = d->edge - s->ack;
+		if ((__s32)edge_window > 0 && edge_window > (field << d->scale)) {
+			field = (edge_window + unit) >> d->scale;
+			count->edge_limited++;
 		}
 		window = field << d->scale;
-		if (window < told && field <= 0xffff) {
+		if (window < advertised && field <= 0xffff) {
 			written = bpf_htons(field);
 			if (bpf_l4_csum_replace(skb, s->tcp + offsetof(struct tcphdr, check), s->window, written, sizeof(written)) ||
 			    bpf_skb_store_bytes(skb, s->tcp + offsetof(struct tcphdr, window), &written, sizeof(written), 0)) {
-				window = told;
+				window = advertised;
 			} else {
 				d->rewritten++;
 				count->rewritten++;
 			}
 		} else {
-			window = told;
+			window = advertised;
 		}
 	}
 	if (!d->edge_known || (__s32)(s->ack + window - d->edge) > 0) {
 		d->edge = s->ack + window;
 		d->edge_known = 1;
 	}
-	d->told = window;
+	d->advertised = window;
 }
 
 static __always_inline struct flow *flow_begin(const struct flow_key *key, struct acks_config *c, struct acks_counters *count)
@@ -205,13 +237,13 @@ static __always_inline struct flow *flow_begin(const struct flow_key *key, struc
 	return f;
 }
 
-/* Scales are in force if both sides have offered one (RFC 7323 section 2.2). */
+/* Window scales are in force if both SYNs carried the option (RFC 7323 section 2.2). */
 static __always_inline void flow_opened(struct flow *f)
 {
 	if (!f->syn_out || !f->syn_in)
 		return;
-	f->down.scale = f->offer_out && f->offer_in ? f->offer_out - 1 : 0;
-	f->up.scale = f->offer_out && f->offer_in ? f->offer_in - 1 : 0;
+	f->down.scale = f->wscale_out && f->wscale_in ? f->wscale_out - 1 : 0;
+	f->up.scale = f->wscale_out && f->wscale_in ? f->wscale_in - 1 : 0;
 	f->ready = 1;
 }
 
@@ -220,16 +252,18 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 {
 	struct half *h;
 
-	/* In the midst of a connection an end answers it with an ACK, and goes on (RFC 5961 section 4). */
-	if (f && f->ready && now - f->seen_ns < SYN_AGAIN_NS)
+	/* In an established connection the peer answers a SYN with an ACK and goes on (RFC 5961
+	 * section 4). */
+	if (f && f->ready && now - f->seen_ns < SYN_REUSE_NS)
 		return;
-	/* Its begin; a SYN with another number is another connection in the same place. */
+	/* A new connection: a SYN without ACK for an unknown flow, or one with another sequence
+	 * number in the place of an old flow. */
 	if (!s->acks && (!f || (out ? f->syn_out && f->first_out != s->seq : f->syn_in && f->first_in != s->seq)))
 		f = flow_begin(key, c, count);
 	if (!f)
 		return;
 	f->seen_ns = now;
-	f->barred |= s->barred;
+	f->excluded |= s->excluded;
 	h = out ? &f->outer : &f->inner;
 	if (out ? f->syn_out : f->syn_in) {
 		probe_forget(h);
@@ -239,14 +273,14 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 	}
 	if (out) {
 		f->syn_out = 1;
-		f->offer_out = s->offer;
-		f->mss_out = s->mss ? s->mss : MSS_UNTOLD;
+		f->wscale_out = s->wscale;
+		f->mss_out = s->mss ? s->mss : MSS_DEFAULT;
 		f->first_out = s->seq;
 		f->sent_out = s->seq + 1;
 	} else {
 		f->syn_in = 1;
-		f->offer_in = s->offer;
-		f->mss_in = s->mss ? s->mss : MSS_UNTOLD;
+		f->wscale_in = s->wscale;
+		f->mss_in = s->mss ? s->mss : MSS_DEFAULT;
 		f->first_in = s->seq;
 		f->sent_in = s->seq + 1;
 	}
@@ -254,13 +288,14 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 	flow_opened(f);
 }
 
-/* A connection that was there before us, with an end on this host. */
+/* Takes up a connection that is older than the program and has an end on this host: the socket
+ * knows its scales. */
 static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const struct flow_key *key, struct acks_config *c,
 						   struct acks_counters *count)
 {
 	struct tcp_sock___scales *tp;
 	struct flow *f;
-	__u32 told = 0, rtt_min;
+	__u32 scaled = 0, rtt_min;
 	__u16 mss;
 
 	if (!skb->sk)
@@ -272,11 +307,11 @@ static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const 
 	if (!f)
 		return NULL;
 	mss = tp->advmss;
-	told = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
-	f->down.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) : 0;
-	f->up.scale = told ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) : 0;
-	f->mss_out = f->mss_in = mss ? mss : MSS_UNTOLD;
-	/* It may have seen the path when it was empty; we come late. */
+	scaled = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
+	f->down.scale = scaled ? BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) : 0;
+	f->up.scale = scaled ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) : 0;
+	f->mss_out = f->mss_in = mss ? mss : MSS_DEFAULT;
+	/* The socket may have seen the path empty, which this program came too late for. */
 	rtt_min = tp->rtt_min.s[0].v;
 	if (rtt_min && rtt_min < LAW_MAX_RTT_US)
 		f->outer.rtt_min_us = rtt_min;
@@ -285,8 +320,9 @@ static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const 
 	return f;
 }
 
-/* After a lease that had run out: what was told meanwhile is not known, and what was learnt is old. */
-static __always_inline void flow_again(struct flow *f, struct acks_config *c)
+/* The first segment after a lease had expired: which windows were advertised meanwhile is unknown,
+ * and the state is old. */
+static __always_inline void flow_renew(struct flow *f, struct acks_config *c)
 {
 	if (f->generation == c->generation)
 		return;
@@ -295,17 +331,17 @@ static __always_inline void flow_again(struct flow *f, struct acks_config *c)
 	__builtin_memset(&f->down.opposite, 0, sizeof(f->down.opposite));
 	__builtin_memset(&f->up.opposite, 0, sizeof(f->up.opposite));
 	f->down.edge_known = f->up.edge_known = 0;
-	f->down.top_known = f->up.top_known = 0;
-	/* The place remembers its round trip, unless it was told to forget. */
+	f->down.max_seq_known = f->up.max_seq_known = 0;
+	/* The minimum RTT stays in `places`, unless the agent has emptied it. */
 	__builtin_memset(&f->outer, 0, sizeof(f->outer));
 	__builtin_memset(&f->inner, 0, sizeof(f->inner));
 	f->generation = c->generation;
 }
 
-/* Fills in what the segment sends towards the far end of a half. */
+/* Starts round-trip probes with a segment that leaves towards the far end of a half. */
 static __always_inline void send_half(struct half *h, __u32 *sent, const struct segment *s, __u64 now)
 {
-	/* A FIN takes a number, too (RFC 9293 section 3.4). */
+	/* A FIN takes a sequence number, too (RFC 9293 section 3.4). */
 	__u32 end = s->seq + s->payload + s->fin;
 	__s32 more = end - *sent;
 
@@ -314,14 +350,15 @@ static __always_inline void send_half(struct half *h, __u32 *sent, const struct 
 		if (!s->stamped)
 			probe_send(h, now, end, PROBE_SEQUENCE);
 	} else if (s->payload && more <= 0) {
-		/* Echoes wait for the hole to be filled. */
+		/* A retransmission: ACKs and echoes wait until the hole is filled, so running
+		 * probes would measure that. */
 		probe_forget(h);
 	}
 	if (s->stamped)
 		probe_send(h, now, s->tsval, PROBE_STAMP);
 }
 
-static __always_inline bool ended(struct flow *f, const struct flow_key *key, const struct segment *s, bool out)
+static __always_inline bool flow_end(struct flow *f, const struct flow_key *key, const struct segment *s, bool out)
 {
 	if (s->fin) {
 		if (out)
@@ -336,24 +373,25 @@ static __always_inline bool ended(struct flow *f, const struct flow_key *key, co
 	return false;
 }
 
-/* Acknowledges what was never sent, or sends what was never offered: an end would ignore it, and so do we. 64 KB of doubt. */
-static __always_inline bool strange(const struct segment *s, __u32 sent_by_other, const struct direction *own)
+/* Whether a segment acknowledges data that was never sent, or carries data beyond the advertised
+ * window. Its receiver would ignore it, and so does this program; 64 KB of tolerance. */
+static __always_inline bool is_out_of_window(const struct segment *s, __u32 sent_by_other, const struct direction *own)
 {
 	if (sent_by_other && (__s32)(s->ack - sent_by_other) > 0)
 		return true;
 	return s->payload && own->edge_known && (__s32)(s->seq + s->payload - own->edge) > 0x10000;
 }
 
-static __always_inline int pass(struct __sk_buff *skb, bool out)
+static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 {
 	struct flow_key key = {};
 	struct segment s = {};
 	struct acks_counters *count;
 	struct acks_config *c;
-	struct place_seen *known;
+	struct place_path *known;
 	struct flow *f;
 	__u64 now;
-	__u32 zero = 0, rtt, seen;
+	__u32 zero = 0, rtt, flags;
 
 	c = bpf_map_lookup_elem(&config, &zero);
 	count = bpf_map_lookup_elem(&counters, &zero);
@@ -365,14 +403,14 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 	count->segments++;
 	f = bpf_map_lookup_elem(&flows, &key);
 	if (s.syn && !s.rst && !s.fin) {
-		/* The answer to a SYN ends its round trip. */
+		/* A SYN-ACK ends the round trip of the SYN. */
 		if (f && s.acks) {
 			rtt = probe_return(out ? &f->inner : &f->outer, now, false, 0, s.ack);
 			if (rtt && out)
 				half_sample(&f->inner, now, rtt, false, NULL);
 			if (rtt && !out) {
 				half_sample(&f->outer, now, rtt, false, NULL);
-				learn(&key, &f->outer, now, 0);
+				learn_place(&key, &f->outer, now, 0);
 			}
 		}
 		on_syn(f, &key, c, count, &s, out, now);
@@ -384,20 +422,20 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 		count->unknown++;
 		return NEXT;
 	}
-	f->barred |= s.barred;
-	if (f->barred) {
-		count->barred++;
+	f->excluded |= s.excluded;
+	if (f->excluded) {
+		count->excluded++;
 		return NEXT;
 	}
-	flow_again(f, c);
+	flow_renew(f, c);
 	f->seen_ns = now;
-	count->superpackets += skb->gso_segs > 1;
-	if (strange(&s, out ? f->sent_in : f->sent_out, out ? &f->up : &f->down)) {
-		count->strange++;
+	count->gso_packets += skb->gso_segs > 1;
+	if (is_out_of_window(&s, out ? f->sent_in : f->sent_out, out ? &f->up : &f->down)) {
+		count->out_of_window++;
 		return NEXT;
 	}
 	if (!s.acks) {
-		ended(f, &key, &s, out);
+		flow_end(f, &key, &s, out);
 		return NEXT;
 	}
 	if (out) {
@@ -408,9 +446,9 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 		rtt = probe_return(&f->inner, now, s.stamped, s.tsecr, s.ack);
 		if (rtt)
 			half_sample(&f->inner, now, rtt, s.stamped, NULL);
-		f->inner.heard_ns = now;
+		f->inner.received_ns = now;
 		send_half(&f->outer, &f->sent_out, &s, now);
-		tell(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local), false);
+		rewrite_window(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local), false);
 	} else {
 		if (s.stamped)
 			clock_tick(&f->outer.clock, now, s.tsval);
@@ -418,29 +456,29 @@ static __always_inline int pass(struct __sk_buff *skb, bool out)
 		if (rtt) {
 			known = place_of(&places, key.outside);
 			half_sample(&f->outer, now, rtt, s.stamped, known);
-			learn(&key, &f->outer, now, s.stamped);
+			learn_place(&key, &f->outer, now, s.stamped);
 		}
-		f->outer.heard_ns = now;
+		f->outer.received_ns = now;
 		send_half(&f->inner, &f->sent_in, &s, now);
-		seen = (rtt ? SEEN_RTT : 0) | (s.stamped ? SEEN_STAMP : 0);
+		flags = (rtt ? SAMPLE_RTT : 0) | (s.stamped ? SAMPLE_STAMP : 0);
 		if ((c->directions & UP) && f->sent_out)
-			direction_sample(f, c, s.ack, seen | SEEN_UP, now);
+			direction_sample(f, c, s.ack, flags | SAMPLE_UP, now);
 		if ((c->directions & DOWN) && s.payload)
-			direction_sample(f, c, s.seq + s.payload, seen, now);
-		tell(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP, (__s32)(f->sent_out - s.ack) > 0);
+			direction_sample(f, c, s.seq + s.payload, flags, now);
+		rewrite_window(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP, (__s32)(f->sent_out - s.ack) > 0);
 	}
-	ended(f, &key, &s, out);
+	flow_end(f, &key, &s, out);
 	return NEXT;
 }
 
 SEC("classifier")
 int acks_out(struct __sk_buff *skb)
 {
-	return pass(skb, true);
+	return handle_segment(skb, true);
 }
 
 SEC("classifier")
 int acks_in(struct __sk_buff *skb)
 {
-	return pass(skb, false);
+	return handle_segment(skb, false);
 }

@@ -1,6 +1,8 @@
-/* DRWA on passing ACKs: what is kept of a flow, what the agent sets, what can be seen from outside; structs and maps.
+/* ACK-window rewriting: structs and maps. What is stored of a flow, what the agent sets, what the
+ * agent reads.
  *
- * src/acks/layout.rs has the same structs for the agent: whoever changes one here changes that, too.
+ * src/kernel/layouts/acks.rs mirrors these structs field by field: change both together. The agent
+ * finds the maps by their names.
  */
 #pragma once
 #include <linux/bpf.h>
@@ -32,64 +34,66 @@ struct tcp_sock___scales {
 #pragma clang attribute pop
 
 struct acks_config {
-	/* floor and increment are set for each flow from its segment size. */
+	/* `floor` and `increment` are set for each flow from its segment size. */
 	struct drwa_law down, up;
-	/* CLOCK_MONOTONIC, ns: everything passes after this. */
+	/* CLOCK_MONOTONIC, ns: after this every segment passes unchanged. */
 	__u64 lease_until_ns;
-	/* Payload before anything is done, again after every pause. */
+	/* Payload bytes before windows are rewritten, again after every pause. */
 	__u64 down_start_bytes, up_start_bytes;
 	__u64 pause_ns;
-	/* Bytes before the network header: 14, or 0 on devices without. */
+	/* Bytes before the network header: 14, or 0 on devices without a link layer. */
 	__u32 link_bytes;
 	__u32 floor_segments, increment_segments;
-	/* DOWN, UP or both. */
+	/* Bit mask of DOWN and UP: the directions that are controlled. */
 	__u32 directions;
-	/* Of these directions windows pass for now, but are watched. */
+	/* In these directions windows pass unchanged for now, but flows are still measured. */
 	__u32 lifted;
-	/* 1: there are flows in `exempt`. */
+	/* 1: `exempt` contains flows. */
 	__u32 exempting;
-	/* Another one: what was told meanwhile is not known. */
+	/* Counts leases. When it changes, the windows advertised in between are unknown. */
 	__u32 generation;
-	/* 1: this host's own downloads have another cure. */
+	/* 1: this host's own downloads are left to the cure on sockets (receive.bpf.c). */
 	__u32 forwarded_only;
-	/* Samples and windows into `trace`; for tests. */
+	/* 1: samples and windows are copied to `trace`; only tests set it. */
 	__u32 tracing, pad;
 };
 
-/* One direction of data. Its samples come with what comes in; `edge` is written where its ACKs pass. */
+/* One direction of data. Samples come with segments that arrive at the device; `edge` is written
+ * where the ACKs of this direction pass. */
 struct direction {
 	struct drwa law;
-	/* Payload, or payload acknowledged, since the begin, and at the begin or the end of the last pause. */
+	/* Payload bytes that came (downloads) or were acknowledged (uploads), of all times, and the
+	 * same at the start or at the end of the last pause. */
 	__u64 passed, started_at;
 	__u64 begun_ns;
-	/* Highest that came in. */
-	__u32 top;
-	/* The right edge that was told, as we let it pass. */
+	/* Highest sequence number (or acknowledgment number) that came in. */
+	__u32 max_seq;
+	/* The right edge as the sender got to see it. */
 	__u32 edge;
 	struct opposite opposite;
-	__u32 wanted, told;
+	__u32 target, advertised;
 	__u32 rewritten;
-	__u8 top_known, edge_known, scale, pad;
+	__u8 max_seq_known, edge_known, scale, pad;
 };
 
 struct flow {
 	struct direction down, up;
-	/* Towards outside, towards inside. */
+	/* The path beyond the device, and the path on this side of it. */
 	struct half outer, inner;
 	__u64 seen_ns;
-	/* Highest byte sent to outside, inside. */
+	/* Highest sequence number sent to outside, to inside. */
 	__u32 sent_out, sent_in;
 	__u32 first_out, first_in;
 	__u32 generation;
 	__u16 mss_out, mss_in;
-	__u8 offer_out, offer_in, syn_out, syn_in;
-	__u8 fin_out, fin_in, ready, barred;
-	/* 1: an end of it is here. */
+	__u8 wscale_out, wscale_in, syn_out, syn_in;
+	__u8 fin_out, fin_in, ready, excluded;
+	/* 1: an end of the flow is on this host. */
 	__u32 local, pad;
 };
 
 struct acks_counters {
-	__u64 segments, flows, unknown, barred, samples, decisions, rewritten, superpackets, held, strange;
+	__u64 segments, flows, unknown, excluded, samples, decisions, rewritten, gso_packets, edge_limited, out_of_window;
 	__u64 down_bytes, up_bytes;
 };
 
@@ -97,7 +101,7 @@ struct traced {
 	__u64 now_ns;
 	struct drwa_sample sample;
 	__u64 rtt_min_us, window;
-	__u32 up, begins, opposite_us, wanted;
+	__u32 up, begins, opposite_us, target;
 	struct drwa_law law;
 };
 
@@ -122,7 +126,7 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* Too large for the stack; never written to. */
+/* A zeroed flow to copy from: too large for the stack, never written to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -130,12 +134,12 @@ struct {
 	__type(value, struct flow);
 } blank SEC(".maps");
 
-/* By far address; :: is the device. */
+/* By remote address; :: stands for the whole device. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32[4]);
-	__type(value, struct place_seen);
+	__type(value, struct place_path);
 } places SEC(".maps");
 
 struct {
@@ -146,7 +150,7 @@ struct {
 	__type(value, __u32);
 } exempt SEC(".maps");
 
-/* One entry unless a test wants more; and how many are used. */
+/* Samples for tests: one entry unless a test asks for more. `traces` counts the entries in use. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

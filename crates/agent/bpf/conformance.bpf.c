@@ -1,6 +1,8 @@
-/* The laws on recorded streams, in the kernel, for comparison with the Rust side.
+/* Runs the laws on recorded streams in the kernel, for comparison with the Rust side. Only tests
+ * load it.
  *
- * signal: a stream of samples in a map, handed in by a test · model: law.h, qcut.h · action: the window after each. Never loaded by the agent.
+ * A test writes a stream of samples into a map; law.h and qcut.h process it; the map then has the
+ * window after each sample.
  */
 #include "kernel.h"
 #include "qcut.h"
@@ -13,7 +15,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 struct drwa_step {
 	__u64 now_ns;
 	struct drwa_sample sample;
-	/* The answer. */
+	/* The results. */
 	__u64 window, rtt_us, rtt_min_us;
 };
 
@@ -37,7 +39,7 @@ struct {
 	__type(value, struct drwa_bench);
 } bench SEC(".maps");
 
-static long one(__u32 i, void *unused)
+static long step_drwa(__u32 i, void *unused)
 {
 	__u32 zero = 0;
 	struct drwa_bench *b = bpf_map_lookup_elem(&bench, &zero);
@@ -61,18 +63,18 @@ int run_drwa(struct __sk_buff *skb)
 
 	if (!b)
 		return 1;
-	bpf_loop(b->steps, one, NULL, 0);
+	bpf_loop(b->steps, step_drwa, NULL, 0);
 	return 0;
 }
 
 struct qcut_step {
 	__u64 now_ns;
-	/* Of a packet, else 0. */
+	/* Bytes of a packet, else 0. */
 	__u64 passed;
-	/* Of a report, where no packet passed and `reported`. */
+	/* A report, where `passed` is 0 and `reported` is 1. */
 	struct qcut_report report;
 	__u32 reported, open;
-	/* The answer, and `open`. */
+	/* The results; `open` is one, too. */
 	__u64 bytes, rate, limit;
 };
 
@@ -96,7 +98,7 @@ struct {
 	__type(value, struct qcut_bench);
 } gate_bench SEC(".maps");
 
-static long one_event(__u32 i, void *unused)
+static long step_qcut(__u32 i, void *unused)
 {
 	__u32 zero = 0;
 	struct qcut_bench *b = bpf_map_lookup_elem(&gate_bench, &zero);
@@ -124,14 +126,14 @@ int run_qcut(struct __sk_buff *skb)
 
 	if (!b)
 		return 1;
-	bpf_loop(b->steps, one_event, NULL, 0);
+	bpf_loop(b->steps, step_qcut, NULL, 0);
 	return 0;
 }
 
 struct backed_step {
 	__u64 now_ns, rtt_us;
 	struct drwa_sample sample;
-	/* The answer. */
+	/* The results. */
 	__u64 rate, buffer;
 };
 
@@ -155,7 +157,7 @@ struct {
 	__type(value, struct backed_bench);
 } backed_bench SEC(".maps");
 
-static long one_ack(__u32 i, void *unused)
+static long step_backed(__u32 i, void *unused)
 {
 	__u32 zero = 0;
 	struct backed_bench *b = bpf_map_lookup_elem(&backed_bench, &zero);
@@ -178,6 +180,6 @@ int run_backed(struct __sk_buff *skb)
 
 	if (!b)
 		return 1;
-	bpf_loop(b->steps, one_ack, NULL, 0);
+	bpf_loop(b->steps, step_backed, NULL, 0);
 	return 0;
 }

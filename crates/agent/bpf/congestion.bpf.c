@@ -1,9 +1,12 @@
-/* Congestion control by destination or cgroup, for new connections: what `ip route … congctl` does, for one cgroup and under a lease.
+/* Congestion control by destination or cgroup, for new connections: what `ip route … congctl` does,
+ * for one cgroup and under a lease.
  *
- * signal: a connection begins · model: the deepest cgroup that has a name, else the longest prefix that holds its remote address · action: TCP_CONGESTION on the socket, also
- * to one that unprivileged programs may not choose. What it had before is kept, so that the walk of sockets.bpf.c can undo it.
+ * signal: a connection begins · model: the deepest cgroup that has a name, else the longest prefix
+ * that contains its remote address · action: TCP_CONGESTION on the socket, also to a congestion
+ * control that unprivileged programs may not choose. What the socket had before is stored, so that
+ * the walk of sockets.bpf.c can undo it.
  *
- * Needs Linux 4.13 (TCP_CONGESTION from BPF), and 5.3 for the memory of what was before.
+ * Needs Linux 4.13 (TCP_CONGESTION from BPF), and 5.3 to store what was before.
  */
 #include "congestion.h"
 
@@ -39,7 +42,8 @@ int congestion(struct bpf_sock_ops *ctx)
 
 	if (!c || !count || !sk)
 		return 1;
-	/* Active ones before the SYN, so that their first window is already the new one's. */
+	/* Active opens are changed before the SYN, so that already the first window is the new
+	 * algorithm's. */
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	if (bpf_ktime_get_ns() > c->lease_until_ns)

@@ -1,21 +1,23 @@
-/* Congestion control by destination or cgroup: what the program for new connections and the walk over old ones share. */
+/* Congestion control by destination or cgroup: what the program for new connections
+ * (congestion.bpf.c) and the walk over existing ones (sockets.bpf.c) share. Maps are pinned by
+ * their names, see receive.h. */
 #pragma once
 #include "group.h"
 #include "receive.h"
 
-/* What connections to a prefix are to use. */
+/* The congestion control that connections to a prefix are to use. */
 struct route {
 	char name[16];
 };
 
-/* What a socket used before us. */
+/* The congestion control that a socket had before the agent changed it. */
 struct congestion_before {
 	char name[16];
 };
 
 /* What the agent sets; one entry. */
 struct congestion_config {
-	/* CLOCK_MONOTONIC, ns: nothing is done after this. */
+	/* CLOCK_MONOTONIC, ns: after this nothing is changed. */
 	__u64 lease_until_ns;
 };
 
@@ -32,7 +34,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } routes SEC(".maps");
 
-/* By the number of a cgroup: all below it, too. */
+/* By the id of a cgroup; it applies to all cgroups below it, too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -49,18 +51,18 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } switched SEC(".maps");
 
-/* Of the deepest cgroup that has one, else of the longest prefix. */
+/* The route of the deepest cgroup that has one, else of the longest prefix. */
 static __always_inline struct route *route_of(struct tcp_sock *tp, const __u32 address[4])
 {
 	struct place key = { .prefix = 128, .address = { address[0], address[1], address[2], address[3] } };
 	struct cgroup *group = group_of(tp);
 
-	for (int level = DEEPEST; level >= 0; level--) {
+	for (int level = MAX_DEPTH; level >= 0; level--) {
 		__u64 id = group_at(group, level);
-		struct route *found = id ? bpf_map_lookup_elem(&groups, &id) : NULL;
+		struct route *route = id ? bpf_map_lookup_elem(&groups, &id) : NULL;
 
-		if (found)
-			return found;
+		if (route)
+			return route;
 	}
 	return bpf_map_lookup_elem(&routes, &key);
 }

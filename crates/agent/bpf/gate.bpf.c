@@ -1,17 +1,23 @@
-/* The uplink's gate: no more below the operating system than drains within the target.
+/* The uplink's gate: below the operating system there is never more than drains within the target.
  *
- * signal: every packet on its way into the uplink's device, the modem's reports · model: qcut.h (QCUT-D's estimate of what lies in the
- * firmware buffer), gate.h (whose share it is) · action: a packet above the limit is refused. To a socket of this host that is
- * backpressure: its packet comes back to it, and it sends it with the next acknowledgement. To forwarded traffic it is a loss, which
- * gate.h makes fair; there is no queue in which it could wait one floor up.
+ * signal: every packet on its way into the uplink's device, and the modem's reports · model: qcut.h
+ * (QCUT-D's estimate of the bytes in the firmware buffer), gate.h (fair shares) · action: a packet
+ * above the limit is refused. A socket of this host sees backpressure: the packet returns to it and
+ * is sent with the next acknowledgment. Forwarded traffic sees a loss, which gate.h makes fair;
+ * there is no queue above the gate in which it could wait.
  *
- * Two programs share one state under its spin lock: `egress` for each packet, `report` for each report of the modem, run by the agent
- * (BPF_PROG_TEST_RUN) with the report in place of a packet. So the agent decides nothing, packets cost the same whatever the ring holds,
- * and any number of processors may send. The sweep over the accounts takes no lock: each is read in one piece.
+ * Two programs share one state under its spin lock: `egress` runs for each packet, `report` for
+ * each report of the modem. The agent runs `report` by BPF_PROG_TEST_RUN with the report in place
+ * of a packet. So the agent decides nothing, the cost of a packet does not depend on the ring, and
+ * any number of processors may send. The sweep over the accounts takes no lock: each account is
+ * read at once.
  *
- * Without reports for the law's patience the gate is open. The agent renews a lease; after it everything passes.
+ * Without reports for the law's timeout the gate is open. The agent renews a lease; after it has
+ * expired everything passes.
  *
- * Needs Linux 5.6 (functions verified by themselves; spin locks, bounded loops) with BTF.
+ * The agent finds programs and maps by their names, so these stay the same from version to version.
+ *
+ * Needs Linux 5.6 (global functions; spin locks, bounded loops) with BTF.
  */
 #include "kernel.h"
 #include "gate.h"
@@ -20,10 +26,11 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* TC_ACT_UNSPEC, which is TCX_NEXT: whatever else is attached decides. TC_ACT_SHOT, which is TCX_DROP. */
+/* TC_ACT_UNSPEC, which is TCX_NEXT: the next program or filter decides. TC_ACT_SHOT, which is
+ * TCX_DROP. */
 #define PASS -1
 #define REFUSE 2
-/* Time between two sweeps of the accounts. */
+/* Interval between two sweeps of the accounts. */
 #define SWEEP_NS 20000000ull
 #define TCP 6
 #define ACK 0x10
@@ -32,41 +39,43 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* What the agent sets; one entry. */
 struct gate_config {
 	struct qcut_law law;
-	/* CLOCK_MONOTONIC, ns: everything passes after this. */
+	/* CLOCK_MONOTONIC, ns: after this everything passes. */
 	__u64 lease_until_ns;
-	/* Bytes of the link layer's header, which the modem does not count. */
+	/* Bytes of the link-layer header, which the modem does not count; padding, always zero. */
 	__u32 link_header, pad;
 };
 
 struct gate_state {
 	struct bpf_spin_lock lock;
 	__u32 pad;
-	/* Share of a flow, as an account; when it was found. Flows that are even shall be fat, all of them: an eighth less. */
+	/* Fair share in units of an account, and when it was computed. It is an eighth below the
+	 * exact one, so that flows that are even all count as above it. */
 	__u64 fair, swept_ns;
 	struct gate_share share;
-	/* See gate_busy, and when it was taken last. */
+	/* See gate_busy, and when it was updated last. */
 	__u64 busy, busy_ns;
 	__u64 accounts[GATE_FLOWS];
-	/* When a flow was told, ms. */
-	__u32 told[GATE_FLOWS];
+	/* When a flow was refused last, ms. */
+	__u32 refused_ms[GATE_FLOWS];
 	struct qcut law;
 };
 
-/* What can be seen from outside, renewed with each report. */
+/* What the agent reads, updated with each report. */
 struct gate_view {
 	__u64 at_ns, written_ns, reports;
 	__u64 occupancy, limit, rate, fair;
-	/* As reported, before anything was estimated. */
+	/* As reported, before any estimate. */
 	__u64 reported;
 };
 
 struct gate_counters {
 	__u64 passed, passed_bytes;
-	/* Of them, above the limit for being thin, sparse or bare. */
+	/* Of these, packets above the limit: below the fair share, sparse, or bare acknowledgments.
+	 */
 	__u64 privileged;
-	/* To sockets of this host, and of others. */
+	/* Refused to sockets of this host, and to forwarded traffic. */
 	__u64 refused_own, refused_forwarded;
-	/* Passed because no report was fresh, or no lease. */
+	/* Passed because there was no fresh report, or no lease. */
 	__u64 unguarded;
 };
 
@@ -114,7 +123,7 @@ static __always_inline __u32 kind_of(struct __sk_buff *skb)
 	} else {
 		return GATE_OTHER;
 	}
-	/* Its header's length in words, and its flags. */
+	/* The header's length in words, and its flags. */
 	if (bpf_skb_load_bytes_relative(skb, header + 12, tcp, sizeof(tcp), BPF_HDR_START_NET))
 		return GATE_OTHER;
 	if ((tcp[1] & (ACK | FIN_SYN_RST)) == ACK && total == header + (tcp[0] >> 4) * 4)
@@ -122,27 +131,27 @@ static __always_inline __u32 kind_of(struct __sk_buff *skb)
 	return GATE_TCP;
 }
 
-static __always_inline void look(struct gate_state *s, __u64 now, __u64 held)
+static __always_inline void update_busy(struct gate_state *s, __u64 now, __u64 occupancy)
 {
 	__u64 passed = law_less(now, s->busy_ns);
 
 	if (passed < GATE_BUSY_STEP_NS)
 		return;
-	s->busy = gate_busy(s->busy, held, passed);
+	s->busy = gate_busy(s->busy, occupancy, passed);
 	s->busy_ns = now;
 }
 
 SEC("classifier")
 int egress(struct __sk_buff *skb)
 {
-	__u32 zero = 0, segments, kind, flow, now_ms, *told;
+	__u32 zero = 0, segments, kind, flow, now_ms, *refused_ms;
 	struct gate_config *c = bpf_map_lookup_elem(&config, &zero);
 	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
 	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	__u64 now = bpf_ktime_get_ns();
-	__u64 bytes, held, limit, before, booked, allowed, *account;
-	bool forwarded, silent, lately, open, alone = false;
-	__u32 felt_ms = GATE_FELT_MS;
+	__u64 bytes, occupancy, limit, before, after, allowed, *account;
+	bool forwarded, silent, refused_lately, open, alone = false;
+	__u32 reaction_ms = GATE_REACTION_MS;
 	__u64 longer_us = 0;
 	struct bpf_sock *sk = skb->sk;
 	struct qcut_law law;
@@ -155,7 +164,7 @@ int egress(struct __sk_buff *skb)
 	}
 	law = c->law;
 	segments = law_max(skb->gso_segs, 1);
-	/* On the wire, a segment that hardware will cut has a header for each of its parts. */
+	/* On the wire each segment of a GSO packet has a header of its own. */
 	bytes = law_less(law_max(skb->wire_len, skb->len), (__u64)segments * c->link_header);
 	kind = kind_of(skb);
 	forwarded = !sk;
@@ -164,31 +173,31 @@ int egress(struct __sk_buff *skb)
 
 		if (tp) {
 			alone = !tp->packets_out;
-			/* The kernel counts eighths of a microsecond. */
-			felt_ms = law_min(law_max(tp->srtt_us / 8000, GATE_FELT_MS), GATE_FELT_MOST_MS);
-			longer_us = law_less(felt_ms * 1000, law_min(tp->rtt_min, GATE_FELT_MS * 1000));
+			/* srtt_us is in eighths of a microsecond. */
+			reaction_ms = law_min(law_max(tp->srtt_us / 8000, GATE_REACTION_MS), GATE_MAX_REACTION_MS);
+			longer_us = law_less(reaction_ms * 1000, law_min(tp->rtt_min, GATE_REACTION_MS * 1000));
 		}
 	}
 	flow = bpf_get_hash_recalc(skb) % GATE_FLOWS;
 	account = &s->accounts[flow];
-	told = &s->told[flow];
+	refused_ms = &s->refused_ms[flow];
 	now_ms = now / 1000000;
 
 	bpf_spin_lock(&s->lock);
 	silent = qcut_silent(&s->law, &law, now);
-	held = qcut_bytes(&s->law, now);
+	occupancy = qcut_bytes(&s->law, now);
 	limit = qcut_limit(&s->law, &law);
-	look(s, now, held);
-	before = gate_account(*account, now);
-	booked = before + bytes;
-	lately = kind == GATE_TCP && now_ms - *told < felt_ms;
-	allowed = gate_allowed(limit, before, booked, s->fair, forwarded, kind, lately, alone);
-	open = silent || held <= allowed + gate_train(s->busy, s->law.rate, longer_us);
+	update_busy(s, now, occupancy);
+	before = gate_account_read(*account, now);
+	after = before + bytes;
+	refused_lately = kind == GATE_TCP && now_ms - *refused_ms < reaction_ms;
+	allowed = gate_allowed(limit, before, after, s->fair, forwarded, kind, refused_lately, alone);
+	open = silent || occupancy <= allowed + gate_train(s->busy, s->law.rate, longer_us);
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
-		*account = gate_booked(booked, now);
-	} else if (!lately) {
-		*told = now_ms;
+		*account = gate_account_write(after, now);
+	} else if (!refused_lately) {
+		*refused_ms = now_ms;
 	}
 	bpf_spin_unlock(&s->lock);
 
@@ -203,13 +212,13 @@ int egress(struct __sk_buff *skb)
 	count->passed_bytes += bytes;
 	if (silent)
 		count->unguarded++;
-	else if (held > limit)
+	else if (occupancy > limit)
 		count->privileged++;
 	return PASS;
 }
 
-/* A step of a sweep, `i` accounts and rounds from its beginning. A function by itself (not static), so that the verifier follows it once
- * and not a thousand times. */
+/* One step of a sweep, numbered over all accounts and rounds. Not static, so that the verifier
+ * checks it once and not a thousand times. */
 __noinline int sweep(__u32 i, __u64 now)
 {
 	__u32 zero = 0;
@@ -217,13 +226,13 @@ __noinline int sweep(__u32 i, __u64 now)
 
 	if (!s)
 		return 0;
-	gate_take(&s->share, gate_account(s->accounts[i % GATE_FLOWS], now));
+	gate_share_add(&s->share, gate_account_read(s->accounts[i % GATE_FLOWS], now));
 	if (i % GATE_FLOWS == GATE_FLOWS - 1)
-		gate_took(&s->share, s->law.rate);
+		gate_share_end_round(&s->share, s->law.rate);
 	return 0;
 }
 
-/* A report in place of a packet, behind 16 bytes of nothing. */
+/* Takes a report in place of a packet, after 16 bytes of padding. */
 SEC("classifier")
 int report(struct __sk_buff *skb)
 {
@@ -232,7 +241,7 @@ int report(struct __sk_buff *skb)
 	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
 	struct gate_view *v = bpf_map_lookup_elem(&view, &zero);
 	__u64 now = bpf_ktime_get_ns();
-	__u64 held, limit, rate, written;
+	__u64 occupancy, limit, rate, written;
 	struct qcut_report r;
 	struct qcut_law law;
 
@@ -241,8 +250,8 @@ int report(struct __sk_buff *skb)
 	law = c->law;
 	bpf_spin_lock(&s->lock);
 	qcut_on_report(&s->law, &law, now, &r);
-	held = qcut_bytes(&s->law, now);
-	look(s, now, held);
+	occupancy = qcut_bytes(&s->law, now);
+	update_busy(s, now, occupancy);
 	limit = qcut_limit(&s->law, &law);
 	rate = s->law.rate;
 	written = s->law.written_ns;
@@ -258,7 +267,7 @@ int report(struct __sk_buff *skb)
 	v->at_ns = now;
 	v->written_ns = written;
 	v->reports++;
-	v->occupancy = held;
+	v->occupancy = occupancy;
 	v->limit = limit;
 	v->rate = rate;
 	v->fair = s->fair;

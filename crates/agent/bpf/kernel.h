@@ -1,7 +1,7 @@
 /* The kernel's structs, as far as the programs here read them.
  *
- * Offsets are relocated when a program is loaded (CO-RE), so neither the order nor the completeness of the fields matters, and no
- * generated vmlinux.h of megabytes has to be kept. Names are the kernel's.
+ * The loader relocates offsets (CO-RE), so neither the order nor the completeness of the fields
+ * matters, and no generated vmlinux.h of megabytes is needed. Names are the kernel's.
  */
 #pragma once
 #include <linux/bpf.h>
@@ -68,9 +68,9 @@ typedef struct {
 struct sock {
 	struct sock_common __sk_common;
 	int sk_rcvbuf;
-	/* Who made it, as the first user namespace numbers users. */
+	/* The user who made it, as the first user namespace numbers users. */
 	kuid_t sk_uid;
-	/* What the application fixed: 2, the receive buffer. */
+	/* What the application has fixed; bit 2: the receive buffer. */
 	__u8 sk_userlocks : 4;
 	struct {
 		atomic_t rmem_alloc;
@@ -98,7 +98,7 @@ struct tcp_sock {
 	__u32 snd_cwnd, packets_out, mss_cache;
 	__u64 bytes_acked;
 	__u16 advmss;
-	/* Since Linux 6.6: what of a buffer is payload, in 256ths. */
+	/* Since Linux 6.6: the part of a buffer that counts as payload, in 256ths. */
 	__u8 scaling_ratio;
 	__u64 bytes_received;
 	struct tcp_options_received rx_opt;

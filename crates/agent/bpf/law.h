@@ -1,24 +1,27 @@
-/* DRWA in C, and AFC's rate term: the decisions of crates/algo/src/rwnd/{drwa.rs,afc/backed.rs}, bit for bit.
+/* DRWA in C, and AFC's rate term: the decisions of crates/algo/src/rwnd/{drwa.rs,afc/backed.rs},
+ * bit for bit.
  *
- * signal: samples of a connection · model: the same state machines in the same integers
- * (bytes, microseconds, sixteenths, 64 bits, divisions that round down) · action: a window.
+ * signal: samples of a connection · model: the same state machines in the same integers (bytes,
+ * microseconds, sixteenths, 64 bits, divisions that round down) · action: a window.
  *
- * No kernel type is used, so that the same text is compiled for the kernel and by tests; `conformance.bpf.c` runs it in the kernel on
- * recorded streams, and the answers are compared with the Rust side's. What the paper says and what differs from it stands
- * there, not here twice.
+ * No kernel type is used, so that kernel programs and tests compile the same text.
+ * `conformance.bpf.c` runs it in the kernel on recorded streams, and tests compare the answers with
+ * the Rust side's. What the papers say and what differs from them is written there and not
+ * repeated. Names in backticks are those of the Rust side.
  */
 #pragma once
 #include <linux/types.h>
 #include <stdbool.h>
 
-/* RFC 7323 section 2.3: windows end at 2^30. */
+/* Windows end at 2^30 (RFC 7323 section 2.3). */
 #define LAW_MAX_BYTES (1ull << 30)
-/* Longer RTTs are errors: 30 s. */
+/* Longer RTTs are measurement errors: 30 s. */
 #define LAW_MAX_RTT_US 30000000ull
 #define LAW_MAX_RATE (1ull << 32)
-/* For who hands in samples. Below a millisecond it is a host that is late, not a queue: a handshake of 50 µs in a local network would
- * allow 150 µs, and four fifths of its rate were gone. Timestamps count milliseconds anyway. */
-#define LAW_LEAST_RTT_US 1000ull
+/* Minimum RTT for the callers of the law. Below a millisecond it is a late host, not a queue: a
+ * handshake of 50 µs in a local network would allow 150 µs, and the flow lost four fifths of its
+ * rate. Timestamps count milliseconds anyway. */
+#define LAW_MIN_RTT_US 1000ull
 
 static __always_inline __u64 law_min(__u64 a, __u64 b)
 {
@@ -34,28 +37,28 @@ static __always_inline __u64 law_max(__u64 a, __u64 b)
 struct drwa_law {
 	__u32 rate_form, alpha, lambda, quick;
 	__u64 increment, floor, max, initial;
-	/* 0: never measured anew. */
+	/* Age at which RTTmin is measured again, ns; 0: never. */
 	__u64 rtt_min_age_ns;
-	/* RTT by window instead of timestamps. */
+	/* RTT by window instead of timestamps; padding, always zero. */
 	__u32 by_window, pad;
 };
 
 struct drwa_sample {
 	__u64 received, copied, right_edge;
-	/* 0: none. */
+	/* RTT sample, µs; 0: none. */
 	__u64 rtt_us;
-	/* 1 where data arrived, 0 where the application read. */
+	/* 1: data arrived; 0: the application read. */
 	__u32 arrived, pad;
 };
 
-/* `Drwa`. Zeroes are a new connection but for what drwa_init sets. */
+/* `Drwa`. All zero is a new connection, except for what drwa_init sets. */
 struct drwa {
 	__u64 cwnd, rate, window;
 	__u64 rtt_us, rtt_min_us, rtt_min_seen_ns;
 	__u64 begun_ns, begun_copied, rtt_sum_us, rtt_count, silence_ns, arrived_ns, copied;
-	/* `WindowRtt`: the edge that has to be passed, and since when it was on offer. */
+	/* `WindowRtt`: data beyond `edge` ends the sample; when that edge was advertised. */
 	__u64 edge, edge_ns;
-	/* `Probe`. */
+	/* `Probe`: measures RTTmin again with half a window. */
 	__u64 probe_resume, probe_edge, probe_min_us;
 	__u32 probe_left;
 	__u8 begun, pending, probing, ready;
@@ -84,16 +87,16 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	__u64 rtt = law_min(law_max(d->rtt_us, rtt_min), LAW_MAX_RTT_US);
 	__u64 elapsed = law_max(elapsed_us, 1);
 	__u64 lambda = law_min(law->lambda, 256);
-	__u64 wanted;
+	__u64 target;
 
 	bytes = law_min(bytes, LAW_MAX_BYTES);
 	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
 	d->rate = drwa_average(law, d->rate, law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE));
 	if (law->rate_form)
-		wanted = d->rate * rtt_min / 1000000 * lambda / 16;
+		target = d->rate * rtt_min / 1000000 * lambda / 16;
 	else
-		wanted = d->cwnd * lambda * rtt_min / (16 * rtt);
-	d->window = law_min(law_max(wanted + law->increment, law->floor), law->max);
+		target = d->cwnd * lambda * rtt_min / (16 * rtt);
+	d->window = law_min(law_max(target + law->increment, law->floor), law->max);
 }
 
 static __always_inline void drwa_begin_round(struct drwa *d, __u64 now, __u64 copied)
@@ -111,16 +114,17 @@ static __always_inline __u64 drwa_rtt_estimate(const struct drwa *d)
 	return d->rtt_count ? d->rtt_sum_us / d->rtt_count : d->rtt_us;
 }
 
-/* `WindowRtt::on_data`; 0: no sample. A sample below a microsecond counts as one. */
-static __always_inline __u64 drwa_window_rtt(struct drwa *d, __u64 now, const struct drwa_sample *s, bool *some)
+/* `WindowRtt::on_data`: the sample in µs, valid if `sampled`. One below a microsecond counts as
+ * one. */
+static __always_inline __u64 drwa_window_rtt(struct drwa *d, __u64 now, const struct drwa_sample *s, bool *sampled)
 {
 	__u64 sample = 0;
 
-	*some = false;
+	*sampled = false;
 	if (d->pending) {
 		if (s->received < d->edge)
 			return 0;
-		*some = true;
+		*sampled = true;
 		sample = now - d->edge_ns;
 	}
 	d->pending = 1;
@@ -129,11 +133,11 @@ static __always_inline __u64 drwa_window_rtt(struct drwa *d, __u64 now, const st
 	return sample / 1000;
 }
 
-/* Windows from the return of the old window to the next decision: `SETTLING`. */
+/* Windows between the return of the old window and the next decision: `SETTLING`. */
 #define LAW_SETTLING 2
 
 static __always_inline void drwa_on_aging(struct drwa *d, const struct drwa_law *law, __u64 now, const struct drwa_sample *s,
-					  bool some, __u64 rtt_us)
+					  bool sampled, __u64 rtt_us)
 {
 	__u32 measured = law->by_window ? 2 : 1;
 	bool passed, measuring;
@@ -157,7 +161,7 @@ static __always_inline void drwa_on_aging(struct drwa *d, const struct drwa_law 
 		d->probe_left--;
 	}
 	measuring = d->probe_left >= LAW_SETTLING && d->probe_left <= LAW_SETTLING + measured;
-	if (measuring && some)
+	if (measuring && sampled)
 		d->probe_min_us = law_min(d->probe_min_us, rtt_us);
 	if (passed && d->probe_left == LAW_SETTLING) {
 		if (d->probe_min_us < LAW_MAX_RTT_US)
@@ -189,7 +193,7 @@ static __always_inline void drwa_on_read(struct drwa *d, const struct drwa_law *
 	drwa_begin_round(d, now, copied);
 }
 
-/* `on_sample`; the window is in d->window afterwards. */
+/* `on_sample`; afterwards the window is in d->window. */
 static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law *law, __u64 now, const struct drwa_sample *s)
 {
 	if (!d->ready)
@@ -201,13 +205,13 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 	}
 	if (s->arrived) {
 		__u64 rtt_us = s->rtt_us;
-		bool some = rtt_us > 0;
+		bool sampled = rtt_us > 0;
 
 		d->silence_ns = law_max(d->silence_ns, now - d->arrived_ns);
 		d->arrived_ns = now;
 		if (law->by_window)
-			rtt_us = drwa_window_rtt(d, now, s, &some);
-		if (some) {
+			rtt_us = drwa_window_rtt(d, now, s, &sampled);
+		if (sampled) {
 			bool first = d->rtt_us == 0 && d->rtt_count == 0;
 
 			rtt_us = law_min(law_max(rtt_us, 1), LAW_MAX_RTT_US);
@@ -219,7 +223,7 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 			d->rtt_count++;
 		}
 		if (law->rtt_min_age_ns)
-			drwa_on_aging(d, law, now, s, some, rtt_us);
+			drwa_on_aging(d, law, now, s, sampled, rtt_us);
 	}
 	if (s->copied > d->copied) {
 		d->copied = s->copied;
@@ -227,7 +231,7 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 	}
 }
 
-/* Saturating. */
+/* Subtraction and addition that saturate. */
 static __always_inline __u64 law_less(__u64 a, __u64 b)
 {
 	return a > b ? a - b : 0;
@@ -238,7 +242,7 @@ static __always_inline __u64 law_more(__u64 a, __u64 b)
 	return a + b < a ? ~0ull : a + b;
 }
 
-/* AFC's rate term: `crates/algo/src/rwnd/afc/backed.rs`. Zeroes are its beginning. */
+/* AFC's rate term: crates/algo/src/rwnd/afc/backed.rs. All zero is its initial state. */
 #define BACKED_SLOT_NS 100000000ull
 #define BACKED_SLOTS 32
 
@@ -249,7 +253,7 @@ struct backed {
 	__u32 measuring, silent;
 };
 
-/* `on_ack` with `turn`; of the sample everything but its RTT, which is the law's. */
+/* `on_ack` with `turn`. Of the sample it uses everything but the RTT, which is the law's. */
 static __always_inline void backed_on_ack(struct backed *b, __u64 now, const struct drwa_sample *s, __u64 rtt_us)
 {
 	__u64 read, length;
@@ -283,7 +287,7 @@ static __always_inline void backed_on_ack(struct backed *b, __u64 now, const str
 	b->right_edge = s->right_edge;
 }
 
-/* `buffer`: payload. */
+/* `buffer`: payload bytes of the larger buffer. */
 static __always_inline __u64 backed_buffer(const struct backed *b, __u64 own, __u64 rtt_min_us)
 {
 	__u64 more = b->rate * law_min(rtt_min_us, LAW_MAX_RTT_US) / 1000000;

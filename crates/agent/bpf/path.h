@@ -1,17 +1,23 @@
-/* What a box in the middle knows of a path: two halves, and in each the queue towards it and the queue away from it.
+/* What a device in the middle of a path can measure: the path has two halves, and each half has a
+ * queue towards the device and a queue away from it.
  *
- * signal: timestamps that pass (RFC 7323), or sequence numbers and their acknowledgments where there are none · model: a value that
- * leaves and its echo that returns are a round trip of that half; arrival minus the sender's own clock is the way towards us alone,
- * but for a constant · action: round trip, its minimum, and how much of the queue is certainly in which direction.
+ * signal: timestamps that pass (RFC 7323), or sequence numbers and their acknowledgments where
+ * there are none · model: a value that leaves and its echo that returns are one round trip of that
+ * half; arrival time minus the sender's own clock is the one-way delay towards the device, up to a
+ * constant · action: the round trip, its minimum, and how much of the queueing is certainly in
+ * which direction.
  *
- * Why directions: a round trip has both queues in it. A law that closes a download's window because an upload fills the other
- * direction would close it for nothing: the queue stays. So what is certainly in the opposite direction is taken out.
+ * Why directions: a round trip contains both queues. A law that closes a download's window because
+ * an upload fills the other direction gains nothing: that queue stays. So what is certainly in the
+ * opposite direction is taken out.
  *
- * The constant is known as an interval. It is at most the smallest value seen (`high`: the queue was not negative), and at least
- * each value minus the whole queue of that round trip (`low`). Where the whole queue was empty once, both meet. Clocks drift, so the
- * interval widens by 100 ppm (crystals are better); what it leaves open counts as the flow's own queue, which is the error that
- * keeps delay low. An echo also waits until its sender has something to send; the silence before it counts as nothing certain.
- * No clock is compared with another: only its own progress is used.
+ * The constant is known as an interval. It is at most the smallest value seen (`high`: a queue is
+ * never negative). It is at least each value minus the whole queue of that round trip (`low`).
+ * Where the whole queue was empty once, both meet. Clocks drift, so the interval widens by 100 ppm
+ * (crystals are better). What it leaves open counts as the flow's own queue, which is the error
+ * that keeps delay low. An echo may also wait until its sender has something to send, so silence
+ * before it counts as nothing certain. No clock is compared with another: only its own progress is
+ * used.
  */
 #pragma once
 #include "law.h"
@@ -21,65 +27,68 @@
 #define barrier() asm volatile("" ::: "memory")
 #endif
 
-/* A probe: what has to come back. */
+/* What a probe waits for: a timestamp's echo, or a sequence number's acknowledgment. */
 enum { PROBE_NONE, PROBE_STAMP, PROBE_SEQUENCE };
 
 #define NS_PER_S 1000000000ull
 #define NS_PER_MS 1000000ull
-/* Linux, Android, Apple, Windows and FreeBSD count milliseconds; assumed until measured. */
+/* Clock tick of Linux, Android, Apple, Windows and FreeBSD; assumed until the clock is measured. */
 #define TICK_NS NS_PER_MS
-/* A second is long enough to tell the usual clocks (10 and 4 ms, 1 ms, 1 µs) apart in spite of growing queues. */
+/* One second tells the usual clocks (10 and 4 ms, 1 ms, 1 µs) apart in spite of growing queues. */
 #define TICK_LEARNT_NS NS_PER_S
-/* 100 ppm. */
+/* Clock drift as a divisor: 100 ppm. */
 #define DRIFT 10000
-/* Of what was learnt elsewhere: it is about queues, which live for less. */
+/* Maximum age of queue estimates of other flows: queues change within less. */
 #define FRESH_NS NS_PER_S
-/* Within this, the tighter of two bounds stands. */
+/* Within this time the tighter of two bounds is taken. */
 #define MERGED_NS (200 * NS_PER_MS)
 
 struct far_clock {
 	__u64 last_ns, begun_ns;
-	/* Arrival minus sending, ns, from the first packet on; and the bounds of what it is without a queue. */
+	/* Arrival minus sending time relative to the first packet, ns; and the bounds of its value
+	 * without a queue. */
 	__s64 delay, low, high;
 	__u32 last, begun;
 	__u32 tick_ns;
-	/* 1: measured. 2: there is a low bound. */
+	/* Bits. 1: the tick has been measured. 2: there is a lower bound. */
 	__u32 state;
 };
 
-/* A mailbox: filled by the hook where the value leaves, emptied by the one where the echo returns. */
+/* A round-trip measurement: filled by the hook where the value leaves, emptied by the hook where
+ * the echo returns. */
 struct probe {
 	__u64 sent_ns;
 	__u32 value, kind;
 };
 
-/* On their way at the same time, a quarter of a round trip apart. One alone would leave with the packet that follows the echo of the
- * one before, and so ride at the head of the same burst for ever, where the burst's own queue is not seen: two flows that fill both
- * directions are bursts that pass each other (ACK compression; Zhang, Shenker and Clark, SIGCOMM 1991), and each would hold all queue
- * for the other's. */
+/* Probes in flight at the same time, a quarter of a round trip apart. A single probe would leave
+ * with the packet that follows the echo of the one before. So it would always ride at the head of
+ * the same burst, where the burst's own queue is not seen. Two flows that fill both directions are
+ * bursts that pass each other (ACK compression; Zhang, Shenker and Clark, SIGCOMM 1991), and each
+ * would take all queueing for the other's. */
 #define PROBES 4
 
 struct half {
-	/* When its far end was heard last. */
-	__u64 heard_ns;
+	/* When the last segment from its far end came. */
+	__u64 received_ns;
 	struct probe probes[PROBES];
 	__u64 probed_ns;
 	__u32 last_probed;
 	__u32 rtt_us, rtt_min_us;
-	/* Certainly queueing: on the way towards us, away from us. µs. */
+	/* Queueing that is certain: on the way towards the device, away from it. µs. */
 	__u32 towards_us, away_us;
 	__u32 samples;
 	struct far_clock clock;
 };
 
-/* What all flows to a far address (or, under ::, through the device) have seen. */
-struct place_seen {
+/* What all flows to a remote address (or, under ::, through the device) have measured. */
+struct place_path {
 	__u64 rtt_us;
 	__u64 at_ns;
 	__u32 towards_us, away_us;
 };
 
-/* On sight of a timestamp of the far end of this half. */
+/* Takes the timestamp of a segment from the far end of this half. */
 static __always_inline void clock_tick(struct far_clock *c, __u64 now, __u32 stamp)
 {
 	__s32 ticks = stamp - c->last;
@@ -93,7 +102,7 @@ static __always_inline void clock_tick(struct far_clock *c, __u64 now, __u32 sta
 		c->tick_ns = TICK_NS;
 		return;
 	}
-	/* The first packet of a tick is the one that tells most; old ones tell nothing. */
+	/* The first packet of a tick dates it best; reordered, older timestamps are ignored. */
 	if (ticks <= 0)
 		return;
 	if (!(c->state & 1) && now - c->begun_ns >= TICK_LEARNT_NS) {
@@ -128,10 +137,11 @@ static __always_inline __u32 micros_of(__s64 ns)
 	return ns <= 0 ? 0 : law_min(ns / 1000, LAW_MAX_RTT_US);
 }
 
-/* A round trip of this half has ended with the packet whose timestamp clock_tick has just seen. */
-static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us, bool stamped, const struct place_seen *known)
+/* Takes a round trip of this half. It ended with the packet whose timestamp clock_tick has just
+ * taken. */
+static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us, bool stamped, const struct place_path *known)
 {
-	__u64 silent_us = (now - h->heard_ns) / 1000;
+	__u64 silent_us = (now - h->received_ns) / 1000;
 	struct far_clock *c = &h->clock;
 	__s64 queue, low;
 
@@ -150,7 +160,7 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 		return;
 	}
 	low = c->delay - queue;
-	/* A flow that is new: others have seen the path when it was empty. */
+	/* A new flow uses what other flows have measured: they have seen the path empty. */
 	if (!(c->state & 2) && known && now - known->at_ns < FRESH_NS) {
 		__s64 high = c->delay - (__s64)law_min(known->towards_us, micros_of(queue)) * 1000;
 
@@ -158,7 +168,7 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 			c->high = high;
 		low += (__s64)law_min(known->away_us, micros_of(queue)) * 1000;
 	}
-	/* A clock of milliseconds is read up to one late. */
+	/* A clock of milliseconds may be read up to one tick late. */
 	low -= c->tick_ns;
 	if (!(c->state & 2) || low > c->low) {
 		c->low = low;
@@ -167,32 +177,34 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 	if (c->low > c->high)
 		c->high = c->low;
 	h->towards_us = law_min(micros_of(c->delay - c->high), micros_of(queue));
-	/* Who was silent may have had nothing to say: so much of the round trip is no queue for certain. */
+	/* A far end that was silent may have had nothing to send: that part of the round trip is
+	 * not certainly queueing. */
 	h->away_us = micros_of(queue - (c->delay - c->low) - (__s64)law_min(silent_us, LAW_MAX_RTT_US) * 1000);
 }
 
-/* What is known of the way to an address, or else of the device (::). */
-static __always_inline struct place_seen *place_of(void *places, const __u32 *address)
+/* The path state of an address, else of the whole device (::). */
+static __always_inline struct place_path *place_of(void *places, const __u32 *address)
 {
 	__u32 device[4] = {};
-	struct place_seen *p = bpf_map_lookup_elem(places, address);
+	struct place_path *p = bpf_map_lookup_elem(places, address);
 
 	return p && p->at_ns ? p : bpf_map_lookup_elem(places, device);
 }
 
-/* What a round trip has told, for others to the same place, and for those to none that is known. */
+/* Shares a round trip with other flows to the same address, and with flows to addresses that are
+ * still unknown. */
 static __always_inline int place_learn(void *places, const __u32 *address, struct half *h, __u64 now, bool clocked)
 {
 	__u32 device[4] = {};
-	struct place_seen new = { .rtt_us = h->rtt_min_us };
-	struct place_seen *p = bpf_map_lookup_elem(places, address);
+	struct place_path new = { .rtt_us = h->rtt_min_us };
+	struct place_path *p = bpf_map_lookup_elem(places, address);
 
 	if (p) {
 		if (p->rtt_us < h->rtt_min_us)
 			h->rtt_min_us = p->rtt_us;
 		else
 			p->rtt_us = h->rtt_min_us;
-		/* All are bounds from below of the same queue: the largest counts. */
+		/* All estimates are lower bounds of the same queue: the largest counts. */
 		if (clocked && (now - p->at_ns > MERGED_NS || h->towards_us + h->away_us >= p->towards_us + p->away_us)) {
 			p->towards_us = h->towards_us;
 			p->away_us = h->away_us;
@@ -207,7 +219,7 @@ static __always_inline int place_learn(void *places, const __u32 *address, struc
 	new.away_us = h->away_us;
 	new.at_ns = now;
 	new.rtt_us = 0;
-	/* Paths differ, but all share the device: what all have in common counts. */
+	/* Paths differ but all share the device: what they have in common, the smallest, counts. */
 	p = bpf_map_lookup_elem(places, device);
 	if (!p)
 		bpf_map_update_elem(places, device, &new, BPF_ANY);
@@ -216,7 +228,8 @@ static __always_inline int place_learn(void *places, const __u32 *address, struc
 	return 0;
 }
 
-/* The other hook sees whether a mailbox is empty before it takes it: one fills, one empties. */
+/* Starts a probe in a free slot, at most four per round trip. One hook fills slots and the other
+ * one empties them, so `kind` is written last. */
 static __always_inline void probe_send(struct half *h, __u64 now, __u32 value, __u32 kind)
 {
 	if (now - h->probed_ns < (__u64)h->rtt_us * (1000 / PROBES) || (kind == PROBE_STAMP && value == h->last_probed))
@@ -236,8 +249,8 @@ static __always_inline void probe_send(struct half *h, __u64 now, __u32 value, _
 	}
 }
 
-/* RTT in µs where an echo is there, else 0. Of several that an echo answers, the last: it is later for the others only because
- * nothing was echoed in between. */
+/* The RTT in µs if an echo of a probe came back, else 0. If one echo answers several probes, the
+ * last one counts: the earlier ones waited only because nothing was echoed in between. */
 static __always_inline __u32 probe_return(struct half *h, __u64 now, bool stamped, __u32 echo, __u32 ack)
 {
 	__u64 last_ns = 0, us;
@@ -258,7 +271,8 @@ static __always_inline __u32 probe_return(struct half *h, __u64 now, bool stampe
 	return !last_ns || us >= LAW_MAX_RTT_US ? 0 : us ? us : 1;
 }
 
-/* What is on its way was sent again: which of both is answered is not known (Karn). */
+/* Drops all probes after a retransmission: which of both transmissions is answered is unknown
+ * (Karn's algorithm). */
 static __always_inline void probe_forget(struct half *h)
 {
 	for (int i = 0; i < PROBES; i++)
@@ -267,18 +281,22 @@ static __always_inline void probe_forget(struct half *h)
 
 /* The window of a direction of data while the opposite direction has a queue.
  *
- * Window = rate · (λ · RTTmin + queue in the opposite direction − spare). The law alone (rate · λ · RTTmin) would count that queue as
- * the flow's own, and close the window for what it cannot drain. Of the (λ−1) · RTTmin that λ leaves, a part is spare, since both
- * directions share the delay: half of it for downloads; for uploads all, because their bursts hold back the ACKs of downloads, whose
- * link then runs dry: with half, a download beside an upload, both held, had 0.80 of its lone rate and has 0.85 to 0.90.
+ * Window = rate · (λ · RTTmin + queue in the opposite direction − spare). The law alone (rate · λ ·
+ * RTTmin) would take that queue for the flow's own, and close the window for what it cannot drain.
+ * Of the (λ−1) · RTTmin that λ allows, a part is spare, since both directions share the delay. For
+ * downloads it is half. For uploads it is all, because their bursts delay the ACKs of downloads,
+ * whose link then runs empty: with half, a download beside an upload, both controlled, had 0.80 of
+ * its lone rate; with all it has 0.85 to 0.90.
  */
 struct opposite {
-	/* That queue, of the round at hand. */
+	/* The opposite queue in the current round: sum of samples (µs) and their number. */
 	__u64 sum_us;
 	__u32 count;
-	/* Its mean in the last round, and in the one before; what the window has on top; the flow's own queue in the last round. */
-	__u32 mean_us, before_us, on_top_us, own_us, pad;
-	/* Bytes per second, see opposite_round; since when, and how many there were then. */
+	/* Mean of the opposite queue in the last round and in the one before; what it adds to the
+	 * window (as time); the flow's own queue in the last round; padding, always zero. */
+	__u32 mean_us, before_us, added_us, own_us, pad;
+	/* Rate in bytes per second (see opposite_round); when the round began, and the byte count
+	 * then. */
 	__u64 rate, begun_ns, begun_bytes;
 };
 
@@ -288,15 +306,19 @@ static __always_inline void opposite_sample(struct opposite *o, __u64 queue_us)
 	o->count++;
 }
 
-/* A round of the law has ended, with so many bytes altogether.
+/* Ends a round of the law. `bytes` is the direction's byte count so far.
  *
- * Queue: its mean, since a right edge is never taken back, so that of single values only the largest would count. One that grows from
- * round to round goes on as it went, being known a round trip late; one that comes and goes is taken at the mean of two rounds.
- * Rate: an average of four rounds, since behind the other direction's queue ACKs come in bursts, and what ends in a round may have been
- * sent in two. While the flow's own queue is short of half of what λ leaves, its link was not what limited it: its rate is what the
- * window allowed. So it does not fall then, and up to a quarter comes on top of the queue to let it rise.
+ * Queue: its mean, since a right edge is never retracted, so that of single values only the largest
+ * would count. A queue that grows from round to round is extrapolated, since it is known one round
+ * trip late. One that comes and goes is taken at the mean of two rounds.
  *
- * Growth that goes on and the two rules of the rate are for queues beyond one RTTmin: of smaller ones, two laws would answer each other.
+ * Rate: an average of four rounds, since behind the other direction's queue ACKs come in bursts,
+ * and what ends in one round may have been sent in two. While the flow's own queue is short of half
+ * of what λ allows, the link was not its limit: its rate is what the window allowed. So the rate
+ * does not fall then, and up to a quarter is added to the queue to let it rise.
+ *
+ * Extrapolation and the two rules of the rate apply to queues beyond one RTTmin: with smaller ones,
+ * two laws would react to each other.
  */
 static __always_inline void opposite_round(struct opposite *o, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 bytes,
 					   bool up)
@@ -322,7 +344,7 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 		else
 			ahead = (mean + o->mean_us) / 2;
 		ahead += large * law_less(left, own) / (4 * law_max(left, 1));
-		o->on_top_us = law_min(law_less(ahead, up ? left : left / 2), LAW_MAX_RTT_US);
+		o->added_us = law_min(law_less(ahead, up ? left : left / 2), LAW_MAX_RTT_US);
 		o->before_us = o->mean_us;
 		o->mean_us = law_min(mean, LAW_MAX_RTT_US);
 	}
@@ -332,12 +354,12 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 	o->count = 0;
 }
 
-/* In place of the law's own window. */
+/* The window in bytes, in place of the law's own. */
 static __always_inline __u64 opposite_window(const struct opposite *o, const struct drwa_law *law, const struct drwa *d)
 {
-	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * law_min(law->lambda, 256) / 16 + o->on_top_us;
+	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * law_min(law->lambda, 256) / 16 + o->added_us;
 
-	if (!o->on_top_us)
+	if (!o->added_us)
 		return d->window;
 	return law_min(law_max(o->rate * us / 1000000 + law->increment, law->floor), law->max);
 }

@@ -1,9 +1,11 @@
 /* QCUT-D in C: the decisions of crates/algo/src/gate/{occupancy,slack,qcut_d}.rs, bit for bit.
  *
- * signal: packets that passed, reports of a modem · model: the same state machine in the same integers (bytes, nanoseconds, 64 bits,
- * divisions that round down) · action: whether a packet may pass.
+ * signal: packets that passed, reports of a modem · model: the same state machine in the same
+ * integers (bytes, nanoseconds, 64 bits, divisions that round down) · action: whether a packet may
+ * pass.
  *
- * As law.h it uses no kernel type, is compared with the Rust side by `conformance.bpf.c`, and does not tell again what stands there.
+ * Like law.h it uses no kernel type, and `conformance.bpf.c` compares it with the Rust side. The
+ * reasons are given there and not repeated. Names in backticks are those of the Rust side.
  */
 #pragma once
 #include "law.h"
@@ -12,14 +14,15 @@
 #define barrier() asm volatile("" ::: "memory")
 #endif
 
-/* Packets remembered, interval of the average, share of padding that tells of missing data, and the bound of every factor: `RING`,
- * `INTERVAL_NS`, `STARVED`, `MOST`. */
+/* Ring of packets; interval of the average; padding as a part of what was moved that indicates
+ * missing data; bound of every factor, so that no product overflows. See the constants of
+ * occupancy.rs. */
 #define QCUT_RING 512
 #define QCUT_INTERVAL_NS 20000000ull
 #define QCUT_STARVED 8
-#define QCUT_MOST 0xffffffffull
-/* The slack's step, how often dry is too often, up and down of a step, weight of a step in the slow average: `STEP_NS`, `DRY`, `UP_NS`,
- * `DOWN`, `DOWN_FULL`, `SLOW`, `LEARNT`. */
+#define QCUT_MAX 0xffffffffull
+/* Length of a slack step; how often starvation is too often; increase and decrease of a step;
+ * weight in the slow average; warm-up steps. See the constants of slack.rs. */
 #define QCUT_STEP_NS 100000000ull
 #define QCUT_DRY 8
 #define QCUT_UP_NS 30000000ull
@@ -30,7 +33,7 @@
 
 /* The constants: `QcutD` after `new`. */
 struct qcut_law {
-	__u64 target_ns, slack_ns, floor, patience_ns;
+	__u64 target_ns, slack_ns, floor, timeout_ns;
 	__u32 hold, pad;
 };
 
@@ -40,25 +43,26 @@ struct qcut_report {
 
 struct qcut_packet {
 	__u64 at_ns;
-	/* Its own, and B after it as believed then. */
-	__u32 bytes, held;
+	/* Its bytes, and the estimated occupancy after it. */
+	__u32 bytes, occupancy;
 };
 
-/* `Occupancy`. Zeroes are its beginning. */
+/* `Occupancy`. All zero is its initial state. */
 struct qcut {
-	/* Bytes per second; means something once `rated`. */
+	/* Bytes per second; valid once `rated`. */
 	__u64 rate;
-	/* The interval that is being measured. */
+	/* The current interval of the average: start, bytes moved, padding. */
 	__u64 begun_ns, moved, padding;
-	/* The last report, and B after the last packet. */
-	__u64 written_ns, heard_ns, held, since_ns;
+	/* When the last report was written and received; estimated occupancy after the last packet,
+	 * and when that was. */
+	__u64 written_ns, received_ns, occupancy, since_ns;
 	__u32 first, len;
-	__u32 rated, measuring, heard, busy;
-	/* `Occupancy::believed`. */
-	__u64 believed_ns, believed;
-	/* Of the report at hand, see qcut_on_report. */
-	__u64 told_moved;
-	__u32 told_empty, len_before;
+	__u32 rated, measuring, has_report, busy;
+	/* The estimate at the last packet before the newest report was written, to compare with it. */
+	__u64 estimated_ns, estimated;
+	/* Values of the current report that outlive its loop, see qcut_on_report. */
+	__u64 report_moved;
+	__u32 report_empty, len_before;
 	/* `Slack`. */
 	__u64 step_ns, reports, dry, step_moved, slow, slack;
 	__u32 stepping, learnt;
@@ -68,7 +72,7 @@ struct qcut {
 /* `drained`. */
 static __always_inline __u64 qcut_drained(__u64 rate, __u64 ns)
 {
-	return law_min(rate, QCUT_MOST) * law_min(ns, QCUT_MOST) / 1000000000;
+	return law_min(rate, QCUT_MAX) * law_min(ns, QCUT_MAX) / 1000000000;
 }
 
 /* `rate_over`. */
@@ -83,17 +87,17 @@ static __always_inline __u64 qcut_rate_over(__u64 bytes, __u64 ns)
 	} else {
 		rate = bytes / ns;
 		/* What would overflow is above the bound anyway. */
-		rate = rate > QCUT_MOST ? QCUT_MOST : rate * 1000000000;
+		rate = rate > QCUT_MAX ? QCUT_MAX : rate * 1000000000;
 	}
-	return law_min(rate, QCUT_MOST);
+	return law_min(rate, QCUT_MAX);
 }
 
 /* `fold`. */
 static __always_inline void qcut_fold(struct qcut *q, __u64 at_ns, __u64 bytes)
 {
-	__u64 left = law_less(q->held, qcut_drained(q->rate, law_less(at_ns, q->since_ns)));
+	__u64 left = law_less(q->occupancy, qcut_drained(q->rate, law_less(at_ns, q->since_ns)));
 
-	q->held = law_more(left, bytes);
+	q->occupancy = law_more(left, bytes);
 	q->since_ns = law_max(q->since_ns, at_ns);
 }
 
@@ -104,7 +108,7 @@ static __always_inline void qcut_on_passed(struct qcut *q, __u64 now, __u64 byte
 
 	bytes = law_min(bytes, 0xffffffff);
 	if (q->len >= QCUT_RING) {
-		/* The oldest is taken together with the next. */
+		/* The ring is full: the two oldest packets become one. */
 		__u64 both = q->ring[q->first % QCUT_RING].bytes;
 
 		q->first = (q->first + 1) % QCUT_RING;
@@ -116,7 +120,7 @@ static __always_inline void qcut_on_passed(struct qcut *q, __u64 now, __u64 byte
 	place = &q->ring[(q->first + q->len) % QCUT_RING];
 	place->at_ns = now;
 	place->bytes = bytes;
-	place->held = law_min(q->held, 0xffffffff);
+	place->occupancy = law_min(q->occupancy, 0xffffffff);
 	q->len++;
 }
 
@@ -158,7 +162,7 @@ static __always_inline void qcut_measure(struct qcut *q, const struct qcut_law *
 	for (int i = 0; i < 16; i++) {
 		if (i >= steps)
 			break;
-		q->rate = q->rated ? (3 * law_min(q->rate, QCUT_MOST) + law_min(sample, QCUT_MOST)) / 4 : sample;
+		q->rate = q->rated ? (3 * law_min(q->rate, QCUT_MAX) + law_min(sample, QCUT_MAX)) / 4 : sample;
 		q->rated = 1;
 	}
 }
@@ -196,31 +200,33 @@ static __always_inline void qcut_slack(struct qcut *q, const struct qcut_law *la
 	q->step_moved = 0;
 }
 
-/* `on_report`. What is known before the loop and needed behind it waits in `q`, and not in a register or on the stack: of those the
- * verifier knows a little more or less after each round of the loop, so that it would follow all that is behind it 512 times. */
+/* `on_report`. Values that are computed before the loop and needed after it are stored in `q`, not
+ * in a register or on the stack. The verifier tracks those exactly and knows a little more about
+ * them after each iteration, so that it would walk all code after the loop 512 times. */
 static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law *law, __u64 now, const struct qcut_report *r)
 {
 	__u64 at = law_min(r->at_ns, now);
 	__u64 moved = law_less(r->granted, r->padding);
-	__u64 padding, believed;
+	__u64 padding, estimated;
 	__u32 first, len;
 
-	q->told_moved = moved;
-	q->told_empty = !r->occupancy;
+	q->report_moved = moved;
+	q->report_empty = !r->occupancy;
 	if (moved || r->occupancy)
 		q->busy = 1;
-	padding = q->told_empty && !r->padding ? moved : law_min(r->granted, r->padding);
+	padding = q->report_empty && !r->padding ? moved : law_min(r->granted, r->padding);
 	qcut_measure(q, law, at, moved, padding);
-	q->heard = 1;
-	q->heard_ns = now;
+	q->has_report = 1;
+	q->received_ns = now;
 	if (at < q->written_ns) {
 		qcut_slack(q, law, at, moved, 0);
 		return;
 	}
 	q->written_ns = at;
-	q->held = r->occupancy;
+	q->occupancy = r->occupancy;
 	q->since_ns = at;
-	/* One pass: what went before the report was written is forgotten, all else comes on top of it. */
+	/* One pass over the ring: packets from before the report are dropped, all later ones are
+	 * added to it. */
 	first = q->first;
 	len = law_min(q->len, QCUT_RING);
 	q->len_before = len;
@@ -231,7 +237,8 @@ static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law
 		if (i >= len)
 			break;
 		passed = &q->ring[(first + i) % QCUT_RING];
-		/* Only from the front: packets of several processors may stand some nanoseconds out of order. */
+		/* Drop from the front only: packets of several processors may be out of order by
+		 * some nanoseconds. */
 		if (passed->at_ns <= at && q->len + i == len) {
 			q->first = (first + i + 1) % QCUT_RING;
 			q->len--;
@@ -240,27 +247,27 @@ static __always_inline void qcut_on_report(struct qcut *q, const struct qcut_law
 		}
 	}
 	barrier();
-	/* The last one forgotten still stands in its place. */
+	/* The last packet that was dropped is still in its slot. */
 	if (q->len < q->len_before) {
 		const struct qcut_packet *forgotten = &q->ring[(q->first + QCUT_RING - 1) % QCUT_RING];
 
-		q->believed_ns = forgotten->at_ns;
-		q->believed = forgotten->held;
+		q->estimated_ns = forgotten->at_ns;
+		q->estimated = forgotten->occupancy;
 	}
-	believed = law_less(q->believed, qcut_drained(q->rate, law_less(q->written_ns, q->believed_ns)));
-	qcut_slack(q, law, q->written_ns, q->told_moved, q->told_empty ? believed : 0);
+	estimated = law_less(q->estimated, qcut_drained(q->rate, law_less(q->written_ns, q->estimated_ns)));
+	qcut_slack(q, law, q->written_ns, q->report_moved, q->report_empty ? estimated : 0);
 }
 
 /* `Occupancy::bytes`. */
 static __always_inline __u64 qcut_bytes(const struct qcut *q, __u64 now)
 {
-	return law_less(q->held, qcut_drained(q->rate, law_less(now, q->since_ns)));
+	return law_less(q->occupancy, qcut_drained(q->rate, law_less(now, q->since_ns)));
 }
 
 /* `silent`. */
 static __always_inline bool qcut_silent(const struct qcut *q, const struct qcut_law *law, __u64 now)
 {
-	return !q->heard || law_less(now, q->heard_ns) >= law->patience_ns;
+	return !q->has_report || law_less(now, q->received_ns) >= law->timeout_ns;
 }
 
 /* `limit`. */

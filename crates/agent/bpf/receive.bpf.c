@@ -1,46 +1,50 @@
-/* DRWA in the receiving host: the window of a socket follows RTTmin / RTT, without touching kernel or application.
+/* DRWA in the receiving host: the window of a socket follows RTTmin / RTT, without changes to
+ * kernel or application.
  *
- * signal: every ACK that a socket is about to send (the header-option callback, which runs before its window is chosen) · model:
- * law.h, one state per socket; the smallest RTT shared by all sockets to one address, since a latecomer never sees the empty path; path.h,
- * so that an upload's queue does not close a download's window ·
- * action: TCP_WINDOW_CLAMP on the socket, which never moves the right edge to the left (RFC 9293 section 3.8.6.2.1) and which is set
- * again whenever the kernel's own autotuning has moved it.
+ * signal: every ACK that a socket is about to send (the header-option callback, which runs before
+ * its window is chosen) · model: law.h, one state per socket; the smallest RTT shared by all
+ * sockets to one address, since a latecomer never sees the empty path; path.h, so that an upload's
+ * queue does not close a download's window · action: TCP_WINDOW_CLAMP on the socket. It never moves
+ * the right edge to the left (RFC 9293 section 3.8.6.2.1), and it is set again whenever the
+ * kernel's autotuning has moved it.
  *
- * The agent renews a lease. After it has run out the first ACK lifts the clamp, and the program does nothing more; so a killed
- * agent leaves no window behind. Sockets that send no ACK are idle; theirs is lifted at the next start.
+ * The agent renews a lease. After the lease has expired, the next ACK lifts the clamp and the
+ * program does nothing more, so a killed agent leaves no window behind. Sockets that send no ACK
+ * are idle; their clamp is lifted when the agent starts again.
  *
  * Needs Linux 5.11 (TCP_WINDOW_CLAMP from BPF) with BTF and cgroup v2.
  */
 #include "receive.h"
-#include "room.h"
+#include "headroom.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* A kernel that only asks how long options are, for a segment that it does not send. */
+/* The kernel only asks for the length of options, for a segment that it does not send. */
 #define CURRENT_MSS BPF_WRITE_HDR_TCP_CURRENT_MSS
-/* The kernel takes no smaller clamp (SOCK_MIN_RCVBUF / 2 is some 2.3 KB); a smaller wish would be set anew with every ACK. */
-#define LEAST_WINDOW 4096
+/* The kernel refuses smaller clamps (SOCK_MIN_RCVBUF / 2 is some 2.3 KB); a smaller target would be
+ * set again with every ACK. */
+#define MIN_WINDOW 4096
 
 static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 {
 	return bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
 }
 
-/* The socket's window is the kernel's again, or the application's. */
+/* Restores the socket's window: the kernel's own, or the application's clamp. */
 static __always_inline void lift(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
 				 struct receive_counters *count)
 {
 	if (s->raised)
-		room_return(ctx, tp, s, false);
+		headroom_return(ctx, tp, s, false);
 	if (!s->applied)
 		return;
-	if (!set_clamp(ctx, s->own ? s->own : kernels_clamp(tp, s)))
+	if (!set_clamp(ctx, s->app_clamp ? s->app_clamp : kernel_clamp(tp, s)))
 		count->lifted++;
 	s->applied = 0;
 }
 
-/* RTT in µs from the echo of our timestamp; 0: none that is new. */
-static __always_inline __u64 echoed(struct tcp_sock *tp, struct receive_socket *s, __u64 now)
+/* RTT in µs from the echo of this host's timestamp; 0: no new echo. */
+static __always_inline __u64 echo_rtt_us(struct tcp_sock *tp, struct receive_socket *s, __u64 now)
 {
 	__u32 echo = tp->rx_opt.rcv_tsecr;
 	__u32 clock, age;
@@ -54,21 +58,21 @@ static __always_inline __u64 echoed(struct tcp_sock *tp, struct receive_socket *
 		fine = BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts);
 	clock = fine ? (__u32)(now / 1000) : (__u32)(now / 1000000);
 	age = clock - echo;
-	/* Echoes of a clock that was set back. */
+	/* An echo of a clock that was set back. */
 	if (age > (fine ? 30000000u : 30000u))
 		return 0;
-	return law_max(fine ? age : age * 1000ull, LAW_LEAST_RTT_US);
+	return law_max(fine ? age : age * 1000ull, LAW_MIN_RTT_US);
 }
 
-/* The smallest RTT that is known on the way to an address: this socket's, its handshake's, or another socket's. */
-static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4], __u64 own, __u64 sample, __u64 now)
+/* The minimum RTT to an address: of this socket, of its handshake, or of another socket. */
+static __always_inline __u64 min_rtt_us(struct tcp_sock *tp, const __u32 address[4], __u64 own, __u64 sample, __u64 now)
 {
 	struct minimum *shared = bpf_map_lookup_elem(&minima, address);
-	/* Where this end opened the connection it is the emptiest that the path ever was. */
+	/* After an active open the handshake is the emptiest that this path ever was. */
 	__u32 handshake = tp->rtt_min.s[0].v;
 
 	if (handshake && handshake != ~0u)
-		own = law_min(own, law_max(handshake, LAW_LEAST_RTT_US));
+		own = law_min(own, law_max(handshake, LAW_MIN_RTT_US));
 	if (sample)
 		own = law_min(own, sample);
 	if (shared && shared->rtt_us <= own)
@@ -81,12 +85,12 @@ static __always_inline __u64 smallest(struct tcp_sock *tp, const __u32 address[4
 	return own;
 }
 
-/* How much of a round trip is whose queue; 0: none has ended here. Uploads tell it, too: a download that begins beside them
- * could not know. */
-static __noinline int judge_path(struct tcp_sock *tp, struct receive_socket *s, const __u32 *address, __u64 now, __u32 rtt_us)
+/* Splits the round trip's queueing into both directions, if a round trip has ended. Uploads are
+ * measured, too, because a download that begins beside one could not know. */
+static __noinline int measure_path(struct tcp_sock *tp, struct receive_socket *s, const __u32 *address, __u64 now, __u32 rtt_us)
 {
 	bool stamped = BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok);
-	struct place_seen *known = place_of(&paths, address);
+	struct place_path *known = place_of(&paths, address);
 
 	if (stamped)
 		clock_tick(&s->path.clock, now, tp->rx_opt.rcv_tsval);
@@ -95,43 +99,44 @@ static __noinline int judge_path(struct tcp_sock *tp, struct receive_socket *s, 
 	if (rtt_us) {
 		s->path.rtt_min_us = s->law.rtt_min_us;
 		half_sample(&s->path, now, rtt_us, stamped, known);
-		/* On this host itself nobody queues. */
-		if (stamped && s->law.rtt_min_us > LAW_LEAST_RTT_US)
+		/* Loopback has no queue. */
+		if (stamped && s->law.rtt_min_us > LAW_MIN_RTT_US)
 			place_learn(&paths, address, &s->path, now, true);
 		opposite_sample(&s->opposite, s->path.away_us);
 	}
-	s->path.heard_ns = now;
+	s->path.received_ns = now;
 	return 0;
 }
 
 static __always_inline void apply(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
-				  struct receive_counters *count, __u32 wanted)
+				  struct receive_counters *count, __u32 target)
 {
-	if (s->own)
-		wanted = law_min(wanted, s->own);
-	if (tp->window_clamp == wanted && tp->rcv_ssthresh <= wanted)
+	if (s->app_clamp)
+		target = law_min(target, s->app_clamp);
+	if (tp->window_clamp == target && tp->rcv_ssthresh <= target)
 		return;
 	if (!s->applied) {
-		s->own = tp->window_clamp < kernels_clamp(tp, s) ? tp->window_clamp : 0;
-		if (s->own)
-			wanted = law_min(wanted, s->own);
+		s->app_clamp = tp->window_clamp < kernel_clamp(tp, s) ? tp->window_clamp : 0;
+		if (s->app_clamp)
+			target = law_min(target, s->app_clamp);
 	} else if (tp->window_clamp != s->applied) {
-		/* Autotuning sets the clamp anew whenever it lets the buffer grow, an application's as well as ours. */
-		s->own = 0;
+		/* Autotuning sets the clamp again whenever it lets the buffer grow: an
+		 * application's clamp as well as this one. */
+		s->app_clamp = 0;
 		s->reapplied++;
 		count->reapplied++;
 	}
-	if (set_clamp(ctx, wanted)) {
+	if (set_clamp(ctx, target)) {
 		count->refused++;
 		return;
 	}
 	count->applied++;
-	s->applied = wanted;
+	s->applied = target;
 }
 
-static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, const struct receive_socket *s,
+static __always_inline void publish_flow(struct bpf_sock_ops *ctx, struct tcp_sock *tp, const struct receive_socket *s,
 				 const struct receive_config *c, const struct drwa_law *law, const __u32 address[4], __u64 now,
-				 __u32 wanted)
+				 __u32 target)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct receive_flow flow = {
@@ -143,7 +148,7 @@ static __always_inline void show(struct bpf_sock_ops *ctx, struct tcp_sock *tp, 
 		.rate = s->law.rate,
 		.rtt_us = s->law.rtt_us,
 		.rtt_min_us = s->law.rtt_min_us,
-		.wanted = wanted,
+		.target = target,
 		.advertised = tp->rcv_wnd,
 		.clamp = tp->window_clamp,
 		.reapplied = s->reapplied,
@@ -163,8 +168,8 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	struct bpf_sock *sk = ctx->sk;
 	__u64 now = bpf_ktime_get_ns();
 	__u64 begun;
-	__u32 address[4], wanted;
-	bool heard;
+	__u32 address[4], target;
+	bool just_received;
 
 	if (!sk)
 		return;
@@ -176,7 +181,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		return;
 	if (now > c->lease_until_ns) {
 		lift(ctx, tp, s, count);
-		/* A renewed lease begins a new state: what was learnt is old. */
+		/* A renewed lease begins with a new state: the old one is out of date. */
 		if (s->law.ready) {
 			__builtin_memset(&s->law, 0, sizeof(s->law));
 			__builtin_memset(&s->path, 0, sizeof(s->path));
@@ -184,47 +189,49 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		}
 		return;
 	}
-	/* Asked at each ACK: a listening socket's owner is its connections' until they are accepted. */
-	if (!wanted_user(c, tp)) {
+	/* Checked at each ACK: until it is accepted, a connection belongs to the owner of the
+	 * listening socket. */
+	if (!user_selected(c, tp)) {
 		lift(ctx, tp, s, count);
 		return;
 	}
 	remote_address(ctx, address);
 	if (c->by_place) {
-		if (s->place >> 1 != c->places_version)
-			s->place = c->places_version << 1 | wanted_place(c, address);
-		if (!(s->place & 1)) {
+		if (s->place_cached >> 1 != c->places_version)
+			s->place_cached = c->places_version << 1 | place_selected(c, address);
+		if (!(s->place_cached & 1)) {
 			lift(ctx, tp, s, count);
 			return;
 		}
 	}
 	law = c->law;
-	law.floor = law_min(law_max((__u64)c->floor_segments * tp->advmss, LEAST_WINDOW), law.max);
+	law.floor = law_min(law_max((__u64)c->floor_segments * tp->advmss, MIN_WINDOW), law.max);
 	law.increment = (__u64)c->increment_segments * tp->advmss;
 	if (!BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok))
 		law.by_window = 1;
 	sample.received = tp->bytes_received;
 	sample.copied = sample.received - law_min((__u32)(tp->rcv_nxt - tp->copied_seq), sample.received);
 	sample.right_edge = sample.received + (__u32)(tp->rcv_wup + tp->rcv_wnd - tp->rcv_nxt);
-	sample.rtt_us = echoed(tp, s, now);
+	sample.rtt_us = echo_rtt_us(tp, s, now);
 	if (c->rate_term)
 		backed_on_ack(&s->reading, now, &sample, s->law.rtt_us);
-	/* Own data goes through here, too, and window updates. */
+	/* Outgoing data comes here, too, and so do window updates. */
 	sample.arrived = sample.received != s->received || sample.rtt_us;
-	/* Just now, and not when the application had something to send: data, or an acknowledgment in this tick of the kernel's clock. */
-	heard = sample.received != s->received || (__u32)bpf_jiffies64() - tp->rcv_tstamp <= 1;
+	/* Whether this ACK answers something that has just come: data, or an acknowledgment within
+	 * this tick of the kernel's clock. Otherwise the application had something to send. */
+	just_received = sample.received != s->received || (__u32)bpf_jiffies64() - tp->rcv_tstamp <= 1;
 	s->received = sample.received;
 	if (!s->law.ready)
 		drwa_init(&s->law, &law);
 	if (c->shared_minimum)
-		s->law.rtt_min_us = smallest(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
-	/* By windows it is measured in nanoseconds. */
-	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_LEAST_RTT_US);
-	if (heard)
-		judge_path(tp, s, address, now, sample.rtt_us);
+		s->law.rtt_min_us = min_rtt_us(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
+	/* By window it is measured in nanoseconds, and may be smaller. */
+	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_MIN_RTT_US);
+	if (just_received)
+		measure_path(tp, s, address, now, sample.rtt_us);
 	count->samples++;
 	if (sample.received < c->start_bytes) {
-		/* Its round begins when the transfer is one; only the smallest RTT is of use yet. */
+		/* Rounds begin with the start bytes; before them only the minimum RTT is of use. */
 		if (sample.rtt_us)
 			s->law.rtt_min_us = law_min(s->law.rtt_min_us, sample.rtt_us);
 		return;
@@ -233,26 +240,26 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	drwa_on_sample(&s->law, &law, now, &sample);
 	if (begun != s->law.begun_ns)
 		opposite_round(&s->opposite, &law, &s->law, now, sample.copied, false);
-	/* Until the first round has ended the kernel's own window stands. */
+	/* Until the first round has ended the kernel's own window stays. */
 	if (!s->law.rtt_us)
 		return;
-	wanted = opposite_window(&s->opposite, &law, &s->law);
+	target = opposite_window(&s->opposite, &law, &s->law);
 	if (c->observe) {
 		lift(ctx, tp, s, count);
 	} else {
 		if (c->rate_term)
-			room_follow(ctx, tp, s, c, count);
+			headroom_follow(ctx, tp, s, c, count);
 		else if (s->raised)
-			room_return(ctx, tp, s, false);
-		apply(ctx, tp, s, count, wanted);
+			headroom_return(ctx, tp, s, false);
+		apply(ctx, tp, s, count, target);
 	}
 	if (begun != s->law.begun_ns) {
 		count->decisions++;
-		show(ctx, tp, s, c, &law, address, now, wanted);
+		publish_flow(ctx, tp, s, c, &law, address, now, target);
 	}
 }
 
-/* Before the SYN. */
+/* An active open, before its SYN. */
 static __always_inline void on_connect(struct bpf_sock_ops *ctx, struct receive_config *c)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -264,14 +271,14 @@ static __always_inline void on_connect(struct bpf_sock_ops *ctx, struct receive_
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	remote_address(ctx, address);
-	if (!tp || !wanted_user(c, tp) || !wanted_place(c, address))
+	if (!tp || !user_selected(c, tp) || !place_selected(c, address))
 		return;
 	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (s)
-		room_begin(ctx, tp, s, c);
+		headroom_begin(ctx, tp, s, c);
 }
 
-/* The SYN is about to be made: what it offers is what the application's own buffer holds. */
+/* The SYN is about to be sent: it advertises what the application's own buffer can take. */
 static __always_inline void on_first_window(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -283,10 +290,11 @@ static __always_inline void on_first_window(struct bpf_sock_ops *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (tp && s && s->raised)
-		ctx->reply = law_max(room_payload(tp, s->own_buffer) / law_max(tp->advmss, 1), 1);
+		ctx->reply = law_max(headroom_payload(tp, s->app_buffer) / law_max(tp->advmss, 1), 1);
 }
 
-/* What the SYN needed goes, as far as it promised nothing; all of it where no ACK of the socket will call. */
+/* Gives back the buffer that the SYN needed, except for what was advertised; all of it if the lease
+ * has expired and no ACK will call this program. */
 static __always_inline void on_begun(struct bpf_sock_ops *ctx, struct receive_config *c)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -298,10 +306,10 @@ static __always_inline void on_begun(struct bpf_sock_ops *ctx, struct receive_co
 	tp = bpf_skc_to_tcp_sock(sk);
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (tp && s && s->raised)
-		room_return(ctx, tp, s, bpf_ktime_get_ns() > c->lease_until_ns);
+		headroom_return(ctx, tp, s, bpf_ktime_get_ns() > c->lease_until_ns);
 }
 
-/* A connection begins: from now on its ACKs call. */
+/* A connection is established: from now on its ACKs call this program. */
 static __always_inline void on_established(struct bpf_sock_ops *ctx, struct receive_config *c, struct receive_counters *count)
 {
 	__u32 flags = ctx->bpf_sock_ops_cb_flags;
@@ -312,7 +320,7 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx, struct rece
 	if (!sk || bpf_ktime_get_ns() > c->lease_until_ns)
 		return;
 	remote_address(ctx, address);
-	if (!wanted_place(c, address))
+	if (!place_selected(c, address))
 		return;
 	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
@@ -320,7 +328,7 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx, struct rece
 	count->sockets++;
 	if (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
 		return;
-	/* One word of flags is shared by all programs on the socket: add to it, never replace it. */
+	/* All programs on the socket share this word of flags: add to it, never replace it. */
 	if (!bpf_sock_ops_cb_flags_set(ctx, flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
 		s->flagged = 1;
 }
@@ -349,7 +357,7 @@ int receive(struct bpf_sock_ops *ctx)
 		on_established(ctx, c, count);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		/* No option is reserved: the callback is only the moment. */
+		/* No option is reserved: the callback only provides the moment. */
 		if (ctx->args[0] != CURRENT_MSS)
 			on_ack(ctx, c, count);
 		break;

@@ -1,7 +1,9 @@
-/* A TCP segment as a device passes it: addresses, numbers and the options that matter here.
+/* Parses a TCP segment at a device: addresses, sequence numbers, window, and the options that
+ * matter here.
  *
- * signal: a packet at tc · model: Ethernet or nothing below, up to two VLAN tags, IPv4 or IPv6, TCP · action: a struct, or a refusal.
- * Whatever is cut, fragmented, encapsulated otherwise or contradicts itself is refused, and then passes as it came.
+ * Accepted: Ethernet or no link layer, up to two VLAN tags, IPv4 or IPv6, TCP. A packet that is
+ * truncated, a fragment, encapsulated otherwise or inconsistent is refused and then passes
+ * unchanged.
  */
 #pragma once
 #include <linux/bpf.h>
@@ -22,7 +24,8 @@
 /* RFC 9293 section 3.2, RFC 7323, RFC 2385, RFC 5925, RFC 8684. */
 enum { OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_TIMESTAMPS = 8, OPTION_MD5 = 19, OPTION_AO = 29, OPTION_MPTCP = 30 };
 
-/* Seen from the device: inside is this host or who sends through it, outside is beyond. Network order; IPv4 as ::ffff:a.b.c.d. */
+/* Seen from the device: inside is this host and the hosts that send through it, outside is beyond.
+ * Network byte order; IPv4 as ::ffff:a.b.c.d. */
 struct flow_key {
 	__u32 inside[4], outside[4];
 	__u16 inside_port, outside_port;
@@ -30,19 +33,20 @@ struct flow_key {
 };
 
 struct segment {
-	/* From the begin of the packet. */
+	/* Offset of the TCP header in the packet, bytes. */
 	__u32 tcp;
 	__u32 payload;
 	__u32 seq, ack, tsval, tsecr;
-	/* As it stands in the packet. */
+	/* As it is in the packet: network byte order, not scaled. */
 	__be16 window;
 	__u16 mss;
 	__u8 syn, fin, rst, acks;
 	__u8 stamped;
-	/* Scale offered + 1; 0: none. */
-	__u8 offer;
-	/* The window is signed (RFC 2385, RFC 5925) or means another thing (RFC 8684 section 3.3.1): never to be touched. */
-	__u8 barred;
+	/* Shift count of the Window Scale option plus one; 0: the option is absent. */
+	__u8 wscale;
+	/* The window is signed (RFC 2385, RFC 5925) or has another meaning (MPTCP, RFC 8684 section
+	 * 3.3.1): it must not be changed. */
+	__u8 excluded;
 	__u8 pad;
 };
 
@@ -51,8 +55,11 @@ static __always_inline __u32 word(const __u8 *at)
 	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
 }
 
-/* 80 bytes are more than any options. Byte by byte instead of option by option: the verifier then knows every index. */
-/* Not static, here and elsewhere: such functions are verified by themselves, once (Linux 5.12). */
+/* Options, padded to twice their maximum of 40 bytes: the verifier then accepts every index without
+ * further checks. */
+/* Reads the options byte by byte instead of option by option, because the verifier then knows every
+ * index. Not static, here and elsewhere: the verifier checks such functions once, by themselves
+ * (Linux 5.12). */
 struct option_bytes {
 	__u8 byte[80];
 };
@@ -89,7 +96,7 @@ __attribute__((noinline)) int segment_options(struct option_bytes *from, struct 
 		case OPTION_SCALE:
 			/* RFC 7323 section 2.3: more than 14 counts as 14. */
 			if (size == 3)
-				s->offer = (option[2] > 14 ? 14 : option[2]) + 1;
+				s->wscale = (option[2] > 14 ? 14 : option[2]) + 1;
 			break;
 		case OPTION_TIMESTAMPS:
 			if (size == 10) {
@@ -101,7 +108,7 @@ __attribute__((noinline)) int segment_options(struct option_bytes *from, struct 
 		case OPTION_MD5:
 		case OPTION_AO:
 		case OPTION_MPTCP:
-			s->barred = 1;
+			s->excluded = 1;
 			break;
 		}
 		next = i + size;
@@ -109,7 +116,8 @@ __attribute__((noinline)) int segment_options(struct option_bytes *from, struct 
 	return 0;
 }
 
-/* `link` bytes lie before the network header; `out`: towards outside. 0 where it is a segment to look at. */
+/* Fills in `key` and `s`. `link` bytes lie before the network header; `out`: the packet leaves
+ * towards outside. 0: a TCP segment that can be handled. */
 __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
 {
 	__u32 *source, *to;
@@ -152,7 +160,7 @@ __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __
 			return -1;
 		if (ip.frag_off & bpf_htons(IP_OFFSET_OR_MORE))
 			return -1;
-		/* Super-packets beyond 64 KB have no length. */
+		/* GSO packets beyond 64 KB (BIG TCP) have no length in the header. */
 		end = ip.tot_len ? at + bpf_ntohs(ip.tot_len) : skb->len;
 		s->tcp = at + ip.ihl * 4;
 		source[2] = to[2] = bpf_htonl(0xffff);
@@ -167,7 +175,8 @@ __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __
 		end = ip.payload_len ? at + sizeof(ip) + bpf_ntohs(ip.payload_len) : skb->len;
 		s->tcp = at + sizeof(ip);
 		next = ip.nexthdr;
-		/* Options on the way; routing headers and fragments are left alone. */
+		/* Hop-by-hop and destination options are skipped; routing headers and fragments are
+		 * refused. */
 		for (int i = 0; i < EXTENSIONS_MAX; i++) {
 			__u8 head[2];
 
@@ -205,7 +214,7 @@ __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __
 		return 0;
 	if (header > OPTIONS_MAX || bpf_skb_load_bytes(skb, s->tcp + sizeof(tcp), from.byte, header))
 		return -1;
-	/* Almost every segment: RFC 7323 appendix A's layout and nothing else. */
+	/* The usual case: timestamps in the layout of RFC 7323 appendix A and nothing else. */
 	if (header == 12 && word(from.byte) == 0x0101080a) {
 		s->stamped = 1;
 		s->tsval = word(from.byte + 4);

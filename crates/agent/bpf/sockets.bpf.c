@@ -1,15 +1,17 @@
-/* Sockets that exist already: the walk over all of a network namespace.
+/* Existing sockets: the walk over all sockets of a network namespace.
  *
- * signal: every TCP socket, when the agent walks · model: whether it is of our cgroup and goes to one of our destinations · action: its
- * ACKs begin to call DRWA's program (`join`, repeated now and then, since another program that sets the shared word of flags
- * silences ours); it is given back as it was found (`leave`); its congestion control is changed, and changed back.
+ * signal: every TCP socket, when the agent walks · model: whether the socket is in the selected
+ * cgroup and has a selected destination · action: its ACKs begin to call DRWA's program (`join`,
+ * repeated now and then, since another program that sets the shared word of flags can silence it);
+ * it is restored (`leave`); its congestion control is changed, and changed back.
  *
- * A walk takes some 3 ms on a host with 262,144 hash buckets, however few sockets there are: for a start, an end and every few
- * seconds, not for every ACK. Needs Linux 6.12 for `join` (TCP_BPF_SOCK_OPS_CB_FLAGS), 5.15 for the others (bpf_setsockopt in a walk).
+ * A walk takes some 3 ms on a host with 262,144 hash buckets, however few sockets there are: fine
+ * for a start, an end and every few seconds, not for every ACK. Needs Linux 6.12 for `join`
+ * (TCP_BPF_SOCK_OPS_CB_FLAGS), 5.15 for the others (bpf_setsockopt in a walk).
  */
 #include "receive.h"
 #include "congestion.h"
-#include "room.h"
+#include "headroom.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -29,22 +31,24 @@ enum action {
 	SWITCH_BACK = 5,
 };
 
-/* What one walk is to do, and what it did. */
+/* The task of one walk, and its results. */
 struct walk_task {
 	__u32 action;
-	/* Sockets seen, changed, and those that the kernel refused. */
-	__u32 seen, changed, refused;
+	/* Sockets visited, changed, and those that the kernel refused. */
+	__u32 visited, changed, refused;
 	/* Callbacks that another program had silenced. */
 	__u32 silenced;
-	/* The last refusal. */
+	/* The last refusal, negative errno. */
 	__s32 error;
-	/* Whose sockets join, are listed or change: a cgroup and its depth; depth 0 is the root, everybody's. */
+	/* The cgroup whose sockets join, are listed or change, and its depth; depth 0 is the root,
+	 * so all sockets. */
 	__u64 cgroup;
 	__u32 cgroup_level;
-	/* LEAVE: 1, buffers shrink only as far as nothing that was promised is lost; and how many are not there yet. */
+	/* For LEAVE. 1: buffers shrink only as far as no advertised window is cut; number of
+	 * sockets that are not there yet; padding, always zero. */
 	__u32 gentle, waiting, pad;
-	/* Bytes that buffers are larger by, all together. */
-	__u64 room;
+	/* Bytes by which buffers are larger, all together. */
+	__u64 headroom;
 };
 
 /* What LIST writes for each socket. */
@@ -52,10 +56,10 @@ struct walk_socket {
 	__u32 local[4], remote[4];
 	__u32 local_port, remote_port, state;
 	__u32 rtt_us, rtt_min_us;
-	/* Packets. */
+	/* In packets, except for `mss` (bytes). */
 	__u32 cwnd, out, mss;
 	__u32 clamp, advertised;
-	/* 1: our callback is on, 2: our clamp is set. */
+	/* Bits. 1: our callback is on. 2: our clamp is set. */
 	__u32 ours, pad;
 	__u64 received, acked;
 	char congestion[16];
@@ -68,7 +72,7 @@ struct {
 	__type(value, struct walk_task);
 } task SEC(".maps");
 
-static __always_inline void walked_address(struct sock_common *sk, bool remote, __u32 to[4])
+static __always_inline void socket_address(struct sock_common *sk, bool remote, __u32 to[4])
 {
 	if (sk->skc_family == AF_INET) {
 		to[0] = 0;
@@ -96,7 +100,7 @@ static __always_inline long join(struct tcp_sock *tp, __u8 state, struct walk_ta
 	struct receive_socket *s;
 	long failed;
 
-	/* Who can still receive. */
+	/* Only sockets that can still receive. */
 	if (state != ESTABLISHED && state != FIN_WAIT1 && state != FIN_WAIT2)
 		return 0;
 	if (tp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
@@ -122,11 +126,11 @@ static __always_inline long leave(struct tcp_sock *tp, struct walk_task *t)
 	if (!s)
 		return 0;
 	if (s->applied) {
-		int clamp = s->own ? s->own : kernels_clamp(tp, s);
+		int clamp = s->app_clamp ? s->app_clamp : kernel_clamp(tp, s);
 
 		failed = bpf_setsockopt(tp, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
 	}
-	if (s->raised && !room_return(tp, tp, s, !t->gentle)) {
+	if (s->raised && !headroom_return(tp, tp, s, !t->gentle)) {
 		t->waiting++;
 		return 0;
 	}
@@ -185,7 +189,7 @@ static __always_inline long change_back(struct tcp_sock *tp, struct walk_task *t
 static __always_inline void list(struct bpf_iter__tcp *ctx, struct tcp_sock *tp, struct sock_common *sk)
 {
 	struct receive_socket *s = bpf_sk_storage_get(&sockets, tp, 0, 0);
-	struct walk_socket found = {
+	struct walk_socket entry = {
 		.local_port = sk->skc_num,
 		.remote_port = bpf_ntohs(sk->skc_dport),
 		.state = sk->skc_state,
@@ -200,22 +204,22 @@ static __always_inline void list(struct bpf_iter__tcp *ctx, struct tcp_sock *tp,
 		.acked = tp->bytes_acked,
 	};
 
-	walked_address(sk, false, found.local);
-	walked_address(sk, true, found.remote);
+	socket_address(sk, false, entry.local);
+	socket_address(sk, true, entry.remote);
 	if (tp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
-		found.ours |= 1;
+		entry.ours |= 1;
 	if (s && s->applied)
-		found.ours |= 2;
-	bpf_probe_read_kernel(found.congestion, sizeof(found.congestion), tp->inet_conn.icsk_ca_ops->name);
-	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+		entry.ours |= 2;
+	bpf_probe_read_kernel(entry.congestion, sizeof(entry.congestion), tp->inet_conn.icsk_ca_ops->name);
+	bpf_seq_write(ctx->meta->seq, &entry, sizeof(entry));
 }
 
-static __always_inline void room_count(struct tcp_sock *tp, struct walk_task *t)
+static __always_inline void headroom_count(struct tcp_sock *tp, struct walk_task *t)
 {
 	struct receive_socket *s = bpf_sk_storage_get(&sockets, tp, 0, 0);
 
-	if (s && s->raised > s->own_buffer)
-		t->room += s->raised - s->own_buffer;
+	if (s && s->raised > s->app_buffer)
+		t->headroom += s->raised - s->app_buffer;
 }
 
 SEC("iter/tcp")
@@ -239,8 +243,8 @@ int walk(struct bpf_iter__tcp *ctx)
 	t = bpf_map_lookup_elem(&task, &zero);
 	if (!tp || !c || !t)
 		return 0;
-	walked_address(sk, true, address);
-	room_count(tp, t);
+	socket_address(sk, true, address);
+	headroom_count(tp, t);
 	if (t->action == LEAVE) {
 		failed = leave(tp, t);
 	} else if (t->action == SWITCH_BACK) {
@@ -248,12 +252,12 @@ int walk(struct bpf_iter__tcp *ctx)
 	} else if (in_cgroup(tp, t->cgroup, t->cgroup_level)) {
 		if (t->action == LIST)
 			list(ctx, tp, sk);
-		else if (t->action == JOIN && wanted_user(c, tp) && wanted_place(c, address))
+		else if (t->action == JOIN && user_selected(c, tp) && place_selected(c, address))
 			failed = join(tp, state, t);
 		else if (t->action == SWITCH)
 			failed = change(tp, state, address, t);
 	}
-	t->seen++;
+	t->visited++;
 	if (failed) {
 		t->refused++;
 		t->error = failed;

@@ -120,7 +120,7 @@ struct Side {
     edge: u32,
     /// As it has to leave us; none before the first.
     told: Option<u32>,
-    wanted: u32,
+    target: u32,
 }
 
 fn any_law(rng: &mut Rng) -> Config {
@@ -193,7 +193,7 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             stamp: rng.below(1 << 32) as u32,
             edge: 0,
             told: None,
-            wanted: 0,
+            target: 0,
         };
         let mut sides = [side(), side()];
         open(&ends, &mut ebpf, &sides);
@@ -241,7 +241,7 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             // A sample and the window that it changes may come with the same packet.
             for t in &traced(&ebpf)[samples..] {
                 let receiver = usize::from(t.up == 1);
-                sides[receiver].wanted = t.wanted;
+                sides[receiver].target = t.target;
             }
             let field = expected(&mut sides[own], ack, window, scale);
             assert_eq!(ends.window(&after), field, "case {case}: {ends:?} {:?}", sides[own]);
@@ -264,17 +264,17 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
     );
 }
 
-/// The field that has to leave: as wanted, never above what its end told, never taking back what was told.
+/// The field that has to leave: as target, never above what its end told, never taking back what was told.
 fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
     let told = u32::from(window) << scale;
     let (mut field, mut reach) = (u32::from(window), told);
     if let Some(edge) = side.told
-        && side.wanted > 0
-        && told > side.wanted
+        && side.target > 0
+        && told > side.target
     {
         let least = edge.wrapping_sub(ack);
-        let down = side.wanted >> scale;
-        let wish = if (down << scale) < side.wanted - side.wanted / 4 { down + 1 } else { down };
+        let down = side.target >> scale;
+        let wish = if (down << scale) < side.target - side.target / 4 { down + 1 } else { down };
         let held = (least as i32) > 0 && least > wish << scale;
         let rounded = if held { least.div_ceil(1 << scale) } else { wish };
         if rounded << scale < told && rounded <= 0xffff {
@@ -292,7 +292,7 @@ fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
 fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
     let law = Config { lambda: 1, min_window: 1, alpha: 0, form: Form::Rate, ..Config::default() };
     configure(ebpf, &law, &law);
-    let side = Side { next: 1_000_000, stamp: 77, edge: 0, told: None, wanted: 0 };
+    let side = Side { next: 1_000_000, stamp: 77, edge: 0, told: None, target: 0 };
     let mut sides = [side; 2];
     open(ends, ebpf, &sides);
     for _ in 0..200 {

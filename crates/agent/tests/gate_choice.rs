@@ -28,7 +28,7 @@ impl Gate {
         let config = GateConfig {
             target_ns: 20_000_000,
             floor: 1_500,
-            patience_ns: 1_000_000_000,
+            timeout_ns: 1_000_000_000,
             hold: 1,
             lease_until_ns: now_ns().saturating_add_signed(lease_s * 1_000_000_000),
             link_header: 14,

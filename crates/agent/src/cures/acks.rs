@@ -22,7 +22,7 @@ use crate::cures::attach::{self, Hook, Hung};
 use crate::cures::receive::taken;
 use crate::cures::{CureError, Result, address, now_ns, window_law};
 use crate::kernel::layouts::DrwaLaw;
-use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlaceSeen};
+use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
 use crate::kernel::{self, whole};
@@ -122,7 +122,7 @@ pub struct Acks {
     counters: PerCpuArray<MapData, AcksCounters>,
     flows: HashMap<MapData, FlowKey, Flow>,
     exempt: HashMap<MapData, FlowKey, u32>,
-    places: HashMap<MapData, [u32; 4], PlaceSeen>,
+    places: HashMap<MapData, [u32; 4], PlacePath>,
     settings: Settings,
     found: Device,
     hung: Option<Hung>,
@@ -161,7 +161,7 @@ fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
 
 /// What two agents have to agree upon.
 fn stamp(settings: &Settings, found: &Device) -> String {
-    let sizes = [size_of::<Flow>(), size_of::<AcksConfig>(), size_of::<PlaceSeen>()];
+    let sizes = [size_of::<Flow>(), size_of::<AcksConfig>(), size_of::<PlacePath>()];
     format!("acks-{}-{}-{}-{sizes:?}", found.index, settings.flows, settings.clsact)
 }
 
@@ -312,7 +312,7 @@ impl Acks {
             let exempt = config.exempting > 0 && self.exempt.get(&key, 0).is_ok();
             let ways = [("acks down", &flow.down, 1), ("acks up", &flow.up, 2)];
             let shown =
-                ways.into_iter().filter(|(_, way, _)| way.wanted > 0 && fresh(way.begun_ns));
+                ways.into_iter().filter(|(_, way, _)| way.target > 0 && fresh(way.begun_ns));
             found.extend(shown.map(|(cure, way, bit)| FlowStatus {
                 applied: !exempt && config.lifted & bit == 0 && way.rewritten > 0,
                 ..self.shown(cure, &key, &flow, way, now)
@@ -339,8 +339,8 @@ impl Acks {
             rate: way.law.rate,
             rtt_us: u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us),
             rtt_min_us: way.law.rtt_min_us,
-            wanted: way.wanted.into(),
-            advertised: way.told.into(),
+            wanted: way.target.into(),
+            advertised: way.advertised.into(),
             applied: way.rewritten > 0,
             reapplied: way.rewritten.into(),
         }
@@ -353,13 +353,13 @@ impl Acks {
             segments: a.segments + b.segments,
             flows: a.flows + b.flows,
             unknown: a.unknown + b.unknown,
-            barred: a.barred + b.barred,
+            excluded: a.excluded + b.excluded,
             samples: a.samples + b.samples,
             decisions: a.decisions + b.decisions,
             rewritten: a.rewritten + b.rewritten,
-            superpackets: a.superpackets + b.superpackets,
-            held: a.held + b.held,
-            strange: a.strange + b.strange,
+            gso_packets: a.gso_packets + b.gso_packets,
+            edge_limited: a.edge_limited + b.edge_limited,
+            out_of_window: a.out_of_window + b.out_of_window,
             down_bytes: a.down_bytes + b.down_bytes,
             up_bytes: a.up_bytes + b.up_bytes,
         }))

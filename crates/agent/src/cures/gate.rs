@@ -88,7 +88,7 @@ impl Settings {
             slack_ns: self.law.slack.0,
             // As `QcutD::new`: the last packet comes on top.
             floor: u64::from(device.mtu).saturating_mul(self.law.floor.saturating_sub(1)),
-            patience_ns: self.law.patience.0,
+            timeout_ns: self.law.patience.0,
             hold: self.law.hold.into(),
             pad: 0,
             lease_until_ns: 0,

@@ -108,7 +108,7 @@ impl Settings {
             by_user: self.user.is_some().into(),
             user: self.user.unwrap_or(0),
             rate_term: self.rate_term.into(),
-            most_buffer: crate::cures::receive::headroom::most_buffer(),
+            max_buffer: crate::cures::receive::headroom::most_buffer(),
             scarce: before.scarce,
         })
     }
@@ -269,7 +269,7 @@ impl Receive {
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
-        self.room.write(memory, task.room)?;
+        self.room.write(memory, task.headroom)?;
         let joined = task.changed - task.silenced.min(task.changed);
         told.extend(
             [
@@ -310,7 +310,7 @@ impl Receive {
                 rate: flow.rate,
                 rtt_us: flow.rtt_us.into(),
                 rtt_min_us: flow.rtt_min_us.into(),
-                wanted: flow.wanted.into(),
+                wanted: flow.target.into(),
                 advertised: flow.advertised.into(),
                 applied: flow.observed == 0,
                 reapplied: flow.reapplied.into(),

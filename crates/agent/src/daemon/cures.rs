@@ -329,8 +329,8 @@ impl Cures {
             let c = acks.counters()?;
             let about = json!({
                 "device": device, "flows": c.flows, "segments": c.segments, "samples": c.samples,
-                "decisions": c.decisions, "rewritten": c.rewritten, "held": c.held, "unknown": c.unknown,
-                "barred": c.barred, "strange": c.strange, "superpackets": c.superpackets,
+                "decisions": c.decisions, "rewritten": c.rewritten, "held": c.edge_limited, "unknown": c.unknown,
+                "barred": c.excluded, "strange": c.out_of_window, "superpackets": c.gso_packets,
                 "down_bytes": c.down_bytes, "up_bytes": c.up_bytes,
             });
             cures.insert("acks".to_owned(), about);

@@ -137,8 +137,8 @@ impl One {
 fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
     let ups = !cures.guard.gated();
     let (down, up) = (&flow.down, &flow.up);
-    let down_held = down.wanted > 0 && down.rewritten > 0 && flow.local == 0;
-    let up_held = ups && up.wanted > 0 && up.rewritten > 0;
+    let down_held = down.target > 0 && down.rewritten > 0 && flow.local == 0;
+    let up_held = ups && up.target > 0 && up.rewritten > 0;
     let bytes = if down_held { down.passed } else { 0 } + if up_held { up.passed } else { 0 };
     (bytes, down_held || up_held)
 }
@@ -149,15 +149,16 @@ fn full(flow: &Flow, now: Instant) -> bool {
     let fills = |way: &Direction| {
         let flying = u128::from(way.law.rate) * u128::from(rtt_us) / 1_000_000;
         let comes = now.0.saturating_sub(way.begun_ns) / 1_000 <= UNDER_WAY_MS * 1_000 + 2 * rtt_us;
-        way.wanted > 0 && way.rewritten > 0 && comes && flying * 5 >= u128::from(way.wanted) * 4
+        way.target > 0 && way.rewritten > 0 && comes && flying * 5 >= u128::from(way.target) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
 }
 
 /// Whether a window is still open from the time without the cure: a quarter more than wanted.
 fn open(flow: &Flow) -> bool {
-    let far =
-        |way: &Direction| way.rewritten > 0 && way.told > way.wanted.saturating_add(way.wanted / 4);
+    let far = |way: &Direction| {
+        way.rewritten > 0 && way.advertised > way.target.saturating_add(way.target / 4)
+    };
     far(&flow.up) || flow.local == 0 && far(&flow.down)
 }
 

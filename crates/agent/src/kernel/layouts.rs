@@ -1,6 +1,8 @@
-//! What kernel and agent both see: the structs of `bpf/law.h` and of the programs' maps, field by field.
+//! The structs that the kernel side and the agent share: those of `bpf/law.h` and of the programs'
+//! maps, field by field.
 //!
-//! Every field has the size of its place, without gaps, so that all bytes mean something on both sides.
+//! Every field has the size of its place, without gaps, so that all bytes mean something on both
+//! sides.
 #![allow(unsafe_code)]
 
 pub mod acks;
@@ -13,7 +15,8 @@ macro_rules! plain {
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-        // SAFETY: integers and such structs only, without padding (checked below), so any bytes are a value.
+        // SAFETY: integers and such structs only, without padding (checked below), so any bytes are
+        // a value.
         unsafe impl aya::Pod for $name {}
         const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*);
     )*};
@@ -21,326 +24,331 @@ macro_rules! plain {
 pub(crate) use plain;
 
 plain! {
-    /// `struct drwa_law`.
+    /// The constants of a law: `struct drwa_law` of `bpf/law.h`.
     struct DrwaLaw {
-        /// Average of the rate instead of the window.
+        /// 1: the law averages the rate instead of the window.
         rate_form: u32,
-        /// Weight of the old value, in sixteenths.
+        /// Weight of the old value in the average, in sixteenths.
         alpha: u32,
-        /// λ in sixteenths.
+        /// λ, the allowed RTT as a multiple of RTTmin, in sixteenths.
         lambda: u32,
-        /// The average jumps up.
+        /// 1: the average takes a larger value at once.
         quick: u32,
-        /// What every decision adds, bytes.
+        /// Bytes that every decision adds to the window.
         increment: u64,
-        /// Smallest window, bytes.
+        /// Minimum window, bytes.
         floor: u64,
-        /// Largest window, bytes.
+        /// Maximum window, bytes.
         max: u64,
-        /// Window before the first round has ended.
+        /// Window before the first round has ended, bytes.
         initial: u64,
-        /// RTTmin is measured anew after so long; 0: never.
+        /// Age at which RTTmin is measured again; 0: never.
         rtt_min_age_ns: u64,
-        /// RTT by window instead of timestamps.
+        /// 1: RTT by window instead of timestamps.
         by_window: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
     }
-    /// `struct drwa_sample`.
+    /// One sample for the law: `struct drwa_sample` of `bpf/law.h`.
     struct DrwaSample {
-        /// Received in order.
+        /// Bytes received in order so far.
         received: u64,
-        /// Read by the application.
+        /// Bytes that the application has read so far.
         copied: u64,
-        /// Up to which the sender may send.
+        /// Right edge of the window: the byte up to which the sender may send.
         right_edge: u64,
-        /// 0: none.
+        /// RTT sample; 0: none.
         rtt_us: u64,
-        /// 1 where data arrived.
+        /// 1: data arrived; 0: the application read.
         arrived: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
     }
-    /// `struct drwa`.
+    /// State of the law for one connection: `struct drwa` of `bpf/law.h`.
     struct Drwa {
-        /// cwnd_est, bytes.
+        /// Estimate of the sender's congestion window, bytes.
         cwnd: u64,
-        /// Bytes per second.
+        /// Rate, bytes per second.
         rate: u64,
-        /// Wanted.
+        /// The window that the law asks for, bytes.
         window: u64,
-        /// Mean RTT of the last round.
+        /// Mean RTT of the last round, µs.
         rtt_us: u64,
-        /// Smallest RTT.
+        /// Minimum RTT, µs.
         rtt_min_us: u64,
-        /// When it was seen.
+        /// When it was visited.
         rtt_min_seen_ns: u64,
-        /// Begin of the round.
+        /// Start of the current round.
         begun_ns: u64,
-        /// What had been read then.
+        /// `copied` at the start of the round.
         begun_copied: u64,
-        /// RTT samples of the round.
+        /// Sum of the round's RTT samples, µs.
         rtt_sum_us: u64,
-        /// Their number.
+        /// Number of the round's RTT samples.
         rtt_count: u64,
-        /// Longest silence of the round.
+        /// Longest silence within the round.
         silence_ns: u64,
-        /// When data arrived last.
+        /// Time of the last data.
         arrived_ns: u64,
-        /// What had been read at the last sample.
+        /// `copied` at the last sample.
         copied: u64,
-        /// The edge that has to be passed.
+        /// Right edge at the last window sample: data beyond it ends that sample.
         edge: u64,
-        /// Since when it is on offer.
+        /// When that edge was advertised.
         edge_ns: u64,
-        /// The window before RTTmin is measured anew.
+        /// Window to return to after RTTmin has been measured again.
         probe_resume: u64,
-        /// The step ends when data beyond this arrives.
+        /// A step of the probe ends when data beyond this sequence position arrives.
         probe_edge: u64,
-        /// Smallest RTT of the measurement.
+        /// Minimum RTT of the probe so far, µs.
         probe_min_us: u64,
-        /// Windows to wait for yet.
+        /// Steps that the probe still has to wait for.
         probe_left: u32,
-        /// Flags: a round has begun, an edge is pending, RTTmin is being measured, the state is initialised.
+        /// Flags: a round has begun, an edge is pending, RTTmin is being probed, the state is
+        /// initialised.
         flags: [u8; 4],
     }
-    /// `struct receive_config`.
+    /// What the agent sets for DRWA on sockets: `struct receive_config` of `bpf/receive.h`.
     struct ReceiveConfig {
         /// The law; `floor` and `increment` are set for each socket from its segment size.
         law: DrwaLaw,
-        /// CLOCK_MONOTONIC; nothing is done after this.
+        /// CLOCK_MONOTONIC; after this nothing is changed.
         lease_until_ns: u64,
-        /// Bytes received before anything is done.
+        /// Bytes received before anything is changed.
         start_bytes: u64,
-        /// Number of the cgroup whose sockets are ours.
+        /// Id of the cgroup whose sockets are selected.
         cgroup: u64,
-        /// Its depth; 0: everybody's.
+        /// Its depth below the root; 0: the root, so all sockets.
         cgroup_level: u32,
-        /// Smallest window in segments.
+        /// Minimum window in segments.
         floor_segments: u32,
-        /// Segments that every decision adds.
+        /// Segments that every decision adds to the window.
         increment_segments: u32,
-        /// 0 everybody, 1 only listed destinations, 2 all but those.
+        /// 0: all destinations; 1: only those in `places`; 2: all but those.
         by_place: u32,
-        /// Whether the smallest RTT is shared by all sockets to an address.
+        /// 1: all sockets to an address share the minimum RTT.
         shared_minimum: u32,
-        /// Measure and decide, but set no clamp.
+        /// 1: measure and decide, but set no clamp.
         observe: u32,
-        /// Grows when `places` or `by_place` changes.
+        /// Grows with every change of `places` or `by_place`.
         places_version: u32,
-        /// Only sockets of `user`.
+        /// 1: only sockets of `user`.
         by_user: u32,
-        /// Number of a user.
+        /// Numeric id of a user.
         user: u32,
-        /// AFC's rate term.
+        /// 1: AFC's rate term is on.
         rate_term: u32,
-        /// Largest receive buffer that may be asked for, with the kernel's overhead.
-        most_buffer: u32,
-        /// TCP's memory is scarce.
+        /// Largest receive buffer that may be set, with the kernel's overhead.
+        max_buffer: u32,
+        /// 1: TCP's memory is scarce, so larger buffers are given back.
         scarce: u32,
     }
-    /// `struct receive_flow`.
+    /// What the agent reads of a flow: `struct receive_flow` of `bpf/receive.h`.
     struct ReceiveFlow {
         /// Remote address, IPv4 as ::ffff:a.b.c.d, in network order.
         remote: [u32; 4],
-        /// Port here.
+        /// Local port.
         local_port: u32,
-        /// Port there.
+        /// Remote port.
         remote_port: u32,
         /// CLOCK_MONOTONIC of the last decision.
         at_ns: u64,
-        /// Bytes received.
+        /// Payload bytes received.
         received: u64,
-        /// Average of the law, bytes per second.
+        /// The law's average rate, bytes per second.
         rate: u64,
-        /// Mean RTT of the last round.
+        /// Mean RTT of the last round, µs.
         rtt_us: u32,
-        /// Smallest RTT.
+        /// Minimum RTT, µs.
         rtt_min_us: u32,
-        /// Window wanted.
-        wanted: u32,
-        /// Window advertised.
+        /// Target window, bytes.
+        target: u32,
+        /// Advertised window, bytes.
         advertised: u32,
         /// The socket's clamp before this ACK.
         clamp: u32,
-        /// How often autotuning had moved it.
+        /// How often autotuning had moved the clamp.
         reapplied: u32,
-        /// RTT by window, since the connection has no timestamps.
+        /// 1: RTT by window, since the connection has no timestamps.
         by_window: u32,
-        /// Nothing was set: the agent only looks.
+        /// 1: nothing was set, the agent only observes.
         observed: u32,
     }
-    /// `struct receive_counters`.
+    /// Counters of DRWA on sockets: `struct receive_counters` of `bpf/receive.h`.
     struct ReceiveCounters {
-        /// Connections that were opened.
+        /// Connections that were established.
         sockets: u64,
-        /// ACKs looked at.
+        /// ACKs that gave a sample.
         samples: u64,
-        /// Rounds decided.
+        /// Rounds that ended with a decision.
         decisions: u64,
-        /// Clamps set.
+        /// Clamps that were set.
         applied: u64,
-        /// … because autotuning had moved one.
+        /// Clamps set again because autotuning had moved them.
         reapplied: u64,
-        /// Clamps that the kernel refused.
+        /// Clamps that the kernel refused to set.
         refused: u64,
-        /// Clamps lifted after the lease.
+        /// Clamps lifted after the lease had expired.
         lifted: u64,
-        /// Buffers made larger.
+        /// Buffers that were made larger.
         raised: u64,
-        /// … and not, for want of memory.
+        /// Buffers that were not made larger, for want of memory.
         withheld: u64,
     }
     /// `struct place`: a prefix, IPv4 as ::ffff:a.b.c.d.
     struct Place {
-        /// Bits that count.
+        /// Length of the prefix in bits.
         prefix: u32,
-        /// Network order.
+        /// The address in network byte order.
         address: [u32; 4],
     }
-    /// `struct walk_task`.
+    /// Task and results of a walk: `struct walk_task` of `bpf/sockets.bpf.c`.
     struct WalkTask {
-        /// What to do.
+        /// What to do, one of `Action`.
         action: u32,
-        /// Sockets visited.
-        seen: u32,
-        /// Sockets changed.
+        /// Number of sockets visited.
+        visited: u32,
+        /// Number of sockets changed.
         changed: u32,
-        /// Sockets that the kernel refused.
+        /// Number of sockets that the kernel refused to change.
         refused: u32,
         /// Sockets whose callback another program had silenced.
         silenced: u32,
         /// The last refusal, negative errno.
         error: i32,
-        /// Number of the cgroup whose sockets are ours.
+        /// Id of the cgroup whose sockets are selected.
         cgroup: u64,
-        /// Its depth; 0: everybody's.
+        /// Its depth below the root; 0: the root, so all sockets.
         cgroup_level: u32,
-        /// Buffers shrink only as far as nothing that was promised is lost.
+        /// 1: buffers shrink only as far as no advertised window is cut.
         gentle: u32,
-        /// … and so many are not there yet.
+        /// Number of sockets whose buffers are not there yet.
         waiting: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
-        /// Bytes that buffers are larger by, all together.
-        room: u64,
+        /// Bytes by which buffers are larger, all together.
+        headroom: u64,
     }
-    /// `struct walk_socket`.
+    /// One listed socket: `struct walk_socket` of `bpf/sockets.bpf.c`.
     struct WalkSocket {
         /// Local address, IPv4 as ::ffff:a.b.c.d.
         local: [u32; 4],
-        /// Remote address.
+        /// Remote address, IPv4 as ::ffff:a.b.c.d.
         remote: [u32; 4],
-        /// Port here.
+        /// Local port.
         local_port: u32,
-        /// Port there.
+        /// Remote port.
         remote_port: u32,
-        /// TCP's state as the kernel numbers it.
+        /// TCP state in the kernel's numbering.
         state: u32,
-        /// Smoothed RTT of what is sent.
+        /// Smoothed RTT of sent data, µs.
         rtt_us: u32,
-        /// Smallest RTT of what is sent; all ones: none.
+        /// Minimum RTT of sent data, µs; all ones: none.
         rtt_min_us: u32,
         /// Congestion window, packets.
         cwnd: u32,
-        /// Packets in flight.
+        /// Number of packets in flight.
         out: u32,
-        /// Bytes of a segment.
+        /// Maximum segment size, bytes.
         mss: u32,
-        /// The window's clamp.
+        /// The socket's window clamp, bytes.
         clamp: u32,
-        /// Window advertised.
+        /// Advertised window, bytes.
         advertised: u32,
-        /// 1: the callback is on, 2: our clamp is set.
+        /// Bits. 1: the callback is on. 2: our clamp is set.
         ours: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
-        /// Bytes received.
+        /// Payload bytes received.
         received: u64,
         /// Bytes sent and acknowledged.
         acked: u64,
-        /// Name of the congestion control, with zeroes.
+        /// Name of the congestion control, padded with zeroes.
         congestion: [u8; 16],
     }
-    /// `struct route`, `struct congestion_before`.
+    /// A congestion control by name: `struct route` and `struct congestion_before` of
+    /// `bpf/congestion.h`.
     struct Route {
-        /// Name with zeroes.
+        /// The name, padded with zeroes.
         name: [u8; 16],
     }
-    /// `struct congestion_config`.
+    /// What the agent sets for congestion control: `struct congestion_config` of
+    /// `bpf/congestion.h`.
     struct CongestionConfig {
-        /// CLOCK_MONOTONIC; nothing is done after this.
+        /// CLOCK_MONOTONIC; after this nothing is changed.
         lease_until_ns: u64,
     }
-    /// `struct congestion_counters`.
+    /// Counters of congestion control: `struct congestion_counters` of `bpf/congestion.h`.
     struct CongestionCounters {
-        /// Connections that were switched as they began.
+        /// Connections that were switched when they began.
         switched: u64,
-        /// … that the kernel did not let be switched.
+        /// Connections that the kernel refused to switch.
         refused: u64,
     }
-    /// `struct gate_config`.
+    /// What the agent sets for the gate: `struct gate_config` of `bpf/gate.bpf.c`.
     struct GateConfig {
-        /// What lies below may take so long to drain.
+        /// Time that the bytes below the gate may take to drain.
         target_ns: u64,
-        /// The most that is added to it.
+        /// Maximum slack that is added to the target.
         slack_ns: u64,
-        /// Bytes that may always lie below.
+        /// Bytes that may always be below the gate.
         floor: u64,
         /// Without a report for so long the gate is open.
-        patience_ns: u64,
-        /// Leaves intervals without data out of the average.
+        timeout_ns: u64,
+        /// 1: intervals without data are left out of the average.
         hold: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
-        /// CLOCK_MONOTONIC; everything passes after this.
+        /// CLOCK_MONOTONIC; after this everything passes.
         lease_until_ns: u64,
-        /// Bytes of the link layer's header.
+        /// Bytes of the link-layer header.
         link_header: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad2: u32,
     }
-    /// `struct gate_view`.
+    /// What the agent reads of the gate: `struct gate_view` of `bpf/gate.bpf.c`.
     struct GateView {
-        /// CLOCK_MONOTONIC when the last report came.
+        /// CLOCK_MONOTONIC when the last report was received.
         at_ns: u64,
-        /// … when the newest was written.
+        /// CLOCK_MONOTONIC when the newest report was written.
         written_ns: u64,
-        /// How many came.
+        /// Number of reports received.
         reports: u64,
-        /// Bytes below the operating system.
+        /// Estimated bytes below the operating system.
         occupancy: u64,
-        /// Bytes that may lie there.
+        /// Limit of that estimate, bytes.
         limit: u64,
-        /// Bytes per second; 0: not known.
+        /// Rate of the uplink, bytes per second; 0: unknown.
         rate: u64,
-        /// Share of a flow, as an account of recent bytes.
+        /// Fair share of a flow, in units of an account of recent bytes.
         fair: u64,
-        /// Bytes in the last report.
+        /// Bytes in the buffer by the last report.
         reported: u64,
     }
-    /// `struct gate_counters`.
+    /// Counters of the gate: `struct gate_counters` of `bpf/gate.bpf.c`.
     struct GateCounters {
-        /// Packets that passed.
+        /// Number of packets that passed.
         passed: u64,
-        /// Their bytes.
+        /// Bytes of the packets that passed.
         passed_bytes: u64,
-        /// … above the limit, for being thin, sparse or bare.
+        /// Packets that passed above the limit: below the fair share, sparse, or bare
+        /// acknowledgments.
         privileged: u64,
-        /// Refused to sockets of this host, which wait.
+        /// Packets refused to sockets of this host, which wait.
         refused_own: u64,
-        /// Refused to others, who lose them.
+        /// Forwarded packets refused, which are lost.
         refused_forwarded: u64,
-        /// Passed without reports or lease.
+        /// Packets that passed without a fresh report or a lease.
         unguarded: u64,
     }
 }
 
 impl WalkSocket {
-    /// The sockets that a walk wrote, one after the other.
+    /// The sockets that a walk wrote, one record after another.
     pub fn all_of(bytes: &[u8]) -> Vec<WalkSocket> {
         let one = |bytes: &[u8]| {
-            // SAFETY: integers only, so any bytes are a value; chunks_exact gives as many as it has, and no alignment is asked for.
+            // SAFETY: integers only, so any bytes are a value; chunks_exact gives as many as it
+            // has, and no alignment is asked for.
             unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<WalkSocket>()) }
         };
         bytes.chunks_exact(size_of::<WalkSocket>()).map(one).collect()
@@ -348,7 +356,8 @@ impl WalkSocket {
 }
 
 impl DrwaLaw {
-    /// The law of a configuration, for segments of `mss` bytes: as `algo::rwnd::drwa::Drwa::new` has it.
+    /// The law of a configuration for segments of `mss` bytes, as `algo::rwnd::drwa::Drwa::new`
+    /// computes it.
     pub fn new(config: &Config, mss: u64, timestamps: bool) -> DrwaLaw {
         let max = config.max.0.clamp(1, 1 << 30);
         DrwaLaw {

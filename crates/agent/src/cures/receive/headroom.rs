@@ -1,7 +1,7 @@
 //! Memory for the rate term: how much of TCP's the buffers that we make larger may take, and when there is none.
 //!
 //! signal: /proc/net/sockstat, tcp_mem, rmem_max · model: half of what is free below tcp_mem's first mark may be promised, and nothing
-//! above it · action: `room_left` and `scarce` of bpf/room.h.
+//! above it · action: `room_left` and `scarce` of bpf/headroom.h.
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};

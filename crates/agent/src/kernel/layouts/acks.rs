@@ -4,247 +4,248 @@
 use crate::kernel::layouts::{Drwa, DrwaLaw, DrwaSample, plain};
 
 plain! {
-    /// `struct flow_key`. Network order; IPv4 as ::ffff:a.b.c.d.
+    /// Addresses and ports of a flow in network byte order, IPv4 as ::ffff:a.b.c.d:
+    /// `struct flow_key`.
     struct FlowKey {
-        /// This host, or who sends through it.
+        /// Address of this host, or of a host that sends through it.
         inside: [u32; 4],
-        /// Beyond the device.
+        /// Address beyond the device.
         outside: [u32; 4],
-        /// Port inside.
+        /// Port of the inner end.
         inside_port: u16,
-        /// Port outside.
+        /// Port of the outer end.
         outside_port: u16,
         /// VLAN tags, twelve bits each.
         vlan: u32,
     }
-    /// `struct acks_config`.
+    /// What the agent sets for ACK-window rewriting: `struct acks_config`.
     struct AcksConfig {
-        /// Downloads.
+        /// The law of downloads.
         down: DrwaLaw,
-        /// Uploads.
+        /// The law of uploads.
         up: DrwaLaw,
-        /// CLOCK_MONOTONIC; everything passes after this.
+        /// CLOCK_MONOTONIC; after this everything passes.
         lease_until_ns: u64,
-        /// Payload of a download before anything is done.
+        /// Payload bytes of a download before its windows are rewritten.
         down_start_bytes: u64,
-        /// … of an upload.
+        /// Payload bytes of an upload before its windows are rewritten.
         up_start_bytes: u64,
-        /// A silence that begins anew.
+        /// Silence after which a flow counts as idle and begins again.
         pause_ns: u64,
         /// Bytes before the network header.
         link_bytes: u32,
-        /// Smallest window in segments.
+        /// Minimum window in segments.
         floor_segments: u32,
-        /// Segments that every decision adds.
+        /// Segments that every decision adds to the window.
         increment_segments: u32,
-        /// 1 downloads, 2 uploads.
+        /// Bit mask of controlled directions: 1 downloads, 2 uploads.
         directions: u32,
-        /// Of these directions windows pass, but are watched.
+        /// Bit mask of directions whose windows pass unchanged for now; flows are still measured.
         lifted: u32,
-        /// There are flows in `exempt`.
+        /// 1: `exempt` contains flows.
         exempting: u32,
-        /// Another one: what was told meanwhile is not known.
+        /// Counts leases; when it changes, the windows advertised in between are unknown.
         generation: u32,
-        /// This host's own downloads are left alone.
+        /// 1: this host's own downloads are left alone.
         forwarded_only: u32,
-        /// Samples go to `trace`.
+        /// 1: samples are copied to `trace`, for tests.
         tracing: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
     }
-    /// `struct opposite`.
+    /// The queue in the opposite direction: `struct opposite` of `bpf/path.h`.
     struct Opposite {
-        /// Its queue in this round.
+        /// Sum of that queue's samples in this round, µs.
         sum_us: u64,
-        /// Round trips in this round.
+        /// Number of samples in this round.
         count: u32,
-        /// Its mean in the last round.
+        /// Mean of that queue in the last round, µs.
         mean_us: u32,
-        /// Its mean in the one before.
+        /// Mean of that queue in the round before, µs.
         before_us: u32,
-        /// What the window has on top, µs.
-        on_top_us: u32,
-        /// Its own queue in the last round.
+        /// What that queue adds to the window, µs of rate.
+        added_us: u32,
+        /// The flow's own queue in the last round, µs.
         own_us: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
-        /// Bytes per second.
+        /// Rate, bytes per second.
         rate: u64,
         /// When the round began.
         begun_ns: u64,
-        /// Bytes before it.
+        /// Byte count at the start of the round.
         begun_bytes: u64,
     }
-    /// `struct direction`.
+    /// One direction of data of a flow: `struct direction`.
     struct Direction {
-        /// Its law.
+        /// State of the law of this direction.
         law: Drwa,
-        /// Payload.
+        /// Payload bytes of this direction so far.
         passed: u64,
-        /// … at the end of the last pause.
+        /// Payload bytes at the end of the last pause.
         started_at: u64,
-        /// When payload came last.
+        /// Time of the last payload.
         begun_ns: u64,
-        /// Highest number that came in.
-        top: u32,
-        /// The right edge that was told.
+        /// Highest sequence number that came in.
+        max_seq: u32,
+        /// Right edge of the advertised window.
         edge: u32,
-        /// The other direction's queue.
+        /// The queue in the opposite direction.
         opposite: Opposite,
-        /// Window that is wanted; 0: none yet.
-        wanted: u32,
-        /// Window that was told.
-        told: u32,
-        /// Segments that were changed.
+        /// Target window, bytes; 0: none yet.
+        target: u32,
+        /// Window as the sender got to see it, bytes.
+        advertised: u32,
+        /// Number of segments whose window was rewritten.
         rewritten: u32,
-        /// Whether `top` and `edge` are known, the scale, nothing.
+        /// Whether `max_seq` and `edge` are known; the window scale; padding, always zero.
         flags: [u8; 4],
     }
-    /// `struct far_clock`.
+    /// The clock of a far end: `struct far_clock` of `bpf/path.h`.
     struct FarClock {
-        /// Last tick.
+        /// Time of the last new timestamp.
         last_ns: u64,
-        /// First tick.
+        /// Time of the first timestamp.
         begun_ns: u64,
-        /// Arrival minus sending.
+        /// Arrival minus sending time, relative to the first packet.
         delay: i64,
-        /// Lower bound of that without a queue.
+        /// Lower bound of that delay without a queue.
         low: i64,
-        /// Upper bound.
+        /// Upper bound of that delay without a queue.
         high: i64,
-        /// Last timestamp.
+        /// Value of the last timestamp.
         last: u32,
-        /// First timestamp.
+        /// Value of the first timestamp.
         begun: u32,
-        /// Length of a tick; 0: not known.
+        /// Length of a clock tick; 0: unknown.
         tick_ns: u32,
-        /// 1: measured, 2: there is a lower bound.
+        /// Bits. 1: the tick has been measured. 2: there is a lower bound.
         state: u32,
     }
-    /// `struct probe`.
+    /// A round-trip measurement in flight: `struct probe` of `bpf/path.h`.
     struct Probe {
-        /// When it left.
+        /// Time at which the value left.
         sent_ns: u64,
-        /// What has to come back.
+        /// Timestamp or sequence number that has to come back.
         value: u32,
-        /// As timestamp or as number; 0: none is on its way.
+        /// 1: by timestamp, 2: by sequence number, 0: the slot is free.
         kind: u32,
     }
-    /// `struct half`.
+    /// One half of a path: `struct half` of `bpf/path.h`.
     struct Half {
-        /// When its far end was heard last.
-        heard_ns: u64,
-        /// On their way.
+        /// When the last segment from its far end came.
+        received_ns: u64,
+        /// Measurements in flight.
         probes: [Probe; 4],
-        /// When the last one left.
+        /// When the last measurement began.
         probed_ns: u64,
-        /// The last one.
+        /// Value of the last measurement.
         last_probed: u32,
-        /// Round trip, µs.
+        /// Last round trip, µs.
         rtt_us: u32,
-        /// Smallest, µs.
+        /// Minimum round trip, µs.
         rtt_min_us: u32,
-        /// Certainly queueing towards us, µs.
+        /// Certain queueing towards the device, µs.
         towards_us: u32,
-        /// Certainly queueing away from us, µs.
+        /// Certain queueing away from the device, µs.
         away_us: u32,
-        /// Round trips.
+        /// Number of round trips measured.
         samples: u32,
-        /// The clock at its end.
+        /// The clock of its far end.
         clock: FarClock,
     }
-    /// `struct flow`.
+    /// One TCP connection at the device: `struct flow`.
     struct Flow {
-        /// Data that comes in.
+        /// Data towards the inner end.
         down: Direction,
-        /// Data that goes out.
+        /// Data towards the outer end.
         up: Direction,
-        /// Path beyond the device.
+        /// The path beyond the device.
         outer: Half,
-        /// Path on this side.
+        /// The path on this side of the device.
         inner: Half,
-        /// Last segment.
+        /// Time of the last segment.
         seen_ns: u64,
-        /// Highest byte sent to outside.
+        /// Highest sequence number sent to outside.
         sent_out: u32,
-        /// Highest byte sent to inside.
+        /// Highest sequence number sent to inside.
         sent_in: u32,
-        /// Number of the SYN from inside.
+        /// Sequence number of the SYN from inside.
         first_out: u32,
-        /// … from outside.
+        /// Sequence number of the SYN from outside.
         first_in: u32,
-        /// See [`AcksConfig`].
+        /// Value of [`AcksConfig::generation`] at the last segment.
         generation: u32,
-        /// Largest segment, from inside.
+        /// Maximum segment size that the inner end announced.
         mss_out: u16,
-        /// … from outside.
+        /// Maximum segment size that the outer end announced.
         mss_in: u16,
-        /// Scales offered plus one and SYNs seen, out and in.
+        /// Window Scale options plus one, and SYNs seen; each out and in.
         syns: [u8; 4],
-        /// FINs seen out and in, ready, barred.
+        /// FINs seen out and in; ready; excluded.
         flags: [u8; 4],
-        /// One of its ends is on this host.
+        /// 1: one of its ends is on this host.
         local: u32,
-        /// Nothing.
+        /// Padding, always zero.
         pad: u32,
     }
-    /// `struct place_seen`.
-    struct PlaceSeen {
-        /// Smallest round trip beyond the device, µs.
+    /// Path state of a remote address: `struct place_path` of `bpf/path.h`.
+    struct PlacePath {
+        /// Minimum round trip beyond the device, µs.
         rtt_us: u64,
-        /// When its queues were seen.
+        /// When its queues were measured.
         at_ns: u64,
-        /// Certainly queueing towards us, µs.
+        /// Certain queueing towards the device, µs.
         towards_us: u32,
-        /// … away from us.
+        /// Certain queueing away from the device, µs.
         away_us: u32,
     }
-    /// `struct acks_counters`.
+    /// Counters of ACK-window rewriting: `struct acks_counters`.
     struct AcksCounters {
-        /// TCP segments.
+        /// TCP segments that were parsed.
         segments: u64,
-        /// Flows that were taken up.
+        /// Flows that were added to the map.
         flows: u64,
-        /// Segments of flows whose scale is not known.
+        /// Segments of flows whose window scale is unknown.
         unknown: u64,
-        /// Segments that are signed or of MPTCP.
-        barred: u64,
-        /// Samples of laws.
+        /// Segments of flows that are signed or of MPTCP.
+        excluded: u64,
+        /// Samples that the laws have taken.
         samples: u64,
-        /// Rounds decided.
+        /// Rounds that ended with a decision.
         decisions: u64,
-        /// Windows rewritten.
+        /// Number of windows rewritten.
         rewritten: u64,
-        /// Segments that stand for several.
-        superpackets: u64,
-        /// Windows that were larger than wanted because of what had been told.
-        held: u64,
-        /// Segments that no end would take.
-        strange: u64,
-        /// Payload of downloads.
+        /// GSO/GRO packets, which contain several segments.
+        gso_packets: u64,
+        /// Windows above the target because a right edge had been advertised.
+        edge_limited: u64,
+        /// Segments outside of both windows, which no receiver accepts.
+        out_of_window: u64,
+        /// Payload bytes of downloads.
         down_bytes: u64,
-        /// Payload of uploads that was acknowledged.
+        /// Payload bytes of uploads that were acknowledged.
         up_bytes: u64,
     }
-    /// `struct traced`.
+    /// One sample as tests see it: `struct traced`.
     struct Traced {
-        /// When.
+        /// Time of the sample.
         now_ns: u64,
-        /// The sample.
+        /// The sample that the law got.
         sample: DrwaSample,
-        /// RTTmin as known before it.
+        /// RTTmin before the sample, µs.
         rtt_min_us: u64,
-        /// The law's window after it.
+        /// The law's window after the sample, bytes.
         window: u64,
-        /// An upload's.
+        /// 1: of an upload; 0: of a download.
         up: u32,
-        /// The law's first.
+        /// 1: the law's first sample.
         begins: u32,
-        /// As in [`Direction`].
+        /// `added_us` of [`Direction::opposite`].
         opposite_us: u32,
-        /// Window wanted after it.
-        wanted: u32,
-        /// The law's constants.
+        /// Target window after the sample, bytes.
+        target: u32,
+        /// The constants of the law.
         law: DrwaLaw,
     }
 }

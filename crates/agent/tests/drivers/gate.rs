@@ -1,5 +1,8 @@
-//! The gate by itself, for trying it on a bed: `gate DEVICE [socket=PATH | driver]… [target_ms=20] [slack_ms=150] [clsact] [journal=PATH] [lease=no]`,
-//! until its input ends. Prints a line of JSON twice a second; `lease=no` never renews its lease after the first.
+//! Test driver: the gate alone, without the daemon. It runs until its input ends.
+//!
+//! `gate DEVICE [socket=PATH | driver]… [target_ms=20] [slack_ms=150] [patience_ms=1000] [clsact]
+//! [journal=PATH] [lease=no]`. It prints a line of JSON twice a second. `lease=no` never renews the
+//! lease after the first one. `tests/agent` runs it on testbeds.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -11,12 +14,12 @@ use agent::cures::now_ns;
 use agent::undo::journal::Journal;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut words = std::env::args().skip(1);
-    let device = words.next().ok_or("a device is needed")?;
+    let mut arguments = std::env::args().skip(1);
+    let device = arguments.next().ok_or("a device is needed")?;
     let mut settings = Settings::new(device, Vec::new());
     let (mut journal, mut renewing) = (PathBuf::from("/run/unbloat-gate-try.jsonl"), true);
-    for word in words {
-        match word.split_once('=').unwrap_or((&word, "")) {
+    for argument in arguments {
+        match argument.split_once('=').unwrap_or((&argument, "")) {
             ("socket", path) => settings.sources.push(From::Socket(path.into())),
             ("driver", _) => settings.sources.push(From::Driver),
             ("target_ms", ms) => settings.law.target = units::Duration::from_millis(ms.parse()?),
@@ -27,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("clsact", _) => settings.clsact = true,
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
-            _ => return Err(format!("what is {word}?").into()),
+            _ => return Err(format!("unknown argument {argument}").into()),
         }
     }
     let mut journal = Journal::open(&journal)?;

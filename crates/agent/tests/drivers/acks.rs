@@ -1,6 +1,8 @@
-//! Windows on passing ACKs by themselves, for trying them on a bed: `acks DEVICE [down=LAMBDA16|no] [up=LAMBDA16|no] [paper] [clsact]
-//! [forwarded] [start=BYTES] [trial=SECONDS] [journal=PATH] [lease=no]`, until its input ends. Prints a line of JSON twice a second;
-//! `lease=no` never renews its lease after the first.
+//! Test driver: ACK-window rewriting alone, without the daemon. It runs until its input ends.
+//!
+//! `acks DEVICE [down=LAMBDA16|no] [up=LAMBDA16|no] [paper] [clsact] [forwarded] [start=BYTES]
+//! [trial=SECONDS] [journal=PATH] [lease=no]`. It prints a line of JSON twice a second. `lease=no`
+//! never renews the lease after the first one. `tests/agent` and `bench/agent` run it on testbeds.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,10 +17,10 @@ use agent::undo::journal::Journal;
 use serde_json::json;
 use units::{Bytes, Instant};
 
-fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
+fn print_status(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
     let count = acks.counters()?;
     let flows: Vec<_> = acks.status()?.iter().map(FlowStatus::to_json).collect();
-    let known: Vec<_> = acks
+    let paths: Vec<_> = acks
         .flows()
         .iter()
         .map(|(_, f)| {
@@ -29,27 +31,27 @@ fn said(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
                 f.inner.rtt_min_us,
                 f.inner.towards_us,
                 f.inner.away_us,
-                f.down.opposite.on_top_us,
-                f.up.opposite.on_top_us
+                f.down.opposite.added_us,
+                f.up.opposite.added_us
             ])
         })
         .collect();
     println!(
         "{}",
-        json!({"flows": flows, "known": known, "segments": count.segments, "taken": count.flows, "unknown": count.unknown,
-            "barred": count.barred, "samples": count.samples, "decisions": count.decisions, "rewritten": count.rewritten,
-            "superpackets": count.superpackets, "held": count.held, "strange": count.strange, "down_bytes": count.down_bytes, "up_bytes": count.up_bytes})
+        json!({"flows": flows, "known": paths, "segments": count.segments, "taken": count.flows, "unknown": count.unknown,
+            "barred": count.excluded, "samples": count.samples, "decisions": count.decisions, "rewritten": count.rewritten,
+            "superpackets": count.gso_packets, "held": count.edge_limited, "strange": count.out_of_window, "down_bytes": count.down_bytes, "up_bytes": count.up_bytes})
     );
     Ok(())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut words = std::env::args().skip(1);
-    let mut settings = Settings::new(words.next().ok_or("a device is needed")?);
+    let mut arguments = std::env::args().skip(1);
+    let mut settings = Settings::new(arguments.next().ok_or("a device is needed")?);
     let (mut journal, mut renewing, mut trial) =
         (PathBuf::from("/run/unbloat-acks-try.jsonl"), true, None);
-    for word in words {
-        match word.split_once('=').unwrap_or((&word, "")) {
+    for argument in arguments {
+        match argument.split_once('=').unwrap_or((&argument, "")) {
             ("down", "no") => settings.down = None,
             ("up", "no") => settings.up = None,
             ("down", lambda) => settings.down.as_mut().ok_or("down=no")?.lambda = lambda.parse()?,
@@ -67,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
             ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),
-            _ => return Err(format!("what is {word}?").into()),
+            _ => return Err(format!("unknown argument {argument}").into()),
         }
     }
     let mut journal = Journal::open(&journal)?;
@@ -100,9 +102,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 println!("{}", json!({"trial": format!("{action:?}")}));
             }
         }
-        said(&mut acks)?;
+        print_status(&mut acks)?;
     }
-    said(&mut acks)?;
+    print_status(&mut acks)?;
     acks.detach(&mut journal)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! The shaper by itself, for trying it on a bed: `shaper DEVICE TELEMETRY JOURNAL`, until its input ends. Prints the rate that it sets, in
-//! bit/s, twice a second.
+//! Test driver: the shaper alone, without the daemon. It runs until its input ends.
+//!
+//! `shaper DEVICE TELEMETRY JOURNAL`. It prints the rate that it sets, in bit/s, twice a second.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,8 +15,8 @@ use agent::undo::journal::Journal;
 use algo::gate::qcut_d;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [device, telemetry, journal] = words.as_slice() else {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [device, telemetry, journal] = arguments.as_slice() else {
         return Err("shaper DEVICE TELEMETRY JOURNAL".into());
     };
     let mut journal = Journal::open(Path::new(journal))?;
@@ -27,14 +28,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         end.store(true, Ordering::Relaxed);
     });
-    let mut told = Instant::now();
+    let mut printed = Instant::now();
     while !ended.load(Ordering::Relaxed) {
         if let Ok(Some(report)) = source.next(Duration::from_millis(100)) {
             shaper.report(&report)?;
         }
         shaper.tick()?;
-        if told.elapsed() >= Duration::from_millis(500) {
-            told = Instant::now();
+        if printed.elapsed() >= Duration::from_millis(500) {
+            printed = Instant::now();
             println!("{}", shaper.rate().unwrap_or(0) * 8);
         }
     }
