@@ -1,5 +1,12 @@
 // Packed tables → typed arrays, when a connection is opened. See report/pack.py for the other side.
-const TYPES = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array, u1: Uint8Array };
+const TYPES = {
+  i1: Int8Array,
+  i2: Int16Array,
+  i4: Int32Array,
+  f4: Float32Array,
+  f8: Float64Array,
+  u1: Uint8Array,
+};
 
 function fromBase64(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -22,10 +29,16 @@ async function openTable(index, place) {
   for (const column of about.columns) {
     const stored = new TYPES[column.type](buffer, column.offset, about.rows);
     const by = column.divide || 1;
-    if (column.first === undefined) { table[column.name] = by === 1 ? stored : stored.map((value) => value / by); continue; }
+    if (column.first === undefined) {
+      table[column.name] = by === 1 ? stored : stored.map((value) => value / by);
+      continue;
+    }
     const values = new Float64Array(about.rows);
     let sum = column.first;
-    for (let i = 0; i < about.rows; i += 1) { sum += stored[i]; values[i] = sum / by; }
+    for (let i = 0; i < about.rows; i += 1) {
+      sum += stored[i];
+      values[i] = sum / by;
+    }
     table[column.name] = values;
   }
   return table;
@@ -35,7 +48,8 @@ async function openTable(index, place) {
 function after(values, x, from = 0, to = values.length) {
   while (from < to) {
     const middle = (from + to) >> 1;
-    if (values[middle] <= x) from = middle + 1; else to = middle;
+    if (values[middle] <= x) from = middle + 1;
+    else to = middle;
   }
   return from;
 }
@@ -49,21 +63,25 @@ class Pyramid {
       const length = Math.ceil(below.low.length / 64);
       const level = { low: new Float64Array(length), high: new Float64Array(length) };
       for (let i = 0; i < length; i += 1) {
-        let small = Infinity, large = -Infinity;
+        let small = Infinity,
+          large = -Infinity;
         for (let j = i * 64; j < Math.min((i + 1) * 64, below.low.length); j += 1) {
           if (below.low[j] < small) small = below.low[j];
           if (below.high[j] > large) large = below.high[j];
         }
-        level.low[i] = small; level.high[i] = large;
+        level.low[i] = small;
+        level.high[i] = large;
       }
       this.levels.push(level);
     }
-    this.small = Infinity; this.large = -Infinity;
+    this.small = Infinity;
+    this.large = -Infinity;
   }
 
   // Sets small and large to those of rows from ≤ i < to; NaN is passed over.
   range(from, to) {
-    this.small = Infinity; this.large = -Infinity;
+    this.small = Infinity;
+    this.large = -Infinity;
     let depth = 0;
     while (from < to) {
       const level = this.levels[depth];
@@ -73,7 +91,9 @@ class Pyramid {
       this.scan(level, from, first);
       if (!up) return;
       this.scan(level, last, to);
-      from = first / 64; to = last / 64; depth += 1;
+      from = first / 64;
+      to = last / 64;
+      depth += 1;
       if (first >= last) return;
     }
   }
@@ -89,7 +109,9 @@ class Pyramid {
 // Bins in which nothing happened are not stored: they are put back as bins without bytes, so that a pause is a
 // pause and no slope. One bin at each end of the gap is enough.
 function withPauses(table) {
-  const t = table.t_s, span = table.span_s, rows = table.rows;
+  const t = table.t_s,
+    span = table.span_s,
+    rows = table.rows;
   const at = [];
   for (let i = 0; i + 1 < rows; i += 1) if (t[i + 1] - t[i] > span[i] * 1.5) at.push(i);
   if (!at.length) return table;
@@ -98,14 +120,29 @@ function withPauses(table) {
   for (const [name, values] of Object.entries(table)) {
     if (!ArrayBuffer.isView(values)) continue;
     const out = new values.constructor(longer.rows);
-    let place = 0, next = 0;
+    let place = 0,
+      next = 0;
     for (let i = 0; i < rows; i += 1) {
-      out[place] = values[i]; place += 1;
+      out[place] = values[i];
+      place += 1;
       if (at[next] !== i) continue;
-      const ends = t[i] + span[i], gap = t[i + 1] - ends, bin = Math.min(span[i], gap / 2);
-      const fill = name === "t_s" ? [ends, t[i + 1] - bin] : name === "span_s" ? [gap - bin, bin]
-        : name === "limit" ? [255, 255] : zero.has(name) ? [0, 0] : [NaN, NaN];
-      out[place] = fill[0]; out[place + 1] = fill[1]; place += 2; next += 1;
+      const ends = t[i] + span[i],
+        gap = t[i + 1] - ends,
+        bin = Math.min(span[i], gap / 2);
+      const fill =
+        name === "t_s"
+          ? [ends, t[i + 1] - bin]
+          : name === "span_s"
+            ? [gap - bin, bin]
+            : name === "limit"
+              ? [255, 255]
+              : zero.has(name)
+                ? [0, 0]
+                : [NaN, NaN];
+      out[place] = fill[0];
+      out[place + 1] = fill[1];
+      place += 2;
+      next += 1;
     }
     longer[name] = out;
   }
@@ -116,7 +153,9 @@ function withPauses(table) {
 class FlowData {
   static async open(index, kinds, key, figures, shift = 0, series = []) {
     const names = ["samples", "events", "data", "again", "ack", "sack"];
-    const [samples, ...rest] = await Promise.all(names.map((name) => openTable(index, `${key}-${name}`)));
+    const [samples, ...rest] = await Promise.all(
+      names.map((name) => openTable(index, `${key}-${name}`)),
+    );
     const data = new FlowData();
     data.figures = figures;
     data.kinds = kinds;
@@ -125,11 +164,21 @@ class FlowData {
     for (const table of [data.samples, ...rest]) {
       if (table && shift) for (let i = 0; i < table.rows; i += 1) table.t_s[i] -= shift;
     }
-    data.series = await Promise.all(series.map(async (about) => {
-      const curve = await openTable(index, about.place);
-      if (curve && shift) for (let i = 0; i < curve.rows; i += 1) curve.t_s[i] -= shift;
-      return { ...about, ...(curve || { rows: 0, t_s: new Float64Array(0), value: new Float32Array(0), span_s: new Float32Array(0) }) };
-    }));
+    data.series = await Promise.all(
+      series.map(async (about) => {
+        const curve = await openTable(index, about.place);
+        if (curve && shift) for (let i = 0; i < curve.rows; i += 1) curve.t_s[i] -= shift;
+        return {
+          ...about,
+          ...(curve || {
+            rows: 0,
+            t_s: new Float64Array(0),
+            value: new Float32Array(0),
+            span_s: new Float32Array(0),
+          }),
+        };
+      }),
+    );
     if (data.samples) data.rates();
     for (const table of [data.data, data.again, data.sack, data.ack]) {
       if (!table) continue;
@@ -142,8 +191,12 @@ class FlowData {
 
   rates() {
     const s = this.samples;
-    s.sent_bps = Float64Array.from(s.sent_bytes, (bytes, i) => (s.span_s[i] > 0 ? (bytes * 8) / s.span_s[i] : NaN));
-    s.goodput_bps = Float64Array.from(s.delivered_bytes, (bytes, i) => (s.span_s[i] > 0 ? (bytes * 8) / s.span_s[i] : NaN));
+    s.sent_bps = Float64Array.from(s.sent_bytes, (bytes, i) =>
+      s.span_s[i] > 0 ? (bytes * 8) / s.span_s[i] : NaN,
+    );
+    s.goodput_bps = Float64Array.from(s.delivered_bytes, (bytes, i) =>
+      s.span_s[i] > 0 ? (bytes * 8) / s.span_s[i] : NaN,
+    );
   }
 
   // Late segments that were not sent again are told from resent ones by the events of the same time and place.
@@ -157,9 +210,11 @@ class FlowData {
     }
     if (!late.size) return;
     const parts = [[], []];
-    for (let i = 0; i < this.again.rows; i += 1) parts[late.has(Math.round(this.again.t_s[i] * 1e6)) ? 1 : 0].push(i);
+    for (let i = 0; i < this.again.rows; i += 1)
+      parts[late.has(Math.round(this.again.t_s[i] * 1e6)) ? 1 : 0].push(i);
     const take = (rows) => ({
-      ...this.again, rows: rows.length,
+      ...this.again,
+      rows: rows.length,
       t_s: Float64Array.from(rows, (i) => this.again.t_s[i]),
       from_seq: Float64Array.from(rows, (i) => this.again.from_seq[i]),
       to_seq: Float64Array.from(rows, (i) => this.again.to_seq[i]),
@@ -170,18 +225,25 @@ class FlowData {
 
   has(need) {
     const [table, column] = need.split(".");
-    if (table === "queues" || table === "probes") return this.series.some((one) => one.table === table);
+    if (table === "queues" || table === "probes")
+      return this.series.some((one) => one.table === table);
     if (table === "segments") return Boolean(this.data || this.ack || this.again);
     const rows = this[table];
     if (!rows || !rows.rows) return false;
     if (!rows[column]) return false;
-    return !(rows[column] instanceof Float32Array) || rows[column].some((value) => !Number.isNaN(value));
+    return (
+      !(rows[column] instanceof Float32Array) || rows[column].some((value) => !Number.isNaN(value))
+    );
   }
 
   // A curve of the whole run, by its table and label.
-  curve(table, label) { return this.series.find((one) => one.table === table && one.label === label); }
+  curve(table, label) {
+    return this.series.find((one) => one.table === table && one.label === label);
+  }
 
-  heights(curve) { return this.once(`series ${curve.place}`, () => new Pyramid(curve.value)); }
+  heights(curve) {
+    return this.once(`series ${curve.place}`, () => new Pyramid(curve.value));
+  }
 
   once(name, make) {
     if (!this.cache.has(name)) this.cache.set(name, make());
@@ -192,8 +254,11 @@ class FlowData {
   column(of) {
     if (typeof of === "string") return this.samples[of];
     return this.once(`${of.over}/${of.under}`, () => {
-      const over = this.samples[of.over], under = this.samples[of.under];
-      return Float64Array.from(over, (value, i) => (under[i] > 0 ? Math.min((of.times * value) / under[i], of.at_most ?? Infinity) : NaN));
+      const over = this.samples[of.over],
+        under = this.samples[of.under];
+      return Float64Array.from(over, (value, i) =>
+        under[i] > 0 ? Math.min((of.times * value) / under[i], of.at_most ?? Infinity) : NaN,
+      );
     });
   }
 
@@ -222,9 +287,12 @@ class FlowData {
     return this.once(`events ${names.join()}`, () => {
       const places = names.map((name) => this.kinds.indexOf(name));
       const rows = [];
-      if (this.events) for (let i = 0; i < this.events.rows; i += 1) if (places.includes(this.events.kind[i])) rows.push(i);
+      if (this.events)
+        for (let i = 0; i < this.events.rows; i += 1)
+          if (places.includes(this.events.kind[i])) rows.push(i);
       const take = (column) => Float64Array.from(rows, (i) => this.events[column][i]);
-      return this.events ? { t_s: take("t_s"), value: take("value"), seq: take("seq") }
+      return this.events
+        ? { t_s: take("t_s"), value: take("value"), seq: take("seq") }
         : { t_s: new Float64Array(0), value: new Float64Array(0), seq: new Float64Array(0) };
     });
   }

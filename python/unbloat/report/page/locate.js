@@ -2,7 +2,10 @@
 const facts = JSON.parse(document.getElementById("facts").textContent);
 
 class PathPage {
-  constructor() { this.host = document.getElementById("charts"); this.ready = this.fill(); }
+  constructor() {
+    this.host = document.getElementById("charts");
+    this.ready = this.fill();
+  }
 
   async fill() {
     const data = await FlowData.open(facts.tables, facts.event_kinds, "path", {}, 0, facts.series);
@@ -10,7 +13,16 @@ class PathPage {
     this.view = view;
     const layers = [{ label: facts.stem, data }];
     this.host.append(make("div", { class: "toolbar" }, ...this.tools(view)));
-    const panels = facts.charts.map((spec) => new Panel(new Chart(spec, layers, view, {}), view, facts.stem, facts.stem.replace(/[^A-Za-z0-9]+/g, "-"), []));
+    const panels = facts.charts.map(
+      (spec) =>
+        new Panel(
+          new Chart(spec, layers, view, {}),
+          view,
+          facts.stem,
+          facts.stem.replace(/[^A-Za-z0-9]+/g, "-"),
+          [],
+        ),
+    );
     this.board = new Board(this.host, view, panels);
     this.board.draw();
     timings.first_chart_ms = Math.round(performance.now());
@@ -19,8 +31,15 @@ class PathPage {
 
   tools(view) {
     const range = make("output", { class: "range", "aria-live": "polite" });
-    const reset = make("button", { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() }, "Show all");
-    const say = () => { range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`; reset.disabled = !view.zoomed; };
+    const reset = make(
+      "button",
+      { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() },
+      "Show all",
+    );
+    const say = () => {
+      range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`;
+      reset.disabled = !view.zoomed;
+    };
     view.onRange.push(say);
     say();
     return [range, make("div", { class: "tools" }, reset)];

@@ -6,14 +6,25 @@
 function curve(frame, t, values, pyramid, step, spans) {
   const { t0, t1, x, y } = frame;
   // One bin more on either side: a line leaves the picture, it does not end in it.
-  const from = Math.max(after(t, t0) - 2, 0), to = Math.min(after(t, t1) + 2, t.length);
+  const from = Math.max(after(t, t0) - 2, 0),
+    to = Math.min(after(t, t1) + 2, t.length);
   const points = [];
   if (to - from <= 2 * frame.w) {
     for (let i = from; i < to; i += 1) {
       const v = y(values[i]);
       // A bin speaks for its whole length: a line passes through its middle, a staircase covers it.
-      if (step) { points.push(x(t[i]), v, x(i + 1 < t.length ? Math.min(t[i + 1], t[i] + (spans ? spans[i] : Infinity)) : t[i] + (spans ? spans[i] : 0)), v); }
-      else points.push(x(t[i] + (spans ? spans[i] / 2 : 0)), v);
+      if (step) {
+        points.push(
+          x(t[i]),
+          v,
+          x(
+            i + 1 < t.length
+              ? Math.min(t[i + 1], t[i] + (spans ? spans[i] : Infinity))
+              : t[i] + (spans ? spans[i] : 0),
+          ),
+          v,
+        );
+      } else points.push(x(t[i] + (spans ? spans[i] / 2 : 0)), v);
     }
     return points;
   }
@@ -26,7 +37,17 @@ function curve(frame, t, values, pyramid, step, spans) {
     const px = frame.left + column + 0.5;
     if (pyramid.small === Infinity) points.push(px, NaN);
     else if (end - i === 1) points.push(px, y(values[i]));
-    else points.push(px, y(values[i]), px, y(pyramid.small), px, y(pyramid.large), px, y(values[end - 1]));
+    else
+      points.push(
+        px,
+        y(values[i]),
+        px,
+        y(pyramid.small),
+        px,
+        y(pyramid.large),
+        px,
+        y(values[end - 1]),
+      );
     i = end;
   }
   return points;
@@ -35,9 +56,13 @@ function curve(frame, t, values, pyramid, step, spans) {
 function under(points, base) {
   const parts = [];
   let part = [];
-  const close = () => { if (part.length > 2) parts.push([part[0], base, ...part, part[part.length - 2], base]); part = []; };
+  const close = () => {
+    if (part.length > 2) parts.push([part[0], base, ...part, part[part.length - 2], base]);
+    part = [];
+  };
   for (let i = 0; i < points.length; i += 2) {
-    if (Number.isNaN(points[i + 1])) close(); else part.push(points[i], points[i + 1]);
+    if (Number.isNaN(points[i + 1])) close();
+    else part.push(points[i], points[i + 1]);
   }
   close();
   return parts;
@@ -45,27 +70,35 @@ function under(points, base) {
 
 // Samples with nothing beside them would be invisible as a line: they become dots, and gaps a faint stroke.
 function gaps(points) {
-  const bridges = [], alone = [];
+  const bridges = [],
+    alone = [];
   let last = -1;
   for (let i = 0; i < points.length; i += 2) {
     if (Number.isNaN(points[i + 1])) continue;
-    const before = i >= 2 && !Number.isNaN(points[i - 1]), after = i + 3 < points.length && !Number.isNaN(points[i + 3]);
-    if (!before && last >= 0) bridges.push(points[last], points[last + 1], points[i], points[i + 1]);
+    const before = i >= 2 && !Number.isNaN(points[i - 1]),
+      after = i + 3 < points.length && !Number.isNaN(points[i + 3]);
+    if (!before && last >= 0)
+      bridges.push(points[last], points[last + 1], points[i], points[i + 1]);
     if (!before && !after) alone.push(points[i], points[i + 1]);
     last = i;
   }
   return { bridges, alone };
 }
 
-const visibleRows = (t, t0, t1) => [Math.max(after(t, t0) - 1, 0), Math.min(after(t, t1) + 1, t.length)];
+const visibleRows = (t, t0, t1) => [
+  Math.max(after(t, t0) - 1, 0),
+  Math.min(after(t, t1) + 1, t.length),
+];
 
 function thinPoints(xs, ys, grain) {
   // No more than one mark per square of this many pixels: more cannot be told apart.
-  const seen = new Set(), points = [];
+  const seen = new Set(),
+    points = [];
   for (let i = 0; i < xs.length; i += 1) {
     const key = Math.round(xs[i] / grain) * 100003 + Math.round(ys[i] / grain);
     if (seen.has(key)) continue;
-    seen.add(key); points.push(xs[i], ys[i]);
+    seen.add(key);
+    points.push(xs[i], ys[i]);
   }
   return points;
 }
@@ -79,13 +112,27 @@ const MARKS = {
       return [pyramid.small, pyramid.large];
     },
     draw(mark, frame, data) {
-      const points = curve(frame, data.samples.t_s, data.column(mark.column), data.pyramid(mark.column), mark.step, data.samples.span_s);
+      const points = curve(
+        frame,
+        data.samples.t_s,
+        data.column(mark.column),
+        data.pyramid(mark.column),
+        mark.step,
+        data.samples.span_s,
+      );
       const color = frame.color || mark.color;
       const { bridges, alone } = mark.bridge ? gaps(points) : { bridges: [], alone: [] };
       if (bridges.length) frame.pen.strokes(bridges, { color, width: 1, alpha: 0.35 });
       if (alone.length) frame.pen.marks(alone, "dot", 1.6, { color });
-      if (mark.area && !frame.overlaid) for (const part of under(points, frame.bottom)) frame.pen.polygon(part, { color, alpha: 0.13 });
-      frame.pen.line(points, { color, width: mark.width, dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash, alpha: frame.overlaid && mark.dash.length ? 0.7 : 1 });
+      if (mark.area && !frame.overlaid)
+        for (const part of under(points, frame.bottom))
+          frame.pen.polygon(part, { color, alpha: 0.13 });
+      frame.pen.line(points, {
+        color,
+        width: mark.width,
+        dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash,
+        alpha: frame.overlaid && mark.dash.length ? 0.7 : 1,
+      });
     },
     read(mark, data, t) {
       const i = data.binAt(t);
@@ -94,20 +141,27 @@ const MARKS = {
   },
   serie: {
     extent(mark, data, t0, t1) {
-      const curve = data.curve(mark.table, mark.label), [from, to] = visibleRows(curve.t_s, t0, t1);
+      const curve = data.curve(mark.table, mark.label),
+        [from, to] = visibleRows(curve.t_s, t0, t1);
       const pyramid = data.heights(curve);
       pyramid.range(from, to);
       return [pyramid.small, pyramid.large];
     },
     draw(mark, frame, data) {
-      const one = data.curve(mark.table, mark.label), color = frame.color || mark.color;
+      const one = data.curve(mark.table, mark.label),
+        color = frame.color || mark.color;
       const points = curve(frame, one.t_s, one.value, data.heights(one), false, one.span_s);
       const { alone } = gaps(points);
       if (alone.length) frame.pen.marks(alone, "dot", 1.6, { color });
-      frame.pen.line(points, { color, width: mark.width, dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash });
+      frame.pen.line(points, {
+        color,
+        width: mark.width,
+        dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash,
+      });
     },
     read(mark, data, t) {
-      const one = data.curve(mark.table, mark.label), i = after(one.t_s, t) - 1;
+      const one = data.curve(mark.table, mark.label),
+        i = after(one.t_s, t) - 1;
       return i < 0 ? NaN : one.value[i];
     },
   },
@@ -120,21 +174,45 @@ const MARKS = {
     },
     draw(mark, frame, data) {
       const s = data.samples;
-      const low = curve(frame, s.t_s, data.column(mark.low), data.pyramid(mark.low), false, s.span_s);
-      const high = curve(frame, s.t_s, data.column(mark.high), data.pyramid(mark.high), false, s.span_s);
-      const lows = [], highs = [];
+      const low = curve(
+        frame,
+        s.t_s,
+        data.column(mark.low),
+        data.pyramid(mark.low),
+        false,
+        s.span_s,
+      );
+      const high = curve(
+        frame,
+        s.t_s,
+        data.column(mark.high),
+        data.pyramid(mark.high),
+        false,
+        s.span_s,
+      );
+      const lows = [],
+        highs = [];
       const close = () => {
         if (lows.length > 2) {
           const back = [];
           for (let i = lows.length - 2; i >= 0; i -= 2) back.push(lows[i], lows[i + 1]);
           frame.pen.polygon([...highs, ...back], { color: mark.color, alpha: 0.25 });
-        } else if (lows.length) frame.pen.strokes([lows[0], lows[1], highs[0], highs[1]], { color: mark.color, alpha: 0.4, width: 2 });
-        lows.length = 0; highs.length = 0;
+        } else if (lows.length)
+          frame.pen.strokes([lows[0], lows[1], highs[0], highs[1]], {
+            color: mark.color,
+            alpha: 0.4,
+            width: 2,
+          });
+        lows.length = 0;
+        highs.length = 0;
       };
       if (low.length !== high.length) return;
       for (let i = 0; i < low.length; i += 2) {
         if (Number.isNaN(low[i + 1]) || Number.isNaN(high[i + 1])) close();
-        else { lows.push(low[i], low[i + 1]); highs.push(high[i], high[i + 1]); }
+        else {
+          lows.push(low[i], low[i + 1]);
+          highs.push(high[i], high[i + 1]);
+        }
       }
       close();
     },
@@ -144,22 +222,33 @@ const MARKS = {
     },
   },
   level: {
-    value: (mark, data) => (isFigure(data.figures[mark.figure]) ? data.figures[mark.figure] + mark.plus : NaN),
+    value: (mark, data) =>
+      isFigure(data.figures[mark.figure]) ? data.figures[mark.figure] + mark.plus : NaN,
     extent: () => [NaN, NaN],
     draw(mark, frame, data) {
       const value = this.value(mark, data);
       if (!Number.isFinite(value)) return;
       const y = frame.y(value);
       if (y < frame.top || y > frame.bottom) return;
-      frame.pen.strokes([frame.left, y, frame.right, y], { color: mark.color, dash: mark.dash, width: 1.25 });
+      frame.pen.strokes([frame.left, y, frame.right, y], {
+        color: mark.color,
+        dash: mark.dash,
+        width: 1.25,
+      });
     },
-    read(mark, data) { return this.value(mark, data); },
+    read(mark, data) {
+      return this.value(mark, data);
+    },
   },
   constant: {
     extent: (mark) => [mark.value * 1.04, mark.value * 1.04],
     draw(mark, frame) {
       const y = frame.y(mark.value);
-      frame.pen.strokes([frame.left, y, frame.right, y], { color: mark.color, dash: mark.dash, width: 1.25 });
+      frame.pen.strokes([frame.left, y, frame.right, y], {
+        color: mark.color,
+        dash: mark.dash,
+        width: 1.25,
+      });
     },
     read: (mark) => mark.value,
   },
@@ -167,20 +256,35 @@ const MARKS = {
     extent: () => [NaN, NaN],
     draw(mark, frame, data) {
       const events = data.eventsOf([mark.kind]);
-      let lastEnd = -Infinity, start = 0;
-      const flush = () => { if (lastEnd > -Infinity) frame.pen.box(start, frame.top, Math.max(lastEnd - start, 1), frame.h, { color: mark.color, alpha: 0.1 }); };
+      let lastEnd = -Infinity,
+        start = 0;
+      const flush = () => {
+        if (lastEnd > -Infinity)
+          frame.pen.box(start, frame.top, Math.max(lastEnd - start, 1), frame.h, {
+            color: mark.color,
+            alpha: 0.1,
+          });
+      };
       for (let i = 0; i < events.t_s.length; i += 1) {
-        const from = frame.x(events.t_s[i]), to = frame.x(events.t_s[i] + (events.value[i] || 0));
+        const from = frame.x(events.t_s[i]),
+          to = frame.x(events.t_s[i] + (events.value[i] || 0));
         if (to < frame.left || from > frame.right) continue;
-        if (from <= lastEnd + 1) { lastEnd = Math.max(lastEnd, to); continue; }
-        flush(); start = from; lastEnd = to;
+        if (from <= lastEnd + 1) {
+          lastEnd = Math.max(lastEnd, to);
+          continue;
+        }
+        flush();
+        start = from;
+        lastEnd = to;
       }
       flush();
     },
     read(mark, data, t) {
       const events = data.eventsOf([mark.kind]);
       const i = after(events.t_s, t) - 1;
-      return i >= 0 && t <= events.t_s[i] + events.value[i] ? `for ${asSeconds(events.value[i])}` : null;
+      return i >= 0 && t <= events.t_s[i] + events.value[i]
+        ? `for ${asSeconds(events.value[i])}`
+        : null;
     },
   },
   points: {
@@ -188,12 +292,24 @@ const MARKS = {
     draw(mark, frame, data) {
       const events = data.eventsOf(mark.kinds);
       const [from, to] = [after(events.t_s, frame.t0 - 1e-9), after(events.t_s, frame.t1)];
-      const xs = [], ys = [];
+      const xs = [],
+        ys = [];
       for (let i = from; i < to; i += 1) {
         xs.push(frame.x(events.t_s[i]));
-        ys.push(mark.at === "bottom" ? frame.bottom - 4 : mark.at === "top" ? frame.top + 5 : frame.y(events.seq[i]));
+        ys.push(
+          mark.at === "bottom"
+            ? frame.bottom - 4
+            : mark.at === "top"
+              ? frame.top + 5
+              : frame.y(events.seq[i]),
+        );
       }
-      frame.pen.marks(thinPoints(xs, ys, mark.at === "sequence" ? 7 : 4), mark.shape, mark.at === "sequence" ? 4 : 3, { color: mark.color, width: 1.5 });
+      frame.pen.marks(
+        thinPoints(xs, ys, mark.at === "sequence" ? 7 : 4),
+        mark.shape,
+        mark.at === "sequence" ? 4 : 3,
+        { color: mark.color, width: 1.5 },
+      );
     },
     read: () => null,
   },
@@ -210,23 +326,38 @@ const MARKS = {
       const table = data[mark.kind];
       if (!table || !table.rows) return;
       const { t0, t1, x, y } = frame;
-      const from = after(table.t_s, t0 - 1e-9), to = after(table.t_s, t1);
-      const ends = [], least = mark.width > 1 ? 3 : 1;
+      const from = after(table.t_s, t0 - 1e-9),
+        to = after(table.t_s, t1);
+      const ends = [],
+        least = mark.width > 1 ? 3 : 1;
       const add = (px, low, high) => {
-        const a = y(low), b = y(high);
+        const a = y(low),
+          b = y(high);
         // A tick that is shorter than it could be seen keeps a visible length.
-        ends.push(px, a + Math.max(0, (least - (a - b)) / 2), px, b - Math.max(0, (least - (a - b)) / 2));
+        ends.push(
+          px,
+          a + Math.max(0, (least - (a - b)) / 2),
+          px,
+          b - Math.max(0, (least - (a - b)) / 2),
+        );
       };
       if (to - from <= 3 * frame.w) {
         for (let i = from; i < to; i += 1) add(x(table.t_s[i]), table.from_seq[i], table.to_seq[i]);
         const near = to - from < frame.w / 6;
-        frame.pen.strokes(ends, { color: mark.color, width: near ? Math.max(mark.width, 2) : mark.width });
+        frame.pen.strokes(ends, {
+          color: mark.color,
+          width: near ? Math.max(mark.width, 2) : mark.width,
+        });
         return;
       }
-      const edges = data.edges(mark.kind), columns = Math.ceil(frame.w * 2);
+      const edges = data.edges(mark.kind),
+        columns = Math.ceil(frame.w * 2);
       let i = from;
       for (let column = 0; column < columns && i < to; column += 1) {
-        const end = Math.min(after(table.t_s, t0 + ((column + 1) / columns) * (t1 - t0), i, to), to);
+        const end = Math.min(
+          after(table.t_s, t0 + ((column + 1) / columns) * (t1 - t0), i, to),
+          to,
+        );
         if (end === i) continue;
         edges.range(i, end);
         add(frame.left + (column + 0.5) / 2, edges.small, edges.large);
@@ -251,7 +382,14 @@ const MARKS = {
     },
     draw(mark, frame, data) {
       if (!data.ack) return;
-      const points = curve(frame, data.ack.t_s, data.ack[this.column(mark)], data.side("ack", this.column(mark)), true, null);
+      const points = curve(
+        frame,
+        data.ack.t_s,
+        data.ack[this.column(mark)],
+        data.side("ack", this.column(mark)),
+        true,
+        null,
+      );
       frame.pen.line(points, { color: mark.color, width: 1.5 });
     },
     read(mark, data, t) {
@@ -264,7 +402,8 @@ const MARKS = {
     extent: () => [NaN, NaN],
     // Neighbouring bins with the same limit, as pixels; where bins are narrower than pixels the longest wins.
     runs(frame, data) {
-      const s = data.samples, [from, to] = visibleRows(s.t_s, frame.t0, frame.t1);
+      const s = data.samples,
+        [from, to] = visibleRows(s.t_s, frame.t0, frame.t1);
       const runs = [];
       let pixel = null;
       const push = (left, right, limit) => {
@@ -275,8 +414,12 @@ const MARKS = {
       for (let i = from; i < to; i += 1) {
         const limit = s.limit[i];
         if (limit === 255) continue;
-        const left = frame.x(s.t_s[i]), right = frame.x(s.t_s[i] + s.span_s[i]);
-        if (right - left >= 1) { push(left, right, limit); continue; }
+        const left = frame.x(s.t_s[i]),
+          right = frame.x(s.t_s[i] + s.span_s[i]);
+        if (right - left >= 1) {
+          push(left, right, limit);
+          continue;
+        }
         const at = Math.floor(left);
         if (!pixel || pixel.at !== at) {
           if (pixel) push(pixel.at, pixel.at + 1, pixel.tally.indexOf(Math.max(...pixel.tally)));
@@ -292,20 +435,36 @@ const MARKS = {
       for (const run of this.runs(frame, data)) {
         const look = LIMIT_LOOKS[names[run.limit]];
         if (!look) continue;
-        const left = Math.max(run.left, frame.left), right = Math.min(run.right, frame.right);
-        frame.pen.box(left, frame.top, Math.max(right - left, 0.5), frame.h, { color: look.fill, tile: look.tile, ink: look.ink });
+        const left = Math.max(run.left, frame.left),
+          right = Math.min(run.right, frame.right);
+        frame.pen.box(left, frame.top, Math.max(right - left, 0.5), frame.h, {
+          color: look.fill,
+          tile: look.tile,
+          ink: look.ink,
+        });
         const words = frame.words[names[run.limit]].short;
         const wide = frame.pen.measure(words, 11, 600);
         if (wide + 14 < right - left) {
-          const middle = (left + right) / 2, y = frame.top + frame.h / 2;
-          frame.pen.box(middle - wide / 2 - 4, y - 8, wide + 8, 16, { color: look.fill, alpha: 0.9 });
-          frame.pen.text(middle, y + 0.5, words, { color: look.ink, size: 11, weight: 600, anchor: "middle" });
+          const middle = (left + right) / 2,
+            y = frame.top + frame.h / 2;
+          frame.pen.box(middle - wide / 2 - 4, y - 8, wide + 8, 16, {
+            color: look.fill,
+            alpha: 0.9,
+          });
+          frame.pen.text(middle, y + 0.5, words, {
+            color: look.ink,
+            size: 11,
+            weight: 600,
+            anchor: "middle",
+          });
         }
       }
     },
     read(mark, data, t) {
       const i = data.binAt(t);
-      return i < 0 || data.samples.limit[i] === 255 ? null : Object.keys(LIMIT_LOOKS)[data.samples.limit[i]];
+      return i < 0 || data.samples.limit[i] === 255
+        ? null
+        : Object.keys(LIMIT_LOOKS)[data.samples.limit[i]];
     },
   },
 };

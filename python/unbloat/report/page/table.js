@@ -3,17 +3,68 @@ const COLUMNS = [
   { name: "id", head: "#", value: (c) => c.id, text: (c) => String(c.id), kind: "number" },
   { name: "ends", head: "Connection", value: (c) => c.words, text: null, kind: "text" },
   { name: "bytes", head: "Bytes", value: (c) => c.bytes, text: null, kind: "number" },
-  { name: "start", head: "Start", value: (c) => c.start_s, text: (c) => asSeconds(c.start_s), kind: "number", minor: true },
-  { name: "duration", head: "Duration", value: (c) => c.duration_s, text: (c) => asSeconds(c.duration_s), kind: "number", minor: true },
-  { name: "goodput", head: "Goodput", value: (c) => c.main && c.main.goodput_bps, text: (c) => asRate(c.main && c.main.goodput_bps), kind: "number" },
-  { name: "rtt", head: "RTT min → p95", value: (c) => c.main && c.main.rtt_ms_p95, text: (c) => rttText(c.main), kind: "number" },
-  { name: "retransmissions", head: "Resent", value: (c) => c.main && c.main.retransmissions, text: (c) => (c.proto === "tcp" ? asCount(c.main && c.main.retransmissions) : NOTHING), kind: "number", minor: true },
-  { name: "limit", head: "Mostly held back by", value: (c) => c.main && c.main.limit, text: null, kind: "text", minor: true },
-  { name: "grade", head: "Grade", value: (c) => (c.main && c.main.grade ? ["A+", "A", "B", "C", "D", "F"].indexOf(c.main.grade) : null), text: null, kind: "number" },
+  {
+    name: "start",
+    head: "Start",
+    value: (c) => c.start_s,
+    text: (c) => asSeconds(c.start_s),
+    kind: "number",
+    minor: true,
+  },
+  {
+    name: "duration",
+    head: "Duration",
+    value: (c) => c.duration_s,
+    text: (c) => asSeconds(c.duration_s),
+    kind: "number",
+    minor: true,
+  },
+  {
+    name: "goodput",
+    head: "Goodput",
+    value: (c) => c.main && c.main.goodput_bps,
+    text: (c) => asRate(c.main && c.main.goodput_bps),
+    kind: "number",
+  },
+  {
+    name: "rtt",
+    head: "RTT min → p95",
+    value: (c) => c.main && c.main.rtt_ms_p95,
+    text: (c) => rttText(c.main),
+    kind: "number",
+  },
+  {
+    name: "retransmissions",
+    head: "Resent",
+    value: (c) => c.main && c.main.retransmissions,
+    text: (c) => (c.proto === "tcp" ? asCount(c.main && c.main.retransmissions) : NOTHING),
+    kind: "number",
+    minor: true,
+  },
+  {
+    name: "limit",
+    head: "Mostly held back by",
+    value: (c) => c.main && c.main.limit,
+    text: null,
+    kind: "text",
+    minor: true,
+  },
+  {
+    name: "grade",
+    head: "Grade",
+    value: (c) =>
+      c.main && c.main.grade ? ["A+", "A", "B", "C", "D", "F"].indexOf(c.main.grade) : null,
+    text: null,
+    kind: "number",
+  },
 ];
-const FIRST_ROWS = 12, MORE_ROWS = 100;
+const FIRST_ROWS = 12,
+  MORE_ROWS = 100;
 
-const rttText = (flow) => (flow && isFigure(flow.rtt_ms_min) ? `${asMs(flow.rtt_ms_min)} → ${asMs(flow.rtt_ms_p95)}` : NOTHING);
+const rttText = (flow) =>
+  flow && isFigure(flow.rtt_ms_min)
+    ? `${asMs(flow.rtt_ms_min)} → ${asMs(flow.rtt_ms_p95)}`
+    : NOTHING;
 const gradeClass = (grade) => `grade grade-${grade === "A+" ? "Ap" : grade}`;
 
 function limitChip(name, words) {
@@ -22,7 +73,11 @@ function limitChip(name, words) {
   const canvas = make("canvas", { width: 32, height: 24, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   context.scale(2, 2);
-  new CanvasPen(context, Theme.colors).box(0, 0, 16, 12, { color: look.fill, tile: look.tile, ink: look.ink });
+  new CanvasPen(context, Theme.colors).box(0, 0, 16, 12, {
+    color: look.fill,
+    tile: look.tile,
+    ink: look.ink,
+  });
   return make("span", { class: "chip", title: words[name].meaning }, canvas, words[name].short);
 }
 
@@ -33,7 +88,11 @@ class ConnectionTable {
     this.limit = FIRST_ROWS;
     this.wanted = "";
     this.chosen = null;
-    filter.addEventListener("input", () => { this.wanted = filter.value.trim().toLowerCase(); this.limit = FIRST_ROWS; this.fill(); });
+    filter.addEventListener("input", () => {
+      this.wanted = filter.value.trim().toLowerCase();
+      this.limit = FIRST_ROWS;
+      this.fill();
+    });
     this.fill();
   }
 
@@ -41,35 +100,83 @@ class ConnectionTable {
     const terms = this.wanted.split(/\s+/).filter(Boolean);
     const column = COLUMNS.find((one) => one.name === this.sort.name);
     const way = this.sort.down ? -1 : 1;
-    return this.rows.filter((row) => terms.every((term) => row.search.includes(term))).sort((a, b) => {
-      const x = column.value(a), y = column.value(b);
-      // What was never measured comes last either way.
-      const none = (v) => v === null || v === undefined;
-      if (none(x) || none(y)) return none(x) - none(y) || a.id - b.id;
-      return (x < y ? -1 : x > y ? 1 : 0) * way || a.id - b.id;
-    });
+    return this.rows
+      .filter((row) => terms.every((term) => row.search.includes(term)))
+      .sort((a, b) => {
+        const x = column.value(a),
+          y = column.value(b);
+        // What was never measured comes last either way.
+        const none = (v) => v === null || v === undefined;
+        if (none(x) || none(y)) return none(x) - none(y) || a.id - b.id;
+        return (x < y ? -1 : x > y ? 1 : 0) * way || a.id - b.id;
+      });
   }
 
   fill() {
     const rows = this.matching();
-    const head = make("tr", {}, ...COLUMNS.map((column) => make("th", {
-      scope: "col", class: `${column.kind}${column.minor ? " minor" : ""}`,
-      "aria-sort": this.sort.name === column.name ? (this.sort.down ? "descending" : "ascending") : "none",
-    }, make("button", { type: "button", onclick: () => this.sortBy(column) }, column.head,
-      make("span", { class: "arrow", "aria-hidden": "true" }, this.sort.name === column.name ? (this.sort.down ? " ▾" : " ▴") : "")))));
+    const head = make(
+      "tr",
+      {},
+      ...COLUMNS.map((column) =>
+        make(
+          "th",
+          {
+            scope: "col",
+            class: `${column.kind}${column.minor ? " minor" : ""}`,
+            "aria-sort":
+              this.sort.name === column.name
+                ? this.sort.down
+                  ? "descending"
+                  : "ascending"
+                : "none",
+          },
+          make(
+            "button",
+            { type: "button", onclick: () => this.sortBy(column) },
+            column.head,
+            make(
+              "span",
+              { class: "arrow", "aria-hidden": "true" },
+              this.sort.name === column.name ? (this.sort.down ? " ▾" : " ▴") : "",
+            ),
+          ),
+        ),
+      ),
+    );
     const shown = rows.slice(0, this.limit);
     const body = make("tbody", {}, ...shown.map((row) => this.row(row)));
     this.element.replaceChildren(make("thead", {}, head), body);
     const left = rows.length - shown.length;
-    this.note.replaceChildren(`${asCount(shown.length)} of ${asCount(this.total.connections)} connections`,
-      this.total.unlisted ? `; the ${asCount(this.total.unlisted)} smallest (${asBytes(this.total.unlisted_bytes)}) are not listed` : "", ". ",
-      left > 0 ? make("button", { type: "button", class: "quiet", onclick: () => { this.limit += MORE_ROWS; this.fill(); } }, `Show ${Math.min(left, MORE_ROWS)} more`) : "");
+    this.note.replaceChildren(
+      `${asCount(shown.length)} of ${asCount(this.total.connections)} connections`,
+      this.total.unlisted
+        ? `; the ${asCount(this.total.unlisted)} smallest (${asBytes(this.total.unlisted_bytes)}) are not listed`
+        : "",
+      ". ",
+      left > 0
+        ? make(
+            "button",
+            {
+              type: "button",
+              class: "quiet",
+              onclick: () => {
+                this.limit += MORE_ROWS;
+                this.fill();
+              },
+            },
+            `Show ${Math.min(left, MORE_ROWS)} more`,
+          )
+        : "",
+    );
     this.mark();
   }
 
   sortBy(column) {
     const same = this.sort.name === column.name;
-    this.sort = { name: column.name, down: same ? !this.sort.down : column.kind === "number" && column.name !== "id" };
+    this.sort = {
+      name: column.name,
+      down: same ? !this.sort.down : column.kind === "number" && column.name !== "id",
+    };
     this.fill();
     const place = COLUMNS.indexOf(column);
     this.element.querySelectorAll("th button")[place].focus();
@@ -77,26 +184,74 @@ class ConnectionTable {
 
   row(row) {
     const cells = COLUMNS.map((column) => {
-      const cell = make("td", { class: `${column.kind}${column.minor ? " minor" : ""} c-${column.name}` });
-      if (column.name === "ends") cell.append(make("span", { class: "proto" }, row.proto.toUpperCase()), make("span", { class: "ends" }, row.a, make("wbr"), make("span", { class: "way" }, row.towardsA ? " ← " : " → "), row.b));
-      else if (column.name === "bytes") cell.append(make("span", {}, asBytes(row.bytes)), make("span", { class: "sharebar", "aria-hidden": "true" }, make("i", { style: `width:${(row.share * 100).toFixed(1)}%` })), make("small", {}, asShare(row.share)));
-      else if (column.name === "limit") cell.append(row.main && row.main.limit ? limitChip(row.main.limit, this.words) : NOTHING);
-      else if (column.name === "grade") cell.append(row.main && row.main.grade ? make("span", { class: gradeClass(row.main.grade) }, row.main.grade) : NOTHING);
+      const cell = make("td", {
+        class: `${column.kind}${column.minor ? " minor" : ""} c-${column.name}`,
+      });
+      if (column.name === "ends")
+        cell.append(
+          make("span", { class: "proto" }, row.proto.toUpperCase()),
+          make(
+            "span",
+            { class: "ends" },
+            row.a,
+            make("wbr"),
+            make("span", { class: "way" }, row.towardsA ? " ← " : " → "),
+            row.b,
+          ),
+        );
+      else if (column.name === "bytes")
+        cell.append(
+          make("span", {}, asBytes(row.bytes)),
+          make(
+            "span",
+            { class: "sharebar", "aria-hidden": "true" },
+            make("i", { style: `width:${(row.share * 100).toFixed(1)}%` }),
+          ),
+          make("small", {}, asShare(row.share)),
+        );
+      else if (column.name === "limit")
+        cell.append(row.main && row.main.limit ? limitChip(row.main.limit, this.words) : NOTHING);
+      else if (column.name === "grade")
+        cell.append(
+          row.main && row.main.grade
+            ? make("span", { class: gradeClass(row.main.grade) }, row.main.grade)
+            : NOTHING,
+        );
       else cell.append(column.text(row));
       return cell;
     });
-    const element = make("tr", {
-      "data-id": String(row.id), tabindex: "-1", class: row.charted ? "charted" : "", "aria-label": `Connection ${row.id}: ${row.words}, ${asBytes(row.bytes)}`,
-      onclick: () => this.choose(row.id), onkeydown: (event) => this.key(event, element),
-    }, ...cells);
+    const element = make(
+      "tr",
+      {
+        "data-id": String(row.id),
+        tabindex: "-1",
+        class: row.charted ? "charted" : "",
+        "aria-label": `Connection ${row.id}: ${row.words}, ${asBytes(row.bytes)}`,
+        onclick: () => this.choose(row.id),
+        onkeydown: (event) => this.key(event, element),
+      },
+      ...cells,
+    );
     return element;
   }
 
   key(event, element) {
-    const rows = [...this.element.tBodies[0].rows], place = rows.indexOf(element);
-    const target = { ArrowDown: rows[place + 1], ArrowUp: rows[place - 1], Home: rows[0], End: rows[rows.length - 1] }[event.key];
-    if (target) { event.preventDefault(); target.focus(); this.choose(Number(target.dataset.id)); }
-    else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.choose(Number(element.dataset.id), true); }
+    const rows = [...this.element.tBodies[0].rows],
+      place = rows.indexOf(element);
+    const target = {
+      ArrowDown: rows[place + 1],
+      ArrowUp: rows[place - 1],
+      Home: rows[0],
+      End: rows[rows.length - 1],
+    }[event.key];
+    if (target) {
+      event.preventDefault();
+      target.focus();
+      this.choose(Number(target.dataset.id));
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      this.choose(Number(element.dataset.id), true);
+    }
   }
 
   // One row can be reached with Tab: the chosen one, else the first.
@@ -109,7 +264,8 @@ class ConnectionTable {
       found = found || here;
       row.tabIndex = here ? 0 : -1;
       row.classList.toggle("chosen", here);
-      if (here) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+      if (here) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
     }
     if (!found && rows.length) rows[0].tabIndex = 0;
   }

@@ -13,17 +13,22 @@ function placed(value) {
 function scaled(value, unit) {
   const prefixes = ["", "k", "M", "G", "T", "P"];
   let step = 0;
-  while (Math.abs(value) >= 999.5 && step < prefixes.length - 1) { value /= 1000; step += 1; }
+  while (Math.abs(value) >= 999.5 && step < prefixes.length - 1) {
+    value /= 1000;
+    step += 1;
+  }
   return `${step ? placed(value) : value.toFixed(0)} ${prefixes[step]}${unit}`;
 }
 
 const asBytes = (value) => (isFigure(value) ? scaled(value, "B").replace(" kB", " KB") : NOTHING);
 const asRate = (value) => (isFigure(value) ? scaled(value, "bit/s") : NOTHING);
-const asCount = (value) => (isFigure(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 0 }) : NOTHING);
+const asCount = (value) =>
+  isFigure(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 0 }) : NOTHING;
 
 function asMs(value) {
   if (!isFigure(value)) return NOTHING;
-  if (Math.abs(value) >= 1000) return `${(value / 1000).toFixed(Math.abs(value) >= 9950 ? 1 : 2)} s`;
+  if (Math.abs(value) >= 1000)
+    return `${(value / 1000).toFixed(Math.abs(value) >= 9950 ? 1 : 2)} s`;
   return `${Math.abs(value) < 10 ? placed(value) : value.toFixed(0)} ms`;
 }
 
@@ -33,7 +38,9 @@ function asSeconds(value) {
   if (Math.abs(value) < 1) return asMs(value * 1000);
   if (value < 600) return `${value.toFixed(1)} s`;
   const minutes = Math.round(value / 60);
-  return minutes >= 60 ? `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min` : `${minutes} min`;
+  return minutes >= 60
+    ? `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`
+    : `${minutes} min`;
 }
 
 function asPercent(value) {
@@ -48,9 +55,13 @@ const asShare = (value) => (isFigure(value) ? asPercent(value * 100) : NOTHING);
 function asFigure(name, value) {
   if (value === null || value === undefined) return NOTHING;
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (name === "limit" || name === "rtt_method" || name === "vantage") return String(value).replaceAll("_", " ");
+  if (name === "limit" || name === "rtt_method" || name === "vantage")
+    return String(value).replaceAll("_", " ");
   if (typeof value !== "number") return String(value);
-  const bare = name.replace(/_(count|min|p50|p95|p99|max|mean|last|before|after|first|median)$/, "");
+  const bare = name.replace(
+    /_(count|min|p50|p95|p99|max|mean|last|before|after|first|median)$/,
+    "",
+  );
   if (/_(count)$/.test(name)) return asCount(value);
   if (/(_share|loss_rate)$/.test(bare) || /^share_/.test(name)) return asShare(value);
   if (/_pct$/.test(bare)) return asPercent(value);
@@ -77,7 +88,8 @@ function ticksBetween(low, high, wanted) {
   if (!(high > low)) return [low];
   const step = niceStep(high - low, wanted);
   const ticks = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) ticks.push(n === 0 ? 0 : n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1)
+    ticks.push(n === 0 ? 0 : n * step);
   return ticks;
 }
 
@@ -86,15 +98,24 @@ function axisUnit(unit, top) {
   if (unit === "ms") return top >= 5000 ? { by: 1000, words: "s" } : { by: 1, words: "ms" };
   if (unit === "%") return { by: 1, words: "%" };
   if (unit === "share") return { by: 0.01, words: "%" };
-  const names = unit === "bit/s" ? ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"] : ["B", "KB", "MB", "GB", "TB"];
+  const names =
+    unit === "bit/s"
+      ? ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]
+      : ["B", "KB", "MB", "GB", "TB"];
   let step = 0;
-  while (top >= 1500 && step < names.length - 1) { top /= 1000; step += 1; }
+  while (top >= 1500 && step < names.length - 1) {
+    top /= 1000;
+    step += 1;
+  }
   return { by: 1000 ** step, words: names[step] };
 }
 
 function tickText(value, step) {
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(Math.abs(step)) + 1e-9)));
-  return (value || 0).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return (value || 0).toLocaleString("en-US", {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
 function timeText(t, span) {
