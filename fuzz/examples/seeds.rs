@@ -1,7 +1,8 @@
-//! Writes first seeds for every target into `corpus/<target>/`: `cargo run --example seeds` in `fuzz/`.
+//! Writes first seeds for every target into `corpus/<target>/`: `cargo run --example seeds` in
+//! `fuzz/`.
 //!
-//! All made here, with the project's own writer: a few packets in every file format and link type, every TCP option,
-//! a fragmented packet in order and shuffled, and short conversations.
+//! All made here, with the project's own writer: a few packets in every file format and link type,
+//! every TCP option, a fragmented packet in order and shuffled, and short conversations.
 
 use std::fs;
 use std::io::{self, Write};
@@ -260,7 +261,8 @@ fn main() -> io::Result<()> {
     scripts()
 }
 
-/// Handshake, data with a hole, SACK, resend, zero window, wrap, FIN: eight bytes per segment, see `drive::segment`.
+/// Handshake, data with a hole, SACK, resend, zero window, wrap, FIN: eight bytes per segment, see
+/// `drive::segment`.
 fn scripts() -> io::Result<()> {
     const HANDSHAKE: [[u8; 8]; 3] = [
         [0x44, 0xff, 0xff, 0, 0, 250, 0x07, 30],

@@ -1,8 +1,8 @@
-//! What the agent reads from others: a modem's records, its configuration, the kernel's messages, questions of its socket, requests
-//! for its figures.
+//! What the agent reads from others: a modem's records, its configuration, the kernel's messages,
+//! questions of its socket, requests for its figures.
 //!
-//! signal: bytes · model: the readers of the agent, on bytes alone · action: panics where one of them breaks a promise that its caller
-//! leans on.
+//! signal: bytes · model: the readers of the agent, on bytes alone · action: panics where one of
+//! them breaks a promise that its caller leans on.
 //!
 //! Also compiled into `crates/agent/tests/any_bytes.rs`; so it needs nothing but `agent`.
 
@@ -15,7 +15,8 @@ use agent::status::metrics;
 use agent::status::metrics::request::{Asked, LONGEST, answer, asked};
 use agent::telemetry::socket::Socket;
 
-/// Records of a modem, each behind its length. Sums over blocks never overflow, and padding is a part of what was granted.
+/// Records of a modem, each behind its length. Sums over blocks never overflow, and padding is a
+/// part of what was granted.
 pub fn telemetry(bytes: &[u8]) {
     let mut source = Socket::new("/nowhere");
     let mut rest = bytes;
@@ -41,7 +42,8 @@ pub fn telemetry(bytes: &[u8]) {
     }
 }
 
-/// A configuration, and a key set from outside behind the first NUL. What is refused is refused in one line.
+/// A configuration, and a key set from outside behind the first NUL. What is refused is refused in
+/// one line.
 pub fn config(text: &str) {
     let (text, set) = text.split_once('\0').unwrap_or((text, ""));
     let set: Vec<(String, String)> =
@@ -49,7 +51,8 @@ pub fn config(text: &str) {
     match Config::parse(text, &set, Path::new("/pins")) {
         Ok(config) => {
             if let Some(receive) = &config.receive {
-                // λ of 1 to 16, in sixteenths; an average below one, or nothing would ever be learnt.
+                // λ of 1 to 16, in sixteenths; an average below one, or nothing would ever be
+                // learnt.
                 assert!((16..=256).contains(&receive.law.lambda) && receive.law.alpha < 16);
                 assert!(receive.law.min_window >= 1);
             }
@@ -61,7 +64,8 @@ pub fn config(text: &str) {
     }
 }
 
-/// What a netlink socket received. Every body is a part of it, and what they say of devices and disciplines is read or left.
+/// What a netlink socket received. Every body is a part of it, and what they say of devices and
+/// disciplines is read or left.
 pub fn kernel_messages(bytes: &[u8]) {
     let mut found = Vec::new();
     let whole = netlink::bodies(bytes, 1, &mut found);
@@ -83,8 +87,8 @@ pub fn kernel_messages(bytes: &[u8]) {
     }
 }
 
-/// What a client of the control socket wrote, in two pieces. Lines are the same however they came; the figures of an agent that gave
-/// such a status are a page.
+/// What a client of the control socket wrote, in two pieces. Lines are the same however they came;
+/// the figures of an agent that gave such a status are a page.
 pub fn control_lines(bytes: &[u8]) {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     let mut at_once = bytes.to_vec();
@@ -106,7 +110,8 @@ pub fn control_lines(bytes: &[u8]) {
     }
 }
 
-/// A request for the figures. More bytes never unsay a refusal or a page, and every answer tells its length.
+/// A request for the figures. More bytes never unsay a refusal or a page, and every answer tells
+/// its length.
 pub fn http(bytes: &[u8]) {
     for by_address in [false, true] {
         let said = asked(bytes, by_address);

@@ -1,9 +1,10 @@
-//! One function per fuzz target: bytes in, the public API of `capture` and `flow` run over them, panic on what
-//! must never be.
+//! One function per fuzz target: bytes in, the public API of `capture` and `flow` run over them,
+//! panic on what must never be.
 //!
-//! `file_readers`, `whole_capture`: the bytes are a file. `link_layers`: link type, then frames with a length
-//! before each. `tcp_options`: the options of a TCP header. `ip_fragments`: how a known packet is cut and shuffled.
-//! `scripted_segments`: eight bytes per TCP segment between two hosts.
+//! `file_readers`, `whole_capture`: the bytes are a file. `link_layers`: link type, then frames
+//! with a length before each. `tcp_options`: the options of a TCP header. `ip_fragments`: how a
+//! known packet is cut and shuffled. `scripted_segments`: eight bytes per TCP segment between two
+//! hosts.
 
 use capture::{
     Addr, Decoded, Decoder, Frame, Ip, LINKTYPES, Reader, TcpOptions, TcpSegment, flags,
@@ -13,7 +14,8 @@ use units::{Duration, Instant};
 
 use crate::invariants;
 
-/// A compressed input may unpack to a thousand times its size; the rest of a bomb teaches nothing new.
+/// A compressed input may unpack to a thousand times its size; the rest of a bomb teaches nothing
+/// new.
 const MOST_UNPACKED: u64 = 16 << 20;
 /// More packets only make one run slower.
 const MOST_PACKETS: u64 = 20_000;
@@ -45,8 +47,9 @@ pub fn file_readers(bytes: &[u8]) {
     }
 }
 
-/// Decodes frames of one link type: two bytes of link type (an index below 256, the number itself above), then
-/// frames, each behind two bytes of length (the top bit: cut the frame in half, as a snap length does).
+/// Decodes frames of one link type: two bytes of link type (an index below 256, the number itself
+/// above), then frames, each behind two bytes of length (the top bit: cut the frame in half, as a
+/// snap length does).
 pub fn link_layers(bytes: &[u8]) {
     let Some((kind, mut rest)) = bytes.split_first_chunk::<2>() else { return };
     let kind = u16::from_be_bytes(*kind);
@@ -114,8 +117,8 @@ fn tcp(flags: u16, options: &[u8], payload: usize) -> Vec<u8> {
 
 const RAW_IP: u16 = 101;
 
-/// Two bytes of flags, then options: decoded whole and cut at every byte; what the cut lost is absent, what it
-/// kept is the same or absent; and the analyser takes both.
+/// Two bytes of flags, then options: decoded whole and cut at every byte; what the cut lost is
+/// absent, what it kept is the same or absent; and the analyser takes both.
 pub fn tcp_options(bytes: &[u8]) {
     let Some((head, options)) = bytes.split_first_chunk::<2>() else { return };
     let bits = u16::from_be_bytes(*head);
@@ -153,9 +156,9 @@ pub fn tcp_options(bytes: &[u8]) {
     invariants::hold(&analyzer.finish(None), BIN);
 }
 
-/// Cuts a TCP packet into fragments at multiples of eight, sends them as the bytes say (order, copies, other
-/// identifications, overlaps), and holds the decoder to this: when all pieces of the one packet were sent once and
-/// nothing else, the segment comes out.
+/// Cuts a TCP packet into fragments at multiples of eight, sends them as the bytes say (order,
+/// copies, other identifications, overlaps), and holds the decoder to this: when all pieces of the
+/// one packet were sent once and nothing else, the segment comes out.
 pub fn ip_fragments(bytes: &[u8]) {
     let Some((&[payload, piece], script)) = bytes.split_first_chunk::<2>() else { return };
     let segment = tcp(0x18, &[], usize::from(payload) * 8);
@@ -260,9 +263,9 @@ pub fn scripted_segments(bytes: &[u8]) {
     invariants::hold(&analysis, bin);
 }
 
-/// 0: direction (bit 7), flags (bits 0–3: index), SACK (4), timestamps (5), SYN options (6) · 1, 2: sequence number
-/// as a signed offset from the base · 3: acknowledgement, in 64ths of its range · 4: payload · 5: window ·
-/// 6: IP identification, ECN · 7: signed time step, exponential.
+/// 0: direction (bit 7), flags (bits 0–3: index), SACK (4), timestamps (5), SYN options (6) · 1, 2:
+/// sequence number as a signed offset from the base · 3: acknowledgement, in 64ths of its range ·
+/// 4: payload · 5: window · 6: IP identification, ECN · 7: signed time step, exponential.
 fn segment(op: &[u8], ttl: [u8; 2], count: u32, time: &mut u64) -> TcpSegment {
     const FLAGS: [u16; 16] = [
         flags::ACK,

@@ -1,7 +1,8 @@
 //! What the emulator reads: packets out of a TUN device, its own decision logs.
 //!
-//! signal: bytes · model: the same bytes as a log, as a packet, as a large segment · action: panics where what was cut does not
-//! join again, where a marked packet has a bad checksum, or where a log that was read writes other bytes.
+//! signal: bytes · model: the same bytes as a log, as a packet, as a large segment · action: panics
+//! where what was cut does not join again, where a marked packet has a bad checksum, or where a log
+//! that was read writes other bytes.
 
 use emu::headers::{View, mark, sum, view};
 use emu::log::{Reader, Writer};

@@ -105,7 +105,8 @@ fn ordered(name: &str, q: &Quantiles) {
     assert!(steps.iter().all(|v| v.is_finite()) && steps.is_sorted(), "{name}: {q:?}");
 }
 
-/// Samples follow each other and add up to their flow's row; nothing grows beyond what the packets justify.
+/// Samples follow each other and add up to their flow's row; nothing grows beyond what the packets
+/// justify.
 fn series(a: &Analysis, bin: Duration) {
     let mut of: HashMap<u32, (u64, u64, Duration)> = HashMap::new();
     for s in &a.samples {
@@ -115,7 +116,8 @@ fn series(a: &Analysis, bin: Duration) {
         *time += s.span;
         assert!(s.window_full <= s.span, "{s:?}");
         if let (Some(min), Some(mean), Some(max)) = (s.rtt_ms_min, s.rtt_ms, s.rtt_ms_max) {
-            // f32 of the same nanoseconds: the mean may be rounded, by less than a part in a million.
+            // f32 of the same nanoseconds: the mean may be rounded, by less than a part in a
+            // million.
             assert!(min <= mean * 1.000_001 && mean <= max * 1.000_001 && max.is_finite(), "{s:?}");
         }
     }
@@ -128,7 +130,8 @@ fn series(a: &Analysis, bin: Duration) {
         assert_eq!(resent, f.retransmissions, "retransmissions of the samples of flow {id}");
         assert_eq!(time, f.limit_time.iter().fold(Duration::ZERO, |x, y| x + *y));
     }
-    // After a gap the bins of one second are there, then one long one; each packet touches two flows.
+    // After a gap the bins of one second are there, then one long one; each packet touches two
+    // flows.
     let most = 2 * (1_000_000_000 / bin.as_nanos() + 3) * (a.packets.tcp + 1);
     assert!(a.samples.len() as u64 <= most, "{} samples", a.samples.len());
     assert!(a.events.len() as u64 <= 16 * a.packets.tcp + 64, "{} events", a.events.len());

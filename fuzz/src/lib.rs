@@ -1,8 +1,8 @@
 //! What the fuzz targets do with their bytes, and what must hold afterwards.
 //!
-//! `drive` and `invariants` are also compiled into `crates/flow/tests/kept_seeds.rs`, which replays every input that
-//! once found something; so they need nothing but `capture`, `flow` and `units`. `scenario_text` is compiled into
-//! `crates/scenario/tests/any_text.rs` in the same way.
+//! `drive` and `invariants` are also compiled into `crates/flow/tests/kept_seeds.rs`, which replays
+//! every input that once found something; so they need nothing but `capture`, `flow` and `units`.
+//! `scenario_text` is compiled into `crates/scenario/tests/any_text.rs` in the same way.
 
 pub mod agent;
 pub mod drive;

@@ -1,8 +1,8 @@
-//! What `flow::locate` must survive: captures of any content, and paths on which any packet is lost, late, cut, renamed,
-//! joined or seen twice.
+//! What `flow::locate` must survive: captures of any content, and paths on which any packet is
+//! lost, late, cut, renamed, joined or seen twice.
 //!
-//! The first byte says which: an even one, that the rest is the length of a first file, that file, and a second one; an odd one,
-//! that it is a script of packets at up to four points.
+//! The first byte says which: an even one, that the rest is the length of a first file, that file,
+//! and a second one; an odd one, that it is a script of packets at up to four points.
 
 use capture::write::Writer;
 use flow::locate::{Located, Options, locate_bytes};
@@ -29,9 +29,10 @@ pub fn captures(bytes: &[u8]) {
     }
 }
 
-/// Eight bytes per packet: 0 which points see it (low nibble) and direction (bit 4), kind (bits 5 to 7) · 1, 2 sequence number
-/// · 3 payload · 4 time to the next · 5 delay between points · 6 TSval, ECN, window · 7 what is odd about it: joined
-/// with the next at one point, seen twice, cut, renamed, clock of the last point stepped.
+/// Eight bytes per packet: 0 which points see it (low nibble) and direction (bit 4), kind (bits 5
+/// to 7) · 1, 2 sequence number · 3 payload · 4 time to the next · 5 delay between points · 6
+/// TSval, ECN, window · 7 what is odd about it: joined with the next at one point, seen twice, cut,
+/// renamed, clock of the last point stepped.
 pub fn script(options: usize, bytes: &[u8]) {
     let points = 2 + options % 3;
     let mut files: Vec<Vec<(u64, Vec<u8>, u32)>> = vec![Vec::new(); points];

@@ -1,7 +1,8 @@
 //! Trace files: any text is read or refused with its line, and what is read can be replayed.
 //!
-//! signal: text · model: the two parsers of `algo::link`, then the media that replay what they gave · action: panics
-//! where an opportunity goes backwards, a rate is not in order, or a medium does not move on.
+//! signal: text · model: the two parsers of `algo::link`, then the media that replay what they gave
+//! · action: panics where an opportunity goes backwards, a rate is not in order, or a medium does
+//! not move on.
 
 use algo::Rng;
 use algo::link::parse::{opportunities_from_text, rates_from_text};

@@ -20,9 +20,11 @@ ALLOWED: dict[str, set[str]] = {
     "algo": {"units"},
     "capture": {"units"},
     "flow": {"capture", "units"},
-    "scenario": {"algo", "units"},
+    # The units of a key's value are those of the algorithms' parameters.
+    "settings": {"algo", "units"},
+    "scenario": {"algo", "settings", "units"},
     "sim": {"algo", "capture", "scenario", "units"},
-    "agent": {"algo", "capture", "flow", "units"},
+    "agent": {"algo", "capture", "flow", "settings", "units"},
     "emu": {"algo", "capture", "scenario", "sim", "units"},
     "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }

@@ -1,14 +1,14 @@
 //! Packets that wait: their bytes in slots that are used again, named by a handle.
 //!
-//! signal: a packet's bytes · model: three sizes of slots, grown a chunk at a time when a queue is longer than ever before
-//! and never given back, so that a packet costs a copy and no allocation · action: a handle, with which queues and links
-//! work.
+//! signal: a packet's bytes · model: three sizes of slots, grown a chunk at a time when a queue is
+//! longer than ever before and never given back, so that a packet costs a copy and no allocation ·
+//! action: a handle, with which queues and links work.
 //!
-//! Memory is that of the longest queue (what the scenario's buffers allow, plus rate × delay on the way), each packet
-//! rounded up to its slot: at most 96 bytes for an ACK, 2,016 for a full packet.
+//! Memory is that of the longest queue (what the scenario's buffers allow, plus rate × delay on the
+//! way), each packet rounded up to its slot: at most 96 bytes for an ACK, 2,016 for a full packet.
 
-/// Bytes of a slot, by class: an ACK with options (52 to 80 bytes), a small request or voice packet, a full packet of an
-/// MTU of 1,500.
+/// Bytes of a slot, by class: an ACK with options (52 to 80 bytes), a small request or voice
+/// packet, a full packet of an MTU of 1,500.
 const SLOTS: [usize; 3] = [96, 480, 2_016];
 /// Slots added at a time: a hundred-odd KB of full packets.
 const CHUNK: usize = 64;
@@ -23,7 +23,8 @@ pub struct Meta {
     pub number: u64,
     /// Bytes.
     pub length: u16,
-    /// Its transport checksum holds the pseudo-header's sum only; whoever takes it has to finish it.
+    /// Its transport checksum holds the pseudo-header's sum only; whoever takes it has to finish
+    /// it.
     pub partial: bool,
 }
 

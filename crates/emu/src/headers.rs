@@ -1,8 +1,9 @@
-//! What a queue has to know of an IP packet: flow, class, ECN, ends; and the one bit that a queue sets.
+//! What a queue has to know of an IP packet: flow, class, ECN, ends; and the one bit that a queue
+//! sets.
 //!
-//! signal: the bytes of an IPv4 or IPv6 packet as a TUN device hands it out (RFC 791, RFC 8200) · model: fixed offsets;
-//! what is cut short or strange counts as a flow of its addresses alone · action: [`View`]; [`mark`] sets CE (RFC 3168
-//! section 5) and mends the checksum (RFC 1624).
+//! signal: the bytes of an IPv4 or IPv6 packet as a TUN device hands it out (RFC 791, RFC 8200) ·
+//! model: fixed offsets; what is cut short or strange counts as a flow of its addresses alone ·
+//! action: [`View`]; [`mark`] sets CE (RFC 3168 section 5) and mends the checksum (RFC 1624).
 
 use algo::Ecn;
 
@@ -91,7 +92,8 @@ pub fn view(packet: &[u8]) -> View {
 impl View {
     /// A hash of the five-tuple.
     pub fn hash(&self) -> u32 {
-        // FNV-1a over words, then a finaliser (murmur3's), so that low bits are good enough for a bucket number.
+        // FNV-1a over words, then a finaliser (murmur3's), so that low bits are good enough for a
+        // bucket number.
         let mut x = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(self.protocol);
         let ports = u32::from(self.ports[0]) << 16 | u32::from(self.ports[1]);
         let words = self.source.chunks_exact(4).chain(self.destination.chunks_exact(4));
@@ -113,7 +115,8 @@ impl View {
     }
 }
 
-/// Sets congestion experienced. Packets that are not ECN-capable never come here: queues mark no others.
+/// Sets congestion experienced. Packets that are not ECN-capable never come here: queues mark no
+/// others.
 pub fn mark(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= 20 => {

@@ -1,12 +1,13 @@
 //! One direction of a link without a clock: packets in, decisions out.
 //!
-//! signal: packets with their time of arrival, and the time up to which everything due may happen · model: the
-//! [`Port`] of the scenario (queue, gate, firmware, link), woken exactly when it asks, however late the caller is; changes of
-//! the scenario at their times · action: [`Outcome`]s told to a [`Sink`], packets handed out when they arrive at the far end.
+//! signal: packets with their time of arrival, and the time up to which everything due may happen ·
+//! model: the [`Port`] of the scenario (queue, gate, firmware, link), woken exactly when it asks,
+//! however late the caller is; changes of the scenario at their times · action: [`Outcome`]s told
+//! to a [`Sink`], packets handed out when they arrive at the far end.
 //!
-//! What happens depends on the arrivals alone. A caller that wakes 50 µs late delivers late, but the next packet's
-//! turn is reckoned from when this one was due: rates are exact over any longer time, and a log of arrivals is enough to make
-//! the same decisions again.
+//! What happens depends on the arrivals alone. A caller that wakes 50 µs late delivers late, but
+//! the next packet's turn is reckoned from when this one was due: rates are exact over any longer
+//! time, and a log of arrivals is enough to make the same decisions again.
 
 use std::collections::VecDeque;
 
@@ -113,7 +114,8 @@ impl Lane {
         self.now = self.now.max(to);
     }
 
-    /// One thing that is due. A change comes before what waits for the link, a bin's end after everything of its time.
+    /// One thing that is due. A change comes before what waits for the link, a bin's end after
+    /// everything of its time.
     fn step(&mut self, sink: &mut impl Sink) {
         let now = self.now;
         if let Some((at, _)) = self.changes.front()

@@ -1,9 +1,11 @@
 //! The decision log of one direction: what came in, and what became of it.
 //!
-//! signal: arrivals and outcomes of a [`crate::lane::Lane`] · model: one record each, numbers as LEB128, times as differences ·
-//! action: bytes for `LINK.decisions`; [`Reader`] gives the records back.
+//! signal: arrivals and outcomes of a [`crate::lane::Lane`] · model: one record each, numbers as
+//! LEB128, times as differences · action: bytes for `LINK.decisions`; [`Reader`] gives the records
+//! back.
 //!
-//! The format, version 1. A file begins with `UBDL`, version and index of the link (both u16, little endian). Records:
+//! The format, version 1. A file begins with `UBDL`, version and index of the link (both u16,
+//! little endian). Records:
 //!
 //! | tag | record | fields after the tag |
 //! |---|---|---|

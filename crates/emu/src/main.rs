@@ -1,6 +1,7 @@
 //! The program `unbloat-emu`: arguments, one call, one line for what went wrong.
 //!
-//! Exit codes: 0 fine, 1 it ran but something failed or differed, 2 wrong usage, 3 an input could not be read.
+//! Exit codes: 0 fine, 1 it ran but something failed or differed, 2 wrong usage, 3 an input could
+//! not be read.
 
 use std::collections::BTreeMap;
 use std::io;

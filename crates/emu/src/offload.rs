@@ -1,13 +1,14 @@
-//! Segmentation offload at the two ends of a link: large segments are cut before the queue, and what arrives together is
-//! handed over together.
+//! Segmentation offload at the two ends of a link: large segments are cut before the queue, and
+//! what arrives together is handed over together.
 //!
-//! signal: what a TUN device hands out behind a virtio header (VIRTIO 1.2 section 5.1.6) · model: [`cut`] makes of a large
-//! TCP segment the packets that a network card would have sent, each queued, delayed and lost by itself; [`Joined`] collects
-//! packets of one flow that are due at the same moment, as a receiving card does · action: one system call for up to 64 KB
-//! instead of one per packet, which is what a gigabit costs.
+//! signal: what a TUN device hands out behind a virtio header (VIRTIO 1.2 section 5.1.6) · model:
+//! [`cut`] makes of a large TCP segment the packets that a network card would have sent, each
+//! queued, delayed and lost by itself; [`Joined`] collects packets of one flow that are due at the
+//! same moment, as a receiving card does · action: one system call for up to 64 KB instead of one
+//! per packet, which is what a gigabit costs.
 //!
-//! Transport checksums stay partial (the pseudo-header's sum) between two TUN devices that both offload them, as between a
-//! virtual machine and its host.
+//! Transport checksums stay partial (the pseudo-header's sum) between two TUN devices that both
+//! offload them, as between a virtual machine and its host.
 
 use crate::headers::{TCP, View, sum, view};
 
@@ -71,7 +72,8 @@ fn checksum_place(bytes: &mut [u8; HEADER], transport: usize, field: u16) {
     bytes[8..10].copy_from_slice(&field.to_ne_bytes());
 }
 
-/// Sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1) over a transport part of so many bytes.
+/// Sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1) over a transport part of
+/// so many bytes.
 fn pseudo(view: &View, length: usize) -> u16 {
     let addresses = if view.version == 4 { 4 } else { 16 };
     let start = u64::from(view.protocol)
@@ -103,8 +105,8 @@ fn set_lengths(head: &mut [u8], view: &View, payload: usize) {
     head[view.transport + 16..view.transport + 18].copy_from_slice(&check.to_be_bytes());
 }
 
-/// Cuts a large segment; `put` gets headers and payload of each packet, their checksums partial. False: it is none, and is
-/// to be taken as it is.
+/// Cuts a large segment; `put` gets headers and payload of each packet, their checksums partial.
+/// False: it is none, and is to be taken as it is.
 pub fn cut(packet: &[u8], segment: u16, mut put: impl FnMut(&[u8], &[u8])) -> bool {
     let view = view(packet);
     if view.protocol != TCP {
@@ -215,7 +217,8 @@ impl Joined {
         true
     }
 
-    /// Same flow, next byte, and all else alike but for length, identification, checksums, PSH and FIN.
+    /// Same flow, next byte, and all else alike but for length, identification, checksums, PSH and
+    /// FIN.
     fn continues(&self, packet: &[u8]) -> bool {
         let t = self.view.transport;
         let head = &self.head;

@@ -1,8 +1,10 @@
-//! Probes of a gate that measures delay by itself (cake-autorate's law): pings from the device's node to the far end.
+//! Probes of a gate that measures delay by itself (cake-autorate's law): pings from the device's
+//! node to the far end.
 //!
-//! signal: the interval that the gate asks for, answers that come back to its node · model: the echo request (RFC 792) enters the
-//! device's own queue like any packet of the node; the far kernel answers; whoever hands packets over to the node keeps
-//! the answer back · action: round trips, told to the gate.
+//! signal: the interval that the gate asks for, answers that come back to its node · model: the
+//! echo request (RFC 792) enters the device's own queue like any packet of the node; the far kernel
+//! answers; whoever hands packets over to the node keeps the answer back · action: round trips,
+//! told to the gate.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

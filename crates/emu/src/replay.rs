@@ -1,7 +1,7 @@
 //! A run again without a clock: the same arrivals must make the same decisions.
 //!
-//! signal: a decision log and the scenario of its run · model: a fresh [`Lane`] is fed the logged arrivals at their logged
-//! times · action: how many decisions agreed, or the first that differs.
+//! signal: a decision log and the scenario of its run · model: a fresh [`Lane`] is fed the logged
+//! arrivals at their logged times · action: how many decisions agreed, or the first that differs.
 
 use std::collections::VecDeque;
 
@@ -95,7 +95,8 @@ pub fn replay(scenario: &Scenario, log: &[u8]) -> Result<Replayed, ReplayError> 
         // Packets that arrived do not concern the lane any more.
         while lane.depart(now).is_some() {}
     }
-    // A log that was cut off has decisions after its last arrival, which nobody can tell to be all there were.
+    // A log that was cut off has decisions after its last arrival, which nobody can tell to be all
+    // there were.
     for decision in logged {
         lane.advance(decision.0, &mut heard);
         expect(Some(decision), heard.decisions.pop_front(), found.decisions)?;

@@ -1,8 +1,8 @@
 //! What a run leaves behind while it runs: series, losses, decision logs.
 //!
-//! signal: notes of the workers · model: one thread writes for all of them, at ordinary priority, so that a slow disk
-//! delays no packet · action: `queues.jsonl`, `losses.jsonl`, `LINK.decisions`; the first file that cannot be written ends
-//! the run with a message.
+//! signal: notes of the workers · model: one thread writes for all of them, at ordinary priority,
+//! so that a slow disk delays no packet · action: `queues.jsonl`, `losses.jsonl`, `LINK.decisions`;
+//! the first file that cannot be written ends the run with a message.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,8 +1,9 @@
 //! A run from beginning to end, and what it says to its parent.
 //!
-//! signal: words on standard input (`go`, `stop`, or its end), signals, the clock · model: devices are made and told of; at `go` the
-//! clock's zero is set and a thread per direction starts; one thread watches over all · action: JSON lines on standard
-//! output, files in the run's directory, an exit that says what went wrong in one line.
+//! signal: words on standard input (`go`, `stop`, or its end), signals, the clock · model: devices
+//! are made and told of; at `go` the clock's zero is set and a thread per direction starts; one
+//! thread watches over all · action: JSON lines on standard output, files in the run's directory,
+//! an exit that says what went wrong in one line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -35,8 +36,8 @@ const WATCH_MS: u16 = 50;
 const LINGER_MS: u16 = 3_000;
 /// Counters are told once a second.
 const COUNTERS_NS: u64 = 1_000_000_000;
-/// From this rate on a link's devices take large segments, if the scenario leaves it open: below it a packet lasts longer
-/// than 60 µs, and system calls cost nothing beside it.
+/// From this rate on a link's devices take large segments, if the scenario leaves it open: below it
+/// a packet lasts longer than 60 µs, and system calls cost nothing beside it.
 const OFFLOAD_BPS: u64 = 200_000_000;
 
 /// What is asked for.
@@ -101,7 +102,8 @@ struct Pair {
     offload: bool,
 }
 
-/// Which links go back to back over one pair of devices: the k-th from A to B with the k-th from B to A.
+/// Which links go back to back over one pair of devices: the k-th from A to B with the k-th from B
+/// to A.
 fn pairs(scenario: &Scenario, offload: Option<Offload>) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
     for (index, link) in scenario.links.iter().enumerate() {
@@ -569,7 +571,8 @@ impl Watch {
         }
     }
 
-    /// The devices stay until the parent lets go of them: a capture on a device that vanishes loses its last packets.
+    /// The devices stay until the parent lets go of them: a capture on a device that vanishes loses
+    /// its last packets.
     fn wait_for_parent(&mut self) -> Result<(), RunError> {
         let looks = LINGER_MS / WATCH_MS;
         for _ in 0..looks {
@@ -597,12 +600,14 @@ fn namespaces_are_there(scenario: &Scenario, options: &Options) -> Result<(), Ru
     Ok(())
 }
 
-/// Workers come before everything else that is ready to run, where this is allowed: a delivery that waits for a busy
-/// program is late by a scheduler's slice, milliseconds (specs measured 24 to 87 ms on a busy machine without).
+/// Workers come before everything else that is ready to run, where this is allowed: a delivery that
+/// waits for a busy program is late by a scheduler's slice, milliseconds (specs measured 24 to 87
+/// ms on a busy machine without).
 #[allow(unsafe_code)]
 fn prefer() {
     let parameter = libc::sched_param { sched_priority: 10 };
-    // SAFETY: plain old data, read by the call only. Not being allowed to is no error: it is only less precise.
+    // SAFETY: plain old data, read by the call only. Not being allowed to is no error: it is only
+    // less precise.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
 }
 

@@ -1,7 +1,8 @@
 //! The modem's reports on a local socket: what an agent on the phone reads.
 //!
-//! signal: a report reaches the kernel of the phone · model: a Unix socket of type SOCK_SEQPACKET, one record per report to
-//! everybody who is connected; who does not read misses records · action: 48 bytes, little endian:
+//! signal: a report reaches the kernel of the phone · model: a Unix socket of type SOCK_SEQPACKET,
+//! one record per report to everybody who is connected; who does not read misses records · action:
+//! 48 bytes, little endian:
 //!
 //! | offset | type | |
 //! |---|---|---|

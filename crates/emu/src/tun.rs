@@ -1,10 +1,12 @@
 //! TUN devices in network namespaces.
 //!
-//! signal: a namespace and a name · model: a thread of its own enters the namespace and makes the device there, so that
-//! neither program nor other threads leave theirs; the device lives as long as its descriptors · action: a [`Tun`] that is
-//! up and has no address, and its counters as the kernel keeps them.
+//! signal: a namespace and a name · model: a thread of its own enters the namespace and makes the
+//! device there, so that neither program nor other threads leave theirs; the device lives as long
+//! as its descriptors · action: a [`Tun`] that is up and has no address, and its counters as the
+//! kernel keeps them.
 //!
-//! The only file with `unsafe` code but for the scheduling class in `worker`: ioctl takes raw structs.
+//! The only file with `unsafe` code but for the scheduling class in `worker`: ioctl takes raw
+//! structs.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -14,8 +16,8 @@ use std::path::Path;
 
 use nix::sched::{CloneFlags, setns};
 
-/// Packets that the kernel keeps for us while we are busy: half a second of full packets at a fifth of a gigabit, or of
-/// 20,000 small ones a second. Beyond it the kernel drops, and counts.
+/// Packets that the kernel keeps for us while we are busy: half a second of full packets at a fifth
+/// of a gigabit, or of 20,000 small ones a second. Beyond it the kernel drops, and counts.
 const QUEUE_LENGTH: i32 = 10_000;
 /// Ethernet's MTU, which the scenario's default segments of 1,448 bytes fill.
 pub const MTU: i32 = 1_500;
@@ -73,7 +75,8 @@ impl Tun {
     }
 }
 
-/// The line of a device in `/proc/net/dev`: received bytes, packets, errors, drops, …, then the same for transmitted.
+/// The line of a device in `/proc/net/dev`: received bytes, packets, errors, drops, …, then the
+/// same for transmitted.
 fn parse_counters(text: &str, name: &str) -> Option<Counters> {
     let fields = text.lines().find_map(|line| {
         let (device, rest) = line.split_once(':')?;

@@ -1,10 +1,11 @@
 //! The thread of one direction: TUN device in, lane, TUN device out.
 //!
-//! signal: packets that can be read, a time that has come · model: read what is there (each packet with its own time of
-//! arrival), let the lane catch up to now, hand over what is due, sleep until the next of these · action: packets, decisions,
-//! how late each was.
+//! signal: packets that can be read, a time that has come · model: read what is there (each packet
+//! with its own time of arrival), let the lane catch up to now, hand over what is due, sleep until
+//! the next of these · action: packets, decisions, how late each was.
 //!
-//! In steady state nothing is allocated per packet: bytes lie in [`Frames`], decisions in buffers of the log.
+//! In steady state nothing is allocated per packet: bytes lie in [`Frames`], decisions in buffers
+//! of the log.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,7 +32,8 @@ use crate::report::{Note, Outbox, Why};
 use crate::telemetry::Telemetry;
 use crate::tun::Tun;
 
-/// Packets read before what is due is looked at again: a batch costs less than the precision that is promised.
+/// Packets read before what is due is looked at again: a batch costs less than the precision that
+/// is promised.
 const BATCH: usize = 32;
 /// Largest packet that a TUN device hands out, with its virtio header.
 const LARGEST: usize = 65_536 + HEADER;

@@ -1,5 +1,5 @@
-//! What a lane decides depends on arrivals alone: not on when it is asked, not on who asks, simulator or emulator; and its
-//! log is enough to decide the same again.
+//! What a lane decides depends on arrivals alone: not on when it is asked, not on who asks,
+//! simulator or emulator; and its log is enough to decide the same again.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -32,8 +32,8 @@ fn names<T, S>(table: &[algo::Entry<T, S>]) -> impl Iterator<Item = &'static str
     table.iter().map(|entry| entry.name)
 }
 
-/// Every medium with something to send at, every layer, every queue, every gate that needs no probes (theirs come over the
-/// way back, which a lane alone does not have).
+/// Every medium with something to send at, every layer, every queue, every gate that needs no
+/// probes (theirs come over the way back, which a lane alone does not have).
 fn scenarios() -> Vec<(String, Scenario)> {
     let base = |medium: &str, queue: &str, layer: &str, device: &str| {
         format!(
@@ -97,7 +97,8 @@ impl Sink for Heard {
     fn bin(&mut self, _row: QueueRow) {}
 }
 
-/// Runs a lane over arrivals; before each one and at the end `wake` may have it advance at times of its own.
+/// Runs a lane over arrivals; before each one and at the end `wake` may have it advance at times of
+/// its own.
 fn drive(
     scenario: &Scenario,
     link: usize,

@@ -1,5 +1,5 @@
-//! Rows to columns: little-endian bytes with a validity bitmap, as Arrow lays them out, so that Python takes them
-//! over without looking at a single value.
+//! Rows to columns: little-endian bytes with a validity bitmap, as Arrow lays them out, so that
+//! Python takes them over without looking at a single value.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};

@@ -1,5 +1,5 @@
-//! `unbloat._native`: what crosses to Python are paths, options and whole columns; no object per packet, and
-//! nothing here decides anything. Types are in `python/unbloat/_native.pyi`.
+//! `unbloat._native`: what crosses to Python are paths, options and whole columns; no object per
+//! packet, and nothing here decides anything. Types are in `python/unbloat/_native.pyi`.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -43,8 +43,9 @@ fn select(wanted: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Select> {
     Ok(Select::Connections(ids.into_iter().collect::<HashSet<u32>>()))
 }
 
-/// Analyses `paths` as one capture. `span` are two times (ns since 1970): statistics begin at the first, reading ends at
-/// the second; the result then says with which sequence number each flow begins.
+/// Analyses `paths` as one capture. `span` are two times (ns since 1970): statistics begin at the
+/// first, reading ends at the second; the result then says with which sequence number each flow
+/// begins.
 #[pyfunction]
 #[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, span = None, progress = None))]
 #[allow(clippy::too_many_arguments)]

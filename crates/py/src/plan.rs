@@ -1,5 +1,5 @@
-//! A resolved scenario as JSON, for what is done with it in Python: units are in the names, nothing is left to default,
-//! nodes, links and flows are named by their index.
+//! A resolved scenario as JSON, for what is done with it in Python: units are in the names, nothing
+//! is left to default, nodes, links and flows are named by their index.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! The tables of a simulated run, with the columns that `docs/format.md` gives a captured one; what only a simulator
-//! knows comes after them, and what only a capture shows is null.
+//! The tables of a simulated run, with the columns that `docs/format.md` gives a captured one; what
+//! only a simulator knows comes after them, and what only a capture shows is null.
 
 use flow::series::grade::grade;
 use scenario::Scenario;
@@ -63,7 +63,8 @@ fn quantiles<R>(put: Put<'_>, name: &str, rows: &[R], get: impl Fn(&R) -> Option
     }
 }
 
-/// What the path could hold: the rate that 5 % of the bins exceed, over the smallest round trip (as `flow` has it).
+/// What the path could hold: the rate that 5 % of the bins exceed, over the smallest round trip (as
+/// `flow` has it).
 fn path(flow: &FlowRow, samples: &[SampleRow], from: Duration) -> Option<Bytes> {
     let base = match (flow.rtt_ms.map(|q| q.min), flow.initial_rtt_ms) {
         (Some(a), Some(b)) => a.min(b),

@@ -1,6 +1,7 @@
 //! Scenario text in, the tables of a simulated run out.
 //!
-//! Parsing and running happen without the interpreter lock, so that Python's threads use all processors.
+//! Parsing and running happen without the interpreter lock, so that Python's threads use all
+//! processors.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -29,7 +30,8 @@ create_exception!(
     "A scenario that names a trace which is not there."
 );
 
-/// Times of a simulated run count from here, in its captures and in `start_s`: midnight of 2020-01-01 (UTC).
+/// Times of a simulated run count from here, in its captures and in `start_s`: midnight of
+/// 2020-01-01 (UTC).
 const EPOCH_S: f64 = 1_577_836_800.0;
 
 pub(crate) type Pairs = Vec<(String, String)>;
@@ -66,7 +68,8 @@ fn wrong(error: scenario::ScenarioError) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
 
-/// Runs one scenario. `overrides` are dotted keys with TOML values or plain text, later ones first to be heard.
+/// Runs one scenario. `overrides` are dotted keys with TOML values or plain text, later ones first
+/// to be heard.
 #[pyfunction]
 #[pyo3(signature = (text, *, overrides = Vec::new(), seed = None, traces = HashMap::new(), pcap_dir = None, events = false, progress = None))]
 #[allow(clippy::too_many_arguments)]
@@ -267,7 +270,8 @@ fn statistic(wanted: Statistic) -> &'static str {
     scenario::STATISTICS.iter().find(|(_, s)| *s == wanted).map_or("", |(name, _)| name)
 }
 
-/// What `[[expect]]` can ask: name, what it is measured on, whether it is a distribution, what it says.
+/// What `[[expect]]` can ask: name, what it is measured on, whether it is a distribution, what it
+/// says.
 #[pyfunction]
 pub fn scenario_metrics() -> Vec<(&'static str, &'static str, bool, &'static str)> {
     scenario::METRICS.iter().map(|m| (m.name, on(m.on), m.distribution, m.about)).collect()

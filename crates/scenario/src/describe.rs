@@ -1,12 +1,11 @@
 //! The reference of all keys as Markdown, printed from the tables that the parser reads by.
 
 use algo::{Param, Unit, Value};
+use settings::{Form, Key, quantity};
 
 use crate::expect::{METRICS, On};
 use crate::family::Family;
 use crate::keys::{APPS, OBJECTS, SECTIONS};
-use crate::quantity;
-use crate::section::{Form, Key};
 
 /// The value of a parameter as it stands in a scenario file; `None` for one that is not given.
 pub fn scenario_value(unit: Unit, value: &Value) -> Option<String> {
@@ -87,7 +86,6 @@ fn table(keys: &[Key]) -> String {
             ),
             Form::Text => ("text".to_owned(), String::new()),
             Form::Name => ("name".to_owned(), String::new()),
-            Form::Algorithm(family) => (family.noun().to_owned(), String::new()),
             Form::Other(text) => (text.to_owned(), String::new()),
         };
         let default = match key.default {

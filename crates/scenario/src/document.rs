@@ -1,11 +1,11 @@
 //! A scenario file as a whole: what its runs are, and each of them ready to go.
 
-use crate::error::{Place, Problem, Result, wrong};
+use settings::{Place, Problem, Result, Tree, wrong};
+
 use crate::expect::{self, Expectation, Names};
 use crate::resolve;
 use crate::sweep::{self, RunSpec, Sweep};
 use crate::traces::{self, Source, Traces};
-use crate::tree::Tree;
 use crate::types::Scenario;
 
 /// Largest file.
@@ -26,7 +26,7 @@ impl Document {
             let problem = Problem::TooMany {
                 what: "bytes",
                 found: text.len() as u64,
-                most: MOST_BYTES as u64,
+                max: MOST_BYTES as u64,
             };
             return wrong(Place::Nowhere, "", problem);
         }
@@ -56,8 +56,8 @@ impl Document {
         Ok(Document { tree, sweep, expectations })
     }
 
-    /// The file with some keys set from outside: dotted key, value as TOML or plain text. A key of the sweep keeps this
-    /// one value, and what was expected of the others is left out.
+    /// The file with some keys set from outside: dotted key, value as TOML or plain text. A key of
+    /// the sweep keeps this one value, and what was expected of the others is left out.
     pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Document> {
         let mut tree = self.tree.clone();
         let set = values(set)?;
@@ -68,7 +68,8 @@ impl Document {
         Document::of(tree, false)
     }
 
-    /// The runs of this file: one, or the product of its sweep, the last key changing fastest, seeds fastest of all.
+    /// The runs of this file: one, or the product of its sweep, the last key changing fastest,
+    /// seeds fastest of all.
     pub fn runs(&self) -> Vec<RunSpec> {
         self.sweep.runs(self.seed())
     }
@@ -90,7 +91,7 @@ impl Document {
         let mut set = values(overrides)?;
         for (key, value) in &mut set {
             if let Some(place) = self.sweep.place_of(key) {
-                value.moved_to(place);
+                value.set_place(place);
             }
         }
         set_all(&mut tree, &set)?;
@@ -122,7 +123,7 @@ impl Document {
 /// Keys and values from outside.
 fn values<K: AsRef<str>, V: AsRef<str>>(set: &[(K, V)]) -> Result<Vec<(String, Tree)>> {
     let value = |(key, text): &(K, V)| {
-        Ok((key.as_ref().to_owned(), Tree::value(key.as_ref(), text.as_ref())?))
+        Ok((key.as_ref().to_owned(), Tree::from_outside(key.as_ref(), text.as_ref())?))
     };
     set.iter().map(value).collect()
 }
@@ -133,7 +134,7 @@ fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
         let first = key.split('.').next().unwrap_or_default();
         let known = crate::keys::ROOT.iter().map(|k| k.name);
         if !known.clone().any(|k| k == first) {
-            return wrong(value.place, key.as_str(), crate::error::unknown_key(first, known));
+            return wrong(value.place, key.as_str(), settings::unknown_key(first, known));
         }
     }
     resolve::set_all(tree, set)

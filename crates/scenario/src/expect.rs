@@ -1,14 +1,14 @@
 //! What must hold after a run: metrics with bounds, kept as data; the figures come from elsewhere.
 
 use algo::Unit;
+use settings::{
+    Item, Place, Problem, Result, Section, Tree, flatten, quantity, unknown_key, unknown_name,
+    wrong,
+};
 
-use crate::error::{Place, Problem, Result, unknown_key, unknown_name, wrong};
 use crate::keys;
-use crate::quantity;
-use crate::resolve::{expectations, flatten};
-use crate::section::Section;
+use crate::resolve::expectations;
 use crate::sweep::Sweep;
-use crate::tree::{Item, Tree};
 
 /// What a metric is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,8 +152,8 @@ impl Expectation {
     }
 }
 
-/// All expectations of a file. `names` are the flows, probes and links that there are; unless `strict`, those of runs
-/// that there are not are left out.
+/// All expectations of a file. `names` are the flows, probes and links that there are; unless
+/// `strict`, those of runs that there are not are left out.
 pub(crate) fn read(
     tree: &Tree,
     sweep: &Sweep,

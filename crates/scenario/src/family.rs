@@ -1,15 +1,14 @@
-//! The algorithm families, seen alike: a name or a table with `kind` becomes an entry of a table and its settings.
+//! The algorithm families, seen alike: a name or a table with `kind` becomes an entry of a table
+//! and its settings.
 
 use algo::{Capacity, Entry, Param, Settings, Value, aqm, cc, gate, link, rwnd};
+use settings::{Item, Problem, Result, Section, Tree, quantity, unknown_key, unknown_name, wrong};
 
-use crate::error::{Problem, Result, unknown_key, unknown_name, wrong};
-use crate::quantity;
-use crate::tree::{Item, Tree};
 use crate::types::Algorithm;
 
-/// Most bytes, and most packets, that a queue may hold: more than the memory of the machine that runs it.
-const MOST_BYTES: u64 = 64_000_000_000;
-const MOST_PACKETS: u64 = 100_000_000;
+/// Largest queue in bytes, and in packets: more than the memory of the machine that runs it.
+const MAX_QUEUE_BYTES: u64 = 64_000_000_000;
+const MAX_QUEUE_PACKETS: u64 = 100_000_000;
 
 /// One of the families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +52,7 @@ impl Family {
     ];
 
     /// What one of its algorithms is called.
-    pub fn noun(self) -> &'static str {
+    pub const fn noun(self) -> &'static str {
         match self {
             Family::Congestion => "congestion control",
             Family::Window => "window law",
@@ -100,7 +99,25 @@ impl Family {
         }
     }
 
-    /// `"name"`, or a table with `kind` and parameters; `kind` may be missing where there is a default.
+    /// The algorithm at a key of a section, or the key's default.
+    pub(crate) fn of(self, section: &Section<'_>, key: &str) -> Result<Algorithm> {
+        let default = Some(section.default_of(key)).filter(|name| !name.is_empty());
+        match (section.get(key), default) {
+            (Some(tree), _) => self.read(tree, &section.full(key), default),
+            (None, Some(name)) => match self.named(name) {
+                Some(algorithm) => Ok(algorithm),
+                None => {
+                    let entries = self.entries();
+                    let known = entries.iter().map(|e| e.name);
+                    section.wrong(key, unknown_name(self.noun(), name, known))
+                }
+            },
+            (None, None) => section.wrong(key, Problem::Missing(self.noun())),
+        }
+    }
+
+    /// `"name"`, or a table with `kind` and parameters; `kind` may be missing where there is a
+    /// default.
     pub(crate) fn read(self, tree: &Tree, path: &str, default: Option<&str>) -> Result<Algorithm> {
         match &tree.item {
             Item::Text(name) => self.find(tree, path, name),
@@ -200,16 +217,16 @@ fn param(param: &Param, tree: &Tree, path: &str) -> Result<Value> {
         return wrong(tree.place, path, Problem::OutOfRange { found, min, max });
     }
     let too_many = match &value {
-        Value::Capacity(Capacity::Bytes(b)) if b.0 > MOST_BYTES => Some(("bytes", b.0, MOST_BYTES)),
-        Value::Capacity(Capacity::Packets(n)) if *n > MOST_PACKETS => {
-            Some(("packets", *n, MOST_PACKETS))
+        Value::Capacity(Capacity::Bytes(b)) if b.0 > MAX_QUEUE_BYTES => {
+            Some(("bytes", b.0, MAX_QUEUE_BYTES))
+        }
+        Value::Capacity(Capacity::Packets(n)) if *n > MAX_QUEUE_PACKETS => {
+            Some(("packets", *n, MAX_QUEUE_PACKETS))
         }
         _ => None,
     };
     match too_many {
-        Some((what, found, most)) => {
-            wrong(tree.place, path, Problem::TooMany { what, found, most })
-        }
+        Some((what, found, max)) => wrong(tree.place, path, Problem::TooMany { what, found, max }),
         None => Ok(value),
     }
 }

@@ -1,10 +1,10 @@
-//! Every key of a scenario file: form, default, meaning. The parser reads by these tables and the reference in
-//! `docs/scenario.md` is printed from them.
+//! Every key of a scenario file: form, default, meaning. The parser reads by these tables and the
+//! reference in `docs/scenario.md` is printed from them.
 
 use algo::Unit;
+use settings::{Form, Key};
 
 use crate::family::Family;
-use crate::section::{Form, Key};
 
 const fn key(name: &'static str, form: Form, default: &'static str, about: &'static str) -> Key {
     Key { name, form, default, about }
@@ -22,6 +22,11 @@ const fn rate(min: &'static str, max: &'static str) -> Form {
 const fn count(min: &'static str, max: &'static str) -> Form {
     Form::Plain(Unit::Count, Some((min, max)))
 }
+const CONGESTION: Form = Form::Other(Family::Congestion.noun());
+const WINDOW: Form = Form::Other(Family::Window.noun());
+const QUEUE: Form = Form::Other(Family::Queue.noun());
+const GATE: Form = Form::Other(Family::Gate.noun());
+const MEDIUM: Form = Form::Other(Family::Medium.noun());
 const FLAG: Form = Form::Plain(Unit::Flag, None);
 /// Bands of priority; 8 are more than any discipline here tells apart.
 const CLASS: Form = count("0", "7");
@@ -91,7 +96,7 @@ pub(crate) const NODE: &[Key] = &[
     key("name", Form::Name, "", "required"),
     key(
         "window",
-        Form::Algorithm(Family::Window),
+        WINDOW,
         "",
         "a law on the window field of ACKs that pass this node or arrive at it; `false`: none",
     ),
@@ -123,8 +128,8 @@ pub(crate) const LINK: &[Key] = &[
         "",
         "a trace by its name: mahimahi's delivery opportunities or rate over time",
     ),
-    key("model", Form::Algorithm(Family::Medium), "", "another word for medium"),
-    key("medium", Form::Algorithm(Family::Medium), "", "what decides when a packet leaves"),
+    key("model", MEDIUM, "", "another word for medium"),
+    key("medium", MEDIUM, "", "what decides when a packet leaves"),
     key("delay", duration("0 s", "60 min"), "", "propagation, one way; required"),
     key(
         "layers",
@@ -133,12 +138,7 @@ pub(crate) const LINK: &[Key] = &[
         "what happens on the way, in this order; then the layers that stand under their own name (`loss = 0.01`, \
          `loss = { rate = 0.01 }`, `loss = true`), in the order of the table below",
     ),
-    key(
-        "queue",
-        Form::Algorithm(Family::Queue),
-        "droptail",
-        "the queue in front of it; unused where a device feeds it",
-    ),
+    key("queue", QUEUE, "droptail", "the queue in front of it; unused where a device feeds it"),
     key(
         "queue_per",
         Form::Plain(Unit::Choice(&["link", "user"]), None),
@@ -155,13 +155,8 @@ pub(crate) const DEVICE: &[Key] = &[
         "",
         "the outgoing link that it feeds; the node's only one where not given",
     ),
-    key("qdisc", Form::Algorithm(Family::Queue), "droptail", "the operating system's queue"),
-    key(
-        "gate",
-        Form::Algorithm(Family::Gate),
-        "none",
-        "what may go from there into the firmware buffer",
-    ),
+    key("qdisc", QUEUE, "droptail", "the operating system's queue"),
+    key("gate", GATE, "none", "what may go from there into the firmware buffer"),
     key(
         "firmware",
         Form::Other("[device.firmware]"),
@@ -170,7 +165,7 @@ pub(crate) const DEVICE: &[Key] = &[
     ),
     key(
         "window",
-        Form::Algorithm(Family::Window),
+        WINDOW,
         "",
         "a law on the window field of incoming ACKs: the sending side holds its own uploads; `false`: none",
     ),
@@ -199,15 +194,10 @@ pub(crate) const FIRMWARE: &[Key] = &[
 ];
 
 pub(crate) const ROUTER: &[Key] = &[
-    key(
-        "window",
-        Form::Algorithm(Family::Window),
-        "",
-        "a law on the window field of forwarded ACKs; `false`: none",
-    ),
+    key("window", WINDOW, "", "a law on the window field of forwarded ACKs; `false`: none"),
     key("rate", rate("1 bit/s", "1000 Gbit/s"), "1 Gbit/s", "between client and router, both ways"),
     key("delay", duration("0 s", "60 min"), "1 ms", "between client and router, one way"),
-    key("queue", Form::Algorithm(Family::Queue), "droptail", "at both ends of that stretch"),
+    key("queue", QUEUE, "droptail", "at both ends of that stretch"),
 ];
 
 pub(crate) const FLOW: &[Key] = &[
@@ -234,12 +224,7 @@ pub(crate) const FLOW: &[Key] = &[
         "0 s",
         "from the start of one copy to the start of the next",
     ),
-    key(
-        "congestion",
-        Form::Algorithm(Family::Congestion),
-        "cubic",
-        "the sender's congestion control",
-    ),
+    key("congestion", CONGESTION, "cubic", "the sender's congestion control"),
     key(
         "app",
         Form::Other("name, or { kind, … }"),
@@ -269,7 +254,8 @@ pub(crate) const SENDER: &[Key] = &[
         "4 MiB",
         "unacknowledged and unsent data that the socket takes (Linux `tcp_wmem` maximum)",
     ),
-    // Linux' tcp_limit_output_bytes when QCUT was measured (its table of TSQ sizes: 128 KB by default).
+    // Linux' tcp_limit_output_bytes when QCUT was measured (its table of TSQ sizes: 128 KB by
+    // default).
     key(
         "tsq",
         Form::Other("bytes, or false"),
@@ -295,14 +281,15 @@ pub(crate) const SENDER: &[Key] = &[
 ];
 
 pub(crate) const RECEIVER: &[Key] = &[
-    key("window", Form::Algorithm(Family::Window), "autotune", "the law of its receive window"),
+    key("window", WINDOW, "autotune", "the law of its receive window"),
     key(
         "read",
         Form::Other("\"at-once\", or { profile, unit, slot, tick }"),
         "at-once",
         "how the application drains the buffer",
     ),
-    // AFC's slides: "open window" of one segment, then its ACK tells the rest; Linux: tcp_cleanup_rbuf.
+    // AFC's slides: "open window" of one segment, then its ACK tells the rest; Linux:
+    // tcp_cleanup_rbuf.
     key(
         "window_update",
         Form::Plain(Unit::Choice(&["linux", "segment"]), None),
@@ -327,7 +314,8 @@ pub(crate) const RECEIVER: &[Key] = &[
 pub(crate) const LAB: &[Key] = &[
     key(
         "offload",
-        // A full frame at a time is cheap enough up to here, and shows a capture what was on the wire.
+        // A full frame at a time is cheap enough up to here, and shows a capture what was on the
+        // wire.
         Form::Plain(Unit::Choice(&["auto", "on", "off"]), None),
         "auto",
         "segmentation offload of the TUN devices; auto: where a link is faster than 200 Mbit/s",
@@ -558,7 +546,7 @@ pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantity::constant;
+    use settings::quantity::constant;
 
     #[test]
     fn every_default_can_be_read_and_lies_in_its_range() {

@@ -1,7 +1,9 @@
-//! From a link of a scenario to the port that stands before it, as the simulator and the emulator both run it.
+//! From a link of a scenario to the port that stands before it, as the simulator and the emulator
+//! both run it.
 //!
-//! signal: a resolved scenario · model: queue (or one per user), device stack where a node has one, link; each with dice of
-//! its own, drawn from the run's seed and the element's name · action: an idle [`Port`].
+//! signal: a resolved scenario · model: queue (or one per user), device stack where a node has one,
+//! link; each with dice of its own, drawn from the run's seed and the element's name · action: an
+//! idle [`Port`].
 
 use std::net::Ipv4Addr;
 
@@ -47,8 +49,9 @@ impl Scenario {
         port
     }
 
-    /// The user as whose traffic packets between two nodes count where users have queues of their own: the end that takes
-    /// part in fewer transfers and probes, since a server has to do with many users; of two alike the one named first.
+    /// The user as whose traffic packets between two nodes count where users have queues of their
+    /// own: the end that takes part in fewer transfers and probes, since a server has to do with
+    /// many users; of two alike the one named first.
     pub fn user(&self, a: usize, b: usize) -> usize {
         let parts = |node: usize| {
             let flows = self.flows.iter().filter(|f| f.from == node || f.to == node).count();
@@ -59,8 +62,8 @@ impl Scenario {
         if parts(high) < parts(low) { high } else { low }
     }
 
-    /// The far end that a gate on this node's link probes: that of the first transfer that leaves or reaches the node, else
-    /// the link's.
+    /// The far end that a gate on this node's link probes: that of the first transfer that leaves
+    /// or reaches the node, else the link's.
     pub fn gate_far(&self, node: usize, link: usize) -> usize {
         let far = self.flows.iter().find_map(|f| match (f.from == node, f.to == node) {
             (true, _) => Some(f.to),

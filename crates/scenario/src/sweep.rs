@@ -1,13 +1,12 @@
 //! One run for every combination of the values in `[sweep]`, times the seeds.
 //!
-//! signal: `key = [values]` · model: axes in the order of the file, the last one fastest, seeds fastest of all ·
-//! action: a list of runs, each with the labels that tell it from the others and the keys that it sets.
+//! signal: `key = [values]` · model: axes in the order of the file, the last one fastest, seeds
+//! fastest of all · action: a list of runs, each with the labels that tell it from the others and
+//! the keys that it sets.
 
-use crate::error::{Place, Problem, Result, wrong};
+use settings::{Item, Place, Problem, Result, Section, Table, Tree, flatten, wrong};
+
 use crate::keys;
-use crate::resolve::flatten;
-use crate::section::Section;
-use crate::tree::{Item, Table, Tree};
 
 /// Most runs of a file, and most values of all its axes together.
 const MOST_RUNS: u64 = 10_000;
@@ -73,9 +72,9 @@ impl Sweep {
         name(&mut axes);
         let choices = axes.iter().map(|a| a.choices.len() as u64).sum::<u64>();
         let runs = axes.iter().fold(seeds, |n, a| n.saturating_mul(a.choices.len() as u64));
-        for (what, found, most) in [("values", choices, MOST_CHOICES), ("runs", runs, MOST_RUNS)] {
-            if found > most {
-                return wrong(sweep.place, "sweep", Problem::TooMany { what, found, most });
+        for (what, found, max) in [("values", choices, MOST_CHOICES), ("runs", runs, MOST_RUNS)] {
+            if found > max {
+                return wrong(sweep.place, "sweep", Problem::TooMany { what, found, max });
             }
         }
         Ok(Sweep { axes, seeds })
@@ -166,7 +165,7 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
         return wrong(
             tree.place,
             path,
-            Problem::TooMany { what: "values", found, most: MOST_CHOICES },
+            Problem::TooMany { what: "values", found, max: MOST_CHOICES },
         );
     }
     let labelled = |t: &Tree| t.table().is_some_and(|t| t.get("label").is_some());
@@ -178,7 +177,7 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     let mut seen = std::collections::BTreeSet::new();
     for (choice, tree) in choices.iter().zip(list) {
         if !seen.insert(choice.label.as_str()) {
-            let name = crate::tree::shortened(&choice.label);
+            let name = settings::shortened(&choice.label);
             return wrong(tree.place, path, Problem::Twice { what: "value", name });
         }
     }
@@ -229,7 +228,8 @@ fn plain_choices(key: &str, list: &[Tree]) -> Vec<Choice> {
     labels.into_iter().zip(list).map(choice).collect()
 }
 
-/// Calls each axis by as many last words of its key as tell it from the others, and by no bare number.
+/// Calls each axis by as many last words of its key as tell it from the others, and by no bare
+/// number.
 fn name(axes: &mut [Axis]) {
     let keys: Vec<Vec<String>> =
         axes.iter().map(|a| a.key.split('.').map(str::to_owned).collect()).collect();

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use algo::link::parse;
+use settings::{Item, Problem, Tree, flatten};
 
-use crate::error::{self, Problem};
-use crate::resolve::flatten;
-use crate::tree::{Item, Tree};
 use crate::types::Trace;
 
 /// The text of a trace file.
@@ -20,7 +18,8 @@ pub struct TraceText(pub Arc<str>);
 #[error("{0}")]
 pub struct TraceMissing(pub String);
 
-/// Where traces come from: the path that `[traces]` gives for a name, or the name itself, to its text.
+/// Where traces come from: the path that `[traces]` gives for a name, or the name itself, to its
+/// text.
 pub type Traces<'a> = dyn Fn(&str) -> Result<TraceText, TraceMissing> + 'a;
 
 /// The traces of one run, each read once.
@@ -32,12 +31,12 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(tree: &Tree, text: &'a Traces<'a>) -> error::Result<Source<'a>> {
+    pub(crate) fn new(tree: &Tree, text: &'a Traces<'a>) -> settings::Result<Source<'a>> {
         Ok(Source { paths: paths(tree)?, text: Some(text), read: RefCell::default() })
     }
 
     /// For checks before any trace has been read.
-    pub(crate) fn blind(tree: &Tree) -> error::Result<Source<'a>> {
+    pub(crate) fn blind(tree: &Tree) -> settings::Result<Source<'a>> {
         Ok(Source { paths: paths(tree)?, text: None, read: RefCell::default() })
     }
 
@@ -70,20 +69,20 @@ fn trace(text: &str) -> Result<Trace, String> {
 }
 
 /// `[traces]` as a map.
-fn paths(tree: &Tree) -> error::Result<BTreeMap<String, String>> {
+fn paths(tree: &Tree) -> settings::Result<BTreeMap<String, String>> {
     let Some(traces) = tree.root("traces") else { return Ok(BTreeMap::new()) };
     let kind = |tree: &Tree, expected: &str| Problem::WrongKind {
         expected: expected.to_owned(),
         found: tree.shown(),
     };
     let Some(table) = traces.table() else {
-        return error::wrong(traces.place, "traces", kind(traces, "a table of names and paths"));
+        return settings::wrong(traces.place, "traces", kind(traces, "a table of names and paths"));
     };
     let mut given = Vec::new();
     flatten(table, "", &mut given);
     let pair = |(name, path): (String, Tree)| match path.text() {
         Some(text) => Ok((name, text.to_owned())),
-        None => error::wrong(
+        None => settings::wrong(
             path.place,
             format!("traces.{name}"),
             kind(&path, "the path of a trace file"),
@@ -92,7 +91,8 @@ fn paths(tree: &Tree) -> error::Result<BTreeMap<String, String>> {
     given.into_iter().map(pair).collect()
 }
 
-/// Every trace that a file speaks of, links, changes and sweep alike, by its path; in order, each once.
+/// Every trace that a file speaks of, links, changes and sweep alike, by its path; in order, each
+/// once.
 pub(crate) fn named(tree: &Tree) -> Vec<String> {
     fn texts(tree: &Tree, out: &mut Vec<String>) {
         match &tree.item {

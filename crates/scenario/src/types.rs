@@ -137,13 +137,13 @@ pub struct Node {
     pub name: String,
     /// The device stack above its outgoing radio link, where it has one.
     pub device: Option<Device>,
-    /// A window law applied to the window field of ACKs that pass this node or arrive at it: the law in a router, or
-    /// at the sending side. `None`: ACKs are left alone.
+    /// A window law applied to the window field of ACKs that pass this node or arrive at it: the
+    /// law in a router, or at the sending side. `None`: ACKs are left alone.
     pub window: Option<Algorithm>,
 }
 
-/// What stands above the radio on a phone (QCUT section 4): qdisc → gate → firmware buffer → air. It takes the place
-/// of the queue of the node's outgoing link.
+/// What stands above the radio on a phone (QCUT section 4): qdisc → gate → firmware buffer → air.
+/// It takes the place of the queue of the node's outgoing link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// Index of the outgoing link that it feeds.
@@ -222,7 +222,8 @@ pub struct Flow {
     pub from: usize,
     /// Index of the node that receives it.
     pub to: usize,
-    /// Whether the data's sender opens the connection (uploads); else its receiver does (downloads).
+    /// Whether the data's sender opens the connection (uploads); else its receiver does
+    /// (downloads).
     pub sender_opens: bool,
     /// When it starts.
     pub start: Duration,
@@ -245,10 +246,11 @@ pub struct Sender {
     pub initial_window: u64,
     /// Payload of a full segment (1,448 bytes with timestamps on Ethernet).
     pub mss: Bytes,
-    /// Most unacknowledged and unsent data that the socket takes (`tcp_wmem` maximum, 4 MB here); the application
-    /// waits for room.
+    /// Most unacknowledged and unsent data that the socket takes (`tcp_wmem` maximum, 4 MB here);
+    /// the application waits for room.
     pub buffer: Bytes,
-    /// TCP small queues: bytes of this flow that may wait in the host's own queue. `None`: no such limit.
+    /// TCP small queues: bytes of this flow that may wait in the host's own queue. `None`: no such
+    /// limit.
     pub tsq: Option<Bytes>,
     /// Paced although the congestion control does not ask for it (`fq`).
     pub pacing: bool,
@@ -260,7 +262,8 @@ pub struct Sender {
     pub ecn: bool,
     /// Priority band of its data, 0 the most urgent.
     pub class: u8,
-    /// After idleness longer than an RTO, start again from the initial window (Linux `tcp_slow_start_after_idle`).
+    /// After idleness longer than an RTO, start again from the initial window (Linux
+    /// `tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
 }
 
@@ -300,11 +303,13 @@ pub enum Read {
 /// How a receiver counts the window that slow reading leaves, and when it tells of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WindowUpdate {
-    /// As Linux does: in bytes, with an ACK of its own when reading has at least doubled the window.
+    /// As Linux does: in bytes, with an ACK of its own when reading has at least doubled the
+    /// window.
     #[default]
     Linux,
-    /// As AFC's simulations did: in whole segments, so that it is zero as soon as none fits; the first segment that is
-    /// free again is told at once, and alone; all else goes with the ACKs of data.
+    /// As AFC's simulations did: in whole segments, so that it is zero as soon as none fits; the
+    /// first segment that is free again is told at once, and alone; all else goes with the ACKs of
+    /// data.
     Segment,
 }
 
@@ -336,23 +341,26 @@ pub enum App {
         /// Pause between an answer and the next request.
         think: Duration,
     },
-    /// A web page: a document, then its objects over several connections, each layer known when the one before is
-    /// there.
+    /// A web page: a document, then its objects over several connections, each layer known when the
+    /// one before is there.
     Web {
         /// The document.
         html: Bytes,
         /// Sizes of the objects.
         objects: Vec<Bytes>,
-        /// Layers of the object tree: objects of a layer are asked for when the layer before has come.
+        /// Layers of the object tree: objects of a layer are asked for when the layer before has
+        /// come.
         depth: u64,
         /// Connections at a time (6: browsers with HTTP/1.1).
         connections: u64,
         /// Bytes of a request.
         request: Bytes,
-        /// Page start to page start; a page that is not done by then is followed at once by the next.
+        /// Page start to page start; a page that is not done by then is followed at once by the
+        /// next.
         every: Duration,
     },
-    /// Adaptive video: segments of fixed play time at the best rate that the measured throughput carries.
+    /// Adaptive video: segments of fixed play time at the best rate that the measured throughput
+    /// carries.
     Video {
         /// Rates on offer, ascending.
         ladder: Vec<Rate>,

@@ -1,4 +1,5 @@
-//! Whatever the tables of `algo` hold can be written in a scenario file, and is read back as itself.
+//! Whatever the tables of `algo` hold can be written in a scenario file, and is read back as
+//! itself.
 
 use scenario::{Document, Family, Scenario, TraceMissing, TraceText, scenario_value};
 

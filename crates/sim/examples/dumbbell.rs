@@ -1,8 +1,9 @@
-//! How fast the simulator is: a dumbbell of 100 Mbit/s, 50 ms and one BDP of buffer behind access links of 1 Gbit/s,
-//! printed as delivered data packets per second of wall time.
+//! How fast the simulator is: a dumbbell of 100 Mbit/s, 50 ms and one BDP of buffer behind access
+//! links of 1 Gbit/s, printed as delivered data packets per second of wall time.
 //!
-//! Usage: `dumbbell [flows] [seconds] [congestion control] [bottleneck Mbit/s] [warm-up s]`. Goodput and the mean time in
-//! the queue count from the end of the warm-up. `bench/sim/dumbbell.cc` is the same network in ns-3.
+//! Usage: `dumbbell [flows] [seconds] [congestion control] [bottleneck Mbit/s] [warm-up s]`.
+//! Goodput and the mean time in the queue count from the end of the warm-up.
+//! `bench/sim/dumbbell.cc` is the same network in ns-3.
 
 use std::time::Instant as Clock;
 

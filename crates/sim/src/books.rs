@@ -1,7 +1,8 @@
 //! Bins and final figures of a run.
 //!
-//! signal: counters of endpoints and ports · model: what held a sender back is known exactly ([`Hold`]); behind which
-//! queue its data stood is known from the time that each frame spent waiting · action: rows.
+//! signal: counters of endpoints and ports · model: what held a sender back is known exactly
+//! ([`Hold`]); behind which queue its data stood is known from the time that each frame spent
+//! waiting · action: rows.
 
 use algo::cc::{self, CongestionControl};
 use algo::rwnd;
@@ -165,7 +166,8 @@ fn limit_times(
     times[Limit::ReceiveWindow as usize] = both(Hold::ReceiveWindow);
     times[Limit::Application as usize] = both(Hold::Application);
     times[Limit::SlowStart as usize] = network(0);
-    // The smallest queueing delay of the last second: a queue that never drained in that time is a standing one.
+    // The smallest queueing delay of the last second: a queue that never drained in that time is a
+    // standing one.
     let standing = book.recent.iter().copied().filter(|q| *q != u64::MAX).min().unwrap_or(0);
     let mean = queued.1.checked_div(queued.2).unwrap_or(standing);
     let kind = if standing >= Limit::BLOAT.0 {

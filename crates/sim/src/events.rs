@@ -1,11 +1,12 @@
 //! What happens next.
 //!
-//! signal: (time, who) · model: a heap of four children per node, ordered by time and then by order of insertion, so
-//! that a run is the same on every machine · action: [`Events::pop`].
+//! signal: (time, who) · model: a heap of four children per node, ordered by time and then by order
+//! of insertion, so that a run is the same on every machine · action: [`Events::pop`].
 //!
-//! Few entries are alive at a time: packets on a link wait in the link's own queue, of which only the head is here;
-//! an endpoint has one entry for its nearest deadline. A deadline that moved away leaves its entry behind: it fires,
-//! finds nothing due, and is set again (spurious wake-ups are harmless).
+//! Few entries are alive at a time: packets on a link wait in the link's own queue, of which only
+//! the head is here; an endpoint has one entry for its nearest deadline. A deadline that moved away
+//! leaves its entry behind: it fires, finds nothing due, and is set again (spurious wake-ups are
+//! harmless).
 
 use units::Instant;
 
@@ -32,8 +33,8 @@ pub enum Target {
     GateProbe(u32),
 }
 
-/// Time in the upper half, order of insertion in the lower: one number compares in one step, without a branch that
-/// could be guessed wrongly. The target rides along.
+/// Time in the upper half, order of insertion in the lower: one number compares in one step,
+/// without a branch that could be guessed wrongly. The target rides along.
 #[derive(Clone, Copy)]
 struct Entry {
     time: u64,
@@ -50,8 +51,9 @@ impl Entry {
 
 /// The pending events.
 ///
-/// What was handed out last keeps its place at the top until something else happens: handling an event mostly adds
-/// another, which then takes that place and sinks, instead of climbing up after the last one sank.
+/// What was handed out last keeps its place at the top until something else happens: handling an
+/// event mostly adds another, which then takes that place and sinks, instead of climbing up after
+/// the last one sank.
 #[derive(Default)]
 pub struct Events {
     heap: Vec<Entry>,
@@ -106,8 +108,8 @@ impl Events {
         Some((Instant(first.time), first.target))
     }
 
-    /// Puts an entry in the place of the top one. Inlined, so that the entry stays in registers: written to memory in
-    /// words and read back in pairs it would stall.
+    /// Puts an entry in the place of the top one. Inlined, so that the entry stays in registers:
+    /// written to memory in words and read back in pairs it would stall.
     #[inline(always)]
     fn sink(&mut self, entry: Entry) {
         let heap = self.heap.as_mut_slice();

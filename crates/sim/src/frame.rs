@@ -40,9 +40,11 @@ pub mod flags {
 /// SACK blocks that fit beside timestamps.
 pub const SACK_BLOCKS: usize = 3;
 
-/// A packet. Sequence numbers count bytes of the stream from 0; SYN stands before, FIN one behind the last byte.
+/// A packet. Sequence numbers count bytes of the stream from 0; SYN stands before, FIN one behind
+/// the last byte.
 ///
-/// What a queue or a link asks for stands in the first of its two cache lines: thousands of frames are on their way.
+/// What a queue or a link asks for stands in the first of its two cache lines: thousands of frames
+/// are on their way.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Frame {
@@ -66,7 +68,8 @@ pub struct Frame {
     pub host: u16,
     /// AFC's rate option, where present.
     pub rate_option: Option<u8>,
-    /// Its host's number for it, where captures are made: the same wherever it is seen (RFC 791 section 3.1).
+    /// Its host's number for it, where captures are made: the same wherever it is seen (RFC 791
+    /// section 3.1).
     pub identification: u16,
     /// Connection, probe or application.
     pub owner: u32,

@@ -1,7 +1,7 @@
 //! The rows of a result: plain figures, in the order in which they happened.
 //!
-//! Column names and units of the tables made from them are in `docs/format.md`. A figure that was never measured is
-//! `None`.
+//! Column names and units of the tables made from them are in `docs/format.md`. A figure that was
+//! never measured is `None`.
 
 pub use algo::port::{QueueRow, StageRow};
 pub use units::Limit;
@@ -36,8 +36,8 @@ pub struct ConnectionRow {
     pub bytes: u64,
 }
 
-/// One direction of a connection; figures are those of the data that its side sent, after the warm-up where they are
-/// statistics.
+/// One direction of a connection; figures are those of the data that its side sent, after the
+/// warm-up where they are statistics.
 #[derive(Clone, Debug)]
 pub struct FlowRow {
     /// 2 · connection + side.
@@ -182,7 +182,8 @@ pub struct AppRow {
     pub flow: usize,
     /// When.
     pub t: Instant,
-    /// `page_load_ms`, `object_ms`, `file_ms`, `response_ms`, `stall_ms`, `bitrate_bps`, `startup_ms`, `mos` …
+    /// `page_load_ms`, `object_ms`, `file_ms`, `response_ms`, `stall_ms`, `bitrate_bps`,
+    /// `startup_ms`, `mos` …
     pub kind: &'static str,
     /// The figure.
     pub value: f64,

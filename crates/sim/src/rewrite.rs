@@ -1,9 +1,11 @@
-//! A window law outside the receiver: on the ACKs that a router passes on, or that come in at the sending side.
+//! A window law outside the receiver: on the ACKs that a router passes on, or that come in at the
+//! sending side.
 //!
-//! signal: data and ACKs that pass, with their timestamps · model: the RTT is the sum of two halves, each measured from
-//! a timestamp that passed to its echo that comes back (at the sending side there is one half only); the ACK
-//! number stands for both what was received and what was read · action: the window field of the ACK becomes the
-//! smaller of its own and the law's, and the right edge is never moved to the left of where it was told before.
+//! signal: data and ACKs that pass, with their timestamps · model: the RTT is the sum of two
+//! halves, each measured from a timestamp that passed to its echo that comes back (at the sending
+//! side there is one half only); the ACK number stands for both what was received and what was read
+//! · action: the window field of the ACK becomes the smaller of its own and the law's, and the
+//! right edge is never moved to the left of where it was told before.
 
 use std::collections::VecDeque;
 

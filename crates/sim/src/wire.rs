@@ -1,8 +1,10 @@
-//! Simulated frames as bytes: IPv4 with TCP, UDP or ICMP, for capture files that any analyser reads.
+//! Simulated frames as bytes: IPv4 with TCP, UDP or ICMP, for capture files that any analyser
+//! reads.
 //!
-//! signal: a [`Frame`] at a node · model: RFC 791, RFC 9293 with the options of Linux (MSS, SACK permitted, timestamps,
-//! window scale, SACK; AFC's rate option as an experimental option by RFC 6994) · action: headers with right checksums;
-//! payload is zeros and is not stored beyond the headers.
+//! signal: a [`Frame`] at a node · model: RFC 791, RFC 9293 with the options of Linux (MSS, SACK
+//! permitted, timestamps, window scale, SACK; AFC's rate option as an experimental option by RFC
+//! 6994) · action: headers with right checksums; payload is zeros and is not stored beyond the
+//! headers.
 
 use std::io::{self, Write};
 
@@ -15,7 +17,8 @@ use crate::tcp::HEADERS;
 
 /// LINKTYPE_RAW: IP without a link layer.
 const LINKTYPE_RAW: u16 = 101;
-/// Midnight of 2020-01-01 (UTC): capture tools expect an epoch, and results must not depend on today's date.
+/// Midnight of 2020-01-01 (UTC): capture tools expect an epoch, and results must not depend on
+/// today's date.
 const EPOCH_NS: u64 = 1_577_836_800_000_000_000;
 /// Port of isochronous and voice packets.
 const UDP_PORT: u16 = 4_000;

@@ -1,9 +1,10 @@
 //! The simulated network: nodes, ports, connections, and the loop that moves them through time.
 //!
-//! signal: events in the order of time · model: frames follow routes of ports; endpoints, applications, probes and
-//! devices react · action: [`Results`].
+//! signal: events in the order of time · model: frames follow routes of ports; endpoints,
+//! applications, probes and devices react · action: [`Results`].
 //!
-//! Nothing here reads a clock or rolls dice of its own; the same scenario gives the same frames on every machine.
+//! Nothing here reads a clock or rolls dice of its own; the same scenario gives the same frames on
+//! every machine.
 
 mod changes;
 mod frames;
@@ -178,7 +179,8 @@ impl<'s, T: Tap> World<'s, T> {
         }
     }
 
-    /// Runs to the end; `progress` hears the share that is done, at least a hundred times, and may stop it.
+    /// Runs to the end; `progress` hears the share that is done, at least a hundred times, and may
+    /// stop it.
     pub fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Option<(Results, T)> {
         self.set_up();
         let step = (self.end.0 / 100).max(1);
@@ -186,7 +188,8 @@ impl<'s, T: Tap> World<'s, T> {
         while let Some((now, target)) = self.events.pop(self.end) {
             self.now = now;
             self.handle(target);
-            // A million events are a fraction of a second: a long run with many flows is heard of, too.
+            // A million events are a fraction of a second: a long run with many flows is heard of,
+            // too.
             if now.0 >= next || self.events.fired.is_multiple_of(1 << 20) {
                 next = now.0 + step;
                 if !progress(now.0 as f64 / self.end.0 as f64) {

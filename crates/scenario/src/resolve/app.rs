@@ -1,12 +1,10 @@
 //! What a flow wants to send.
 
+use settings::{Item, Key, Problem, Result, Section, Tree, unknown_name, wrong};
 use units::{Bytes, Rate};
 
 use super::profile;
-use crate::error::{Problem, Result, unknown_name, wrong};
 use crate::keys::{self, APPS, SIZE_RANGE};
-use crate::section::{Key, Section};
-use crate::tree::{Item, Tree};
 use crate::types::App;
 
 /// Most objects of a page, most rates of a ladder.

@@ -1,19 +1,25 @@
-//! What changes in mid-run: the keys of a change are set in a copy of the file, and what they belong to is read again.
+//! What changes in mid-run: the keys of a change are set in a copy of the file, and what they
+//! belong to is read again.
 
 use std::ops::Range;
 
+use settings::{Item, Place, Problem, Result, Section, Table, Tree, flatten, unknown_name, wrong};
+
 use super::link::SOURCES;
-use super::{MOST_CHANGES, Run, addressed, each, flow, link, node};
-use crate::error::{Place, Problem, Result, unknown_name, wrong};
+use super::{MOST_CHANGES, Run, addressed, each, flow, link, names, node};
+use crate::family::Family;
 use crate::keys;
-use crate::section::Section;
+use crate::set_key;
 use crate::traces::Source;
-use crate::tree::{Item, Table, Tree};
 use crate::types::{Change, Changed, Link};
 
-/// What a person reads when a key is none of these.
+/// Listed in the message about any other key.
 const CHANGEABLE: &str = "link.NAME.rate, .trace, .model, .medium, .delay, .layers and layers by name; device.gate; \
                           device.window; router.window; node.NAME.window; flow.N.congestion; flow.N.receiver.window";
+
+fn unchangeable() -> Problem {
+    Problem::Contradiction(format!("does not change in mid-run; what can: {CHANGEABLE}"))
+}
 
 /// What a key belongs to.
 #[derive(Clone, PartialEq)]
@@ -94,8 +100,8 @@ pub(super) fn changes(
     Ok(changes)
 }
 
-/// Sets several keys at once. Where one of them says what a link's medium is, what said so before gives way; only a
-/// trace and the medium that replays it stay together.
+/// Sets several keys at once. Where one of them says what a link's medium is, what said so before
+/// gives way; only a trace and the medium that replays it stay together.
 pub(crate) fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
     let keys: Vec<Vec<&str>> = set.iter().map(|(key, _)| key.split('.').collect()).collect();
     for (key, (_, value)) in keys.iter().zip(set) {
@@ -118,7 +124,7 @@ pub(crate) fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
             }
         }
     }
-    set.iter().try_for_each(|(key, value)| tree.set(key, value.clone()))
+    set.iter().try_for_each(|(key, value)| set_key::set(tree, key, value.clone()))
 }
 
 /// Whether a medium is one of the two that replay traces.
@@ -132,19 +138,8 @@ fn link_of<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
     let (_, links) = root.entries.iter_mut().find(|(k, _)| k == "link")?;
     match &mut links.item {
         Item::Table(table) => table.entries.iter_mut().find(|(k, _)| k == name).map(|(_, t)| t),
-        Item::List(list) => crate::tree::find(list, name).map(|i| &mut list[i]),
+        Item::List(list) => settings::index_of(list, name).map(|i| &mut list[i]),
         _ => None,
-    }
-}
-
-/// Keys in sections and dotted keys as one dotted key each; tables in braces are values.
-pub(crate) fn flatten(table: &Table, above: &str, out: &mut Vec<(String, Tree)>) {
-    for (key, tree) in &table.entries {
-        let full = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
-        match &tree.item {
-            Item::Table(below) if !below.inline => flatten(below, &full, out),
-            _ => out.push((full, tree.clone())),
-        }
     }
 }
 
@@ -172,7 +167,7 @@ fn part(tree: &Tree, key: &str, place: Place, full: &str) -> Result<Part> {
         ["node", which, "window", ..] => Ok(Part::Window("node", Some((*which).to_owned()))),
         ["flow", which, "congestion", ..] => Ok(Part::Flow((*which).to_owned(), "congestion")),
         ["flow", which, "receiver", "window", ..] => Ok(Part::Flow((*which).to_owned(), "window")),
-        _ => wrong(place, full, Problem::Unchangeable(CHANGEABLE)),
+        _ => wrong(place, full, unchangeable()),
     }
 }
 
@@ -196,8 +191,8 @@ fn read_again(
                 return wrong(place, full, unknown_name("link", name, known));
             };
             let root = super::root(now)?;
-            let Some(tree) = link::tree_of(&root, i, links) else {
-                return wrong(place, full, Problem::Unchangeable(CHANGEABLE));
+            let Some(tree) = names::link_tree(&root, i, links) else {
+                return wrong(place, full, unchangeable());
             };
             let path = format!("link.{}", links[i].name);
             Ok(vec![Changed::Link(i, link::one(tree, &links[i].name, path, run.nodes, source)?)])
@@ -206,7 +201,7 @@ fn read_again(
             let (section, path) = device(now, which.as_deref(), place, full)?;
             let section = Section::open(section, path, &[keys::DEVICE], &[])?;
             let node = run.node(&section, "node", Some("client"))?;
-            Ok(vec![Changed::Gate(node, section.algorithm("gate")?)])
+            Ok(vec![Changed::Gate(node, Family::Gate.of(&section, "gate")?)])
         }
         Part::Window("device", which) => {
             let (section, path) = device(now, which.as_deref(), place, full)?;
@@ -216,7 +211,7 @@ fn read_again(
         }
         Part::Window("router", _) => {
             let section = super::root(now)?.below("router", &[keys::ROUTER])?;
-            let found = run.nodes.iter().position(|n| n.name == node::ROUTER);
+            let found = run.nodes.iter().position(|n| n.name == names::ROUTER);
             let Some(i) = found else { return wrong(place, full, Problem::Absent("[router]")) };
             Ok(vec![Changed::NodeWindow(i, node::window(&section)?)])
         }
@@ -259,11 +254,11 @@ fn device<'a>(
     };
     match (which, tree.list()) {
         (None, None) => Ok((tree, "device".to_owned())),
-        (Some(which), Some(list)) => match crate::tree::find(list, which) {
+        (Some(which), Some(list)) => match settings::index_of(list, which) {
             Some(i) => Ok((&list[i], format!("device.{i}"))),
             None => wrong(place, full, unknown_name("device", which, [])),
         },
         (None, Some(_)) => wrong(place, full, Problem::Missing("which device: device.NODE.gate")),
-        (Some(_), None) => wrong(place, full, Problem::Unchangeable(CHANGEABLE)),
+        (Some(_), None) => wrong(place, full, unchangeable()),
     }
 }

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
+use settings::{Item, Problem, Result, Section, Tree, plain};
 use units::Bytes;
 
 use super::{MOST_FLOWS, Run, app, each, once, profile};
-use crate::error::{Problem, Result};
+use crate::family::Family;
 use crate::keys;
-use crate::section::{Section, plain};
-use crate::tree::{Item, Tree};
 use crate::types::{App, Flow, Read, Receiver, Sender, WindowUpdate};
 
 /// All flows, and which of them each `[[flow]]` became.
@@ -24,10 +23,8 @@ pub(super) fn flows(
         let (count, stagger) = (section.count("count")?, section.duration("stagger")?);
         let total = flows.len() as u64 + count;
         if total > MOST_FLOWS {
-            return section.wrong(
-                "count",
-                Problem::TooMany { what: "flows", found: total, most: MOST_FLOWS },
-            );
+            return section
+                .wrong("count", Problem::TooMany { what: "flows", found: total, max: MOST_FLOWS });
         }
         run.within(&section, "stagger", flow.start + stagger * (count - 1))?;
         copies.push(flows.len()..flows.len() + count as usize);
@@ -73,7 +70,7 @@ fn one<'a>(
     let app = app::read(&section)?;
     let name = section.text("name")?.map_or_else(|| default_name(i), str::to_owned);
     let unused = if matches!(app, App::Voip { .. }) { section.get("congestion") } else { None };
-    if let Some(crate::Place::Line(line)) = unused.map(|t| t.place) {
+    if let Some(settings::Place::Line(line)) = unused.map(|t| t.place) {
         warnings.push(format!(
             "line {line}: {}: not used: voice runs over UDP",
             section.full("congestion")
@@ -118,7 +115,7 @@ fn sender(flow: &Section<'_>) -> Result<Sender> {
     // Without the 12 bytes of the option there is room for more (RFC 7323 appendix A).
     let mss = if mss.has("mss") || timestamps { mss.bytes("mss")? } else { Bytes(1_460) };
     Ok(Sender {
-        congestion: flow.algorithm("congestion")?,
+        congestion: Family::Congestion.of(&flow, "congestion")?,
         initial_window: at("initial_window").count("initial_window")?,
         mss,
         buffer: at("buffer").bytes("buffer")?,
@@ -153,7 +150,7 @@ fn tsq(section: &Section<'_>) -> Result<Option<Bytes>> {
 fn receiver(flow: &Section<'_>) -> Result<Receiver> {
     let section = flow.below("receiver", &[keys::RECEIVER])?;
     Ok(Receiver {
-        window: section.algorithm("window")?,
+        window: Family::Window.of(&section, "window")?,
         read: read(&section)?,
         window_update: match section.choice("window_update")? {
             0 => WindowUpdate::Linux,
@@ -192,7 +189,7 @@ fn read(section: &Section<'_>) -> Result<Read> {
 pub(super) fn changed(tree: &Tree, path: String, key: &str) -> Result<crate::types::Algorithm> {
     let section = Section::open(tree, path, &[keys::FLOW, keys::SENDER], &[])?;
     match key {
-        "congestion" => section.algorithm("congestion"),
-        _ => section.below("receiver", &[keys::RECEIVER])?.algorithm("window"),
+        "congestion" => Family::Congestion.of(&section, "congestion"),
+        _ => Family::Window.of(&section.below("receiver", &[keys::RECEIVER])?, "window"),
     }
 }

@@ -1,8 +1,8 @@
 //! How the scenario is run on the kernel's own TCP.
 
-use crate::error::Result;
+use settings::{Result, Section};
+
 use crate::keys;
-use crate::section::Section;
 use crate::types::{Bulk, Capture, GateBy, Lab, Offload};
 
 /// `[lab]`; the words in the order in which `keys` has them.
@@ -19,7 +19,7 @@ pub(super) fn lab(root: &Section<'_>) -> Result<Lab> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use settings::Tree;
 
     fn read(text: &str) -> Result<Lab> {
         lab(&crate::resolve::root(&Tree::parse(text)?)?)

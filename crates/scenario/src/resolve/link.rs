@@ -1,14 +1,12 @@
 //! Links: medium, delay, layers, queue.
 
+use settings::{Item, Problem, Result, Section, Tree, wrong};
 use std::sync::Arc;
 
-use super::{MOST_NODES, each, node, once, profile, slots};
-use crate::error::{Problem, Result, wrong};
+use super::{MOST_NODES, each, names, once, profile, slots};
 use crate::family::Family;
 use crate::keys;
-use crate::section::Section;
 use crate::traces::Source;
-use crate::tree::{Item, Tree};
 use crate::types::{Algorithm, Link, Node, QueuePer, Trace};
 
 /// Most layers of a link.
@@ -26,7 +24,7 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
             if table.entries.len() as u64 > MOST_NODES {
                 let found = table.entries.len() as u64;
                 return root
-                    .wrong("link", Problem::TooMany { what: "links", found, most: MOST_NODES });
+                    .wrong("link", Problem::TooMany { what: "links", found, max: MOST_NODES });
             }
             for short in ["up", "down"] {
                 if !root.has("node") && table.get(short).is_none() {
@@ -63,16 +61,6 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
     }
 }
 
-/// What the file says of a link; `None` for those of `[router]`.
-pub(super) fn tree_of<'a>(root: &Section<'a>, link: usize, links: &[Link]) -> Option<&'a Tree> {
-    let tree = root.get("link")?;
-    match &tree.item {
-        Item::Table(table) => table.get(&links[link].name),
-        Item::List(list) => list.get(link),
-        _ => None,
-    }
-}
-
 /// One link by itself.
 pub(super) fn one(
     tree: &Tree,
@@ -88,8 +76,8 @@ pub(super) fn one(
         return section.wrong("name", Problem::Contradiction(text));
     }
     // Ends of the short form; with a router in between, the radio begins and ends there.
-    let client = if nodes.iter().any(|n| n.name == node::ROUTER) && nodes.len() == 3 {
-        node::ROUTER
+    let client = if nodes.iter().any(|n| n.name == names::ROUTER) && nodes.len() == 3 {
+        names::ROUTER
     } else {
         "client"
     };
@@ -100,8 +88,8 @@ pub(super) fn one(
     };
     let present =
         |default: Option<&'static str>| default.filter(|d| nodes.iter().any(|n| n.name == *d));
-    let from = node::named(&section, "from", present(from), nodes)?;
-    let to = node::named(&section, "to", present(to), nodes)?;
+    let from = names::node(&section, "from", present(from), nodes)?;
+    let to = names::node(&section, "to", present(to), nodes)?;
     if from == to {
         let text = format!("leads from {} to itself", nodes[from].name);
         return section.wrong("to", Problem::Contradiction(text));
@@ -111,7 +99,7 @@ pub(super) fn one(
         return section.wrong("delay", Problem::Missing("propagation, one way, such as \"30 ms\""));
     };
     let queue_per = if section.choice("queue_per")? == 1 { QueuePer::User } else { QueuePer::Link };
-    let (layers, queue) = (layers(&section)?, section.algorithm("queue")?);
+    let (layers, queue) = (layers(&section)?, Family::Queue.of(&section, "queue")?);
     Ok(Link { name: name.to_owned(), from, to, medium, trace, delay, layers, queue, queue_per })
 }
 
@@ -127,7 +115,7 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
             Ok((Family::Medium.read(&text(section, kind), &section.full("trace"), None)?, trace))
         }
         ["trace", key] => {
-            let medium = section.algorithm(key)?;
+            let medium = Family::Medium.of(&section, key)?;
             let trace = trace(section, source)?;
             let name = Family::Medium.entries()[medium.index].name;
             let fits = match &trace {
@@ -143,7 +131,7 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
             Ok((medium, trace))
         }
         [key] => {
-            let medium = section.algorithm(key)?;
+            let medium = Family::Medium.of(&section, key)?;
             if ["trace", "rates"].contains(&Family::Medium.entries()[medium.index].name) {
                 return section
                     .wrong("trace", Problem::Missing("the trace that the medium replays"));
@@ -198,8 +186,8 @@ fn trace(section: &Section<'_>, source: &Source<'_>) -> Result<Option<Trace>> {
     match source.read(name) {
         Ok(trace) => Ok(trace),
         Err(reason) => {
-            let name = crate::tree::shortened(name);
-            section.wrong("trace", Problem::Trace { name, reason })
+            let name = settings::shortened(name);
+            section.wrong("trace", Problem::Contradiction(format!("trace \"{name}\": {reason}")))
         }
     }
 }
@@ -213,7 +201,7 @@ fn layers(section: &Section<'_>) -> Result<Vec<Algorithm>> {
     if list.len() as u64 > MOST_LAYERS {
         let found = list.len() as u64;
         return section
-            .wrong("layers", Problem::TooMany { what: "layers", found, most: MOST_LAYERS });
+            .wrong("layers", Problem::TooMany { what: "layers", found, max: MOST_LAYERS });
     }
     let mut layers = Vec::new();
     for (i, tree) in list.iter().enumerate() {
@@ -235,7 +223,7 @@ pub(super) fn distinct(root: &Section<'_>, links: &[Link], nodes: &[Node]) -> Re
     let mut seen = std::collections::BTreeMap::new();
     for (i, link) in links.iter().enumerate() {
         if let Some(first) = seen.insert((link.from, link.to), i) {
-            let place = tree_of(root, i, links).map_or(root.place, |t| t.place);
+            let place = names::link_tree(root, i, links).map_or(root.place, |t| t.place);
             let text = format!(
                 "leads from {} to {}, as link {} does",
                 nodes[link.from].name, nodes[link.to].name, links[first].name

@@ -1,26 +1,27 @@
-//! From the tree of a file to the types of a run: one file per part, all through the tables of `keys`.
+//! From the tree of a file to the types of a run: one file per part, all through the tables of
+//! `keys`.
 
 mod app;
 mod change;
 mod flow;
 mod lab;
 mod link;
+mod names;
 mod node;
 mod probe;
 mod profile;
 
-pub(crate) use change::{flatten, set_all};
+pub(crate) use change::set_all;
 
+use settings::{Place, Problem, Result, Section, Tree, index_of, wrong};
 use units::{Duration, Instant};
 
-use crate::error::{Place, Problem, Result, wrong};
 use crate::keys;
-use crate::section::Section;
 use crate::traces::Source;
-use crate::tree::{Tree, find};
 use crate::types::{Link, Node, Scenario};
 
-/// Most transfers, bins and probe packets of a run: what fits memory, with room for mistakes in units to show.
+/// Most transfers, bins and probe packets of a run: what fits memory, with room for mistakes in
+/// units to show.
 const MOST_FLOWS: u64 = 10_000;
 const MOST_BINS: u64 = 10_000_000;
 const MOST_NODES: u64 = 1_000;
@@ -48,7 +49,7 @@ pub(crate) fn scenario(
     let bin = root.duration("bin")?;
     let bins = duration.0 / bin.0.max(1);
     if bins > MOST_BINS {
-        return root.wrong("bin", Problem::TooMany { what: "bins", found: bins, most: MOST_BINS });
+        return root.wrong("bin", Problem::TooMany { what: "bins", found: bins, max: MOST_BINS });
     }
     let mut warnings = Vec::new();
     let router = node::router(&root)?;
@@ -97,7 +98,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// The node that `key` names, or `default`.
     fn node(&self, section: &Section<'_>, key: &str, default: Option<&str>) -> Result<usize> {
-        node::named(section, key, default, self.nodes)
+        names::node(section, key, default, self.nodes)
     }
 
     /// A time that lies in the run.
@@ -118,7 +119,11 @@ impl Run<'_> {
         wrong(
             section.place,
             section.path.clone(),
-            Problem::Unconnected { from: name(from), to: name(to) },
+            Problem::Contradiction(format!(
+                "no path of links leads from \"{}\" to \"{}\"",
+                name(from),
+                name(to)
+            )),
         )
     }
 }
@@ -170,12 +175,13 @@ pub(crate) fn flow_names(tree: &Tree) -> Vec<String> {
     list.iter().enumerate().map(name).collect()
 }
 
-/// The elements of a section that may be given several times, each with its path; a single table counts as one.
-fn each<'a>(root: &Section<'a>, key: &str, most: u64) -> Result<Vec<(&'a Tree, String)>> {
+/// The elements of a section that may be given several times, each with its path; a single table
+/// counts as one.
+fn each<'a>(root: &Section<'a>, key: &str, max: u64) -> Result<Vec<(&'a Tree, String)>> {
     let list = root.one_or_many(key);
-    if list.len() as u64 > most {
+    if list.len() as u64 > max {
         return root
-            .wrong(key, Problem::TooMany { what: "of them", found: list.len() as u64, most });
+            .wrong(key, Problem::TooMany { what: "of them", found: list.len() as u64, max });
     }
     let single = root.get(key).is_some_and(|t| t.list().is_none());
     let path = |i: usize| if single { key.to_owned() } else { format!("{key}.{i}") };
@@ -198,7 +204,7 @@ fn once<'a>(
 
 /// The element of a collection that a segment of a dotted key addresses.
 fn addressed(tree: &Tree, collection: &str, segment: &str) -> Option<usize> {
-    find(tree.root(collection)?.list()?, segment)
+    index_of(tree.root(collection)?.list()?, segment)
 }
 
 /// The times at which the slots of a profile begin.

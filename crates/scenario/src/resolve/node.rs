@@ -1,18 +1,13 @@
 //! Hosts, the router, and the device stack of a phone.
 
 use algo::Settings;
+use settings::{Item, Problem, Result, Section, Tree, unknown_name, wrong};
 use units::Rate;
 
-use super::{MOST_NODES, each, link, once};
-use crate::error::{Problem, Result, unknown_name, wrong};
+use super::{MOST_NODES, each, names, once};
 use crate::family::Family;
 use crate::keys;
-use crate::section::Section;
-use crate::tree::{Item, Tree};
 use crate::types::{Algorithm, Device, Firmware, Link, Node, QueuePer};
-
-/// The node of `[router]`.
-pub(super) const ROUTER: &str = "router";
 
 /// All nodes, without their devices.
 pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
@@ -21,7 +16,7 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
         let mut nodes = vec![bare("client"), bare("server")];
         if router {
             let section = root.below("router", &[keys::ROUTER])?;
-            nodes.push(Node { window: window(&section)?, ..bare(ROUTER) });
+            nodes.push(Node { window: window(&section)?, ..bare(names::ROUTER) });
         }
         return Ok(nodes);
     }
@@ -51,29 +46,11 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// The node that `key` names, or `default`.
-pub(super) fn named(
-    section: &Section<'_>,
-    key: &str,
-    default: Option<&str>,
-    nodes: &[Node],
-) -> Result<usize> {
-    let Some(name) = section.text(key)?.or(default) else {
-        return section.wrong(key, Problem::Missing("the name of a node"));
-    };
-    match nodes.iter().position(|n| n.name == name) {
-        Some(i) => Ok(i),
-        None => {
-            section.wrong(key, unknown_name("node", name, nodes.iter().map(|n| n.name.as_str())))
-        }
-    }
-}
-
 /// A law on ACKs: none where it is not given or `false`.
 pub(super) fn window(section: &Section<'_>) -> Result<Option<Algorithm>> {
     match section.get("window") {
         None | Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
-        Some(_) => section.algorithm("window").map(Some),
+        Some(_) => Family::Window.of(&section, "window").map(Some),
     }
 }
 
@@ -90,7 +67,7 @@ pub(super) fn router(root: &Section<'_>) -> Result<Option<[Link; 2]>> {
             trace: None,
             delay: section.duration("delay")?,
             layers: Vec::new(),
-            queue: section.algorithm("queue")?,
+            queue: Family::Queue.of(&section, "queue")?,
             queue_per: QueuePer::Link,
         })
     };
@@ -117,7 +94,7 @@ pub(super) fn devices(
 ) -> Result<()> {
     for (tree, path) in each(root, "device", MOST_NODES)? {
         let section = Section::open(tree, path, &[keys::DEVICE], &[])?;
-        let node = named(&section, "node", Some("client"), nodes)?;
+        let node = names::node(&section, "node", Some("client"), nodes)?;
         if nodes[node].device.is_some() {
             let name = nodes[node].name.clone();
             return wrong(
@@ -133,9 +110,11 @@ pub(super) fn devices(
             report_every: firmware.duration("report_every")?,
             report_delay: firmware.duration("report_delay")?,
         };
-        if let Some(queue) = link::tree_of(root, fed, links).and_then(|t| t.table()?.get("queue")) {
+        if let Some(queue) =
+            names::link_tree(root, fed, links).and_then(|t| t.table()?.get("queue"))
+        {
             let at = match queue.place {
-                crate::Place::Line(n) => format!("line {n}: "),
+                settings::Place::Line(n) => format!("line {n}: "),
                 _ => String::new(),
             };
             warnings.push(format!(
@@ -152,7 +131,8 @@ pub(super) fn devices(
         if law.is_some() {
             nodes[node].window = law;
         }
-        let (qdisc, gate) = (section.algorithm("qdisc")?, section.algorithm("gate")?);
+        let (qdisc, gate) =
+            (Family::Queue.of(&section, "qdisc")?, Family::Gate.of(&section, "gate")?);
         nodes[node].device = Some(Device { link: fed, qdisc, gate, firmware });
     }
     Ok(())

@@ -1,11 +1,10 @@
 //! Measuring traffic.
 
+use settings::{Problem, Result, Section};
 use units::Duration;
 
 use super::{Run, each, once};
-use crate::error::{Problem, Result};
 use crate::keys::{self, INTERVAL_RANGE};
-use crate::section::Section;
 use crate::types::{Probe, ProbeKind};
 
 /// Most probes, most packets of one in a run, longest list of intervals.
@@ -62,7 +61,7 @@ fn every(section: &Section<'_>, duration: Duration) -> Result<Vec<Duration>> {
     let found = u64::try_from(packets).unwrap_or(u64::MAX);
     if found > MOST_PACKETS {
         return section
-            .wrong("every", Problem::TooMany { what: "packets", found, most: MOST_PACKETS });
+            .wrong("every", Problem::TooMany { what: "packets", found, max: MOST_PACKETS });
     }
     Ok(every)
 }

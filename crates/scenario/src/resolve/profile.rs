@@ -1,12 +1,10 @@
 //! Rates by turns: `{ profile = [0, 6, 6], unit = "Mbit/s", slot = "600 ms" }`.
 
 use algo::Unit;
+use settings::{Item, Problem, Result, Section, Tree, plain};
 use units::{Duration, Rate};
 
-use crate::error::{Problem, Result};
 use crate::keys;
-use crate::section::{Section, plain};
-use crate::tree::{Item, Tree};
 
 /// Most slots.
 const MOST: u64 = 1_000;
@@ -31,7 +29,7 @@ pub(crate) fn read(section: &Section<'_>) -> Result<(Vec<Rate>, Duration)> {
     if list.len() as u64 > MOST {
         return section.wrong(
             "profile",
-            Problem::TooMany { what: "slots", found: list.len() as u64, most: MOST },
+            Problem::TooMany { what: "slots", found: list.len() as u64, max: MOST },
         );
     }
     let unit = section.choice("unit")?;

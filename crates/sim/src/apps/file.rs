@@ -79,7 +79,8 @@ impl File {
     }
 }
 
-/// How often data that is made at a rate is written: often enough to look continuous beside a round trip.
+/// How often data that is made at a rate is written: often enough to look continuous beside a round
+/// trip.
 const WRITE_EVERY: Duration = Duration::from_millis(5);
 
 /// Data made at given rates, one per slot, repeated.

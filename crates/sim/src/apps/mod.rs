@@ -1,7 +1,7 @@
 //! Applications: what is written, asked for, and how well it went.
 //!
-//! signal: a connection opened, bytes arrived, a timer · model: one file per kind of traffic · action: [`Command`]s
-//! to the world, and figures for the `apps` table.
+//! signal: a connection opened, bytes arrived, a timer · model: one file per kind of traffic ·
+//! action: [`Command`]s to the world, and figures for the `apps` table.
 
 mod file;
 mod requests;
@@ -119,8 +119,8 @@ impl App {
         }
     }
 
-    /// Both ends of a connection know that it is open; called once, at the end that the application waits for: the
-    /// data's sender for what only sends, the fetching side for what asks.
+    /// Both ends of a connection know that it is open; called once, at the end that the application
+    /// waits for: the data's sender for what only sends, the fetching side for what asks.
     pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
         match self {
             App::Bulk(_) => out.push(Command::Endless { connection }),
@@ -137,7 +137,8 @@ impl App {
         matches!(self, App::Requests(_) | App::Web(_) | App::Video(_))
     }
 
-    /// The application at the fetching side got data (`up` false), or the data's sender got a request (`up` true).
+    /// The application at the fetching side got data (`up` false), or the data's sender got a
+    /// request (`up` true).
     pub fn on_received(
         &mut self,
         now: Instant,

@@ -1,15 +1,17 @@
-//! Adaptive video over HTTP: segments of fixed play time, at the best rate that the measured throughput carries.
+//! Adaptive video over HTTP: segments of fixed play time, at the best rate that the measured
+//! throughput carries.
 //!
-//! signal: segments that arrived, and how fast · model: a rate-based player as ExoPlayer's default is one: throughput
-//! from a segment's first bytes to its last, smoothed over segments, a share of it used, the buffer filled up to a limit;
-//! playing stops when it runs dry and goes on when the start buffer is there again · action: start-up delay, stalls, bit
-//! rate.
+//! signal: segments that arrived, and how fast · model: a rate-based player as ExoPlayer's default
+//! is one: throughput from a segment's first bytes to its last, smoothed over segments, a share of
+//! it used, the buffer filled up to a limit; playing stops when it runs dry and goes on when the
+//! start buffer is there again · action: start-up delay, stalls, bit rate.
 
 use units::{Duration, Instant, Rate};
 
 use super::{Command, Commands, ms};
 
-/// Weight of the newest segment in the throughput estimate; of the size that players use for segments of seconds.
+/// Weight of the newest segment in the throughput estimate; of the size that players use for
+/// segments of seconds.
 const NEWEST: f64 = 0.3;
 /// Bytes of a request with its headers.
 const REQUEST: u64 = 400;
@@ -146,8 +148,9 @@ impl Video {
             return;
         }
         self.waiting = false;
-        // ExoPlayer's meter runs from the answer's beginning, not from the request: a long round trip before it does not
-        // count. What comes in less than its clock's millisecond tells no rate.
+        // ExoPlayer's meter runs from the answer's beginning, not from the request: a long round
+        // trip before it does not count. What comes in less than its clock's millisecond tells no
+        // rate.
         let span = now.since(first);
         if span >= Duration::from_millis(1) {
             let seen = self.size as f64 * 8.0 / span.as_secs_f64();

@@ -1,8 +1,9 @@
 //! Voice over UDP, both ways, scored by the E-model.
 //!
-//! signal: delay and loss of the packets that arrived · model: ITU-T G.107 with its default values and G.711 with
-//! packet-loss concealment (G.113 appendix I: Ie 0, Bpl 25.1): R = 93.2 − Id − Ie,eff; a packet that comes later than
-//! the jitter buffer can wait is lost to it · action: MOS per ten seconds, and for the whole call.
+//! signal: delay and loss of the packets that arrived · model: ITU-T G.107 with its default values
+//! and G.711 with packet-loss concealment (G.113 appendix I: Ie 0, Bpl 25.1): R = 93.2 − Id −
+//! Ie,eff; a packet that comes later than the jitter buffer can wait is lost to it · action: MOS
+//! per ten seconds, and for the whole call.
 
 use units::{Duration, Instant};
 
@@ -16,7 +17,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// MOS of a mouth-to-ear delay and a share of lost packets (G.107 clauses 7.4, 7.5 and annex B).
 pub fn mos(delay: Duration, loss: f64) -> f64 {
     let d = delay.as_millis_f64();
-    // Clause 7.4's Idd in the simplification that Cole and Rosenbluth derived for echo-free calls: flat to 177.3 ms.
+    // Clause 7.4's Idd in the simplification that Cole and Rosenbluth derived for echo-free calls:
+    // flat to 177.3 ms.
     let delay_impairment = 0.024 * d + if d > 177.3 { 0.11 * (d - 177.3) } else { 0.0 };
     let percent = loss * 100.0;
     let loss_impairment = 95.0 * percent / (percent + BPL);
@@ -87,7 +89,8 @@ impl Voice {
     fn score(&self, sent: u64, in_time: u64) -> f64 {
         // Mouth to ear: the network, the jitter buffer, and the packet that had to be filled first.
         let delay = self.base.unwrap_or(Duration::from_secs(1)) + self.jitter_buffer + self.every;
-        // Packets on the way at the end of a window count as in time with the next one: the share stays below 1.
+        // Packets on the way at the end of a window count as in time with the next one: the share
+        // stays below 1.
         let loss = 1.0 - (in_time.min(sent) as f64 / sent.max(1) as f64);
         mos(delay, loss)
     }

@@ -1,9 +1,9 @@
 //! A web page: a document, then layers of objects over a handful of connections.
 //!
-//! signal: answers that arrived · model: what a browser with HTTP/1.1 does: one request at a time on each of up to
-//! `connections` persistent connections to the server; the objects of a layer are known when the layer before is
-//! there (DRWA and QCUT measure such pages) · action: page load time, from the start of the first connection to the
-//! last byte of the last object.
+//! signal: answers that arrived · model: what a browser with HTTP/1.1 does: one request at a time
+//! on each of up to `connections` persistent connections to the server; the objects of a layer are
+//! known when the layer before is there (DRWA and QCUT measure such pages) · action: page load
+//! time, from the start of the first connection to the last byte of the last object.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! A TCP endpoint: both halves, the handshake, and the frames between them.
 //!
-//! signal: frames, timers, what the application writes and closes · model: RFC 9293's states as far as a measurement
-//! meets them (SYN, SYN/ACK, data both ways, FIN) · action: frames out, bytes to the application.
+//! signal: frames, timers, what the application writes and closes · model: RFC 9293's states as far
+//! as a measurement meets them (SYN, SYN/ACK, data both ways, FIN) · action: frames out, bytes to
+//! the application.
 
 mod prr;
 pub mod receive;
@@ -91,7 +92,8 @@ pub struct Endpoint {
     pub armed: Option<Instant>,
     /// Payload bytes of the peer received in order since last taken.
     pub delivered_bin: u64,
-    /// Queueing delays of the peer's data since last taken: smallest and sum, with their number, ns.
+    /// Queueing delays of the peer's data since last taken: smallest and sum, with their number,
+    /// ns.
     pub queued_bin: (u64, u64, u64),
 }
 
@@ -180,8 +182,9 @@ impl Endpoint {
         let rtt = if self.syn_tries == 1 {
             Some(now.since(self.syn_sent))
         } else {
-            // Karn's rule, unless a timestamp says which SYN is answered (RFC 7323 section 4.1; Linux
-            // tcp_ack_update_rtt): on a path slower than the SYN's timer the first data would time out, too.
+            // Karn's rule, unless a timestamp says which SYN is answered (RFC 7323 section 4.1;
+            // Linux tcp_ack_update_rtt): on a path slower than the SYN's timer the first data would
+            // time out, too.
             (self.timestamps && f.ts_ecr != 0)
                 .then(|| Duration::from_millis(u64::from(ticks(now).wrapping_sub(f.ts_ecr)).max(1)))
         };

@@ -1,8 +1,8 @@
 //! Proportional rate reduction: how much may be sent during recovery.
 //!
-//! signal: data delivered per ACK, data in flight · model: RFC 6937 with the conservative bound, and one segment more
-//! per ACK that moves the left edge without showing new loss (RFC 9937's safe ACK) · action: the bytes that may be in
-//! flight until the next ACK.
+//! signal: data delivered per ACK, data in flight · model: RFC 6937 with the conservative bound,
+//! and one segment more per ACK that moves the left edge without showing new loss (RFC 9937's safe
+//! ACK) · action: the bytes that may be in flight until the next ACK.
 
 /// State of one recovery episode, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,8 @@ impl Prr {
         self.out += bytes;
     }
 
-    /// An ACK delivered `delivered` bytes, and `in_flight` are left; what may be in flight now (RFC 6937 section 3).
+    /// An ACK delivered `delivered` bytes, and `in_flight` are left; what may be in flight now (RFC
+    /// 6937 section 3).
     pub fn on_ack(&mut self, delivered: u64, in_flight: u64, safe: bool, mss: u64) -> u64 {
         self.delivered += delivered;
         let send = if in_flight > self.threshold {

@@ -1,8 +1,9 @@
 //! The receiving half of a TCP endpoint.
 //!
-//! signal: data segments, the application's reading · model: reassembly, SACK with DSACK (RFC 2018, RFC 2883), delayed
-//! ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start), a window law of `algo::rwnd`, silly-window
-//! avoidance (RFC 9293 section 3.8.6.2.2) · action: when an ACK is due, and what it says.
+//! signal: data segments, the application's reading · model: reassembly, SACK with DSACK (RFC 2018,
+//! RFC 2883), delayed ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start), a
+//! window law of `algo::rwnd`, silly-window avoidance (RFC 9293 section 3.8.6.2.2) · action: when
+//! an ACK is due, and what it says.
 
 use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
@@ -135,8 +136,8 @@ impl Receiver {
         self.nxt - self.copied
     }
 
-    /// Any frame carries a timestamp; what is echoed is that of the oldest segment not yet acknowledged (RFC 7323
-    /// section 4.3).
+    /// Any frame carries a timestamp; what is echoed is that of the oldest segment not yet
+    /// acknowledged (RFC 7323 section 4.3).
     #[inline]
     pub fn take_timestamp(&mut self, f: &Frame) {
         if f.seq <= self.last_ack {
@@ -169,7 +170,8 @@ impl Receiver {
             return 0;
         }
         if to > self.edge.max(self.copied + self.law.buffer().0) {
-            // Beyond what the buffer holds: a sender that counts on the reading rate (AFC) may come to that.
+            // Beyond what the buffer holds: a sender that counts on the reading rate (AFC) may come
+            // to that.
             self.counters.overflowed += 1;
             self.now_due = true;
             return 0;
@@ -217,7 +219,8 @@ impl Receiver {
         self.nxt - before
     }
 
-    /// The round trip that a timestamp echo shows, in the clock's ticks of 1 ms; each echo counts once.
+    /// The round trip that a timestamp echo shows, in the clock's ticks of 1 ms; each echo counts
+    /// once.
     fn echo(&mut self, f: &Frame, now_ticks: u32) -> Option<Duration> {
         if f.ts_ecr == 0 || f.ts_ecr == self.last_echo || f.len == 0 {
             return None;
@@ -259,14 +262,17 @@ impl Receiver {
             // AFC's simulations: whole segments; the one that ends a zero window is told alone.
             let mss = self.settings.mss.max(1);
             let whole = if self.offered == 0 { wanted.min(mss) } else { wanted } / mss * mss;
-            // Rounded down: an edge that crept up with every ACK would keep the window from ever being zero.
+            // Rounded down: an edge that crept up with every ACK would keep the window from ever
+            // being zero.
             return whole.max(current) / unit * unit;
         }
-        // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or not at all.
+        // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or
+        // not at all.
         let step = self.settings.mss.min(buffer / 2);
         let edge = wanted / unit * unit;
         if edge < current + if free < buffer { step } else { 1 } {
-            // Rounded up to what the field can say: down would take back what was offered (Linux tcp_select_window).
+            // Rounded up to what the field can say: down would take back what was offered (Linux
+            // tcp_select_window).
             current.next_multiple_of(unit)
         } else {
             edge

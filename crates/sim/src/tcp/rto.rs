@@ -1,7 +1,8 @@
 //! Smoothed round-trip time and retransmission timeout.
 //!
 //! signal: RTT samples · model: RFC 6298, with Linux's floor: the variance term is at least 200 ms
-//! (`tcp_rto_min_us`), so that the RTO never comes closer than that to the smoothed RTT · action: [`Rto::timeout`].
+//! (`tcp_rto_min_us`), so that the RTO never comes closer than that to the smoothed RTT · action:
+//! [`Rto::timeout`].
 
 use units::{Duration, Instant};
 

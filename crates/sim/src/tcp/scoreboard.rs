@@ -1,8 +1,9 @@
 //! What a sender knows of each segment in flight.
 //!
-//! signal: segments sent, cumulative ACKs, SACK blocks · model: one [`Segment`] per transmission unit, never split,
-//! because a simulated receiver acknowledges whole segments · action: counters of what is in flight (RFC 6675's pipe
-//! as Linux counts it: sent − SACKed − lost + resent), and RACK's order of sending.
+//! signal: segments sent, cumulative ACKs, SACK blocks · model: one [`Segment`] per transmission
+//! unit, never split, because a simulated receiver acknowledges whole segments · action: counters
+//! of what is in flight (RFC 6675's pipe as Linux counts it: sent − SACKed − lost + resent), and
+//! RACK's order of sending.
 
 use std::collections::VecDeque;
 
@@ -63,8 +64,8 @@ pub struct Scoreboard {
     segments: VecDeque<Segment>,
     /// Number of the first segment.
     first: u64,
-    /// (number, how often sent then) in order of sending; entries whose segment was sent again or delivered are
-    /// stale and dropped when they come to the front.
+    /// (number, how often sent then) in order of sending; entries whose segment was sent again or
+    /// delivered are stale and dropped when they come to the front.
     order: VecDeque<(u64, u32)>,
     /// SACKed ranges.
     pub sacked_ranges: Ranges,
@@ -150,10 +151,11 @@ impl Scoreboard {
         }
     }
 
-    /// Marks the segments of a SACK block, calling `new` with each one that was not known to be there.
+    /// Marks the segments of a SACK block, calling `new` with each one that was not known to be
+    /// there.
     pub fn sack(&mut self, from: u64, to: u64, mut new: impl FnMut(&Segment)) {
-        // Blocks grow by a segment or two; only after lost ACKs are there more new parts than fit, and then the whole
-        // block is walked.
+        // Blocks grow by a segment or two; only after lost ACKs are there more new parts than fit,
+        // and then the whole block is walked.
         let mut fresh = [(0, 0); 8];
         let mut count = 0;
         self.sacked_ranges.insert(from, to, |a, b| {
@@ -188,7 +190,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks a segment lost; false where it is delivered or already known to be lost and not resent.
+    /// Marks a segment lost; false where it is delivered or already known to be lost and not
+    /// resent.
     pub fn mark_lost(&mut self, number: u64) -> bool {
         let Some(i) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else {
             return false;

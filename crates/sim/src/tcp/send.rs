@@ -1,9 +1,10 @@
 //! The sending half of a TCP endpoint.
 //!
-//! signal: ACKs with SACK blocks and windows, timers, bytes that the application wrote · model: a modern stack: RACK
-//! and tail-loss probes (RFC 8985), PRR (RFC 6937), RTO (RFC 6298) with F-RTO (RFC 5682) and Eifel's check of
-//! timestamps (RFC 3522), classic ECN (RFC 3168), pacing, persist timer; without SACK NewReno's duplicate ACKs (RFC
-//! 6582) · action: segments, and the time of the next deadline.
+//! signal: ACKs with SACK blocks and windows, timers, bytes that the application wrote · model: a
+//! modern stack: RACK and tail-loss probes (RFC 8985), PRR (RFC 6937), RTO (RFC 6298) with F-RTO
+//! (RFC 5682) and Eifel's check of timestamps (RFC 3522), classic ECN (RFC 3168), pacing, persist
+//! timer; without SACK NewReno's duplicate ACKs (RFC 6582) · action: segments, and the time of the
+//! next deadline.
 //!
 //! Differences from the kernel:
 //! - Segments go one at a time, paced or not. Linux sends what a millisecond of its pacing rate allows as one burst
@@ -26,11 +27,13 @@ use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::{Scoreboard, Segment};
 
-/// RFC 9293 section 3.7.1: what a segment may hold where nothing was agreed on; smaller windows are not halved.
+/// RFC 9293 section 3.7.1: what a segment may hold where nothing was agreed on; smaller windows are
+/// not halved.
 const DEFAULT_MSS: u64 = 536;
 /// IP and TCP header with timestamps.
 const FRAME: u64 = 52;
-/// Longest pause that pacing makes up for in one go: without it, the time that an idle sender waited would count.
+/// Longest pause that pacing makes up for in one go: without it, the time that an idle sender
+/// waited would count.
 const PACING_CREDIT: Duration = Duration::from_millis(1);
 
 /// What keeps the sender from sending, in the order in which it is asked.
@@ -140,7 +143,8 @@ pub struct Sender {
     pub end: u64,
     /// The application writes no more: a FIN follows `end`.
     pub closing: bool,
-    /// The application always has more (bulk): only whole segments are cut from what the buffer holds.
+    /// The application always has more (bulk): only whole segments are cut from what the buffer
+    /// holds.
     pub endless: bool,
     window: u64,
     /// Largest window that the peer has offered.
@@ -152,7 +156,8 @@ pub struct Sender {
     recovery_end: u64,
     prr: Prr,
     allowed: u64,
-    /// The losses of this recovery are hidden from congestion control (AFC): its window stays as it is.
+    /// The losses of this recovery are hidden from congestion control (AFC): its window stays as it
+    /// is.
     hidden: bool,
     /// NewReno without SACK: bytes that duplicate ACKs stand for.
     dup_bytes: u64,
@@ -314,7 +319,8 @@ impl Sender {
         self.set_hold(now, Hold::Application);
     }
 
-    /// Whether the congestion control is still doubling: an algorithm without a threshold says so by its phase alone.
+    /// Whether the congestion control is still doubling: an algorithm without a threshold says so
+    /// by its phase alone.
     fn slow_start(&self) -> bool {
         matches!(self.cc.state().phase, "slow_start" | "startup")
     }
@@ -343,7 +349,8 @@ impl Sender {
         *bin = (bin.0 + rtt.0, bin.1 + 1, bin.2.min(rtt.0), bin.3.max(rtt.0));
     }
 
-    /// A full segment, or half of a window that never held two of them (Linux `tcp_bound_to_half_wnd`; RFC 9293 section
+    /// A full segment, or half of a window that never held two of them (Linux
+    /// `tcp_bound_to_half_wnd`; RFC 9293 section
     /// 3.8.6.2.1 lets half of the largest window go).
     #[inline]
     fn segment_most(&self) -> u64 {
@@ -435,7 +442,8 @@ impl Sender {
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
             }
             sent = true;
-            // The host's queue is counted by those who see the frames; those of this call are still to come there.
+            // The host's queue is counted by those who see the frames; those of this call are still
+            // to come there.
             handed += len + FRAME;
             self.persist_at = None;
             match resend {
@@ -447,8 +455,8 @@ impl Sender {
                     } else {
                         self.counters.resent_fast += data;
                     }
-                    // Linux restarts the timer with the resend of the first segment: it is this one's answer that
-                    // is waited for.
+                    // Linux restarts the timer with the resend of the first segment: it is this
+                    // one's answer that is waited for.
                     resent_head |= segment.seq == self.una;
                     self.retransmit(now, number, &segment, emit);
                 }
@@ -493,7 +501,8 @@ impl Sender {
         [asked, burst, own].into_iter().flatten().min().filter(|r| r.0 > 0)
     }
 
-    /// RFC 5681 section 4.1: after idleness longer than an RTO the window is no longer known to be safe.
+    /// RFC 5681 section 4.1: after idleness longer than an RTO the window is no longer known to be
+    /// safe.
     fn restart_after_idleness(&mut self, now: Instant) {
         if self.settings.restart_after_idle
             && self.board.is_empty()
@@ -501,9 +510,11 @@ impl Sender {
             && self.end > self.nxt
             && now.since(self.last_sent) > self.rto.timeout()
         {
-            // Who paces by a model of the path knows its rate still (Linux asks for `cong_control` here).
+            // Who paces by a model of the path knows its rate still (Linux asks for `cong_control`
+            // here).
             if !self.cc.rules_recovery() {
-                // Linux tcp_cwnd_restart: half for each timeout that has passed, down to the initial window.
+                // Linux tcp_cwnd_restart: half for each timeout that has passed, down to the
+                // initial window.
                 let halvings = now.since(self.last_sent).0 / self.rto.timeout().0.max(1);
                 let window = self.cc.window().0 >> halvings.min(63);
                 self.restart = Some(window.max(self.initial_window));

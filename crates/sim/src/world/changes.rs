@@ -1,6 +1,7 @@
 //! What a scenario changes in mid-run: links, gates, window laws, congestion controls.
 //!
-//! signal: the time of a change · model: the part is replaced, what it holds stays · action: whatever waited may move.
+//! signal: the time of a change · model: the part is replaced, what it holds stays · action:
+//! whatever waited may move.
 
 use algo::{cc, gate, rwnd};
 use scenario::Changed;

@@ -1,7 +1,8 @@
 //! Frames on their way: out of a host, through ports, over links, into an endpoint.
 //!
-//! signal: frames that hosts send, ports that can move · model: a frame follows the ports of its route; what a port does with
-//! it is an outcome · action: arrivals, drops with their cause, endpoints woken.
+//! signal: frames that hosts send, ports that can move · model: a frame follows the ports of its
+//! route; what a port does with it is an outcome · action: arrivals, drops with their cause,
+//! endpoints woken.
 
 use units::Instant;
 
@@ -191,7 +192,8 @@ impl<T: Tap> World<'_, T> {
             if self.now >= self.measured_from {
                 port.counters.measured_bytes += bytes;
             }
-            // The next one is armed before this one is handled, because handling may add to this very link.
+            // The next one is armed before this one is handled, because handling may add to this
+            // very link.
             let next = port.pipe.front().map(|&(t, next)| {
                 // Read now, it is in the cache when it arrives.
                 std::hint::black_box(self.frames.get(next).bytes);

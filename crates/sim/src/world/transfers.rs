@@ -1,7 +1,7 @@
 //! Applications and their connections.
 //!
-//! signal: timers, bytes that arrived, connections that opened · model: an application answers with commands · action:
-//! connections opened and closed, bytes written, figures for the `apps` table.
+//! signal: timers, bytes that arrived, connections that opened · model: an application answers with
+//! commands · action: connections opened and closed, bytes written, figures for the `apps` table.
 
 use algo::{Rng, cc, rwnd};
 use scenario::{App as AppKind, WindowUpdate};
@@ -210,7 +210,8 @@ impl<T: Tap> World<'_, T> {
             };
             let mut sender = Sender::new(congestion, rng, settings);
             let setup = rwnd::Setup { mss: s.mss, timestamps: s.timestamps };
-            // The side that sends the data receives requests only: today's default window is enough for them.
+            // The side that sends the data receives requests only: today's default window is enough
+            // for them.
             let law = if side == data_side {
                 rwnd::TABLE[0].default(&setup)
             } else {
@@ -273,9 +274,10 @@ impl<T: Tap> World<'_, T> {
     }
 }
 
-/// The scale that a receiver offers: enough for what its law may come to want. Linux `tcp_select_initial_window` computes
-/// it from `tcp_rmem`'s maximum, and comes to 7 with 6 MB; a buffer that is fixed clamps it, so that its steps are finer.
-/// Who counts in segments gets the finest steps.
+/// The scale that a receiver offers: enough for what its law may come to want. Linux
+/// `tcp_select_initial_window` computes it from `tcp_rmem`'s maximum, and comes to 7 with 6 MB; a
+/// buffer that is fixed clamps it, so that its steps are finer. Who counts in segments gets the
+/// finest steps.
 fn window_scale(law: &rwnd::Rwnd, update: WindowUpdate) -> u8 {
     use rwnd::WindowControl;
     let fixed = matches!(law, rwnd::Rwnd::Fixed(_));

@@ -1,4 +1,5 @@
-//! Small scenarios by hand: two hosts, a link each way, one transfer; tests change what they are about.
+//! Small scenarios by hand: two hosts, a link each way, one transfer; tests change what they are
+//! about.
 
 #![allow(dead_code)] // not every test crate needs all of it
 

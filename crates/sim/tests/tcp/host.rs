@@ -8,7 +8,8 @@ use crate::made::{self, MSS, SENDER, THERE, ms};
 
 #[test]
 fn small_queues_hold_a_flow_to_their_limit_and_never_burst_beyond() {
-    // TSQ (Linux tcp_small_queue_check): what waits in the host's own queue counts against the flow.
+    // TSQ (Linux tcp_small_queue_check): what waits in the host's own queue counts against the
+    // flow.
     for limit in [20_000, 128 << 10] {
         let mut s = made::path(10.0, ms(40), 1_000, 10);
         s.bin = ms(10);

@@ -7,8 +7,8 @@ use units::Duration;
 
 use crate::made::{self, BACK, MSS, SENDER, THERE, ms};
 
-/// Half a second into a transfer that a window of 51 segments holds (12 Mbit/s, so 1 ms per packet, no queue to speak
-/// of): the path is full of data and the loss can be placed.
+/// Half a second into a transfer that a window of 51 segments holds (12 Mbit/s, so 1 ms per packet,
+/// no queue to speak of): the path is full of data and the loss can be placed.
 fn steady() -> Scenario {
     let mut s = made::path(12.0, ms(50), 1_000, 4);
     s.flows[0].receiver.window = made::fixed(51 * MSS);
@@ -150,7 +150,8 @@ fn a_stall_that_only_delays_costs_a_timeout_that_is_taken_back() {
         assert!(row.timeouts >= 1, "{row:?}");
         assert_eq!(row.undone, 1, "timestamps {timestamps} {row:?}");
         if !timestamps {
-            // RACK cannot tell then whether it was the resend that arrived, and takes the rest for lost.
+            // RACK cannot tell then whether it was the resend that arrived, and takes the rest for
+            // lost.
             continue;
         }
         // Two probes and a resend at most, and no second copy of the window.
@@ -184,7 +185,8 @@ fn lost_acks_do_not_make_losses() {
 
 #[test]
 fn reordering_does_not_collapse_the_window() {
-    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that resends were in vain.
+    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that resends were
+    // in vain.
     for congestion in ["newreno", "cubic"] {
         let mut s = made::path(10.0, ms(50), 1_000, 20);
         s.flows[0].sender.congestion = made::algorithm!(algo::cc, congestion);

@@ -14,7 +14,8 @@ fn a_window_gives_its_size_per_round_trip() {
         s.flows[0].receiver.window = made::fixed(segments * MSS);
         let results = made::run(&s);
         let got = made::mbit_between(&results, ms(5_000), ms(15_000));
-        // The first of a burst waits for the second to be acknowledged with it: one serialisation time.
+        // The first of a burst waits for the second to be acknowledged with it: one serialisation
+        // time.
         let rtt = 0.1 + 1_500.0 * 8.0 / 1e9;
         let expected = (segments * MSS) as f64 * 8.0 / rtt / 1e6;
         assert!(
@@ -44,7 +45,8 @@ fn the_wire_says_what_the_simulator_counts() {
 
 #[test]
 fn a_fixed_buffer_is_offered_in_the_finest_steps_that_hold_it() {
-    // Linux tcp_select_initial_window: the buffer that is asked for clamps the window, and the scale with it.
+    // Linux tcp_select_initial_window: the buffer that is asked for clamps the window, and the
+    // scale with it.
     for (bytes, scale) in [(65_535, 0), (65_536, 1), (262_000, 2), (262_144, 3), (3_000_000, 6)] {
         let mut s = made::path(20.0, ms(40), 50, 1);
         s.flows[0].receiver.window = made::fixed(bytes);
@@ -52,7 +54,8 @@ fn a_fixed_buffer_is_offered_in_the_finest_steps_that_hold_it() {
     }
 }
 
-/// The right edge that each ACK offers may not be left of one offered before (RFC 9293 section 3.8.6).
+/// The right edge that each ACK offers may not be left of one offered before (RFC 9293 section
+/// 3.8.6).
 pub fn assert_edge_never_moves_back(seen: &[capture::TcpSegment], context: &str) {
     let mut ends: Vec<(u16, Option<u8>, u32, u32)> = Vec::new();
     for p in seen {
@@ -153,8 +156,9 @@ fn a_window_below_a_segment_still_moves_data() {
     let mut s = made::path(10.0, ms(40), 50, 10);
     s.flows[0].receiver.window = made::fixed(1_000);
     let results = made::run(&s);
-    // Segments of half the largest window that was ever offered (Linux tcp_bound_to_half_wnd), each acknowledged late,
-    // because it is no full one: about ten a second, not one for each persist timer.
+    // Segments of half the largest window that was ever offered (Linux tcp_bound_to_half_wnd), each
+    // acknowledged late, because it is no full one: about ten a second, not one for each persist
+    // timer.
     let bytes = made::data(&results).bytes;
     assert!(bytes > 50_000, "{bytes} bytes");
 }
@@ -229,7 +233,8 @@ fn jitter_and_loss_do_not_move_the_edge_back() {
 
 #[test]
 fn counted_in_segments_a_pausing_reader_closes_the_window_once_per_period() {
-    // The AFC slides' limitation 2: 1.45 Mbit/s and 328 zero windows in 600 s. Slot and tick are a fit.
+    // The AFC slides' limitation 2: 1.45 Mbit/s and 328 zero windows in 600 s. Slot and tick are a
+    // fit.
     let mut s = made::path(15.6, ms(530), 8_000, 600);
     let flow = &mut s.flows[0];
     flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
@@ -254,7 +259,8 @@ fn counted_in_segments_a_pausing_reader_closes_the_window_once_per_period() {
 
 #[test]
 fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
-    // The slides' limitation 2 again, where 4 Mbit/s are to be had: classic flow control gets 1.5 of them.
+    // The slides' limitation 2 again, where 4 Mbit/s are to be had: classic flow control gets 1.5
+    // of them.
     let mut s = made::path(15.6, ms(530), 8_000, 120);
     let flow = &mut s.flows[0];
     flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;

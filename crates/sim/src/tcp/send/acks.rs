@@ -1,8 +1,10 @@
-//! What a sender learns from an ACK: what is delivered, what is lost, and whether the window may grow.
+//! What a sender learns from an ACK: what is delivered, what is lost, and whether the window may
+//! grow.
 //!
-//! signal: cumulative ACK, SACK blocks, DSACK, ECE, timestamp echo · model: RACK (RFC 8985 section 6.2), NewReno's duplicate
-//! ACKs where SACK is off (RFC 6582), F-RTO and Eifel (RFC 5682, RFC 3522), one reaction per window to ECN (RFC 3168) ·
-//! action: segments marked lost, recovery begun and ended, congestion control told.
+//! signal: cumulative ACK, SACK blocks, DSACK, ECE, timestamp echo · model: RACK (RFC 8985 section
+//! 6.2), NewReno's duplicate ACKs where SACK is off (RFC 6582), F-RTO and Eifel (RFC 5682, RFC
+//! 3522), one reaction per window to ECN (RFC 3168) · action: segments marked lost, recovery begun
+//! and ended, congestion control told.
 
 use algo::cc::{Ack, CongestionControl, Loss, RateSample, Recovery};
 use algo::rwnd::afc;
@@ -14,8 +16,8 @@ use crate::tcp::prr::Prr;
 use crate::tcp::scoreboard::Segment;
 use crate::tcp::ticks;
 
-/// RACK's window grows by a quarter of the smallest RTT per round with DSACKs, to at most this many quarters; Linux
-/// lets it reach the smoothed RTT, which is checked as well.
+/// RACK's window grows by a quarter of the smallest RTT per round with DSACKs, to at most this many
+/// quarters; Linux lets it reach the smoothed RTT, which is checked as well.
 const REORDER_STEPS_MAX: u64 = 8;
 /// Recoveries without DSACK after which RACK's window shrinks again (RFC 8985 section 6.2).
 const REORDER_PERSIST: u32 = 16;
@@ -174,8 +176,9 @@ impl Sender {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        // What was sent before the head was (re)sent is still arriving, so the head's turn has not come: Linux starts the
-        // timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like a lost resend.
+        // What was sent before the head was (re)sent is still arriving, so the head's turn has not
+        // come: Linux starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows
+        // would look like a lost resend.
         let older =
             sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
         if advanced || older {
@@ -183,10 +186,11 @@ impl Sender {
         }
     }
 
-    /// From the sending of the newest segment delivered to the timestamp of its ACK: two clocks with a constant offset,
-    /// which happens to be zero here. The echo will not do: a delayed ACK echoes the oldest segment that it covers (RFC
-    /// 7323 section 4.3), which waited for the newest. Where ACKs are delayed, that of a single segment may have waited
-    /// for the receiver's timer and shows that timer instead of the path.
+    /// From the sending of the newest segment delivered to the timestamp of its ACK: two clocks
+    /// with a constant offset, which happens to be zero here. The echo will not do: a delayed ACK
+    /// echoes the oldest segment that it covers (RFC 7323 section 4.3), which waited for the
+    /// newest. Where ACKs are delayed, that of a single segment may have waited for the receiver's
+    /// timer and shows that timer instead of the path.
     #[inline]
     pub(super) fn take_one_way(&mut self, f: &Frame, prior_una: u64, newest: Option<&Segment>) {
         let step = self.una - prior_una;
@@ -211,7 +215,8 @@ impl Sender {
         sample.interval = send.max(ack);
         sample.delivered = Bytes(self.delivered - s.delivered);
         sample.lost = Bytes(self.board.lost_total.saturating_sub(s.lost_total));
-        // Shorter than any round trip: ACKs of resends that prove nothing (draft-ietf-ccwg-bbr section 4.1.2.3).
+        // Shorter than any round trip: ACKs of resends that prove nothing (draft-ietf-ccwg-bbr
+        // section 4.1.2.3).
         if self.rto.min != Duration::MAX && sample.interval < self.rto.min {
             sample.interval = Duration::ZERO;
         }
@@ -222,8 +227,9 @@ impl Sender {
     pub(super) fn rack_update(&mut self, now: Instant, segment: &Segment, echo: u32) {
         let rtt = now.since(segment.sent);
         if segment.sends > 1 {
-            // An earlier copy arrived: the echo is older than the last one, or came back too soon for it. An ACK that
-            // tells of a hole echoes what stands before the hole and proves nothing (`echo` is 0 then).
+            // An earlier copy arrived: the echo is older than the last one, or came back too soon
+            // for it. An ACK that tells of a hole echoes what stands before the hole and proves
+            // nothing (`echo` is 0 then).
             let older = self.settings.timestamps && echo != 0 && echo < ticks(segment.sent);
             if older || rtt < self.rto.min {
                 return;
@@ -270,9 +276,10 @@ impl Sender {
         }
     }
 
-    /// AFC: an ACK that tells of nothing but a closed window answers a segment that the full buffer refused. Segments
-    /// arrive in order, so it was the one sent first of those that can have arrived. Without this only a timer would find
-    /// them: nothing behind them is accepted, so SACK shows no hole.
+    /// AFC: an ACK that tells of nothing but a closed window answers a segment that the full buffer
+    /// refused. Segments arrive in order, so it was the one sent first of those that can have
+    /// arrived. Without this only a timer would find them: nothing behind them is accepted, so SACK
+    /// shows no hole.
     pub(super) fn detect_refusal(&mut self, now: Instant) {
         if !self.settings.sack || !self.afc.as_ref().is_some_and(afc::Sender::hides_loss) {
             return;
@@ -381,7 +388,8 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.4.2: a probe that was a resend and is answered without DSACK has repaired a loss.
+    /// RFC 8985 section 7.4.2: a probe that was a resend and is answered without DSACK has repaired
+    /// a loss.
     pub(super) fn on_probe_answered(&mut self, now: Instant, f: &Frame, advanced: bool) {
         let Some((end, again)) = self.probe else { return };
         if f.dsack || (f.ack >= end && !again) {
@@ -411,8 +419,9 @@ impl Sender {
         if !self.settings.ecn || f.flags & flags::ECE == 0 {
             return 0;
         }
-        // RFC 3168 section 6.1.2: one reaction per window of data. The first segment behind that window carries CWR, and
-        // until it is acknowledged the receiver repeats the old mark (Linux leaves TCP_CA_CWR then).
+        // RFC 3168 section 6.1.2: one reaction per window of data. The first segment behind that
+        // window carries CWR, and until it is acknowledged the receiver repeats the old mark (Linux
+        // leaves TCP_CA_CWR then).
         if self.una > self.ecn_end && self.recovery == Recovery::Open {
             self.ecn_end = self.nxt;
             self.cwr = true;
@@ -423,7 +432,8 @@ impl Sender {
     }
 }
 
-/// The newest segment that an ACK delivers carries the rate sample (draft-ietf-ccwg-bbr section 4.1.2.3).
+/// The newest segment that an ACK delivers carries the rate sample (draft-ietf-ccwg-bbr section
+/// 4.1.2.3).
 #[inline]
 fn take(
     flight_sent: &mut Instant,

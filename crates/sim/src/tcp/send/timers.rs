@@ -1,7 +1,7 @@
 //! What a sender does when nothing comes: retransmission timeout, tail-loss probe, window probe.
 //!
-//! signal: time · model: RFC 6298, RFC 8985 section 7, RFC 9293 section 3.8.6.1 · action: everything in flight is lost, or one
-//! segment asks.
+//! signal: time · model: RFC 6298, RFC 8985 section 7, RFC 9293 section 3.8.6.1 · action:
+//! everything in flight is lost, or one segment asks.
 
 use algo::cc::{CongestionControl, Recovery, Timeout};
 use algo::rwnd::afc;
@@ -9,7 +9,8 @@ use units::{Bytes, Duration, Instant};
 
 use super::{Emit, Frto, Sender};
 
-/// Worst delay of a delayed ACK that a tail-loss probe allows for (RFC 8985 section 7.2, Linux `TCP_DELACK_MAX`).
+/// Worst delay of a delayed ACK that a tail-loss probe allows for (RFC 8985 section 7.2, Linux
+/// `TCP_DELACK_MAX`).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 impl Sender {

@@ -1,54 +1,56 @@
-//! A section of the file read by its table of keys, so that parser, messages and documentation cannot disagree.
+//! A section of a file, read by its table of keys.
 //!
-//! signal: a table of the file · model: [`Key`], one line each with form, default and meaning · action: typed values,
-//! each checked; what the table does not know is refused at once.
+//! Opening a section refuses every key that the table does not list. Reading a key checks kind and
+//! range, and gives the table's default where the file has none.
 
 use algo::{Unit, Value};
 use units::{Bytes, Duration, Rate};
 
 use crate::error::{Place, Problem, Result, unknown_key, unknown_name, wrong};
-use crate::family::Family;
 use crate::quantity;
 use crate::tree::{Item, Table, Tree};
-use crate::types::Algorithm;
 
 /// How the value of a key is written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
-    /// A plain value between two others (inclusive), where there is a range.
+pub enum Form {
+    /// A plain value with its unit; with a range, both ends inclusive and written as in a file.
     Plain(Unit, Option<(&'static str, &'static str)>),
-    /// Free text.
+    /// Any text.
     Text,
     /// A name that can stand in a dotted key.
     Name,
-    /// An algorithm of a family.
-    Algorithm(Family),
-    /// What this says.
+    /// Anything else, which the caller reads itself: what to write, for the documentation.
     Other(&'static str),
 }
 
 /// One key of a section.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) form: Form,
-    /// As it would be written (without quotes); empty where nothing is assumed, in brackets where it is described.
-    pub(crate) default: &'static str,
-    pub(crate) about: &'static str,
+pub struct Key {
+    /// The name in the file.
+    pub name: &'static str,
+    /// How its value is written.
+    pub form: Form,
+    /// The default as it would be written, without quotes; empty where there is none, in brackets
+    /// where it is described.
+    pub default: &'static str,
+    /// Its meaning, for the documentation.
+    pub about: &'static str,
 }
 
-/// A table of the file, open for reading.
+/// A table of the file, checked for unknown keys.
 #[derive(Clone, Debug)]
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     table: Option<&'a Table>,
-    pub(crate) place: Place,
-    pub(crate) path: String,
+    /// Where the section begins.
+    pub place: Place,
+    /// The dotted key of the section; empty for the root.
+    pub path: String,
     keys: &'static [&'static [Key]],
 }
 
 impl<'a> Section<'a> {
-    /// Refuses what is no table, and keys that are neither in `keys` nor in `more`.
-    pub(crate) fn open(
+    /// Refuses an element that is not a table, and keys that are neither in `keys` nor in `more`.
+    pub fn open(
         tree: &'a Tree,
         path: String,
         keys: &'static [&'static [Key]],
@@ -69,33 +71,37 @@ impl<'a> Section<'a> {
         Ok(Section { table: Some(table), place: tree.place, path, keys })
     }
 
-    /// A section that is not in the file: all defaults.
-    pub(crate) fn absent(
-        path: String,
-        place: Place,
-        keys: &'static [&'static [Key]],
-    ) -> Section<'a> {
+    /// A section that is not in the file: every key has its default.
+    pub fn absent(path: String, place: Place, keys: &'static [&'static [Key]]) -> Section<'a> {
         Section { table: None, place, path, keys }
     }
 
-    /// The section below `key`, or all defaults.
-    pub(crate) fn below(&self, key: &str, keys: &'static [&'static [Key]]) -> Result<Section<'a>> {
+    /// The section below `key`; where it is not in the file, every key has its default.
+    pub fn below(&self, key: &str, keys: &'static [&'static [Key]]) -> Result<Section<'a>> {
         match self.get(key) {
             Some(tree) => Section::open(tree, self.full(key), keys, &[]),
             None => Ok(Section::absent(self.full(key), self.place, keys)),
         }
     }
 
-    pub(crate) fn full(&self, key: &str) -> String {
+    /// The full dotted key of `key` in this section.
+    pub fn full(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&'a Tree> {
+    /// The element at `key`, unchecked.
+    pub fn get(&self, key: &str) -> Option<&'a Tree> {
         self.table?.get(key)
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether the file gives `key`.
+    pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
+    }
+
+    /// The default of a key as its table writes it; empty where there is none.
+    pub fn default_of(&self, name: &str) -> &'static str {
+        self.key(name).map_or("", |k| k.default)
     }
 
     fn key(&self, name: &str) -> Option<&'static Key> {
@@ -103,7 +109,7 @@ impl<'a> Section<'a> {
     }
 
     /// A problem at `key`, or at the section where the key is missing.
-    pub(crate) fn wrong<T>(&self, key: &str, problem: Problem) -> Result<T> {
+    pub fn wrong<T>(&self, key: &str, problem: Problem) -> Result<T> {
         wrong(self.get(key).map_or(self.place, |t| t.place), self.full(key), problem)
     }
 
@@ -118,49 +124,57 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn duration(&self, name: &str) -> Result<Duration> {
+    /// A duration; 0 where there is neither value nor default.
+    pub fn duration(&self, name: &str) -> Result<Duration> {
         Ok(self.duration_if_given(name)?.unwrap_or_default())
     }
 
-    pub(crate) fn duration_if_given(&self, name: &str) -> Result<Option<Duration>> {
+    /// A duration; `None` where there is neither value nor default.
+    pub fn duration_if_given(&self, name: &str) -> Result<Option<Duration>> {
         self.plain(name).map(|v| v.and_then(|v| algo::Setting::from_value(&v)))
     }
 
-    pub(crate) fn bytes(&self, name: &str) -> Result<Bytes> {
+    /// An amount of data; 0 where there is neither value nor default.
+    pub fn bytes(&self, name: &str) -> Result<Bytes> {
         Ok(self.plain(name)?.and_then(|v| algo::Setting::from_value(&v)).unwrap_or_default())
     }
 
-    pub(crate) fn rate(&self, name: &str) -> Result<Rate> {
+    /// A rate; 0 where there is neither value nor default.
+    pub fn rate(&self, name: &str) -> Result<Rate> {
         Ok(self.plain(name)?.and_then(|v| algo::Setting::from_value(&v)).unwrap_or_default())
     }
 
-    pub(crate) fn count(&self, name: &str) -> Result<u64> {
+    /// A whole number; 0 where there is neither value nor default.
+    pub fn count(&self, name: &str) -> Result<u64> {
         Ok(self.plain(name)?.and_then(|v| algo::Setting::from_value(&v)).unwrap_or_default())
     }
 
-    /// A priority band.
-    pub(crate) fn class(&self, name: &str) -> Result<u8> {
+    /// A priority band, 0 the most urgent.
+    pub fn class(&self, name: &str) -> Result<u8> {
         self.count(name).map(|n| u8::try_from(n).unwrap_or(u8::MAX))
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<f64> {
+    /// A number; 0 where there is neither value nor default.
+    pub fn number(&self, name: &str) -> Result<f64> {
         Ok(self.plain(name)?.and_then(|v| algo::Setting::from_value(&v)).unwrap_or_default())
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
+    /// A flag; false where there is neither value nor default.
+    pub fn flag(&self, name: &str) -> Result<bool> {
         Ok(self.plain(name)?.and_then(|v| algo::Setting::from_value(&v)).unwrap_or_default())
     }
 
-    /// The number of a word in its list.
-    pub(crate) fn choice(&self, name: &str) -> Result<usize> {
+    /// The index of a word in the list of the key's form; 0 where there is neither value nor
+    /// default.
+    pub fn choice(&self, name: &str) -> Result<usize> {
         match self.plain(name)? {
             Some(Value::Choice(i)) => Ok(i),
             _ => Ok(0),
         }
     }
 
-    /// Free text, or a name.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>> {
+    /// A text, or a name where the key's form says so; `None` where the file does not give it.
+    pub fn text(&self, name: &str) -> Result<Option<&'a str>> {
         let Some(tree) = self.get(name) else { return Ok(None) };
         let named = matches!(self.key(name), Some(Key { form: Form::Name, .. }));
         match tree.text() {
@@ -177,28 +191,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The algorithm at `name`, or its default.
-    pub(crate) fn algorithm(&self, name: &str) -> Result<Algorithm> {
-        let Some(Key { form: Form::Algorithm(family), default, .. }) = self.key(name) else {
-            return self.wrong(name, Problem::Missing("an algorithm"));
-        };
-        let default = (!default.is_empty()).then_some(*default);
-        match (self.get(name), default) {
-            (Some(tree), _) => family.read(tree, &self.full(name), default),
-            (None, Some(default)) => match family.named(default) {
-                Some(algorithm) => Ok(algorithm),
-                None => {
-                    let entries = family.entries();
-                    let known = entries.iter().map(|e| e.name);
-                    self.wrong(name, unknown_name(family.noun(), default, known))
-                }
-            },
-            (None, None) => self.wrong(name, Problem::Missing(family.noun())),
-        }
-    }
-
     /// The elements of a list, or the one value that stands in its place.
-    pub(crate) fn one_or_many(&self, name: &str) -> &'a [Tree] {
+    pub fn one_or_many(&self, name: &str) -> &'a [Tree] {
         match self.get(name) {
             Some(Tree { item: Item::List(list), .. }) => list,
             Some(tree) => std::slice::from_ref(tree),
@@ -207,27 +201,25 @@ impl<'a> Section<'a> {
     }
 
     /// The plain values that the table gives as default of `name`, separated by commas.
-    pub(crate) fn defaults<T: algo::Setting>(&self, name: &str) -> Vec<T> {
-        let texts = self.key(name).map_or("", |k| k.default).split(", ");
+    pub fn defaults<T: algo::Setting>(&self, name: &str) -> Vec<T> {
+        let texts = self.default_of(name).split(", ");
         texts.filter_map(|text| T::from_value(&quantity::constant(T::UNIT, text)?)).collect()
     }
 
-    /// A list of plain values: each checked, not empty, at most `most`.
-    pub(crate) fn list<T: algo::Setting>(
+    /// A list of plain values: each checked, not empty, at most `max`.
+    pub fn list<T: algo::Setting>(
         &self,
         name: &str,
         range: (&'static str, &'static str),
-        most: u64,
+        max: u64,
     ) -> Result<Vec<T>> {
         let list = self.one_or_many(name);
         if list.is_empty() {
             return self.wrong(name, Problem::Empty);
         }
-        if list.len() as u64 > most {
-            return self.wrong(
-                name,
-                Problem::TooMany { what: "elements", found: list.len() as u64, most },
-            );
+        if list.len() as u64 > max {
+            return self
+                .wrong(name, Problem::TooMany { what: "elements", found: list.len() as u64, max });
         }
         let one = |tree: &Tree| {
             let value = plain(T::UNIT, Some(range), tree, &self.full(name))?;
@@ -238,7 +230,7 @@ impl<'a> Section<'a> {
 }
 
 /// A plain value, checked against its range.
-pub(crate) fn plain(
+pub fn plain(
     unit: Unit,
     range: Option<(&'static str, &'static str)>,
     tree: &Tree,

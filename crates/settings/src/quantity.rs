@@ -1,24 +1,26 @@
 //! Values as they are written: `"20 ms"`, `"1000 packets"`, `0.7`; in both directions, exactly.
 //!
-//! The `Display` of the quantities rounds to three digits, for people; here a value that is written is read back as
-//! itself.
+//! The `Display` of the quantities rounds to three digits. Here a value is written without loss, so
+//! that it is read back as itself.
 
 use algo::{Capacity, Unit, Value};
 use units::{Bytes, Duration, Rate};
 
-use crate::tree::{Item, Tree, number, quoted};
+use toml_edit::Value as TomlValue;
 
-/// Longest list that a value may be.
-const MOST: usize = 1_000;
+use crate::tree::{Item, Tree};
+
+/// Longest list of numbers that a value may be: no algorithm takes more.
+const MAX_NUMBERS: usize = 1_000;
 
 /// The value of `tree` in `unit`; `None` where it is of another kind.
-pub(crate) fn read(unit: Unit, tree: &Tree) -> Option<Value> {
+pub fn read(unit: Unit, tree: &Tree) -> Option<Value> {
     match (unit, &tree.item) {
         (Unit::Number, Item::Number(x)) => x.is_finite().then_some(Value::Number(*x)),
         (Unit::Number, Item::Whole(n)) => Some(Value::Number(*n as f64)),
         (Unit::Count, Item::Whole(n)) => u64::try_from(*n).ok().map(Value::Count),
         (Unit::Flag, Item::Flag(b)) => Some(Value::Flag(*b)),
-        (Unit::Numbers, Item::List(list)) if list.len() <= MOST => {
+        (Unit::Numbers, Item::List(list)) if list.len() <= MAX_NUMBERS => {
             let one = |t: &Tree| match t.item {
                 Item::Number(x) if x.is_finite() => Some(x),
                 Item::Whole(n) => Some(n as f64),
@@ -31,7 +33,7 @@ pub(crate) fn read(unit: Unit, tree: &Tree) -> Option<Value> {
     }
 }
 
-/// A value that is written as text.
+/// A value that is written in quotes.
 fn from_text(unit: Unit, text: &str) -> Option<Value> {
     match unit {
         Unit::Duration => text.parse().ok().map(Value::Duration),
@@ -53,7 +55,7 @@ fn capacity(text: &str) -> Option<Capacity> {
 }
 
 /// A default or the end of a range, as the tables of keys give it.
-pub(crate) fn constant(unit: Unit, text: &str) -> Option<Value> {
+pub fn constant(unit: Unit, text: &str) -> Option<Value> {
     match unit {
         Unit::Number => text.parse().ok().map(Value::Number),
         Unit::Count => text.replace('_', "").parse().ok().map(Value::Count),
@@ -64,7 +66,7 @@ pub(crate) fn constant(unit: Unit, text: &str) -> Option<Value> {
 }
 
 /// How a value of this kind is written.
-pub(crate) fn expected(unit: Unit) -> String {
+pub fn expected(unit: Unit) -> String {
     match unit {
         Unit::Number => "a number".to_owned(),
         Unit::Count => "a whole number, not negative".to_owned(),
@@ -76,14 +78,14 @@ pub(crate) fn expected(unit: Unit) -> String {
         Unit::Rate => "a rate such as \"12 Mbit/s\" (bit/s, kbit/s, Mbit/s, Gbit/s)".to_owned(),
         Unit::Capacity => "a capacity such as \"1000 packets\" or \"3 MB\"".to_owned(),
         Unit::Choice(words) => {
-            format!("one of {}", words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(", "))
+            format!("one of {}", quoted(words, ", "))
         }
-        Unit::Numbers => format!("a list of at most {MOST} numbers"),
+        Unit::Numbers => format!("a list of at most {MAX_NUMBERS} numbers"),
     }
 }
 
 /// One word for the kind, for tables.
-pub(crate) fn noun(unit: Unit) -> String {
+pub fn noun(unit: Unit) -> String {
     match unit {
         Unit::Number => "number".to_owned(),
         Unit::Count => "count".to_owned(),
@@ -92,13 +94,13 @@ pub(crate) fn noun(unit: Unit) -> String {
         Unit::Bytes => "bytes".to_owned(),
         Unit::Rate => "rate".to_owned(),
         Unit::Capacity => "packets or bytes".to_owned(),
-        Unit::Choice(words) => words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" or "),
+        Unit::Choice(words) => quoted(words, " or "),
         Unit::Numbers => "numbers".to_owned(),
     }
 }
 
-/// The value for people, without loss.
-pub(crate) fn shown(unit: Unit, value: &Value) -> String {
+/// The value as text, without loss.
+pub fn shown(unit: Unit, value: &Value) -> String {
     match value {
         Value::Unset => "none".to_owned(),
         Value::Number(x) => format!("{x}"),
@@ -145,20 +147,23 @@ pub(crate) fn shown(unit: Unit, value: &Value) -> String {
     }
 }
 
-/// The value as it stands in a file; `None` for what is not given.
-pub(crate) fn toml(unit: Unit, value: &Value) -> Option<String> {
+/// The value as TOML; `None` for one that is not set.
+pub fn toml(unit: Unit, value: &Value) -> Option<String> {
     Some(match value {
         Value::Unset => return None,
-        Value::Number(x) => number(*x),
+        Value::Number(x) => TomlValue::from(*x).to_string(),
         Value::Count(_) | Value::Flag(_) => shown(unit, value),
-        Value::Numbers(list) => {
-            format!("[{}]", list.iter().map(|x| number(*x)).collect::<Vec<_>>().join(", "))
-        }
-        _ => quoted(&shown(unit, value)),
+        Value::Numbers(list) => list.iter().copied().collect::<TomlValue>().to_string(),
+        _ => TomlValue::from(shown(unit, value)).to_string(),
     })
 }
 
-/// In the first unit that divides the value; a duration turns into minutes only from two of them on.
+fn quoted(words: &[&str], between: &str) -> String {
+    words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(between)
+}
+
+/// In the first unit that divides the value; a duration turns into minutes only from two of them
+/// on.
 fn largest(n: u64, table: &[(&str, u64)], from: u64) -> String {
     let last = table[table.len() - 1].0;
     if n == 0 {

@@ -1,30 +1,30 @@
-//! What is wrong with a scenario: line, key, what was found, what would fit.
+//! What is wrong with a file: line, key, what was found, what would fit.
 
 /// Where a key was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In the file, on this line, counted from 1.
     Line(usize),
-    /// Not in the file: set from outside.
+    /// Not in the file: set from outside, such as by an option of the command line.
     Set,
-    /// Nowhere: it is missing, or stands for the whole file.
+    /// The key is missing, or the problem concerns the whole file.
     Nowhere,
 }
 
-/// A scenario that cannot be run, and why.
+/// A file that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}", self.line_of_text())]
-pub struct ScenarioError {
-    /// Where.
+#[error("{}", self.message())]
+pub struct Error {
+    /// The line of the file, where there is one.
     pub place: Place,
     /// The full key, such as `link.up.queue.limit`; empty for the whole file.
     pub key: String,
-    /// What.
+    /// What is wrong there.
     pub problem: Box<Problem>,
 }
 
-impl ScenarioError {
-    fn line_of_text(&self) -> String {
+impl Error {
+    fn message(&self) -> String {
         let place = match self.place {
             Place::Line(n) => format!("line {n}: "),
             Place::Set => "set: ".to_owned(),
@@ -38,97 +38,78 @@ impl ScenarioError {
 /// The kinds of problem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("{0}")]
     Syntax(String),
-    /// A key that means nothing here.
+    /// The key is not in the table of keys.
     #[error("unknown key{}known: {}", did_you_mean(.nearest), listed(.known))]
     UnknownKey {
-        /// What was probably meant.
+        /// The known key that was probably meant.
         nearest: Option<String>,
-        /// What there is.
+        /// All known keys.
         known: Vec<String>,
     },
-    /// A name that nothing has.
+    /// No element has this name.
     #[error("no {what} is called \"{found}\"{}{}", did_you_mean(.nearest), there_are(.known))]
     UnknownName {
-        /// The kind of thing.
+        /// The kind of element.
         what: &'static str,
         /// The name given.
         found: String,
-        /// What was probably meant.
+        /// The known name that was probably meant.
         nearest: Option<String>,
-        /// What there is.
+        /// All known names.
         known: Vec<String>,
     },
-    /// A value of another kind.
+    /// A value of another kind, such as a number without unit.
     #[error("expected {expected}, found {found}")]
     WrongKind {
-        /// How it is written.
+        /// How such a value is written.
         expected: String,
         /// The value given.
         found: String,
     },
-    /// A value that makes no sense.
+    /// A value outside the range of its key.
     #[error("{found} is out of range: {min} to {max}")]
     OutOfRange {
         /// The value given.
         found: String,
-        /// The smallest that does.
+        /// The smallest allowed value.
         min: String,
-        /// The largest that does.
+        /// The largest allowed value.
         max: String,
     },
-    /// A key that has no default.
+    /// A required key that is not given.
     #[error("missing: {0}")]
     Missing(&'static str),
     /// A name given twice.
     #[error("a second {what} \"{name}\"")]
     Twice {
-        /// The kind of thing.
+        /// The kind of element.
         what: &'static str,
-        /// The name.
+        /// The name of both.
         name: String,
     },
     /// Keys that exclude each other.
     #[error("not together with {0}")]
     Excluded(String),
-    /// No way from one node to the other.
-    #[error("no path of links leads from \"{from}\" to \"{to}\"")]
-    Unconnected {
-        /// The first node.
-        from: String,
-        /// The last.
-        to: String,
-    },
-    /// A part that something needs is not there.
+    /// A section that another key needs is not in the file.
     #[error("there is no {0}")]
     Absent(&'static str),
-    /// The trace of a link cannot be had.
-    #[error("trace \"{name}\": {reason}")]
-    Trace {
-        /// Its name.
-        name: String,
-        /// Why.
-        reason: String,
-    },
-    /// A key that stays as it is during a run.
-    #[error("does not change in mid-run; what can: {0}")]
-    Unchangeable(&'static str),
     /// A list without elements.
     #[error("an empty list")]
     Empty,
-    /// More than a machine holds.
-    #[error("{found} {what}; {most} at most")]
+    /// More elements than the memory of a machine carries.
+    #[error("{found} {what}; {max} at most")]
     TooMany {
-        /// Of what.
+        /// What is counted.
         what: &'static str,
-        /// How many.
+        /// How many are given.
         found: u64,
-        /// The limit.
-        most: u64,
+        /// How many are allowed.
+        max: u64,
     },
-    /// A time after the run, or values that contradict each other.
+    /// Values that contradict each other; the text says which.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -145,22 +126,22 @@ fn there_are(known: &[String]) -> String {
     }
 }
 
-/// As many names as a line holds.
+/// The first 24 names: about one line.
 fn listed(known: &[String]) -> String {
-    let shown = known.iter().take(24).map(String::as_str);
-    shown.chain((known.len() > 24).then_some("…")).collect::<Vec<_>>().join(", ")
+    let first = known.iter().take(24).map(String::as_str);
+    first.chain((known.len() > 24).then_some("…")).collect::<Vec<_>>().join(", ")
 }
 
-/// What a step of reading gives.
-pub(crate) type Result<T> = std::result::Result<T, ScenarioError>;
+/// The result of a step of reading.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// A problem at a key.
-pub(crate) fn wrong<T>(place: Place, key: impl Into<String>, problem: Problem) -> Result<T> {
-    Err(ScenarioError { place, key: key.into(), problem: Box::new(problem) })
+pub fn wrong<T>(place: Place, key: impl Into<String>, problem: Problem) -> Result<T> {
+    Err(Error { place, key: key.into(), problem: Box::new(problem) })
 }
 
-/// A name that is none of `known`.
-pub(crate) fn unknown_name<'a>(
+/// The problem of a name that is none of `known`.
+pub fn unknown_name<'a>(
     what: &'static str,
     found: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -169,16 +150,16 @@ pub(crate) fn unknown_name<'a>(
     Problem::UnknownName {
         what,
         found: found.chars().take(64).collect(),
-        nearest: crate::nearest::nearest(found, known.iter().copied()).map(str::to_owned),
+        nearest: crate::nearest(found, known.iter().copied()).map(str::to_owned),
         known: known.into_iter().map(str::to_owned).collect(),
     }
 }
 
-/// A key that is none of `known`.
-pub(crate) fn unknown_key<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Problem {
+/// The problem of a key that is none of `known`.
+pub fn unknown_key<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Problem {
     let known: Vec<&str> = known.into_iter().collect();
     Problem::UnknownKey {
-        nearest: crate::nearest::nearest(found, known.iter().copied()).map(str::to_owned),
+        nearest: crate::nearest(found, known.iter().copied()).map(str::to_owned),
         known: known.into_iter().map(str::to_owned).collect(),
     }
 }
