@@ -115,7 +115,7 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
             Ok((Family::Medium.read(&text(section, kind), &section.full("trace"), None)?, trace))
         }
         ["trace", key] => {
-            let medium = Family::Medium.of(&section, key)?;
+            let medium = Family::Medium.of(section, key)?;
             let trace = trace(section, source)?;
             let name = Family::Medium.entries()[medium.index].name;
             let fits = match &trace {
@@ -131,7 +131,7 @@ fn medium(section: &Section<'_>, source: &Source<'_>) -> Result<(Algorithm, Opti
             Ok((medium, trace))
         }
         [key] => {
-            let medium = Family::Medium.of(&section, key)?;
+            let medium = Family::Medium.of(section, key)?;
             if ["trace", "rates"].contains(&Family::Medium.entries()[medium.index].name) {
                 return section
                     .wrong("trace", Problem::Missing("the trace that the medium replays"));

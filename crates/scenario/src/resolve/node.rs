@@ -50,7 +50,7 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
 pub(super) fn window(section: &Section<'_>) -> Result<Option<Algorithm>> {
     match section.get("window") {
         None | Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
-        Some(_) => Family::Window.of(&section, "window").map(Some),
+        Some(_) => Family::Window.of(section, "window").map(Some),
     }
 }
 
