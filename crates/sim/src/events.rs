@@ -117,8 +117,7 @@ impl Events {
         let mut at = 0;
         loop {
             let first = at * ARITY + 1;
-            let least = match heap.get(first..).and_then(|children| children.first_chunk::<ARITY>())
-            {
+            let min = match heap.get(first..).and_then(|children| children.first_chunk::<ARITY>()) {
                 // All children are there: two pairs, then their winners.
                 Some([a, b, c, d]) => {
                     let (left, low) = if b.key() < a.key() { (1, b.key()) } else { (0, a.key()) };
@@ -126,20 +125,20 @@ impl Events {
                     first + if high < low { right } else { left }
                 }
                 None => {
-                    let mut least = first;
+                    let mut min = first;
                     for child in first + 1..heap.len() {
-                        if heap[child].key() < heap[least].key() {
-                            least = child;
+                        if heap[child].key() < heap[min].key() {
+                            min = child;
                         }
                     }
-                    least
+                    min
                 }
             };
-            match heap.get(least) {
+            match heap.get(min) {
                 Some(child) if child.key() < key => heap[at] = *child,
                 _ => break,
             }
-            at = least;
+            at = min;
         }
         heap[at] = entry;
     }
@@ -182,18 +181,18 @@ mod tests {
         };
         add(&mut events, &mut waiting, 0);
         for step in 0..3_000 {
-            let least = waiting.iter().copied().min();
+            let min = waiting.iter().copied().min();
             let got = events.pop(Instant(u64::MAX));
-            assert_eq!(got, least.map(|(time, i)| (Instant(time), Target::App(i))));
-            waiting.retain(|w| Some(*w) != least);
-            let now = least.map_or(0, |(time, _)| time);
+            assert_eq!(got, min.map(|(time, i)| (Instant(time), Target::App(i))));
+            waiting.retain(|w| Some(*w) != min);
+            let now = min.map_or(0, |(time, _)| time);
             // None to four follow; never so few that all is over early.
             while add(&mut events, &mut waiting, now) % 5 < if step < 1_000 { 3 } else { 1 } {}
             while waiting.len() > 200 {
-                let least = waiting.iter().copied().min();
+                let min = waiting.iter().copied().min();
                 let got = events.pop(Instant(u64::MAX));
-                assert_eq!(got, least.map(|(time, i)| (Instant(time), Target::App(i))));
-                waiting.retain(|w| Some(*w) != least);
+                assert_eq!(got, min.map(|(time, i)| (Instant(time), Target::App(i))));
+                waiting.retain(|w| Some(*w) != min);
             }
         }
     }

@@ -6,8 +6,8 @@
 //! The same scenario and seed give the same results on every machine: no clock is read, dice come
 //! from named streams, floating point is `libm`'s, and nothing iterates a hash map.
 
+mod accounting;
 mod apps;
-mod books;
 mod events;
 mod frame;
 mod ranges;
@@ -15,9 +15,9 @@ pub mod record;
 mod rewrite;
 mod routes;
 mod run;
+mod simulation;
 mod tcp;
 mod wire;
-mod world;
 
 pub use record::Results;
 pub use run::{Captures, Options, SimError, run, run_with_captures};

@@ -50,7 +50,7 @@ pub struct FlowRow {
     pub data_packets: u64,
     /// IP bytes sent.
     pub wire_bytes: u64,
-    /// Payload bytes sent, resends included.
+    /// Payload bytes sent, retransmissions included.
     pub payload_bytes: u64,
     /// Payload bytes that the receiver had in order at the end.
     pub bytes: u64,

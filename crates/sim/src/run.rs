@@ -9,8 +9,8 @@ use units::Instant;
 
 use crate::frame::Frame;
 use crate::record::{Conservation, Results};
-use crate::wire::{self, Wiring};
-use crate::world::{NoTap, Tap, World};
+use crate::simulation::{NoCapture, Simulation, Tap};
+use crate::wire::{self, WireParameters};
 
 /// Why a run gave no results.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +44,8 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Results, SimError> {
-    let world = World::new(scenario, NoTap, options.events);
-    let (results, _) = world.run(progress).ok_or(SimError::Stopped)?;
+    let simulation = Simulation::new(scenario, NoCapture, options.events);
+    let (results, _) = simulation.run(progress).ok_or(SimError::Stopped)?;
     conserved(results)
 }
 
@@ -98,12 +98,12 @@ impl Captures {
 }
 
 impl Tap for Captures {
-    fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wiring: &Wiring) {
+    fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wire: &WireParameters) {
         if self.failed.is_some() {
             return;
         }
         if let Some((path, tap)) = self.files.get_mut(node)
-            && let Err(error) = tap.write(now, frame, wiring)
+            && let Err(error) = tap.write(now, frame, wire)
         {
             self.failed = Some((path.clone(), error));
         }
@@ -117,7 +117,7 @@ pub fn run_with_captures(
     captures: Captures,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<(Results, Vec<PathBuf>), SimError> {
-    let world = World::new(scenario, captures, options.events);
-    let (results, captures) = world.run(progress).ok_or(SimError::Stopped)?;
+    let simulation = Simulation::new(scenario, captures, options.events);
+    let (results, captures) = simulation.run(progress).ok_or(SimError::Stopped)?;
     Ok((conserved(results)?, captures.finish()?))
 }

@@ -25,7 +25,7 @@ const UDP_PORT: u16 = 4_000;
 
 /// What the wire needs to know about a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wiring {
+pub struct WireParameters {
     /// Node of side 0 and of side 1.
     pub nodes: [u16; 2],
     /// Port of side 0 and of side 1.
@@ -58,7 +58,7 @@ impl<W: Write> Tap<W> {
     }
 
     /// Writes a frame that passes the node.
-    pub fn write(&mut self, now: Instant, f: &Frame, wiring: &Wiring) -> io::Result<()> {
+    pub fn write(&mut self, now: Instant, f: &Frame, wire: &WireParameters) -> io::Result<()> {
         let b = &mut self.buffer;
         b.clear();
         let side = usize::from(f.side & 1);
@@ -71,12 +71,12 @@ impl<W: Write> Tap<W> {
         b.extend([0x45, f.ecn as u8, (f.bytes >> 8) as u8, f.bytes as u8]);
         b.extend(f.identification.to_be_bytes());
         b.extend([0x40, 0, 64, protocol, 0, 0]);
-        b.extend(scenario::address(wiring.nodes[side].into()).octets());
-        b.extend(scenario::address(wiring.nodes[1 - side].into()).octets());
+        b.extend(scenario::address(wire.nodes[side].into()).octets());
+        b.extend(scenario::address(wire.nodes[1 - side].into()).octets());
         let sum = checksum(&b[..20], 0);
         b[10..12].copy_from_slice(&sum.to_be_bytes());
         match f.kind {
-            Kind::Tcp => tcp(b, f, wiring),
+            Kind::Tcp => tcp(b, f, wire),
             Kind::Isochronous | Kind::Voice => {
                 b.extend(UDP_PORT.to_be_bytes());
                 b.extend(UDP_PORT.to_be_bytes());
@@ -106,7 +106,7 @@ fn icmp(b: &mut Vec<u8>, f: &Frame, kind: u8) {
     b[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn tcp(b: &mut Vec<u8>, f: &Frame, w: &Wiring) {
+fn tcp(b: &mut Vec<u8>, f: &Frame, w: &WireParameters) {
     let side = usize::from(f.side & 1);
     let syn = f.flags & flags::SYN != 0;
     let fin = f.flags & flags::FIN != 0;

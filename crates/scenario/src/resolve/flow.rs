@@ -115,7 +115,7 @@ fn sender(flow: &Section<'_>) -> Result<Sender> {
     // Without the 12 bytes of the option there is room for more (RFC 7323 appendix A).
     let mss = if mss.has("mss") || timestamps { mss.bytes("mss")? } else { Bytes(1_460) };
     Ok(Sender {
-        congestion: Family::Congestion.of(&flow, "congestion")?,
+        congestion: Family::Congestion.of(flow, "congestion")?,
         initial_window: at("initial_window").count("initial_window")?,
         mss,
         buffer: at("buffer").bytes("buffer")?,

@@ -17,7 +17,7 @@ pub struct File {
     every: Option<Duration>,
     connection: Option<u32>,
     started: Instant,
-    got: u64,
+    client_bytes: u64,
     tag: u32,
     busy: bool,
 }
@@ -30,7 +30,7 @@ impl File {
             every,
             connection: None,
             started: Instant::ZERO,
-            got: 0,
+            client_bytes: 0,
             tag: 0,
             busy: false,
         }
@@ -39,7 +39,7 @@ impl File {
     /// The first file.
     pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
         self.started = now;
-        self.got = 0;
+        self.client_bytes = 0;
         self.busy = true;
         out.push(Command::Open { tag: self.tag });
         self.tag += 1;
@@ -61,10 +61,10 @@ impl File {
         if up || !self.busy {
             return;
         }
-        self.got += bytes;
-        if self.got >= self.bytes {
+        self.client_bytes += bytes;
+        if self.client_bytes >= self.bytes {
             self.busy = false;
-            out.push(Command::Tell { kind: "file_ms", value: ms(now.since(self.started)) });
+            out.push(Command::Report { kind: "file_ms", value: ms(now.since(self.started)) });
             if let Some(every) = self.every {
                 out.push(Command::Wake((self.started + every).max(now)));
             }

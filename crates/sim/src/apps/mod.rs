@@ -44,7 +44,7 @@ pub enum Command {
     /// A timer.
     Wake(Instant),
     /// A figure for the `apps` table.
-    Tell {
+    Report {
         /// Its name, unit included.
         kind: &'static str,
         /// The figure.
@@ -133,7 +133,7 @@ impl App {
     }
 
     /// Whether [`App::on_opened`] is for the side that fetches.
-    pub fn asks(&self) -> bool {
+    pub fn fetches(&self) -> bool {
         matches!(self, App::Requests(_) | App::Web(_) | App::Video(_))
     }
 

@@ -10,10 +10,10 @@ pub struct Requests {
     response: u64,
     think: Duration,
     connection: Option<u32>,
-    asked: Instant,
-    heard: u64,
-    got: u64,
-    waiting: bool,
+    request_sent_at: Instant,
+    server_bytes: u64,
+    client_bytes: u64,
+    awaiting: bool,
 }
 
 impl Requests {
@@ -24,18 +24,18 @@ impl Requests {
             response: response.0.max(1),
             think,
             connection: None,
-            asked: Instant::ZERO,
-            heard: 0,
-            got: 0,
-            waiting: false,
+            request_sent_at: Instant::ZERO,
+            server_bytes: 0,
+            client_bytes: 0,
+            awaiting: false,
         }
     }
 
     fn ask(&mut self, now: Instant, out: &mut Commands) {
         let Some(connection) = self.connection else { return };
-        self.asked = now;
-        self.got = 0;
-        self.waiting = true;
+        self.request_sent_at = now;
+        self.client_bytes = 0;
+        self.awaiting = true;
         out.push(Command::Write { connection, up: true, bytes: self.request });
     }
 
@@ -55,24 +55,27 @@ impl Requests {
         out: &mut Commands,
     ) {
         if up {
-            self.heard += bytes;
-            while self.heard >= self.request {
-                self.heard -= self.request;
+            self.server_bytes += bytes;
+            while self.server_bytes >= self.request {
+                self.server_bytes -= self.request;
                 out.push(Command::Write { connection, up: false, bytes: self.response });
             }
             return;
         }
-        self.got += bytes;
-        if self.waiting && self.got >= self.response {
-            self.waiting = false;
-            out.push(Command::Tell { kind: "response_ms", value: ms(now.since(self.asked)) });
+        self.client_bytes += bytes;
+        if self.awaiting && self.client_bytes >= self.response {
+            self.awaiting = false;
+            out.push(Command::Report {
+                kind: "response_ms",
+                value: ms(now.since(self.request_sent_at)),
+            });
             out.push(Command::Wake(now + self.think));
         }
     }
 
     /// Thought long enough.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
-        if !self.waiting {
+        if !self.awaiting {
             self.ask(now, out);
         }
     }

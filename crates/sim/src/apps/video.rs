@@ -28,9 +28,9 @@ pub struct Video {
     /// When the segment's first bytes came.
     first: Option<Instant>,
     size: u64,
-    got: u64,
-    heard: u64,
-    waiting: bool,
+    client_bytes: u64,
+    server_bytes: u64,
+    awaiting: bool,
     estimate: Option<f64>,
     rate: Rate,
     /// Play time buffered at `at`.
@@ -61,9 +61,9 @@ impl Video {
             started: Instant::ZERO,
             first: None,
             size: 0,
-            got: 0,
-            heard: 0,
-            waiting: false,
+            client_bytes: 0,
+            server_bytes: 0,
+            awaiting: false,
             estimate: None,
             rate,
             buffered: Duration::ZERO,
@@ -81,7 +81,7 @@ impl Video {
         out.push(Command::Open { tag: 0 });
     }
 
-    /// The first segment is asked for.
+    /// The first segment is request_sent_at for.
     pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
         self.connection = Some(connection);
         self.ask(now, out);
@@ -118,10 +118,10 @@ impl Video {
             self.rate = fits.or(self.ladder.first()).copied().unwrap_or(self.rate);
         }
         self.size = (self.rate * self.segment).0.max(1);
-        self.got = 0;
+        self.client_bytes = 0;
         self.first = None;
-        self.waiting = true;
-        out.push(Command::Tell { kind: "bitrate_bps", value: self.rate.0 as f64 });
+        self.awaiting = true;
+        out.push(Command::Report { kind: "bitrate_bps", value: self.rate.0 as f64 });
         out.push(Command::Write { connection, up: true, bytes: REQUEST });
     }
 
@@ -135,19 +135,19 @@ impl Video {
         out: &mut Commands,
     ) {
         if up {
-            self.heard += bytes;
-            if self.heard >= REQUEST {
-                self.heard -= REQUEST;
+            self.server_bytes += bytes;
+            if self.server_bytes >= REQUEST {
+                self.server_bytes -= REQUEST;
                 out.push(Command::Write { connection, up: false, bytes: self.size });
             }
             return;
         }
         let first = *self.first.get_or_insert(now);
-        self.got += bytes;
-        if !self.waiting || self.got < self.size {
+        self.client_bytes += bytes;
+        if !self.awaiting || self.client_bytes < self.size {
             return;
         }
-        self.waiting = false;
+        self.awaiting = false;
         // ExoPlayer's meter runs from the answer's beginning, not from the request: a long round
         // trip before it does not count. What comes in less than its clock's millisecond tells no
         // rate.
@@ -161,10 +161,13 @@ impl Video {
         if !self.playing && self.buffered >= self.start_buffer {
             self.playing = true;
             if let Some(since) = self.stalled_since.take() {
-                out.push(Command::Tell { kind: "stall_ms", value: ms(now.since(since)) });
+                out.push(Command::Report { kind: "stall_ms", value: ms(now.since(since)) });
             } else if !self.begun {
                 self.begun = true;
-                out.push(Command::Tell { kind: "startup_ms", value: ms(now.since(self.started)) });
+                out.push(Command::Report {
+                    kind: "startup_ms",
+                    value: ms(now.since(self.started)),
+                });
             }
         }
         self.ask(now, out);
@@ -172,7 +175,7 @@ impl Video {
 
     /// There is room in the buffer again.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
-        if !self.waiting {
+        if !self.awaiting {
             self.ask(now, out);
         }
     }
@@ -181,9 +184,9 @@ impl Video {
     pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
         self.play(now);
         if let Some(since) = self.stalled_since.take() {
-            out.push(Command::Tell { kind: "stall_ms", value: ms(now.since(since)) });
+            out.push(Command::Report { kind: "stall_ms", value: ms(now.since(since)) });
         } else if !self.begun {
-            out.push(Command::Tell {
+            out.push(Command::Report {
                 kind: "startup_unfinished_ms",
                 value: ms(now.since(self.started)),
             });
@@ -204,7 +207,7 @@ mod tests {
         let mut out = Commands::new();
         video.on_start(at(0), &mut out);
         video.on_opened(at(0), 1, &mut out);
-        // 12,500 bytes, asked for at 0, from 900 to 1,000 ms: 1 Mbit/s, of which 0.8 are used.
+        // 12,500 bytes, request_sent_at for at 0, from 900 to 1,000 ms: 1 Mbit/s, of which 0.8 are used.
         video.on_received(at(900), 1, false, 500, &mut out);
         video.on_received(at(1_000), 1, false, 12_000, &mut out);
         assert_eq!(video.rate, Rate(400_000));

@@ -13,13 +13,13 @@ use super::{Command, Commands, ms};
 
 /// A connection of the page.
 #[derive(Clone, Copy)]
-struct Lane {
+struct PageConnection {
     connection: Option<u32>,
     open: bool,
     /// Size of the object under way, and how much of it came.
     object: Option<(u64, u64)>,
-    asked: Instant,
-    heard: u64,
+    request_sent_at: Instant,
+    server_bytes: u64,
 }
 
 /// See the module text.
@@ -27,19 +27,19 @@ pub struct Web {
     html: u64,
     objects: Vec<u64>,
     depth: usize,
-    most: usize,
+    max_connections: usize,
     request: u64,
     every: Duration,
     started: Instant,
-    lanes: Vec<Lane>,
-    /// Tag of the first lane of this page: answers about older pages are not for it.
+    connections: Vec<PageConnection>,
+    /// Tag of the first slot of this page: answers about older pages are not for it.
     first_tag: u32,
     next_tag: u32,
     todo: VecDeque<u64>,
     layer: usize,
     under_way: usize,
     loading: bool,
-    connect_told: bool,
+    connect_reported: bool,
 }
 
 impl Web {
@@ -56,25 +56,25 @@ impl Web {
             html: html.0.max(1),
             objects: objects.iter().map(|b| b.0.max(1)).collect(),
             depth: depth.max(1) as usize,
-            most: connections.max(1) as usize,
+            max_connections: connections.max(1) as usize,
             request: request.0.max(1),
             every,
             started: Instant::ZERO,
-            lanes: Vec::new(),
+            connections: Vec::new(),
             first_tag: 0,
             next_tag: 0,
             todo: VecDeque::new(),
             layer: 0,
             under_way: 0,
             loading: false,
-            connect_told: false,
+            connect_reported: false,
         }
     }
 
     /// A page begins.
     pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
-        for lane in self.lanes.drain(..) {
-            if let Some(connection) = lane.connection {
+        for slot in self.connections.drain(..) {
+            if let Some(connection) = slot.connection {
                 out.push(Command::Close { connection });
             }
         }
@@ -85,66 +85,69 @@ impl Web {
         self.layer = 0;
         self.under_way = 0;
         self.loading = true;
-        self.connect_told = false;
-        self.open_lane(out);
+        self.connect_reported = false;
+        self.open_connection(out);
     }
 
-    fn open_lane(&mut self, out: &mut Commands) {
+    fn open_connection(&mut self, out: &mut Commands) {
         out.push(Command::Open { tag: self.next_tag });
         self.next_tag += 1;
-        self.lanes.push(Lane {
+        self.connections.push(PageConnection {
             connection: None,
             open: false,
             object: None,
-            asked: Instant::ZERO,
-            heard: 0,
+            request_sent_at: Instant::ZERO,
+            server_bytes: 0,
         });
     }
 
-    /// A lane got its number.
+    /// A slot client_bytes its number.
     pub fn on_opening(&mut self, tag: u32, connection: u32) {
-        if let Some(lane) =
-            tag.checked_sub(self.first_tag).and_then(|i| self.lanes.get_mut(i as usize))
+        if let Some(slot) =
+            tag.checked_sub(self.first_tag).and_then(|i| self.connections.get_mut(i as usize))
         {
-            lane.connection = Some(connection);
+            slot.connection = Some(connection);
         }
     }
 
-    fn lane(&self, connection: u32) -> Option<usize> {
-        self.lanes.iter().position(|l| l.connection == Some(connection))
+    fn index_of(&self, connection: u32) -> Option<usize> {
+        self.connections.iter().position(|l| l.connection == Some(connection))
     }
 
-    /// A lane is open.
+    /// A slot is open.
     pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
-        let Some(lane) = self.lane(connection) else { return };
-        self.lanes[lane].open = true;
-        if !self.connect_told {
-            self.connect_told = true;
-            out.push(Command::Tell { kind: "connect_ms", value: ms(now.since(self.started)) });
+        let Some(slot) = self.index_of(connection) else { return };
+        self.connections[slot].open = true;
+        if !self.connect_reported {
+            self.connect_reported = true;
+            out.push(Command::Report { kind: "connect_ms", value: ms(now.since(self.started)) });
         }
         self.ask(now, out);
     }
 
-    /// Free lanes take the next objects.
+    /// Free connections take the next objects.
     fn ask(&mut self, now: Instant, out: &mut Commands) {
-        for lane in &mut self.lanes {
+        for slot in &mut self.connections {
             if self.todo.is_empty() {
                 return;
             }
-            let (true, None, Some(connection)) = (lane.open, lane.object, lane.connection) else {
+            let (true, None, Some(connection)) = (slot.open, slot.object, slot.connection) else {
                 continue;
             };
             let Some(size) = self.todo.pop_front() else { return };
-            lane.object = Some((size, 0));
-            lane.asked = now;
+            slot.object = Some((size, 0));
+            slot.request_sent_at = now;
             self.under_way += 1;
             out.push(Command::Write { connection, up: true, bytes: self.request });
         }
-        let opening = self.lanes.iter().filter(|l| !l.open).count();
-        let wanted =
-            self.todo.len().saturating_sub(opening).min(self.most.saturating_sub(self.lanes.len()));
+        let opening = self.connections.iter().filter(|l| !l.open).count();
+        let wanted = self
+            .todo
+            .len()
+            .saturating_sub(opening)
+            .min(self.max_connections.saturating_sub(self.connections.len()));
         for _ in 0..wanted {
-            self.open_lane(out);
+            self.open_connection(out);
         }
     }
 
@@ -157,41 +160,44 @@ impl Web {
         bytes: u64,
         out: &mut Commands,
     ) {
-        let Some(at) = self.lane(connection) else { return };
-        let lane = &mut self.lanes[at];
+        let Some(at) = self.index_of(connection) else { return };
+        let slot = &mut self.connections[at];
         if up {
-            lane.heard += bytes;
-            if lane.heard >= self.request {
-                lane.heard -= self.request;
-                if let Some((size, _)) = lane.object {
+            slot.server_bytes += bytes;
+            if slot.server_bytes >= self.request {
+                slot.server_bytes -= self.request;
+                if let Some((size, _)) = slot.object {
                     out.push(Command::Write { connection, up: false, bytes: size });
                 }
             }
             return;
         }
-        let Some((size, got)) = lane.object.as_mut() else { return };
-        if *got == 0 {
-            out.push(Command::Tell { kind: "first_byte_ms", value: ms(now.since(lane.asked)) });
+        let Some((size, client_bytes)) = slot.object.as_mut() else { return };
+        if *client_bytes == 0 {
+            out.push(Command::Report {
+                kind: "first_byte_ms",
+                value: ms(now.since(slot.request_sent_at)),
+            });
         }
-        *got += bytes;
-        if *got < *size {
+        *client_bytes += bytes;
+        if *client_bytes < *size {
             return;
         }
-        out.push(Command::Tell { kind: "object_ms", value: ms(now.since(lane.asked)) });
-        lane.object = None;
+        out.push(Command::Report { kind: "object_ms", value: ms(now.since(slot.request_sent_at)) });
+        slot.object = None;
         self.under_way -= 1;
         if self.todo.is_empty() && self.under_way == 0 {
             self.next_layer();
         }
         if self.todo.is_empty() && self.under_way == 0 {
             self.loading = false;
-            out.push(Command::Tell { kind: "page_load_ms", value: ms(now.since(self.started)) });
-            for lane in &self.lanes {
-                if let Some(connection) = lane.connection {
+            out.push(Command::Report { kind: "page_load_ms", value: ms(now.since(self.started)) });
+            for slot in &self.connections {
+                if let Some(connection) = slot.connection {
                     out.push(Command::Close { connection });
                 }
             }
-            self.lanes.clear();
+            self.connections.clear();
             self.first_tag = self.next_tag;
             out.push(Command::Wake((self.started + self.every).max(now)));
             return;
@@ -219,7 +225,7 @@ impl Web {
     /// A page that never came is told as the time that it has taken so far.
     pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
         if self.loading {
-            out.push(Command::Tell {
+            out.push(Command::Report {
                 kind: "page_unfinished_ms",
                 value: ms(now.since(self.started)),
             });

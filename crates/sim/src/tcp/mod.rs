@@ -15,7 +15,7 @@ use units::{Duration, Instant};
 
 use crate::frame::{Frame, Kind, flags};
 pub use receive::Receiver;
-pub use send::{HOLDS, Hold, Sender};
+pub use send::{SEND_LIMITS, SendLimit, Sender};
 
 /// IP and TCP headers without options.
 pub const HEADERS: u32 = 40;
@@ -60,7 +60,7 @@ pub struct Labels {
 
 /// What a frame meant to the application.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct News {
+pub struct AppEvents {
     /// The connection is open now.
     pub opened: bool,
     /// New bytes in order.
@@ -193,8 +193,8 @@ impl Endpoint {
     }
 
     /// A frame arrived.
-    pub fn on_frame(&mut self, now: Instant, f: &Frame, out: &mut Vec<Frame>) -> News {
-        let mut news = News::default();
+    pub fn on_frame(&mut self, now: Instant, f: &Frame, out: &mut Vec<Frame>) -> AppEvents {
+        let mut events = AppEvents::default();
         if f.flags & flags::SYN != 0 {
             self.receiver.ts_recent = f.ts_val;
             match self.phase {
@@ -204,7 +204,7 @@ impl Endpoint {
                 }
                 Phase::Opening if self.labels.side == 0 && f.flags & flags::ACK != 0 => {
                     self.established(now, f);
-                    news.opened = true;
+                    events.opened = true;
                     self.receiver.ack_now();
                 }
                 Phase::Opening if self.labels.side == 1 => self.send_syn(now, out),
@@ -212,21 +212,21 @@ impl Endpoint {
                 _ => self.receiver.ack_now(),
             }
             self.push(now, out);
-            return news;
+            return events;
         }
         if self.phase == Phase::Opening && self.labels.side == 1 {
             self.established(now, f);
-            news.opened = true;
+            events.opened = true;
         }
         if self.phase == Phase::Idle || self.phase == Phase::Opening {
-            return news;
+            return events;
         }
         self.receiver.take_timestamp(f);
         if f.len > 0 || f.flags & flags::FIN != 0 {
             let new = self.receiver.on_data(now, f, ticks(now));
             let fin_taken = self.receiver.fin.is_some_and(|end| self.receiver.nxt == end);
-            news.received = new - u64::from(new > 0 && fin_taken);
-            self.delivered_bin += news.received;
+            events.received = new - u64::from(new > 0 && fin_taken);
+            self.delivered_bin += events.received;
             let q = &mut self.queued_bin;
             *q = (q.0.min(f.queued), q.1 + f.queued, q.2 + 1);
         } else if f.seq + 1 == self.receiver.nxt && f.seq != self.receiver.nxt && f.len == 0 {
@@ -234,19 +234,19 @@ impl Endpoint {
             self.receiver.ack_now();
         }
         self.sender.on_ack(now, f);
-        self.notice_ends(&mut news);
+        self.notice_ends(&mut events);
         self.push(now, out);
-        news
+        events
     }
 
-    fn notice_ends(&mut self, news: &mut News) {
+    fn notice_ends(&mut self, events: &mut AppEvents) {
         if !self.ended && self.receiver.fin.is_some_and(|end| self.receiver.copied >= end) {
             self.ended = true;
-            news.ended = true;
+            events.ended = true;
         }
         if !self.done && self.sender.is_done() {
             self.done = true;
-            news.done = true;
+            events.done = true;
         }
         if self.ended && self.done {
             self.phase = Phase::Closed;
@@ -291,25 +291,25 @@ impl Endpoint {
     }
 
     /// A deadline may have passed.
-    pub fn on_timer(&mut self, now: Instant, out: &mut Vec<Frame>) -> News {
-        let mut news = News::default();
+    pub fn on_timer(&mut self, now: Instant, out: &mut Vec<Frame>) -> AppEvents {
+        let mut events = AppEvents::default();
         match self.phase {
             Phase::Opening => {
                 if self.syn_at.is_some_and(|at| at <= now) {
                     self.send_syn(now, out);
                 }
-                return news;
+                return events;
             }
             Phase::Open => {}
-            Phase::Idle | Phase::Closed => return news,
+            Phase::Idle | Phase::Closed => return events,
         }
         self.receiver.on_timer(now);
         let blank = self.blank(now);
         let (receiver, labels, ecn) = (&mut self.receiver, self.labels, self.ecn);
         self.sender.on_timer(now, &mut |e| out.push(data(now, &blank, e, receiver, labels, ecn)));
-        self.notice_ends(&mut news);
+        self.notice_ends(&mut events);
         self.push(now, out);
-        news
+        events
     }
 }
 

@@ -62,14 +62,14 @@ pub struct Receiver {
     pub copied: u64,
     /// End of the stream, once the FIN was seen.
     pub fin: Option<u64>,
-    held: Ranges,
-    /// Starts of the segments that arrived most recently beyond a hole, newest first.
+    beyond_hole: Ranges,
+    /// Starts of the segments that arrived max recently beyond a hole, newest first.
     recent: [Option<u64>; SACK_BLOCKS + 1],
     dsack: Option<(u64, u64)>,
-    /// Right edge offered.
+    /// Right edge advertised.
     edge: u64,
     /// Window in the last ACK.
-    offered: u64,
+    advertised: u64,
     zero_since: Option<Instant>,
     unacked: u64,
     quick: u32,
@@ -100,11 +100,11 @@ impl Receiver {
             nxt: 0,
             copied: 0,
             fin: None,
-            held: Ranges::default(),
+            beyond_hole: Ranges::default(),
             recent: [None; SACK_BLOCKS + 1],
             dsack: None,
             edge: first,
-            offered: first,
+            advertised: first,
             zero_since: None,
             unacked: 0,
             quick: QUICK,
@@ -178,7 +178,7 @@ impl Receiver {
         }
         if from > self.nxt {
             let mut new = 0;
-            self.held.insert(from, to, |a, b| new += b - a);
+            self.beyond_hole.insert(from, to, |a, b| new += b - a);
             if new == 0 {
                 self.counters.duplicates += 1;
                 self.dsack = Some((from, to));
@@ -188,13 +188,13 @@ impl Receiver {
             self.now_due = true;
         } else {
             self.nxt = to;
-            if !self.held.is_empty() {
-                self.held.remove_below(self.nxt);
-                if let Some((start, end)) = self.held.as_slice().first().copied()
+            if !self.beyond_hole.is_empty() {
+                self.beyond_hole.remove_below(self.nxt);
+                if let Some((start, end)) = self.beyond_hole.as_slice().first().copied()
                     && start <= self.nxt
                 {
                     self.nxt = self.nxt.max(end);
-                    self.held.remove_below(self.nxt);
+                    self.beyond_hole.remove_below(self.nxt);
                 }
                 // RFC 5681 section 4.2: a segment that fills a hole is acknowledged at once.
                 self.now_due = true;
@@ -235,7 +235,9 @@ impl Receiver {
             cause,
             received: Bytes(self.nxt),
             copied: Bytes(self.copied),
-            out_of_order: Bytes(self.held.end().map_or(0, |end| end.saturating_sub(self.nxt))),
+            out_of_order: Bytes(
+                self.beyond_hole.end().map_or(0, |end| end.saturating_sub(self.nxt)),
+            ),
             right_edge: Bytes(self.edge),
             rtt,
         };
@@ -254,14 +256,14 @@ impl Receiver {
     /// The window for the next ACK, counted from the next byte expected.
     fn window(&self) -> u64 {
         let buffer = self.law.buffer().0;
-        let free = buffer.saturating_sub(self.unread() + self.held.total());
+        let free = buffer.saturating_sub(self.unread() + self.beyond_hole.total());
         let unit = 1_u64 << self.settings.scale;
-        let wanted = self.law.window().0.min(free);
+        let target = self.law.window().0.min(free);
         let current = self.edge.saturating_sub(self.nxt);
         if self.settings.window_update == WindowUpdate::Segment {
             // AFC's simulations: whole segments; the one that ends a zero window is told alone.
             let mss = self.settings.mss.max(1);
-            let whole = if self.offered == 0 { wanted.min(mss) } else { wanted } / mss * mss;
+            let whole = if self.advertised == 0 { target.min(mss) } else { target } / mss * mss;
             // Rounded down: an edge that crept up with every ACK would keep the window from ever
             // being zero.
             return whole.max(current) / unit * unit;
@@ -269,9 +271,9 @@ impl Receiver {
         // RFC 9293 section 3.8.6.2.2: the edge moves by at least a segment or half the buffer, or
         // not at all.
         let step = self.settings.mss.min(buffer / 2);
-        let edge = wanted / unit * unit;
+        let edge = target / unit * unit;
         if edge < current + if free < buffer { step } else { 1 } {
-            // Rounded up to what the field can say: down would take back what was offered (Linux
+            // Rounded up to what the field can say: down would take back what was advertised (Linux
             // tcp_select_window).
             current.next_multiple_of(unit)
         } else {
@@ -281,13 +283,13 @@ impl Receiver {
 
     /// Whether reading has opened the window by so much that the sender should hear of it (Linux
     /// `tcp_cleanup_rbuf`: when it has at least doubled).
-    fn window_news(&self) -> bool {
+    fn should_update_window(&self) -> bool {
         let current = self.edge.saturating_sub(self.nxt);
-        let wanted = self.window();
+        let target = self.window();
         if self.settings.window_update == WindowUpdate::Segment {
-            return self.offered == 0 && wanted > 0;
+            return self.advertised == 0 && target > 0;
         }
-        wanted >= 2 * current.max(1) && wanted >= self.settings.mss.min(self.law.buffer().0 / 2)
+        target >= 2 * current.max(1) && target >= self.settings.mss.min(self.law.buffer().0 / 2)
     }
 
     // ------------------------------------------------------------------------------------------------ ACKs
@@ -306,18 +308,18 @@ impl Receiver {
     /// Fills in what a frame tells about this half, and books it as an ACK sent.
     pub fn write(&mut self, now: Instant, f: &mut Frame, pure: bool) {
         // The window of a SYN is not scaled (RFC 7323 section 2.2).
-        let most = if f.flags & flags::SYN != 0 { 65_535 } else { u64::MAX };
-        let window = self.window().min(most);
+        let max = if f.flags & flags::SYN != 0 { 65_535 } else { u64::MAX };
+        let window = self.window().min(max);
         self.edge = self.edge.max(self.nxt + window);
         f.ack = self.nxt;
         f.window = window;
         f.ts_ecr = self.ts_recent;
         f.rate_option = self.law.rate_option();
         f.flags |= flags::ACK | if self.ece { flags::ECE } else { 0 };
-        if pure && self.settings.sack && (self.dsack.is_some() || !self.held.is_empty()) {
+        if pure && self.settings.sack && (self.dsack.is_some() || !self.beyond_hole.is_empty()) {
             self.write_sacks(f);
         }
-        if window == 0 && self.offered > 0 {
+        if window == 0 && self.advertised > 0 {
             self.counters.zero_windows += 1;
             self.zero_since = Some(now);
         } else if window > 0
@@ -325,7 +327,7 @@ impl Receiver {
         {
             self.counters.zero_ns += now.since(since).0;
         }
-        self.offered = window;
+        self.advertised = window;
         self.window_range = (self.window_range.0.min(window), self.window_range.1.max(window));
         self.last_ack = self.nxt;
         self.unacked = 0;
@@ -345,7 +347,7 @@ impl Receiver {
             if count == SACK_BLOCKS {
                 break;
             }
-            if let Some(range) = self.held.around(*start)
+            if let Some(range) = self.beyond_hole.around(*start)
                 && !f.sack[usize::from(f.dsack)..count].contains(&range)
             {
                 f.sack[count] = range;
@@ -375,7 +377,7 @@ impl Receiver {
         let before = self.copied;
         if self.read_at.is_some_and(|at| at <= now) {
             self.read(now);
-            self.now_due |= self.window_news();
+            self.now_due |= self.should_update_window();
         }
         self.copied - before
     }

@@ -2,7 +2,7 @@
 //!
 //! signal: segments sent, cumulative ACKs, SACK blocks · model: one [`Segment`] per transmission
 //! unit, never split, because a simulated receiver acknowledges whole segments · action: counters
-//! of what is in flight (RFC 6675's pipe as Linux counts it: sent − SACKed − lost + resent), and
+//! of what is in flight (RFC 6675's pipe as Linux counts it: sent − SACKed − lost + retransmitted), and
 //! RACK's order of sending.
 
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ pub struct Segment {
     pub sacked: bool,
     /// Believed lost.
     pub lost: bool,
-    /// Its newest copy is a resend that is in flight.
-    pub resent: bool,
+    /// Its newest copy is a retransmission that is in flight.
+    pub retransmitted: bool,
     /// The last of the stream.
     pub fin: bool,
     /// The sender lacked data when it was sent.
@@ -73,9 +73,9 @@ pub struct Scoreboard {
     pub sacked: u64,
     /// Bytes believed lost.
     pub lost: u64,
-    /// Bytes of resends in flight.
-    pub resent: u64,
-    /// Bytes lost and not yet resent.
+    /// Bytes of retransmissions in flight.
+    pub retransmitted: u64,
+    /// Bytes lost and not yet retransmitted.
     pub pending: u64,
     /// Number of the first segment that may be pending.
     hint: u64,
@@ -142,12 +142,12 @@ impl Scoreboard {
         let len = u64::from(segment.len);
         if segment.lost {
             self.lost -= len;
-            if !segment.resent {
+            if !segment.retransmitted {
                 self.pending -= len;
             }
         }
-        if segment.resent {
-            self.resent -= len;
+        if segment.retransmitted {
+            self.retransmitted -= len;
         }
     }
 
@@ -185,25 +185,25 @@ impl Scoreboard {
             let kept = &mut self.segments[i];
             kept.sacked = true;
             kept.lost = false;
-            kept.resent = false;
+            kept.retransmitted = false;
             new(&segment);
         }
     }
 
     /// Marks a segment lost; false where it is delivered or already known to be lost and not
-    /// resent.
+    /// retransmitted.
     pub fn mark_lost(&mut self, number: u64) -> bool {
         let Some(i) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else {
             return false;
         };
         let Some(segment) = self.segments.get_mut(i) else { return false };
         let len = u64::from(segment.len);
-        if segment.sacked || (segment.lost && !segment.resent) {
+        if segment.sacked || (segment.lost && !segment.retransmitted) {
             return false;
         }
-        if segment.resent {
-            segment.resent = false;
-            self.resent -= len;
+        if segment.retransmitted {
+            segment.retransmitted = false;
+            self.retransmitted -= len;
         }
         if !segment.lost {
             segment.lost = true;
@@ -223,10 +223,10 @@ impl Scoreboard {
         self.order.clear();
     }
 
-    /// Takes every mark of loss back that has not led to a resend: a timeout that was a mistake.
+    /// Takes every mark of loss back that has not led to a retransmission: a timeout that was a mistake.
     pub fn forgive(&mut self) {
         for (i, segment) in self.segments.iter_mut().enumerate() {
-            if segment.lost && !segment.resent {
+            if segment.lost && !segment.retransmitted {
                 segment.lost = false;
                 let len = u64::from(segment.len);
                 self.lost -= len;
@@ -237,7 +237,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first segment that is lost and not resent.
+    /// The first segment that is lost and not retransmitted.
     pub fn next_pending(&mut self) -> Option<(u64, Segment)> {
         if self.pending == 0 {
             self.hint = u64::MAX;
@@ -245,7 +245,7 @@ impl Scoreboard {
         }
         let mut number = self.hint.max(self.first);
         while let Some(segment) = self.segments.get((number - self.first) as usize) {
-            if segment.lost && !segment.resent {
+            if segment.lost && !segment.retransmitted {
                 self.hint = number;
                 return Some((number, *segment));
             }
@@ -255,18 +255,18 @@ impl Scoreboard {
     }
 
     /// A segment is sent again: `now` counts as its time of sending.
-    pub fn resend(&mut self, number: u64, stamp: impl FnOnce(&mut Segment)) {
+    pub fn retransmit(&mut self, number: u64, stamp: impl FnOnce(&mut Segment)) {
         let Some(i) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else {
             return;
         };
         let Some(segment) = self.segments.get_mut(i) else { return };
         let len = u64::from(segment.len);
-        if segment.lost && !segment.resent {
+        if segment.lost && !segment.retransmitted {
             self.pending -= len;
         }
-        if !segment.resent {
-            segment.resent = true;
-            self.resent += len;
+        if !segment.retransmitted {
+            segment.retransmitted = true;
+            self.retransmitted += len;
         }
         segment.sends += 1;
         stamp(segment);
@@ -283,7 +283,7 @@ impl Scoreboard {
                 && let Some(segment) = self.segments.get(i as usize)
                 && segment.sends == sends
                 && !segment.sacked
-                && (!segment.lost || segment.resent)
+                && (!segment.lost || segment.retransmitted)
             {
                 return Some((number, *segment));
             }
@@ -310,7 +310,7 @@ mod tests {
                 sends: 1,
                 sacked: false,
                 lost: false,
-                resent: false,
+                retransmitted: false,
                 fin: false,
                 app_limited: false,
                 sent: Instant(i),
@@ -340,7 +340,7 @@ mod tests {
                     }
                     2 => {
                         if let Some((number, _)) = b.next_pending() {
-                            b.resend(number, |_| {});
+                            b.retransmit(number, |_| {});
                         }
                     }
                     3 => {
@@ -359,8 +359,8 @@ mod tests {
                 };
                 assert_eq!(b.sacked, sum(&|s| s.sacked));
                 assert_eq!(b.lost, sum(&|s| s.lost));
-                assert_eq!(b.resent, sum(&|s| s.resent));
-                assert_eq!(b.pending, sum(&|s| s.lost && !s.resent));
+                assert_eq!(b.retransmitted, sum(&|s| s.retransmitted));
+                assert_eq!(b.pending, sum(&|s| s.lost && !s.retransmitted));
             }
         }
     }
@@ -369,7 +369,7 @@ mod tests {
     fn stale_entries_of_the_order_of_sending_are_passed_over() {
         let mut b = board(3);
         b.mark_lost(0);
-        b.resend(0, |s| s.sent = Instant(50));
+        b.retransmit(0, |s| s.sent = Instant(50));
         b.sack(100, 200, |_| {});
         assert_eq!(b.oldest_in_flight().map(|(n, _)| n), Some(2));
         b.skip_oldest();

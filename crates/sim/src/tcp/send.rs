@@ -27,7 +27,7 @@ use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::{Scoreboard, Segment};
 
-/// RFC 9293 section 3.7.1: what a segment may hold where nothing was agreed on; smaller windows are
+/// RFC 9293 section 3.7.1: what a segment may limited_by where nothing was agreed on; smaller windows are
 /// not halved.
 const DEFAULT_MSS: u64 = 536;
 /// IP and TCP header with timestamps.
@@ -39,7 +39,7 @@ const PACING_CREDIT: Duration = Duration::from_millis(1);
 /// What keeps the sender from sending, in the order in which it is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
-pub enum Hold {
+pub enum SendLimit {
     /// Not open, or closed.
     #[default]
     Closed,
@@ -57,8 +57,8 @@ pub enum Hold {
     Local,
 }
 
-/// Number of [`Hold`]s.
-pub const HOLDS: usize = 7;
+/// Number of [`SendLimit`]s.
+pub const SEND_LIMITS: usize = 7;
 
 /// A segment to be sent; the endpoint makes a frame of it.
 #[derive(Clone, Copy, Debug)]
@@ -99,22 +99,22 @@ pub struct Settings {
 /// Totals of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Segments with payload sent, resends included.
+    /// Segments with payload sent, retransmissions included.
     pub segments: u64,
-    /// Payload bytes sent, resends included.
+    /// Payload bytes sent, retransmissions included.
     pub payload: u64,
     /// Segments sent again.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Bytes of them.
-    pub resent_bytes: u64,
+    pub retransmitted_bytes: u64,
     /// … after SACK or duplicate ACKs.
-    pub resent_fast: u64,
+    pub retransmitted_fast: u64,
     /// … after a timeout.
-    pub resent_timeout: u64,
+    pub retransmitted_timeout: u64,
     /// … as tail-loss probes.
-    pub resent_probe: u64,
+    pub retransmitted_probe: u64,
     /// … in vain, by DSACK.
-    pub resent_spurious: u64,
+    pub retransmitted_spurious: u64,
     /// Timeouts.
     pub timeouts: u64,
     /// Recovery episodes.
@@ -148,7 +148,7 @@ pub struct Sender {
     pub endless: bool,
     window: u64,
     /// Largest window that the peer has offered.
-    window_most: u64,
+    max_window: u64,
     board: Scoreboard,
     /// Estimate of the RTT.
     pub rto: Rto,
@@ -174,7 +174,7 @@ pub struct Sender {
     delivered_at: Instant,
     flight_sent: Instant,
     /// Losses that the congestion control has been told of.
-    lost_told: u64,
+    lost_reported: u64,
     /// Until this much is delivered, rate samples are limited by the application.
     app_limited: u64,
     rto_at: Option<Instant>,
@@ -184,7 +184,7 @@ pub struct Sender {
     persist_backoff: u32,
     next_send: Instant,
     pacing_wait: Option<Instant>,
-    /// End of a tail-loss probe that is not answered yet, and whether it was a resend.
+    /// End of a tail-loss probe that is not answered yet, and whether it was a retransmission.
     probe: Option<(u64, bool)>,
     frto: Option<Frto>,
     ecn_end: u64,
@@ -199,10 +199,10 @@ pub struct Sender {
     /// Bytes of this flow in the host's own queue.
     pub local: u64,
     /// Why nothing is being sent, and since when.
-    pub hold: Hold,
-    hold_since: Instant,
-    /// Time held, by reason, in slow start (0) and outside (1), since it was last taken.
-    pub held: [[u64; HOLDS]; 2],
+    pub limited_by: SendLimit,
+    limited_since: Instant,
+    /// Time limited_time, by reason, in slow start (0) and outside (1), since it was last taken.
+    pub limited_time: [[u64; SEND_LIMITS]; 2],
     /// Totals.
     pub counters: Counters,
     /// RTT samples, ns.
@@ -216,8 +216,8 @@ pub struct Sender {
 /// Forward RTO recovery after a timeout (RFC 5682).
 #[derive(Clone, Copy, Debug)]
 struct Frto {
-    /// Timestamp of the first resend: an older echo proves that the original arrived (RFC 3522).
-    resent_at: Instant,
+    /// Timestamp of the first retransmission: an older echo proves that the original arrived (RFC 3522).
+    retransmitted_at: Instant,
     /// Everything sent before the timeout.
     end: u64,
     /// New data was sent in answer to the first ACK.
@@ -239,7 +239,7 @@ impl Sender {
             closing: false,
             endless: false,
             window: 0,
-            window_most: 0,
+            max_window: 0,
             board: Scoreboard::default(),
             rto: Rto::default(),
             recovery: Recovery::Open,
@@ -259,7 +259,7 @@ impl Sender {
             delivered: 0,
             delivered_at: Instant::ZERO,
             flight_sent: Instant::ZERO,
-            lost_told: 0,
+            lost_reported: 0,
             app_limited: 0,
             rto_at: None,
             probe_at: None,
@@ -278,9 +278,9 @@ impl Sender {
             restart: None,
             ack_step: 0,
             local: 0,
-            hold: Hold::Closed,
-            hold_since: Instant::ZERO,
-            held: [[0; HOLDS]; 2],
+            limited_by: SendLimit::Closed,
+            limited_since: Instant::ZERO,
+            limited_time: [[0; SEND_LIMITS]; 2],
             counters: Counters::default(),
             rtts: Histogram::new(),
             rtt_bin: (0, 0, u64::MAX, 0),
@@ -288,10 +288,10 @@ impl Sender {
         }
     }
 
-    /// Bytes in flight: sent − acknowledged − SACKed − lost + resent (RFC 6675's pipe).
+    /// Bytes in flight: sent − acknowledged − SACKed − lost + retransmitted (RFC 6675's pipe).
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        let out = (self.nxt - self.una) + self.board.resent;
+        let out = (self.nxt - self.una) + self.board.retransmitted;
         out.saturating_sub(self.board.sacked + self.board.lost + self.dup_bytes)
     }
 
@@ -308,7 +308,7 @@ impl Sender {
     /// The handshake is over: the window that the SYN (or SYN/ACK) told, and its round trip.
     pub fn open(&mut self, now: Instant, window: u64, rtt: Option<Duration>) {
         self.window = window;
-        self.window_most = window;
+        self.max_window = window;
         self.delivered_at = now;
         if let Some(rtt) = rtt {
             self.take_rtt(now, rtt);
@@ -316,7 +316,7 @@ impl Sender {
             let ack = Ack { rtt: Some(rtt), srtt: rtt, min_rtt: rtt, ..Ack::default() };
             self.cc.on_ack(now, &ack, &mut self.rng);
         }
-        self.set_hold(now, Hold::Application);
+        self.set_limit(now, SendLimit::Application);
     }
 
     /// Whether the congestion control is still doubling: an algorithm without a threshold says so
@@ -326,19 +326,19 @@ impl Sender {
     }
 
     #[inline]
-    fn set_hold(&mut self, now: Instant, hold: Hold) {
-        if hold != self.hold {
-            self.book_hold(now);
-            self.hold = hold;
+    fn set_limit(&mut self, now: Instant, limited_by: SendLimit) {
+        if limited_by != self.limited_by {
+            self.account_limit(now);
+            self.limited_by = limited_by;
         }
     }
 
-    /// Books the time up to `now` under the reason that held.
-    pub fn book_hold(&mut self, now: Instant) {
-        let span = now.since(self.hold_since).0;
-        self.hold_since = now;
+    /// Books the time up to `now` under the reason that limited_time.
+    pub fn account_limit(&mut self, now: Instant) {
+        let span = now.since(self.limited_since).0;
+        self.limited_since = now;
         if span > 0 {
-            self.held[usize::from(!self.slow_start())][self.hold as usize] += span;
+            self.limited_time[usize::from(!self.slow_start())][self.limited_by as usize] += span;
         }
     }
 
@@ -349,13 +349,13 @@ impl Sender {
         *bin = (bin.0 + rtt.0, bin.1 + 1, bin.2.min(rtt.0), bin.3.max(rtt.0));
     }
 
-    /// A full segment, or half of a window that never held two of them (Linux
+    /// A full segment, or half of a window that never limited_time two of them (Linux
     /// `tcp_bound_to_half_wnd`; RFC 9293 section
     /// 3.8.6.2.1 lets half of the largest window go).
     #[inline]
-    fn segment_most(&self) -> u64 {
+    fn max_segment(&self) -> u64 {
         let half =
-            if self.window_most > DEFAULT_MSS { self.window_most / 2 } else { self.window_most };
+            if self.max_window > DEFAULT_MSS { self.max_window / 2 } else { self.max_window };
         self.settings.mss.min(half.max(1))
     }
 
@@ -364,7 +364,7 @@ impl Sender {
     fn next_new(&self) -> (u64, bool) {
         let limit = self.una.saturating_add(self.settings.buffer);
         let available = self.end.min(limit).saturating_sub(self.nxt);
-        let most = self.segment_most();
+        let most = self.max_segment();
         if available >= most {
             return (most, false);
         }
@@ -382,7 +382,7 @@ impl Sender {
 
     /// Sends what may be sent.
     pub fn send(&mut self, now: Instant, emit: &mut impl FnMut(Emit)) {
-        if self.hold == Hold::Closed {
+        if self.limited_by == SendLimit::Closed {
             return;
         }
         self.pacing_wait = None;
@@ -393,21 +393,22 @@ impl Sender {
             self.next_send = now - (PACING_CREDIT.min(Bytes(self.settings.mss) / rate));
         }
         self.restart_after_idleness(now);
-        let hold;
+        let limited_by;
         let mut sent = false;
-        let mut resent_head = false;
+        let mut head_retransmitted = false;
         let mut handed = 0;
         loop {
             let in_flight = self.in_flight();
             let window = self.congestion_window();
-            let resend = if self.holds_resends() { None } else { self.board.next_pending() };
-            let (len, fin) = match &resend {
+            let retransmission =
+                if self.defers_retransmissions() { None } else { self.board.next_pending() };
+            let (len, fin) = match &retransmission {
                 Some((_, segment)) => (u64::from(segment.len), false),
                 None => self.next_new(),
             };
-            if resend.is_none() {
+            if retransmission.is_none() {
                 if len == 0 {
-                    hold = Hold::Application;
+                    limited_by = SendLimit::Application;
                     if self.app_limited == 0 && self.end <= self.nxt {
                         self.app_limited = (self.delivered + in_flight).max(1);
                     }
@@ -416,7 +417,11 @@ impl Sender {
                 let flow_window = self.flow_window();
                 // A FIN takes a number of the window like any byte (RFC 9293 section 3.4).
                 if self.nxt + len > self.una + flow_window {
-                    hold = if flow_window == 0 { Hold::ZeroWindow } else { Hold::ReceiveWindow };
+                    limited_by = if flow_window == 0 {
+                        SendLimit::ZeroWindow
+                    } else {
+                        SendLimit::ReceiveWindow
+                    };
                     if self.board.is_empty() {
                         self.arm_persist(now);
                     }
@@ -424,19 +429,19 @@ impl Sender {
                 }
             }
             if in_flight + len > window && in_flight > 0 {
-                hold = Hold::Congestion;
+                limited_by = SendLimit::Congestion;
                 break;
             }
             if let Some(tsq) = self.settings.tsq
                 && self.local + handed >= tsq
             {
-                hold = Hold::Local;
+                limited_by = SendLimit::Local;
                 break;
             }
             if let Some(rate) = rate {
                 if self.next_send > now {
                     self.pacing_wait = Some(self.next_send);
-                    hold = Hold::Pacing;
+                    limited_by = SendLimit::Pacing;
                     break;
                 }
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
@@ -446,31 +451,32 @@ impl Sender {
             // to come there.
             handed += len + FRAME;
             self.persist_at = None;
-            match resend {
+            match retransmission {
                 Some((number, segment)) => {
                     // A lone FIN is no data.
                     let data = u64::from(segment.payload() > 0);
                     if self.recovery == Recovery::Lost {
-                        self.counters.resent_timeout += data;
+                        self.counters.retransmitted_timeout += data;
                     } else {
-                        self.counters.resent_fast += data;
+                        self.counters.retransmitted_fast += data;
                     }
-                    // Linux restarts the timer with the resend of the first segment: it is this
+                    // Linux restarts the timer with the retransmission of the first segment: it is this
                     // one's answer that is waited for.
-                    resent_head |= segment.seq == self.una;
+                    head_retransmitted |= segment.seq == self.una;
                     self.retransmit(now, number, &segment, emit);
                 }
                 None => self.transmit_new(now, len, fin, emit),
             }
         }
-        if sent && (resent_head || self.rto_at.is_none() || self.recovery == Recovery::Open) {
+        if sent && (head_retransmitted || self.rto_at.is_none() || self.recovery == Recovery::Open)
+        {
             self.arm(now);
         }
-        self.set_hold(now, hold);
+        self.set_limit(now, limited_by);
     }
 
-    /// F-RTO holds resends back while it waits for the second ACK.
-    fn holds_resends(&self) -> bool {
+    /// F-RTO holds retransmissions back while it waits for the second ACK.
+    fn defers_retransmissions(&self) -> bool {
         self.frto.is_some_and(|f| f.probing) && self.next_new().0 > 0
     }
 
@@ -546,7 +552,7 @@ impl Sender {
             sends: 1,
             sacked: false,
             lost: false,
-            resent: false,
+            retransmitted: false,
             fin,
             app_limited: self.app_limited > 0,
             sent: now,
@@ -575,7 +581,7 @@ impl Sender {
         let (flight_sent, delivered_at, delivered) =
             (self.flight_sent, self.delivered_at, self.delivered);
         let (app_limited, lost_total) = (self.app_limited > 0, self.board.lost_total);
-        self.board.resend(number, |s| {
+        self.board.retransmit(number, |s| {
             s.sent = now;
             s.flight_sent = flight_sent;
             s.delivered_at = delivered_at;
@@ -584,8 +590,8 @@ impl Sender {
             s.lost_total = lost_total;
             s.in_flight = in_flight + u64::from(s.len);
         });
-        self.counters.resent += u64::from(segment.payload() > 0);
-        self.counters.resent_bytes += segment.payload();
+        self.counters.retransmitted += u64::from(segment.payload() > 0);
+        self.counters.retransmitted_bytes += segment.payload();
         self.after_sending(now, segment, in_flight, true);
         emit(Emit {
             seq: segment.seq,
@@ -616,7 +622,7 @@ impl Sender {
 
     /// Another congestion control takes over on the live connection.
     pub fn switch(&mut self, now: Instant, cc: Cc) {
-        self.book_hold(now);
+        self.account_limit(now);
         self.cc = cc;
     }
 }

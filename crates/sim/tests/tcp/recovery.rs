@@ -46,10 +46,10 @@ fn each_lost_segment_of_a_burst_is_sent_again_once() {
 
 #[test]
 fn a_resend_that_is_lost_is_sent_again_without_a_timeout() {
-    // RFC 8985: RACK sees by time that the resend is lost, too.
+    // RFC 8985: RACK sees by time that the retransmission is lost, too.
     let mut s = steady();
     made::lose(&mut s, THERE, ms(1_500), Duration::from_micros(990));
-    // The hole shows 50 ms after the segment behind it was sent; its resend goes out then.
+    // The hole shows 50 ms after the segment behind it was sent; its retransmission goes out then.
     made::lose(&mut s, THERE, ms(1_549), ms(4));
     let row = row(&s);
     assert!(row.lost_packets >= 2, "{row:?}");
@@ -150,11 +150,11 @@ fn a_stall_that_only_delays_costs_a_timeout_that_is_taken_back() {
         assert!(row.timeouts >= 1, "{row:?}");
         assert_eq!(row.undone, 1, "timestamps {timestamps} {row:?}");
         if !timestamps {
-            // RACK cannot tell then whether it was the resend that arrived, and takes the rest for
+            // RACK cannot tell then whether it was the retransmission that arrived, and takes the rest for
             // lost.
             continue;
         }
-        // Two probes and a resend at most, and no second copy of the window.
+        // Two probes and a retransmission at most, and no second copy of the window.
         assert!(row.retransmissions <= 3, "{row:?}");
         let series = made::series(&results);
         let before = series.iter().find(|r| r.t.0 == ms(1_400).0).expect("a bin").cwnd;
@@ -165,7 +165,7 @@ fn a_stall_that_only_delays_costs_a_timeout_that_is_taken_back() {
 
 #[test]
 fn a_copy_in_vain_is_told_by_dsack() {
-    // RFC 2883: the tail-loss probe and the resend after the timeout arrive twice.
+    // RFC 2883: the tail-loss probe and the retransmission after the timeout arrive twice.
     let mut s = steady();
     made::stall(&mut s, THERE, ms(1_500), ms(600));
     let row = row(&s);
@@ -185,7 +185,7 @@ fn lost_acks_do_not_make_losses() {
 
 #[test]
 fn reordering_does_not_collapse_the_window() {
-    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that resends were
+    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that retransmissions were
     // in vain.
     for congestion in ["newreno", "cubic"] {
         let mut s = made::path(10.0, ms(50), 1_000, 20);
@@ -240,7 +240,7 @@ fn random_loss_is_repaired_segment_by_segment() {
             vec![made::algorithm!(algo::link::layer, "loss", "rate" = Value::Number(0.005))];
         let row = row(&s);
         assert!(row.lost_packets > 20, "{row:?}");
-        // All but those whose resend is still to come at the end.
+        // All but those whose retransmission is still to come at the end.
         assert!(row.lost_packets - row.retransmissions <= 3, "{row:?}");
         assert!(row.retransmissions <= row.lost_packets + 1, "{row:?}");
         assert!(row.retransmissions_spurious <= 1, "{row:?}");
@@ -254,7 +254,7 @@ fn the_timeout_doubles_while_nothing_comes_back() {
     s.duration = Duration::from_secs(12);
     made::lose(&mut s, THERE, ms(1_500), ms(6_000));
     let seen = made::segments(&s, SENDER);
-    let resends: Vec<f64> = {
+    let retransmissions: Vec<f64> = {
         let mut next = seen[0].seq.wrapping_add(1);
         let mut times = Vec::new();
         for p in made::payloads(&seen) {
@@ -269,8 +269,8 @@ fn the_timeout_doubles_while_nothing_comes_back() {
         }
         times.into_iter().filter(|t| *t < 7_400.0).collect()
     };
-    let steps: Vec<f64> = resends.windows(2).map(|w| w[1] - w[0]).collect();
-    assert!(resends.len() >= 4, "{resends:?}");
+    let steps: Vec<f64> = retransmissions.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(retransmissions.len() >= 4, "{retransmissions:?}");
     for pair in steps[1..].windows(2) {
         assert!((pair[1] / pair[0] - 2.0).abs() < 0.01, "{steps:?}");
     }

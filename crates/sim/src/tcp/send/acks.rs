@@ -39,7 +39,7 @@ impl Sender {
                 self.persist_backoff = 0;
             }
             self.window = f.window;
-            self.window_most = self.window_most.max(f.window);
+            self.max_window = self.max_window.max(f.window);
         }
 
         let mut sample = RateSample::default();
@@ -131,7 +131,7 @@ impl Sender {
         self.check_timeout_was_needed(now, f, advanced, acked_original);
         let before = self.board.lost_total;
         if !advanced && acked == 0 && f.window < self.settings.mss && !f.dsack && f.len == 0 {
-            self.detect_refusal(now);
+            self.detect_refused(now);
         }
         self.detect_losses(now);
         if !self.settings.sack {
@@ -160,13 +160,13 @@ impl Sender {
                 one_way: self.one_way,
                 prior_in_flight: Bytes(prior_in_flight),
                 in_flight: Bytes(in_flight),
-                lost: Bytes(self.board.lost_total.saturating_sub(self.lost_told)),
+                lost: Bytes(self.board.lost_total.saturating_sub(self.lost_reported)),
                 window_limited: limited,
                 marked: Bytes(marked),
                 recovery: self.recovery,
                 rate: sample,
             };
-            self.lost_told = self.board.lost_total;
+            self.lost_reported = self.board.lost_total;
             self.cc.on_ack(now, &ack, &mut self.rng);
             if self.recovery == Recovery::Recovering && !self.cc.rules_recovery() {
                 let safe = advanced && newly_lost == 0;
@@ -178,7 +178,7 @@ impl Sender {
         }
         // What was sent before the head was (re)sent is still arriving, so the head's turn has not
         // come: Linux starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows
-        // would look like a lost resend.
+        // would look like a lost retransmission.
         let older =
             sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
         if advanced || older {
@@ -215,7 +215,7 @@ impl Sender {
         sample.interval = send.max(ack);
         sample.delivered = Bytes(self.delivered - s.delivered);
         sample.lost = Bytes(self.board.lost_total.saturating_sub(s.lost_total));
-        // Shorter than any round trip: ACKs of resends that prove nothing (draft-ietf-ccwg-bbr
+        // Shorter than any round trip: ACKs of retransmissions that prove nothing (draft-ietf-ccwg-bbr
         // section 4.1.2.3).
         if self.rto.min != Duration::MAX && sample.interval < self.rto.min {
             sample.interval = Duration::ZERO;
@@ -280,7 +280,7 @@ impl Sender {
     /// refused. Segments arrive in order, so it was the one sent first of those that can have
     /// arrived. Without this only a timer would find them: nothing behind them is accepted, so SACK
     /// shows no hole.
-    pub(super) fn detect_refusal(&mut self, now: Instant) {
+    pub(super) fn detect_refused(&mut self, now: Instant) {
         if !self.settings.sack || !self.afc.as_ref().is_some_and(afc::Sender::hides_loss) {
             return;
         }
@@ -321,7 +321,7 @@ impl Sender {
     }
 
     pub(super) fn on_dsack(&mut self, block: (u64, u64)) {
-        self.counters.resent_spurious += 1;
+        self.counters.retransmitted_spurious += 1;
         // RFC 8985 section 6.2 step 4: once per round trip.
         if block.1 > self.reorder_round {
             self.reorder_round = self.nxt;
@@ -372,7 +372,7 @@ impl Sender {
         let echo_is_older = self.settings.timestamps
             && advanced
             && f.ts_ecr != 0
-            && f.ts_ecr < ticks(frto.resent_at);
+            && f.ts_ecr < ticks(frto.retransmitted_at);
         if echo_is_older || original {
             self.frto = None;
             self.board.forgive();
@@ -388,7 +388,7 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.4.2: a probe that was a resend and is answered without DSACK has repaired
+    /// RFC 8985 section 7.4.2: a probe that was a retransmission and is answered without DSACK has repaired
     /// a loss.
     pub(super) fn on_probe_answered(&mut self, now: Instant, f: &Frame, advanced: bool) {
         let Some((end, again)) = self.probe else { return };

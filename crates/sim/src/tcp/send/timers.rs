@@ -87,13 +87,13 @@ impl Sender {
         let frto = self.recovery == Recovery::Open && self.board.sacked == 0;
         self.board.mark_all_lost();
         // The timeout itself tells of these.
-        self.lost_told = self.board.lost_total;
+        self.lost_reported = self.board.lost_total;
         self.dup_bytes = 0;
         self.rack_at = None;
         self.probe = None;
         self.recovery = Recovery::Lost;
         self.recovery_end = self.nxt;
-        self.frto = frto.then_some(Frto { resent_at: now, end: self.nxt, probing: false });
+        self.frto = frto.then_some(Frto { retransmitted_at: now, end: self.nxt, probing: false });
         let hidden = self.afc.as_ref().is_some_and(afc::Sender::hides_loss);
         if !hidden {
             let count = if first { 1 } else { self.rto.backoff.max(2) };
@@ -114,7 +114,7 @@ impl Sender {
         } else if let Some(number) = self.board.last_number() {
             let Some(last) = self.board.back().copied() else { return };
             self.probe = Some((last.end(), true));
-            self.counters.resent_probe += u64::from(last.payload() > 0);
+            self.counters.retransmitted_probe += u64::from(last.payload() > 0);
             self.retransmit(now, number, &last, emit);
         }
         self.rto_at = Some(now + self.rto.timeout());

@@ -21,7 +21,7 @@ use crate::record::{AppRow, Results};
 use crate::rewrite::Rewriter;
 use crate::routes::Routes;
 use crate::tcp::{Endpoint, send};
-use crate::wire::Wiring;
+use crate::wire::WireParameters;
 use algo::port::{Outcome, Port};
 
 /// A connection.
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// Side that sends the flow's data.
     pub data_side: u8,
     pub ends: [Box<Endpoint>; 2],
-    pub wiring: Wiring,
+    pub wire: WireParameters,
     pub start: Instant,
     pub last: Instant,
     pub initial_rtt: Option<Duration>,
@@ -39,13 +39,13 @@ pub(crate) struct Connection {
     pub bytes: u64,
     pub closed: bool,
     /// By side.
-    pub books: [Book; 2],
-    opened_told: bool,
+    pub directions: [Direction; 2],
+    opened_notified: bool,
 }
 
 /// What is counted of one direction beside its endpoints.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct Direction {
     pub lost: u64,
     pub wire_bytes: u64,
     pub delivered: u64,
@@ -86,22 +86,22 @@ struct VoiceCall {
 /// Who sees frames pass: capture files.
 pub trait Tap {
     /// Whether it looks at all: else nothing is prepared for it.
-    const LOOKS: bool = true;
+    const ENABLED: bool = true;
     /// A frame passes a node: it is sent or received there.
-    fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wiring: &Wiring);
+    fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wire: &WireParameters);
 }
 
 /// Nobody looks.
-pub struct NoTap;
+pub struct NoCapture;
 
-impl Tap for NoTap {
-    const LOOKS: bool = false;
+impl Tap for NoCapture {
+    const ENABLED: bool = false;
     #[inline]
-    fn frame(&mut self, _node: usize, _now: Instant, _frame: &Frame, _wiring: &Wiring) {}
+    fn frame(&mut self, _node: usize, _now: Instant, _frame: &Frame, _wiring: &WireParameters) {}
 }
 
 /// The state of a run.
-pub struct World<'s, T: Tap> {
+pub struct Simulation<'s, T: Tap> {
     pub(crate) scenario: &'s Scenario,
     tap: T,
     now: Instant,
@@ -121,7 +121,7 @@ pub struct World<'s, T: Tap> {
     pub(crate) results: Results,
     pub(crate) measured_from: Instant,
     bin_started: Instant,
-    keep_events: bool,
+    record_events: bool,
     /// By node, where somebody looks.
     identifications: Vec<u16>,
     // scratch
@@ -131,9 +131,9 @@ pub struct World<'s, T: Tap> {
     unblocked: Vec<(u32, u8)>,
 }
 
-impl<'s, T: Tap> World<'s, T> {
+impl<'s, T: Tap> Simulation<'s, T> {
     /// A network at rest.
-    pub fn new(scenario: &'s Scenario, tap: T, keep_events: bool) -> World<'s, T> {
+    pub fn new(scenario: &'s Scenario, tap: T, record_events: bool) -> Simulation<'s, T> {
         let end = Instant(scenario.duration.0);
         let measured_from = Instant(scenario.warmup.0);
         let ports: Vec<Port> = (0..scenario.links.len()).map(|link| scenario.port(link)).collect();
@@ -152,7 +152,7 @@ impl<'s, T: Tap> World<'s, T> {
             .map(|n| n.window.as_ref().map(|w| Rewriter::new(w.clone(), 1_448)))
             .collect();
         let gates = ports.len();
-        World {
+        Simulation {
             scenario,
             tap,
             now: Instant::ZERO,
@@ -170,7 +170,7 @@ impl<'s, T: Tap> World<'s, T> {
             results: Results::default(),
             measured_from,
             bin_started: Instant::ZERO,
-            keep_events,
+            record_events,
             identifications: vec![0; scenario.nodes.len()],
             outcomes: Vec::new(),
             out: Vec::new(),
@@ -284,8 +284,8 @@ impl<'s, T: Tap> World<'s, T> {
             if let Some(app) = &mut self.apps[flow] {
                 let mut commands = std::mem::take(&mut self.commands);
                 app.on_end(self.now, &mut commands);
-                commands.retain(|c| matches!(c, Command::Tell { .. }));
-                self.obey(flow, &mut commands);
+                commands.retain(|c| matches!(c, Command::Report { .. }));
+                self.execute(flow, &mut commands);
                 self.commands = commands;
             }
         }
@@ -297,7 +297,7 @@ impl<'s, T: Tap> World<'s, T> {
             }
         }
         // Probes that are still on the way at the end are neither lost nor answered.
-        self.close_books();
+        self.write_totals();
         let conservation = &mut self.results.conservation;
         conservation.queued = self.ports.iter().map(|p| p.held() as u64).sum();
         conservation.flying = self.ports.iter().map(|p| p.pipe.len() as u64).sum();

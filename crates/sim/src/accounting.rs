@@ -1,7 +1,7 @@
 //! Bins and final figures of a run.
 //!
-//! signal: counters of endpoints and ports · model: what held a sender back is known exactly
-//! ([`Hold`]); behind which queue its data stood is known from the time that each frame spent
+//! signal: counters of endpoints and ports · model: what limited_time a sender back is known exactly
+//! ([`SendLimit`]); behind which queue its data stood is known from the time that each frame spent
 //! waiting · action: rows.
 
 use algo::cc::{self, CongestionControl};
@@ -9,8 +9,8 @@ use algo::rwnd;
 use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
-use crate::tcp::{Hold, Phase};
-use crate::world::{Book, Connection, Tap, World};
+use crate::simulation::{Connection, Direction, Simulation, Tap};
+use crate::tcp::{Phase, SendLimit};
 
 /// … when it stood for so long.
 const STANDING: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const QUEUE_NS: u64 = 1_000_000;
 /// Length of a second, in ns: the peak is taken over full seconds.
 const SECOND: u64 = 1_000_000_000;
 
-impl<T: Tap> World<'_, T> {
+impl<T: Tap> Simulation<'_, T> {
     pub(crate) fn write_bin(&mut self, from: Instant, to: Instant) {
         let span = to.since(from);
         let measured = to > self.measured_from;
@@ -37,7 +37,7 @@ impl<T: Tap> World<'_, T> {
         }
     }
 
-    pub(crate) fn close_books(&mut self) {
+    pub(crate) fn write_totals(&mut self) {
         let (end, measured_from) = (self.results_end(), self.measured_from);
         for (i, c) in self.connections.iter_mut().enumerate() {
             let flow = &self.scenario.flows[c.flow];
@@ -46,8 +46,8 @@ impl<T: Tap> World<'_, T> {
                 flow: c.flow,
                 a: c.nodes[0],
                 b: c.nodes[1],
-                a_port: c.wiring.ports[0],
-                b_port: c.wiring.ports[1],
+                a_port: c.wire.ports[0],
+                b_port: c.wire.ports[1],
                 start: c.start,
                 end: c.last,
                 initial_rtt: c.initial_rtt,
@@ -98,43 +98,43 @@ fn sample(
         return;
     }
     let sender = &mut end.sender;
-    sender.book_hold(to);
-    let held = std::mem::take(&mut sender.held);
+    sender.account_limit(to);
+    let limited_time = std::mem::take(&mut sender.limited_time);
     let rtt = std::mem::replace(&mut sender.rtt_bin, (0, 0, u64::MAX, 0));
     let left = sender.in_flight();
     let in_flight = std::mem::replace(&mut sender.in_flight_max, left).max(left);
-    let book = &mut c.books[side];
+    let direction = &mut c.directions[side];
     let counters = sender.counters;
     if counters.segments == 0 {
         return;
     }
-    book.recent.push(if queued.2 > 0 { queued.0 } else { u64::MAX });
-    if book.recent.len() > keep {
-        book.recent.remove(0);
+    direction.recent.push(if queued.2 > 0 { queued.0 } else { u64::MAX });
+    if direction.recent.len() > keep {
+        direction.recent.remove(0);
     }
-    let times = limit_times(&held, book, queued);
+    let times = limit_times(&limited_time, direction, queued);
     let limit = Limit::ALL[(0..8).max_by_key(|&i| (times[i], 8 - i)).unwrap_or(7)];
     let limit = if times.iter().sum::<u64>() == 0 { Limit::Unknown } else { limit };
-    let full = |h: Hold| held[0][h as usize] + held[1][h as usize];
-    let window_full = full(Hold::ZeroWindow) + full(Hold::ReceiveWindow);
+    let full = |h: SendLimit| limited_time[0][h as usize] + limited_time[1][h as usize];
+    let window_full = full(SendLimit::ZeroWindow) + full(SendLimit::ReceiveWindow);
     if !measured {
         // Round trips of the warm-up are no part of the statistics.
         sender.rtts = Histogram::new();
     }
     if measured {
-        for (sum, time) in book.limits.iter_mut().zip(times) {
+        for (sum, time) in direction.limits.iter_mut().zip(times) {
             *sum += time;
         }
-        book.window_full += window_full;
-        book.in_flight.record(in_flight);
+        direction.window_full += window_full;
+        direction.in_flight.record(in_flight);
     }
-    peak(book, from, arrived, span);
+    peak(direction, from, arrived, span);
     let state = sender.cc.state();
     rows.push(SampleRow {
         flow: (index * 2 + side) as u32,
         t: from,
         span,
-        sent: counters.payload - book.last.payload,
+        sent: counters.payload - direction.last.payload,
         delivered: arrived,
         rtt: (rtt.1 > 0).then(|| (Duration(rtt.2), Duration(rtt.0 / rtt.1), Duration(rtt.3))),
         in_flight,
@@ -144,31 +144,33 @@ fn sample(
         pacing: state.pacing_rate,
         queue: (queued.2 > 0).then(|| Duration(queued.1 / queued.2)),
         window_full: Duration(window_full),
-        retransmissions: counters.resent - book.last.resent,
+        retransmissions: counters.retransmitted - direction.last.retransmitted,
         limit,
     });
-    book.last = counters;
+    direction.last = counters;
 }
 
 /// Time by limit, in the order of [`Limit::ALL`].
 fn limit_times(
-    held: &[[u64; crate::tcp::HOLDS]; 2],
-    book: &Book,
+    limited_time: &[[u64; crate::tcp::SEND_LIMITS]; 2],
+    direction: &Direction,
     queued: (u64, u64, u64),
 ) -> [u64; 8] {
-    let both = |h: Hold| held[0][h as usize] + held[1][h as usize];
+    let both = |h: SendLimit| limited_time[0][h as usize] + limited_time[1][h as usize];
     let network = |part: usize| {
-        let h = &held[part];
-        h[Hold::Congestion as usize] + h[Hold::Pacing as usize] + h[Hold::Local as usize]
+        let h = &limited_time[part];
+        h[SendLimit::Congestion as usize]
+            + h[SendLimit::Pacing as usize]
+            + h[SendLimit::Local as usize]
     };
     let mut times = [0; 8];
-    times[Limit::ZeroWindow as usize] = both(Hold::ZeroWindow);
-    times[Limit::ReceiveWindow as usize] = both(Hold::ReceiveWindow);
-    times[Limit::Application as usize] = both(Hold::Application);
+    times[Limit::ZeroWindow as usize] = both(SendLimit::ZeroWindow);
+    times[Limit::ReceiveWindow as usize] = both(SendLimit::ReceiveWindow);
+    times[Limit::Application as usize] = both(SendLimit::Application);
     times[Limit::SlowStart as usize] = network(0);
     // The smallest queueing delay of the last second: a queue that never drained in that time is a
     // standing one.
-    let standing = book.recent.iter().copied().filter(|q| *q != u64::MAX).min().unwrap_or(0);
+    let standing = direction.recent.iter().copied().filter(|q| *q != u64::MAX).min().unwrap_or(0);
     let mean = queued.1.checked_div(queued.2).unwrap_or(standing);
     let kind = if standing >= Limit::BLOAT.0 {
         Limit::Bufferbloat
@@ -181,19 +183,20 @@ fn limit_times(
     times
 }
 
-fn peak(book: &mut Book, from: Instant, arrived: u64, span: Duration) {
+fn peak(direction: &mut Direction, from: Instant, arrived: u64, span: Duration) {
     let second = from.0 / SECOND;
-    if second != book.second {
-        book.peak = book.peak.max(book.second_bytes);
-        book.second = second;
-        book.second_bytes = 0;
+    if second != direction.second {
+        direction.peak = direction.peak.max(direction.second_bytes);
+        direction.second = second;
+        direction.second_bytes = 0;
     }
-    book.second_bytes += arrived;
+    direction.second_bytes += arrived;
     // A bin longer than a second is its own peak.
     if span.0 > SECOND {
-        book.peak =
-            book.peak.max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
-        book.second_bytes = 0;
+        direction.peak = direction
+            .peak
+            .max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
+        direction.second_bytes = 0;
     }
 }
 
@@ -210,47 +213,47 @@ fn flow_row(
         if side == 0 { (a, b) } else { (b, a) }
     };
     theirs.receiver.finish(end);
-    let book = &c.books[side];
+    let direction = &c.directions[side];
     let counters = ours.sender.counters;
-    let first = book.first_data.unwrap_or(end).max(measured_from);
-    let active = book.last_delivery.since(first);
-    let peak = book.peak.max(if book.peak == 0 { book.second_bytes } else { 0 });
-    let total: u64 = book.limits.iter().sum();
+    let first = direction.first_data.unwrap_or(end).max(measured_from);
+    let active = direction.last_delivery.since(first);
+    let peak = direction.peak.max(if direction.peak == 0 { direction.second_bytes } else { 0 });
+    let total: u64 = direction.limits.iter().sum();
     let range = theirs.receiver.window_range;
     FlowRow {
         id: (index * 2 + side) as u32,
         congestion,
         window_law,
         data_packets: counters.segments,
-        wire_bytes: book.wire_bytes,
+        wire_bytes: direction.wire_bytes,
         payload_bytes: counters.payload,
-        bytes: book.delivered,
+        bytes: direction.delivered,
         active,
-        goodput: Bytes(book.measured).over(active).filter(|_| book.measured > 0),
+        goodput: Bytes(direction.measured).over(active).filter(|_| direction.measured > 0),
         peak: (peak > 0).then(|| units::Rate(peak * 8)),
-        mss: u32::from(c.wiring.mss[side]).saturating_sub(12),
+        mss: u32::from(c.wire.mss[side]).saturating_sub(12),
         rtt_ms: ours.sender.rtts.quantiles(1e-6),
         initial_rtt_ms: c.initial_rtt.map(Duration::as_millis_f64),
-        queue_ms: book.queued.quantiles(1e-6),
-        in_flight_bytes: book.in_flight.quantiles(1.0),
+        queue_ms: direction.queued.quantiles(1e-6),
+        in_flight_bytes: direction.in_flight.quantiles(1.0),
         rwnd_min: (range.1 > 0).then_some(range.0),
         rwnd_max: (range.1 > 0).then_some(range.1),
         rwnd_last: (range.1 > 0).then(|| ours.sender.peer_window()),
-        window_full: Duration(book.window_full),
+        window_full: Duration(direction.window_full),
         zero_window_count: theirs.receiver.counters.zero_windows,
         zero_window: Duration(theirs.receiver.counters.zero_ns),
         zero_window_probes: counters.window_probes,
-        retransmissions: counters.resent,
-        retransmitted_bytes: counters.resent_bytes,
-        retransmissions_fast: counters.resent_fast,
-        retransmissions_timeout: counters.resent_timeout,
-        retransmissions_tail_probe: counters.resent_probe,
-        retransmissions_spurious: counters.resent_spurious,
+        retransmissions: counters.retransmitted,
+        retransmitted_bytes: counters.retransmitted_bytes,
+        retransmissions_fast: counters.retransmitted_fast,
+        retransmissions_timeout: counters.retransmitted_timeout,
+        retransmissions_tail_probe: counters.retransmitted_probe,
+        retransmissions_spurious: counters.retransmitted_spurious,
         timeouts: counters.timeouts,
         recoveries: counters.recoveries,
         undone: counters.undone,
-        lost_packets: book.lost,
+        lost_packets: direction.lost,
         ecn_ce: theirs.receiver.counters.marked,
-        shares: (total > 0).then(|| book.limits.map(|t| t as f64 / total as f64)),
+        shares: (total > 0).then(|| direction.limits.map(|t| t as f64 / total as f64)),
     }
 }

@@ -7,28 +7,28 @@ use algo::{Rng, cc, rwnd};
 use scenario::{App as AppKind, WindowUpdate};
 use units::Instant;
 
-use super::{Book, Connection, Tap, World};
+use super::{Connection, Direction, Simulation, Tap};
 use crate::apps::{Command, Commands};
 use crate::events::Target;
 use crate::frame::{Frame, Kind};
 use crate::record::AppRow;
-use crate::tcp::{Endpoint, Labels, News, Phase, Receiver, Sender, receive, send};
-use crate::wire::Wiring;
+use crate::tcp::{AppEvents, Endpoint, Labels, Phase, Receiver, Sender, receive, send};
+use crate::wire::WireParameters;
 
 /// First port of a flow's data sender; iperf3's.
 const SERVER_PORT: u16 = 5_201;
 /// First port of those who open: Linux's `ip_local_port_range`.
 const CLIENT_PORT: u16 = 32_768;
 
-impl<T: Tap> World<'_, T> {
-    pub(super) fn tell_app(&mut self, connection: u32, side: u8, news: &News) {
-        if news.received == 0 && !news.opened && !news.ended && !news.done {
+impl<T: Tap> Simulation<'_, T> {
+    pub(super) fn notify_app(&mut self, connection: u32, side: u8, app_events: &AppEvents) {
+        if app_events.received == 0 && !app_events.opened && !app_events.ended && !app_events.done {
             return;
         }
         let c = &mut self.connections[connection as usize];
         let flow = c.flow;
         let is_data_side = side == c.data_side;
-        if news.ended && c.ends[usize::from(side)].phase == Phase::Open {
+        if app_events.ended && c.ends[usize::from(side)].phase == Phase::Open {
             // The peer closed: close, too, once everything is written.
             c.ends[usize::from(side)].sender.closing = true;
             self.push_endpoint(connection, side);
@@ -39,14 +39,14 @@ impl<T: Tap> World<'_, T> {
         }
         let Some(app) = &mut self.apps[flow] else { return };
         let mut commands = std::mem::take(&mut self.commands);
-        if news.opened && is_data_side != app.asks() && !c.opened_told {
-            c.opened_told = true;
+        if app_events.opened && is_data_side != app.fetches() && !c.opened_notified {
+            c.opened_notified = true;
             app.on_opened(self.now, connection, &mut commands);
         }
-        if news.received > 0 {
-            app.on_received(self.now, connection, is_data_side, news.received, &mut commands);
+        if app_events.received > 0 {
+            app.on_received(self.now, connection, is_data_side, app_events.received, &mut commands);
         }
-        self.obey(flow, &mut commands);
+        self.execute(flow, &mut commands);
         self.commands = commands;
     }
 
@@ -71,7 +71,7 @@ impl<T: Tap> World<'_, T> {
         } else {
             app.on_timer(self.now, &mut commands);
         }
-        self.obey(flow, &mut commands);
+        self.execute(flow, &mut commands);
         self.commands = commands;
     }
 
@@ -125,7 +125,7 @@ impl<T: Tap> World<'_, T> {
         self.events.push(self.now + every, Target::App(flow as u32));
     }
 
-    pub(super) fn obey(&mut self, flow: usize, commands: &mut Commands) {
+    pub(super) fn execute(&mut self, flow: usize, commands: &mut Commands) {
         for command in commands.drain(..) {
             match command {
                 Command::Open { tag } => {
@@ -161,7 +161,7 @@ impl<T: Tap> World<'_, T> {
                     }
                 }
                 Command::Wake(at) => self.events.push(at.max(self.now), Target::App(flow as u32)),
-                Command::Tell { kind, value } => {
+                Command::Report { kind, value } => {
                     if self.now >= self.measured_from {
                         self.results.apps.push(AppRow { flow, t: self.now, kind, value });
                     }
@@ -246,7 +246,7 @@ impl<T: Tap> World<'_, T> {
         let client_port = CLIENT_PORT + (id % 28_000) as u16;
         let mss =
             (spec.sender.mss.0 + if spec.sender.timestamps { 12 } else { 0 }).min(65_535) as u16;
-        let wiring = Wiring {
+        let wire = WireParameters {
             nodes: [a as u16, b as u16],
             ports: [client_port, server_port],
             isn: [numbers.next_u64() as u32, numbers.next_u64() as u32],
@@ -260,15 +260,15 @@ impl<T: Tap> World<'_, T> {
             nodes,
             data_side,
             ends,
-            wiring,
+            wire,
             start: self.now,
             last: self.now,
             initial_rtt: None,
             packets: 0,
             bytes: 0,
             closed: false,
-            books: [Book::default(), Book::default()],
-            opened_told: false,
+            directions: [Direction::default(), Direction::default()],
+            opened_notified: false,
         });
         id
     }

@@ -4,12 +4,12 @@
 
 use scenario::ProbeKind;
 
-use super::{Tap, World};
+use super::{Simulation, Tap};
 use crate::events::Target;
 use crate::frame::{Frame, Kind};
 use crate::record::ProbeRow;
 
-impl<T: Tap> World<'_, T> {
+impl<T: Tap> Simulation<'_, T> {
     pub(super) fn on_probe_timer(&mut self, index: usize) {
         let spec = &self.scenario.probes[index];
         let state = &mut self.probes[index];

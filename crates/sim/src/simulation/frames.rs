@@ -6,20 +6,20 @@
 
 use units::Instant;
 
-use super::{Tap, World};
+use super::{Simulation, Tap};
 use crate::events::Target;
 use crate::frame::{Frame, Kind, flags};
 use crate::record::EventRow;
-use crate::tcp::Hold;
-use crate::wire::Wiring;
+use crate::tcp::SendLimit;
+use crate::wire::WireParameters;
 use algo::port::{Loss, Outcome, Passage, Port};
 
-impl<T: Tap> World<'_, T> {
+impl<T: Tap> Simulation<'_, T> {
     /// A host sends a frame.
     pub(super) fn send(&mut self, node: usize, frame: &Frame) {
         self.results.conservation.sent += 1;
         let numbered;
-        let frame = if T::LOOKS {
+        let frame = if T::ENABLED {
             let count = &mut self.identifications[node];
             *count = count.wrapping_add(1);
             numbered = Frame { identification: *count, ..*frame };
@@ -27,7 +27,7 @@ impl<T: Tap> World<'_, T> {
         } else {
             frame
         };
-        self.show(node, frame);
+        self.capture(node, frame);
         let port = self.routes.port(frame.route, 0);
         if frame.kind == Kind::Tcp && self.ports[port as usize].device.is_some() {
             let c = &mut self.connections[frame.owner as usize];
@@ -44,17 +44,20 @@ impl<T: Tap> World<'_, T> {
     }
 
     #[inline]
-    pub(super) fn show(&mut self, node: usize, frame: &Frame) {
-        if T::LOOKS {
-            let wiring = self.wiring(frame);
-            self.tap.frame(node, self.now, frame, &wiring);
+    pub(super) fn capture(&mut self, node: usize, frame: &Frame) {
+        if T::ENABLED {
+            let wire = self.wire(frame);
+            self.tap.frame(node, self.now, frame, &wire);
         }
     }
 
-    pub(super) fn wiring(&self, frame: &Frame) -> Wiring {
+    pub(super) fn wire(&self, frame: &Frame) -> WireParameters {
         match frame.kind {
-            Kind::Tcp => self.connections[frame.owner as usize].wiring,
-            _ => Wiring { nodes: self.routes.ends(frame.route, frame.side), ..Wiring::default() },
+            Kind::Tcp => self.connections[frame.owner as usize].wire,
+            _ => WireParameters {
+                nodes: self.routes.ends(frame.route, frame.side),
+                ..WireParameters::default()
+            },
         }
     }
 
@@ -63,7 +66,7 @@ impl<T: Tap> World<'_, T> {
         let packet = self.frames.get(handle).packet(handle);
         match self.ports[port as usize].pass(self.now, &packet) {
             Some(Passage::Started(at)) => self.start(port, at, handle),
-            Some(Passage::Lost) => self.gone(port, handle, Loss::Link),
+            Some(Passage::Lost) => self.drop_frame(port, handle, Loss::Link),
             Some(Passage::Waits) => self.arm_port(port),
             None => self.run_port(port, |port, now, outcomes| port.enqueue(now, packet, outcomes)),
         }
@@ -113,7 +116,7 @@ impl<T: Tap> World<'_, T> {
                     let frame = *self.frames.get(packet.handle);
                     self.left_host_queue(&frame);
                 }
-                Outcome::Gone(packet, loss) => self.gone(index, packet.handle, loss),
+                Outcome::Gone(packet, loss) => self.drop_frame(index, packet.handle, loss),
                 Outcome::Reported(_) => {}
             }
         }
@@ -132,12 +135,12 @@ impl<T: Tap> World<'_, T> {
         let sender =
             &mut self.connections[frame.owner as usize].ends[usize::from(frame.side)].sender;
         sender.local = sender.local.saturating_sub(u64::from(frame.bytes));
-        if sender.hold == Hold::Local {
+        if sender.limited_by == SendLimit::Local {
             self.unblocked.push((frame.owner, frame.side));
         }
     }
 
-    pub(super) fn gone(&mut self, port: u32, handle: u32, loss: Loss) {
+    pub(super) fn drop_frame(&mut self, port: u32, handle: u32, loss: Loss) {
         let frame = self.frames.remove(handle);
         match loss {
             Loss::Link => self.results.conservation.lost += 1,
@@ -157,9 +160,9 @@ impl<T: Tap> World<'_, T> {
         }
         let data = frame.payload() > 0;
         if data {
-            self.connections[frame.owner as usize].books[usize::from(frame.side)].lost += 1;
+            self.connections[frame.owner as usize].directions[usize::from(frame.side)].lost += 1;
         }
-        if self.keep_events && data {
+        if self.record_events && data {
             let kind = match loss {
                 Loss::Overflow => "drop_overflow",
                 Loss::Aqm => "drop_aqm",
@@ -212,9 +215,9 @@ impl<T: Tap> World<'_, T> {
 
     pub(super) fn arrive(&mut self, node: usize, handle: u32) {
         self.frames.get_mut(handle).hop += 1;
-        if T::LOOKS {
+        if T::ENABLED {
             let frame = *self.frames.get(handle);
-            self.show(node, &frame);
+            self.capture(node, &frame);
         }
         let frame = self.frames.get_mut(handle);
         let (route, hop) = (frame.route, frame.hop);
@@ -283,26 +286,26 @@ impl<T: Tap> World<'_, T> {
         c.bytes += u64::from(frame.bytes);
         let side = frame.side ^ 1;
         let mut out = std::mem::take(&mut self.out);
-        let news = c.ends[usize::from(side)].on_frame(now, frame, &mut out);
+        let app_events = c.ends[usize::from(side)].on_frame(now, frame, &mut out);
         if frame.payload() > 0 {
             self.results.data_packets += 1;
             let measured = now >= self.measured_from;
-            let book = &mut c.books[usize::from(frame.side)];
+            let direction = &mut c.directions[usize::from(frame.side)];
             if measured {
-                book.queued.record(frame.queued);
-                book.measured += news.received;
+                direction.queued.record(frame.queued);
+                direction.measured += app_events.received;
             }
-            if news.received > 0 {
-                book.delivered += news.received;
-                book.last_delivery = now;
+            if app_events.received > 0 {
+                direction.delivered += app_events.received;
+                direction.last_delivery = now;
             }
         }
-        if news.opened && c.initial_rtt.is_none() {
+        if app_events.opened && c.initial_rtt.is_none() {
             c.initial_rtt = Some(now.since(c.start));
         }
         self.flush(frame.owner, side, &mut out);
         self.out = out;
-        self.tell_app(frame.owner, side, &news);
+        self.notify_app(frame.owner, side, &app_events);
     }
 
     // ------------------------------------------------------------------------------------------ endpoints
@@ -313,11 +316,11 @@ impl<T: Tap> World<'_, T> {
         let node = self.connections[connection as usize].nodes[usize::from(side)];
         for frame in out.iter() {
             let c = &mut self.connections[connection as usize];
-            let book = &mut c.books[usize::from(side)];
-            if frame.payload() > 0 && book.first_data.is_none() {
-                book.first_data = Some(now);
+            let direction = &mut c.directions[usize::from(side)];
+            if frame.payload() > 0 && direction.first_data.is_none() {
+                direction.first_data = Some(now);
             }
-            book.wire_bytes += u64::from(frame.bytes);
+            direction.wire_bytes += u64::from(frame.bytes);
             self.send(node, frame);
         }
         out.clear();
@@ -348,10 +351,10 @@ impl<T: Tap> World<'_, T> {
             return;
         }
         let mut out = std::mem::take(&mut self.out);
-        let news = end.on_timer(self.now, &mut out);
+        let app_events = end.on_timer(self.now, &mut out);
         self.flush(connection, side, &mut out);
         self.out = out;
-        self.tell_app(connection, side, &news);
+        self.notify_app(connection, side, &app_events);
     }
 
     pub(super) fn push_endpoint(&mut self, connection: u32, side: u8) {

@@ -6,10 +6,10 @@
 use algo::{cc, gate, rwnd};
 use scenario::Changed;
 
-use super::{Tap, World};
+use super::{Simulation, Tap};
 use crate::rewrite::Rewriter;
 
-impl<T: Tap> World<'_, T> {
+impl<T: Tap> Simulation<'_, T> {
     pub(super) fn on_change(&mut self, index: usize) {
         let scenario = self.scenario;
         for what in &scenario.changes[index].what {
