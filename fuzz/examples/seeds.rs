@@ -261,8 +261,8 @@ fn main() -> io::Result<()> {
     scripts()
 }
 
-/// Handshake, data with a hole, SACK, resend, zero window, wrap, FIN: eight bytes per segment, see
-/// `drive::segment`.
+/// Handshake, data with a hole, SACK, retransmission, zero window, wrap, FIN: eight bytes per
+/// segment, see `drive::segment`.
 fn scripts() -> io::Result<()> {
     const HANDSHAKE: [[u8; 8]; 3] = [
         [0x44, 0xff, 0xff, 0, 0, 250, 0x07, 30],

@@ -157,7 +157,7 @@ pub fn tcp_options(bytes: &[u8]) {
 }
 
 /// Cuts a TCP packet into fragments at multiples of eight, sends them as the bytes say (order,
-/// copies, other identifications, overlaps), and holds the decoder to this: when all pieces of the
+/// copies, other identifications, overlaps), and checks this of the decoder: when all pieces of the
 /// one packet were sent once and nothing else, the segment comes out.
 pub fn ip_fragments(bytes: &[u8]) {
     let Some((&[payload, piece], script)) = bytes.split_first_chunk::<2>() else { return };

@@ -1,4 +1,4 @@
-//! What holds of every analysis, whatever the packets were.
+//! Invariants of every analysis, whatever the packets were.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use flow::Analysis;
 use flow::series::rows::{Connection, Flow, Limit, Protocol, Quantiles, Value};
 use units::{Bytes, Duration};
 
-/// Panics where something does not hold of an analysis with bins of this width.
+/// Panics where an analysis with bins of this width breaks an invariant.
 pub fn hold(a: &Analysis, bin: Duration) {
     rows(a);
     for flow in &a.flows {

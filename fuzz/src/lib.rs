@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes, and what must hold afterwards.
+//! What the fuzz targets do with their bytes, and what they check afterwards.
 //!
 //! `drive` and `invariants` are also compiled into `crates/flow/tests/kept_seeds.rs`, which replays
 //! every input that once found something; so they need nothing but `capture`, `flow` and `units`.

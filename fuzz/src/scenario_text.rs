@@ -1,5 +1,5 @@
 //! What the target `scenario` does with its bytes: a file is read and its first and last run are
-//! resolved, or it is refused with a line that says why.
+//! resolved, or it is refused with a message of one line.
 //!
 //! Also compiled into `crates/scenario/tests/any_text.rs`; so it needs nothing but `scenario`.
 

@@ -21,7 +21,7 @@ pub fn trace(text: &str) {
     }
 }
 
-/// A saturating sender for a hundred offers.
+/// A saturating sender for a hundred packets.
 fn replay(name: &str, setup: &Setup) {
     let Some(entry) = TABLE.iter().find(|e| e.name == name) else { return };
     let mut medium = entry.default(setup);

@@ -1,4 +1,4 @@
-//! A scenario file as a whole: what its runs are, and each of them ready to go.
+//! A scenario file as a whole: its runs, and the resolved scenario of each.
 
 use settings::{Place, Problem, Result, Tree, wrong};
 
@@ -8,8 +8,8 @@ use crate::sweep::{self, RunSpec, Sweep};
 use crate::traces::{self, Source, Traces};
 use crate::types::Scenario;
 
-/// Largest file.
-const MOST_BYTES: usize = 16 << 20;
+/// Largest file: thousands of times that of a scenario written by hand.
+const MAX_BYTES: usize = 16 << 20;
 
 /// A scenario file, read and checked.
 #[derive(Clone, Debug)]
@@ -22,12 +22,9 @@ pub struct Document {
 impl Document {
     /// Reads and checks a file, each value of its sweep included; only traces are not read yet.
     pub fn parse(text: &str) -> Result<Document> {
-        if text.len() > MOST_BYTES {
-            let problem = Problem::TooMany {
-                what: "bytes",
-                found: text.len() as u64,
-                max: MOST_BYTES as u64,
-            };
+        if text.len() > MAX_BYTES {
+            let problem =
+                Problem::TooMany { what: "bytes", found: text.len() as u64, max: MAX_BYTES as u64 };
             return wrong(Place::Nowhere, "", problem);
         }
         Document::of(Tree::parse(text)?, true)
@@ -80,7 +77,7 @@ impl Document {
         resolve::root(&self.tree).and_then(|root| root.count("seed")).unwrap_or(1)
     }
 
-    /// One run, ready to go, and what a person should know about it.
+    /// One run, ready to go, and its warnings.
     pub fn scenario<K: AsRef<str>, V: AsRef<str>>(
         &self,
         overrides: &[(K, V)],
@@ -99,7 +96,7 @@ impl Document {
         resolve::scenario(&tree, seed, &source)
     }
 
-    /// What must hold.
+    /// The `[[expect]]` entries.
     pub fn expectations(&self) -> &[Expectation] {
         &self.expectations
     }
@@ -109,7 +106,7 @@ impl Document {
         traces::named(&self.tree)
     }
 
-    /// What a person reads first.
+    /// The name of the scenario.
     pub fn name(&self) -> &str {
         self.tree.root("name").and_then(Tree::text).unwrap_or("scenario")
     }

@@ -1,4 +1,5 @@
-//! What must hold after a run: metrics with bounds, kept as data; the figures come from elsewhere.
+//! Expectations of a run: metrics with bounds, as data. Another program compares them with the
+//! figures.
 
 use algo::Unit;
 use settings::{
@@ -13,9 +14,9 @@ use crate::sweep::Sweep;
 /// What a metric is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum On {
-    /// Each flow.
+    /// Measured on each flow.
     Flow,
-    /// Each probe.
+    /// Measured on each probe.
     Probe,
     /// Each link, with the queue in front of it.
     Link,
@@ -30,26 +31,26 @@ pub struct Metric {
     pub name: &'static str,
     /// What it is measured on.
     pub on: On,
-    /// Whether it is a distribution, of which a statistic is asked.
+    /// Whether it is a distribution, so that a bound names a statistic.
     pub distribution: bool,
-    /// What it says.
+    /// The meaning, for the documentation.
     pub about: &'static str,
 }
 
 /// A figure of a distribution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Statistic {
-    /// Smallest.
+    /// The smallest value.
     Min,
-    /// Arithmetic mean.
+    /// The arithmetic mean.
     Mean,
-    /// Median.
+    /// The 50th percentile: the median.
     P50,
-    /// 95th percentile.
+    /// The 95th percentile of the values.
     P95,
-    /// 99th percentile.
+    /// The 99th percentile of the values.
     P99,
-    /// Largest.
+    /// The largest value.
     Max,
 }
 
@@ -70,20 +71,20 @@ const fn distribution(name: &'static str, on: On, about: &'static str) -> Metric
     Metric { name, on, distribution: true, about }
 }
 
-/// Every metric.
+/// All metrics, in the order of the documentation.
 pub const METRICS: &[Metric] = &[
     figure("flow_goodput_bps", On::Flow, "payload delivered in order per time, from start to stop"),
     distribution("flow_rtt_ms", On::Flow, "round trip times that the sender measured"),
     distribution("flow_queue_ms", On::Flow, "time that its packets stood in queues"),
     distribution("flow_in_flight_bytes", On::Flow, "sent and not acknowledged"),
     distribution("flow_rwnd_bytes", On::Flow, "receive window as the sender saw it"),
-    figure("flow_retransmissions", On::Flow, "segments sent again"),
+    figure("flow_retransmissions", On::Flow, "segments retransmitted"),
     figure("flow_timeouts", On::Flow, "retransmission timeouts"),
     figure("flow_loss_rate", On::Flow, "share of the data packets that did not arrive"),
     figure("flow_zero_window_count", On::Flow, "times at which the window went to zero"),
     figure("flow_zero_window_s", On::Flow, "time without window"),
     figure("flow_window_full_s", On::Flow, "time with a full window"),
-    figure("flow_share_zero_window", On::Flow, "share of the time held back by a window of zero"),
+    figure("flow_share_zero_window", On::Flow, "share of the time limited by a window of zero"),
     figure("flow_share_receive_window", On::Flow, "… by the receive window"),
     figure("flow_share_application", On::Flow, "… by an application that had nothing to send"),
     figure("flow_share_slow_start", On::Flow, "… by slow start"),
@@ -101,10 +102,10 @@ pub const METRICS: &[Metric] = &[
     figure("queue_drops", On::Link, "packets dropped in front of the link"),
     figure("link_throughput_bps", On::Link, "what arrived, on the IP layer"),
     distribution("file_ms", On::Flow, "file: start to last byte"),
-    distribution("response_ms", On::Flow, "requests: asked to answered in full"),
+    distribution("response_ms", On::Flow, "requests: from the request to the whole response"),
     distribution("page_load_ms", On::Flow, "web: start to last object"),
-    distribution("object_ms", On::Flow, "web: asked to arrived, each object"),
-    distribution("first_byte_ms", On::Flow, "web: asked to first byte"),
+    distribution("object_ms", On::Flow, "web: from the request to the last byte, each object"),
+    distribution("first_byte_ms", On::Flow, "web: from the request to the first byte"),
     distribution("connect_ms", On::Flow, "web: time to connect"),
     distribution("bitrate_bps", On::Flow, "video: rates of the segments"),
     distribution("startup_ms", On::Flow, "video: start to first picture"),
@@ -118,7 +119,7 @@ pub const METRICS: &[Metric] = &[
 /// A bound on one figure.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// Of which metric.
+    /// The metric that is bounded.
     pub metric: &'static Metric,
     /// Which figure of a distribution.
     pub statistic: Option<Statistic>,
@@ -128,7 +129,7 @@ pub struct Bound {
     pub max: Option<f64>,
 }
 
-/// One `[[expect]]`.
+/// One `[[expect]]` entry of a file.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// Its line in the file.
@@ -137,11 +138,11 @@ pub struct Expectation {
     pub run: Vec<(String, String)>,
     /// The flow; every flow where `None`.
     pub flow: Option<String>,
-    /// The probe.
+    /// Name of the probe, where one is given.
     pub probe: Option<String>,
-    /// The link.
+    /// Name of the link, where one is given.
     pub link: Option<String>,
-    /// What must hold.
+    /// The bounds; all of them have to be met.
     pub bounds: Vec<Bound>,
 }
 

@@ -13,17 +13,17 @@ const MAX_QUEUE_PACKETS: u64 = 100_000_000;
 /// One of the families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
-    /// `algo::cc`.
+    /// Congestion control (`algo::cc`).
     Congestion,
-    /// `algo::rwnd`.
+    /// Laws of the receive window (`algo::rwnd`).
     Window,
-    /// `algo::aqm`.
+    /// Queue disciplines (`algo::aqm`).
     Queue,
-    /// `algo::gate`.
+    /// Gates above a modem (`algo::gate`).
     Gate,
-    /// `algo::link`.
+    /// Media of links (`algo::link`).
     Medium,
-    /// `algo::link::layer`.
+    /// Layers of links (`algo::link::layer`).
     Layer,
 }
 
@@ -32,16 +32,16 @@ pub enum Family {
 pub struct Named {
     /// The name in scenario files.
     pub name: &'static str,
-    /// One line.
+    /// One line of description.
     pub about: &'static str,
     /// RFC, paper section, kernel file.
     pub source: &'static str,
-    /// Its parameters.
+    /// Its parameters in order.
     pub params: &'static [Param],
 }
 
 impl Family {
-    /// All of them.
+    /// All families in the order of the documentation.
     pub const ALL: [Family; 6] = [
         Family::Congestion,
         Family::Window,
@@ -63,7 +63,7 @@ impl Family {
         }
     }
 
-    /// Its table.
+    /// The entries of the family's table.
     pub fn entries(self) -> Vec<Named> {
         fn named<T, S>(table: &'static [Entry<T, S>]) -> Vec<Named> {
             let one = |e: &'static Entry<T, S>| Named {

@@ -28,7 +28,7 @@ const QUEUE: Form = Form::Other(Family::Queue.noun());
 const GATE: Form = Form::Other(Family::Gate.noun());
 const MEDIUM: Form = Form::Other(Family::Medium.noun());
 const FLAG: Form = Form::Plain(Unit::Flag, None);
-/// Bands of priority; 8 are more than any discipline here tells apart.
+/// Bands of priority; no discipline here distinguishes as many as 8.
 const CLASS: Form = count("0", "7");
 
 pub(crate) const RATE_RANGE: (&str, &str) = ("0 bit/s", "1000 Gbit/s");
@@ -36,7 +36,7 @@ pub(crate) const INTERVAL_RANGE: (&str, &str) = ("10 us", "60 min");
 pub(crate) const SIZE_RANGE: (&str, &str) = ("1 B", "100 GB");
 
 pub(crate) const ROOT: &[Key] = &[
-    key("name", Form::Text, "scenario", "what a person reads first"),
+    key("name", Form::Text, "scenario", "the name of the scenario"),
     key("about", Form::Text, "", "one or two sentences"),
     key("duration", duration("1 ms", "1440 min"), "60 s", "how long it runs"),
     key(
@@ -49,7 +49,7 @@ pub(crate) const ROOT: &[Key] = &[
         "seed",
         count("0", "9007199254740992"),
         "1",
-        "of all dice: the same file and seed give the same run",
+        "random seed: the same file and seed give the same run",
     ),
     key("bin", duration("1 ms", "60 min"), "100 ms", "length of a bin of the series"),
     key("node", Form::Other("[[node]]"), "(`client` and `server`)", "hosts and routers"),
@@ -76,7 +76,7 @@ pub(crate) const ROOT: &[Key] = &[
         "how `unbloat lab` runs it; the simulator does not look here",
     ),
     key("sweep", Form::Other("[sweep]"), "", "one run for every combination of the values given"),
-    key("expect", Form::Other("[[expect]]"), "", "what must hold afterwards"),
+    key("expect", Form::Other("[[expect]]"), "", "bounds on the results"),
     key("traces", Form::Other("[traces]"), "", "short names of trace files: `name = \"path\"`"),
     key(
         "claim",
@@ -98,7 +98,7 @@ pub(crate) const NODE: &[Key] = &[
         "window",
         WINDOW,
         "",
-        "a law on the window field of ACKs that pass this node or arrive at it; `false`: none",
+        "a law on the window field of ACKs that this node forwards or receives; `false`: none",
     ),
 ];
 
@@ -167,7 +167,7 @@ pub(crate) const DEVICE: &[Key] = &[
         "window",
         WINDOW,
         "",
-        "a law on the window field of incoming ACKs: the sending side holds its own uploads; `false`: none",
+        "a law on the window field of incoming ACKs: the sending side limits its own uploads; `false`: none",
     ),
 ];
 
@@ -177,7 +177,7 @@ pub(crate) const FIRMWARE: &[Key] = &[
         "buffer",
         bytes("1 B", "1 GB"),
         "300 KB",
-        "what it holds; the queue above stops when it is full",
+        "its size; the queue above stops when it is full",
     ),
     key(
         "report_every",
@@ -197,7 +197,7 @@ pub(crate) const ROUTER: &[Key] = &[
     key("window", WINDOW, "", "a law on the window field of forwarded ACKs; `false`: none"),
     key("rate", rate("1 bit/s", "1000 Gbit/s"), "1 Gbit/s", "between client and router, both ways"),
     key("delay", duration("0 s", "60 min"), "1 ms", "between client and router, one way"),
-    key("queue", QUEUE, "droptail", "at both ends of that stretch"),
+    key("queue", QUEUE, "droptail", "at both ends of that path segment"),
 ];
 
 pub(crate) const FLOW: &[Key] = &[
@@ -213,7 +213,7 @@ pub(crate) const FLOW: &[Key] = &[
         "opens",
         Form::Plain(Unit::Choice(&["sender", "receiver"]), None),
         "",
-        "who opens the connection: the receiver of data that comes from a node called `server…`, else the sender",
+        "which end opens the connection: the receiver of data that comes from a node called `server…`, else the sender",
     ),
     key("start", duration("0 s", "1440 min"), "0 s", ""),
     key("stop", duration("0 s", "1440 min"), "", "when the application stops; after the start"),
@@ -229,7 +229,7 @@ pub(crate) const FLOW: &[Key] = &[
         "app",
         Form::Other("name, or { kind, … }"),
         "bulk",
-        "what wants to be sent: see applications",
+        "what makes the traffic: see applications",
     ),
     key(
         "sender",
@@ -288,13 +288,13 @@ pub(crate) const RECEIVER: &[Key] = &[
         "at-once",
         "how the application drains the buffer",
     ),
-    // AFC's slides: "open window" of one segment, then its ACK tells the rest; Linux:
+    // AFC's slides: "open window" of one segment, then its ACK advertises the rest; Linux:
     // tcp_cleanup_rbuf.
     key(
         "window_update",
         Form::Plain(Unit::Choice(&["linux", "segment"]), None),
         "linux",
-        "when reading makes room: in bytes, told when the window has doubled; or, as in AFC's simulations, in whole segments, the first one after a zero window told at once and alone",
+        "when reading frees buffer: in bytes, advertised when the window has doubled; or, as in AFC's simulations, in whole segments, the first one after a zero window advertised at once and alone",
     ),
     key(
         "ack_every",
@@ -324,7 +324,7 @@ pub(crate) const LAB: &[Key] = &[
         "bulk",
         Form::Plain(Unit::Choice(&["own", "iperf3"]), None),
         "own",
-        "who makes bulk traffic: a sender of its own, or iperf3",
+        "which program makes bulk traffic: the lab's own sender, or iperf3",
     ),
     key(
         "capture",
@@ -336,7 +336,7 @@ pub(crate) const LAB: &[Key] = &[
         "gate",
         Form::Plain(Unit::Choice(&["emulator", "agent"]), None),
         "emulator",
-        "who is the gate of a device: the emulator, or unbloat-agent on the phone's own kernel, by the reports of the emulated modem (`qcut_d` only)",
+        "which program is the gate of a device: the emulator, or unbloat-agent on the phone's own kernel, by the reports of the emulated modem (`qcut_d` only)",
     ),
 ];
 
@@ -375,7 +375,7 @@ pub(crate) const FILE: &[Key] = &[
 ];
 
 pub(crate) const REQUESTS: &[Key] = &[
-    key("request", bytes("1 B", "1 GB"), "500 B", "asked with"),
+    key("request", bytes("1 B", "1 GB"), "500 B", "bytes of a request"),
     key("response", bytes("1 B", "100 GB"), "10 KB", "answered"),
     key(
         "think",
@@ -397,10 +397,10 @@ pub(crate) const WEB: &[Key] = &[
         "depth",
         count("1", "100"),
         "3",
-        "layers of the object tree: a layer is asked for when the one before is there",
+        "layers of the object tree: a layer is requested when the one before has arrived",
     ),
     key("connections", count("1", "100"), "6", "at a time (browsers with HTTP/1.1)"),
-    key("request", bytes("1 B", "1 MB"), "500 B", "asked with, each"),
+    key("request", bytes("1 B", "1 MB"), "500 B", "bytes of each request"),
     key("every", duration("1 ms", "60 min"), "10 s", "page start to page start"),
 ];
 
@@ -415,7 +415,7 @@ pub(crate) const VIDEO: &[Key] = &[
         "ladder",
         Form::Other("list of rates"),
         "300 kbit/s, 750 kbit/s, 1200 kbit/s, 1850 kbit/s, 2850 kbit/s, 4300 kbit/s",
-        "rates on offer, ascending",
+        "rates of the ladder, ascending",
     ),
     key("segment", duration("100 ms", "60 s"), "4 s", "play time of a segment"),
     key(
@@ -457,7 +457,7 @@ pub(crate) const PROBE: &[Key] = &[
         "ping",
         "ICMP echo, there and back; or UDP, one way",
     ),
-    key("from", Form::Name, "client", "the node that asks"),
+    key("from", Form::Name, "client", "the node that sends the probes"),
     key("to", Form::Name, "server", "the node that answers"),
     key("start", duration("0 s", "1440 min"), "0 s", ""),
     key(
@@ -511,7 +511,7 @@ pub(crate) const APPS: &[(&str, &str, &[Key])] = &[
     ("rate-profile", "data made at given rates: an application-limited sender", PROFILE),
 ];
 
-/// Every section in the order of the reference: heading, what is said above its table, its keys.
+/// Every section in the order of the reference: heading, text above its table, keys.
 pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
     ("Top level", "", ROOT),
     ("[[node]]", "Where there is none, there are `client` and `server`.", NODE),

@@ -1,4 +1,4 @@
-//! Scenario files: what is connected how, who sends what to whom, and what is expected of it.
+//! Scenario files: topology, traffic, and expected results.
 //!
 //! [`Document::parse`] takes the TOML text of a file and gives one [`Scenario`] per run, ready for
 //! the simulator or the lab, every value checked and in its unit; or an error that names line, key,

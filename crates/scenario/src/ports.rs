@@ -1,9 +1,9 @@
 //! From a link of a scenario to the port that stands before it, as the simulator and the emulator
 //! both run it.
 //!
-//! signal: a resolved scenario · model: queue (or one per user), device stack where a node has one,
-//! link; each with dice of its own, drawn from the run's seed and the element's name · action: an
-//! idle [`Port`].
+//! A port is a queue (or one per user), a device stack where a node has one, and a link. Each has
+//! random numbers of its own, from the run's seed and the element's name: another queue leaves the
+//! link as it was.
 
 use std::net::Ipv4Addr;
 
@@ -49,9 +49,9 @@ impl Scenario {
         port
     }
 
-    /// The user as whose traffic packets between two nodes count where users have queues of their
-    /// own: the end that takes part in fewer transfers and probes, since a server has to do with
-    /// many users; of two alike the one named first.
+    /// The user that packets between two nodes belong to, where users have queues of their own. It
+    /// is the end that takes part in fewer transfers and probes, since a server serves many users;
+    /// of two alike the one named first.
     pub fn user(&self, a: usize, b: usize) -> usize {
         let parts = |node: usize| {
             let flows = self.flows.iter().filter(|f| f.from == node || f.to == node).count();

@@ -1,29 +1,28 @@
 //! One run for every combination of the values in `[sweep]`, times the seeds.
 //!
-//! signal: `key = [values]` · model: axes in the order of the file, the last one fastest, seeds
-//! fastest of all · action: a list of runs, each with the labels that tell it from the others and
-//! the keys that it sets.
+//! `[sweep]` gives axes, `key = [values]`, in the order of the file. The last axis changes fastest,
+//! seeds fastest of all. Each run has the labels that distinguish it and the keys that it sets.
 
 use settings::{Item, Place, Problem, Result, Section, Table, Tree, flatten, wrong};
 
 use crate::keys;
 
-/// Most runs of a file, and most values of all its axes together.
-const MOST_RUNS: u64 = 10_000;
-const MOST_CHOICES: u64 = 1_000;
+/// Largest number of runs of a file, and of values of all its axes together.
+const MAX_RUNS: u64 = 10_000;
+const MAX_CHOICES: u64 = 1_000;
 
 /// One run of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSpec {
-    /// What tells it from the other runs: short name of the key, value as a person names it.
+    /// What distinguishes it from the other runs: short name of each key, and its value.
     pub labels: Vec<(String, String)>,
     /// Dotted keys and their values as TOML, for [`crate::Document::scenario`].
     pub overrides: Vec<(String, String)>,
-    /// Seed of all dice.
+    /// Random seed of the run.
     pub seed: u64,
 }
 
-/// A sweep, read.
+/// The sweep of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sweep {
     pub(crate) axes: Vec<Axis>,
@@ -39,7 +38,7 @@ pub(crate) struct Axis {
     pub(crate) choices: Vec<Choice>,
 }
 
-/// One value of an axis: what it is called, what it sets.
+/// One value of an axis: its label, and the keys that it sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) label: String,
@@ -72,7 +71,7 @@ impl Sweep {
         name(&mut axes);
         let choices = axes.iter().map(|a| a.choices.len() as u64).sum::<u64>();
         let runs = axes.iter().fold(seeds, |n, a| n.saturating_mul(a.choices.len() as u64));
-        for (what, found, max) in [("values", choices, MOST_CHOICES), ("runs", runs, MOST_RUNS)] {
+        for (what, found, max) in [("values", choices, MAX_CHOICES), ("runs", runs, MAX_RUNS)] {
             if found > max {
                 return wrong(sweep.place, "sweep", Problem::TooMany { what, found, max });
             }
@@ -160,12 +159,12 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     if list.is_empty() {
         return wrong(tree.place, path, Problem::Empty);
     }
-    if list.len() as u64 > MOST_CHOICES {
+    if list.len() as u64 > MAX_CHOICES {
         let found = list.len() as u64;
         return wrong(
             tree.place,
             path,
-            Problem::TooMany { what: "values", found, max: MOST_CHOICES },
+            Problem::TooMany { what: "values", found, max: MAX_CHOICES },
         );
     }
     let labelled = |t: &Tree| t.table().is_some_and(|t| t.get("label").is_some());
@@ -184,7 +183,7 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
     Ok(Axis { key: key.to_owned(), label: key.to_owned(), place: tree.place, choices })
 }
 
-/// Runs differ in what happens in them, not in what is asked of them.
+/// Runs differ in their scenario, not in what is expected of them.
 fn refuse(key: &str, place: Place, path: &str) -> Result<()> {
     match key.split('.').next() {
         Some(own @ ("sweep" | "expect")) => {
@@ -210,7 +209,7 @@ fn labelled_choice(tree: &Tree, path: &str) -> Result<Choice> {
     Ok(Choice { label: label.to_owned(), set })
 }
 
-/// The values of one key. Tables of different kinds are told apart by their kind alone.
+/// The values of one key. Tables of different kinds are labelled by their kind alone.
 fn plain_choices(key: &str, list: &[Tree]) -> Vec<Choice> {
     let kind = |t: &Tree| match t.table() {
         Some(table) => table.get("kind").and_then(Tree::text).map(str::to_owned),
@@ -228,7 +227,7 @@ fn plain_choices(key: &str, list: &[Tree]) -> Vec<Choice> {
     labels.into_iter().zip(list).map(choice).collect()
 }
 
-/// Calls each axis by as many last words of its key as tell it from the others, and by no bare
+/// Labels each axis by the last words of its key: as many as distinguish it, and never a bare
 /// number.
 fn name(axes: &mut [Axis]) {
     let keys: Vec<Vec<String>> =

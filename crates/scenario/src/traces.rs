@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// mahimahi's shape is one whole number a line; every other shape tells rates.
+/// mahimahi's format is one whole number a line; every other format gives rates.
 fn trace(text: &str) -> Result<Trace, String> {
     let first = text.lines().next().unwrap_or("").trim();
     if !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! A scenario after parsing: every name resolved, every value in its unit, nothing left to default.
+//! A scenario after parsing: every name resolved, every value in its unit, every default filled in.
 //!
 //! Times count from the start of the run. Nodes, links and flows are named by their index here.
 
@@ -18,27 +18,27 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// The congestion control that this names.
+    /// Builds the congestion control that this names.
     pub fn congestion(&self, setup: &cc::Setup) -> cc::Cc {
         (cc::TABLE[self.index].build)(&self.settings, setup)
     }
-    /// The window law that this names.
+    /// Builds the window law that this names.
     pub fn window(&self, setup: &rwnd::Setup) -> rwnd::Rwnd {
         (rwnd::TABLE[self.index].build)(&self.settings, setup)
     }
-    /// The queue discipline that this names.
+    /// Builds the queue discipline that this names.
     pub fn queue(&self, setup: &aqm::Setup) -> aqm::Aqm {
         (aqm::TABLE[self.index].build)(&self.settings, setup)
     }
-    /// The gate that this names.
+    /// Builds the gate that this names.
     pub fn gate(&self, setup: &gate::Setup) -> gate::AnyGate {
         (gate::TABLE[self.index].build)(&self.settings, setup)
     }
-    /// The medium that this names.
+    /// Builds the medium that this names.
     pub fn medium(&self, setup: &link::Setup) -> link::AnyMedium {
         (link::TABLE[self.index].build)(&self.settings, setup)
     }
-    /// The link layer that this names.
+    /// Builds the link layer that this names.
     pub fn layer(&self, setup: &link::layer::Setup) -> link::layer::Layer {
         (link::layer::TABLE[self.index].build)(&self.settings, setup)
     }
@@ -47,7 +47,7 @@ impl Algorithm {
 /// A run, ready to go.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What a person reads first.
+    /// Name of the scenario.
     pub name: String,
     /// One or two sentences.
     pub about: String,
@@ -55,7 +55,7 @@ pub struct Scenario {
     pub duration: Duration,
     /// Statistics of flows, probes and queues begin here; series begin at 0.
     pub warmup: Duration,
-    /// Seed of all dice.
+    /// Random seed of the run.
     pub seed: u64,
     /// Length of a bin of the series.
     pub bin: Duration,
@@ -63,9 +63,9 @@ pub struct Scenario {
     pub nodes: Vec<Node>,
     /// Directed links. In the short form 0 is `up` (client → server) and 1 is `down`.
     pub links: Vec<Link>,
-    /// Transfers.
+    /// Transfers, in the order of the file.
     pub flows: Vec<Flow>,
-    /// Measuring traffic.
+    /// Traffic that only measures.
     pub probes: Vec<Probe>,
     /// What changes in mid-run, in order of time.
     pub changes: Vec<Change>,
@@ -78,23 +78,23 @@ pub struct Scenario {
 pub struct Lab {
     /// Whether the TUN devices take segments larger than the MTU.
     pub offload: Offload,
-    /// Who makes bulk traffic.
+    /// Which program makes bulk traffic.
     pub bulk: Bulk,
     /// Where packets are captured.
     pub capture: Capture,
-    /// Who is the gate of a device.
+    /// Which program is the gate of a device.
     pub gate: GateBy,
 }
 
-/// Segmentation offload.
+/// When the TUN devices use segmentation offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Offload {
     /// Where a link is faster than 200 Mbit/s.
     #[default]
     Auto,
-    /// Everywhere.
+    /// On every device.
     On,
-    /// Nowhere.
+    /// On no device.
     Off,
 }
 
@@ -104,17 +104,17 @@ pub enum Bulk {
     /// The lab's own sender.
     #[default]
     Own,
-    /// iperf3.
+    /// The program iperf3.
     Iperf3,
 }
 
-/// Who is the gate of a device.
+/// Which program is the gate of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GateBy {
     /// The emulator, as the simulator.
     #[default]
     Emulator,
-    /// unbloat-agent.
+    /// The program unbloat-agent, on the node.
     Agent,
 }
 
@@ -124,9 +124,9 @@ pub enum Capture {
     /// Those where flows and probes begin and end.
     #[default]
     Ends,
-    /// All of them.
+    /// All nodes, or all packets of the link.
     All,
-    /// None of them.
+    /// Nothing is captured.
     None,
 }
 
@@ -137,7 +137,7 @@ pub struct Node {
     pub name: String,
     /// The device stack above its outgoing radio link, where it has one.
     pub device: Option<Device>,
-    /// A window law applied to the window field of ACKs that pass this node or arrive at it: the
+    /// A window law applied to the window field of ACKs that this node forwards or receives: the
     /// law in a router, or at the sending side. `None`: ACKs are left alone.
     pub window: Option<Algorithm>,
 }
@@ -152,14 +152,14 @@ pub struct Device {
     pub qdisc: Algorithm,
     /// What may go from there into the firmware buffer.
     pub gate: Algorithm,
-    /// The firmware buffer.
+    /// The modem's buffer below the gate.
     pub firmware: Firmware,
 }
 
 /// Which packets share a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePer {
-    /// All of them.
+    /// All nodes, or all packets of the link.
     #[default]
     Link,
     /// Those of one user: a queue each, served in turn by bytes, as base stations do.
@@ -171,7 +171,7 @@ pub enum QueuePer {
 pub enum Trace {
     /// mahimahi's delivery opportunities, in milliseconds.
     Opportunities(Arc<[u64]>),
-    /// Rate over time.
+    /// Steps of the rate over time.
     Rates(Arc<[(Instant, Rate)]>),
 }
 
@@ -188,13 +188,13 @@ pub struct Link {
     pub medium: Algorithm,
     /// The trace that the medium replays, for `trace` and `rates`.
     pub trace: Option<Trace>,
-    /// Propagation.
+    /// Propagation delay, one way.
     pub delay: Duration,
     /// What happens on the way, in order.
     pub layers: Vec<Algorithm>,
     /// The queue in front of it; unused where a device feeds the link.
     pub queue: Algorithm,
-    /// Who shares that queue.
+    /// Which packets share that queue.
     pub queue_per: QueuePer,
 }
 
@@ -225,40 +225,40 @@ pub struct Flow {
     /// Whether the data's sender opens the connection (uploads); else its receiver does
     /// (downloads).
     pub sender_opens: bool,
-    /// When it starts.
+    /// When it starts, from the start of the run.
     pub start: Duration,
     /// When the application stops; `None`: never.
     pub stop: Option<Duration>,
-    /// The data's sender.
+    /// Settings of the data's sender.
     pub sender: Sender,
-    /// The data's receiver.
+    /// Settings of the data's receiver.
     pub receiver: Receiver,
-    /// What wants to be sent.
+    /// Application that makes the traffic.
     pub app: App,
 }
 
-/// The sending end.
+/// Settings of the sending end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sender {
-    /// Its congestion control.
+    /// Congestion control of its socket.
     pub congestion: Algorithm,
     /// Window before the first ACK, in segments (10: RFC 6928).
     pub initial_window: u64,
     /// Payload of a full segment (1,448 bytes with timestamps on Ethernet).
     pub mss: Bytes,
     /// Most unacknowledged and unsent data that the socket takes (`tcp_wmem` maximum, 4 MB here);
-    /// the application waits for room.
+    /// the application waits for free space.
     pub buffer: Bytes,
     /// TCP small queues: bytes of this flow that may wait in the host's own queue. `None`: no such
     /// limit.
     pub tsq: Option<Bytes>,
     /// Paced although the congestion control does not ask for it (`fq`).
     pub pacing: bool,
-    /// SACK is offered (RFC 2018). Without it recovery is NewReno's.
+    /// SACK is negotiated (RFC 2018). Without it recovery is NewReno's.
     pub sack: bool,
-    /// Timestamps are offered (RFC 7323).
+    /// Timestamps are negotiated (RFC 7323).
     pub timestamps: bool,
-    /// ECN is offered (RFC 3168).
+    /// ECN is negotiated (RFC 3168).
     pub ecn: bool,
     /// Priority band of its data, 0 the most urgent.
     pub class: u8,
@@ -267,14 +267,14 @@ pub struct Sender {
     pub slow_start_after_idle: bool,
 }
 
-/// The receiving end.
+/// Settings of the receiving end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
-    /// Its window law.
+    /// Law of its receive window.
     pub window: Algorithm,
     /// How the application reads.
     pub read: Read,
-    /// How the window that slow reading leaves is counted, and told.
+    /// How the window that slow reading leaves is counted, and when it is advertised.
     pub window_update: WindowUpdate,
     /// An ACK at the latest after so much data, in segments (2: RFC 9293).
     pub ack_every: u64,
@@ -287,11 +287,11 @@ pub struct Receiver {
 /// How an application drains the receive buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
-    /// At once.
+    /// It reads at once.
     AtOnce,
     /// By a profile of rates, one per slot, repeated; it reads every `tick` what the rate allows.
     Profile {
-        /// The rates.
+        /// One rate per slot.
         rates: Vec<Rate>,
         /// How long each lasts.
         slot: Duration,
@@ -300,7 +300,7 @@ pub enum Read {
     },
 }
 
-/// How a receiver counts the window that slow reading leaves, and when it tells of room.
+/// How a receiver counts the window that slow reading leaves, and when it advertises more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WindowUpdate {
     /// As Linux does: in bytes, with an ACK of its own when reading has at least doubled the
@@ -308,35 +308,35 @@ pub enum WindowUpdate {
     #[default]
     Linux,
     /// As AFC's simulations did: in whole segments, so that it is zero as soon as none fits; the
-    /// first segment that is free again is told at once, and alone; all else goes with the ACKs of
-    /// data.
+    /// first segment that is free again is advertised at once, and alone; all else goes with the
+    /// ACKs of data.
     Segment,
 }
 
-/// What an application wants to send, or fetch.
+/// What an application sends or fetches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum App {
-    /// As much as goes.
+    /// Data without end.
     Bulk,
     /// A file, again and again where `every` is given.
     File {
-        /// Its size.
+        /// Size of the file.
         bytes: Bytes,
         /// Start to start; a transfer that is not done by then is followed at once by the next.
         every: Option<Duration>,
     },
     /// Data made at given rates, one per slot, repeated: an application-limited sender.
     Rates {
-        /// The rates.
+        /// One rate per slot.
         rates: Vec<Rate>,
         /// How long each lasts.
         slot: Duration,
     },
     /// Requests one after another on one connection.
     Requests {
-        /// Bytes asked with.
+        /// Bytes of a request.
         request: Bytes,
-        /// Bytes answered.
+        /// Bytes of a response.
         response: Bytes,
         /// Pause between an answer and the next request.
         think: Duration,
@@ -344,12 +344,12 @@ pub enum App {
     /// A web page: a document, then its objects over several connections, each layer known when the
     /// one before is there.
     Web {
-        /// The document.
+        /// Size of the document.
         html: Bytes,
         /// Sizes of the objects.
         objects: Vec<Bytes>,
-        /// Layers of the object tree: objects of a layer are asked for when the layer before has
-        /// come.
+        /// Layers of the object tree: objects of a layer are requested when the layer before has
+        /// arrived.
         depth: u64,
         /// Connections at a time (6: browsers with HTTP/1.1).
         connections: u64,
@@ -362,20 +362,20 @@ pub enum App {
     /// Adaptive video: segments of fixed play time at the best rate that the measured throughput
     /// carries.
     Video {
-        /// Rates on offer, ascending.
+        /// Rates of the ladder, ascending.
         ladder: Vec<Rate>,
         /// Play time of a segment.
         segment: Duration,
         /// Play time buffered before playing starts, and again after a stall.
         start_buffer: Duration,
-        /// Play time buffered at most.
+        /// Largest play time buffered.
         max_buffer: Duration,
         /// Share of the measured throughput that is used.
         safety: f64,
     },
     /// Voice over UDP, both ways, scored with the E-model (ITU-T G.107).
     Voip {
-        /// Time between packets.
+        /// Interval between packets.
         every: Duration,
         /// IP bytes of a packet.
         bytes: Bytes,
@@ -384,24 +384,24 @@ pub enum App {
     },
 }
 
-/// Measuring traffic.
+/// Traffic that only measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
     /// Its name in the results.
     pub name: String,
-    /// What it sends.
+    /// Kind of packets.
     pub kind: ProbeKind,
-    /// Index of the node that asks.
+    /// Index of the node that sends the probes.
     pub from: usize,
-    /// Index of the node that answers.
+    /// Index of the node that answers or receives them.
     pub to: usize,
-    /// When it starts.
+    /// When it starts, from the start of the run.
     pub start: Duration,
     /// Time between packets, one after another where a list is given (DRWA figure 5), repeated.
     pub every: Vec<Duration>,
     /// IP bytes of a packet.
     pub bytes: Bytes,
-    /// Priority band.
+    /// Priority band, 0 the most urgent.
     pub class: u8,
 }
 
@@ -417,13 +417,13 @@ pub enum ProbeKind {
 /// Something that changes in mid-run.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When.
+    /// When it changes, from the start of the run.
     pub at: Duration,
-    /// What.
+    /// What changes at that time.
     pub what: Vec<Changed>,
 }
 
-/// What can change.
+/// A part of the scenario with its new value.
 #[derive(Clone, Debug)]
 pub enum Changed {
     /// A link's medium, delay and layers; its queue keeps its packets.

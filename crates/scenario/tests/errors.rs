@@ -1,5 +1,5 @@
-//! Every kind of mistake, with the exact line that a person reads: the files below, their messages
-//! in `errors.txt`. `UNBLOAT_BLESS=1` writes that anew; the difference is reviewed.
+//! Every kind of mistake, with the exact message: the files below, their messages in `errors.txt`.
+//! `UNBLOAT_BLESS=1` writes it again; the difference is reviewed.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! `docs/scenario.md`: the introduction is written by hand, the reference below its mark is printed
-//! from the tables. `UNBLOAT_BLESS=1` writes it anew.
+//! from the tables. `UNBLOAT_BLESS=1` writes it again.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Whatever the tables of `algo` hold can be written in a scenario file, and is read back as
+//! Every entry of the tables of `algo` can be written in a scenario file, and is read back as
 //! itself.
 
 use scenario::{Document, Family, Scenario, TraceMissing, TraceText, scenario_value};

@@ -46,7 +46,7 @@ pub enum Problem {
     UnknownKey {
         /// The known key that was probably meant.
         nearest: Option<String>,
-        /// All known keys.
+        /// All known keys of the section.
         known: Vec<String>,
     },
     /// No element has this name.
@@ -54,11 +54,11 @@ pub enum Problem {
     UnknownName {
         /// The kind of element.
         what: &'static str,
-        /// The name given.
+        /// The name that was given.
         found: String,
         /// The known name that was probably meant.
         nearest: Option<String>,
-        /// All known names.
+        /// All names that exist.
         known: Vec<String>,
     },
     /// A value of another kind, such as a number without unit.
@@ -66,13 +66,13 @@ pub enum Problem {
     WrongKind {
         /// How such a value is written.
         expected: String,
-        /// The value given.
+        /// The value that was given.
         found: String,
     },
     /// A value outside the range of its key.
     #[error("{found} is out of range: {min} to {max}")]
     OutOfRange {
-        /// The value given.
+        /// The value that was given.
         found: String,
         /// The smallest allowed value.
         min: String,
@@ -102,7 +102,7 @@ pub enum Problem {
     /// More elements than the memory of a machine carries.
     #[error("{found} {what}; {max} at most")]
     TooMany {
-        /// What is counted.
+        /// What kind of element is counted.
         what: &'static str,
         /// How many are given.
         found: u64,

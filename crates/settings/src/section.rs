@@ -15,7 +15,7 @@ use crate::tree::{Item, Table, Tree};
 pub enum Form {
     /// A plain value with its unit; with a range, both ends inclusive and written as in a file.
     Plain(Unit, Option<(&'static str, &'static str)>),
-    /// Any text.
+    /// Text without further rules.
     Text,
     /// A name that can stand in a dotted key.
     Name,

@@ -20,13 +20,13 @@ pub struct Tree {
 /// The kinds of TOML values.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// A string.
+    /// A TOML string.
     Text(String),
-    /// An integer.
+    /// A TOML integer.
     Whole(i64),
-    /// A float.
+    /// A TOML float.
     Number(f64),
-    /// A boolean.
+    /// A TOML boolean.
     Flag(bool),
     /// A date or time, as it was written.
     Date(String),
@@ -39,7 +39,7 @@ pub enum Item {
 /// Keys with their elements, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Each key once.
+    /// Keys and elements; each key occurs once.
     pub entries: Vec<(String, Tree)>,
     /// Written as `{ … }`: a value, not a section.
     pub inline: bool,

@@ -1,8 +1,7 @@
 //! Bins and final figures of a run.
 //!
-//! signal: counters of endpoints and ports · model: what limited_time a sender back is known exactly
-//! ([`SendLimit`]); behind which queue its data stood is known from the time that each frame spent
-//! waiting · action: rows.
+//! What limited a sender is known exactly ([`SendLimit`]). Whether its data stood in a queue is
+//! known from the time that each frame spent waiting.
 
 use algo::cc::{self, CongestionControl};
 use algo::rwnd;
@@ -12,7 +11,7 @@ use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
 use crate::simulation::{Connection, Direction, Simulation, Tap};
 use crate::tcp::{Phase, SendLimit};
 
-/// … when it stood for so long.
+/// A queue that did not drain for so long is a standing queue.
 const STANDING: Duration = Duration::from_secs(1);
 /// A queue of less than this is a packet or two in service, not a queue.
 const QUEUE_NS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
-//! What happens next.
+//! The queue of pending events.
 //!
-//! signal: (time, who) · model: a heap of four children per node, ordered by time and then by order
-//! of insertion, so that a run is the same on every machine · action: [`Events::pop`].
+//! A heap of four children per node, ordered by time and then by order of insertion, so that a run
+//! is the same on every machine.
 //!
 //! Few entries are alive at a time: packets on a link wait in the link's own queue, of which only
 //! the head is here; an endpoint has one entry for its nearest deadline. A deadline that moved away
@@ -10,7 +10,7 @@
 
 use units::Instant;
 
-/// Who is woken.
+/// The part of the simulation that an event wakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The link of a port is free again, or its queue may give a packet.
@@ -21,7 +21,7 @@ pub enum Target {
     PortGate(u32),
     /// A deadline of a TCP endpoint.
     Endpoint(u32),
-    /// An application's timer.
+    /// The timer of a flow's application.
     App(u32),
     /// A probe sends its next packet.
     Probe(u32),
@@ -64,7 +64,7 @@ pub struct Events {
     pub fired: u64,
 }
 
-/// Children per node: a line of cache holds them.
+/// Children per node: their keys fit into a cache line.
 const ARITY: usize = 4;
 
 impl Events {

@@ -11,25 +11,22 @@ pub enum Kind {
     Tcp,
     /// An ICMP echo request of probe `owner`.
     Ping,
-    /// Its answer.
+    /// An ICMP echo reply to probe `owner`.
     Pong,
     /// A UDP packet of probe `owner`.
     Isochronous,
     /// A UDP packet of the voice application `owner`.
     Voice,
-    /// A ping of the gate at port `owner`, and its answer.
+    /// An ICMP echo request of the gate at port `owner`.
     GatePing,
-    /// … coming back.
+    /// The ICMP echo reply to it.
     GatePong,
 }
 
 /// TCP flags that matter here.
 pub mod flags {
-    /// Opens.
     pub const SYN: u8 = 1;
-    /// Acknowledges.
     pub const ACK: u8 = 2;
-    /// Closes.
     pub const FIN: u8 = 4;
     /// A CE mark was received (RFC 3168).
     pub const ECE: u8 = 8;
@@ -43,28 +40,25 @@ pub const SACK_BLOCKS: usize = 3;
 /// A packet. Sequence numbers count bytes of the stream from 0; SYN stands before, FIN one behind
 /// the last byte.
 ///
-/// What a queue or a link asks for stands in the first of its two cache lines: thousands of frames
-/// are on their way.
+/// The fields that queues and links read are in the first of its two cache lines: thousands of
+/// frames are on their way.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Frame {
-    /// What it is.
     pub kind: Kind,
     /// From the side that opened (0) or the other (1).
     pub side: u8,
-    /// Ports already passed.
+    /// Number of ports already passed.
     pub hop: u8,
-    /// TCP flags.
     pub flags: u8,
-    /// Valid SACK blocks.
+    /// Number of valid SACK blocks.
     pub sacks: u8,
     /// The first SACK block is a DSACK (RFC 2883).
     pub dsack: bool,
-    /// ECN field.
     pub ecn: Ecn,
-    /// Priority band.
+    /// Priority band, 0 the most urgent.
     pub class: u8,
-    /// The user whose traffic it is.
+    /// The user that the traffic belongs to.
     pub host: u16,
     /// AFC's rate option, where present.
     pub rate_option: Option<u8>,
@@ -81,7 +75,7 @@ pub struct Frame {
     pub len: u32,
     /// TSval, in ticks of a millisecond.
     pub ts_val: u32,
-    /// TSecr.
+    /// TSecr, in ticks of a millisecond.
     pub ts_ecr: u32,
     /// When it was sent by its host.
     pub sent: Instant,
@@ -89,16 +83,16 @@ pub struct Frame {
     pub queued: u64,
     /// First byte; of a probe its number.
     pub seq: u64,
-    /// Next byte expected.
+    /// Cumulative ACK: the next byte expected.
     pub ack: u64,
     /// Window beyond `ack`, bytes.
     pub window: u64,
-    /// SACKed ranges.
+    /// SACK blocks, as half-open byte ranges.
     pub sack: [(u64, u64); SACK_BLOCKS],
 }
 
 impl Frame {
-    /// Bytes of data: a FIN takes a number, but carries none.
+    /// Bytes of payload: a FIN takes a sequence number, but carries none.
     #[inline]
     pub fn payload(&self) -> u32 {
         self.len.saturating_sub(u32::from(self.flags & flags::FIN != 0))
@@ -121,7 +115,7 @@ impl Frame {
     }
 }
 
-/// All frames alive.
+/// The frames that are on their way, in slots that are used again.
 #[derive(Default)]
 pub struct Frames {
     slots: Vec<Frame>,
@@ -129,7 +123,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Keeps a frame; its handle.
+    /// Stores a frame and returns its handle.
     #[inline]
     pub fn insert(&mut self, frame: &Frame) -> u32 {
         match self.free.pop() {
@@ -156,14 +150,14 @@ impl Frames {
         &mut self.slots[handle as usize]
     }
 
-    /// Ends a frame.
+    /// Frees the slot of a frame that was delivered or dropped.
     #[inline]
     pub fn remove(&mut self, handle: u32) -> Frame {
         self.free.push(handle);
         self.slots[handle as usize]
     }
 
-    /// Frames alive.
+    /// Number of frames on their way.
     pub fn alive(&self) -> usize {
         self.slots.len() - self.free.len()
     }

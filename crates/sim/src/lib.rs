@@ -1,10 +1,10 @@
 //! Virtual time: hosts with a full TCP, device stacks, links, applications.
 //!
-//! signal: a [`scenario::Scenario`] · model: a discrete-event engine in whole nanoseconds around
-//! the pure algorithms of `algo` · action: [`Results`], and captures of what passed each node.
+//! A discrete-event engine in whole nanoseconds around the pure algorithms of `algo`. It takes a
+//! [`scenario::Scenario`] and gives [`Results`], and captures of the frames at each node.
 //!
-//! The same scenario and seed give the same results on every machine: no clock is read, dice come
-//! from named streams, floating point is `libm`'s, and nothing iterates a hash map.
+//! The same scenario and seed give the same results on every machine: no clock is read, random
+//! numbers come from named streams, floating point is `libm`'s, and nothing iterates a hash map.
 
 mod accounting;
 mod apps;

@@ -1,4 +1,4 @@
-//! Sets of byte ranges: what a receiver holds beyond a hole, what a sender knows to be there.
+//! Sets of byte ranges: what a receiver has beyond a hole, what a sender knows to be delivered.
 
 /// Disjoint, sorted, half-open ranges that do not touch.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +8,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Bytes covered.
+    /// Number of bytes covered.
     #[inline]
     pub fn total(&self) -> u64 {
         self.total
@@ -30,7 +30,7 @@ impl Ranges {
         self.ranges.last().map(|r| r.1)
     }
 
-    /// The range that holds `at`.
+    /// The range that contains `at`.
     pub fn around(&self, at: u64) -> Option<(u64, u64)> {
         let i = self.ranges.partition_point(|r| r.1 <= at);
         self.ranges.get(i).copied().filter(|r| r.0 <= at)

@@ -7,30 +7,30 @@ pub use algo::port::{QueueRow, StageRow};
 pub use units::Limit;
 use units::{Bytes, Duration, Instant, Quantiles, Rate};
 
-/// A connection.
+/// A row of table `connections`.
 #[derive(Clone, Debug)]
 pub struct ConnectionRow {
     /// Number in order of opening.
     pub id: u32,
     /// Index of the scenario's flow that it belongs to.
     pub flow: usize,
-    /// Node that opened it.
+    /// Index of the node that opened it.
     pub a: usize,
-    /// The other.
+    /// Index of the node that accepted it.
     pub b: usize,
-    /// Port of `a`.
+    /// TCP port of `a`.
     pub a_port: u16,
-    /// Port of `b`.
+    /// TCP port of `b`.
     pub b_port: u16,
-    /// SYN.
+    /// When the first SYN was sent.
     pub start: Instant,
-    /// Last frame.
+    /// When its last frame arrived.
     pub end: Instant,
-    /// SYN to SYN/ACK.
+    /// Round trip of the handshake, from SYN to SYN/ACK.
     pub initial_rtt: Option<Duration>,
     /// Closed by both sides.
     pub closed: bool,
-    /// Frames, both ways.
+    /// Number of frames in both directions.
     pub packets: u64,
     /// IP bytes, both ways.
     pub bytes: u64,
@@ -48,7 +48,7 @@ pub struct FlowRow {
     pub window_law: &'static str,
     /// Segments with payload sent.
     pub data_packets: u64,
-    /// IP bytes sent.
+    /// Bytes sent, IP headers included.
     pub wire_bytes: u64,
     /// Payload bytes sent, retransmissions included.
     pub payload_bytes: u64,
@@ -56,15 +56,15 @@ pub struct FlowRow {
     pub bytes: u64,
     /// First data to last delivery, after the warm-up.
     pub active: Duration,
-    /// Delivered over `active`.
+    /// Payload delivered in order over `active`.
     pub goodput: Option<Rate>,
-    /// The best second.
+    /// Goodput of the best second.
     pub peak: Option<Rate>,
     /// Payload of a full segment.
     pub mss: u32,
     /// RTT at the sender, ms.
     pub rtt_ms: Option<Quantiles>,
-    /// Handshake, ms.
+    /// Round trip of the handshake, ms.
     pub initial_rtt_ms: Option<f64>,
     /// Time that its data spent in queues, ms: the truth that an analysis has to find.
     pub queue_ms: Option<Quantiles>,
@@ -72,21 +72,21 @@ pub struct FlowRow {
     pub in_flight_bytes: Option<Quantiles>,
     /// Smallest window advertised to it.
     pub rwnd_min: Option<u64>,
-    /// Largest.
+    /// Largest window advertised to it.
     pub rwnd_max: Option<u64>,
-    /// Last.
+    /// Last window advertised to it.
     pub rwnd_last: Option<u64>,
     /// Time with less than a segment of window left, zero windows included.
     pub window_full: Duration,
-    /// Zero windows.
+    /// Number of times the window went to zero.
     pub zero_window_count: u64,
-    /// Their length.
+    /// Total time with a zero window.
     pub zero_window: Duration,
-    /// Window probes.
+    /// Number of window probes sent.
     pub zero_window_probes: u64,
-    /// Segments sent again.
+    /// Number of segments retransmitted.
     pub retransmissions: u64,
-    /// Their bytes.
+    /// Payload bytes retransmitted.
     pub retransmitted_bytes: u64,
     /// … after SACK or duplicate ACKs.
     pub retransmissions_fast: u64,
@@ -94,17 +94,17 @@ pub struct FlowRow {
     pub retransmissions_timeout: u64,
     /// … as tail-loss probes.
     pub retransmissions_tail_probe: u64,
-    /// … in vain.
+    /// … although the original had arrived, by DSACK.
     pub retransmissions_spurious: u64,
-    /// Timeouts.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Recovery episodes.
+    /// Number of recovery episodes.
     pub recoveries: u64,
-    /// Decreases taken back.
+    /// Number of window decreases that were undone as spurious.
     pub undone: u64,
     /// Segments of this flow that the network lost.
     pub lost_packets: u64,
-    /// Segments marked CE.
+    /// Number of segments that arrived with a CE mark.
     pub ecn_ce: u64,
     /// Share of time by limit, in the order of [`Limit::ALL`].
     pub shares: Option<[f64; 8]>,
@@ -113,21 +113,21 @@ pub struct FlowRow {
 /// One bin of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRow {
-    /// Direction.
+    /// `id` of the direction's [`FlowRow`].
     pub flow: u32,
-    /// Begin.
+    /// Begin of the bin.
     pub t: Instant,
-    /// Length.
+    /// Length of the bin.
     pub span: Duration,
-    /// Payload bytes sent.
+    /// Payload bytes sent in the bin.
     pub sent: u64,
     /// Payload bytes delivered in order.
     pub delivered: u64,
     /// Smallest, mean and largest RTT.
     pub rtt: Option<(Duration, Duration, Duration)>,
-    /// Largest in flight.
+    /// Largest number of bytes in flight in the bin.
     pub in_flight: u64,
-    /// Window told, at the end.
+    /// Advertised window at the end of the bin.
     pub rwnd: u64,
     /// Congestion window, at the end.
     pub cwnd: u64,
@@ -139,22 +139,22 @@ pub struct SampleRow {
     pub queue: Option<Duration>,
     /// Time with less than a segment of window left.
     pub window_full: Duration,
-    /// Segments sent again.
+    /// Number of segments retransmitted.
     pub retransmissions: u64,
-    /// What held it back for most of the bin.
+    /// What limited the direction for most of the bin.
     pub limit: Limit,
 }
 
-/// A probe packet.
+/// A packet of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeRow {
     /// Index of the probe.
     pub probe: usize,
     /// When it was sent.
     pub t: Instant,
-    /// There and back.
+    /// Round-trip time of a ping.
     pub rtt: Option<Duration>,
-    /// One way.
+    /// One-way delay of an isochronous packet.
     pub owd: Option<Duration>,
     /// It did not come back (or through).
     pub lost: bool,
@@ -163,13 +163,13 @@ pub struct ProbeRow {
 /// Something that happened to a direction at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRow {
-    /// Direction.
+    /// `id` of the direction's [`FlowRow`].
     pub flow: u32,
-    /// When.
+    /// When it happened.
     pub t: Instant,
     /// What: `drop_overflow`, `drop_aqm`, `drop_link`, `ecn_mark`.
     pub kind: &'static str,
-    /// Its figure: the payload bytes lost.
+    /// The payload bytes lost.
     pub value: f64,
     /// First byte that it concerns.
     pub seq: u64,
@@ -180,29 +180,29 @@ pub struct EventRow {
 pub struct AppRow {
     /// Index of the scenario's flow.
     pub flow: usize,
-    /// When.
+    /// When it happened.
     pub t: Instant,
     /// `page_load_ms`, `object_ms`, `file_ms`, `response_ms`, `stall_ms`, `bitrate_bps`,
     /// `startup_ms`, `mos` …
     pub kind: &'static str,
-    /// The figure.
+    /// The measured value.
     pub value: f64,
 }
 
 /// Frames by fate: sent = delivered + dropped + lost + still on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conservation {
-    /// Sent by hosts.
+    /// Frames sent by hosts.
     pub sent: u64,
-    /// Taken by hosts.
+    /// Frames delivered to hosts.
     pub delivered: u64,
-    /// Dropped in queues.
+    /// Frames dropped in queues.
     pub dropped: u64,
-    /// Lost on links.
+    /// Frames lost on links.
     pub lost: u64,
-    /// In queues at the end.
+    /// Frames in queues at the end.
     pub queued: u64,
-    /// On links at the end.
+    /// Frames on links at the end.
     pub flying: u64,
 }
 
@@ -216,7 +216,7 @@ impl Conservation {
 /// All that a run gives.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// Connections.
+    /// Rows of table `connections`.
     pub connections: Vec<ConnectionRow>,
     /// Their directions that carried data, or all.
     pub flows: Vec<FlowRow>,
@@ -226,13 +226,13 @@ pub struct Results {
     pub queues: Vec<QueueRow>,
     /// Queues as a whole.
     pub stages: Vec<StageRow>,
-    /// Probes.
+    /// Rows of table `probes`.
     pub probes: Vec<ProbeRow>,
-    /// Losses and marks.
+    /// Rows of table `events`: losses and marks.
     pub events: Vec<EventRow>,
-    /// Applications.
+    /// Rows of table `apps`.
     pub apps: Vec<AppRow>,
-    /// The account of frames.
+    /// All frames by fate.
     pub conservation: Conservation,
     /// Events that the engine handled.
     pub engine_events: u64,

@@ -1,11 +1,10 @@
-//! A window law outside the receiver: on the ACKs that a router passes on, or that come in at the
-//! sending side.
+//! ACK-window rewriting: a window law outside the receiver, on the ACKs that a router forwards or
+//! that arrive at the sending side.
 //!
-//! signal: data and ACKs that pass, with their timestamps · model: the RTT is the sum of two
-//! halves, each measured from a timestamp that passed to its echo that comes back (at the sending
-//! side there is one half only); the ACK number stands for both what was received and what was read
-//! · action: the window field of the ACK becomes the smaller of its own and the law's, and the
-//! right edge is never moved to the left of where it was told before.
+//! signal: forwarded data and ACKs with their timestamps · model: the RTT is the sum of two halves,
+//! each measured from a forwarded timestamp to its echo (at the sending side there is one half
+//! only); the ACK number stands for both received and read data · action: the window field of the
+//! ACK becomes the smaller of its own and the law's; an advertised right edge is never retracted.
 
 use std::collections::VecDeque;
 
@@ -14,7 +13,7 @@ use units::{Bytes, Duration, Instant};
 
 use crate::frame::Frame;
 
-/// Timestamps of one side that wait for their echo: value, and when it passed first.
+/// Timestamps of one side that wait for their echo: value, and when it was first forwarded.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<(u32, Instant)>);
 
@@ -25,7 +24,7 @@ impl Waiting {
         }
     }
 
-    /// The time since `echo` passed; older values will not be echoed any more.
+    /// The time since `echo` was forwarded; older values will not be echoed any more.
     fn echoed(&mut self, echo: u32, now: Instant) -> Option<Duration> {
         while let Some(&(value, at)) = self.0.front() {
             if value > echo {
@@ -40,7 +39,7 @@ impl Waiting {
     }
 }
 
-/// The state of one direction of data.
+/// State for one direction of data.
 struct Direction {
     law: Rwnd,
     data_stamps: Waiting,
@@ -81,14 +80,14 @@ impl Rewriter {
         })
     }
 
-    /// Data of the node's own leaves: the far half of the RTT begins, and there is no near one.
+    /// The node sends data of its own: the far half of the RTT begins, and there is no near one.
     pub fn on_sent(&mut self, now: Instant, f: &Frame) {
         self.direction((f.owner as usize) * 2 + usize::from(f.side))
             .data_stamps
             .passed(f.ts_val, now);
     }
 
-    /// A TCP frame without SYN passes; its window may be lowered.
+    /// A TCP frame without SYN is forwarded; its window may be lowered.
     pub fn on_frame(&mut self, now: Instant, f: &mut Frame) {
         let base = (f.owner as usize) * 2;
         if f.len > 0 {
@@ -129,7 +128,7 @@ impl Rewriter {
         f.window = edge - f.ack;
     }
 
-    /// Another law for the flows that come from now on, and for those that are there.
+    /// Replaces the law for existing and future flows.
     pub fn switch(&mut self, algorithm: scenario::Algorithm) {
         let setup = Setup { mss: Bytes(self.mss), timestamps: true };
         for d in self.directions.iter_mut().flatten() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// All routes asked for so far.
+/// The routes found so far.
 pub struct Routes {
     /// Ports that leave each node: (port, next node).
     ports: Vec<Vec<(u32, usize)>>,

@@ -1,4 +1,4 @@
-//! The door: a scenario in, results and captures out.
+//! Runs a scenario: results, and a capture per node.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -15,7 +15,7 @@ use crate::wire::{self, WireParameters};
 /// Why a run gave no results.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// The caller's progress function said stop.
+    /// The caller's progress function stopped the run.
     #[error("stopped")]
     Stopped,
     /// Frames appeared or vanished: a defect of the engine, never of the scenario.
@@ -24,21 +24,21 @@ pub enum SimError {
     /// A capture file could not be written.
     #[error("{path}: {source}")]
     Capture {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// What is kept beside the results.
+/// What a run records beyond its usual tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Rows for each loss and mark.
+    /// Records a row for each loss and mark.
     pub events: bool,
 }
 
-/// Runs a scenario; `progress` hears the share done and may stop it by answering false.
+/// Runs a scenario; `progress` gets the share done and stops the run by returning false.
 pub fn run(
     scenario: &Scenario,
     options: Options,
@@ -49,7 +49,7 @@ pub fn run(
     conserved(results)
 }
 
-/// Every run answers for every frame.
+/// A run counts only if every frame is accounted for.
 fn conserved(results: Results) -> Result<Results, SimError> {
     if results.conservation.holds() {
         Ok(results)
@@ -110,7 +110,7 @@ impl Tap for Captures {
     }
 }
 
-/// Runs a scenario and writes what each node saw; the paths of the files come with the results.
+/// Runs a scenario and writes a capture per node; returns the results and the paths of the files.
 pub fn run_with_captures(
     scenario: &Scenario,
     options: Options,

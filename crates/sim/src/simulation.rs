@@ -1,10 +1,10 @@
 //! The simulated network: nodes, ports, connections, and the loop that moves them through time.
 //!
-//! signal: events in the order of time · model: frames follow routes of ports; endpoints,
-//! applications, probes and devices react · action: [`Results`].
+//! Events are handled in the order of time. Frames follow routes of ports; endpoints, applications,
+//! probes and devices react to them.
 //!
-//! Nothing here reads a clock or rolls dice of its own; the same scenario gives the same frames on
-//! every machine.
+//! Nothing here reads a clock or has random numbers of its own; the same scenario gives the same
+//! frames on every machine.
 
 mod changes;
 mod frames;
@@ -24,7 +24,7 @@ use crate::tcp::{Endpoint, send};
 use crate::wire::WireParameters;
 use algo::port::{Outcome, Port};
 
-/// A connection.
+/// A TCP connection with both of its endpoints.
 pub(crate) struct Connection {
     pub flow: usize,
     pub nodes: [usize; 2],
@@ -38,12 +38,12 @@ pub(crate) struct Connection {
     pub packets: u64,
     pub bytes: u64,
     pub closed: bool,
-    /// By side.
+    /// Counters of the data that each side sends.
     pub directions: [Direction; 2],
     opened_notified: bool,
 }
 
-/// What is counted of one direction beside its endpoints.
+/// Counters of one direction of a connection that its endpoints do not have.
 #[derive(Default)]
 pub(crate) struct Direction {
     pub lost: u64,
@@ -83,15 +83,15 @@ struct VoiceCall {
     calls: [Voice; 2],
 }
 
-/// Who sees frames pass: capture files.
+/// Receives every frame that a node sends or receives, for capture files.
 pub trait Tap {
-    /// Whether it looks at all: else nothing is prepared for it.
+    /// Whether frames are captured: else nothing is prepared for it.
     const ENABLED: bool = true;
     /// A frame passes a node: it is sent or received there.
     fn frame(&mut self, node: usize, now: Instant, frame: &Frame, wire: &WireParameters);
 }
 
-/// Nobody looks.
+/// No captures are made.
 pub struct NoCapture;
 
 impl Tap for NoCapture {
@@ -122,7 +122,7 @@ pub struct Simulation<'s, T: Tap> {
     pub(crate) measured_from: Instant,
     bin_started: Instant,
     record_events: bool,
-    /// By node, where somebody looks.
+    /// IPv4 identification by node, where captures are made.
     identifications: Vec<u16>,
     // scratch
     outcomes: Vec<Outcome>,
@@ -179,7 +179,7 @@ impl<'s, T: Tap> Simulation<'s, T> {
         }
     }
 
-    /// Runs to the end; `progress` hears the share that is done, at least a hundred times, and may
+    /// Runs to the end; `progress` gets the share that is done, at least a hundred times, and may
     /// stop it.
     pub fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Option<(Results, T)> {
         self.set_up();
@@ -188,8 +188,8 @@ impl<'s, T: Tap> Simulation<'s, T> {
         while let Some((now, target)) = self.events.pop(self.end) {
             self.now = now;
             self.handle(target);
-            // A million events are a fraction of a second: a long run with many flows is heard of,
-            // too.
+            // A million events are a fraction of a second: a long run with many flows reports
+            // progress, too.
             if now.0 >= next || self.events.fired.is_multiple_of(1 << 20) {
                 next = now.0 + step;
                 if !progress(now.0 as f64 / self.end.0 as f64) {

@@ -1,10 +1,9 @@
 //! Simulated frames as bytes: IPv4 with TCP, UDP or ICMP, for capture files that any analyser
 //! reads.
 //!
-//! signal: a [`Frame`] at a node · model: RFC 791, RFC 9293 with the options of Linux (MSS, SACK
-//! permitted, timestamps, window scale, SACK; AFC's rate option as an experimental option by RFC
-//! 6994) · action: headers with right checksums; payload is zeros and is not stored beyond the
-//! headers.
+//! Headers follow RFC 791 and RFC 9293 with the options of Linux (MSS, SACK permitted, timestamps,
+//! window scale, SACK; AFC's rate option as an experimental option by RFC 6994). Checksums are
+//! right. The payload is zeros and is not stored.
 
 use std::io::{self, Write};
 
@@ -23,22 +22,22 @@ const EPOCH_NS: u64 = 1_577_836_800_000_000_000;
 /// Port of isochronous and voice packets.
 const UDP_PORT: u16 = 4_000;
 
-/// What the wire needs to know about a connection.
+/// The parameters of a connection that its headers carry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WireParameters {
     /// Node of side 0 and of side 1.
     pub nodes: [u16; 2],
     /// Port of side 0 and of side 1.
     pub ports: [u16; 2],
-    /// Initial sequence numbers.
+    /// Initial sequence number of each side.
     pub isn: [u32; 2],
     /// Window scale of each side.
     pub scale: [u8; 2],
     /// Maximum segment size of each side.
     pub mss: [u16; 2],
-    /// SACK and timestamps are offered.
+    /// SACK and timestamps are negotiated.
     pub options: (bool, bool),
-    /// ECN is offered.
+    /// ECN is negotiated.
     pub ecn: bool,
 }
 
@@ -184,7 +183,7 @@ fn words(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | c.get(1).copied().map_or(0, u32::from)).sum()
 }
 
-/// RFC 1071.
+/// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8], start: u32) -> u16 {
     let mut sum = start + words(bytes);
     while sum > 0xffff {

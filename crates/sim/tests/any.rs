@@ -1,5 +1,5 @@
-//! Any scenario: no panic, no frame lost from the books, something delivered, and the same again
-//! from the same seed.
+//! Any scenario: no panic, every frame accounted for, something delivered, and the same again from
+//! the same seed.
 
 mod made;
 

@@ -1,4 +1,4 @@
-//! A window law on the ACKs that come in at the sending side.
+//! A window law on the ACKs that arrive at the sending side.
 
 mod made;
 

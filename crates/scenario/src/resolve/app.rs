@@ -1,4 +1,4 @@
-//! What a flow wants to send.
+//! The application of a flow.
 
 use settings::{Item, Key, Problem, Result, Section, Tree, unknown_name, wrong};
 use units::{Bytes, Rate};
@@ -7,9 +7,9 @@ use super::profile;
 use crate::keys::{self, APPS, SIZE_RANGE};
 use crate::types::App;
 
-/// Most objects of a page, most rates of a ladder.
-const MOST_OBJECTS: u64 = 1_000;
-const MOST_RATES: u64 = 100;
+/// Largest number of objects of a page, and of rates of a ladder.
+const MAX_OBJECTS: u64 = 1_000;
+const MAX_RATES: u64 = 100;
 /// `app = "web"` or `app = { kind = "web", … }`.
 pub(super) fn read(flow: &Section<'_>) -> Result<App> {
     let path = flow.full("app");
@@ -85,7 +85,7 @@ fn web(section: &Section<'_>) -> Result<App> {
 /// A list of sizes, or so many of one size.
 fn objects(section: &Section<'_>) -> Result<Vec<Bytes>> {
     match section.get("objects") {
-        Some(Tree { item: Item::List(_), .. }) => section.list("objects", SIZE_RANGE, MOST_OBJECTS),
+        Some(Tree { item: Item::List(_), .. }) => section.list("objects", SIZE_RANGE, MAX_OBJECTS),
         _ => {
             let alike = section.below("objects", &[keys::OBJECTS])?;
             Ok(vec![alike.bytes("bytes")?; alike.count("count")? as usize])
@@ -95,7 +95,7 @@ fn objects(section: &Section<'_>) -> Result<Vec<Bytes>> {
 
 fn video(section: &Section<'_>) -> Result<App> {
     let ladder: Vec<Rate> = if section.has("ladder") {
-        section.list("ladder", ("1 kbit/s", "10 Gbit/s"), MOST_RATES)?
+        section.list("ladder", ("1 kbit/s", "10 Gbit/s"), MAX_RATES)?
     } else {
         section.defaults("ladder")
     };

@@ -1,12 +1,12 @@
-//! What changes in mid-run: the keys of a change are set in a copy of the file, and what they
-//! belong to is read again.
+//! Changes in mid-run: the keys of a change are set in a copy of the file, and the parts that they
+//! belong to are read again.
 
 use std::ops::Range;
 
 use settings::{Item, Place, Problem, Result, Section, Table, Tree, flatten, unknown_name, wrong};
 
 use super::link::SOURCES;
-use super::{MOST_CHANGES, Run, addressed, each, flow, link, names, node};
+use super::{MAX_CHANGES, Run, addressed, each, flow, link, names, node};
 use crate::family::Family;
 use crate::keys;
 use crate::set_key;
@@ -40,7 +40,7 @@ pub(super) fn changes(
     copies: &[Range<usize>],
     source: &Source<'_>,
 ) -> Result<Vec<Change>> {
-    let list = each(root, "change", MOST_CHANGES)?;
+    let list = each(root, "change", MAX_CHANGES)?;
     let mut timed = Vec::new();
     for (tree, path) in list {
         let Some(table) = tree.table() else {
@@ -100,8 +100,8 @@ pub(super) fn changes(
     Ok(changes)
 }
 
-/// Sets several keys at once. Where one of them says what a link's medium is, what said so before
-/// gives way; only a trace and the medium that replays it stay together.
+/// Sets several keys at once. Where one of them sets a link's medium, the keys that set it before
+/// are removed; only a trace and the medium that replays it stay together.
 pub(crate) fn set_all(tree: &mut Tree, set: &[(String, Tree)]) -> Result<()> {
     let keys: Vec<Vec<&str>> = set.iter().map(|(key, _)| key.split('.').collect()).collect();
     for (key, (_, value)) in keys.iter().zip(set) {
@@ -171,7 +171,7 @@ fn part(tree: &Tree, key: &str, place: Place, full: &str) -> Result<Part> {
     }
 }
 
-/// The part as the file says it now.
+/// Reads the part again from the changed file.
 #[allow(clippy::too_many_arguments)]
 fn read_again(
     now: &Tree,

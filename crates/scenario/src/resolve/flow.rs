@@ -5,7 +5,7 @@ use std::ops::Range;
 use settings::{Item, Problem, Result, Section, Tree, plain};
 use units::Bytes;
 
-use super::{MOST_FLOWS, Run, app, each, once, profile};
+use super::{MAX_FLOWS, Run, app, each, once, profile};
 use crate::family::Family;
 use crate::keys;
 use crate::types::{App, Flow, Read, Receiver, Sender, WindowUpdate};
@@ -18,13 +18,13 @@ pub(super) fn flows(
 ) -> Result<(Vec<Flow>, Vec<Range<usize>>)> {
     let (mut flows, mut copies) = (Vec::new(), Vec::new());
     let mut places = Vec::new();
-    for (i, (tree, path)) in each(root, "flow", MOST_FLOWS)?.into_iter().enumerate() {
+    for (i, (tree, path)) in each(root, "flow", MAX_FLOWS)?.into_iter().enumerate() {
         let (flow, section) = one(tree, path, i, run, warnings)?;
         let (count, stagger) = (section.count("count")?, section.duration("stagger")?);
         let total = flows.len() as u64 + count;
-        if total > MOST_FLOWS {
+        if total > MAX_FLOWS {
             return section
-                .wrong("count", Problem::TooMany { what: "flows", found: total, max: MOST_FLOWS });
+                .wrong("count", Problem::TooMany { what: "flows", found: total, max: MAX_FLOWS });
         }
         run.within(&section, "stagger", flow.start + stagger * (count - 1))?;
         copies.push(flows.len()..flows.len() + count as usize);
@@ -80,7 +80,7 @@ fn one<'a>(
     Ok((Flow { name, from, to, sender_opens, start, stop, sender, receiver, app }, section))
 }
 
-/// The receiving node; between two hosts it need not be said.
+/// The receiving node; between two hosts it need not be given.
 fn to(section: &Section<'_>, from: usize, run: &Run<'_>) -> Result<usize> {
     let other = match run.nodes[from].name.as_str() {
         "client" => Some("server"),
@@ -112,7 +112,7 @@ fn sender(flow: &Section<'_>) -> Result<Sender> {
     let at = |key: &str| if flow.has(key) { flow } else { &nested };
     let timestamps = at("timestamps").flag("timestamps")?;
     let mss = at("mss");
-    // Without the 12 bytes of the option there is room for more (RFC 7323 appendix A).
+    // Without the option a segment carries 12 bytes more (RFC 7323 appendix A).
     let mss = if mss.has("mss") || timestamps { mss.bytes("mss")? } else { Bytes(1_460) };
     Ok(Sender {
         congestion: Family::Congestion.of(flow, "congestion")?,
@@ -146,7 +146,6 @@ fn tsq(section: &Section<'_>) -> Result<Option<Bytes>> {
     }
 }
 
-/// The receiving end.
 fn receiver(flow: &Section<'_>) -> Result<Receiver> {
     let section = flow.below("receiver", &[keys::RECEIVER])?;
     Ok(Receiver {

@@ -3,14 +3,14 @@
 use settings::{Item, Problem, Result, Section, Tree, wrong};
 use std::sync::Arc;
 
-use super::{MOST_NODES, each, names, once, profile, slots};
+use super::{MAX_NODES, each, names, once, profile, slots};
 use crate::family::Family;
 use crate::keys;
 use crate::traces::Source;
 use crate::types::{Algorithm, Link, Node, QueuePer, Trace};
 
 /// Most layers of a link.
-const MOST_LAYERS: u64 = 32;
+const MAX_LAYERS: u64 = 32;
 /// The keys that say what decides when a packet leaves.
 pub(crate) const SOURCES: [&str; 4] = ["rate", "trace", "model", "medium"];
 
@@ -21,10 +21,10 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
     };
     match &tree.item {
         Item::Table(table) => {
-            if table.entries.len() as u64 > MOST_NODES {
+            if table.entries.len() as u64 > MAX_NODES {
                 let found = table.entries.len() as u64;
                 return root
-                    .wrong("link", Problem::TooMany { what: "links", found, max: MOST_NODES });
+                    .wrong("link", Problem::TooMany { what: "links", found, max: MAX_NODES });
             }
             for short in ["up", "down"] {
                 if !root.has("node") && table.get(short).is_none() {
@@ -43,7 +43,7 @@ pub(super) fn links(root: &Section<'_>, nodes: &[Node], source: &Source<'_>) -> 
         _ => {
             let mut links = Vec::new();
             let mut places = Vec::new();
-            for (tree, path) in each(root, "link", MOST_NODES)? {
+            for (tree, path) in each(root, "link", MAX_NODES)? {
                 let name = tree.table().and_then(|t| t.get("name"));
                 let Some(name) = name.and_then(Tree::text) else {
                     let section = Section::open(tree, path, &[keys::LINK], &layer_names())?;
@@ -198,10 +198,10 @@ pub(crate) fn layer_names() -> Vec<&'static str> {
 
 fn layers(section: &Section<'_>) -> Result<Vec<Algorithm>> {
     let list = section.one_or_many("layers");
-    if list.len() as u64 > MOST_LAYERS {
+    if list.len() as u64 > MAX_LAYERS {
         let found = list.len() as u64;
         return section
-            .wrong("layers", Problem::TooMany { what: "layers", found, max: MOST_LAYERS });
+            .wrong("layers", Problem::TooMany { what: "layers", found, max: MAX_LAYERS });
     }
     let mut layers = Vec::new();
     for (i, tree) in list.iter().enumerate() {

@@ -20,15 +20,14 @@ use crate::keys;
 use crate::traces::Source;
 use crate::types::{Link, Node, Scenario};
 
-/// Most transfers, bins and probe packets of a run: what fits memory, with room for mistakes in
-/// units to show.
-const MOST_FLOWS: u64 = 10_000;
-const MOST_BINS: u64 = 10_000_000;
-const MOST_NODES: u64 = 1_000;
-const MOST_CHANGES: u64 = 10_000;
-const MOST_EXPECTATIONS: u64 = 10_000;
+/// Bounds of a run: it fits into memory, and a mistake in a unit shows.
+const MAX_FLOWS: u64 = 10_000;
+const MAX_BINS: u64 = 10_000_000;
+const MAX_NODES: u64 = 1_000;
+const MAX_CHANGES: u64 = 10_000;
+const MAX_EXPECTATIONS: u64 = 10_000;
 
-/// The root section.
+/// The root section of a file, its keys checked.
 pub(crate) fn root(tree: &Tree) -> Result<Section<'_>> {
     Section::open(tree, String::new(), &[keys::ROOT], &[])
 }
@@ -48,8 +47,8 @@ pub(crate) fn scenario(
     }
     let bin = root.duration("bin")?;
     let bins = duration.0 / bin.0.max(1);
-    if bins > MOST_BINS {
-        return root.wrong("bin", Problem::TooMany { what: "bins", found: bins, max: MOST_BINS });
+    if bins > MAX_BINS {
+        return root.wrong("bin", Problem::TooMany { what: "bins", found: bins, max: MAX_BINS });
     }
     let mut warnings = Vec::new();
     let router = node::router(&root)?;
@@ -162,7 +161,7 @@ impl Ways {
 
 /// Every `[[expect]]` with its path.
 pub(crate) fn expectations(tree: &Tree) -> Result<Vec<(&Tree, String)>> {
-    each(&root(tree)?, "expect", MOST_EXPECTATIONS)
+    each(&root(tree)?, "expect", MAX_EXPECTATIONS)
 }
 
 /// What each `[[flow]]` is called, however many copies it has.

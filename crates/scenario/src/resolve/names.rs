@@ -25,7 +25,7 @@ pub(super) fn node(
     }
 }
 
-/// What the file says of a link; `None` for those of `[router]`.
+/// The element of a link in the file; `None` for the links of `[router]`.
 pub(super) fn link_tree<'a>(root: &Section<'a>, link: usize, links: &[Link]) -> Option<&'a Tree> {
     let tree = root.get("link")?;
     match &tree.item {

@@ -4,7 +4,7 @@ use algo::Settings;
 use settings::{Item, Problem, Result, Section, Tree, unknown_name, wrong};
 use units::Rate;
 
-use super::{MOST_NODES, each, names, once};
+use super::{MAX_NODES, each, names, once};
 use crate::family::Family;
 use crate::keys;
 use crate::types::{Algorithm, Device, Firmware, Link, Node, QueuePer};
@@ -28,7 +28,7 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
     }
     let mut nodes = Vec::new();
     let mut places = Vec::new();
-    for (tree, path) in each(root, "node", MOST_NODES)? {
+    for (tree, path) in each(root, "node", MAX_NODES)? {
         let section = Section::open(tree, path, &[keys::NODE], &[])?;
         let Some(name) = section.text("name")? else {
             return section.wrong("name", Problem::Missing("the name of the node"));
@@ -46,7 +46,7 @@ pub(super) fn nodes(root: &Section<'_>, router: bool) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// A law on ACKs: none where it is not given or `false`.
+/// The window law on a node's ACKs; none where it is not given or `false`.
 pub(super) fn window(section: &Section<'_>) -> Result<Option<Algorithm>> {
     match section.get("window") {
         None | Some(Tree { item: Item::Flag(false), .. }) => Ok(None),
@@ -92,7 +92,7 @@ pub(super) fn devices(
     links: &[Link],
     warnings: &mut Vec<String>,
 ) -> Result<()> {
-    for (tree, path) in each(root, "device", MOST_NODES)? {
+    for (tree, path) in each(root, "device", MAX_NODES)? {
         let section = Section::open(tree, path, &[keys::DEVICE], &[])?;
         let node = names::node(&section, "node", Some("client"), nodes)?;
         if nodes[node].device.is_some() {

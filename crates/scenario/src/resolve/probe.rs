@@ -7,16 +7,16 @@ use super::{Run, each, once};
 use crate::keys::{self, INTERVAL_RANGE};
 use crate::types::{Probe, ProbeKind};
 
-/// Most probes, most packets of one in a run, longest list of intervals.
-const MOST_PROBES: u64 = 1_000;
-const MOST_PACKETS: u64 = 10_000_000;
-const MOST_INTERVALS: u64 = 1_000;
+/// Largest number of probes, of packets of one probe, and of intervals in a list.
+const MAX_PROBES: u64 = 1_000;
+const MAX_PACKETS: u64 = 10_000_000;
+const MAX_INTERVALS: u64 = 1_000;
 
-/// All probes.
+/// All probes of the file, in order.
 pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
     let mut probes = Vec::new();
     let mut places = Vec::new();
-    for (i, (tree, path)) in each(root, "probe", MOST_PROBES)?.into_iter().enumerate() {
+    for (i, (tree, path)) in each(root, "probe", MAX_PROBES)?.into_iter().enumerate() {
         let section = Section::open(tree, path, &[keys::PROBE], &[])?;
         let from = run.node(&section, "from", Some("client"))?;
         let to = run.node(
@@ -52,16 +52,16 @@ pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
 fn every(section: &Section<'_>, duration: Duration) -> Result<Vec<Duration>> {
     // Ten a second follow a queue that builds up within a second.
     let every: Vec<Duration> = if section.has("every") {
-        section.list("every", INTERVAL_RANGE, MOST_INTERVALS)?
+        section.list("every", INTERVAL_RANGE, MAX_INTERVALS)?
     } else {
         section.defaults("every")
     };
     let lap: Duration = every.iter().fold(Duration::ZERO, |sum, d| sum + *d);
     let packets = u128::from(duration.0) * every.len() as u128 / u128::from(lap.0.max(1));
     let found = u64::try_from(packets).unwrap_or(u64::MAX);
-    if found > MOST_PACKETS {
+    if found > MAX_PACKETS {
         return section
-            .wrong("every", Problem::TooMany { what: "packets", found, max: MOST_PACKETS });
+            .wrong("every", Problem::TooMany { what: "packets", found, max: MAX_PACKETS });
     }
     Ok(every)
 }

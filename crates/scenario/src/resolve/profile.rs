@@ -6,8 +6,8 @@ use units::{Duration, Rate};
 
 use crate::keys;
 
-/// Most slots.
-const MOST: u64 = 1_000;
+/// Largest number of slots of a profile.
+const MAX_SLOTS: u64 = 1_000;
 /// What a number is multiplied with, in the order of the words of `unit`.
 const FACTORS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
 /// 1 Tbit/s, the fastest link.
@@ -26,10 +26,10 @@ pub(crate) fn read(section: &Section<'_>) -> Result<(Vec<Rate>, Duration)> {
     if list.is_empty() {
         return section.wrong("profile", Problem::Empty);
     }
-    if list.len() as u64 > MOST {
+    if list.len() as u64 > MAX_SLOTS {
         return section.wrong(
             "profile",
-            Problem::TooMany { what: "slots", found: list.len() as u64, max: MOST },
+            Problem::TooMany { what: "slots", found: list.len() as u64, max: MAX_SLOTS },
         );
     }
     let unit = section.choice("unit")?;

@@ -1,17 +1,16 @@
-//! Senders that nobody asks: bulk, files, and data made at given rates.
+//! Senders without requests: bulk, files, and data made at given rates.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::{Command, Commands, ms};
 
-/// As much as goes.
+/// A sender that always has data.
 #[derive(Default)]
 pub struct Bulk {
-    /// Its connection.
     pub connection: Option<u32>,
 }
 
-/// A file, again and again where told so; each on a connection of its own.
+/// A file, repeated where `every` is given; each on a connection of its own.
 pub struct File {
     bytes: u64,
     every: Option<Duration>,
@@ -23,7 +22,6 @@ pub struct File {
 }
 
 impl File {
-    /// Not begun.
     pub fn new(bytes: Bytes, every: Option<Duration>) -> File {
         File {
             bytes: bytes.0,
@@ -36,7 +34,7 @@ impl File {
         }
     }
 
-    /// The first file.
+    /// Opens the connection of the next file.
     pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
         self.started = now;
         self.client_bytes = 0;
@@ -45,7 +43,6 @@ impl File {
         self.tag += 1;
     }
 
-    /// Its connection.
     pub fn on_opening(&mut self, connection: u32) {
         self.connection = Some(connection);
     }
@@ -56,7 +53,7 @@ impl File {
         out.push(Command::Close { connection });
     }
 
-    /// Counts what arrives.
+    /// Counts the bytes that arrive; the last one ends the file.
     pub fn on_received(&mut self, now: Instant, up: bool, bytes: u64, out: &mut Commands) {
         if up || !self.busy {
             return;
@@ -71,7 +68,7 @@ impl File {
         }
     }
 
-    /// The next file.
+    /// Starts the next file, unless one is still under way.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
         if !self.busy {
             self.on_start(now, out);
@@ -94,12 +91,10 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Not begun.
     pub fn new(rates: Vec<Rate>, slot: Duration) -> Rates {
         Rates { rates, slot, connection: None, since: None, last: Instant::ZERO, credit: 0 }
     }
 
-    /// Its connection.
     pub fn on_opening(&mut self, connection: u32) {
         self.connection = Some(connection);
     }

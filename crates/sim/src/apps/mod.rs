@@ -1,7 +1,7 @@
-//! Applications: what is written, asked for, and how well it went.
+//! Applications: what they write and request, and how well it went.
 //!
-//! signal: a connection opened, bytes arrived, a timer · model: one file per kind of traffic ·
-//! action: [`Command`]s to the world, and figures for the `apps` table.
+//! One file per kind of traffic. An application is a state machine: it takes opened connections,
+//! received bytes and timers, and returns [`Command`]s, among them figures for the `apps` table.
 
 mod file;
 mod requests;
@@ -14,7 +14,7 @@ use units::{Duration, Instant};
 
 pub use voip::Voice;
 
-/// What an application asks of the world.
+/// What an application asks of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub enum Command {
     /// A new connection; the answer is [`App::on_opening`] with its number and the same `tag`.
@@ -24,30 +24,30 @@ pub enum Command {
     },
     /// Bytes to be sent by the data's sender (`up` false) or by its receiver (`up` true: requests).
     Write {
-        /// Connection.
+        /// Number of the connection.
         connection: u32,
         /// By the side that fetches.
         up: bool,
-        /// How much.
+        /// Bytes of payload.
         bytes: u64,
     },
-    /// As much as goes, from the data's sender.
+    /// The data's sender has data without end.
     Endless {
-        /// Connection.
+        /// Number of the connection.
         connection: u32,
     },
     /// Both sides write no more.
     Close {
-        /// Connection.
+        /// Number of the connection.
         connection: u32,
     },
-    /// A timer.
+    /// Wakes the application at this time.
     Wake(Instant),
     /// A figure for the `apps` table.
     Report {
         /// Its name, unit included.
         kind: &'static str,
-        /// The figure.
+        /// The measured value.
         value: f64,
     },
 }
@@ -55,24 +55,23 @@ pub enum Command {
 /// Commands of one call.
 pub type Commands = Vec<Command>;
 
-/// Milliseconds with fraction.
 fn ms(span: Duration) -> f64 {
     span.as_millis_f64()
 }
 
 /// An application at work.
 pub enum App {
-    /// As much as goes.
+    /// A sender that always has data.
     Bulk(file::Bulk),
     /// Files, one after another.
     File(file::File),
-    /// Made at given rates.
+    /// Data made at given rates.
     Rates(file::Rates),
     /// Requests one after another.
     Requests(requests::Requests),
-    /// Web pages.
+    /// Web pages, one after another.
     Web(web::Web),
-    /// Adaptive video.
+    /// Video at an adaptive bit rate.
     Video(video::Video),
 }
 
@@ -107,7 +106,7 @@ impl App {
         }
     }
 
-    /// The connection asked for with `tag` has this number.
+    /// The connection opened with `tag` has this number.
     pub fn on_opening(&mut self, tag: u32, connection: u32) {
         match self {
             App::Bulk(a) => a.connection = Some(connection),
@@ -119,8 +118,9 @@ impl App {
         }
     }
 
-    /// Both ends of a connection know that it is open; called once, at the end that the application
-    /// waits for: the data's sender for what only sends, the fetching side for what asks.
+    /// Both ends of a connection know that it is open; called once, at the end that acts then: the
+    /// data's sender for applications that only send, the fetching side for those that send
+    /// requests.
     pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
         match self {
             App::Bulk(_) => out.push(Command::Endless { connection }),
@@ -132,7 +132,7 @@ impl App {
         }
     }
 
-    /// Whether [`App::on_opened`] is for the side that fetches.
+    /// Whether [`App::on_opened`] is called at the side that fetches.
     pub fn fetches(&self) -> bool {
         matches!(self, App::Requests(_) | App::Web(_) | App::Video(_))
     }
@@ -156,7 +156,7 @@ impl App {
         }
     }
 
-    /// A timer rang.
+    /// The time of a [`Command::Wake`] has come.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
         match self {
             App::Bulk(_) => {}

@@ -1,10 +1,11 @@
-//! Requests one after another on one connection.
+//! Requests one after another on one connection: the client waits for the whole response, pauses,
+//! and sends the next request.
 
 use units::{Bytes, Duration, Instant};
 
 use super::{Command, Commands, ms};
 
-/// See the module text.
+/// A client that sends one request at a time, and the server that answers.
 pub struct Requests {
     request: u64,
     response: u64,
@@ -17,7 +18,6 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Not begun.
     pub fn new(request: Bytes, response: Bytes, think: Duration) -> Requests {
         Requests {
             request: request.0.max(1),
@@ -39,7 +39,7 @@ impl Requests {
         out.push(Command::Write { connection, up: true, bytes: self.request });
     }
 
-    /// The first request.
+    /// Sends the first request.
     pub fn on_opened(&mut self, now: Instant, connection: u32, out: &mut Commands) {
         self.connection = Some(connection);
         self.ask(now, out);
@@ -73,7 +73,7 @@ impl Requests {
         }
     }
 
-    /// Thought long enough.
+    /// The pause is over: sends the next request.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
         if !self.awaiting {
             self.ask(now, out);

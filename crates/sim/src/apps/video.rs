@@ -1,10 +1,10 @@
 //! Adaptive video over HTTP: segments of fixed play time, at the best rate that the measured
 //! throughput carries.
 //!
-//! signal: segments that arrived, and how fast · model: a rate-based player as ExoPlayer's default
-//! is one: throughput from a segment's first bytes to its last, smoothed over segments, a share of
-//! it used, the buffer filled up to a limit; playing stops when it runs dry and goes on when the
-//! start buffer is there again · action: start-up delay, stalls, bit rate.
+//! signal: arrival times of segments · model: a rate-based player as ExoPlayer's default is one:
+//! throughput from a segment's first bytes to its last, smoothed over segments, a share of it used,
+//! the buffer filled up to a limit; playing stops when it runs dry and goes on when the start
+//! buffer is there again · action: start-up delay, stalls, bit rate.
 
 use units::{Duration, Instant, Rate};
 
@@ -16,7 +16,7 @@ const NEWEST: f64 = 0.3;
 /// Bytes of a request with its headers.
 const REQUEST: u64 = 400;
 
-/// See the module text.
+/// A player and its server.
 pub struct Video {
     ladder: Vec<Rate>,
     segment: Duration,
@@ -42,7 +42,6 @@ pub struct Video {
 }
 
 impl Video {
-    /// Not begun.
     pub fn new(
         ladder: Vec<Rate>,
         segment: Duration,
@@ -149,8 +148,8 @@ impl Video {
         }
         self.awaiting = false;
         // ExoPlayer's meter runs from the answer's beginning, not from the request: a long round
-        // trip before it does not count. What comes in less than its clock's millisecond tells no
-        // rate.
+        // trip before it does not count. A segment that takes less than the clock's millisecond
+        // gives no rate.
         let span = now.since(first);
         if span >= Duration::from_millis(1) {
             let seen = self.size as f64 * 8.0 / span.as_secs_f64();
@@ -173,14 +172,14 @@ impl Video {
         self.ask(now, out);
     }
 
-    /// There is room in the buffer again.
+    /// The buffer has headroom for a segment again.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
         if !self.awaiting {
             self.ask(now, out);
         }
     }
 
-    /// A stall that is still on is told as far as it has come.
+    /// Reports an unfinished stall, or an unfinished start-up, with its length so far.
     pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
         self.play(now);
         if let Some(since) = self.stalled_since.take() {
@@ -207,7 +206,8 @@ mod tests {
         let mut out = Commands::new();
         video.on_start(at(0), &mut out);
         video.on_opened(at(0), 1, &mut out);
-        // 12,500 bytes, request_sent_at for at 0, from 900 to 1,000 ms: 1 Mbit/s, of which 0.8 are used.
+        // 12,500 bytes, request_sent_at for at 0, from 900 to 1,000 ms: 1 Mbit/s, of which 0.8 are
+        // used.
         video.on_received(at(900), 1, false, 500, &mut out);
         video.on_received(at(1_000), 1, false, 12_000, &mut out);
         assert_eq!(video.rate, Rate(400_000));

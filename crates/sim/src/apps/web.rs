@@ -1,6 +1,6 @@
 //! A web page: a document, then layers of objects over a handful of connections.
 //!
-//! signal: answers that arrived · model: what a browser with HTTP/1.1 does: one request at a time
+//! signal: responses that arrive · model: what a browser with HTTP/1.1 does: one request at a time
 //! on each of up to `connections` persistent connections to the server; the objects of a layer are
 //! known when the layer before is there (DRWA and QCUT measure such pages) · action: page load
 //! time, from the start of the first connection to the last byte of the last object.
@@ -22,7 +22,7 @@ struct PageConnection {
     server_bytes: u64,
 }
 
-/// See the module text.
+/// A browser that loads pages, and its server.
 pub struct Web {
     html: u64,
     objects: Vec<u64>,
@@ -43,7 +43,6 @@ pub struct Web {
 }
 
 impl Web {
-    /// Not begun.
     pub fn new(
         html: Bytes,
         objects: Vec<Bytes>,
@@ -71,7 +70,7 @@ impl Web {
         }
     }
 
-    /// A page begins.
+    /// Starts a page: closes old connections and opens the first one.
     pub fn on_start(&mut self, now: Instant, out: &mut Commands) {
         for slot in self.connections.drain(..) {
             if let Some(connection) = slot.connection {
@@ -215,14 +214,14 @@ impl Web {
         }
     }
 
-    /// The next page.
+    /// Starts the next page, unless one is still loading.
     pub fn on_timer(&mut self, now: Instant, out: &mut Commands) {
         if !self.loading {
             self.on_start(now, out);
         }
     }
 
-    /// A page that never came is told as the time that it has taken so far.
+    /// Reports an unfinished page with its time so far.
     pub fn on_end(&mut self, now: Instant, out: &mut Commands) {
         if self.loading {
             out.push(Command::Report {

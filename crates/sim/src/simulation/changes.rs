@@ -1,7 +1,6 @@
 //! What a scenario changes in mid-run: links, gates, window laws, congestion controls.
 //!
-//! signal: the time of a change · model: the part is replaced, what it holds stays · action:
-//! whatever waited may move.
+//! The part is replaced, and the packets in it stay. What waited may move then.
 
 use algo::{cc, gate, rwnd};
 use scenario::Changed;

@@ -1,8 +1,7 @@
 //! Frames on their way: out of a host, through ports, over links, into an endpoint.
 //!
-//! signal: frames that hosts send, ports that can move · model: a frame follows the ports of its
-//! route; what a port does with it is an outcome · action: arrivals, drops with their cause,
-//! endpoints woken.
+//! A frame follows the ports of its route. What a port does with it is an outcome: it starts over
+//! the link, waits, or is dropped with a cause.
 
 use units::Instant;
 
@@ -308,7 +307,8 @@ impl<T: Tap> Simulation<'_, T> {
         self.notify_app(frame.owner, side, &app_events);
     }
 
-    // ------------------------------------------------------------------------------------------ endpoints
+    // ------------------------------------------------------------------------------------------
+    //   endpoints
 
     /// Sends what an endpoint wrote, and arms its next deadline.
     pub(super) fn flush(&mut self, connection: u32, side: u8, out: &mut Vec<Frame>) {

@@ -1,6 +1,6 @@
 //! Measuring traffic: the scenario's probes, and the pings of a gate that probes.
 //!
-//! signal: timers · model: a row per packet, filled in when it comes back · action: frames.
+//! Each packet has a row in the results, which is filled in when it comes back.
 
 use scenario::ProbeKind;
 

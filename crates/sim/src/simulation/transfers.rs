@@ -1,7 +1,7 @@
 //! Applications and their connections.
 //!
-//! signal: timers, bytes that arrived, connections that opened · model: an application answers with
-//! commands · action: connections opened and closed, bytes written, figures for the `apps` table.
+//! An application learns of timers, received bytes and opened connections. It answers with
+//! commands, which are executed here: open, write, close, wake, report a figure.
 
 use algo::{Rng, cc, rwnd};
 use scenario::{App as AppKind, WindowUpdate};
@@ -17,7 +17,7 @@ use crate::wire::WireParameters;
 
 /// First port of a flow's data sender; iperf3's.
 const SERVER_PORT: u16 = 5_201;
-/// First port of those who open: Linux's `ip_local_port_range`.
+/// First port of the connecting side: Linux's `ip_local_port_range`.
 const CLIENT_PORT: u16 = 32_768;
 
 impl<T: Tap> Simulation<'_, T> {
@@ -274,17 +274,17 @@ impl<T: Tap> Simulation<'_, T> {
     }
 }
 
-/// The scale that a receiver offers: enough for what its law may come to want. Linux
-/// `tcp_select_initial_window` computes it from `tcp_rmem`'s maximum, and comes to 7 with 6 MB; a
-/// buffer that is fixed clamps it, so that its steps are finer. Who counts in segments gets the
-/// finest steps.
+/// The window scale that a receiver advertises: enough for the largest window that its law may set.
+/// Linux `tcp_select_initial_window` computes it from `tcp_rmem`'s maximum, and comes to 7 with 6
+/// MB; a buffer that is fixed clamps it, so that its steps are finer. A receiver that counts in
+/// segments gets the finest steps.
 fn window_scale(law: &rwnd::Rwnd, update: WindowUpdate) -> u8 {
     use rwnd::WindowControl;
     let fixed = matches!(law, rwnd::Rwnd::Fixed(_));
-    let least = if fixed || update == WindowUpdate::Segment { 0 } else { 6 << 20 };
-    let most = law.buffer().0.max(law.window().0).max(least);
+    let min = if fixed || update == WindowUpdate::Segment { 0 } else { 6 << 20 };
+    let max = law.buffer().0.max(law.window().0).max(min);
     let mut scale = 0;
-    while scale < 14 && most >> scale > 65_535 {
+    while scale < 14 && max >> scale > 65_535 {
         scale += 1;
     }
     scale

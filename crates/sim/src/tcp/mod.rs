@@ -1,8 +1,8 @@
 //! A TCP endpoint: both halves, the handshake, and the frames between them.
 //!
-//! signal: frames, timers, what the application writes and closes · model: RFC 9293's states as far
-//! as a measurement meets them (SYN, SYN/ACK, data both ways, FIN) · action: frames out, bytes to
-//! the application.
+//! It takes frames, timers, and what the application writes, and gives frames and bytes for the
+//! application. It has RFC 9293's states as far as a measurement meets them: SYN, SYN/ACK, data
+//! both ways, FIN.
 
 mod prr;
 pub mod receive;
@@ -31,26 +31,26 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where the handshake stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Not yet called for.
+    /// No SYN has been sent or received.
     Idle,
     /// SYN (or SYN/ACK) sent.
     Opening,
-    /// Data may flow.
+    /// The handshake is complete.
     Open,
     /// Both directions are closed.
     Closed,
 }
 
-/// What the network has to know to route an endpoint's frames.
+/// The labels by which the network routes an endpoint's frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels {
-    /// Connection.
+    /// Number of the connection.
     pub connection: u32,
     /// Side: 0 opened it.
     pub side: u8,
     /// Route of its frames.
     pub route: u32,
-    /// The user whose traffic it is.
+    /// The user that the traffic belongs to.
     pub host: u16,
     /// Priority band of data.
     pub data_class: u8,
@@ -73,13 +73,11 @@ pub struct AppEvents {
 
 /// One end of a connection.
 pub struct Endpoint {
-    /// For the network.
+    /// Labels that its frames carry for routing and queueing.
     pub labels: Labels,
     /// Where the handshake stands.
     pub phase: Phase,
-    /// The sending half.
     pub sender: Sender,
-    /// The receiving half.
     pub receiver: Receiver,
     timestamps: bool,
     ecn: bool,
@@ -192,7 +190,7 @@ impl Endpoint {
         self.receiver.open(now);
     }
 
-    /// A frame arrived.
+    /// Takes in a frame, and writes what it answers with to `out`.
     pub fn on_frame(&mut self, now: Instant, f: &Frame, out: &mut Vec<Frame>) -> AppEvents {
         let mut events = AppEvents::default();
         if f.flags & flags::SYN != 0 {
@@ -279,7 +277,7 @@ impl Endpoint {
         f
     }
 
-    /// The nearest deadline.
+    /// The next time at which [`Endpoint::on_timer`] has something to do.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.phase {

@@ -3,7 +3,7 @@
 //! signal: data segments, the application's reading · model: reassembly, SACK with DSACK (RFC 2018,
 //! RFC 2883), delayed ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start), a
 //! window law of `algo::rwnd`, silly-window avoidance (RFC 9293 section 3.8.6.2.2) · action: when
-//! an ACK is due, and what it says.
+//! an ACK is due, and its contents.
 
 use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
@@ -26,11 +26,11 @@ pub struct Settings {
     pub ack_delay: Duration,
     /// How the application reads.
     pub read: Read,
-    /// How the window is counted and told.
+    /// How the window is counted and when it is advertised.
     pub window_update: WindowUpdate,
     /// SACK was agreed on.
     pub sack: bool,
-    /// Shift of the window field: what the wire can say.
+    /// Window scale: the window is advertised in units of `1 << scale` bytes.
     pub scale: u8,
 }
 
@@ -45,18 +45,18 @@ pub struct Counters {
     pub zero_ns: u64,
     /// Segments that arrived beyond a hole.
     pub beyond_hole: u64,
-    /// Segments for which the buffer had no room.
+    /// Segments that the full buffer refused.
     pub overflowed: u64,
     /// Segments with a CE mark.
     pub marked: u64,
 }
 
-/// The receiving half; see the module text.
+/// The receiving half of an endpoint.
 pub struct Receiver {
-    /// Its window law.
+    /// The law that computes the advertised window.
     pub law: Rwnd,
     settings: Settings,
-    /// Next byte expected.
+    /// RCV.NXT: the next byte expected.
     pub nxt: u64,
     /// Read by the application.
     pub copied: u64,
@@ -66,7 +66,7 @@ pub struct Receiver {
     /// Starts of the segments that arrived max recently beyond a hole, newest first.
     recent: [Option<u64>; SACK_BLOCKS + 1],
     dsack: Option<(u64, u64)>,
-    /// Right edge advertised.
+    /// Right edge of the advertised window, which is never retracted.
     edge: u64,
     /// Window in the last ACK.
     advertised: u64,
@@ -79,12 +79,11 @@ pub struct Receiver {
     slot_started: Instant,
     /// Fractions of a byte that the reading rate has earned, × 8·10⁹.
     credit: u64,
-    /// Timestamp to echo.
+    /// TS.Recent: the timestamp to echo.
     pub ts_recent: u32,
     last_ack: u64,
     ece: bool,
     last_echo: u32,
-    /// Totals.
     pub counters: Counters,
     /// Smallest and largest window advertised.
     pub window_range: (u64, u64),
@@ -161,7 +160,7 @@ impl Receiver {
         }
         let before = self.nxt;
         if to <= self.nxt && !(fin && to == self.nxt) {
-            // RFC 2883: what came twice is told at once.
+            // RFC 2883: a duplicate is reported at once.
             self.counters.duplicates += 1;
             self.now_due = true;
             if f.len > 0 {
@@ -170,8 +169,7 @@ impl Receiver {
             return 0;
         }
         if to > self.edge.max(self.copied + self.law.buffer().0) {
-            // Beyond what the buffer holds: a sender that counts on the reading rate (AFC) may come
-            // to that.
+            // Beyond the buffer: a sender that counts on the reading rate (AFC) may send so much.
             self.counters.overflowed += 1;
             self.now_due = true;
             return 0;
@@ -251,7 +249,8 @@ impl Receiver {
         self.recent[0] = Some(from);
     }
 
-    // ------------------------------------------------------------------------------------------------ window
+    // ------------------------------------------------------------------------------------------------
+    //   window
 
     /// The window for the next ACK, counted from the next byte expected.
     fn window(&self) -> u64 {
@@ -261,7 +260,8 @@ impl Receiver {
         let target = self.law.window().0.min(free);
         let current = self.edge.saturating_sub(self.nxt);
         if self.settings.window_update == WindowUpdate::Segment {
-            // AFC's simulations: whole segments; the one that ends a zero window is told alone.
+            // AFC's simulations: whole segments; the one that ends a zero window is advertised
+            // alone.
             let mss = self.settings.mss.max(1);
             let whole = if self.advertised == 0 { target.min(mss) } else { target } / mss * mss;
             // Rounded down: an edge that crept up with every ACK would keep the window from ever
@@ -273,7 +273,7 @@ impl Receiver {
         let step = self.settings.mss.min(buffer / 2);
         let edge = target / unit * unit;
         if edge < current + if free < buffer { step } else { 1 } {
-            // Rounded up to what the field can say: down would take back what was advertised (Linux
+            // Rounded up to what the field can say: down would retract an advertised edge (Linux
             // tcp_select_window).
             current.next_multiple_of(unit)
         } else {
@@ -281,7 +281,7 @@ impl Receiver {
         }
     }
 
-    /// Whether reading has opened the window by so much that the sender should hear of it (Linux
+    /// Whether reading has opened the window by so much that an update is due (Linux
     /// `tcp_cleanup_rbuf`: when it has at least doubled).
     fn should_update_window(&self) -> bool {
         let current = self.edge.saturating_sub(self.nxt);
@@ -292,7 +292,8 @@ impl Receiver {
         target >= 2 * current.max(1) && target >= self.settings.mss.min(self.law.buffer().0 / 2)
     }
 
-    // ------------------------------------------------------------------------------------------------ ACKs
+    // ------------------------------------------------------------------------------------------------
+    //   ACKs
 
     /// Whether an ACK has to go now.
     #[inline]
@@ -305,7 +306,7 @@ impl Receiver {
         self.now_due = true;
     }
 
-    /// Fills in what a frame tells about this half, and books it as an ACK sent.
+    /// Fills in the fields of a frame that belong to this half, and counts it as an ACK sent.
     pub fn write(&mut self, now: Instant, f: &mut Frame, pure: bool) {
         // The window of a SYN is not scaled (RFC 7323 section 2.2).
         let max = if f.flags & flags::SYN != 0 { 65_535 } else { u64::MAX };
@@ -357,9 +358,10 @@ impl Receiver {
         f.sacks = count as u8;
     }
 
-    // ------------------------------------------------------------------------------------------------ time
+    // ------------------------------------------------------------------------------------------------
+    //   time
 
-    /// The nearest deadline.
+    /// The next time at which [`Receiver::on_timer`] has something to do.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         super::sooner(super::sooner(self.ack_at, self.read_at), self.law.next_wakeup())
@@ -400,12 +402,12 @@ impl Receiver {
         }
     }
 
-    /// Another law takes over on the live connection.
+    /// Replaces the window law on the live connection.
     pub fn switch(&mut self, law: Rwnd) {
         self.law = law;
     }
 
-    /// Closes the books on a zero window that is still standing.
+    /// Ends the count of a zero window that still stands.
     pub fn finish(&mut self, now: Instant) {
         if let Some(since) = self.zero_since.take() {
             self.counters.zero_ns += now.since(since).0;

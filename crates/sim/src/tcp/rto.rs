@@ -8,9 +8,9 @@ use units::{Duration, Instant};
 
 /// Before the first sample (RFC 6298 section 2.1).
 const INITIAL: Duration = Duration::from_secs(1);
-/// Linux `TCP_RTO_MIN`.
+/// Smallest variance term (Linux `TCP_RTO_MIN`).
 const FLOOR: Duration = Duration::from_millis(200);
-/// Linux `TCP_RTO_MAX`.
+/// Largest timeout (Linux `TCP_RTO_MAX`).
 const CEILING: Duration = Duration::from_secs(120);
 /// Window of Linux's `tcp_min_rtt_wlen`: 300 s.
 const MIN_WINDOW: Duration = Duration::from_secs(300);

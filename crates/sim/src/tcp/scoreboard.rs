@@ -14,29 +14,28 @@ use crate::ranges::Ranges;
 /// A segment in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// First byte.
     pub seq: u64,
     /// Bytes of sequence space.
     pub len: u32,
-    /// Times sent.
+    /// Number of transmissions.
     pub sends: u32,
-    /// Delivered by SACK.
+    /// Reported as delivered by SACK.
     pub sacked: bool,
-    /// Believed lost.
+    /// Marked as lost.
     pub lost: bool,
-    /// Its newest copy is a retransmission that is in flight.
+    /// Its newest copy is a retransmission in flight.
     pub retransmitted: bool,
     /// The last of the stream.
     pub fin: bool,
     /// The sender lacked data when it was sent.
     pub app_limited: bool,
-    /// When last sent.
+    /// Time of the last transmission.
     pub sent: Instant,
     /// When the first of the flight that it belongs to was sent (rate sample).
     pub flight_sent: Instant,
     /// When the sender last learnt of a delivery before it was sent (rate sample).
     pub delivered_at: Instant,
-    /// Total delivered then.
+    /// Bytes delivered in total at that time.
     pub delivered: u64,
     /// In flight when sent, itself included.
     pub in_flight: u64,
@@ -58,7 +57,7 @@ impl Segment {
     }
 }
 
-/// All segments in flight; see the module text.
+/// All segments in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Scoreboard {
     segments: VecDeque<Segment>,
@@ -67,11 +66,10 @@ pub struct Scoreboard {
     /// (number, how often sent then) in order of sending; entries whose segment was sent again or
     /// delivered are stale and dropped when they come to the front.
     order: VecDeque<(u64, u32)>,
-    /// SACKed ranges.
     pub sacked_ranges: Ranges,
-    /// SACKed bytes.
+    /// Bytes reported as delivered by SACK.
     pub sacked: u64,
-    /// Bytes believed lost.
+    /// Bytes marked as lost.
     pub lost: u64,
     /// Bytes of retransmissions in flight.
     pub retransmitted: u64,
@@ -84,7 +82,7 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Segments held.
+    /// Number of segments in flight.
     pub fn len(&self) -> usize {
         self.segments.len()
     }
@@ -94,13 +92,13 @@ impl Scoreboard {
         self.segments.is_empty()
     }
 
-    /// The oldest.
+    /// The oldest segment.
     #[inline]
     pub fn front(&self) -> Option<&Segment> {
         self.segments.front()
     }
 
-    /// The newest.
+    /// The newest segment.
     pub fn back(&self) -> Option<&Segment> {
         self.segments.back()
     }

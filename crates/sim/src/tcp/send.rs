@@ -7,12 +7,14 @@
 //! next deadline.
 //!
 //! Differences from the kernel:
-//! - Segments go one at a time, paced or not. Linux sends what a millisecond of its pacing rate allows as one burst
+//! - Segments go one at a time, paced or not. Linux sends what a millisecond of its pacing rate
+//!   allows as one burst
 //!   (`tcp_tso_autosize`), so that a receive window which is the limit stands open for a part of each millisecond.
-//! - The send buffer has its maximum from the start, and counts payload. Linux counts memory, at 1.0 to 1.3 bytes per byte.
-//! - A full send buffer takes every byte that is acknowledged at once. Linux wakes the writer when a third of the buffer is
-//!   free (`sk_stream_is_writeable`), so that an upload which its buffer holds goes in bursts of a third to half of it: its
-//!   queue drains in between, and its mean is lower by up to a quarter (seen in the lab).
+//! - The send buffer has its maximum from the start, and counts payload. Linux counts memory, at
+//!   1.0 to 1.3 bytes per byte.
+//! - A full send buffer takes every byte that is acknowledged at once. Linux wakes the writer when
+//!   a third of the buffer is
+//!   free (`sk_stream_is_writeable`), so that an upload limited by its buffer goes in bursts of a third to half of it. Its queue drains in between, and is shorter by up to a quarter in the mean (seen in the lab).
 //! - The RACK timer waits for the oldest suspect, not for the newest.
 
 mod acks;
@@ -27,8 +29,7 @@ use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::{Scoreboard, Segment};
 
-/// RFC 9293 section 3.7.1: what a segment may limited_by where nothing was agreed on; smaller windows are
-/// not halved.
+/// The MSS where none was negotiated (RFC 9293 section 3.7.1). Smaller windows are not halved.
 const DEFAULT_MSS: u64 = 536;
 /// IP and TCP header with timestamps.
 const FRAME: u64 = 52;
@@ -36,7 +37,7 @@ const FRAME: u64 = 52;
 /// waited would count.
 const PACING_CREDIT: Duration = Duration::from_millis(1);
 
-/// What keeps the sender from sending, in the order in which it is asked.
+/// What keeps the sender from sending, in the order of the checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum SendLimit {
@@ -47,7 +48,7 @@ pub enum SendLimit {
     Application,
     /// The receiver has no window at all.
     ZeroWindow,
-    /// Less than a segment of it is left.
+    /// Less than a segment of the receive window is left.
     ReceiveWindow,
     /// The congestion window is full.
     Congestion,
@@ -57,21 +58,20 @@ pub enum SendLimit {
     Local,
 }
 
-/// Number of [`SendLimit`]s.
+/// The number of variants of [`SendLimit`].
 pub const SEND_LIMITS: usize = 7;
 
 /// A segment to be sent; the endpoint makes a frame of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Emit {
-    /// First byte.
     pub seq: u64,
     /// Bytes of sequence space.
     pub len: u32,
     /// Carries the end of the stream, which takes the last of `len`.
     pub fin: bool,
-    /// Sent before.
+    /// The segment was sent before.
     pub again: bool,
-    /// Carries CWR.
+    /// Carries the CWR flag.
     pub cwr: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Emit {
 pub struct Settings {
     /// Payload of a full segment.
     pub mss: u64,
-    /// Send buffer.
+    /// Size of the send buffer in bytes.
     pub buffer: u64,
     /// Limit of the host's own queue for this flow.
     pub tsq: Option<u64>,
@@ -103,9 +103,9 @@ pub struct Counters {
     pub segments: u64,
     /// Payload bytes sent, retransmissions included.
     pub payload: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// Bytes of them.
+    /// Payload bytes retransmitted.
     pub retransmitted_bytes: u64,
     /// … after SACK or duplicate ACKs.
     pub retransmitted_fast: u64,
@@ -113,41 +113,38 @@ pub struct Counters {
     pub retransmitted_timeout: u64,
     /// … as tail-loss probes.
     pub retransmitted_probe: u64,
-    /// … in vain, by DSACK.
+    /// … although the original had arrived, by DSACK.
     pub retransmitted_spurious: u64,
-    /// Timeouts.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Recovery episodes.
     pub recoveries: u64,
-    /// Decreases taken back.
+    /// Window decreases undone as spurious.
     pub undone: u64,
-    /// Window probes.
+    /// Window probes sent.
     pub window_probes: u64,
-    /// ECN reactions.
+    /// Reactions of the congestion control to ECN.
     pub ecn_reactions: u64,
 }
 
-/// The sending half; see the module text.
+/// The sending half of an endpoint.
 pub struct Sender {
-    /// Its congestion control.
     pub cc: Cc,
     /// AFC's half at the sender.
     pub afc: Option<afc::Sender>,
     rng: Rng,
     settings: Settings,
-    /// First unacknowledged byte.
+    /// SND.UNA: the first unacknowledged byte.
     pub una: u64,
-    /// Next byte to send.
+    /// SND.NXT: the next byte to send.
     pub nxt: u64,
     /// End of what the application wrote.
     pub end: u64,
     /// The application writes no more: a FIN follows `end`.
     pub closing: bool,
-    /// The application always has more (bulk): only whole segments are cut from what the buffer
-    /// holds.
+    /// The application always has more (bulk): only whole segments are taken from the buffer.
     pub endless: bool,
     window: u64,
-    /// Largest window that the peer has offered.
+    /// Largest window that the peer has advertised.
     max_window: u64,
     board: Scoreboard,
     /// Estimate of the RTT.
@@ -173,7 +170,7 @@ pub struct Sender {
     delivered: u64,
     delivered_at: Instant,
     flight_sent: Instant,
-    /// Losses that the congestion control has been told of.
+    /// Bytes of loss that were reported to the congestion control.
     lost_reported: u64,
     /// Until this much is delivered, rate samples are limited by the application.
     app_limited: u64,
@@ -201,11 +198,10 @@ pub struct Sender {
     /// Why nothing is being sent, and since when.
     pub limited_by: SendLimit,
     limited_since: Instant,
-    /// Time limited_time, by reason, in slow start (0) and outside (1), since it was last taken.
+    /// Time by limit, in slow start (0) and outside (1), since it was last taken.
     pub limited_time: [[u64; SEND_LIMITS]; 2],
-    /// Totals.
     pub counters: Counters,
-    /// RTT samples, ns.
+    /// RTT samples since the end of the warm-up, ns.
     pub rtts: Histogram,
     /// RTT samples since last taken: sum, count, smallest, largest.
     pub rtt_bin: (u64, u64, u64, u64),
@@ -216,7 +212,8 @@ pub struct Sender {
 /// Forward RTO recovery after a timeout (RFC 5682).
 #[derive(Clone, Copy, Debug)]
 struct Frto {
-    /// Timestamp of the first retransmission: an older echo proves that the original arrived (RFC 3522).
+    /// Timestamp of the first retransmission: an older echo proves that the original arrived (RFC
+    /// 3522).
     retransmitted_at: Instant,
     /// Everything sent before the timeout.
     end: u64,
@@ -295,7 +292,7 @@ impl Sender {
         out.saturating_sub(self.board.sacked + self.board.lost + self.dup_bytes)
     }
 
-    /// Receive window as last told.
+    /// The window that the peer advertised last.
     pub fn peer_window(&self) -> u64 {
         self.window
     }
@@ -305,7 +302,7 @@ impl Sender {
         self.closing && self.una > self.end
     }
 
-    /// The handshake is over: the window that the SYN (or SYN/ACK) told, and its round trip.
+    /// The handshake is complete: the window that SYN or SYN/ACK advertised, and its round trip.
     pub fn open(&mut self, now: Instant, window: u64, rtt: Option<Duration>) {
         self.window = window;
         self.max_window = window;
@@ -319,7 +316,7 @@ impl Sender {
         self.set_limit(now, SendLimit::Application);
     }
 
-    /// Whether the congestion control is still doubling: an algorithm without a threshold says so
+    /// Whether the congestion control is still doubling: an algorithm without a threshold shows it
     /// by its phase alone.
     fn slow_start(&self) -> bool {
         matches!(self.cc.state().phase, "slow_start" | "startup")
@@ -333,7 +330,7 @@ impl Sender {
         }
     }
 
-    /// Books the time up to `now` under the reason that limited_time.
+    /// Adds the time up to `now` to the limit that applied.
     pub fn account_limit(&mut self, now: Instant) {
         let span = now.since(self.limited_since).0;
         self.limited_since = now;
@@ -349,9 +346,8 @@ impl Sender {
         *bin = (bin.0 + rtt.0, bin.1 + 1, bin.2.min(rtt.0), bin.3.max(rtt.0));
     }
 
-    /// A full segment, or half of a window that never limited_time two of them (Linux
-    /// `tcp_bound_to_half_wnd`; RFC 9293 section
-    /// 3.8.6.2.1 lets half of the largest window go).
+    /// A full segment, or half of a window that never was two of them (Linux
+    /// `tcp_bound_to_half_wnd`; RFC 9293 section 3.8.6.2.1 allows half of the largest window).
     #[inline]
     fn max_segment(&self) -> u64 {
         let half =
@@ -364,19 +360,19 @@ impl Sender {
     fn next_new(&self) -> (u64, bool) {
         let limit = self.una.saturating_add(self.settings.buffer);
         let available = self.end.min(limit).saturating_sub(self.nxt);
-        let most = self.max_segment();
-        if available >= most {
-            return (most, false);
+        let max = self.max_segment();
+        if available >= max {
+            return (max, false);
         }
         if self.end <= limit {
             // The tail: with the FIN behind it, if the application has closed.
             let fin = self.closing && self.nxt <= self.end;
-            if self.endless && available < most && !fin {
+            if self.endless && available < max && !fin {
                 return (0, false);
             }
             return (available + u64::from(fin), fin);
         }
-        // The buffer ends within a segment: wait for room, unless nothing is in flight.
+        // The buffer ends within a segment: wait for free space, unless nothing is in flight.
         if self.board.is_empty() { (available, false) } else { (0, false) }
     }
 
@@ -447,8 +443,8 @@ impl Sender {
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
             }
             sent = true;
-            // The host's queue is counted by those who see the frames; those of this call are still
-            // to come there.
+            // The host's queue counts frames when they enter it; those of this call are still to
+            // come.
             handed += len + FRAME;
             self.persist_at = None;
             match retransmission {
@@ -460,8 +456,8 @@ impl Sender {
                     } else {
                         self.counters.retransmitted_fast += data;
                     }
-                    // Linux restarts the timer with the retransmission of the first segment: it is this
-                    // one's answer that is waited for.
+                    // Linux restarts the timer with the retransmission of the first segment,
+                    // because its ACK is the one awaited.
                     head_retransmitted |= segment.seq == self.una;
                     self.retransmit(now, number, &segment, emit);
                 }
@@ -475,7 +471,7 @@ impl Sender {
         self.set_limit(now, limited_by);
     }
 
-    /// F-RTO holds retransmissions back while it waits for the second ACK.
+    /// F-RTO defers retransmissions while it waits for the second ACK.
     fn defers_retransmissions(&self) -> bool {
         self.frto.is_some_and(|f| f.probing) && self.next_new().0 > 0
     }
@@ -516,8 +512,8 @@ impl Sender {
             && self.end > self.nxt
             && now.since(self.last_sent) > self.rto.timeout()
         {
-            // Who paces by a model of the path knows its rate still (Linux asks for `cong_control`
-            // here).
+            // A congestion control that paces by a model of the path still knows its rate (Linux
+            // checks for `cong_control` here).
             if !self.cc.rules_recovery() {
                 // Linux tcp_cwnd_restart: half for each timeout that has passed, down to the
                 // initial window.
@@ -620,7 +616,7 @@ impl Sender {
         self.cc.on_sent(now, &sent, &mut self.rng);
     }
 
-    /// Another congestion control takes over on the live connection.
+    /// Replaces the congestion control on the live connection.
     pub fn switch(&mut self, now: Instant, cc: Cc) {
         self.account_limit(now);
         self.cc = cc;

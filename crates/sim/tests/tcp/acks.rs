@@ -1,4 +1,4 @@
-//! When the receiver acknowledges, and what it says.
+//! When the receiver acknowledges, and the contents of its ACKs.
 
 use algo::Value;
 use capture::TcpSegment;

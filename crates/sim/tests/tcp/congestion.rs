@@ -17,7 +17,7 @@ fn slow_start_doubles_each_round_trip() {
 
 #[test]
 fn newreno_halves_and_adds_a_segment_per_round_trip() {
-    // RFC 5681: from half of what the path holds back to the whole.
+    // RFC 5681: from half of the path's capacity back to the whole.
     let mut s = made::path(12.0, ms(50), 50, 40);
     s.flows[0].receiver.ack_every = 1;
     let results = made::run(&s);

@@ -1,4 +1,4 @@
-//! The sending host's own queue, and what probes on the path tell.
+//! The sending host's own queue, and what probes measure.
 
 use algo::Value;
 use scenario::{Device, Firmware, Probe, ProbeKind};

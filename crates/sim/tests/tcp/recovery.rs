@@ -7,7 +7,7 @@ use units::Duration;
 
 use crate::made::{self, BACK, MSS, SENDER, THERE, ms};
 
-/// Half a second into a transfer that a window of 51 segments holds (12 Mbit/s, so 1 ms per packet,
+/// Half a second into a transfer limited by a window of 51 segments (12 Mbit/s, so 1 ms per packet,
 /// no queue to speak of): the path is full of data and the loss can be placed.
 fn steady() -> Scenario {
     let mut s = made::path(12.0, ms(50), 1_000, 4);
@@ -87,7 +87,8 @@ fn without_sack_a_saw_tooth_goes_on_for_long() {
 fn a_tail_that_is_lost_is_found_by_a_probe() {
     // RFC 8985 section 7: a probe after two round trips, and no timeout.
     let mut s = made::path(12.0, ms(50), 1_000, 5);
-    // Written from 100 to 600 ms: the last segments are lost, and nothing follows that could tell.
+    // Written from 100 to 600 ms: the last segments are lost, and nothing follows that could show
+    // it.
     s.flows[0].app =
         scenario::App::Rates { rates: vec![units::Rate(4_000_000), units::Rate(0)], slot: ms(500) };
     s.duration = ms(1_080);
@@ -150,8 +151,8 @@ fn a_stall_that_only_delays_costs_a_timeout_that_is_taken_back() {
         assert!(row.timeouts >= 1, "{row:?}");
         assert_eq!(row.undone, 1, "timestamps {timestamps} {row:?}");
         if !timestamps {
-            // RACK cannot tell then whether it was the retransmission that arrived, and takes the rest for
-            // lost.
+            // RACK cannot know then whether it was the retransmission that arrived, and takes the
+            // rest for lost.
             continue;
         }
         // Two probes and a retransmission at most, and no second copy of the window.
@@ -185,8 +186,8 @@ fn lost_acks_do_not_make_losses() {
 
 #[test]
 fn reordering_does_not_collapse_the_window() {
-    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that retransmissions were
-    // in vain.
+    // RFC 8985 section 6.2 step 4: the reordering window adapts where DSACK shows that
+    // retransmissions were in vain.
     for congestion in ["newreno", "cubic"] {
         let mut s = made::path(10.0, ms(50), 1_000, 20);
         s.flows[0].sender.congestion = made::algorithm!(algo::cc, congestion);

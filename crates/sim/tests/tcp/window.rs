@@ -1,4 +1,5 @@
-//! The receive window: closed forms, closing and opening, and that what was offered stays offered.
+//! The receive window: closed forms, closing and opening, and that an advertised edge is never
+//! retracted.
 
 use algo::Value;
 use scenario::{App, Read, WindowUpdate};
@@ -45,8 +46,8 @@ fn the_wire_says_what_the_simulator_counts() {
 
 #[test]
 fn a_fixed_buffer_is_offered_in_the_finest_steps_that_hold_it() {
-    // Linux tcp_select_initial_window: the buffer that is asked for clamps the window, and the
-    // scale with it.
+    // Linux tcp_select_initial_window: the buffer that is set clamps the window, and the scale with
+    // it.
     for (bytes, scale) in [(65_535, 0), (65_536, 1), (262_000, 2), (262_144, 3), (3_000_000, 6)] {
         let mut s = made::path(20.0, ms(40), 50, 1);
         s.flows[0].receiver.window = made::fixed(bytes);
@@ -54,7 +55,7 @@ fn a_fixed_buffer_is_offered_in_the_finest_steps_that_hold_it() {
     }
 }
 
-/// The right edge that each ACK offers may not be left of one offered before (RFC 9293 section
+/// The right edge that each ACK advertises may not be left of an earlier one (RFC 9293 section
 /// 3.8.6).
 pub fn assert_edge_never_moves_back(seen: &[capture::TcpSegment], context: &str) {
     let mut ends: Vec<(u16, Option<u8>, u32, u32)> = Vec::new();
@@ -156,9 +157,9 @@ fn a_window_below_a_segment_still_moves_data() {
     let mut s = made::path(10.0, ms(40), 50, 10);
     s.flows[0].receiver.window = made::fixed(1_000);
     let results = made::run(&s);
-    // Segments of half the largest window that was ever offered (Linux tcp_bound_to_half_wnd), each
-    // acknowledged late, because it is no full one: about ten a second, not one for each persist
-    // timer.
+    // Segments of half the largest window that was ever advertised (Linux tcp_bound_to_half_wnd),
+    // each acknowledged late, because it is no full one: about ten a second, not one for each
+    // persist timer.
     let bytes = made::data(&results).bytes;
     assert!(bytes > 50_000, "{bytes} bytes");
 }
@@ -252,14 +253,14 @@ fn counted_in_segments_a_pausing_reader_closes_the_window_once_per_period() {
     let got = row.bytes as f64 * 8.0 / 600e6;
     assert!((1.38..1.52).contains(&got), "{got} Mbit/s");
     assert!((312..345).contains(&row.zero_window_count), "{}", row.zero_window_count);
-    // Today's receiver tells of the freed buffer in full.
+    // Today's receiver advertises the freed buffer in full.
     s.flows[0].receiver.window_update = WindowUpdate::Linux;
     assert!(made::data(&made::run(&s)).bytes as f64 * 8.0 / 600e6 > 2.0);
 }
 
 #[test]
 fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
-    // The slides' limitation 2 again, where 4 Mbit/s are to be had: classic flow control gets 1.5
+    // The slides' limitation 2 again, where 4 Mbit/s are available: classic flow control gets 1.5
     // of them.
     let mut s = made::path(15.6, ms(530), 8_000, 120);
     let flow = &mut s.flows[0];

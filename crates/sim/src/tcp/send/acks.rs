@@ -3,8 +3,8 @@
 //!
 //! signal: cumulative ACK, SACK blocks, DSACK, ECE, timestamp echo · model: RACK (RFC 8985 section
 //! 6.2), NewReno's duplicate ACKs where SACK is off (RFC 6582), F-RTO and Eifel (RFC 5682, RFC
-//! 3522), one reaction per window to ECN (RFC 3168) · action: segments marked lost, recovery begun
-//! and ended, congestion control told.
+//!   3522), one reaction per window to ECN (RFC 3168) · action: segments marked lost, recovery
+//!   begun and ended, congestion control informed.
 
 use algo::cc::{Ack, CongestionControl, Loss, RateSample, Recovery};
 use algo::rwnd::afc;
@@ -176,9 +176,9 @@ impl Sender {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        // What was sent before the head was (re)sent is still arriving, so the head's turn has not
-        // come: Linux starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows
-        // would look like a lost retransmission.
+        // Segments sent before the head are still arriving, so the head's ACK is not overdue: Linux
+        // starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like
+        // a lost retransmission.
         let older =
             sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
         if advanced || older {
@@ -215,8 +215,8 @@ impl Sender {
         sample.interval = send.max(ack);
         sample.delivered = Bytes(self.delivered - s.delivered);
         sample.lost = Bytes(self.board.lost_total.saturating_sub(s.lost_total));
-        // Shorter than any round trip: ACKs of retransmissions that prove nothing (draft-ietf-ccwg-bbr
-        // section 4.1.2.3).
+        // Shorter than any round trip: ACKs of retransmissions that prove nothing
+        // (draft-ietf-ccwg-bbr section 4.1.2.3).
         if self.rto.min != Duration::MAX && sample.interval < self.rto.min {
             sample.interval = Duration::ZERO;
         }
@@ -228,8 +228,8 @@ impl Sender {
         let rtt = now.since(segment.sent);
         if segment.sends > 1 {
             // An earlier copy arrived: the echo is older than the last one, or came back too soon
-            // for it. An ACK that tells of a hole echoes what stands before the hole and proves
-            // nothing (`echo` is 0 then).
+            // for it. An ACK of a hole echoes the timestamp before the hole and proves nothing
+            // (`echo` is 0 then).
             let older = self.settings.timestamps && echo != 0 && echo < ticks(segment.sent);
             if older || rtt < self.rto.min {
                 return;
@@ -276,7 +276,7 @@ impl Sender {
         }
     }
 
-    /// AFC: an ACK that tells of nothing but a closed window answers a segment that the full buffer
+    /// AFC: an ACK that carries nothing but a closed window answers a segment that the full buffer
     /// refused. Segments arrive in order, so it was the one sent first of those that can have
     /// arrived. Without this only a timer would find them: nothing behind them is accepted, so SACK
     /// shows no hole.
@@ -302,8 +302,8 @@ impl Sender {
                 self.dup_bytes = 0;
             }
         } else if f.ack == self.una && f.len == 0 && self.nxt > self.una {
-            let most = (self.nxt - self.una).saturating_sub(self.settings.mss);
-            self.dup_bytes = (self.dup_bytes + self.settings.mss).min(most);
+            let max = (self.nxt - self.una).saturating_sub(self.settings.mss);
+            self.dup_bytes = (self.dup_bytes + self.settings.mss).min(max);
         }
     }
 
@@ -388,8 +388,8 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.4.2: a probe that was a retransmission and is answered without DSACK has repaired
-    /// a loss.
+    /// RFC 8985 section 7.4.2: a probe that was a retransmission and is answered without DSACK has
+    /// repaired a loss.
     pub(super) fn on_probe_answered(&mut self, now: Instant, f: &Frame, advanced: bool) {
         let Some((end, again)) = self.probe else { return };
         if f.dsack || (f.ack >= end && !again) {

@@ -1,7 +1,7 @@
 //! What a sender does when nothing comes: retransmission timeout, tail-loss probe, window probe.
 //!
 //! signal: time · model: RFC 6298, RFC 8985 section 7, RFC 9293 section 3.8.6.1 · action:
-//! everything in flight is lost, or one segment asks.
+//! everything in flight is marked lost, or one segment is sent as a probe.
 
 use algo::cc::{CongestionControl, Recovery, Timeout};
 use algo::rwnd::afc;
@@ -44,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// The nearest deadline.
+    /// The next time at which [`Sender::on_timer`] has something to do.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let next = crate::tcp::sooner(self.probe_at.or(self.rto_at), self.rack_at);
@@ -86,7 +86,7 @@ impl Sender {
         // RFC 5682 section 2: only where no loss was being repaired already.
         let frto = self.recovery == Recovery::Open && self.board.sacked == 0;
         self.board.mark_all_lost();
-        // The timeout itself tells of these.
+        // The timeout itself reports these.
         self.lost_reported = self.board.lost_total;
         self.dup_bytes = 0;
         self.rack_at = None;
@@ -121,7 +121,7 @@ impl Sender {
         self.probe_at = None;
     }
 
-    /// RFC 9293 section 3.8.6.1: a closed (or too small) window is asked again from time to time.
+    /// RFC 9293 section 3.8.6.1: a closed (or too small) window is probed from time to time.
     pub(super) fn probe_window(&mut self, now: Instant, emit: &mut impl FnMut(Emit)) {
         let (new, fin) = self.next_new();
         if !self.board.is_empty() || new == 0 {
