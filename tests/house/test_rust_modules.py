@@ -22,7 +22,6 @@ CRATES = sorted(p.parent.name for p in ROOT.glob("crates/*/src"))
 KNOWN: dict[str, list[set[str]]] = {
     "agent": [{"config", "daemon"}, {"cures", "kernel", "telemetry", "undo"}],
     "algo": [{"gate/occupancy", "gate/slack"}, {"link/markov", "link/models"}],
-    "scenario": [{"resolve", "traces"}, {"resolve/link", "resolve/node"}],
     "units": [{"bytes", "rate"}],
 }
 
