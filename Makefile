@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test bench install clean
+.PHONY: demo test bench docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -14,8 +14,13 @@ bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
 
+# The documentation as a site in site/; a broken link fails.
+docs:
+	./setup --docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
 install:
 	./setup
 
 clean:
-	rm -rf .venv build target python/unbloat.egg-info unbloat-report.html
+	rm -rf .venv build target node_modules site python/unbloat.egg-info unbloat-report.html
