@@ -120,8 +120,8 @@ fn packet(op: &[u8], up: bool, renamed: bool, joined: bool) -> Vec<u8> {
 fn hold(l: &Located) {
     let points = l.points.len();
     assert_eq!(l.clocks.len(), points - 1);
-    assert_eq!(l.stretches.len(), 2 * (points - 1) + if points > 2 { 2 } else { 0 });
-    for s in &l.stretches {
+    assert_eq!(l.segments.len(), 2 * (points - 1) + if points > 2 { 2 } else { 0 });
+    for s in &l.segments {
         assert!(s.share.is_none_or(|share| (0.0..=1.000_001).contains(&share)), "{s:?}");
         if let (Some(delay), Some(queue)) = (s.delay_ms, s.queue_ms) {
             assert!(
@@ -134,11 +134,11 @@ fn hold(l: &Located) {
             );
         }
     }
-    let lost: u64 = l.stretches.iter().map(|s| s.lost).sum();
+    let lost: u64 = l.segments.iter().map(|s| s.lost).sum();
     let drops: u64 = l.points.iter().map(|p| p.drops).sum();
     assert_eq!(lost + drops, l.losses.iter().map(|x| x.packets).sum::<u64>());
     let in_bins: u64 =
-        l.delays.iter().filter(|d| !l.stretches[d.stretch].path).map(|d| d.packets + d.lost).sum();
-    let in_rows: u64 = l.stretches.iter().filter(|s| !s.path).map(|s| s.packets + s.lost).sum();
+        l.delays.iter().filter(|d| !l.segments[d.segment].path).map(|d| d.packets + d.lost).sum();
+    let in_rows: u64 = l.segments.iter().filter(|s| !s.path).map(|s| s.packets + s.lost).sum();
     assert_eq!(in_bins, in_rows);
 }

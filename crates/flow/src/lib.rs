@@ -1,10 +1,14 @@
 //! Packets → connections → time series → findings.
 //!
-//! One door: [`analyze_files`] reads captures and hands out an [`Analysis`] (or [`Analyzer`] takes decoded packets
-//! one by one). Inside, a packet goes `table` → `connection` → `stream` (its data) and `feedback` (what it
-//! acknowledges) → `bins` (time, limits); a finished connection goes `summary` → `diagnose`.
+//! [`analyze_files`] reads captures and returns an [`Analysis`]; [`Analyzer`] takes decoded packets one by one.
+//! A packet goes through `connection::table` to its connection. There it is data for `tcp::stream` and an
+//! acknowledgement for `tcp::ack` of the other direction. Both report to `series::limits`, which divides time into
+//! bins. A finished connection goes through `connection::summary` to `diagnose`.
 //!
-//! Nothing here holds a clock or knows how the packets came to be: times are those of the capture.
+//! Each folder uses only those before it: `packet` ← `series` ← `tcp` ← `connection`. `diagnose` needs `series` alone,
+//! and `locate` needs `packet` and `series`. `tests/house/test_rust_modules.py` checks that there is no circle.
+//!
+//! No code here reads a clock: all times are those of the capture.
 //!
 //! Definitions and their reasons: `docs/measures.md`. Columns: `docs/format.md`.
 

@@ -1,7 +1,7 @@
 //! Captures made by hand of a path with two or three points, and what `locate` must say of them.
 
 use capture::write::Writer;
-use flow::locate::{LocateError, Located, LossKind, Options, StretchRow, locate_bytes};
+use flow::locate::{LocateError, Located, LossKind, Options, SegmentRow, locate_bytes};
 use units::{Duration, Instant};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -136,9 +136,9 @@ fn located(points: &[&Point]) -> Located {
 }
 
 #[track_caller]
-fn stretch(located: &Located, from: usize, to: usize) -> &StretchRow {
-    let found = located.stretches.iter().find(|s| s.from == from && s.to == to && !s.path);
-    found.expect("a stretch")
+fn segment(located: &Located, from: usize, to: usize) -> &SegmentRow {
+    let found = located.segments.iter().find(|s| s.from == from && s.to == to && !s.path);
+    found.expect("a path segment")
 }
 
 #[track_caller]
@@ -181,10 +181,10 @@ fn a_queue_is_found_though_the_far_clock_is_off_and_drifts() {
     near(clock.drift_ppm, 40.0, 3.0);
     near(clock.uncertainty_ms.expect("both directions"), 10.0, 0.2);
     assert!(clock.steps.is_empty() && !clock.one_clock);
-    let queue = stretch(&l, 0, 1).queue_ms.expect("delays");
+    let queue = segment(&l, 0, 1).queue_ms.expect("delays");
     near(queue.p50, 0.0, 0.3);
     near(queue.p95, 80.0, 0.3);
-    near(stretch(&l, 1, 0).queue_ms.expect("delays").max, 0.0, 0.3);
+    near(segment(&l, 1, 0).queue_ms.expect("delays").max, 0.0, 0.3);
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn captures_of_one_machine_read_one_clock() {
     let (a, b) = talk(600, |_| Some(30 * MS), 10 * MS);
     let options = Options { one_clock: true, ..Options::default() };
     let l = locate_bytes(&[a.bytes(), b.bytes()], options).expect("one path");
-    near(stretch(&l, 0, 1).delay_ms.expect("delays").p50, 30.0, 0.01);
-    near(stretch(&l, 1, 0).delay_ms.expect("delays").p50, 10.0, 0.01);
+    near(segment(&l, 0, 1).delay_ms.expect("delays").p50, 30.0, 0.01);
+    near(segment(&l, 1, 0).delay_ms.expect("delays").p50, 10.0, 0.01);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_step_of_a_clock_is_told_and_makes_no_queue() {
     assert_eq!(l.clocks[0].steps.len(), 1, "{:?}", l.clocks);
     near(l.clocks[0].steps[0].0, 9.0, 0.2);
     near(l.clocks[0].steps[0].1, 150.0, 0.2);
-    near(stretch(&l, 0, 1).queue_ms.expect("delays").max, 0.0, 0.3);
+    near(segment(&l, 0, 1).queue_ms.expect("delays").max, 0.0, 0.3);
 }
 
 #[test]
@@ -230,15 +230,15 @@ fn losses_are_counted_where_they_happened_and_what_a_capture_missed_is_its_own()
     b.packets.retain(|(_, d, _)| !missing.contains(d));
     let c = Point { packets: c.packets.iter().map(|(t, d, n)| (t + MS, d.clone(), *n)).collect() };
     let l = located(&[&a, &b, &c]);
-    let first = stretch(&l, 0, 1);
+    let first = segment(&l, 0, 1);
     assert_eq!((first.lost, first.lost_bytes), (12, 12 * 1_052));
-    assert_eq!(stretch(&l, 1, 2).lost, 10);
+    assert_eq!(segment(&l, 1, 2).lost, 10);
     assert_eq!(l.points.iter().map(|p| p.drops).collect::<Vec<_>>(), [0, 5, 0]);
     assert_eq!(l.losses.iter().filter(|x| x.kind == LossKind::Capture).count(), 5);
     let lost: Vec<f64> = l
         .losses
         .iter()
-        .filter(|x| x.place == 0 && x.kind == LossKind::Stretch)
+        .filter(|x| x.place == 0 && x.kind == LossKind::Segment)
         .map(|x| l.loss_s(x))
         .collect();
     near(lost[0], 0.2, 0.001);
@@ -268,7 +268,7 @@ fn the_order_of_the_points_comes_from_the_delays_when_it_is_not_given() {
     // As given from the other end.
     let l = located(&[&far, &b, &a]);
     assert_eq!(l.order_by.name(), "given");
-    assert!(!stretch(&l, 0, 1).path && stretch(&l, 2, 1).packets == 300);
+    assert!(!segment(&l, 0, 1).path && segment(&l, 2, 1).packets == 300);
 }
 
 #[test]
@@ -322,13 +322,13 @@ fn a_segment_of_64_kb_is_the_many_that_it_becomes_and_one_of_them_is_lost() {
         }
     }
     let l = located(&[&sender, &wire, &receiver]);
-    let (near_, far) = (stretch(&l, 0, 1), stretch(&l, 1, 2));
+    let (near_, far) = (segment(&l, 0, 1), segment(&l, 1, 2));
     assert_eq!((near_.lost, near_.packets), (0, 1 + 50 * 46));
     assert_eq!((far.lost, far.lost_bytes), (50, 50 * 1_500));
     assert_eq!(far.packets, 1 + 50 * 45);
     assert_eq!(l.points.iter().map(|p| p.drops).sum::<u64>(), 0);
     near(near_.delay_ms.expect("delays").max, 14.4, 0.1);
-    assert_eq!(stretch(&l, 2, 1).lost + stretch(&l, 1, 0).lost, 0);
+    assert_eq!(segment(&l, 2, 1).lost + segment(&l, 1, 0).lost, 0);
 }
 
 #[test]
@@ -349,8 +349,8 @@ fn resent_data_without_timestamps_is_told_by_its_delay() {
         a.add(at + 21 * MS, &ack);
     }
     let l = located(&[&a, &b]);
-    assert_eq!((stretch(&l, 0, 1).lost, stretch(&l, 0, 1).packets), (10, 400));
-    near(stretch(&l, 0, 1).delay_ms.expect("delays").max, 10.0, 0.1);
+    assert_eq!((segment(&l, 0, 1).lost, segment(&l, 0, 1).packets), (10, 400));
+    near(segment(&l, 0, 1).delay_ms.expect("delays").max, 10.0, 0.1);
 }
 
 #[test]
@@ -379,8 +379,8 @@ fn a_connection_is_followed_through_address_translation() {
     assert_eq!(l.clocks[0].renamed, 3);
     assert_eq!(l.clocks[0].hops, Some(1));
     assert_eq!(l.connections.len(), 3);
-    assert_eq!((stretch(&l, 0, 1).packets, stretch(&l, 0, 1).lost), (900, 0));
-    assert_eq!((stretch(&l, 1, 0).packets, stretch(&l, 1, 0).lost), (300, 0));
+    assert_eq!((segment(&l, 0, 1).packets, segment(&l, 0, 1).lost), (900, 0));
+    assert_eq!((segment(&l, 1, 0).packets, segment(&l, 1, 0).lost), (300, 0));
     assert_eq!(l.points.iter().map(|p| p.elsewhere).sum::<u64>(), 0);
 }
 
@@ -395,14 +395,14 @@ fn a_capture_of_headers_alone_still_matches() {
     }
     for kept in [40, 46, 54, 60] {
         let l = located(&[&a, &b.snap(kept)]);
-        let up = stretch(&l, 0, 1);
+        let up = segment(&l, 0, 1);
         assert_eq!((up.packets, up.lost), (599, 1), "{kept} bytes kept");
         near(up.delay_ms.expect("delays").max, 10.0, 0.01);
     }
 }
 
 #[test]
-fn what_happens_on_a_stretch_beside_delay_is_told() {
+fn reordering_marks_and_rewriting_in_a_path_segment_are_counted() {
     let (mut a, mut b) = (Point::default(), Point::default());
     let syn = Tcp { seq: 999, flags: SYN, mss: Some(1_460), ..UP };
     a.add(0, &tcp(syn));
@@ -425,10 +425,10 @@ fn what_happens_on_a_stretch_beside_delay_is_told() {
         }
     }
     let l = located(&[&a, &b]);
-    let up = stretch(&l, 0, 1);
+    let up = segment(&l, 0, 1);
     assert_eq!((up.ecn_marked, up.reordered, up.lost), (20, 10, 0));
     near(up.reordered_ms_max.expect("some"), 10.0, 0.01);
-    assert_eq!(stretch(&l, 1, 0).windows_rewritten, 50);
+    assert_eq!(segment(&l, 1, 0).windows_rewritten, 50);
     assert_eq!(l.clocks[0].mss, Some((1_460, 1_380)));
     assert_eq!(l.points[0].duplicates, 4);
 }
@@ -438,7 +438,7 @@ fn packets_under_way_at_the_end_are_not_lost() {
     let (a, mut b) = talk(300, |_| Some(400 * MS), 10 * MS);
     b.packets.retain(|p| p.0 < 2_900 * MS);
     let l = located(&[&a, &b]);
-    let up = stretch(&l, 0, 1);
+    let up = segment(&l, 0, 1);
     assert_eq!(up.lost, 0);
     assert_eq!(up.undecided, 50);
     assert_eq!(l.points[1].drops, 0);
@@ -457,8 +457,8 @@ fn one_connection_can_be_counted_alone() {
     let options =
         Options { connection: Some(id), bin: Duration::from_millis(10), ..Options::default() };
     let l = locate_bytes(&[a.bytes(), b.bytes()], options).expect("one path");
-    assert_eq!(stretch(&l, 0, 1).packets, 100);
-    near(stretch(&l, 0, 1).queue_ms.expect("delays").p50, 50.0, 0.1);
+    assert_eq!(segment(&l, 0, 1).packets, 100);
+    near(segment(&l, 0, 1).queue_ms.expect("delays").p50, 50.0, 0.1);
     let options = Options { connection: Some(99), ..options };
     assert!(matches!(
         locate_bytes(&[a.bytes(), b.bytes()], options),
@@ -508,7 +508,7 @@ fn memory_is_bounded_when_nothing_else_of_a_flow_comes() {
         }
     }
     let l = located(&[&a, &b]);
-    assert_eq!(stretch(&l, 0, 1).packets, 60);
-    assert!(stretch(&l, 0, 1).lost > 58_000);
+    assert_eq!(segment(&l, 0, 1).packets, 60);
+    assert!(segment(&l, 0, 1).lost > 58_000);
     assert!(l.warnings.iter().any(|w| w.starts_with("most packets of")));
 }

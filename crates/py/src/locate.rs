@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flow::locate::{LocateError, Located, LossKind, Options, StretchRow, locate_files};
+use flow::locate::{LocateError, Located, LossKind, Options, SegmentRow, locate_files};
 use flow::series::rows::Protocol;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -59,7 +59,7 @@ fn convert<'py>(py: Python<'py>, located: &Located) -> PyResult<Bound<'py, PyDic
     crate::add(py, &out, "points", &mut |put| points(located, put))?;
     crate::add(py, &out, "clocks", &mut |put| clocks(located, put))?;
     crate::add(py, &out, "steps", &mut |put| steps(located, put))?;
-    crate::add(py, &out, "stretches", &mut |put| stretches(&located.stretches, put))?;
+    crate::add(py, &out, "stretches", &mut |put| path_segments(&located.segments, put))?;
     crate::add(py, &out, "delays", &mut |put| delays(located, put))?;
     crate::add(py, &out, "losses", &mut |put| losses(located, put))?;
     crate::add(py, &out, "connections", &mut |put| connections(located, put))?;
@@ -115,8 +115,8 @@ fn steps(located: &Located, put: Put<'_>) {
 fn quantiles(
     put: Put<'_>,
     name: &str,
-    rows: &[StretchRow],
-    get: impl Fn(&StretchRow) -> Option<Quantiles>,
+    rows: &[SegmentRow],
+    get: impl Fn(&SegmentRow) -> Option<Quantiles>,
 ) {
     put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
     type Part = (&'static str, fn(&Quantiles) -> f64);
@@ -139,7 +139,7 @@ fn direction(forward: bool) -> &'static str {
     if forward { "forward" } else { "backward" }
 }
 
-fn stretches(rows: &[StretchRow], put: Put<'_>) {
+fn path_segments(rows: &[SegmentRow], put: Put<'_>) {
     let r = || rows.iter();
     put(Column::u32("id", (0..rows.len()).map(|i| i as u32)));
     put(Column::u32("from_point", r().map(|s| s.from as u32)));
@@ -163,7 +163,7 @@ fn stretches(rows: &[StretchRow], put: Put<'_>) {
 
 fn delays(located: &Located, put: Put<'_>) {
     let r = || located.delays.iter();
-    put(Column::u32("stretch", r().map(|d| d.stretch as u32)));
+    put(Column::u32("stretch", r().map(|d| d.segment as u32)));
     put(Column::f64("t_s", r().map(|d| d.t_s)));
     put(Column::u64("packets", r().map(|d| d.packets)));
     put(Column::u64("bytes", r().map(|d| d.bytes)));
@@ -181,7 +181,7 @@ fn losses(located: &Located, put: Put<'_>) {
     put(Column::str(
         "kind",
         r().map(|l| match l.kind {
-            LossKind::Stretch => "lost",
+            LossKind::Segment => "lost",
             LossKind::Capture => "capture_drop",
         }),
     ));

@@ -1,15 +1,15 @@
 //! UDP, ICMP and other IP protocols: counted per flow, so that their share of the link is seen.
 //!
-//! A flow is the pair of addresses and ports (for ICMP echo the identifier); it ends after five minutes of
-//! silence (RFC 4787 section 4.3 has NATs keep a UDP mapping that long).
+//! A flow is a pair of addresses and ports (for ICMP echo the identifier). It ends after five minutes without
+//! packets.
 
-use capture::{Addr, Datagram};
+use capture::{Addr, Datagram, protocol};
 use units::{Bytes, Duration, Instant};
 
 use crate::series::rows::{Connection, End, Flow, Protocol, Vantage};
 
-/// See the module text.
-pub(crate) const SILENCE: Duration = Duration(300_000_000_000);
+/// A flow ends after this long without packets: NATs keep UDP mappings that long (RFC 4787 section 4.3).
+pub(crate) const IDLE_TIMEOUT: Duration = Duration(300_000_000_000);
 
 #[derive(Clone, Debug)]
 pub(crate) struct DatagramFlow {
@@ -26,11 +26,11 @@ pub(crate) struct DatagramFlow {
     ce: [u64; 2],
 }
 
-/// The protocol of an IP protocol number.
-pub(crate) fn protocol(number: u8) -> Protocol {
+/// Maps an IP protocol number to the protocol of a row.
+pub(crate) fn protocol_of(number: u8) -> Protocol {
     match number {
-        17 => Protocol::Udp,
-        1 | 58 => Protocol::Icmp,
+        protocol::UDP => Protocol::Udp,
+        protocol::ICMP | protocol::ICMPV6 => Protocol::Icmp,
         other => Protocol::Other(other),
     }
 }
@@ -42,7 +42,7 @@ impl DatagramFlow {
             addrs: [(d.ip.src, d.src_port), (d.ip.dst, d.dst_port)],
             hosts,
             end: d.ip.time,
-            protocol: protocol(d.protocol),
+            protocol: protocol_of(d.protocol),
             start: d.ip.time,
             interface: d.ip.interface,
             packets: [0; 2],

@@ -1,12 +1,14 @@
 //! One TCP connection: handshake, teardown, two streams, and where the capture was taken.
 //!
-//! signal: every segment of the 4-tuple between one SYN and the next · model: the handshake gives two halves of
-//! the RTT, SYN → SYN/ACK (capture → b → capture) and SYN/ACK → ACK (capture → a → capture); a half that is
-//! nearly nothing says that the capture was taken beside that host. Without a handshake the same comparison is
-//! made of seq/ACK and timestamp round trips, and failing those of TTLs that were never decremented · action:
-//! each segment goes to its stream as data and to the other as acknowledgement.
+//! Every segment of the 4-tuple between one SYN and the next belongs to it. A segment is data for the stream of its
+//! direction and an acknowledgement for the other.
 //!
-//! Sources: RFC 9293 sections 3.5 and 3.6, RFC 7323 section 2, `capture-analysis` definitions 1, 3, 6.
+//! Where the capture was taken follows from the handshake, which has two halves: SYN → SYN/ACK (capture → b →
+//! capture) and SYN/ACK → ACK (capture → a → capture). A half near zero means that the capture was taken beside that
+//! host. Without a handshake the same comparison uses seq/ACK and timestamp round trips. If they are missing too, it
+//! uses TTLs that no router has decremented.
+//!
+//! Sources: RFC 9293 sections 3.5 and 3.6, RFC 7323 section 2; definitions in `docs/measures.md`.
 
 pub(crate) mod datagram;
 pub(crate) mod session;
@@ -17,21 +19,21 @@ use capture::{Addr, TcpSegment, flags};
 use units::{Duration, Instant};
 
 use crate::packet::dedup::Recent;
-use crate::series::output::{Series, Wanted};
+use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
 use crate::tcp::stream::Stream;
 use units::Histogram;
 
-/// A half below this share of the whole belongs to a host beside the capture.
-const BESIDE: f64 = 0.12;
-/// Samples of each kind before the vantage is inferred without a handshake.
-const ENOUGH: u32 = 4;
-/// Samples of one kind alone before TTLs are asked.
-const ENOUGH_ALONE: u32 = 8;
+/// A half below this share of the whole RTT belongs to a host beside the capture.
+const MAX_NEAR_SHARE: f64 = 0.12;
+/// Samples of both halves needed to infer the vantage without a handshake.
+const MIN_SAMPLES: u32 = 4;
+/// Samples of one half alone after which TTLs are compared instead.
+const MIN_SAMPLES_ONE_SIDED: u32 = 8;
 
-/// Times of the handshake.
+/// Times and counts of SYN and SYN/ACK.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handshake {
     syn: Option<Instant>,
@@ -43,16 +45,16 @@ struct Handshake {
 
 /// What a segment did to the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
-    /// Part of it.
+pub(crate) enum SegmentOutcome {
+    /// It belongs to the connection.
     Normal,
-    /// A copy that the capture made.
+    /// It is a duplicate made by the capture and was not counted.
     Duplicate,
-    /// The last word: both FINs or a RST.
+    /// It closed the connection: the second FIN or a RST.
     Closed,
 }
 
-/// What every segment needs stands first: the order of the fields is that of the memory.
+/// One connection. The fields that every segment needs stand first; their order is that in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Conn {
@@ -62,7 +64,7 @@ pub(crate) struct Conn {
     pub end: Instant,
     pub id: u32,
     pub hosts: [u32; 2],
-    pub wanted: Wanted,
+    pub selected: SeriesSelection,
     pub vantage: Vantage,
     pub mptcp: bool,
     pub rst: bool,
@@ -80,15 +82,15 @@ pub(crate) struct Conn {
 }
 
 /// What a connection needs from the table when a segment arrives.
-pub(crate) struct Outside<'a> {
+pub(crate) struct TableContext<'a> {
     pub series: &'a mut Series,
     pub bin: Duration,
-    /// For the bytes of the link.
+    /// Counts the bytes of the link.
     pub hosts: &'a Hosts,
 }
 
 impl Conn {
-    pub fn new(id: u32, s: &TcpSegment, hosts: [u32; 2], wanted: Wanted) -> Conn {
+    pub fn new(id: u32, s: &TcpSegment, hosts: [u32; 2], selected: SeriesSelection) -> Conn {
         Conn {
             id,
             addrs: [(s.ip.src, s.src_port), (s.ip.dst, s.dst_port)],
@@ -106,7 +108,7 @@ impl Conn {
             halves: [None, None],
             streams: [Stream::default(), Stream::default()],
             hosts,
-            wanted,
+            selected,
             handshake: Handshake::default(),
             recent: [Recent::default(), Recent::default()],
             ttl: [0; 2],
@@ -130,18 +132,18 @@ impl Conn {
         if other.syn_seen && only_syns {
             return false;
         }
-        // Data was seen before: the first SYN on this side is late only if it announces the bytes already seen.
+        // Data was seen before. A first SYN on this side is only late if it announces the bytes already seen.
         !(mine.started
             && mine.seq.position(s.seq.wrapping_add(1), mine.max) <= mine.max
             && self.packets < 8)
             && self.packets > 0
     }
 
-    /// Takes a segment of direction `d` in.
-    pub fn take(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) -> Taken {
+    /// Processes a segment of direction `d`.
+    pub fn take(&mut self, s: &TcpSegment, d: usize, out: &mut TableContext<'_>) -> SegmentOutcome {
         if self.recent[d].is_duplicate(s) {
             self.duplicates += 1;
-            return Taken::Duplicate;
+            return SegmentOutcome::Duplicate;
         }
         let now = s.ip.time;
         self.start = self.start.min(now);
@@ -165,7 +167,7 @@ impl Conn {
             self.rst = true;
             let first = !self.closed;
             self.closed = true;
-            return if first { Taken::Closed } else { Taken::Normal };
+            return if first { SegmentOutcome::Closed } else { SegmentOutcome::Normal };
         }
         if s.has(flags::ACK) {
             let mut cx = self.context(1 - d, now, out);
@@ -177,7 +179,7 @@ impl Conn {
             self.bytes -= u64::from(s.ip.total_len);
             self.streams[d].counts.packets -= 1;
             self.streams[d].counts.wire_bytes -= u64::from(s.ip.total_len);
-            return Taken::Duplicate;
+            return SegmentOutcome::Duplicate;
         }
         if s.has(flags::FIN) {
             self.fin(s, d, out);
@@ -187,11 +189,11 @@ impl Conn {
         }
         let finished = !self.closed && self.streams.iter().all(|s| s.fin.is_some());
         self.closed |= finished;
-        if finished { Taken::Closed } else { Taken::Normal }
+        if finished { SegmentOutcome::Closed } else { SegmentOutcome::Normal }
     }
 
-    /// False where the segment is a copy that the capture made.
-    fn data(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) -> bool {
+    /// Processes payload and probes. False for a duplicate made by the capture.
+    fn data(&mut self, s: &TcpSegment, d: usize, out: &mut TableContext<'_>) -> bool {
         let now = s.ip.time;
         let probe = s.payload == 0
             && !s.has(flags::SYN)
@@ -213,18 +215,18 @@ impl Conn {
         genuine
     }
 
-    /// The view of `stream` on the rest.
+    /// What the methods of `stream` need from the connection and the table.
     #[inline]
     pub fn context<'s>(
         &self,
         stream: usize,
         now: Instant,
-        out: &'s mut Outside<'_>,
+        out: &'s mut TableContext<'_>,
     ) -> Context<'s> {
         Context {
             now,
             flow: self.id * 2 + stream as u32,
-            wanted: self.wanted,
+            selected: self.selected,
             series: out.series,
             bin: out.bin,
             hosts: out.hosts,
@@ -232,7 +234,7 @@ impl Conn {
         }
     }
 
-    /// A round trip (ns) that is known of the path, not of one stream.
+    /// Lowers the minimum RTT (ns) of the path, which both streams share.
     pub fn set_path_min(&mut self, ns: Option<u64>) {
         for stream in &mut self.streams {
             stream.path_min = match (stream.path_min, ns) {
@@ -242,7 +244,7 @@ impl Conn {
         }
     }
 
-    /// Both streams begin their distributions anew.
+    /// Resets the distributions of both streams at the end of the warm-up.
     pub fn measure_from(&mut self, from: Instant) {
         for stream in &mut self.streams {
             let before = stream.delivered_bytes();
@@ -271,19 +273,19 @@ impl Conn {
 
     fn event(
         &self,
-        out: &mut Outside<'_>,
+        out: &mut TableContext<'_>,
         stream: usize,
         now: Instant,
         kind: EventKind,
         value: f64,
     ) {
         let seq = self.streams[stream].max;
-        out.series.event(self.wanted, self.id * 2 + stream as u32, now, kind, value, seq);
+        out.series.event(self.selected, self.id * 2 + stream as u32, now, kind, value, seq);
     }
 
     #[cold]
     #[inline(never)]
-    fn syn(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) {
+    fn syn(&mut self, s: &TcpSegment, d: usize, out: &mut TableContext<'_>) {
         let now = s.ip.time;
         let ack = s.has(flags::ACK);
         self.event(out, d, now, EventKind::Syn, if ack { 1.0 } else { 0.0 });
@@ -305,7 +307,7 @@ impl Conn {
             h.syn_acks += 1;
             if h.syn_ack.is_none() {
                 h.syn_ack = Some(now);
-                // Karn's rule: after a second SYN nobody knows which one was answered.
+                // Karn's rule: after a second SYN it is unknown which one was answered.
                 if h.syns == 1 && d == 1 {
                     self.halves[1] = h.syn.map(|t| now.since(t));
                 }
@@ -332,14 +334,14 @@ impl Conn {
         if let (Some(a), Some(b)) = (self.halves[0], self.halves[1]) {
             self.initial_rtt = Some(a + b);
             self.set_path_min(Some((a + b).as_nanos()));
-            self.set_vantage(beside(a.as_nanos(), b.as_nanos()));
+            self.set_vantage(vantage_by_halves(a.as_nanos(), b.as_nanos()));
         }
     }
 
-    /// What the two SYNs agree on: window scale needs both (RFC 7323 section 2.2), so do timestamps.
+    /// Derives what the two SYNs negotiated. Window scale and timestamps need both (RFC 7323 section 2.2).
     fn agree(&mut self) {
         let seen = [self.streams[0].syn_seen, self.streams[1].syn_seen];
-        let offer = [self.streams[0].scale_option, self.streams[1].scale_option];
+        let offered = [self.streams[0].scale_option, self.streams[1].scale_option];
         let mss = [self.streams[0].mss_option, self.streams[1].mss_option];
         let stamps = self.streams[0].timestamps && self.streams[1].timestamps;
         let sack = self.streams[0].sack_permitted && self.streams[1].sack_permitted;
@@ -349,10 +351,10 @@ impl Conn {
             self.streams[s].scale = Scale {
                 known: match (seen[s], seen[peer]) {
                     (true, true) => {
-                        Some(if offer[s].is_some() { offer[peer].unwrap_or(0) } else { 0 })
+                        Some(if offered[s].is_some() { offered[peer].unwrap_or(0) } else { 0 })
                     }
-                    (false, true) => Some(offer[peer].unwrap_or(0)),
-                    (true, false) if offer[s].is_none() => Some(0),
+                    (false, true) => Some(offered[peer].unwrap_or(0)),
+                    (true, false) if offered[s].is_none() => Some(0),
                     _ => None,
                 },
                 inferred: 0,
@@ -373,7 +375,7 @@ impl Conn {
 
     #[cold]
     #[inline(never)]
-    fn fin(&mut self, s: &TcpSegment, d: usize, out: &mut Outside<'_>) {
+    fn fin(&mut self, s: &TcpSegment, d: usize, out: &mut TableContext<'_>) {
         let stream = &mut self.streams[d];
         if !stream.started {
             stream.start_at(s.seq);
@@ -385,14 +387,14 @@ impl Conn {
         }
     }
 
-    /// Without a handshake: which half of the round trip is about nothing?
+    /// Finds the vantage without a handshake: the half of the round trip that is near zero.
     #[inline(never)]
     fn infer_vantage(&mut self) {
         for stream in 0..2 {
             let s = &self.streams[stream];
-            let here = if s.near_count >= ENOUGH && s.far_count >= ENOUGH {
-                beside(s.near_min, s.far_min)
-            } else if s.far_count >= ENOUGH_ALONE
+            let here = if s.near_count >= MIN_SAMPLES && s.far_count >= MIN_SAMPLES {
+                vantage_by_halves(s.near_min, s.far_min)
+            } else if s.far_count >= MIN_SAMPLES_ONE_SIDED
                 && s.near_count == 0
                 && s.far_count.is_power_of_two()
             {
@@ -415,7 +417,7 @@ impl Conn {
                 if self.vantage_of(t) != Vantage::Sender
                     && let Some(m) = &mut self.streams[t].measured
                 {
-                    // Taken under the wrong assumption.
+                    // Measured with the wrong vantage.
                     m.rtt = Histogram::default();
                     m.loaded_rtt = Histogram::default();
                     m.in_flight = Histogram::default();
@@ -427,7 +429,7 @@ impl Conn {
         }
     }
 
-    /// Hosts beside the capture still have the TTL that operating systems begin with.
+    /// Packets of a host beside the capture still have the initial TTL of an operating system.
     fn by_ttl(&self) -> Option<Vantage> {
         let fresh = |ttl: u8| matches!(ttl, 64 | 128 | 255);
         match (fresh(self.ttl[0]), fresh(self.ttl[1])) {
@@ -437,7 +439,7 @@ impl Conn {
         }
     }
 
-    /// How it ended.
+    /// How the connection ended.
     pub fn end_kind(&self) -> End {
         if self.rst {
             End::Rst
@@ -449,15 +451,15 @@ impl Conn {
     }
 }
 
-/// Where the capture lies, seen from the host that `near` belongs to.
-fn beside(near: u64, far: u64) -> Vantage {
+/// Vantage as seen from the host that the half `near` belongs to.
+fn vantage_by_halves(near: u64, far: u64) -> Vantage {
     let whole = (near + far) as f64;
     if whole <= 0.0 {
         return Vantage::Unknown;
     }
     match near as f64 / whole {
-        share if share < BESIDE => Vantage::Sender,
-        share if share > 1.0 - BESIDE => Vantage::Receiver,
+        share if share < MAX_NEAR_SHARE => Vantage::Sender,
+        share if share > 1.0 - MAX_NEAR_SHARE => Vantage::Receiver,
         _ => Vantage::Middle,
     }
 }

@@ -1,8 +1,8 @@
 //! From capture files to an [`Analysis`]: one file, or several of one capture merged in time order.
 //!
 //! Files of a rotating capture are opened when their time comes, so that a thousand of them need neither a thousand
-//! descriptors nor a thousand buffers. What is broken ends that file alone: what came before is kept and a warning
-//! says where and why. A file that cannot be read from its start is an error.
+//! descriptors nor a thousand buffers. A corrupt record ends its file alone: the packets before it count, and a warning
+//! names the place and the reason. A file that cannot be read from its start is an error.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use units::Instant;
 
 use crate::connection::table::{Analysis, Analyzer, Options};
 
-/// Packets between two looks at the progress function: a few milliseconds.
+/// Packets between two calls of the progress function: a few milliseconds.
 const PROGRESS_EVERY: u64 = 65_536;
 
 /// Why nothing could be analysed.
@@ -24,9 +24,9 @@ pub enum AnalyzeError {
     /// A file could not be opened or is no capture.
     #[error("{path}: {source}")]
     Open {
-        /// Which.
+        /// The path as given.
         path: String,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
     /// The progress function asked to stop.
@@ -37,32 +37,32 @@ pub enum AnalyzeError {
 /// An interface that packets came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
-    /// Name; empty where the file has none.
+    /// Interface name; empty where the file has none.
     pub name: String,
-    /// Link type (LINKTYPE_ number).
+    /// LINKTYPE_ number of its packets.
     pub linktype: u16,
 }
 
-/// An analysis and what it was made from.
+/// An analysis with its inputs.
 #[derive(Debug)]
 pub struct Report {
-    /// Rows and series.
+    /// The rows and the series requested.
     pub analysis: Analysis,
     /// Files in the order of their packets.
     pub files: Vec<PathBuf>,
     /// Interfaces, by the index that connections name.
     pub interfaces: Vec<Source>,
-    /// Where and why reading stopped, and the like.
+    /// Incomplete inputs: where and why reading stopped.
     pub warnings: Vec<String>,
 }
 
-/// Counts what is read of the file itself, packed or not.
-struct Counted<R> {
+/// Counts the bytes read of the file as it is on disk, compressed or not.
+struct CountingReader<R> {
     inner: R,
     count: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.count.fetch_add(n as u64, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl<R: Read> Read for Counted<R> {
 struct Input {
     path: PathBuf,
     reader: Reader<Box<dyn Read + Send>>,
-    /// Own interface index → common one.
+    /// Interface index in this file → index in the run.
     interfaces: Vec<u32>,
     next: Option<(Instant, u32, Decoded)>,
     warned_skips: bool,
@@ -83,15 +83,18 @@ fn open(path: &Path, count: &Arc<AtomicU64>) -> Result<Reader<Box<dyn Read + Sen
     let fail = |source| AnalyzeError::Open { path: path.display().to_string(), source };
     let count = Arc::clone(count);
     let input: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(Counted { inner: io::stdin(), count })
+        Box::new(CountingReader { inner: io::stdin(), count })
     } else {
-        Box::new(Counted { inner: File::open(path).map_err(|e| fail(OpenError::Io(e)))?, count })
+        Box::new(CountingReader {
+            inner: File::open(path).map_err(|e| fail(OpenError::Io(e)))?,
+            count,
+        })
     };
     Reader::new(input).map_err(fail)
 }
 
-/// Analyses `paths` as one capture (`-` is standard input). `progress` hears bytes read and bytes in all (0 if
-/// unknown) and may stop the work by returning false.
+/// Analyses `paths` as one capture (`-` is standard input). `progress` gets the bytes read and the total (0 if
+/// unknown); returning false stops the analysis.
 pub fn analyze_files(
     paths: &[PathBuf],
     options: Options,
@@ -106,16 +109,16 @@ pub fn analyze_files(
         warnings: Vec::new(),
         drops: None,
         files: Vec::new(),
-        seen: 0,
+        packets: 0,
     };
-    let mut tick = |seen: &mut u64| {
-        *seen += 1;
-        !seen.is_multiple_of(PROGRESS_EVERY) || progress(count.load(Ordering::Relaxed), total)
+    let mut tick = |packets: &mut u64| {
+        *packets += 1;
+        !packets.is_multiple_of(PROGRESS_EVERY) || progress(count.load(Ordering::Relaxed), total)
     };
     if let [path] = paths {
         let mut input = Input::new(path, open(path, &count)?);
         run.files.push(path.clone());
-        run.drain(&mut input, &mut tick)?;
+        run.read_file(&mut input, &mut tick)?;
         run.close(input);
     } else {
         run.merge(paths, &count, &mut tick)?;
@@ -131,7 +134,7 @@ struct Run {
     warnings: Vec<String>,
     drops: Option<u64>,
     files: Vec<PathBuf>,
-    seen: u64,
+    packets: u64,
 }
 
 impl Input {
@@ -147,8 +150,8 @@ impl Input {
 }
 
 impl Run {
-    /// One file from beginning to end.
-    fn drain(
+    /// Reads the only file from beginning to end.
+    fn read_file(
         &mut self,
         input: &mut Input,
         tick: &mut impl FnMut(&mut u64) -> bool,
@@ -171,13 +174,13 @@ impl Run {
                     return Ok(());
                 }
             }
-            if !tick(&mut self.seen) {
+            if !tick(&mut self.packets) {
                 return Err(AnalyzeError::Stopped);
             }
         }
     }
 
-    /// Several files by time; a file is open from its first packet to its last.
+    /// Merges several files by time. A file is open only from its first packet to its last.
     fn merge(
         &mut self,
         paths: &[PathBuf],
@@ -232,7 +235,7 @@ impl Run {
                 let done = active.swap_remove(i);
                 self.close(done);
             }
-            if !tick(&mut self.seen) {
+            if !tick(&mut self.packets) {
                 return Err(AnalyzeError::Stopped);
             }
         }

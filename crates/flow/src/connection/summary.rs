@@ -1,10 +1,11 @@
-//! From the state of a finished connection to its rows.
+//! Makes the rows of a finished connection from its state.
 //!
-//! Derived figures: queueing delay = loaded RTT − smallest RTT of the path; BDP = p95 of the goodput of each second
-//! × smallest RTT; RTT ceiling = largest window / best second (TCP-tracing part 4: 3 MB at 500 Mbit/s stall from
-//! 50 ms on); what a window twice as large would have allowed = twice the rate in the time that the window was
-//! full, but no more than the best bin showed the path to carry, and nothing at all where a standing queue of
-//! 30 ms says that more window would only be more queue.
+//! Derived figures:
+//! - queueing delay = loaded RTT − minimum RTT of the path;
+//! - BDP = p95 of the goodput of each second × minimum RTT;
+//! - RTT ceiling = largest window / best second (TCP-tracing part 4: 3 MB at 500 Mbit/s limit the rate from 50 ms on);
+//! - goodput with a window twice as large = twice the rate while the window was full, but at most the rate of the best
+//!   bin. Behind a standing queue of 30 ms or more it is the goodput itself: a larger window would only add queue.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -17,13 +18,13 @@ use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttM
 use crate::tcp::state::{Context, Measured};
 use crate::tcp::stream::Stream;
 
-/// Samples under load before a grade is given.
+/// RTT samples under load that a grade needs.
 const GRADE_SAMPLES: u64 = 10;
-/// Queue (ms) at which more window would only be more queue: the limit `bufferbloat`'s threshold.
+/// Queue (ms) from which a larger window would only add queue: the threshold of the limit `bufferbloat`.
 const STANDING_MS: f64 = 30.0;
 
-/// What stays of a flow beside its row, for the rules.
-pub(crate) struct Kept {
+/// What the rules need of a flow beside its row.
+pub(crate) struct RuleInputs {
     pub profile: Profile,
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
@@ -53,12 +54,12 @@ pub(crate) fn connection_row(c: &Conn) -> Connection {
     }
 }
 
-/// Closes the books of one stream and makes its row.
+/// Ends the measurements of one stream and makes its row.
 pub(crate) fn flow_row(
     s: &mut Stream,
     cx: &mut Context<'_>,
     initial: Option<Duration>,
-) -> (Flow, Option<Kept>) {
+) -> (Flow, Option<RuleInputs>) {
     let mut f = Flow::blank(cx.flow);
     counters(s, &mut f);
     f.vantage = s.vantage;
@@ -73,7 +74,7 @@ pub(crate) fn flow_row(
     let Some(mut m) = s.measured.take() else {
         return (f, None);
     };
-    // An open wait counts until the last sign of the connection, an empty stream only until it was emptied.
+    // With data unacknowledged the flow lasts to the last packet of the connection, else to the last ACK of data.
     let last =
         if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
     let end = if s.acked_any { last } else { m.last_data };
@@ -93,7 +94,7 @@ pub(crate) fn flow_row(
     f.ack_silence_max = Duration(m.bursts.silence_max);
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
     let Measured { bins, wakeups, bursts, .. } = *m;
-    (f, Some(Kept { profile: bins.profile, wakeups, bursts: bursts.kept }))
+    (f, Some(RuleInputs { profile: bins.profile, wakeups, bursts: bursts.longest }))
 }
 
 fn counters(s: &Stream, f: &mut Flow) {
@@ -134,20 +135,20 @@ fn counters(s: &Stream, f: &mut Flow) {
     f.idle = c.idle;
 }
 
-/// Ends what is still open: spans, bursts, the last bin.
+/// Ends what is still open: window-full spans, bursts, the last bin.
 fn close(s: &Stream, m: &mut Measured, cx: &mut Context<'_>, end: Instant) {
-    let (wanted, flow) = (cx.wanted, cx.flow);
+    let (selected, flow) = (cx.selected, cx.flow);
     for (since, kind) in
         [(m.full_since, EventKind::WindowFull), (m.zero_since, EventKind::ZeroWindow)]
     {
         if let Some(since) = since {
-            cx.series.event(wanted, flow, since, kind, end.since(since).as_secs_f64(), s.max);
+            cx.series.event(selected, flow, since, kind, end.since(since).as_secs_f64(), s.max);
         }
     }
     m.bursts.end(u64::from(s.mss()));
     let facts = s.facts(m, cx);
     let Series { samples, .. } = &mut *cx.series;
-    m.bins.finish(end, &facts, if wanted.samples { Some((flow, samples)) } else { None });
+    m.bins.finish(end, &facts, if selected.samples { Some((flow, samples)) } else { None });
 }
 
 fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
@@ -186,11 +187,11 @@ fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
 }
 
 fn base_ms(s: &Stream, m: &Measured) -> Option<f64> {
-    let least = match (m.rtt.min(), s.path_min) {
+    let min = match (m.rtt.min(), s.path_min) {
         (Some(a), Some(b)) => a.min(b),
         (a, b) => a.or(b)?,
     };
-    Some(least as f64 / 1e6)
+    Some(min as f64 / 1e6)
 }
 
 fn windows(s: &Stream, m: &Measured, f: &mut Flow) {

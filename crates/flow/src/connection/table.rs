@@ -1,51 +1,51 @@
-//! The analyser: packets in, rows out; in between the connections that are open.
+//! The analyser: takes decoded packets in order of time and returns rows.
 //!
-//! signal: decoded packets in order of time · model: a table from 4-tuple to connection; a SYN with a new initial
-//! sequence number begins a new connection on an old 4-tuple · action: a closed connection becomes two rows and
-//! its findings fifteen seconds after its last word, and its state is freed; memory follows what is open.
+//! A table maps each 4-tuple to its connection. A SYN with a new initial sequence number begins a new connection on an
+//! old 4-tuple. Fifteen seconds after the last packet of a closed connection its rows and findings are made and its
+//! state is freed. So memory follows the number of open connections, not the length of the capture.
 
 use std::collections::VecDeque;
 
-use capture::{Addr, Datagram, Decoded, TcpSegment, flags};
+use capture::{Addr, Datagram, Decoded, TcpSegment, flags, protocol};
 use hashbrown::{HashMap, HashTable};
 use units::{Bytes, Duration, Instant};
 
-use crate::connection::datagram::{DatagramFlow, SILENCE};
-use crate::connection::summary::{Kept, connection_row, flow_row};
-use crate::connection::{Conn, Outside, Taken};
+use crate::connection::datagram::{DatagramFlow, IDLE_TIMEOUT};
+use crate::connection::summary::{RuleInputs, connection_row, flow_row};
+use crate::connection::{Conn, SegmentOutcome, TableContext};
 use crate::diagnose;
 use crate::packet::key::{Hasher, Key};
 use crate::series::evidence::{CaptureFacts, Evidence, Rival};
-use crate::series::output::{Select, Series, Wanted};
+use crate::series::output::{Select, Series, SeriesSelection};
 use crate::series::rows::{Connection, Event, Finding, Flow, Sample, Segment};
 use crate::tcp::hosts::Hosts;
 
-/// How long a closed connection waits for stragglers: a resent FIN after a few back-offs.
-const LINGER: Duration = Duration(15_000_000_000);
-/// A SYN that nobody answered is given up after the longest SYN retry series of Linux (127 s).
-const UNANSWERED: Duration = Duration(130_000_000_000);
-/// How often silent datagram flows and unanswered SYNs are looked for, in capture time.
-const SWEEP: Duration = Duration(30_000_000_000);
-/// The largest flows are remembered, for findings that name a rival.
-const RIVALS: usize = 16;
+/// A closed connection waits this long for late packets, such as a FIN retransmitted after a few back-offs.
+const CLOSE_TIMEOUT: Duration = Duration(15_000_000_000);
+/// An unanswered SYN ends after the longest series of SYN retries of Linux (127 s).
+const SYN_TIMEOUT: Duration = Duration(130_000_000_000);
+/// Interval, in capture time, of the search for ended datagram flows and unanswered SYNs.
+const SWEEP_INTERVAL: Duration = Duration(30_000_000_000);
+/// Number of largest flows that findings may name as a rival.
+const MAX_RIVALS: usize = 16;
 
-/// What the analysis shall keep beside the rows.
+/// Which series the analysis stores beside the rows, and which time it covers.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of a bin; 100 ms by default.
     pub bin: Duration,
-    /// Connections whose bins are kept.
+    /// Connections whose bins are stored.
     pub samples: Select,
-    /// Connections whose events are kept.
+    /// Connections whose events are stored.
     pub events: Select,
-    /// Connections whose segments are kept.
+    /// Connections whose segments are stored.
     pub segments: Select,
-    /// Most segment rows per flow; neighbours are joined beyond.
+    /// Maximum number of segment rows per flow; beyond, neighbours are joined.
     pub max_segments: usize,
-    /// Distributions, shares of time and goodput of flows leave out what was before: a warm-up. Counters and series
-    /// tell of everything.
+    /// End of the warm-up. Distributions, shares of time and goodput leave out what was before; counters and series
+    /// include it.
     pub measured_from: Instant,
-    /// Packets later than this are not read.
+    /// Packets later than this are ignored.
     pub until: Instant,
 }
 
@@ -63,56 +63,56 @@ impl Default for Options {
     }
 }
 
-/// No connection.
-const NOWHERE: u32 = u32::MAX;
+/// Stands for "no slot".
+const NO_SLOT: u32 = u32::MAX;
 
-/// Packets by what they were.
+/// Number of packets by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packets {
-    /// All.
+    /// Packets of any kind.
     pub all: u64,
-    /// Bytes on the wire.
+    /// Sum of their lengths on the wire, bytes.
     pub wire_bytes: u64,
-    /// TCP segments.
+    /// TCP segments in IPv4 and IPv6.
     pub tcp: u64,
-    /// UDP datagrams.
+    /// UDP datagrams in IPv4 and IPv6.
     pub udp: u64,
-    /// ICMP and ICMPv6.
+    /// ICMP and ICMPv6 messages.
     pub icmp: u64,
-    /// Other IP protocols.
+    /// Packets of other IP protocols.
     pub other: u64,
-    /// Without an IP header.
+    /// Frames without an IP header.
     pub not_ip: u64,
-    /// Broken or cut off before the end of the TCP header.
+    /// Packets with invalid headers, or cut off before the end of the TCP header.
     pub broken: u64,
     /// IP fragments beyond the one that completed a packet.
     pub fragments: u64,
 }
 
-/// The result.
+/// The rows and series of one analysis.
 #[derive(Debug, Default)]
 pub struct Analysis {
     /// One row per connection, by id.
     pub connections: Vec<Connection>,
     /// Two per connection, by id.
     pub flows: Vec<Flow>,
-    /// By severity, then flow.
+    /// Findings by severity, then flow.
     pub findings: Vec<Finding>,
-    /// Bins, where asked.
+    /// Bins of the connections selected.
     pub samples: Vec<Sample>,
-    /// Moments, where asked.
+    /// Events of the connections selected.
     pub events: Vec<Event>,
-    /// Segments, where asked.
+    /// Segments of the connections selected.
     pub segments: Vec<Segment>,
-    /// Flows whose segments were joined to stay under the cap.
+    /// Flows whose segments were joined to stay below the maximum.
     pub joined: Vec<u32>,
-    /// Packets by kind.
+    /// Number of packets by kind.
     pub packets: Packets,
-    /// What the capture as a whole showed.
+    /// Facts about the capture as a whole.
     pub facts: CaptureFacts,
 }
 
-/// See the module text.
+/// Analyses decoded packets; see the top of this file.
 pub struct Analyzer {
     options: Options,
     series: Series,
@@ -120,7 +120,7 @@ pub struct Analyzer {
     index: HashTable<u32>,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<u32>,
-    /// Slot of the packet before.
+    /// Slot of the previous packet.
     last: u32,
     closing: VecDeque<(Instant, u32, u32)>,
     datagrams: HashMap<Key, DatagramFlow, Hasher>,
@@ -129,23 +129,23 @@ pub struct Analyzer {
     next_id: u32,
     next_sweep: Instant,
     clock: Instant,
-    /// End of the warm-up, until it is past.
-    warm_at: Option<Instant>,
+    /// End of the warm-up; `None` once it is past.
+    warm_up_until: Option<Instant>,
     out: Analysis,
 }
 
 impl Analyzer {
-    /// Nothing seen yet.
+    /// An analyser without packets.
     pub fn new(options: Options) -> Analyzer {
         let series = Series::new(options.max_segments);
-        let warm_at = Some(options.measured_from).filter(|from| *from > Instant::ZERO);
+        let warm_up_until = Some(options.measured_from).filter(|from| *from > Instant::ZERO);
         Analyzer {
             options,
             series,
             index: HashTable::new(),
             conns: Vec::new(),
             free: Vec::new(),
-            last: NOWHERE,
+            last: NO_SLOT,
             closing: VecDeque::new(),
             datagrams: HashMap::default(),
             hosts: Hosts::default(),
@@ -153,12 +153,12 @@ impl Analyzer {
             next_id: 0,
             next_sweep: Instant::ZERO,
             clock: Instant::ZERO,
-            warm_at,
+            warm_up_until,
             out: Analysis::default(),
         }
     }
 
-    /// Takes one packet in. `time` and `wire_len` are those of the frame.
+    /// Processes one packet. `time` and `wire_len` are those of the frame.
     #[inline]
     pub fn push(&mut self, time: Instant, wire_len: u32, packet: &Decoded) {
         if time > self.options.until {
@@ -168,13 +168,13 @@ impl Analyzer {
         self.out.packets.wire_bytes += u64::from(wire_len);
         if self.out.packets.all == 1 {
             self.out.facts.start = time;
-            self.next_sweep = time + SWEEP;
+            self.next_sweep = time + SWEEP_INTERVAL;
         }
         if time < self.clock {
             self.out.facts.backward_steps += 1;
         } else {
             self.clock = time;
-            if self.warm_at.is_some_and(|from| time >= from) {
+            if self.warm_up_until.is_some_and(|from| time >= from) {
                 self.begin_measuring();
             }
         }
@@ -189,14 +189,14 @@ impl Analyzer {
             Decoded::Broken => self.out.packets.broken += 1,
         }
         if self.clock >= self.next_sweep
-            || self.closing.front().is_some_and(|c| c.0 + LINGER <= self.clock)
+            || self.closing.front().is_some_and(|c| c.0 + CLOSE_TIMEOUT <= self.clock)
         {
             self.tidy();
         }
     }
 
     fn tcp(&mut self, s: &TcpSegment) {
-        // Packets come in trains: the connection of the packet before is the best guess.
+        // Packets come in bursts: the connection of the previous packet is the best guess.
         let (mut slot, mut d) = match self.direction_in(self.last, s) {
             Some(d) => (self.last, d),
             None => self.find(s),
@@ -213,16 +213,16 @@ impl Analyzer {
         };
         let [a, b] = conn.hosts;
         let (from, to) = if d == 0 { (a, b) } else { (b, a) };
-        self.hosts.moved(from, to, u64::from(s.ip.total_len));
+        self.hosts.count_bytes(from, to, u64::from(s.ip.total_len));
         if conn.packets == 0 {
             conn.set_path_min(self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0));
         }
-        let mut outside =
-            Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
-        match conn.take(s, d, &mut outside) {
-            Taken::Duplicate => self.out.facts.duplicates += 1,
-            Taken::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
-            Taken::Normal => {}
+        let mut context =
+            TableContext { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        match conn.take(s, d, &mut context) {
+            SegmentOutcome::Duplicate => self.out.facts.duplicates += 1,
+            SegmentOutcome::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
+            SegmentOutcome::Normal => {}
         }
         let data = conn.streams[d].counts.data_packets;
         if s.payload > 0 && data.is_multiple_of(64) {
@@ -236,9 +236,9 @@ impl Analyzer {
         }
     }
 
-    /// Slot of the connection of `s`, which is opened if need be, and the direction of `s` in it.
+    /// Slot of the connection of `s`, opened if it is new, and the direction of `s` in it.
     fn find(&mut self, s: &TcpSegment) -> (u32, usize) {
-        let hash = Key::new(6, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
+        let hash = Key::new(protocol::TCP, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port)).mix();
         let mut direction = None;
         let known = self.index.find(hash, |slot| {
             direction = self.direction_in(*slot, s);
@@ -253,8 +253,7 @@ impl Analyzer {
         }
     }
 
-    /// If the connection of `s` is in `slot` (a 4-tuple stands in one slot only): 0 where the segment goes from a
-    /// to b, 1 where it goes from b to a.
+    /// Direction of `s` (0 from a to b, 1 from b to a) if its connection is in `slot`. A 4-tuple is in one slot only.
     #[inline]
     fn direction_in(&self, slot: u32, s: &TcpSegment) -> Option<usize> {
         let [a, b] = &self.conns.get(slot as usize)?.as_ref()?.addrs;
@@ -271,26 +270,26 @@ impl Analyzer {
         }
     }
 
-    fn wanted(&self, id: u32) -> Wanted {
-        Wanted {
-            samples: self.options.samples.wants(id),
-            events: self.options.events.wants(id),
-            segments: self.options.segments.wants(id),
+    fn selected(&self, id: u32) -> SeriesSelection {
+        SeriesSelection {
+            samples: self.options.samples.includes(id),
+            events: self.options.events.includes(id),
+            segments: self.options.segments.includes(id),
         }
     }
 
     fn open(&mut self, hash: u64, s: &TcpSegment) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
-        let wanted = self.wanted(id);
-        // A SYN/ACK comes from b, though it may be the first packet that the capture holds.
+        let selected = self.selected(id);
+        // A SYN/ACK comes from b, even as the first packet of the capture.
         let mut first = *s;
         if s.has(flags::SYN | flags::ACK) {
             std::mem::swap(&mut first.ip.src, &mut first.ip.dst);
             std::mem::swap(&mut first.src_port, &mut first.dst_port);
         }
         let hosts = [self.hosts.open(first.ip.src), self.hosts.open(first.ip.dst)];
-        let conn = Box::new(Conn::new(id, &first, hosts, wanted));
+        let conn = Box::new(Conn::new(id, &first, hosts, selected));
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.conns[slot as usize] = Some(conn);
@@ -303,7 +302,7 @@ impl Analyzer {
         };
         let conns = &self.conns;
         let rehash = |slot: &u32| match &conns[*slot as usize] {
-            Some(c) => Key::new(6, c.addrs[0], c.addrs[1]).mix(),
+            Some(c) => Key::new(protocol::TCP, c.addrs[0], c.addrs[1]).mix(),
             None => 0,
         };
         self.index.insert_unique(hash, slot, rehash);
@@ -312,8 +311,8 @@ impl Analyzer {
 
     fn datagram(&mut self, d: &Datagram) {
         match d.protocol {
-            17 => self.out.packets.udp += 1,
-            1 | 58 => self.out.packets.icmp += 1,
+            protocol::UDP => self.out.packets.udp += 1,
+            protocol::ICMP | protocol::ICMPV6 => self.out.packets.icmp += 1,
             _ => self.out.packets.other += 1,
         }
         let src = (d.ip.src, d.src_port);
@@ -329,19 +328,19 @@ impl Analyzer {
         flow.take(d, direction);
         let [a, b] = flow.hosts;
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
-        self.hosts.moved(from, to, u64::from(d.ip.total_len));
+        self.hosts.count_bytes(from, to, u64::from(d.ip.total_len));
     }
 
-    /// The warm-up is over: open connections forget the figures that it gave.
+    /// Ends the warm-up: open connections reset their figures.
     #[cold]
     #[inline(never)]
     fn begin_measuring(&mut self) {
-        self.warm_at = None;
+        self.warm_up_until = None;
         let from = self.options.measured_from;
         for slot in 0..self.conns.len() {
             if let Some(mut c) = self.conns[slot].take() {
-                // The smallest round trip is the path's own, whenever it was seen.
-                let path = self.learn(&c, c.addrs[0].0, c.addrs[1].0);
+                // The minimum RTT is a fact about the path, so the warm-up counts.
+                let path = self.record_path_min(&c, c.addrs[0].0, c.addrs[1].0);
                 c.set_path_min(path);
                 c.measure_from(from);
                 self.conns[slot] = Some(c);
@@ -352,25 +351,27 @@ impl Analyzer {
     fn rank(&mut self, rival: Rival) {
         if let Some(known) = self.rivals.iter_mut().find(|r| r.flow == rival.flow) {
             *known = rival;
-        } else if self.rivals.len() < RIVALS {
+        } else if self.rivals.len() < MAX_RIVALS {
             self.rivals.push(rival);
-        } else if let Some(least) = self.rivals.iter_mut().min_by_key(|r| r.bytes)
-            && least.bytes < rival.bytes
+        } else if let Some(smallest) = self.rivals.iter_mut().min_by_key(|r| r.bytes)
+            && smallest.bytes < rival.bytes
         {
-            *least = rival;
+            *smallest = rival;
         }
     }
 
     #[cold]
     fn tidy(&mut self) {
         while let Some(&(at, slot, id)) = self.closing.front() {
-            if at + LINGER > self.clock {
+            if at + CLOSE_TIMEOUT > self.clock {
                 break;
             }
             self.closing.pop_front();
             let due = self.conns[slot as usize].as_ref().filter(|c| c.id == id).map(|c| c.end);
             match due {
-                Some(end) if end + LINGER > self.clock => self.closing.push_back((end, slot, id)),
+                Some(end) if end + CLOSE_TIMEOUT > self.clock => {
+                    self.closing.push_back((end, slot, id))
+                }
                 Some(_) => self.flush(slot),
                 None => {}
             }
@@ -378,12 +379,12 @@ impl Analyzer {
         if self.clock < self.next_sweep {
             return;
         }
-        self.next_sweep = self.clock + SWEEP;
+        self.next_sweep = self.clock + SWEEP_INTERVAL;
         let stale: Vec<u32> = (0..self.conns.len() as u32)
             .filter(|slot| {
                 self.conns[*slot as usize].as_ref().is_some_and(|c| {
                     !c.closed
-                        && c.end + UNANSWERED <= self.clock
+                        && c.end + SYN_TIMEOUT <= self.clock
                         && c.streams.iter().all(|s| s.measured.is_none() && s.max == 0)
                         && c.streams.iter().any(|s| s.counts.packets == 0)
                 })
@@ -395,7 +396,7 @@ impl Analyzer {
         let clock = self.clock;
         let mut ended: Vec<(Key, DatagramFlow)> = Vec::new();
         for (key, flow) in &self.datagrams {
-            if flow.end + SILENCE <= clock {
+            if flow.end + IDLE_TIMEOUT <= clock {
                 ended.push((*key, flow.clone()));
             }
         }
@@ -415,40 +416,41 @@ impl Analyzer {
         }
     }
 
-    /// Makes the rows of a connection and frees it.
+    /// Makes the rows and findings of a connection and frees its slot.
     fn flush(&mut self, slot: u32) {
         let Some(mut c) = self.conns[slot as usize].take() else { return };
         self.free.push(slot);
-        let hash = Key::new(6, c.addrs[0], c.addrs[1]).mix();
+        let hash = Key::new(protocol::TCP, c.addrs[0], c.addrs[1]).mix();
         if let Ok(entry) = self.index.find_entry(hash, |at| *at == slot) {
             entry.remove();
         }
         let (a, b) = (c.addrs[0].0, c.addrs[1].0);
-        let path = self.learn(&c, a, b);
-        if let Some(from) = self.warm_at {
+        let path = self.record_path_min(&c, a, b);
+        if let Some(from) = self.warm_up_until {
             c.measure_from(from);
         }
         let connection = connection_row(&c);
         c.set_path_min(path);
-        let mut outside =
-            Outside { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let mut context =
+            TableContext { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
         let (end, initial) = (c.end, c.initial_rtt);
         let rows = [0, 1].map(|stream| {
-            let mut cx = c.context(stream, end, &mut outside);
+            let mut cx = c.context(stream, end, &mut context);
             flow_row(&mut c.streams[stream], &mut cx, initial)
         });
         self.diagnose(&connection, &rows, path);
-        self.tally(&c);
+        self.count_facts(&c);
         self.out.connections.push(connection);
         self.out.flows.extend(rows.into_iter().map(|(flow, _)| flow));
         self.hosts.close(a, c.hosts[0]);
         self.hosts.close(b, c.hosts[1]);
     }
 
-    fn learn(&mut self, c: &Conn, a: Addr, b: Addr) -> Option<u64> {
+    /// Stores the minimum RTT of `c` for its pair of hosts; returns that of the pair, ns.
+    fn record_path_min(&mut self, c: &Conn, a: Addr, b: Addr) -> Option<u64> {
         let measured = c.streams.iter().filter_map(|s| s.measured.as_ref()?.rtt.min());
-        if let Some(least) = measured.chain(c.initial_rtt.map(Duration::as_nanos)).min() {
-            self.hosts.learn_path(a, b, least);
+        if let Some(smallest) = measured.chain(c.initial_rtt.map(Duration::as_nanos)).min() {
+            self.hosts.update_path_min(a, b, smallest);
         }
         self.hosts.path_min(a, b)
     }
@@ -456,11 +458,11 @@ impl Analyzer {
     fn diagnose(
         &mut self,
         connection: &Connection,
-        rows: &[(Flow, Option<Kept>); 2],
+        rows: &[(Flow, Option<RuleInputs>); 2],
         path: Option<u64>,
     ) {
-        for (i, (flow, kept)) in rows.iter().enumerate() {
-            let Some(kept) = kept else { continue };
+        for (i, (flow, inputs)) in rows.iter().enumerate() {
+            let Some(inputs) = inputs else { continue };
             if flow.data_packets == 0 {
                 continue;
             }
@@ -471,9 +473,9 @@ impl Analyzer {
                 connection,
                 flow,
                 reverse: &rows[1 - i].0,
-                profile: &kept.profile,
-                wakeups: &kept.wakeups,
-                bursts: &kept.bursts,
+                profile: &inputs.profile,
+                wakeups: &inputs.wakeups,
+                bursts: &inputs.bursts,
                 rivals: &rivals,
                 path_rtt_ms_min: path.map(|ns| ns as f64 / 1e6),
             };
@@ -481,18 +483,18 @@ impl Analyzer {
         }
     }
 
-    fn tally(&mut self, c: &Conn) {
+    fn count_facts(&mut self, c: &Conn) {
         let facts = &mut self.out.facts;
         facts.connections += 1;
         facts.without_syn += u64::from(!c.streams.iter().any(|s| s.syn_seen));
         let [x, y] = &c.streams;
         facts.one_sided +=
             u64::from(c.packets > 1 && (x.counts.packets == 0 || y.counts.packets == 0));
-        facts.giants += u64::from(x.counts.giants + y.counts.giants > 0);
+        facts.offloaded += u64::from(x.counts.offloaded + y.counts.offloaded > 0);
         facts.gap_bytes += Bytes(x.counts.gap_bytes + y.counts.gap_bytes);
     }
 
-    /// Ends the capture and hands out everything.
+    /// Ends the capture and returns all rows and series.
     pub fn finish(mut self, reported_drops: Option<u64>) -> Analysis {
         let mut open: Vec<(u32, u32)> = self
             .conns
@@ -510,7 +512,7 @@ impl Analyzer {
             self.flush_datagram(flow);
         }
         let Analyzer { mut out, series, clock, .. } = self;
-        // Rows are large: each is moved once.
+        // Rows are large: this sort moves each only once.
         out.connections.sort_by_cached_key(|c| c.id);
         out.flows.sort_by_cached_key(|f| f.id);
         out.facts.packets = out.packets.all;

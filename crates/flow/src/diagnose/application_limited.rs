@@ -1,13 +1,13 @@
 //! # application-limited
 //!
-//! The sender had nothing to send for a good part of the time: neither network nor windows held the transfer
-//! back.
+//! The sender had nothing to send for a large part of the time: neither the network nor a window limited the
+//! transfer.
 //!
 //! ## How it is measured
 //!
-//! Time in which the sender left both windows unused and had sent all it had (limit `application`), over all
-//! judged time. From 30 % on it is reported, always as info: it is a fact about the program, not a fault of
-//! the path.
+//! Time in which the sender left both windows unused and had sent all its data (limit `application`), over the
+//! time of all limits. From 30 % on it is reported, always as info: it is a fact about the program, not a fault
+//! of the path.
 //!
 //! Minimum: 100 KB in 30 segments over 2 s.
 //!
@@ -18,22 +18,21 @@
 //!
 //! ## What cures it
 //!
-//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for answers
-//! before it goes on (request and response in turns), a player that fetches in pieces, a small send buffer.
+//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for each response
+//! before the next request, a player that fetches in pieces, a small send buffer.
 //!
 //! ## Traps
 //!
-//! - Keep-alive connections of web servers are idle by nature.
+//! - Keep-alive connections of web servers are normally idle.
 //! - A small send buffer (SO_SNDBUF) looks the same from outside: the sender has data, but not in the socket.
-//! - Pauses caused by the other direction (the next request is late because its upload is slow) are counted
-//!   here, too.
+//! - Pauses caused by the other direction count as well, for example when a slow upload delays the next request.
 //!
 //! ## Sources
 //!
 //! Zhang et al., "On the characteristics and origins of Internet flow rates", SIGCOMM 2002 (T-RAT). Siekkinen
 //! et al., "A root cause analysis toolkit for TCP", Computer Networks 52(9), 2008.
 
-use super::reading::{Values, began, enough_data, percent, rate, share};
+use super::reading::{Values, data_start, enough_data, percent, rate, share};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
@@ -41,8 +40,8 @@ use units::Duration;
 
 /// Share of time from which the application is a main cause.
 const MAIN: f64 = 0.30;
-/// Below, a pause or two are most of the flow.
-const LEAST: Duration = Duration::from_secs(2);
+/// In a shorter flow one or two pauses are most of the time.
+const MIN_ACTIVE: Duration = Duration::from_secs(2);
 
 pub(super) const RULE: Rule = Rule {
     name: "application-limited",
@@ -54,7 +53,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if !enough_data(e) || flow.active < LEAST {
+    if !enough_data(e) || flow.active < MIN_ACTIVE {
         return None;
     }
     let idle = share(e, Limit::Application);
@@ -69,14 +68,16 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("goodput_bps", goodput)
         .number("peak_bps", peak);
     let rates = match goodput.zip(peak) {
-        Some((mean, best)) => format!(": {} on average, {} at its best", rate(mean), rate(best)),
+        Some((mean, best)) => {
+            format!(": {} on average, {} in the best second", rate(mean), rate(best))
+        }
         None => String::new(),
     };
     Some(Finding {
         rule: RULE.name,
         severity: Severity::Info,
         flow: Some(flow.id),
-        from: began(e),
+        from: data_start(e),
         to: e.connection.end,
         values: v.take(),
         text: format!("The sender had nothing to send for {} of the time{rates}.", percent(idle)),

@@ -1,22 +1,21 @@
 //! # bufferbloat
 //!
-//! This flow filled a queue on its path and kept it filled: every packet, of any application, waits behind
-//! it.
+//! This flow filled a queue on its path and kept it filled. Every packet of any application waits in that queue.
 //!
 //! ## How it is measured
 //!
 //! Queueing delay = path RTT − smallest RTT known of the path, over the samples taken while at least four
 //! segments were in flight. Its 95th percentile gives the grade, in DSLReports' steps: A+ below 5 ms, A below
 //! 30, B below 60, C below 200, D below 400, F above. B is reported as info, C as warning, D and F as
-//! serious; A and A+ are silent.
+//! serious; A and A+ are not reported.
 //!
-//! *Since when*: the mean queueing delay per bin of the flow's profile (100 ms, doubling for flows above 51
-//! s) is cut into levels by a change point search; the onset is where the delay rises above 60 ms (30 ms for
-//! grade B) and mostly stays there. A slow rise counts from its crossing of that threshold. Without such a
-//! level the delay came in peaks, which is at most a warning.
+//! *Since when*: a change point search divides the mean queueing delay per bin of the flow's profile (100 ms,
+//! doubling for flows above 51 s) into levels. The onset is where the delay rises above 60 ms (30 ms for grade B)
+//! and mostly stays there. A slow rise counts from its crossing of that threshold. Without such a level the
+//! delay came in peaks, which is at most a warning.
 //!
-//! *Queue in bytes*: p95 of the delay × the rate delivered while it stood. It is this flow's own part of the
-//! queue and never more than it had in flight.
+//! *Queue in bytes*: p95 of the delay × the rate delivered while the queue was there. It is this flow's own part
+//! of the queue and never more than its bytes in flight.
 //!
 //! *What stays usable* is judged on the total RTT (path + queue), p95 of the bins before and after the onset.
 //! Web pages: good up to 300 ms, usable up to 1 s (ten round trips in 3 and 10 s). Calls: good up to 150 ms,
@@ -36,19 +35,19 @@
 //!
 //! ## What cures it
 //!
-//! At the sender BBR instead of CUBIC, which stops at about the BDP instead of at the end of the buffer. On
-//! the way: a router with smart queue management (fq_codel, CAKE) shaped just below the slow link. For
-//! downloads to a phone: a receive window that follows the delay (DRWA). For uploads from one: a gate that
-//! keeps the radio firmware's buffer short (QCUT).
+//! At the sender BBR instead of CUBIC: it limits the bytes in flight to a small multiple of the BDP, where CUBIC
+//! fills the buffer. On the path a router with smart queue management (fq_codel, CAKE) and a shaper just below the
+//! rate of the slow link. For downloads to a phone a receive window that follows the delay (DRWA). For uploads from
+//! a phone a gate that keeps the buffer of the radio firmware short (QCUT).
 //!
 //! ## Traps
 //!
-//! - A capture that begins when the queue already stands sees no unloaded RTT: the delay is then understated.
+//! - A capture that begins when the queue is already full contains no unloaded RTT: the delay is then understated.
 //! - A route or radio change that makes the path longer looks like a queue.
 //! - On Wi-Fi and LTE link-layer retransmission adds some 10 … 50 ms that no queue management removes: one
 //!   reason why B is only info.
-//! - If another flow filled the queue, `rtt-inflation-other-flow` speaks instead of this rule.
-//! - Seen from the receiver without timestamps, the RTT is an upper bound (`rtt_method` `window`).
+//! - If another flow filled the queue, `rtt-inflation-other-flow` is reported instead of this rule.
+//! - In a capture at the receiver without timestamps, the RTT is an upper bound (`rtt_method` `window`).
 //!
 //! ## Sources
 //!
@@ -64,40 +63,40 @@ use super::reading::{
     seconds,
 };
 use super::reading::{seconds_into, severity_of};
-use super::{Check, Rule, page::page, rtt_inflation_other_flow::somebody_elses};
+use super::{Check, Rule, page::page, rtt_inflation_other_flow::has_foreign_queue};
 use crate::series::changepoint::{Onset, onset};
 use crate::series::evidence::Evidence;
 use crate::series::grade::{grade, usability};
 use crate::series::rows::{Finding, Severity};
 
-/// Queueing delay (ms) from which a level counts as bloated: where grade C begins …
+/// Queueing delay (ms) from which a level counts as bloated: the beginning of grade C.
 const BLOATED_MS: f64 = 60.0;
-/// … and where grade B begins, for a flow that never got further.
+/// The same for a flow of grade B: the beginning of that grade.
 const STANDING_MS: f64 = 30.0;
-/// RTT (ms) of a path on which everything works well: where games begin to suffer.
+/// RTT (ms) up to which everything works well, games included.
 const QUIET_MS: f64 = 100.0;
-/// RTT samples under load below which a p95 is one outlier.
-const SAMPLES: u64 = 20;
+/// RTT samples under load; with fewer a p95 is one outlier.
+const MIN_SAMPLES: u64 = 20;
 
 pub(super) const RULE: Rule = Rule {
     name: "bufferbloat",
-    about: "the flow keeps a queue standing on its path",
+    about: "the flow keeps a queue on its path filled",
     source: "DSLReports grades; ITU-T G.114; DRWA (IMC 2012); QCUT (IMC 2016); TCP Tracing 8",
     page: page!("bufferbloat.rs"),
     check: Check::Flow(check),
 };
 
-/// Where in the profile the queue stood.
+/// The queueing delay over the profile, and since when it is above the threshold.
 pub(super) struct Standing {
     /// Mean queueing delay per bin, ms.
     pub series: Vec<f64>,
     /// The threshold in ms.
     pub threshold: f64,
-    /// Since when, in bins.
+    /// Since when, as indices of bins.
     pub onset: Option<Onset>,
 }
 
-/// Where in the profile the queue of `e` stood above the threshold of its grade.
+/// Finds where in the profile the queue of `e` was above the threshold of its grade.
 fn standing(e: &Evidence<'_>, base_ms: f64, p95: f64) -> Standing {
     let threshold = if p95 >= BLOATED_MS { BLOATED_MS } else { STANDING_MS };
     let series = queue_series(e, base_ms);
@@ -106,10 +105,10 @@ fn standing(e: &Evidence<'_>, base_ms: f64, p95: f64) -> Standing {
 }
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
-    let queue = e.flow.queue_ms.filter(|q| q.count >= SAMPLES)?;
+    let queue = e.flow.queue_ms.filter(|q| q.count >= MIN_SAMPLES)?;
     let grade = grade(queue.p95);
     let mut severity = severity_of(grade)?;
-    if !enough_data(e) || somebody_elses(e) {
+    if !enough_data(e) || has_foreign_queue(e) {
         return None;
     }
     let base = base_rtt(e)?;
@@ -121,7 +120,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let (from, to) = onset.map_or((0, series.len()), |o| (o.index, o.end));
     let rate = match onset {
         Some(_) => rate_between(e, from, to),
-        // in peaks: what was delivered during them
+        // in peaks: the rate during these
         None => {
             let bins = e.profile.bins().iter().zip(&series).filter(|(_, q)| **q >= threshold);
             let bytes: u64 = bins.map(|(b, _)| b.delivered.0).sum();
@@ -173,7 +172,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         (Some(Onset { risen: true, .. }), Some(t)) => {
             format!("it began {} into the transfer", seconds(seconds_into(e, t)))
         }
-        (Some(_), _) => "it stood from the start".to_owned(),
+        (Some(_), _) => "it was there from the start".to_owned(),
         _ => "it came in peaks".to_owned(),
     };
     let usable = match before.zip(rtt_before) {
@@ -181,7 +180,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             format!("{} (before, at {} of RTT: {})", after.words(), ms(rtt), u.words())
         }
         _ if after == usability(base) && base > QUIET_MS => {
-            format!("{}, as already at the path's own RTT of {}", after.words(), ms(base))
+            format!("{}, as with the path's own RTT of {}", after.words(), ms(base))
         }
         _ => after.words(),
     };
@@ -193,7 +192,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: onset.map_or(e.connection.end, |o| end_of(e, o.end.saturating_sub(1))),
         values: v.take(),
         text: format!(
-            "Queueing delay reached {} (p95) behind about {} of queue; {began}. Grade {grade}: {usable}.",
+            "Queueing delay reached {} (p95), with about {} in the queue; {began}. Grade {grade}: {usable}.",
             ms(queue.p95),
             bytes(queue_bytes),
         ),
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stood_from_the_start_has_no_before() {
+    fn a_queue_there_from_the_start_has_no_before() {
         let mut case = Case::transfer(20, |_, bin| bin.rtt(350.0));
         case.path_rtt_ms_min = Some(50.0);
         if let Some(q) = &mut case.flow.queue_ms {
@@ -291,7 +290,7 @@ mod tests {
         }
         let f = check(&case.evidence()).expect("bloated");
         assert_eq!((f.from, f.number("onset_s"), f.word("web_before")), (START, 0.0, ""));
-        assert!(f.text.contains("stood from the start"), "{}", f.text);
+        assert!(f.text.contains("there from the start"), "{}", f.text);
     }
 
     #[test]
@@ -308,7 +307,7 @@ mod tests {
     fn a_satellite_path_is_not_blamed_on_its_queue() {
         let case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 540.0 } else { 620.0 }));
         let f = check(&case.evidence()).expect("grade C");
-        assert!(f.text.contains("as already at the path's own RTT of 540 ms"), "{}", f.text);
+        assert!(f.text.contains("as with the path's own RTT of 540 ms"), "{}", f.text);
     }
 
     #[test]

@@ -1,20 +1,21 @@
 //! # burst-after-stall
 //!
-//! Acknowledgements stopped although data was in flight, came back all at once, and each burst of them
-//! released a burst of data: the transfer moves in gulps.
+//! ACKs stopped although data was in flight, came back all at once, and each burst of ACKs caused a burst of
+//! data.
 //!
 //! ## How it is measured
 //!
 //! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 200 ms or more
-//! (the smallest retransmission timeout; shorter ones a sender hardly notices). Silent when the windows were
-//! zero for longer than that: see `zero-window`.
+//! (the minimum retransmission timeout; shorter ones have little effect on the sender). Not reported when zero
+//! windows lasted longer than that: see `zero-window`.
 //!
-//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins.
-//! It is taken in blocks of about a second; a change point search over the blocks finds from where on it
-//! stays above 0.75 (one bin in three carries everything: 1.4; an even flow: below 0.3), and by half at
-//! least. Mean goodput and burstiness before and after that onset are compared: the same mean with a higher
-//! burstiness is the picture of an upload that has hit its receive window behind a bloated queue. A warning
-//! when the onset exists or the longest silence reaches 500 ms, else info.
+//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins,
+//! computed in blocks of about a second. (If one bin in three carries everything it is 1.4; for an even flow
+//! it is below 0.3.) A change point search over the blocks finds the onset from which it stays above 0.75; the
+//! burstiness after it must also be 1.5 times that before. Mean goodput and burstiness before and after the
+//! onset are compared: the same mean with a higher burstiness is typical of an upload that has reached its
+//! receive window behind a bloated queue. A warning when there is an onset or the longest silence reaches
+//! 500 ms, else info.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!
@@ -26,13 +27,13 @@
 //!
 //! ## What cures it
 //!
-//! What ends the stall: see `receive-window` and `bufferbloat` of the same flow. A paced sender (BBR, or fq
-//! with CUBIC) does not answer one burst with another. Wi-Fi and LTE aggregate ACKs by themselves; silences
-//! of some 10 ms are normal there.
+//! The cure of the stall itself: see `receive-window` and `bufferbloat` of the same flow. A paced sender (BBR, or
+//! fq with CUBIC) does not answer one burst with another. Wi-Fi and LTE aggregate ACKs; silences of some 10 ms are
+//! normal there.
 //!
 //! ## Traps
 //!
-//! - A capture with offload (GRO) merges ACKs; a few milliseconds of silence are made by the network card.
+//! - In a capture with GRO the network card merges ACKs, which causes silences of a few milliseconds.
 //! - An application that sends in pieces is bursty without any stall of ACKs.
 //! - The mean before the onset contains slow start.
 //!
@@ -51,14 +52,14 @@ use crate::series::profile::ProfileBin;
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
-/// Fewer are chance.
-const LEAST: u64 = 3;
-/// Silences (longest) worth a word, and those that are felt: the smallest RTO of Linux, and half a second.
-const SILENCE: Duration = Duration::from_millis(200);
+/// Fewer bursts may be chance.
+const MIN_BURSTS: u64 = 3;
+/// Minimum of the longest silence: the minimum RTO of Linux. From half a second on it is a warning.
+const MIN_SILENCE: Duration = Duration::from_millis(200);
 const LONG_SILENCE: Duration = Duration::from_millis(500);
-/// Coefficient of variation of 100 ms goodput from which a flow moves in gulps.
+/// Coefficient of variation of 100 ms goodput from which a flow is bursty.
 const BURSTY: f64 = 0.75;
-/// Factor by which it must have risen: the blocks' majority alone can be misled by a few wild ones.
+/// Minimum factor of its rise, because a few extreme blocks can shift the change point.
 const JUMP: f64 = 1.5;
 /// Ticks per block of the burstiness series: a second of 100 ms.
 const BLOCK: u64 = 10;
@@ -84,11 +85,11 @@ fn variation(e: &Evidence<'_>, from: usize, to: usize) -> Option<f64> {
     Some((squares / ticks - mean * mean).max(0.0).sqrt() / mean)
 }
 
-/// First bin from which the goodput comes in gulps, if it came evenly before.
-fn gulps_from(e: &Evidence<'_>) -> Option<usize> {
+/// First bin from which the goodput is bursty, if it was even before.
+fn bursty_from(e: &Evidence<'_>) -> Option<usize> {
     let n = e.profile.bins().len();
     let per_block = (BLOCK / e.profile.ticks(0).max(1)).max(1) as usize;
-    // a bin wider than a block has its variation inside
+    // a bin wider than a block contains the variation of its ticks
     let blocks: Vec<f64> = (0..n)
         .step_by(per_block)
         .map(|i| variation(e, i, (i + per_block).min(n)).unwrap_or(f64::NAN))
@@ -100,14 +101,14 @@ fn gulps_from(e: &Evidence<'_>) -> Option<usize> {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.ack_bursts < LEAST || flow.ack_silence_max < SILENCE || !enough_data(e) {
+    if flow.ack_bursts < MIN_BURSTS || flow.ack_silence_max < MIN_SILENCE || !enough_data(e) {
         return None;
     }
     if flow.zero_window >= flow.ack_silence_max {
         return None;
     }
     let n = e.profile.bins().len();
-    let onset = gulps_from(e);
+    let onset = bursty_from(e);
     let (before, after) = match onset {
         Some(i) => (rate_between(e, 0, i), rate_between(e, i, n)),
         None => (None, None),
@@ -131,14 +132,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("variation_before", calm)
         .number("variation_after", rough);
     let mut text = format!(
-        "ACKs stopped with data in flight and came back in {}, after up to {} of silence; one released {} at once",
+        "ACKs stopped with data in flight and came back in {}, after up to {} of silence; after one of them the sender sent {} at once",
         counted(flow.ack_bursts, "burst", "bursts"),
         ms(flow.ack_silence_max.as_millis_f64()),
         bytes(flow.data_burst_bytes_max.0 as f64),
     );
     text += &match (before, after, calm, rough) {
         (Some(b), Some(a), Some(c), Some(r)) => format!(
-            ". From {} on the goodput came in gulps (variation of 100 ms bins {c:.2} before, {r:.2} after) at a mean of \
+            ". From {} on the goodput came in bursts (variation of 100 ms bins {c:.2} before, {r:.2} after) at a mean of \
              {} ({} before).",
             seconds(seconds_into(e, since)),
             rate(a),
@@ -205,7 +206,7 @@ mod tests {
             assert!((f.number("goodput_bps_before") / 4e6 - 1.0).abs() < 0.05);
             assert!((f.number("goodput_bps_after") / 4e6 - 1.0).abs() < 0.05);
             assert!(f.number("variation_before") < 0.3 && f.number("variation_after") > 2.0);
-            assert!(f.text.contains("came in gulps"), "{}", f.text);
+            assert!(f.text.contains("came in bursts"), "{}", f.text);
         }
     }
 

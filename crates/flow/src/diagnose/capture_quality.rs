@@ -1,26 +1,26 @@
 //! # capture-quality
 //!
-//! What the capture itself lacks, so that nobody reads its holes as faults of the network.
+//! What is missing in the capture itself, so that its gaps are not taken for faults of the network.
 //!
 //! ## How it is measured
 //!
 //! Over the whole capture: drops that the capture program reported; TCP bytes acknowledged but never seen;
-//! packets held twice (mirror ports), dropped before the analysis; connections without SYN (window scale
+//! packets captured twice (mirror ports), dropped before the analysis; connections without SYN (window scale
 //! unknown, a lower bound is inferred); connections seen in one direction only (no RTT, no window); segments
-//! larger than any MTU (TSO/GRO: the capture was taken above the network card's offload); times that run
-//! backwards; packets with broken headers or cut off before the end of the TCP header.
+//! larger than any MTU (GSO/GRO: the capture was taken above the offload of the network card); times that run
+//! backwards; packets with invalid headers, or cut off before the end of the TCP header.
 //!
-//! It is a warning when figures suffer: drops or gaps, a fifth or more of the connections one-sided, 1 % of
+//! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, 1 % of
 //! packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the connections (at
-//! least one) on, duplicates from 0.1 % of the packets on, giants always.
+//! least one) on, duplicates from 0.1 % of the packets on, GSO/GRO segments always.
 //!
 //! Minimum: one packet.
 //!
 //! ## Evidence
 //!
 //! `packets`, `reported_drops`, `gap_bytes`, `duplicates`, `connections`, `without_syn`, `one_sided`,
-//! `giants` (connections), `backward_steps`, `broken` (packets); each only where it is not zero, but
-//! `packets` and `connections` always.
+//! `giants` (connections with GSO/GRO segments), `backward_steps`, `broken` (packets). `packets` and
+//! `connections` are always there, the others where they are not zero.
 //!
 //! ## What cures it
 //!
@@ -44,7 +44,7 @@ use super::{Check, Rule, page::page};
 use crate::series::evidence::CaptureFacts;
 use crate::series::rows::{Finding, Severity};
 
-/// Shares from which each flaw is mentioned or counts: see the page.
+/// Shares from which each defect is reported, as on the page.
 const ONE_SIDED: f64 = 0.2;
 const BROKEN: f64 = 0.01;
 const BACKWARD: f64 = 0.001;
@@ -53,7 +53,7 @@ const DUPLICATES: f64 = 0.001;
 
 pub(super) const RULE: Rule = Rule {
     name: "capture-quality",
-    about: "what the capture itself lacks",
+    about: "what is missing in the capture itself",
     source: "pcapng; Paxson (IMC 2004)",
     page: page!("capture_quality.rs"),
     check: Check::Capture(check),
@@ -98,7 +98,10 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         (
             of_packets(facts.broken) >= BROKEN,
             true,
-            format!("{} had broken or cut-off headers", counted(facts.broken, "packet", "packets")),
+            format!(
+                "{} had invalid or cut-off headers",
+                counted(facts.broken, "packet", "packets")
+            ),
         ),
         (
             of_packets(facts.backward_steps) >= BACKWARD,
@@ -125,11 +128,11 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
             ),
         ),
         (
-            facts.giants > 0,
+            facts.offloaded > 0,
             false,
             format!(
                 "{} segments larger than any MTU (offload)",
-                connections(facts.giants, "shows", "show")
+                connections(facts.offloaded, "shows", "show")
             ),
         ),
     ];
@@ -147,7 +150,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         .number("connections", facts.connections as f64)
         .number("without_syn", seen(facts.without_syn))
         .number("one_sided", seen(facts.one_sided))
-        .number("giants", seen(facts.giants))
+        .number("giants", seen(facts.offloaded))
         .number("backward_steps", seen(facts.backward_steps))
         .number("broken", seen(facts.broken));
     Some(Finding {
@@ -190,7 +193,7 @@ mod tests {
             gap_bytes: Bytes(1_500_000),
             without_syn: 40,
             duplicates: 5_000,
-            giants: 1,
+            offloaded: 1,
             one_sided: 1,
             ..facts()
         })

@@ -1,11 +1,11 @@
 //! # ecn-marked
 //!
-//! A queue on the path marked packets instead of dropping them: active queue management with ECN is at work.
+//! A queue on the path marked packets instead of dropping them: it has active queue management with ECN.
 //!
 //! ## How it is measured
 //!
-//! Data packets with CE where the capture is behind the queue, else ACKs with ECE from the receiver. Ten of
-//! either, always info.
+//! Data packets with CE where the capture is behind the queue, else ACKs with ECE from the receiver. At least ten
+//! of either; always info.
 //!
 //! Minimum: 30 segments.
 //!
@@ -16,27 +16,27 @@
 //!
 //! ## What cures it
 //!
-//! Nothing needs curing: this is the bottleneck, and it signals early. If the delay is high all the same, its
-//! target is set too high or another queue stands before it.
+//! No cure is needed: this is the bottleneck, and it signals early. If the delay is still high, its target is set
+//! too high, or another queue is before it.
 //!
 //! ## Traps
 //!
-//! - In front of the bottleneck no CE is seen, only ECE.
+//! - A capture in front of the bottleneck contains no CE, only ECE.
 //! - ECE is repeated until CWR is seen: many ECE ACKs can be one mark.
-//! - Some old equipment set these bits when the byte was still called type of service.
+//! - Some old equipment sets these bits as type of service.
 //!
 //! ## Sources
 //!
 //! RFC 3168 (ECN), RFC 9331 (L4S).
 
-use super::reading::{Values, began, counted, percent, ratio};
+use super::reading::{Values, counted, data_start, percent, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
-/// Fewer marks can be stray bits.
-const LEAST: u64 = 10;
-const LEAST_PACKETS: u64 = 30;
+/// Fewer marks may be bits set by mistake.
+const MIN_MARKS: u64 = 10;
+const MIN_PACKETS: u64 = 30;
 
 pub(super) const RULE: Rule = Rule {
     name: "ecn-marked",
@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.ecn_ce.max(flow.ecn_ece) < LEAST || flow.data_packets < LEAST_PACKETS {
+    if flow.ecn_ce.max(flow.ecn_ece) < MIN_MARKS || flow.data_packets < MIN_PACKETS {
         return None;
     }
     let share = ratio(flow.ecn_ce as f64, flow.data_packets as f64);
@@ -70,12 +70,12 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         rule: RULE.name,
         severity: Severity::Info,
         flow: Some(flow.id),
-        from: began(e),
+        from: data_start(e),
         to: e.connection.end,
         values: v.take(),
-        text: format!("{seen}: a queue on the path marks instead of dropping."),
-        cure: "Nothing needs curing; if the delay is high all the same, the target of that queue is too high or another \
-               stands before it.",
+        text: format!("{seen}: a queue on the path marks packets instead of dropping them."),
+        cure: "No cure is needed; if the delay is still high, the target of that queue is too high, or another queue is \
+               before it.",
     })
 }
 

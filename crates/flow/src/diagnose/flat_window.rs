@@ -1,19 +1,19 @@
 //! # flat-window
 //!
-//! The transfer ran against a receive window that never changed: a static cap, as on the phones of the DRWA
-//! paper. It is too small for a long fat path and too large for a short thin one.
+//! A receive window that never changed limited the transfer: a static maximum, as on the phones of the DRWA paper.
+//! It is too small for a path with a large BDP and too large for one with a small BDP.
 //!
 //! ## How it is measured
 //!
-//! A bin of the flow's profile is flat when its window is within 2 % of the largest ever advertised and the
-//! bytes in flight reached 90 % of it. The rule fires when at least 80 % of the bins with data (and at least
+//! A bin of the flow's profile is flat when its window is within 2 % of the largest one advertised and the bytes
+//! in flight reached 90 % of it. The finding is reported when at least 80 % of the bins with data (and at least
 //! 20 bins, 2 s) are flat.
 //!
 //! The cap is compared with the path: cap over BDP (p95 of 100 ms goodput × smallest RTT). Up to 1.5 the
-//! window is what limits the rate (*too small*); from 3 on it holds at least twice the BDP as queue (*too
-//! large*; 3 is the λ at which DRWA itself stops); between the two it *fits*.
+//! window limits the rate (*too small*). From 3 on it allows a queue of at least twice the BDP (*too large*; 3 is
+//! the λ at which DRWA itself stops). Between the two it *fits*.
 //!
-//! It is also compared with the maxima that phones shipped with (`tcp_rmem` third value, of which Linux
+//! It is also compared with the maxima of some phones (`tcp_rmem` third value, of which Linux
 //! advertises all, three quarters or a half, by `tcp_adv_win_scale`), within 1 %.
 //!
 //! Minimum: 100 KB in 30 segments over 2 s.
@@ -33,7 +33,7 @@
 //!
 //! - A well-tuned receiver at the end of its autotuning also advertises a constant window; what matters is
 //!   the verdict.
-//! - If the window is never filled, its being constant means nothing: hence the bytes in flight.
+//! - A constant window that is never filled has no effect: hence the condition on the bytes in flight.
 //! - A match with a known value is a hint: powers of two and their halves are common.
 //!
 //! ## Sources
@@ -42,31 +42,31 @@
 //! CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly Bean), LG G2x `init.p999.rc`, HTC EVO Shift
 //! `system.prop`, Galaxy S2 (I777) `init.rc`.
 
-use super::reading::{Values, began, bytes, enough_data, percent, ratio};
+use super::reading::{Values, bytes, data_start, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
-/// A window is at its maximum within this part of it: rounding by the scale and one unread segment.
+/// A window from this share of the largest one on counts as equal: rounding by the scale and one unread segment.
 const AT_MAX: f64 = 0.98;
-/// In flight at the window within this part of it: one segment of a small window of 10.
+/// Bytes in flight from this share of the window on fill it: one segment of a small window of 10.
 const FILLED: f64 = 0.90;
 /// Share of the bins with data that must be flat.
 const FLAT: f64 = 0.80;
-/// Bins with data below which there is no shape to speak of.
-const BINS: usize = 20;
-/// Below, slow start and one round of losses are most of the flow.
-const LEAST: Duration = Duration::from_secs(2);
-/// Cap over BDP up to which the window limits the rate, and from which it mostly holds queue.
+/// Minimum number of bins with data.
+const MIN_BINS: usize = 20;
+/// In a shorter flow slow start and one round of losses are most of the time.
+const MIN_ACTIVE: Duration = Duration::from_secs(2);
+/// Cap over BDP up to which the window limits the rate, and from which it mostly allows queue.
 const SMALL: f64 = 1.5;
 const LARGE: f64 = 3.0;
-/// How near a known value counts as it.
+/// Relative difference up to which a window matches a known value.
 const NEAR: f64 = 0.01;
-/// Parts of tcp_rmem that Linux advertises (tcp_adv_win_scale 31 or beyond, 2, 1).
+/// Shares of tcp_rmem that Linux advertises (tcp_adv_win_scale 31 or beyond, 2, 1).
 const PARTS: [f64; 3] = [1.0, 0.75, 0.5];
 
-/// Largest receive buffers that phones shipped with, bytes.
+/// Largest receive buffers in the settings of some phones, bytes.
 const KNOWN: [(f64, &str); 12] = [
     (11_680.0, "Android GPRS"),
     (35_040.0, "Android EDGE"),
@@ -90,7 +90,7 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Flow(check),
 };
 
-/// The phone setting that gives a window of `cap` bytes, the whole buffer before its parts.
+/// The phone setting that gives a window of `cap` bytes; the whole buffer is tried before its shares.
 fn known(cap: f64) -> Option<&'static str> {
     PARTS.iter().find_map(|part| {
         KNOWN
@@ -104,19 +104,19 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     let cap = flow.rwnd_max?.0 as f64;
     let touched = flow.in_flight_bytes.is_some_and(|q| q.max >= FILLED * cap);
-    if cap == 0.0 || !touched || !enough_data(e) || flow.active < LEAST {
+    if cap == 0.0 || !touched || !enough_data(e) || flow.active < MIN_ACTIVE {
         return None;
     }
     let (mut with_data, mut flat) = (0, 0);
     for bin in e.profile.bins().iter().filter(|b| b.in_flight_max.0 > 0) {
         with_data += 1;
         let (window, in_flight) = (bin.rwnd_max.0 as f64, bin.in_flight_max.0 as f64);
-        // a bin without an ACK shows no window of its own: the last one still holds
+        // a bin without an ACK has no window of its own: the last one is still valid
         let at_max = window >= AT_MAX * cap || window == 0.0;
         flat += usize::from(at_max && in_flight >= FILLED * cap);
     }
     let share = ratio(flat as f64, with_data as f64);
-    if with_data < BINS || share < FLAT {
+    if with_data < MIN_BINS || share < FLAT {
         return None;
     }
     let bdp = flow.bdp.map(|b| b.0 as f64).filter(|b| *b > 0.0);
@@ -143,20 +143,20 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             format!("; at {x:.1} times the path's BDP it is too small and sets the rate")
         }
         (Some("too large"), Some(x)) => {
-            format!("; at {x:.1} times the path's BDP it is too large and only fills the queue")
+            format!("; at {x:.1} times the path's BDP it is too large and only adds queue")
         }
-        (Some(_), Some(x)) => format!("; at {x:.1} times the BDP it happens to fit this path"),
+        (Some(_), Some(x)) => format!("; at {x:.1} times the BDP it fits this path by chance"),
         _ => String::new(),
     };
     Some(Finding {
         rule: RULE.name,
         severity: if verdict == Some("fits") { Severity::Info } else { Severity::Warning },
         flow: Some(flow.id),
-        from: began(e),
+        from: data_start(e),
         to: e.connection.end,
         values: v.take(),
         text: format!(
-            "The transfer ran against a constant receive window of {}{like} for {} of its time{judged}.",
+            "A constant receive window of {}{like} limited the transfer for {} of its time{judged}.",
             bytes(cap),
             percent(share),
         ),
@@ -166,8 +166,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
                  both a short and a long path."
             }
             _ => {
-                "Raise the maximum of tcp_rmem at the receiver, with a window that follows the delay (DRWA) so that short \
-                 paths do not pay for it in queue."
+                "Raise the maximum of tcp_rmem at the receiver, with a window that follows the delay (DRWA) so that it \
+                 adds no queue on short paths."
             }
         },
     })

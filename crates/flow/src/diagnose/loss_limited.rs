@@ -4,17 +4,17 @@
 //!
 //! ## How it is measured
 //!
-//! Loss rate p = segments resent and not spurious over data segments. The rule needs three of them, and
-//! either 1 % of loss or 0.1 % together with 20 % of the time in the limit `congestion_window`. It is a
-//! warning when both hold, or when half of the time went there; loss of 1 % that did not set the rate (less
-//! than 20 % of the time) is info.
+//! Loss rate p = segments retransmitted and not spurious, over data segments. The rule needs three of them, and
+//! either 1 % of loss, or 0.1 % together with 20 % of the time in the limit `congestion_window`. It is a warning
+//! with 1 % of loss and 20 % of the time, or with half of the time. Loss of 1 % with less than 20 % of the time
+//! did not limit the rate and is info.
 //!
-//! The Mathis bound MSS / RTT · 1.22 / √p is what Reno makes of that loss at the loaded RTT; CUBIC may have
-//! more on long fat paths, BBR ignores it. A goodput below twice the bound says that the loss explains the
-//! rate.
+//! The Mathis bound MSS / RTT · 1.22 / √p is the rate of Reno with that loss at the loaded RTT. CUBIC may reach
+//! more with a large BDP, and BBR is not limited by it. With a goodput below twice the bound, the loss explains
+//! the rate.
 //!
-//! Loss behind a queue (p95 of the delay 30 ms or more) is a buffer that ran over; loss without one comes
-//! from radio, a policer, a tiny buffer or a bad cable.
+//! Loss with a queue (p95 of the delay 30 ms or more) is the overflow of a buffer. Loss without one comes from
+//! radio, a policer, a tiny buffer or a bad cable.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!
@@ -27,16 +27,16 @@
 //! ## What cures it
 //!
 //! With cause `overflow`: smart queue management with ECN at the slow link, or BBR. With cause `path`: repair
-//! the link (radio, cable, duplex), a sender that does not take each loss for congestion (BBR), or, below a
+//! the link (radio, cable, duplex), use a sender that does not treat each loss as congestion (BBR), or, with a
 //! policer, pacing.
 //!
 //! ## Traps
 //!
-//! - A flow that ends in slow start loses a burst at once and never again: the share of time keeps it silent
-//!   below 1 %.
+//! - A flow that ends in slow start loses one burst and no more. Below 1 % of loss the share of time prevents a
+//!   finding.
 //! - Reordering taken for loss by the sender is counted as spurious where DSACK shows it, and does not count
 //!   here.
-//! - The Mathis bound assumes independent losses; bursts of them count as one, so that the true bound is
+//! - The Mathis bound assumes independent losses. A burst of losses has the effect of one, so the true bound is
 //!   higher.
 //!
 //! ## Sources
@@ -44,22 +44,22 @@
 //! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR
 //! 27(3), 1997 (C = √(3/2) = 1.22). TCP Tracing parts 1 and 7.
 
-use super::reading::{Values, began, enough_data, percent, rate, ratio, share};
+use super::reading::{Values, data_start, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
 
-/// Loss that hurts at any RTT, and loss that hurts if the limits say so.
+/// Loss rate reported in any case, and that reported together with the share of time.
 const HIGH: f64 = 0.01;
 const NOTABLE: f64 = 0.001;
-/// Shares of time under the congestion window that confirm it, and that make it the main cause.
+/// Share of time limited by the congestion window that confirms it, and that makes it the main cause.
 const CONFIRMED: f64 = 0.20;
 const MAIN: f64 = 0.50;
-/// Fewer losses are an accident.
-const LEAST: u64 = 3;
-/// √(3/2): Reno with an ACK per segment and periodic loss.
+/// Fewer losses may be chance.
+const MIN_LOSSES: u64 = 3;
+/// √(3/2): constant of the bound for Reno with an ACK per segment and periodic loss.
 const MATHIS: f64 = 1.22;
-/// Queueing delay (ms) of a buffer that may run over: grade B.
+/// Queueing delay (ms) of a buffer that may overflow: grade B.
 const QUEUE_MS: f64 = 30.0;
 
 pub(super) const RULE: Rule = Rule {
@@ -75,7 +75,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let loss = flow.loss_rate.filter(|p| *p >= NOTABLE)?.min(1.0);
     let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
     let window = share(e, Limit::CongestionWindow);
-    if lost < LEAST || !enough_data(e) || (loss < HIGH && window < CONFIRMED) {
+    if lost < MIN_LOSSES || !enough_data(e) || (loss < HIGH && window < CONFIRMED) {
         return None;
     }
     let rtt = flow.loaded_rtt_ms.or(flow.rtt_ms).map(|q| q.p50).filter(|r| *r > 0.0);
@@ -106,7 +106,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             Severity::Info
         },
         flow: Some(flow.id),
-        from: began(e),
+        from: data_start(e),
         to: e.connection.end,
         values: v.take(),
         text: format!(

@@ -1,14 +1,14 @@
-//! Findings: what was wrong with a flow or a capture, since when, by which figures, and what would cure it.
+//! Findings: the problems of a flow or a capture, since when, by which figures, and their cure.
 //!
-//! signal: the finished [`Evidence`] of one flow, or the [`CaptureFacts`] · model: one rule per file, each a
-//! published threshold or one whose reason is written beside it · action: a [`Finding`], or nothing.
+//! There is one rule per file. It gets the [`Evidence`] of one flow, or the [`CaptureFacts`], and returns a [`Finding`]
+//! or nothing. Each threshold is published, or has its reason beside it.
 //!
-//! The text at the top of each rule's file is its manual page; it is compiled into [`Rule::page`], and a test
-//! keeps `docs/findings/` equal to it (`UNBLOAT_BLESS=1` writes the files anew). To add a rule: write the
-//! file, add one line to [`TABLE`].
+//! The text at the top of each rule's file is its manual page. It is compiled into [`Rule::page`], and a test compares
+//! `docs/findings/` with it (`UNBLOAT_BLESS=1` writes the files). To add a rule, write its file and add one line to
+//! [`TABLE`].
 //!
-//! Rules are silent about flows too small to judge (each page states its minimum) and look at those first, so
-//! that a capture of many small connections costs a comparison or two per flow.
+//! Rules return nothing for flows too small to judge; each page states the minimum. They check this first, so that a
+//! capture of many small connections costs a comparison or two per flow.
 
 use crate::series::evidence::{CaptureFacts, Evidence};
 use crate::series::rows::Finding;
@@ -32,27 +32,27 @@ mod testing;
 mod uneven_rate;
 mod zero_window;
 
-/// One rule.
+/// A rule with its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Name, as in [`Finding::rule`].
+    /// Its name, as in [`Finding::rule`].
     pub name: &'static str,
     /// One line on what it finds.
     pub about: &'static str,
-    /// Where its thresholds come from.
+    /// Sources of its thresholds.
     pub source: &'static str,
-    /// Manual page, Markdown.
+    /// Its manual page in Markdown.
     pub page: &'static str,
-    /// The rule itself.
+    /// The function that checks it.
     pub check: Check,
 }
 
-/// What a rule looks at.
+/// The input of a rule.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
-    /// One flow.
+    /// Checks one flow.
     Flow(fn(&Evidence<'_>) -> Option<Finding>),
-    /// The capture as a whole.
+    /// Checks the capture as a whole.
     Capture(fn(&CaptureFacts) -> Option<Finding>),
 }
 
@@ -74,7 +74,7 @@ pub const TABLE: &[Rule] = &[
     capture_quality::RULE,
 ];
 
-/// What the rules find about one flow, in the order of [`TABLE`].
+/// Findings about one flow, in the order of [`TABLE`].
 pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     if evidence.flow.data_packets == 0 {
         return Vec::new();
@@ -86,7 +86,7 @@ pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     TABLE.iter().filter_map(run).collect()
 }
 
-/// What the rules find about the capture as a whole.
+/// Findings about the capture as a whole, in the order of [`TABLE`].
 pub fn capture_findings(facts: &CaptureFacts) -> Vec<Finding> {
     let run = |rule: &Rule| match rule.check {
         Check::Flow(_) => None,

@@ -13,7 +13,7 @@ pub(super) const fn bytes<const N: usize>(source: &str) -> [u8; N] {
     out
 }
 
-/// Copies the page into `out` as far as it has room; its whole length.
+/// Copies as much of the page into `out` as fits; returns the length of the whole page.
 const fn copy(text: &[u8], out: &mut [u8]) -> usize {
     let (mut i, mut n) = (0, 0);
     while i + 2 < text.len() && text[i] == b'/' && text[i + 1] == b'/' && text[i + 2] == b'!' {

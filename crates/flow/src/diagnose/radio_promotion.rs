@@ -1,14 +1,14 @@
 //! # radio-promotion
 //!
 //! After an idle gap the first packet took much longer than the next ones: a cellular radio (or a sleeping
-//! Wi-Fi station) had to be woken up.
+//! Wi-Fi station) had to wake up.
 //!
 //! ## How it is measured
 //!
 //! Up to 32 times after a second or more with nothing in flight, the RTT of the first packet is compared with
 //! that of the next sample (else with the median RTT). It was *late* when it took 50 ms and 50 % more. Two
 //! late ones are needed, and at least half of the gaps as long as the shortest late one must show it: a radio
-//! falls asleep by a timer, chance does not. Info; a warning when the extra time is typically 1 s or more.
+//! goes to sleep by a timer, unlike chance events. Info; a warning when the median extra time is 1 s or more.
 //!
 //! Minimum: two such gaps; no minimum of bytes.
 //!
@@ -20,15 +20,15 @@
 //!
 //! ## What cures it
 //!
-//! Fewer, larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake, at
-//! the price of battery. It does no harm to bulk transfers, which pay once.
+//! Fewer, larger exchanges. Where latency matters, a small packet every few seconds keeps the radio awake, at the
+//! cost of battery. A bulk transfer waits only once.
 //!
 //! ## Traps
 //!
-//! - A delayed ACK (40 … 200 ms) of a lone first segment looks alike, hence the comparison with the next
-//!   sample and the same timer for all gaps.
-//! - A server that has gone to sleep (virtual machine, disk) answers late only if its *kernel* does: ACKs are
-//!   compared, not responses.
+//! - A delayed ACK (40 … 200 ms) of a single first segment looks the same: hence the comparison with the next
+//!   sample, and with gaps of the same length.
+//! - A sleeping server (virtual machine, disk) matters only if its *kernel* answers late: ACKs are compared, not
+//!   responses.
 //! - NAT or ARP entries that expired add one lookup.
 //!
 //! ## Sources
@@ -42,17 +42,14 @@ use crate::series::evidence::{Evidence, Wakeup};
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
-/// How long nothing was in flight before a radio may have slept: the shortest inactivity timers are about a
-/// second.
-const GAP: Duration = Duration::from_secs(1);
-/// Extra time (ms) and part of the usual RTT that make an answer late: above jitter and above a quick delayed
-/// ACK.
+/// Minimum idle time before a radio may sleep: the shortest inactivity timers are about a second.
+const MIN_GAP: Duration = Duration::from_secs(1);
+/// Minimum extra time of a late answer, in ms and as a share of the usual RTT: above jitter and short delayed ACKs.
 const EXTRA_MS: f64 = 50.0;
 const EXTRA_PART: f64 = 0.5;
-/// Once is chance.
-const LEAST: usize = 2;
-/// Typical extra time (ms) from which it costs something even people notice: Nielsen's limit of an unbroken
-/// train of thought.
+/// One late answer may be chance.
+const MIN_LATE: usize = 2;
+/// Median extra time (ms) of a warning: 1 s is Nielsen's limit for an uninterrupted flow of thought.
 const COSTS_MS: f64 = 1_000.0;
 
 pub(super) const RULE: Rule = Rule {
@@ -71,16 +68,16 @@ fn late(w: &Wakeup, usual_ms: Option<f64>) -> Option<f64> {
 }
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
-    if e.wakeups.len() < LEAST {
+    if e.wakeups.len() < MIN_LATE {
         return None;
     }
     let usual = e.flow.rtt_ms.map(|q| q.p50);
     let gaps: Vec<(&Wakeup, Option<f64>)> =
-        e.wakeups.iter().filter(|w| w.gap >= GAP).map(|w| (w, late(w, usual))).collect();
+        e.wakeups.iter().filter(|w| w.gap >= MIN_GAP).map(|w| (w, late(w, usual))).collect();
     let extra: Vec<f64> = gaps.iter().filter_map(|(_, x)| *x).collect();
     let shortest = gaps.iter().filter(|(_, x)| x.is_some()).map(|(w, _)| w.gap).min()?;
     let as_long = gaps.iter().filter(|(w, _)| w.gap >= shortest).count();
-    if extra.len() < LEAST || extra.len() * 2 < as_long {
+    if extra.len() < MIN_LATE || extra.len() * 2 < as_long {
         return None;
     }
     let prompt = gaps.iter().filter(|(_, x)| x.is_none()).map(|(w, _)| w.gap).max();

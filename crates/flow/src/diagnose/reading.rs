@@ -1,11 +1,11 @@
-//! Reading [`Evidence`] the same way in every rule: series of a profile, shares of time, figures in words.
+//! Functions that all rules share: series from the profile, shares of time, figures as text.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Flow, Limit, Severity, Value};
 
-/// Evidence being gathered: figures that are not finite are left out.
+/// Collects the figures of a finding; those that are not finite are left out.
 #[derive(Default)]
 pub(super) struct Values(pub Vec<(&'static str, Value)>);
 
@@ -31,13 +31,13 @@ impl Values {
     }
 }
 
-/// Segments of data on the wire: a giant of the offload counts as those it was cut into.
+/// Data segments on the wire: a GSO/GRO segment counts as those that it was divided into.
 pub(super) fn segments(flow: &Flow) -> u64 {
     flow.data_packets.max(flow.payload_bytes.0.checked_div(u64::from(flow.mss)).unwrap_or(0))
 }
 
-/// Enough of a transfer to judge its steady state: 100 KB in 30 segments over a second. Below, slow start is
-/// all there is: 10 segments and two doublings carry 100 KB.
+/// Whether a transfer is long enough to judge its steady state: 100 KB in 30 segments over a second. Smaller ones end
+/// in slow start: 10 segments and two doublings carry 100 KB.
 pub(super) fn enough_data(e: &Evidence<'_>) -> bool {
     e.flow.bytes.0 >= 100_000 && segments(e.flow) >= 30 && e.flow.active >= Duration::from_secs(1)
 }
@@ -60,8 +60,8 @@ pub(super) fn queue_series(e: &Evidence<'_>, base_ms: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Beginning of the first bin with data: the start of the transfer.
-pub(super) fn began(e: &Evidence<'_>) -> Instant {
+/// Start of the transfer: the beginning of the first bin with data.
+pub(super) fn data_start(e: &Evidence<'_>) -> Instant {
     let first = e.profile.bins().iter().position(|b| b.delivered.0 > 0 || b.in_flight_max.0 > 0);
     first.map_or(e.connection.start, |i| e.profile.time_of(i))
 }
@@ -73,7 +73,7 @@ pub(super) fn end_of(e: &Evidence<'_>, i: usize) -> Instant {
 
 /// Seconds from the start of the transfer to `at`.
 pub(super) fn seconds_into(e: &Evidence<'_>, at: Instant) -> f64 {
-    at.since(began(e)).as_secs_f64()
+    at.since(data_start(e)).as_secs_f64()
 }
 
 /// Share of the judged time under `limit`, 0 … 1.
@@ -98,7 +98,7 @@ pub(super) fn rate_between(e: &Evidence<'_>, from: usize, to: usize) -> Option<f
     Bytes(bytes).over(span).map(|r| r.0 as f64)
 }
 
-/// The value of rank ⌈q · n⌉ among the finite ones.
+/// The value of rank ⌈q · n⌉ among the finite values.
 pub(super) fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut v: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
     v.sort_unstable_by(f64::total_cmp);
@@ -106,8 +106,7 @@ pub(super) fn quantile(values: &[f64], q: f64) -> Option<f64> {
     v.get(rank - 1).copied()
 }
 
-/// How much an added delay matters, by its grade: B is worth knowing, C costs something, D and F make the
-/// link hard to use; `None` for A and A+.
+/// Severity of an added delay by its grade; `None` for A and A+.
 pub(super) fn severity_of(grade: &str) -> Option<Severity> {
     match grade {
         "B" => Some(Severity::Info),

@@ -1,23 +1,23 @@
 //! # receive-window
 //!
-//! The sender had to stop because the receiver's window was full, not because of the network.
+//! The sender had to stop because the receive window was full, not because of the network.
 //!
 //! ## How it is measured
 //!
-//! Window full = less than one send unit (an MSS, or a millisecond of the rate up to 64 KiB, Linux's offload burst)
-//! left between what was sent and the right edge of the window, as the sender
-//! saw it, in seconds, zero windows included. A share of the active time from 1 % on is info, from 10 % a
-//! warning. *Since when* has two answers: the first moment, and the onset, from where the share of each
-//! profile bin mostly stays above a quarter. The smallest RTT measured while full is the RTT at which the
-//! window bites. The ceiling is the same from the other side: rwnd_max over the peak rate is the RTT above
-//! which that rate cannot be kept.
+//! Window full = less than one send unit left between the last byte sent and the right edge of the window, as the
+//! sender saw it. A send unit is an MSS, or the bytes of a millisecond where they are more, up to 64 KiB (the
+//! maximum GSO segment of Linux). The figure is time in seconds, zero windows included. A share of the active time
+//! from 1 % on is info, from 10 % a warning. *Since when* has two answers: the first moment, and the onset, from
+//! which on the share of each profile bin mostly stays above a quarter. The smallest RTT measured while the window
+//! was full is the RTT from which it limits the rate. The ceiling is another estimate of it: rwnd_max over the peak
+//! rate is the RTT above which that rate is impossible.
 //!
-//! *Which side is at fault* is decided by the queue at those times (mean RTT of the bins that are full for a
-//! tenth or more, above the path's minimum). Below 60 ms, or below the unloaded RTT itself, the pipe was too
-//! long for the window: a larger one gives more throughput, and `unlimited_goodput_bps` says how much. Above
-//! both, the window was filled by a queue: a larger one would only lengthen it.
+//! *The cause* follows from the queue at those times (mean RTT of the bins that are full for a tenth or more, above
+//! the minimum of the path). Below 60 ms, or below the unloaded RTT itself, the window is too small for the path: a
+//! larger one gives more throughput, and `unlimited_goodput_bps` estimates how much. Above both, a queue filled the
+//! window: a larger one would only lengthen the queue.
 //!
-//! Minimum: 100 KB in 30 segments over 1 s. Silent when half of the time was zero window (see `zero-window`).
+//! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`).
 //!
 //! ## Evidence
 //!
@@ -30,8 +30,8 @@
 //! ## What cures it
 //!
 //! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux advertises
-//! about half of it) and make the application read faster or leave SO_RCVBUF alone (setting it turns
-//! autotuning off). With cause `queue`: the cures of `bufferbloat`.
+//! about half of it), and make the application read faster or not set SO_RCVBUF (setting it turns autotuning
+//! off). With cause `queue`: the cures of `bufferbloat`.
 //!
 //! ## Traps
 //!
@@ -39,7 +39,7 @@
 //!   window was larger than the receive window; it is smaller than this figure.
 //! - Without the SYN the window scale is a lower bound, and the window may look fuller than it was
 //!   (`window_scale_inferred`).
-//! - The handshake's RTT says nothing here: under load it is several times as long.
+//! - The RTT of the handshake is no measure here: under load the RTT is several times as long.
 //!
 //! ## Sources
 //!
@@ -48,19 +48,20 @@
 //! window.
 
 use super::reading::{
-    Values, base_rtt, began, bytes, enough_data, ms, percent, rate, ratio, seconds, seconds_into,
+    Values, base_rtt, bytes, data_start, enough_data, ms, percent, rate, ratio, seconds,
+    seconds_into,
 };
 use super::{Check, Rule, page::page};
 use crate::series::changepoint::onset;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
-/// Share of the active time from which it is mentioned, and from which it costs something.
+/// Share of the active time from which it is reported, and from which it is a warning.
 const MENTION: f64 = 0.01;
 const COSTS: f64 = 0.10;
-/// Share of a bin from which the window counts as the limit there: bursts let it open once per RTT.
+/// Share of a bin from which the window counts as full there: with bursts it opens once per RTT.
 const FULL_BIN: f64 = 0.25;
-/// Share of a bin from which its RTT is one of a full window.
+/// Share of a bin from which its RTT counts as measured with a full window.
 const TOUCHED_BIN: f64 = 0.10;
 /// Queueing delay (ms) above which the queue fills the window: grade C.
 const QUEUE_MS: f64 = 60.0;
@@ -108,7 +109,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let queue = base.and_then(|b| queue_while_full(e, b)).or(flow.queue_ms.map(|q| q.p50));
     let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0));
     let onset = sustained(e).map(|i| e.profile.time_of(i));
-    let first = flow.window_full_first.or(onset).unwrap_or_else(|| began(e));
+    let first = flow.window_full_first.or(onset).unwrap_or_else(|| data_start(e));
     let window = flow.rwnd_max.map_or(0.0, |b| b.0 as f64);
 
     let mut v = Values::default();
@@ -139,12 +140,12 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         seconds(seconds_into(e, first)),
     );
     if let Some(t) = onset.filter(|t| t.since(first).as_secs_f64() >= 1.0) {
-        text += &format!(" and for good from {} on", seconds(seconds_into(e, t)));
+        text += &format!(" and most of the time from {} on", seconds(seconds_into(e, t)));
     }
     text += &match (by_queue, queue) {
         (true, Some(q)) => {
             format!(
-                "; it holds {} of queueing delay, so a larger one would only lengthen the queue.",
+                "; it allows {} of queueing delay, so a larger one would only lengthen the queue.",
                 ms(q)
             )
         }

@@ -1,46 +1,46 @@
 //! # reordering
 //!
-//! The path delivered packets in another order than they were sent, which a sender may take for loss.
+//! The path delivered packets in another order than they were sent, which a sender may interpret as loss.
 //!
 //! ## How it is measured
 //!
-//! Out of order = late segments that were *not* sent again: bytes not seen before in the capture whose IP
+//! Out of order = late segments that were *not* retransmitted: bytes not seen before in the capture whose IP
 //! identification or timestamp shows that they were sent earlier. At least three of them and 0.1 % of the
-//! data segments. It is a warning when it did harm, that is when three or more segments were resent although
-//! they had arrived (DSACK), or when 1 % of the segments were late.
+//! data segments. It is a warning when three or more segments were retransmitted although they had arrived
+//! (DSACK), or when 1 % of the segments were late.
 //!
 //! Minimum: 30 segments.
 //!
 //! ## Evidence
 //!
 //! `out_of_order`, `out_of_order_share` (0 … 1 of the data segments), `reordering_ms_max` (how late),
-//! `retransmissions_spurious`, `dsacks`, `ambiguous` (late, cause not to be told), `rtt_ms_min`.
+//! `retransmissions_spurious`, `dsacks`, `ambiguous` (late for an unknown reason), `rtt_ms_min`.
 //!
 //! ## What cures it
 //!
-//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it resends. On the path:
+//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it retransmits. On the path:
 //! per-flow instead of per-packet load balancing, one queue per flow on multi-queue devices, link-layer
 //! retransmission with in-order delivery.
 //!
 //! ## Traps
 //!
 //! - A capture with several capture queues or on a bonded interface can itself be out of order.
-//! - At the sender reordering cannot be seen; only its DSACKs tell.
+//! - In a capture at the sender reordering shows only in the SACKs and DSACKs of the receiver.
 //! - `ambiguous` segments are in neither count.
 //!
 //! ## Sources
 //!
 //! RFC 4737 (reordering metrics), RFC 2883 (DSACK), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, began, counted, end_of, ms, percent, ratio, segments};
+use super::reading::{Values, counted, data_start, end_of, ms, percent, ratio, segments};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
-/// Fewer are an accident.
-const LEAST: u64 = 3;
-const LEAST_PACKETS: u64 = 30;
-/// Shares of late segments: worth knowing, costs something.
+/// Fewer late segments may be chance.
+const MIN_OUT_OF_ORDER: u64 = 3;
+const MIN_PACKETS: u64 = 30;
+/// Share of late segments from which it is reported, and from which it is a warning.
 const NOTABLE: f64 = 0.001;
 const MUCH: f64 = 0.01;
 
@@ -55,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     let share = ratio(flow.out_of_order as f64, segments(flow) as f64);
-    if flow.out_of_order < LEAST || segments(flow) < LEAST_PACKETS || share < NOTABLE {
+    if flow.out_of_order < MIN_OUT_OF_ORDER || segments(flow) < MIN_PACKETS || share < NOTABLE {
         return None;
     }
     let bins = e.profile.bins();
@@ -71,18 +71,21 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("rtt_ms_min", flow.rtt_ms.map(|q| q.min));
     let late = flow.reordering_ms_max.map_or(String::new(), |m| format!(", by up to {}", ms(m)));
     let harm = match flow.retransmissions_spurious {
-        0 => "no segment was resent for it".to_owned(),
-        n => format!("{} resent though it had arrived", counted(n, "segment was", "segments were")),
+        0 => "no segment was retransmitted because of it".to_owned(),
+        n => format!(
+            "{} retransmitted although it had arrived",
+            counted(n, "segment was", "segments were")
+        ),
     };
     Some(Finding {
         rule: RULE.name,
-        severity: if share >= MUCH || flow.retransmissions_spurious >= LEAST {
+        severity: if share >= MUCH || flow.retransmissions_spurious >= MIN_OUT_OF_ORDER {
             Severity::Warning
         } else {
             Severity::Info
         },
         flow: Some(flow.id),
-        from: first.map_or_else(|| began(e), |i| e.profile.time_of(i)),
+        from: first.map_or_else(|| data_start(e), |i| e.profile.time_of(i)),
         to: last.map_or(e.connection.end, |i| end_of(e, i)),
         values: v.take(),
         text: format!(
@@ -132,6 +135,10 @@ mod tests {
         case.flow.reordering_ms_max = Some(12.0);
         let f = check(&case.evidence()).expect("reordered");
         assert_eq!(f.severity, Severity::Warning);
-        assert!(f.text.contains("by up to 12 ms; 3 segments were resent though"), "{}", f.text);
+        assert!(
+            f.text.contains("by up to 12 ms; 3 segments were retransmitted although"),
+            "{}",
+            f.text
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! # retransmission-timeouts
 //!
-//! The sender waited for its retransmission timer: every time the transfer stood still for 200 ms or more and
-//! began anew with one segment.
+//! The sender waited for its retransmission timer: each time the transfer stopped for 200 ms or more and started
+//! again with one segment.
 //!
 //! ## How it is measured
 //!
-//! Timeouts are counted as events, not as resent segments. At least two. *Spurious* ones, where the data had
-//! arrived and only its acknowledgement was late, are a sign of sudden delay (a radio handover, a queue that
-//! jumped) instead of loss: said when at least half of the segments resent after timeouts could be spurious.
-//! A warning from three timeouts, or one per ten seconds, on.
+//! Timeouts are counted as events, not as retransmitted segments. At least two. *Spurious* ones, where the data had
+//! arrived and only its ACK was late, show a sudden delay (a radio handover, a queue that grew) instead of loss.
+//! The text mentions it when at least half of the segments retransmitted after timeouts may be spurious. A warning
+//! from three timeouts, or one per ten seconds, on.
 //!
 //! Minimum: 30 segments.
 //!
@@ -20,34 +20,34 @@
 //! ## What cures it
 //!
 //! Tail-loss probes and RACK at the sender (RFC 8985) turn most timeouts into fast retransmissions, F-RTO
-//! (RFC 5682) undoes the spurious ones. Losses of whole windows come from buffers that run over: see
+//! (RFC 5682) undoes the spurious ones. Losses of whole windows come from buffers that overflow: see
 //! `loss-limited`.
 //!
 //! ## Traps
 //!
-//! - The first timeouts of a connection whose peer has gone away belong to its death, not to its speed.
-//! - At the receiver a timeout is inferred from the pause; a tail-loss probe looks alike.
+//! - When the peer has gone, timeouts belong to the end of the connection, not to its speed.
+//! - In a capture at the receiver a timeout is inferred from the pause; a tail-loss probe looks the same.
 //!
 //! ## Sources
 //!
 //! RFC 6298 (the timer), RFC 5682 (F-RTO), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, began, counted, ratio, segments};
+use super::reading::{Values, counted, data_start, ratio, segments};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
-/// One may be chance.
-const LEAST: u64 = 2;
-const LEAST_PACKETS: u64 = 30;
-/// From this many on it costs something, whatever the length …
+/// One timeout may be chance.
+const MIN_TIMEOUTS: u64 = 2;
+const MIN_PACKETS: u64 = 30;
+/// From this many on it is a warning, whatever the duration.
 const MANY: u64 = 3;
-/// … and from this many per minute: one in ten seconds.
+/// From this many per minute on it is a warning: one in ten seconds.
 const OFTEN: f64 = 6.0;
 
 pub(super) const RULE: Rule = Rule {
     name: "retransmission-timeouts",
-    about: "the sender stood still until its timer fired",
+    about: "the sender stopped until its retransmission timer fired",
     source: "RFC 6298; RFC 5682; RFC 8985",
     page: page!("retransmission_timeouts.rs"),
     check: Check::Flow(check),
@@ -55,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.timeouts < LEAST || segments(flow) < LEAST_PACKETS {
+    if flow.timeouts < MIN_TIMEOUTS || segments(flow) < MIN_PACKETS {
         return None;
     }
     let per_minute = ratio(flow.timeouts as f64 * 60.0, flow.active.as_secs_f64());
@@ -76,15 +76,15 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             Severity::Info
         },
         flow: Some(flow.id),
-        from: began(e),
+        from: data_start(e),
         to: e.connection.end,
         values: v.take(),
         text: format!(
-            "The retransmission timer fired {} and {} sent again{}.",
+            "The retransmission timer fired {} and {} retransmitted{}.",
             counted(flow.timeouts, "time", "times"),
             counted(flow.retransmissions_timeout, "segment was", "segments were"),
             if spurious {
-                "; at least half of them may have arrived already: a jump in delay rather than loss"
+                "; at least half of them may have arrived already: a sudden delay rather than loss"
             } else {
                 ""
             },
@@ -122,6 +122,6 @@ mod tests {
         (case.flow.timeouts, case.flow.retransmissions_timeout) = (4, 4);
         assert!(check(&case.evidence()).is_some_and(|f| !f.text.contains("jump")));
         case.flow.retransmissions_spurious = 2;
-        assert!(check(&case.evidence()).is_some_and(|f| f.text.contains("jump in delay")));
+        assert!(check(&case.evidence()).is_some_and(|f| f.text.contains("sudden delay")));
     }
 }

@@ -1,23 +1,23 @@
 //! # rtt-inflation-other-flow
 //!
-//! The RTT of this flow rose, but the flow is too small to have caused it: somebody else's queue.
+//! The RTT of this flow rose, but the flow is too small to have caused it: another flow filled the queue.
 //!
 //! ## How it is measured
 //!
 //! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated when even
 //! its *smallest* RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and
-//! at least three of them; the p95 of all samples must show it too. The queue is somebody else's when this
-//! flow delivered less than 20 % of the bytes that the capture holds in its direction in the inflated bins (a
-//! flow's share of a queue is its share of the rate), or when it never had more than four segments in flight
-//! (p95) while nothing else is in the capture.
+//! at least three of them; the p95 of all samples must show it too. The queue is that of other flows in two cases:
+//! this flow delivered less than 20 % of the bytes in its direction in the inflated bins (a flow's share of a queue
+//! is its share of the rate); or it never had more than four segments in flight (p95) while the capture contains
+//! nothing else.
 //!
-//! Two kinds of proof: a *rival* among the largest flows was alive for at least half of the inflated time and
-//! carried half of its bytes or more; it is named. Without one, the cause lies outside the capture, and the
-//! delay must be 200 ms or more, since smaller ones can be delayed ACKs. An RTT has two ways: where the other
-//! direction of the same connection carried a fifth of the rival's bytes or more (without a rival: as much as
-//! the link carried this way), the queue may be that of its own answers, and the rule is silent.
+//! If one of the largest flows was active for at least half of the inflated time and carried half of its bytes or
+//! more, it is named as the *rival*. Otherwise the cause lies outside the capture, and the delay must be 200 ms or
+//! more, since smaller ones can be delayed ACKs. The queue may also be in the other direction of the same
+//! connection. So nothing is reported if that direction carried a fifth of the rival's bytes or more (without a
+//! rival: as much as the link carried in this direction).
 //!
-//! Minimum: 10 RTT samples; no minimum of bytes, since keystrokes and calls suffer most.
+//! Minimum: 10 RTT samples; no minimum of bytes, since interactive sessions and calls are affected most.
 //!
 //! ## Evidence
 //!
@@ -27,18 +27,18 @@
 //!
 //! ## What cures it
 //!
-//! Nothing in this flow. Flow queueing at the bottleneck (fq_codel, CAKE) gives each flow its own queue; BBR
-//! or a delay-bound receive window on the large flow keeps the shared queue short; on a phone QCUT or
-//! priority queues above the radio.
+//! Nothing in this flow. Flow queueing at the bottleneck (fq_codel, CAKE) gives each flow its own queue. BBR, or a
+//! receive window that follows the delay, on the large flow keeps the shared queue short. On a phone QCUT or
+//! priority queues above the radio help.
 //!
 //! ## Traps
 //!
-//! - Delayed ACKs (40 … 200 ms) inflate single samples of sparse flows: hence smallest RTT of a bin, two
-//!   samples per bin, and the 200 ms without a rival.
+//! - Delayed ACKs (40 … 200 ms) raise single samples of flows with few packets: hence the smallest RTT of a bin,
+//!   two samples per bin, and the 200 ms without a rival.
 //! - A download whose ACKs wait behind an upload of the same phone has a large share of its own direction:
-//!   `bufferbloat` then speaks, though the queue is in the other direction. Look for an upload at the same
+//!   `bufferbloat` is then reported, although the queue is in the other direction. Look for an upload at the same
 //!   time.
-//! - In a capture at a server the rivals share nothing but the server; a rival is a suspect, not a proof.
+//! - In a capture at a server the flows share only the server; a rival is a possible cause, not a proven one.
 //!
 //! ## Sources
 //!
@@ -53,29 +53,29 @@ use crate::series::evidence::{Evidence, Rival};
 use crate::series::grade::grade;
 use crate::series::rows::{Finding, Severity};
 
-/// Added delay (ms) of an inflated bin: where grade B begins.
+/// Added delay (ms) of an inflated bin: the beginning of grade B.
 const INFLATED_MS: f64 = 30.0;
 /// Added delay (ms) that no delayed ACK explains: the usual timer's upper end (200 ms; RFC 9293 allows 500).
 const BEYOND_DELAYED_ACK_MS: f64 = 200.0;
-/// Share of the bytes below which a flow cannot own the queue.
+/// Share of the bytes below which a flow cannot have caused the queue.
 const SMALL_SHARE: f64 = 0.2;
 /// Segments in flight up to which a flow is too small to fill a queue: the smallest initial window (RFC
 /// 3390).
 const SMALL_FLIGHT: f64 = 4.0;
-/// Samples below which there is nothing to compare: a short web exchange has about as many.
-const SAMPLES: u64 = 10;
-/// Inflated bins below which it was an accident.
-const BINS: usize = 3;
+/// Minimum RTT samples: a short web exchange has about as many.
+const MIN_SAMPLES: u64 = 10;
+/// Minimum number of inflated bins; fewer may be chance.
+const MIN_BINS: usize = 3;
 
 pub(super) const RULE: Rule = Rule {
     name: "rtt-inflation-other-flow",
-    about: "the RTT rises behind somebody else's queue",
+    about: "the RTT rises because of another flow's queue",
     source: "QCUT (IMC 2016) section 5; DRWA (IMC 2012) figure 4",
     page: page!("rtt_inflation_other_flow.rs"),
     check: Check::Flow(check),
 };
 
-/// What the inflated bins of a flow show.
+/// Sums over the inflated bins of a flow.
 struct Inflation {
     first: usize,
     last: usize,
@@ -85,7 +85,7 @@ struct Inflation {
 }
 
 fn inflation(e: &Evidence<'_>) -> Option<Inflation> {
-    let rtt = e.flow.rtt_ms.filter(|q| q.count >= SAMPLES)?;
+    let rtt = e.flow.rtt_ms.filter(|q| q.count >= MIN_SAMPLES)?;
     let base = base_rtt(e)?;
     if rtt.p95 - base < INFLATED_MS {
         return None;
@@ -104,29 +104,29 @@ fn inflation(e: &Evidence<'_>) -> Option<Inflation> {
             found.link_bytes += bin.link_bytes.0.max(bin.delivered.0);
         }
     }
-    (found.bins >= BINS && found.bins * 10 >= measured).then_some(found)
+    (found.bins >= MIN_BINS && found.bins * 10 >= measured).then_some(found)
 }
 
-/// Whether `seen` is a queue that the flow cannot have made.
-fn foreign(e: &Evidence<'_>, seen: &Inflation) -> bool {
+/// Whether the flow cannot have caused the queue in `seen`.
+fn is_foreign(e: &Evidence<'_>, seen: &Inflation) -> bool {
     let share = ratio(seen.own_bytes as f64, seen.link_bytes as f64);
     let flight = e.flow.in_flight_bytes.map_or(f64::INFINITY, |q| q.p95);
     share < SMALL_SHARE
         || (share > 1.0 - SMALL_SHARE && flight <= SMALL_FLIGHT * f64::from(e.flow.mss))
 }
 
-/// Whether the delay that this flow saw was made by others: `bufferbloat` is silent then.
-pub(super) fn somebody_elses(e: &Evidence<'_>) -> bool {
-    inflation(e).is_some_and(|seen| foreign(e, &seen))
+/// Whether other flows caused the delay of this flow; then `bufferbloat` is not reported.
+pub(super) fn has_foreign_queue(e: &Evidence<'_>) -> bool {
+    inflation(e).is_some_and(|seen| is_foreign(e, &seen))
 }
 
-/// The rival that was alive for half of the inflated time and carried half of its bytes.
-fn culprit<'a>(e: &Evidence<'a>, seen: &Inflation) -> Option<&'a Rival> {
+/// The rival that was active for half of the inflated time and carried half of its bytes.
+fn find_rival<'a>(e: &Evidence<'a>, seen: &Inflation) -> Option<&'a Rival> {
     let (from, to) = (e.profile.time_of(seen.first), e.profile.end_of(seen.last));
     e.rivals.iter().filter(|r| r.flow != e.reverse.id).find(|r| {
         let both = r.end.min(to).since(r.start.max(from)).as_secs_f64();
         let inflated = to.since(from).as_secs_f64();
-        // its bytes, spread evenly over its life
+        // its bytes, spread evenly over its duration
         let bytes = r.bytes.0 as f64 * ratio(both, r.end.since(r.start).as_secs_f64());
         both >= inflated / 2.0 && bytes >= seen.link_bytes as f64 / 2.0
     })
@@ -134,13 +134,13 @@ fn culprit<'a>(e: &Evidence<'a>, seen: &Inflation) -> Option<&'a Rival> {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let seen = inflation(e)?;
-    if !foreign(e, &seen) {
+    if !is_foreign(e, &seen) {
         return None;
     }
     let (rtt, base) = (e.flow.rtt_ms?, base_rtt(e)?);
     let added = rtt.p95 - base;
-    let rival = culprit(e, &seen);
-    // an RTT has two ways: the queue may be that of this connection's own answers
+    let rival = find_rival(e, &seen);
+    // the queue may be in the other direction of this connection
     let answers = e.reverse.bytes.0 as f64;
     let own_answers = match rival {
         Some(r) => answers >= SMALL_SHARE * r.bytes.0 as f64,
@@ -164,7 +164,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("own_in_flight_bytes_p95", e.flow.in_flight_bytes.map(|q| q.p95))
         .number("rival_flow", rival.map(|r| f64::from(r.flow)))
         .number("rival_bytes", rival.map(|r| r.bytes.0 as f64));
-    let who = match rival {
+    let source = match rival {
         Some(r) => format!("the queue is that of flow {} ({})", r.flow, bytes(r.bytes.0 as f64)),
         None => {
             "the queue was filled by traffic that is not one large flow of this capture".to_owned()
@@ -178,7 +178,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: end_of(e, seen.last),
         values: v.take(),
         text: format!(
-            "The RTT rose by {} (p95) from {} on while this flow had only {} in flight: {who}.",
+            "The RTT rose by {} (p95) from {} on while this flow had only {} in flight: {source}.",
             ms(added),
             seconds(seconds_into(e, from)),
             bytes(e.flow.in_flight_bytes.map_or(0.0, |q| q.p95)),
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!((f.severity, f.number("rival_flow"), f.from), (Severity::Warning, 6.0, at(5.0)));
         assert!((f.number("own_share") - 0.01).abs() < 0.001);
         assert!(f.text.contains("flow 6"), "{}", f.text);
-        assert!(somebody_elses(&case.evidence()));
+        assert!(has_foreign_queue(&case.evidence()));
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
             }
         });
         assert!(check(&case.evidence()).is_none());
-        assert!(!somebody_elses(&case.evidence()));
+        assert!(!has_foreign_queue(&case.evidence()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Hand-made evidence: a transfer told bin by bin, with the flow's figures worked out from the bins.
+//! Evidence for tests: a transfer described bin by bin; the figures of the flow are computed from the bins.
 
 use capture::Addr;
 use units::{Bytes, Duration, Instant};
@@ -182,7 +182,7 @@ pub(crate) fn blank_connection() -> Connection {
     }
 }
 
-/// A flow of which nothing was measured but its segment size.
+/// A flow without measurements except its segment size.
 pub(crate) fn blank(id: u32) -> Flow {
     Flow { mss: 1448, window_scale: Some(7), ..Flow::blank(id) }
 }

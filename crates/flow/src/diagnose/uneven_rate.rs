@@ -1,17 +1,15 @@
 //! # uneven-rate
 //!
-//! The throughput of a long transfer was not steady: its usual range, and how often, when and how far it
-//! dipped.
+//! The throughput of a long transfer was not steady: its usual range, and number, time and depth of its dips.
 //!
 //! ## How it is measured
 //!
 //! Goodput of every second that begins with a bin of the profile (longer for flows above 51 s, whose profile is
-//! coarser), the first two seconds and the last left out: sliding, so that a short dip is not shared out between
-//! two blocks. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
-//! begins at least a second later. Reported, as info, when the range spans 1.5 or more, or when there is a dip.
+//! coarser), without the first two seconds and the last. The seconds overlap, so that no short dip is divided between
+//! two of them. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
+//! begins at least a second later. It is info, reported when p90 / p10 is 1.5 or more, or when there is a dip.
 //!
-//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no
-//! dips).
+//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no dips).
 //!
 //! ## Evidence
 //!
@@ -21,13 +19,13 @@
 //! ## What cures it
 //!
 //! Find what happens at the dips: losses (red in the time-sequence chart), a full window, or a radio cell or
-//! backhaul shared with others. Compare both directions: where one is much slower on the same air, the air is
+//! backhaul shared with others. Compare both directions: if one is much slower on the same radio link, the radio is
 //! not the limit.
 //!
 //! ## Traps
 //!
-//! - A rate that varies is normal on radio; this finding says what is there, not that it is wrong.
-//! - CUBIC's own saw-tooth spans about 1.4 with a shallow buffer: hence 1.5.
+//! - A varying rate is normal on radio; this finding describes it and does not imply a fault.
+//! - The saw-tooth of CUBIC itself spans about 1.4 with a small buffer: hence 1.5.
 //!
 //! ## Sources
 //!
@@ -35,21 +33,22 @@
 //! short downwards dip to 50"; parts 1 and 5.
 
 use super::reading::{
-    Values, began, counted, enough_data, quantile, rate, rate_between, seconds, seconds_into, share,
+    Values, counted, data_start, enough_data, quantile, rate, rate_between, seconds, seconds_into,
+    share,
 };
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
 use units::{Bytes, Duration};
 
-/// Below these a range means nothing.
-const LEAST: Duration = Duration::from_secs(10);
-const LEAST_BYTES: Bytes = Bytes(1_000_000);
-/// Share of application pauses beyond which dips are its own.
+/// Minimum duration and bytes for a meaningful range.
+const MIN_ACTIVE: Duration = Duration::from_secs(10);
+const MIN_BYTES: Bytes = Bytes(1_000_000);
+/// Share of time limited by the application beyond which dips are its pauses.
 const APPLICATION: f64 = 0.30;
 /// p90 over p10 from which the rate is uneven: CUBIC multiplies by 0.7, a span of 1.43.
 const SPAN: f64 = 1.5;
-/// Part of the median below which a block is a dip: deeper than any back-off to one loss.
+/// Share of the median below which a block is a dip: below the back-off after one loss.
 const DIP: f64 = 0.5;
 /// Ticks per block: a second of 100 ms.
 const BLOCK: u64 = 10;
@@ -66,7 +65,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.active < LEAST || flow.bytes < LEAST_BYTES || !enough_data(e) {
+    if flow.active < MIN_ACTIVE || flow.bytes < MIN_BYTES || !enough_data(e) {
         return None;
     }
     if share(e, Limit::Application) >= APPLICATION {
@@ -121,7 +120,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         rule: RULE.name,
         severity: Severity::Info,
         flow: Some(flow.id),
-        from: if dipped { at } else { began(e) },
+        from: if dipped { at } else { data_start(e) },
         to: e.connection.end,
         values: v.take(),
         text: format!("The throughput was mostly between {} and {}{text}.", rate(low), rate(high)),

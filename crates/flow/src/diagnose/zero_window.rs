@@ -1,15 +1,15 @@
 //! # zero-window
 //!
-//! The receiver closed its window: the application there did not read, and the sender had to wait.
+//! The receiver closed its window: its application did not read, and the sender had to wait.
 //!
 //! ## How it is measured
 //!
 //! A span runs from an advertised window of 0 to the first one above 0. Probes are segments of at most one
 //! byte at the next sequence number or the one before, inside a span. From 5 % of the life of the connection
-//! on it is a warning, from 50 % serious, else info. The longest span is exact when there is only one;
+//! on it is a warning, from 50 % on serious, else info. The longest span is exact when there is only one;
 //! otherwise it is read from the profile, to within two of its bins.
 //!
-//! Minimum: 50 ms in all and 10 KB delivered: a window that closes as the connection is torn down tells
+//! Minimum: 50 ms in all and 10 KB delivered, since a window that closes at the end of the connection means
 //! nothing.
 //!
 //! ## Evidence
@@ -20,16 +20,15 @@
 //! ## What cures it
 //!
 //! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one
-//! is intended). If it reads in spurts, a larger receive buffer bridges the pauses. On a phone with a lossy
-//! sender's view of these stalls, flow control by the rate at which the application reads (AFC) recovers
-//! faster than reopening by one segment.
+//! is intended). If it reads in bursts, a larger receive buffer bridges the pauses. Flow control by the rate at which
+//! the application reads (AFC) recovers from such stalls faster than a window that opens segment by segment.
 //!
 //! ## Traps
 //!
 //! - Adaptive video players stop reading on purpose between segments.
 //! - Linux probes carry no byte (sequence number next − 1), as keep-alives do; other tools call them
 //!   keep-alives.
-//! - A firewall or TCP proxy on the way can be the one that closes the window.
+//! - A firewall or TCP proxy on the path may close the window instead of the receiver.
 //!
 //! ## Sources
 //!
@@ -42,14 +41,14 @@ use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::{Bytes, Duration};
 
-/// Below this in all, nobody waited noticeably.
-const LEAST: Duration = Duration::from_millis(50);
-/// Below this the connection hardly carried data.
-const LEAST_BYTES: Bytes = Bytes(10_000);
-/// Share of the connection's life that costs something, and that makes it mostly waiting.
+/// Minimum total time: a shorter wait is not noticed.
+const MIN_TIME: Duration = Duration::from_millis(50);
+/// Minimum bytes delivered: with fewer the connection hardly carried data.
+const MIN_BYTES: Bytes = Bytes(10_000);
+/// Share of the connection's time from which it is a warning, and from which it is serious.
 const COSTS: f64 = 0.05;
 const MOSTLY: f64 = 0.50;
-/// A bin filled by this share belongs to one span with its neighbours.
+/// A bin with this share of zero window joins the spans of its neighbours.
 const WHOLE_BIN: f64 = 0.99;
 
 pub(super) const RULE: Rule = Rule {
@@ -60,7 +59,7 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Flow(check),
 };
 
-/// The longest span, from the profile: bins that are zero throughout join their neighbours.
+/// The longest span, estimated from the profile: bins of zero window throughout join their neighbours.
 fn longest(e: &Evidence<'_>) -> Duration {
     let whole = e.profile.width().as_secs_f64() * WHOLE_BIN;
     let (mut best, mut run) = (Duration::ZERO, Duration::ZERO);
@@ -76,7 +75,7 @@ fn longest(e: &Evidence<'_>) -> Duration {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.zero_window_count == 0 || flow.zero_window < LEAST || flow.bytes < LEAST_BYTES {
+    if flow.zero_window_count == 0 || flow.zero_window < MIN_TIME || flow.bytes < MIN_BYTES {
         return None;
     }
     let life = e.connection.end.since(e.connection.start).as_secs_f64();

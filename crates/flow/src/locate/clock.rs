@@ -1,38 +1,41 @@
-//! Two clocks from the delays of packets that went both ways.
+//! Estimates the difference of two clocks from the delays of packets in both directions.
 //!
-//! signal: the smallest apparent delay (time at one clock minus time at the other) of each short window, in both
-//! directions · model: an apparent delay is a true one plus (the other way: minus) the difference of the clocks, which
-//! is a straight line between steps; true delays never fall below a constant. So the line lies below all points of
-//! one direction and above those of the other, mirrored (V. Paxson, "On calibrating measurements of packet transit
-//! times", SIGMETRICS 1998; S. Moon, P. Skelly, D. Towsley, "Estimation and removal of clock skew from network delay
-//! measurements", INFOCOM 1999: the lower convex hull holds the line) · action: [`fit`] gives offset and slope of each
-//! stretch of time without a step.
+//! signal: the smallest apparent delay (time of one clock minus time of the other) of each short window, in both
+//! directions · model: an apparent delay is the true delay plus the difference of the clocks, in the other direction
+//! minus it. Between steps this difference is a straight line. True delays never fall below a constant. So the line lies
+//! below all points of one direction, and above the mirrored points of the other; an edge of the lower convex hull lies
+//! on it (V. Paxson, "On calibrating measurements of packet transit times", SIGMETRICS 1998; S. Moon, P. Skelly,
+//! D. Towsley, "Estimation and removal of clock skew from network delay measurements", INFOCOM 1999) · action: [`fit`]
+//! returns offset and slope for each time without a step.
 //!
-//! Slope: every edge of both hulls is a candidate, and so is 0. The one under which most windows of both directions lie
-//! closest to their envelope wins: a sum of logarithms, so that a direction that stands in a queue all the time has no
-//! say while the other one is quiet. Moon's linear program minimises the plain sum, which a queue that grows
-//! pulls along. Offset: the smallest delays of both directions are taken to be equal; nothing in the packets
-//! can show the difference, so half of the smallest round trip is the uncertainty.
+//! Slope: the candidates are every edge of both hulls, and 0. The best one is that with the smallest sum, over the
+//! windows of both directions, of the logarithm of the distance to the line. With logarithms the many windows near the
+//! line decide. So a direction with a standing queue has little influence as long as the other one is without queue.
+//! Moon's linear program minimises the sum itself, which a growing queue distorts.
 //!
-//! A step shifts one direction up and the other down by the same amount; a queue or another route changes their sum. So
-//! two parts with a step between them share one smallest round trip, and that must explain them better than one line.
+//! Offset: the smallest delays of both directions are assumed to be equal. Packets cannot show their difference, so the
+//! uncertainty is half of the smallest round trip.
+//!
+//! Steps: a step raises the delays of one direction and lowers those of the other by the same amount. A queue or another
+//! route changes their sum. So two parts with a step between them have the same smallest round trip, and with that they
+//! must fit clearly better than one line.
 
-/// A point of an envelope: when (s), and the apparent delay (s).
+/// A point of an envelope: time (s) and apparent delay (s).
 pub(crate) type Point = (f64, f64);
 
-/// The difference of two clocks over some time: `offset + slope · t`.
+/// The difference of two clocks between two steps: `offset + slope · t`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Line {
-    /// From this time on, s; minus infinity for the first.
+    /// Start of its validity, s; minus infinity for the first line.
     pub from: f64,
-    /// At t = 0, s.
+    /// Difference at t = 0, s.
     pub offset: f64,
-    /// s per s.
+    /// Drift, s per s.
     pub slope: f64,
 }
 
 impl Line {
-    /// The difference at `t`.
+    /// The difference at time `t`, s.
     #[inline]
     pub fn at(&self, t: f64) -> f64 {
         self.offset + self.slope * t
@@ -42,7 +45,7 @@ impl Line {
 /// Lines in order of time; at least one.
 pub(crate) type Lines = Vec<Line>;
 
-/// The line that holds at `t`.
+/// The difference at time `t`, by the line valid then, s.
 #[inline]
 pub(crate) fn at(lines: &[Line], t: f64) -> f64 {
     let i = lines.partition_point(|l| l.from <= t).max(1) - 1;
@@ -50,24 +53,23 @@ pub(crate) fn at(lines: &[Line], t: f64) -> f64 {
 }
 
 /// A crystal is off by up to 100 ppm, NTP slews by 500 ppm at most (RFC 5905, "frequency tolerance").
-const STEEPEST: f64 = 600e-6;
-/// Below the jitter of a good path nothing is to be gained by lying closer, s.
-const CLOSE: f64 = 20e-6;
-/// A drift that makes less than this of a whole capture is jitter as well, and changes no figure, s.
-const LEAST_DRIFT: f64 = 50e-6;
-/// Windows that a search for steps looks at, in each direction.
+const MAX_SLOPE: f64 = 600e-6;
+/// Jitter of a good path, s: distances below it are equally good.
+const JITTER: f64 = 20e-6;
+/// A drift that adds up to less than this over a capture is jitter as well, and changes no figure, s.
+const MIN_DRIFT: f64 = 50e-6;
+/// Number of windows per direction in the search for steps.
 const STEP_WINDOWS: usize = 160;
-/// More steps than a clock that deserves the name makes.
-const MOST_STEPS: usize = 8;
-/// A drift is only believed when it draws a window closer by this factor on average (natural logarithm): below,
-/// noise would do as well.
-const WORTH: f64 = 0.05;
-/// … and a step when it does so by this much.
-const STEP_WORTH: f64 = 0.4;
-/// So near to a step it is not certain on which side of it a packet was, s.
+/// Maximum number of steps; no working clock has more.
+const MAX_STEPS: usize = 8;
+/// Minimum gain per window (natural logarithm) for a drift to be accepted; noise gives less.
+const MIN_DRIFT_GAIN: f64 = 0.05;
+/// Minimum gain per window for a step to be accepted.
+const MIN_STEP_GAIN: f64 = 0.4;
+/// Within this time of a step it is uncertain on which side of it a packet was, s.
 pub(crate) const NEAR_STEP: f64 = 0.1;
-/// Windows on each side of a step: fewer are an outlier.
-const FEWEST: usize = 3;
+/// Minimum number of windows on each side of a step; fewer are an outlier.
+const MIN_WINDOWS: usize = 3;
 
 /// Lower convex hull (Andrew's monotone chain); `points` in order of time.
 fn hull(points: &[Point]) -> Vec<Point> {
@@ -84,21 +86,21 @@ fn hull(points: &[Point]) -> Vec<Point> {
     out
 }
 
-/// Height of the highest line of this slope below all points.
+/// Offset of the highest line of this slope below all points.
 fn floor(points: &[Point], slope: f64) -> f64 {
     points.iter().map(|(t, v)| v - slope * t).fold(f64::INFINITY, f64::min)
 }
 
-/// How far the points lie above a line, as a sum of logarithms.
+/// Distance of the points from a line below them, as a sum of logarithms.
 fn distance(points: &[Point], slope: f64, floor: f64) -> f64 {
-    points.iter().map(|(t, v)| ((v - slope * t - floor).max(0.0) / CLOSE).ln_1p()).sum()
+    points.iter().map(|(t, v)| ((v - slope * t - floor).max(0.0) / JITTER).ln_1p()).sum()
 }
 
-/// A slope with its two envelopes.
+/// A slope with the lines of that slope below the points of both directions.
 #[derive(Clone, Copy, Debug)]
 struct Envelope {
     slope: f64,
-    /// Floors of the direction that goes with the clock, and of the other.
+    /// Offsets of the lines below the points of the forward and of the backward direction.
     forward: f64,
     backward: f64,
     cost: f64,
@@ -119,14 +121,14 @@ fn best(forward: &[Point], backward: &[Point]) -> Envelope {
     let span = [ends(forward), ends(backward)]
         .into_iter()
         .flatten()
-        .fold(0.0, |most: f64, e| most.max(e.1 - e.0));
+        .fold(0.0, |max: f64, e| max.max(e.1 - e.0));
     let found = ahead
         .into_iter()
         .chain(back)
-        .filter(|s| s.abs() <= STEEPEST && s.abs() * span >= LEAST_DRIFT)
+        .filter(|s| s.abs() <= MAX_SLOPE && s.abs() * span >= MIN_DRIFT)
         .map(|s| envelope(forward, backward, s))
         .min_by(|a, b| a.cost.total_cmp(&b.cost));
-    let enough = WORTH * (forward.len() + backward.len()) as f64 + 1.0;
+    let enough = MIN_DRIFT_GAIN * (forward.len() + backward.len()) as f64 + 1.0;
     match found {
         Some(found) if found.cost + enough < level.cost => found,
         _ => level,
@@ -134,12 +136,12 @@ fn best(forward: &[Point], backward: &[Point]) -> Envelope {
 }
 
 impl Envelope {
-    /// Smallest round trip; infinite with one direction alone.
+    /// Smallest round trip, s; infinite with one direction alone.
     fn round(&self) -> f64 {
         self.forward + self.backward
     }
 
-    /// The offset under which both directions have the same smallest delay; with one alone that delay counts as 0.
+    /// The offset with which both directions have the same smallest delay. With one direction alone that delay is 0.
     fn offset(&self) -> f64 {
         match (self.forward.is_finite(), self.backward.is_finite()) {
             (true, true) => (self.forward - self.backward) / 2.0,
@@ -151,9 +153,9 @@ impl Envelope {
 }
 
 impl Envelope {
-    /// Cost and offset on a path whose smallest round trip is `round`. Where this part's own is longer, one of both
-    /// directions stood in a queue all the time: the one that its windows do not lie close to.
-    fn settled(&self, forward: &[Point], backward: &[Point], round: f64) -> (f64, f64) {
+    /// Cost and offset on a path whose smallest round trip is `round`. If that of this part is longer, one direction had
+    /// a queue all the time: the one whose windows lie farther from the line.
+    fn cost_and_offset(&self, forward: &[Point], backward: &[Point], round: f64) -> (f64, f64) {
         let slack = self.round() - round;
         let middle = self.offset();
         if !slack.is_finite() || slack <= 0.0 {
@@ -174,8 +176,8 @@ impl Envelope {
     }
 }
 
-/// Neighbours joined until few enough are left; each keeps its smallest.
-fn thinned(points: &[Point]) -> Vec<Point> {
+/// Merges neighbouring points until at most [`STEP_WINDOWS`] are left; each is the smallest of its group.
+fn thin_out(points: &[Point]) -> Vec<Point> {
     let chunk = points.len().div_ceil(STEP_WINDOWS).max(1);
     points
         .chunks(chunk)
@@ -183,17 +185,17 @@ fn thinned(points: &[Point]) -> Vec<Point> {
         .collect()
 }
 
-/// Those before a step and those behind it. A packet that is on its way at that moment belongs to neither.
-fn before(points: &[Point], t: f64) -> (&[Point], &[Point]) {
+/// The points before and after a step. Packets on their way at that moment belong to neither.
+fn split_at(points: &[Point], t: f64) -> (&[Point], &[Point]) {
     let left = points.partition_point(|p| p.0 < t - NEAR_STEP);
     let right = points.partition_point(|p| p.0 < t + NEAR_STEP);
     (&points[..left], &points[right..])
 }
 
-/// The difference of the clocks from both envelopes, which are in order of time. `smallest`: steps below this many
-/// seconds are not looked for.
+/// The difference of the clocks from the points of both directions, in order of time. `smallest` is the minimum size of
+/// a step, s.
 pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines {
-    let (few_f, few_b) = (thinned(forward), thinned(backward));
+    let (few_f, few_b) = (thin_out(forward), thin_out(backward));
     let mut steps = Vec::new();
     if !forward.is_empty() && !backward.is_empty() {
         find_steps(&few_f, &few_b, smallest, &mut steps);
@@ -203,9 +205,9 @@ pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines
         .map(|i| {
             let left = i.checked_sub(1).map_or(f64::NEG_INFINITY, |i| steps[i].at);
             let right = steps.get(i + 1).map_or(f64::INFINITY, |s| s.at);
-            refined(
-                before(before(forward, right).0, left).1,
-                before(before(backward, right).0, left).1,
+            refine(
+                split_at(split_at(forward, right).0, left).1,
+                split_at(split_at(backward, right).0, left).1,
                 &steps[i],
             )
         })
@@ -214,34 +216,34 @@ pub(crate) fn fit(forward: &[Point], backward: &[Point], smallest: f64) -> Lines
     let (mut f, mut b) = (forward, backward);
     let mut from = f64::NEG_INFINITY;
     for step in steps.iter().copied().chain([f64::INFINITY]) {
-        let ((f_now, f_rest), (b_now, b_rest)) = (before(f, step), before(b, step));
+        let ((f_now, f_rest), (b_now, b_rest)) = (split_at(f, step), split_at(b, step));
         parts.push((from, f_now, b_now, best(f_now, b_now)));
         (f, b, from) = (f_rest, b_rest, step);
     }
-    // The path is the same on both sides of a step: the smallest round trip of all parts holds for each.
+    // The path is the same on both sides of a step, so the smallest round trip of all parts applies to each.
     let round = parts.iter().map(|p| p.3.round()).fold(f64::INFINITY, f64::min);
     parts
         .iter()
         .map(|(from, f, b, e)| Line {
             from: *from,
-            offset: e.settled(f, b, round).1,
+            offset: e.cost_and_offset(f, b, round).1,
             slope: e.slope,
         })
         .collect()
 }
 
-/// A step, to the distance of the points that were looked at.
+/// A step, located to within the distance of the points compared.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     at: f64,
-    /// Not before, not behind.
+    /// Earliest and latest possible time, s.
     within: (f64, f64),
-    /// Slopes on both sides.
+    /// Slopes before and after it.
     slopes: (f64, f64),
 }
 
-/// The cost of two parts with a step between them, and the step.
-fn parted(
+/// The cost of two parts with a step between them at `t`, and the size of the step, s.
+fn cost_with_step(
     f: (&[Point], &[Point]),
     b: (&[Point], &[Point]),
     left: Envelope,
@@ -249,16 +251,17 @@ fn parted(
     t: f64,
 ) -> (f64, f64) {
     let round = left.round().min(right.round());
-    let (was, is) = (left.settled(f.0, b.0, round), right.settled(f.1, b.1, round));
+    let (was, is) = (left.cost_and_offset(f.0, b.0, round), right.cost_and_offset(f.1, b.1, round));
     (was.0 + is.0, is.1 + right.slope * t - was.1 - left.slope * t)
 }
 
-/// By how much the delays of one direction moved at `t`: the medians of a second on both sides of it.
-fn moved(points: &[Point], t: f64) -> f64 {
+/// Change of the delays of one direction at `t`: difference of the medians of one second on each side, s.
+fn shift_at(points: &[Point], t: f64) -> f64 {
     const BESIDE: f64 = 1.0;
-    let (left, right) = before(points, t);
-    let from = left.partition_point(|p| p.0 < t - BESIDE).min(left.len().saturating_sub(FEWEST));
-    let to = right.partition_point(|p| p.0 <= t + BESIDE).max(FEWEST.min(right.len()));
+    let (left, right) = split_at(points, t);
+    let from =
+        left.partition_point(|p| p.0 < t - BESIDE).min(left.len().saturating_sub(MIN_WINDOWS));
+    let to = right.partition_point(|p| p.0 <= t + BESIDE).max(MIN_WINDOWS.min(right.len()));
     let median = |part: &[Point]| {
         let mut values: Vec<f64> = part.iter().map(|p| p.1).collect();
         values.sort_by(f64::total_cmp);
@@ -267,34 +270,31 @@ fn moved(points: &[Point], t: f64) -> f64 {
     median(&right[..to]) - median(&left[from..])
 }
 
-/// How far the delays of one direction lie above its smallest, on the worse side of `t`.
-fn unrest(points: &[Point], t: f64) -> f64 {
-    let (left, right) = before(points, t);
+/// Median minus minimum of the delays of one direction, on the side of `t` where it is larger, s.
+fn spread_of(points: &[Point], t: f64) -> f64 {
+    let (left, right) = split_at(points, t);
     let spread = |part: &[Point]| {
         let mut values: Vec<f64> = part.iter().map(|p| p.1).collect();
         values.sort_by(f64::total_cmp);
-        values
-            .get(values.len() / 2)
-            .zip(values.first())
-            .map_or(0.0, |(middle, least)| middle - least)
+        values.get(values.len() / 2).zip(values.first()).map_or(0.0, |(middle, min)| middle - min)
     };
     spread(left).max(spread(right))
 }
 
-/// A clock's step moves both directions, against each other. A queue that fills or drains moves one, so the quieter of
-/// both has to have moved.
-fn quiet_one_moved(forward: &[Point], backward: &[Point], t: f64, step: f64) -> bool {
-    let by = if unrest(forward, t) <= unrest(backward, t) {
-        moved(forward, t)
+/// Whether the direction with less variation shows the step. A step of a clock changes both directions; a queue that
+/// fills or drains changes only one.
+fn quieter_direction_moved(forward: &[Point], backward: &[Point], t: f64, step: f64) -> bool {
+    let by = if spread_of(forward, t) <= spread_of(backward, t) {
+        shift_at(forward, t)
     } else {
-        -moved(backward, t)
+        -shift_at(backward, t)
     };
     by * step.signum() >= step.abs() / 2.0
 }
 
-/// Looks for the one step that explains most, then on both sides of it.
+/// Finds the step with the largest gain, then further ones on both sides of it.
 fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut Vec<Step>) {
-    if found.len() >= MOST_STEPS {
+    if found.len() >= MAX_STEPS {
         return;
     }
     let whole = best(forward, backward).cost;
@@ -303,17 +303,17 @@ fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut 
     let every = times.len().div_ceil(STEP_WINDOWS).max(1);
     let mut chosen: Option<(f64, Step)> = None;
     for (i, &t) in times.iter().enumerate().step_by(every) {
-        let (f, b) = (before(forward, t), before(backward, t));
-        if [f.0, f.1, b.0, b.1].iter().any(|part| part.len() < FEWEST) {
+        let (f, b) = (split_at(forward, t), split_at(backward, t));
+        if [f.0, f.1, b.0, b.1].iter().any(|part| part.len() < MIN_WINDOWS) {
             continue;
         }
         let (left, right) = (best(f.0, b.0), best(f.1, b.1));
-        let (cost, step) = parted(f, b, left, right, t);
+        let (cost, step) = cost_with_step(f, b, left, right, t);
         let gain = whole - cost;
-        let worth = STEP_WORTH * (forward.len() + backward.len()) as f64;
-        let better = gain > worth && chosen.is_none_or(|(most, _)| gain > most);
-        if better && step.abs() >= smallest && quiet_one_moved(forward, backward, t, step) {
-            // Of both directions, and of the steps left out.
+        let min_gain = MIN_STEP_GAIN * (forward.len() + backward.len()) as f64;
+        let better = gain > min_gain && chosen.is_none_or(|(max, _)| gain > max);
+        if better && step.abs() >= smallest && quieter_direction_moved(forward, backward, t, step) {
+            // `every` points were skipped, and both directions are mixed: hence twice that on each side.
             let reach = 2 * every + 2;
             let low = times[i.saturating_sub(reach)];
             let high = times.get(i + reach).copied().unwrap_or(f64::INFINITY);
@@ -325,58 +325,58 @@ fn find_steps(forward: &[Point], backward: &[Point], smallest: f64, found: &mut 
     }
     let Some((_, step)) = chosen else { return };
     found.push(step);
-    let ((f1, f2), (b1, b2)) = (before(forward, step.at), before(backward, step.at));
+    let ((f1, f2), (b1, b2)) = (split_at(forward, step.at), split_at(backward, step.at));
     find_steps(f1, b1, smallest, found);
     find_steps(f2, b2, smallest, found);
 }
 
-/// Where exactly a step was, by all points.
-fn refined(forward: &[Point], backward: &[Point], step: &Step) -> f64 {
-    /// Enough for every point between two of those that the search looked at, of a capture of hours.
-    const MOST: usize = 1_000;
+/// The time of a step by all points, not only those of the search.
+fn refine(forward: &[Point], backward: &[Point], step: &Step) -> f64 {
+    /// Enough for all points between two of those in the search, for captures of hours.
+    const MAX_POINTS: usize = 1_000;
     let inside = |p: &&Point| p.0 >= step.within.0 && p.0 <= step.within.1;
-    let times = forward.iter().chain(backward).filter(inside).map(|p| p.0).take(MOST);
+    let times = forward.iter().chain(backward).filter(inside).map(|p| p.0).take(MAX_POINTS);
     times
         .filter_map(|t| {
-            let (f, b) = (before(forward, t), before(backward, t));
+            let (f, b) = (split_at(forward, t), split_at(backward, t));
             if [f.0, f.1, b.0, b.1].iter().any(|part| part.is_empty()) {
                 return None;
             }
             let left = envelope(f.0, b.0, step.slopes.0);
             let right = envelope(f.1, b.1, step.slopes.1);
-            Some((parted(f, b, left, right, t).0, t))
+            Some((cost_with_step(f, b, left, right, t).0, t))
         })
         .min_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)))
         .map_or(step.at, |x| x.1)
 }
 
-/// The smallest value of each window of time; windows grow when there are too many of them.
+/// The smallest delay of each time window. The windows widen when there are too many of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
-    /// ns.
+    /// Width of a window, ns.
     width: i64,
-    least: std::collections::BTreeMap<i64, (i64, i64)>,
+    minima: std::collections::BTreeMap<i64, (i64, i64)>,
 }
 
-/// Windows kept: an hour in windows of a second.
-const MOST_WINDOWS: usize = 4096;
+/// Maximum number of windows: an hour in windows of a second.
+const MAX_WINDOWS: usize = 4096;
 
 impl Default for Windows {
     fn default() -> Windows {
-        // Short enough that a capture of a few seconds has dozens.
-        Windows { width: 50_000_000, least: std::collections::BTreeMap::new() }
+        // Short enough for dozens of windows in a capture of a few seconds.
+        Windows { width: 50_000_000, minima: std::collections::BTreeMap::new() }
     }
 }
 
 impl Windows {
-    /// An apparent delay at `time`, both in ns.
+    /// Adds an apparent delay at `time`, both in ns.
     #[inline]
     pub fn add(&mut self, time: i64, delay: i64) {
-        let window = self.least.entry(time.div_euclid(self.width)).or_insert((time, delay));
+        let window = self.minima.entry(time.div_euclid(self.width)).or_insert((time, delay));
         if delay < window.1 {
             *window = (time, delay);
         }
-        if self.least.len() > MOST_WINDOWS {
+        if self.minima.len() > MAX_WINDOWS {
             self.widen();
         }
     }
@@ -384,18 +384,18 @@ impl Windows {
     #[cold]
     fn widen(&mut self) {
         self.width = self.width.saturating_mul(2);
-        let old = std::mem::take(&mut self.least);
+        let old = std::mem::take(&mut self.minima);
         for (time, delay) in old.into_values() {
-            let window = self.least.entry(time.div_euclid(self.width)).or_insert((time, delay));
+            let window = self.minima.entry(time.div_euclid(self.width)).or_insert((time, delay));
             if delay < window.1 {
                 *window = (time, delay);
             }
         }
     }
 
-    /// In seconds, in order of time.
+    /// The points of all windows in order of time, in seconds.
     pub fn points(&self) -> Vec<Point> {
-        self.least.values().map(|(t, v)| (*t as f64 / 1e9, *v as f64 / 1e9)).collect()
+        self.minima.values().map(|(t, v)| (*t as f64 / 1e9, *v as f64 / 1e9)).collect()
     }
 }
 
@@ -496,7 +496,7 @@ mod tests {
             windows.add(i * 100_000_000, if i % 1000 == 7 { -5 } else { i });
         }
         let points = windows.points();
-        assert!(points.len() <= MOST_WINDOWS);
+        assert!(points.len() <= MAX_WINDOWS);
         assert_eq!(points.iter().filter(|p| p.1 < 0.0).count(), 100);
     }
 }

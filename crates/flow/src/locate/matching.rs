@@ -1,13 +1,13 @@
-//! Packets that wait to be seen at the other points.
+//! Finds each packet at all points of the path.
 //!
-//! signal: packets of all points, in the order of corrected time · model: a record per packet, in a table by flow and
-//! first byte (data) or by content (everything else). A packet that comes by at another point takes the record that
-//! covers its bytes; where it covers only a part, the record is split there, so that in the end there is one for
-//! each segment as it was on the wire, whatever offload joined it at a point. Of several records that fit (resent
-//! data is equal but for TSval and IP identification) the one whose delay is like that of the packet before is it.
-//! action: a record that has been seen at all points, or has waited for [`HORIZON`], is handed over
+//! signal: packets of all points, in the order of corrected time · model: one record per packet, in a table by flow and
+//! first byte (data) or by content (everything else). A packet at another point belongs to the record that covers its
+//! bytes. Where it covers only a part, the record is split there. So in the end there is one record per segment as it
+//! was on the wire, whatever GSO or GRO joined at a point. Several records may fit, since retransmissions differ only in
+//! TSval and IP identification; then the one with a delay like that of the previous packet is chosen · action: a record
+//! seen at all points, or older than [`MAX_TRANSIT_TIME`], is passed to the [`Sink`].
 //!
-//! Memory is bounded by the packets that wait, and those by [`MOST_WAITING`].
+//! Memory is bounded by the number of waiting records, at most [`MAX_WAITING`].
 
 use std::collections::BTreeSet;
 
@@ -15,59 +15,59 @@ use capture::TcpSegment;
 use hashbrown::HashMap;
 
 use super::packet::{Content, Packet, mix};
-use super::path_order::Way;
+use super::path_order::FlowFacts;
 use crate::packet::dedup::Recent;
 use crate::packet::key::Hasher;
 use crate::packet::sequence::{Pos, Sequence};
 
-/// Longest way through all points that is believed, ns: the longest queues on record hold ten seconds (DRWA, figure 6).
-const HORIZON: i64 = 30_000_000_000;
-/// Records kept at most; beyond, the oldest is decided early.
-const MOST_WAITING: usize = 1 << 20;
-/// Records that are compared for one packet.
-const MOST_COMPARED: usize = 64;
-/// Delays that differ by less are alike, ns: of alike packets the older one comes first.
-const ALIKE: i64 = 1_000_000;
+/// Maximum time from the first point to the last, ns: the longest known queues take ten seconds (DRWA, figure 6).
+const MAX_TRANSIT_TIME: i64 = 30_000_000_000;
+/// Maximum number of waiting records; beyond, the oldest is passed on early.
+const MAX_WAITING: usize = 1 << 20;
+/// Maximum number of records compared with one packet.
+const MAX_COMPARED: usize = 64;
+/// Delays that differ by less count as equal, ns; then the older record is chosen.
+const SAME_DELAY: i64 = 1_000_000;
 const NONE: u32 = u32::MAX;
 
-/// A packet at one point.
+/// A packet as seen at one point.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sight {
-    /// By the reference clock, ns.
+pub(crate) struct Sighting {
+    /// Time by the reference clock, ns.
     pub time: i64,
     pub window: u16,
     pub ecn: u8,
 }
 
-/// A packet, or the piece of one that was a packet on the wire.
+/// A packet on the wire. A captured packet may be several of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub flow: u32,
-    /// Bytes of the stream; both 0 without data.
+    /// First byte of its data in the stream; `from` and `to` are 0 without data.
     pub from: Pos,
     pub to: Pos,
-    /// Bytes of headers of each packet.
+    /// Length of the headers of each packet, bytes.
     pub header: u32,
-    /// Payload of what has none of the stream.
+    /// Payload of a packet without TCP data, bytes.
     pub payload: u32,
-    /// Points (by position) that have seen it.
+    /// Points at which it was seen: bit i stands for position i.
     pub mask: u16,
     tsval: Option<u32>,
     id: u16,
-    /// Of what carries no data.
+    /// Digest of a packet without TCP data.
     key: u64,
-    /// Neighbours of the same key, in order of creation.
+    /// Older and newer record with the same key.
     before: u32,
     behind: u32,
-    /// Neighbours of all, in order of creation.
+    /// Older and newer record of all.
     older: u32,
     newer: u32,
     created: i64,
 }
 
 impl Record {
-    /// Without bytes of a stream.
-    fn of(p: &Passing<'_>) -> Record {
+    /// A record without data of a stream.
+    fn of(p: &Observation<'_>) -> Record {
         Record {
             flow: p.flow,
             from: 0,
@@ -82,20 +82,20 @@ impl Record {
             behind: NONE,
             older: NONE,
             newer: NONE,
-            created: p.sight.time,
+            created: p.sighting.time,
         }
     }
 }
 
-/// Order of one flow's packets on a stretch: the latest at its upstream end that has arrived at the other.
+/// For the order of a flow's packets in a path segment: of those that arrived, the one that entered last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Passed {
+pub(crate) struct LastArrival {
     pub any: bool,
     pub time: i64,
     pub place: Pos,
 }
 
-/// What is known of a flow while its packets are matched.
+/// State of a flow while its packets are matched.
 #[derive(Default)]
 struct State {
     sequence: Option<Sequence>,
@@ -103,88 +103,88 @@ struct State {
     waiting: BTreeSet<(Pos, u32)>,
     longest: Pos,
     recent: Vec<Option<Box<Recent>>>,
-    /// Delay of the last match, by position.
+    /// Delay of the last matched packet, by position, ns.
     delay: Vec<Option<i64>>,
-    /// By the position at which a stretch begins.
-    passed: Vec<Passed>,
+    /// By path segment.
+    passed: Vec<LastArrival>,
 }
 
-/// A late packet.
+/// A packet overtaken by a later one of its flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Late {
+pub(crate) struct Overtaken {
     pub flow: u32,
-    /// Position before the stretch, the lower one.
-    pub stretch: usize,
-    /// How much later than the one that overtook it it had set out, ns.
+    /// The path segment, by the lower of its two positions.
+    pub segment: usize,
+    /// How much earlier than the one that overtook it it had entered, ns.
     pub by: i64,
 }
 
-/// What comes out.
+/// Receives the results of matching.
 pub(crate) trait Sink {
-    /// A record with its sights by position.
-    fn done(&mut self, record: &Record, sights: &[Sight], passed: &[Passed]);
-    /// A packet that was overtaken on a stretch.
-    fn late(&mut self, late: Late);
-    /// A packet that a capture holds twice.
+    /// A finished record with its sightings by position.
+    fn done(&mut self, record: &Record, sightings: &[Sighting], passed: &[LastArrival]);
+    /// A packet that was overtaken in a path segment.
+    fn late(&mut self, late: Overtaken);
+    /// A packet that a capture contains twice.
     fn duplicate(&mut self, position: usize);
 }
 
-/// A packet that passes a point.
+/// A packet that was captured at a point.
 #[derive(Clone, Copy)]
-pub(crate) struct Passing<'a> {
+pub(crate) struct Observation<'a> {
     pub position: usize,
-    pub sight: Sight,
+    pub sighting: Sighting,
     pub flow: u32,
-    pub of: Way,
+    pub facts: FlowFacts,
     pub packet: &'a Packet,
-    /// Where it is TCP.
-    pub segment: Option<&'a TcpSegment>,
+    /// The TCP segment, if it is one.
+    pub tcp: Option<&'a TcpSegment>,
 }
 
-/// See the module text.
+/// Matches packets between points; see the top of this file.
 pub(crate) struct Matching {
     points: usize,
     records: Vec<Record>,
-    sights: Vec<Sight>,
+    sightings: Vec<Sighting>,
     free: Vec<u32>,
     waiting: usize,
     oldest: u32,
     newest: u32,
-    /// Key → oldest and newest record.
-    bare: HashMap<u64, (u32, u32), Hasher>,
+    /// Key → oldest and newest record with it.
+    by_key: HashMap<u64, (u32, u32), Hasher>,
     states: Vec<Option<Box<State>>>,
 }
 
 impl Matching {
-    /// Of so many points and flows.
+    /// Matching for this number of points and flows.
     pub fn new(points: usize, flows: usize) -> Matching {
         Matching {
             points,
             records: Vec::new(),
-            sights: Vec::new(),
+            sightings: Vec::new(),
             free: Vec::new(),
             waiting: 0,
             oldest: NONE,
             newest: NONE,
-            bare: HashMap::default(),
+            by_key: HashMap::default(),
             states: (0..flows).map(|_| None).collect(),
         }
     }
 
-    /// A packet passes a point.
-    pub fn observe(&mut self, p: &Passing<'_>, sink: &mut impl Sink) {
-        self.expire(p.sight.time.saturating_sub(HORIZON), sink);
+    /// Processes a packet captured at a point.
+    pub fn observe(&mut self, p: &Observation<'_>, sink: &mut impl Sink) {
+        self.expire(p.sighting.time.saturating_sub(MAX_TRANSIT_TIME), sink);
         let points = self.points;
         let Some(slot) = self.states.get_mut(p.flow as usize) else { return };
         let state = slot.get_or_insert_with(|| {
             Box::new(State {
                 recent: (0..points).map(|_| None).collect(),
                 delay: vec![None; points],
-                passed: vec![Passed::default(); points],
+                passed: vec![LastArrival::default(); points],
                 ..State::default()
             })
         });
-        if let (Some(segment), Some(recent)) = (p.segment, state.recent.get_mut(p.position))
+        if let (Some(segment), Some(recent)) = (p.tcp, state.recent.get_mut(p.position))
             && recent.get_or_insert_default().is_duplicate(segment)
         {
             sink.duplicate(p.position);
@@ -199,14 +199,14 @@ impl Matching {
                 state.longest = state.longest.max(Pos::from(p.packet.payload));
                 self.data(p, from, to, tsval, sink);
             }
-            Content::Bare { key } => self.without_data(p, mix(key, u64::from(p.flow)), sink),
+            Content::Digest { key } => self.without_data(p, mix(key, u64::from(p.flow)), sink),
         }
-        while self.waiting > MOST_WAITING {
-            self.decide(self.oldest, sink);
+        while self.waiting > MAX_WAITING {
+            self.release(self.oldest, sink);
         }
     }
 
-    /// Hands over all that still waits.
+    /// Passes on all records that still wait.
     pub fn finish(&mut self, sink: &mut impl Sink) {
         self.expire(i64::MAX, sink);
     }
@@ -215,7 +215,7 @@ impl Matching {
         while let Some(r) = self.records.get(self.oldest as usize)
             && r.created < before
         {
-            self.decide(self.oldest, sink);
+            self.release(self.oldest, sink);
         }
     }
 
@@ -223,8 +223,8 @@ impl Matching {
         self.states.get(flow as usize)?.as_deref()
     }
 
-    /// How badly a record fits a packet; `None` when it cannot be it.
-    fn misfit(&self, index: u32, p: &Passing<'_>) -> Option<(bool, i64)> {
+    /// How badly a record fits a packet, lower is better; `None` if it is another packet.
+    fn misfit(&self, index: u32, p: &Observation<'_>) -> Option<(bool, i64)> {
         let r = self.records.get(index as usize)?;
         if r.mask >> p.position & 1 == 1 {
             return None;
@@ -234,35 +234,35 @@ impl Matching {
         {
             return None;
         }
-        let other_id = p.of.ids && p.packet.id != 0 && r.id != 0 && {
-            // An offload counts identifications up from that of the joined segment: 64 KB are at most 120 of them.
+        let other_id = p.facts.ids && p.packet.id != 0 && r.id != 0 && {
+            // Segments cut from a GSO segment have consecutive identifications, at most 120 of them for 64 KB.
             let span = if r.to - r.from == Pos::from(p.packet.payload) { 0 } else { 120 };
             p.packet.id.wrapping_sub(r.id) > span && r.id.wrapping_sub(p.packet.id) > span
         };
-        let delay = self.delay_to(r, index, p.position, p.sight.time)?;
+        let delay = self.delay_to(r, index, p.position, p.sighting.time)?;
         let usual = self.state(p.flow).and_then(|s| s.delay.get(p.position).copied().flatten());
-        let unusual = usual.map_or(0, |d| delay.saturating_sub(d).saturating_abs() / ALIKE);
+        let unusual = usual.map_or(0, |d| delay.saturating_sub(d).saturating_abs() / SAME_DELAY);
         Some((other_id, unusual))
     }
 
-    /// Delay from the nearest point that has seen it.
+    /// Delay since the nearest point at which it was seen, ns.
     fn delay_to(&self, r: &Record, index: u32, position: usize, time: i64) -> Option<i64> {
         let nearest = (0..self.points)
             .filter(|p| r.mask >> p & 1 == 1)
             .min_by_key(|p| p.abs_diff(position))?;
-        Some(time.saturating_sub(self.sight(index, nearest).time))
+        Some(time.saturating_sub(self.sighting(index, nearest).time))
     }
 
-    fn sight(&self, index: u32, position: usize) -> Sight {
-        self.sights.get(index as usize * self.points + position).copied().unwrap_or_default()
+    fn sighting(&self, index: u32, position: usize) -> Sighting {
+        self.sightings.get(index as usize * self.points + position).copied().unwrap_or_default()
     }
 
-    /// The record of the bytes from `at` on.
-    fn covering(&self, at: Pos, p: &Passing<'_>) -> Option<u32> {
+    /// The best record that contains the byte `at`.
+    fn covering(&self, at: Pos, p: &Observation<'_>) -> Option<u32> {
         let state = self.state(p.flow)?;
         let fit = |candidates: &mut dyn Iterator<Item = &(Pos, u32)>| {
             candidates
-                .take(MOST_COMPARED)
+                .take(MAX_COMPARED)
                 .filter_map(|(_, i)| {
                     Some((*i, self.records.get(*i as usize).filter(|r| r.to > at)?.created))
                 })
@@ -275,16 +275,16 @@ impl Matching {
         })
     }
 
-    /// The first byte behind `at` for which there is a record.
-    fn next_covered(&self, at: Pos, to: Pos, p: &Passing<'_>) -> Pos {
+    /// The first byte behind `at` that a record contains.
+    fn next_covered(&self, at: Pos, to: Pos, p: &Observation<'_>) -> Pos {
         let Some(state) = self.state(p.flow) else { return to };
-        let mut later = state.waiting.range((at + 1, 0)..(to.max(at + 1), 0)).take(MOST_COMPARED);
+        let mut later = state.waiting.range((at + 1, 0)..(to.max(at + 1), 0)).take(MAX_COMPARED);
         later.find(|(_, i)| self.misfit(*i, p).is_some()).map_or(to, |(from, _)| *from)
     }
 
     fn data(
         &mut self,
-        p: &Passing<'_>,
+        p: &Observation<'_>,
         from: Pos,
         to: Pos,
         tsval: Option<u32>,
@@ -309,12 +309,12 @@ impl Matching {
                 }
             };
             let end = self.records.get(index as usize).map_or(to, |r| r.to);
-            self.see(index, p, sink);
+            self.record_sighting(index, p, sink);
             at = end.max(at + 1);
         }
     }
 
-    /// Parts a record at a byte inside it; the record that begins there.
+    /// Splits a record at the byte `at`; returns the record that begins there.
     fn split(&mut self, index: u32, at: Pos) -> u32 {
         let Some(whole) = self.records.get(index as usize).copied() else { return index };
         if at <= whole.from || at >= whole.to {
@@ -323,7 +323,7 @@ impl Matching {
         self.records[index as usize].to = at;
         let right = self.add(Record { from: at, ..whole }, index);
         for p in 0..self.points {
-            self.sights[right as usize * self.points + p] = self.sight(index, p);
+            self.sightings[right as usize * self.points + p] = self.sighting(index, p);
         }
         if let Some(Some(state)) = self.states.get_mut(whole.flow as usize) {
             state.waiting.insert((at, right));
@@ -331,17 +331,17 @@ impl Matching {
         right
     }
 
-    fn without_data(&mut self, p: &Passing<'_>, key: u64, sink: &mut impl Sink) {
-        let chain = self.bare.get(&key).copied().unwrap_or((NONE, NONE));
+    fn without_data(&mut self, p: &Observation<'_>, key: u64, sink: &mut impl Sink) {
+        let chain = self.by_key.get(&key).copied().unwrap_or((NONE, NONE));
         let mut best = None;
-        // Of many alike packets the oldest are those that were lost, or the newest those that others overtook: both ends.
+        // Among many equal packets, lost ones are the oldest records and overtaken ones the newest: search both ends.
         for (start, older) in [(chain.0, false), (chain.1, true)] {
             let mut next = start;
-            for _ in 0..MOST_COMPARED / 2 {
+            for _ in 0..MAX_COMPARED / 2 {
                 let Some(r) = self.records.get(next as usize) else { break };
                 if r.flow == p.flow
                     && let Some(misfit) = self.misfit(next, p)
-                    && best.is_none_or(|least| (misfit, r.created, next) < least)
+                    && best.is_none_or(|min| (misfit, r.created, next) < min)
                 {
                     best = Some((misfit, r.created, next));
                 }
@@ -356,25 +356,25 @@ impl Matching {
                 if let Some(last) = self.records.get_mut(chain.1 as usize) {
                     last.behind = index;
                 }
-                self.bare.insert(key, (if chain.0 == NONE { index } else { chain.0 }, index));
+                self.by_key.insert(key, (if chain.0 == NONE { index } else { chain.0 }, index));
                 index
             },
             |(_, _, index)| index,
         );
-        self.see(index, p, sink);
+        self.record_sighting(index, p, sink);
     }
 
-    /// Notes that a record was seen, and hands it over when that was the last point.
-    fn see(&mut self, index: u32, p: &Passing<'_>, sink: &mut impl Sink) {
+    /// Records a sighting, and passes the record on if it is complete.
+    fn record_sighting(&mut self, index: u32, p: &Observation<'_>, sink: &mut impl Sink) {
         let Some(r) = self.records.get(index as usize).copied() else { return };
-        let delay = self.delay_to(&r, index, p.position, p.sight.time);
-        let upstream = match p.of.forward {
+        let delay = self.delay_to(&r, index, p.position, p.sighting.time);
+        let upstream = match p.facts.forward {
             Some(true) => p.position.checked_sub(1),
             Some(false) => Some(p.position + 1).filter(|next| *next < self.points),
             None => None,
         };
         let before =
-            upstream.filter(|u| r.mask >> u & 1 == 1).map(|u| (u, self.sight(index, u).time));
+            upstream.filter(|u| r.mask >> u & 1 == 1).map(|u| (u, self.sighting(index, u).time));
         if let Some(Some(state)) = self.states.get_mut(r.flow as usize) {
             if let (Some(slot), Some(delay)) = (state.delay.get_mut(p.position), delay) {
                 *slot = Some(delay);
@@ -384,27 +384,27 @@ impl Matching {
             {
                 if passed.any && (time, r.from) < (passed.time, passed.place) {
                     let by = passed.time.saturating_sub(time);
-                    sink.late(Late { flow: r.flow, stretch: u.min(p.position), by });
+                    sink.late(Overtaken { flow: r.flow, segment: u.min(p.position), by });
                 } else {
-                    *passed = Passed { any: true, time, place: r.from };
+                    *passed = LastArrival { any: true, time, place: r.from };
                 }
             }
         }
-        self.sights[index as usize * self.points + p.position] = p.sight;
+        self.sightings[index as usize * self.points + p.position] = p.sighting;
         self.records[index as usize].mask |= 1 << p.position;
-        if self.records[index as usize].mask == p.of.mask {
-            self.decide(index, sink);
+        if self.records[index as usize].mask == p.facts.mask {
+            self.release(index, sink);
         }
     }
 
     fn add(&mut self, record: Record, before: u32) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.records.push(record);
-            self.sights.resize(self.sights.len() + self.points, Sight::default());
+            self.sightings.resize(self.sightings.len() + self.points, Sighting::default());
             self.records.len() as u32 - 1
         });
         self.records[index as usize] = record;
-        // The second half of a split stands beside the first one: it is as old.
+        // The second half of a split is as old as the first one, and stands beside it.
         let (older, newer) = match self.records.get(before as usize) {
             Some(left) => (before, left.newer),
             None => (self.newest, NONE),
@@ -427,8 +427,8 @@ impl Matching {
         }
     }
 
-    /// Takes a record out and hands it over.
-    fn decide(&mut self, index: u32, sink: &mut impl Sink) {
+    /// Removes a record and passes it on.
+    fn release(&mut self, index: u32, sink: &mut impl Sink) {
         let Some(r) = self.records.get(index as usize).copied() else { return };
         match self.records.get_mut(r.older as usize) {
             Some(older) => older.newer = r.newer,
@@ -443,7 +443,7 @@ impl Matching {
                 state.waiting.remove(&(r.from, index));
             }
         } else {
-            self.unchain(&r);
+            self.remove_from_chain(&r);
         }
         self.waiting -= 1;
         self.free.push(index);
@@ -453,14 +453,14 @@ impl Matching {
             .get(r.flow as usize)
             .and_then(|s| s.as_deref())
             .map_or(&[][..], |s| &s.passed);
-        sink.done(&r, &self.sights[begin..begin + self.points], passed);
+        sink.done(&r, &self.sightings[begin..begin + self.points], passed);
     }
 
-    fn unchain(&mut self, r: &Record) {
+    fn remove_from_chain(&mut self, r: &Record) {
         match self.records.get_mut(r.before as usize) {
             Some(before) => before.behind = r.behind,
             None if r.behind == NONE => {
-                self.bare.remove(&r.key);
+                self.by_key.remove(&r.key);
                 return;
             }
             None => {}
@@ -468,7 +468,7 @@ impl Matching {
         if let Some(behind) = self.records.get_mut(r.behind as usize) {
             behind.before = r.before;
         }
-        if let Some(chain) = self.bare.get_mut(&r.key) {
+        if let Some(chain) = self.by_key.get_mut(&r.key) {
             if r.before == NONE {
                 chain.0 = r.behind;
             }

@@ -1,22 +1,24 @@
-//! Captures of one path taken at several points: on which stretch the queue stands, and where packets were lost.
+//! Compares captures from several points of one path: in which path segment the queue is, and where packets were lost.
+//! A path segment is the part of the path between two neighbouring points.
 //!
-//! signal: two to eight captures of successive points · model: `survey` reads each and takes a sample by content, `line`
-//! lays them beside each other (flows, order, clocks), `matching` finds each packet at all points in one reading of
-//! all files by corrected time, `stretch` counts, `clock` removes what is left of offset and drift · action: [`Located`]
+//! 1. `survey` reads each capture once and takes a sample of packets by content.
+//! 2. `path_order` finds common flows, the order of the points, and the differences of the clocks.
+//! 3. `matching` reads all files together by corrected time and finds each packet at all points.
+//! 4. `segment` counts delays and losses of each path segment.
+//! 5. `report` removes the remaining offset and drift of the clocks (`clock`) and makes the rows ([`Located`]).
 //!
-//! What of a delay stands in a queue is counted from the stretch's smallest delay, so the clocks' offset, of which half
-//! a round trip can never be known, has no part in it; drift has, and is removed.
+//! Queueing delay is relative to the minimum delay of the path segment, so the offset of the clocks has no effect on it:
+//! half a round trip of that offset can never be known. Drift has an effect, and is removed.
 //!
-//! Memory grows with flows, with packets on the way, and with time (bins), not with packets.
-
-mod path_order;
-mod segment;
+//! Memory grows with the number of flows, packets on their way and bins, not with the number of packets.
 
 mod clock;
 mod matching;
 mod packet;
+mod path_order;
 mod report;
 mod rows;
+mod segment;
 mod survey;
 
 use std::io::Read;
@@ -25,28 +27,28 @@ use std::path::{Path, PathBuf};
 use capture::{Decoded, Decoder, OpenError, Reader, TcpSegment};
 use units::Duration;
 
-use crate::locate::path_order::{Era, Line, to_reference};
-use crate::locate::segment::Books;
-use matching::{Matching, Passing, Sight};
-use packet::{Kept, Packet};
+use matching::{Matching, Observation, Sighting};
+use packet::{CommonContent, Packet};
+use path_order::{ClockEra, FlowFacts, PathLayout, to_reference};
+use segment::PathStats;
 use survey::{Survey, signed};
 
-pub use crate::locate::path_order::OrderBy;
-pub use rows::{ClockRow, ConnectionRow, DelayRow, Located, Loss, LossKind, PointRow, StretchRow};
+pub use path_order::OrderBy;
+pub use rows::{ClockRow, ConnectionRow, DelayRow, Located, Loss, LossKind, PointRow, SegmentRow};
 
-/// Captures of one path: more points than anybody has machines on it.
-pub const MOST_POINTS: usize = 8;
-/// Frames between two looks at the progress function.
+/// Maximum number of captures; more points are never available on one path.
+pub const MAX_POINTS: usize = 8;
+/// Frames between two calls of the progress function.
 pub(crate) const TICK: u64 = 65_536;
 
-/// What to do.
+/// Options of [`locate_files`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Length of a bin of the series.
+    /// Length of a bin in the series of delays.
     pub bin: Duration,
-    /// Count only this connection; the clocks are still those of all.
+    /// Count only this connection. Order and clocks are still found from all.
     pub connection: Option<u32>,
-    /// All captures read one clock: nothing is corrected.
+    /// All captures were taken with one clock, so that no time is corrected.
     pub one_clock: bool,
 }
 
@@ -56,37 +58,37 @@ impl Default for Options {
     }
 }
 
-/// Why nothing could be located.
+/// Why the captures could not be compared.
 #[derive(thiserror::Error, Debug)]
 pub enum LocateError {
     /// A file could not be opened or is no capture.
     #[error("{path}: {source}")]
     Open {
-        /// Which.
+        /// The path as given.
         path: String,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
-    /// Not two to eight captures.
-    #[error("a path needs captures of 2 to {MOST_POINTS} points, got {got}")]
+    /// The number of captures is not between two and eight.
+    #[error("a path needs captures of 2 to {MAX_POINTS} points, got {got}")]
     Points {
-        /// How many.
+        /// Number of captures given.
         got: usize,
     },
-    /// Two captures do not belong to one path, or something between rewrites every packet.
+    /// Two captures are not from one path, or something between them rewrites every packet.
     #[error("{a} and {b} have no packet in common")]
     NothingInCommon {
-        /// One.
+        /// The first capture.
         a: String,
-        /// The other.
+        /// The second capture.
         b: String,
     },
-    /// The connection that was asked for is not there.
+    /// The connection requested does not exist.
     #[error("no connection {id}: they are numbered from 0 to {last}")]
     NoConnection {
-        /// Asked for.
+        /// Number of the connection requested.
         id: u32,
-        /// The last one.
+        /// Highest number of a connection.
         last: u32,
     },
     /// The progress function asked to stop.
@@ -94,11 +96,11 @@ pub enum LocateError {
     Stopped,
 }
 
-/// Where the packets of a point come from, twice.
+/// Opens the capture of a point; called for each of the two readings.
 type Open<'a> = &'a dyn Fn(usize) -> Result<Reader<Box<dyn Read + Send>>, LocateError>;
 
-/// Locates the queue on a path from captures of successive points. `progress` hears bytes read and bytes in all, and may
-/// stop the work by returning false.
+/// Locates the queue on a path from captures of successive points. `progress` gets the bytes read and the total;
+/// returning false stops the work.
 pub fn locate_files(
     paths: &[PathBuf],
     options: Options,
@@ -109,7 +111,7 @@ pub fn locate_files(
     locate(paths, &sizes, &|i| survey::open(&paths[i]), options, progress)
 }
 
-/// The same of captures in memory.
+/// As [`locate_files`], for captures in memory.
 pub fn locate_bytes(captures: &[Vec<u8>], options: Options) -> Result<Located, LocateError> {
     let names: Vec<PathBuf> =
         (0..captures.len()).map(|i| PathBuf::from(format!("capture {i}"))).collect();
@@ -129,69 +131,69 @@ fn locate(
     options: Options,
     mut progress: impl FnMut(u64, u64) -> bool,
 ) -> Result<Located, LocateError> {
-    if !(2..=MOST_POINTS).contains(&paths.len()) {
+    if !(2..=MAX_POINTS).contains(&paths.len()) {
         return Err(LocateError::Points { got: paths.len() });
     }
     let readers = (0..paths.len()).map(open).collect::<Result<Vec<_>, _>>()?;
-    let kept = survey::kept_by_all(readers);
+    let common = survey::common_content(readers);
     let whole: u64 = sizes.iter().sum();
     let mut before = 0;
     let mut surveys = Vec::new();
     for (i, path) in paths.iter().enumerate() {
-        let most = sizes[i];
-        let mut tick = |offset: u64| progress(before + offset.min(most), whole * 2);
-        surveys.push(Survey::read(path, open(i)?, kept, &mut tick)?);
-        before += most;
+        let size = sizes[i];
+        let mut tick = |offset: u64| progress(before + offset.min(size), whole * 2);
+        surveys.push(Survey::read(path, open(i)?, common, &mut tick)?);
+        before += size;
     }
-    let mut line = crate::locate::path_order::lay(&surveys)?;
+    let mut layout = path_order::lay_out(&surveys)?;
     if options.one_clock {
-        line.clocks.iter_mut().for_each(Vec::clear);
+        layout.clocks.iter_mut().for_each(Vec::clear);
     }
-    let last = line.flows.iter().map(|f| f.way.connection).max().unwrap_or(0);
+    let last = layout.flows.iter().map(|f| f.facts.connection).max().unwrap_or(0);
     if let Some(id) = options.connection.filter(|id| *id > last) {
         return Err(LocateError::NoConnection { id, last });
     }
-    let mut inputs = line
+    let mut inputs = layout
         .order
         .iter()
         .enumerate()
         .map(|(position, given)| Ok(Input::new(position, *given, open(*given)?)))
         .collect::<Result<Vec<_>, LocateError>>()?;
-    let spans = line
+    let spans = layout
         .order
         .iter()
-        .map(|given| span(&surveys[*given], &line.clocks[*given], line.origin))
+        .map(|given| span(&surveys[*given], &layout.clocks[*given], layout.origin))
         .collect();
-    let ways: Vec<crate::locate::path_order::Way> = line.flows.iter().map(|f| f.way).collect();
-    let mut matching = Matching::new(paths.len(), ways.len());
-    let mut books = Books::new(
-        ways,
+    let flows: Vec<FlowFacts> = layout.flows.iter().map(|f| f.facts).collect();
+    let mut matching = Matching::new(paths.len(), flows.len());
+    let mut path_stats = PathStats::new(
+        flows,
         spans,
-        line.origin,
+        layout.origin,
         options.bin.as_nanos().min(i64::MAX as u64) as i64,
         options.connection,
     );
     let mut frames = 0u64;
     for input in &mut inputs {
-        input.fill(&line, &surveys, &books, kept);
+        input.fill(&layout, &surveys, &path_stats, common);
     }
     loop {
         let earliest = inputs.iter_mut().filter(|i| i.next.is_some()).min_by_key(|i| i.time);
         let Some(input) = earliest else { break };
         if let Some((packet, segment, flow)) = &input.next {
-            let sight = Sight { time: input.time, window: packet.window, ecn: packet.ecn };
-            let Some(of) = books.ways.get(*flow as usize).copied() else { break };
-            let passing = Passing {
+            let sighting = Sighting { time: input.time, window: packet.window, ecn: packet.ecn };
+            let Some(facts) = path_stats.flows.get(*flow as usize).copied() else { break };
+            let observation = Observation {
                 position: input.position,
-                sight,
+                sighting,
                 flow: *flow,
-                of,
+                facts,
                 packet,
-                segment: segment.as_ref(),
+                tcp: segment.as_ref(),
             };
-            matching.observe(&passing, &mut books);
+            matching.observe(&observation, &mut path_stats);
         }
-        input.fill(&line, &surveys, &books, kept);
+        input.fill(&layout, &surveys, &path_stats, common);
         frames += 1;
         if frames.is_multiple_of(TICK) {
             let done = inputs.iter().map(|i| i.reader.offset().min(sizes[i.given])).sum::<u64>();
@@ -200,13 +202,13 @@ fn locate(
             }
         }
     }
-    matching.finish(&mut books);
+    matching.finish(&mut path_stats);
     let elsewhere = inputs.iter().map(|i| i.elsewhere).collect();
-    Ok(report::report(&line, &surveys, books, elsewhere, options))
+    Ok(report::report(&layout, &surveys, path_stats, elsewhere, options))
 }
 
-/// First and last packet by the reference clock.
-fn span(survey: &Survey, eras: &[Era], origin: i64) -> (i64, i64) {
+/// Times of first and last packet by the reference clock, ns.
+fn span(survey: &Survey, eras: &[ClockEra], origin: i64) -> (i64, i64) {
     (
         to_reference(eras, 0, survey.first, origin, None),
         to_reference(eras, u64::MAX, survey.last, origin, None),
@@ -220,7 +222,7 @@ struct Input {
     reader: Reader<Box<dyn Read + Send>>,
     decoder: Decoder,
     ordinal: u64,
-    /// Of `next`, by the reference clock.
+    /// Time of `next` by the reference clock, ns.
     time: i64,
     next: Option<(Packet, Option<TcpSegment>, u32)>,
     elsewhere: u64,
@@ -241,31 +243,38 @@ impl Input {
         }
     }
 
-    /// The next packet that another point saw, too.
-    fn fill(&mut self, line: &Line, surveys: &[Survey], books: &Books, kept: Kept) {
+    /// Reads up to the next packet of a flow that another point has as well.
+    fn fill(
+        &mut self,
+        layout: &PathLayout,
+        surveys: &[Survey],
+        path_stats: &PathStats,
+        common: CommonContent,
+    ) {
         self.next = None;
-        let (survey, flow_of) = (&surveys[self.given], &line.flow_of[self.given]);
-        // What is broken was told of at the first reading.
+        let (survey, flow_of) = (&surveys[self.given], &layout.flow_of[self.given]);
+        // The first reading has already warned of corrupt records.
         while let Ok(Some(frame)) = self.reader.next_frame() {
             let decoded = self.decoder.decode(&frame);
             let ordinal = self.ordinal;
             self.ordinal += 1;
-            let Some(packet) = Packet::of(&frame, &decoded, kept) else { continue };
+            let Some(packet) = Packet::of(&frame, &decoded, common) else { continue };
             let flow = survey.index.get(&packet.tuple).and_then(|x| flow_of.get(*x as usize));
-            let Some((flow, way)) = flow.and_then(|f| Some((*f, books.ways.get(*f as usize)?)))
+            let Some((flow, facts)) =
+                flow.and_then(|f| Some((*f, path_stats.flows.get(*f as usize)?)))
             else {
                 continue;
             };
-            if way.mask.count_ones() < 2 {
+            if facts.mask.count_ones() < 2 {
                 self.elsewhere += 1;
                 continue;
             }
             let near = (self.time != i64::MIN).then_some(self.time);
             self.time = to_reference(
-                &line.clocks[self.given],
+                &layout.clocks[self.given],
                 ordinal,
                 signed(frame.time),
-                line.origin,
+                layout.origin,
                 near,
             );
             let segment = match decoded {
@@ -278,7 +287,7 @@ impl Input {
     }
 }
 
-/// The name of a file, for sentences.
+/// The name of a file without its folder, for messages.
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_name()
         .map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())

@@ -1,9 +1,9 @@
-//! The path that the captures lie on: which flows are the same, in which order the points stand, how their clocks differ.
+//! Finds the layout of the path: common flows, the order of the points, and the differences of their clocks.
 //!
-//! signal: surveys of all captures · model: a sampled packet that is found at two points says which flow of the one is
-//! which of the other (NAT), and how far the clocks are apart, give or take its delay. Of two packets that went opposite
-//! ways at nearly the same time the difference of the apparent delays is the round trip between the points, positive
-//! towards the one that lies further on: clocks fall out. Hops (TTL) say the same where they differ · action: [`Line`]
+//! signal: surveys of all captures · model: a sampled packet found at two points shows which flows are the same (also
+//! behind NAT), and the difference of the clocks to within its delay. Take two packets in opposite directions at nearly
+//! the same time: the difference of their apparent delays is the round trip between the points, whatever the clocks
+//! show. Its sign gives the order of the points. TTLs give the same order where they differ · action: [`PathLayout`]
 
 use std::collections::BTreeMap;
 
@@ -12,52 +12,52 @@ use capture::Addr;
 use super::clock;
 use super::packet::Tuple;
 use super::survey::{Sample, Survey};
-use super::{LocateError, MOST_POINTS};
+use super::{LocateError, MAX_POINTS};
 
-/// A clock that jumps by less does not upset the order of reading, s.
+/// Smaller steps of a clock do not disturb the order of reading, s.
 const LARGE_STEP: f64 = 1.0;
-/// A round trip between points below this is less than captures of one machine can tell apart, s.
+/// A shorter round trip between two points cannot be distinguished from the jitter of captures on one machine, s.
 const NO_DISTANCE: f64 = 20e-6;
 
 /// How the order of the points was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderBy {
-    /// As given: nothing tells otherwise, or the packets agree.
+    /// As given; the packets agree, or show nothing else.
     Given,
-    /// The given order is not that of the path; hops say so.
+    /// Not as given: TTLs show another order.
     Hops,
-    /// The given order is not that of the path; delays say so.
+    /// Not as given: delays show another order.
     Delays,
 }
 
-/// What is needed of a flow for each of its packets.
+/// Facts about a flow that matching needs for each of its packets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct FlowFacts {
     pub connection: u32,
-    /// Points (by position) at which it was seen.
+    /// Points at which it was seen: bit i stands for position i.
     pub mask: u16,
-    /// Whether it goes from the first point to the last; `None` until something tells.
+    /// Whether it goes from the first point to the last; `None` while unknown.
     pub forward: Option<bool>,
-    /// The other direction.
+    /// The flow in the other direction.
     pub reverse: Option<u32>,
-    /// Its IP identifications are the same at all points.
+    /// Whether its IP identifications are the same at all points.
     pub ids: bool,
     /// Payload of a full segment on the wire.
-    pub segment: u32,
+    pub full_segment: u32,
 }
 
-/// A flow in one direction, the same at all points.
+/// A flow in one direction with its appearance at all points.
 #[derive(Clone, Debug)]
-pub(crate) struct LineFlow {
-    pub way: Way,
+pub(crate) struct PathFlow {
+    pub facts: FlowFacts,
     /// By position: address and port pair, TTL, MSS of the SYN.
-    pub seen: [Option<At>; MOST_POINTS],
+    pub seen: [Option<At>; MAX_POINTS],
     pub opens: bool,
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// A flow at one point.
+/// Appearance of a flow at one point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct At {
     pub tuple: Tuple,
@@ -65,48 +65,48 @@ pub(crate) struct At {
     pub mss: Option<u16>,
 }
 
-/// From one clock to another.
+/// Difference between a clock and the reference clock between two steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Era {
-    /// When it begins by the reference clock, s since its zero; minus infinity for the first.
+pub(crate) struct ClockEra {
+    /// Its beginning, s since the origin of the reference clock; minus infinity for the first.
     pub from: f64,
-    /// Holds from this packet of the file on …
+    /// It applies at the latest from this packet of the file on.
     pub ordinal: u64,
-    /// … at the latest; from then until `ordinal` whichever keeps time going.
+    /// It applies at the earliest from this packet on. Between both, the era that gives the smaller time step is used.
     pub earliest: u64,
-    /// This clock minus the reference at t = 0 of the reference, ns.
+    /// This clock minus the reference clock at the origin, ns.
     pub offset: i64,
-    /// ns per ns.
+    /// Drift, ns per ns.
     pub slope: f64,
 }
 
-impl Era {
-    /// By how much the clock stepped when this era followed another, ms.
-    pub fn step_ms(&self, before: &Era) -> f64 {
+impl ClockEra {
+    /// Size of the step between `before` and this era, ms.
+    pub fn step_ms(&self, before: &ClockEra) -> f64 {
         self.offset.saturating_sub(before.offset) as f64 / 1e6
             + (self.slope - before.slope) * self.from * 1e3
     }
 }
 
-/// See the module text. Indices by position, unless they say `given`.
+/// Layout of the path. Indices are positions on the path unless they say `given`.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct PathLayout {
     /// Position → index of the capture as given.
     pub order: Vec<usize>,
     pub by: OrderBy,
-    pub flows: Vec<LineFlow>,
-    /// Given index → flow of the survey → flow of the line.
+    pub flows: Vec<PathFlow>,
+    /// Given index → flow of the survey → flow of the path.
     pub flow_of: Vec<Vec<u32>>,
-    /// Given index → its clock against the reference, era by era.
-    pub clocks: Vec<Vec<Era>>,
-    /// Zero of the reference clock, that of the first capture given, ns.
+    /// Given index → difference of its clock from the reference clock, era by era.
+    pub clocks: Vec<Vec<ClockEra>>,
+    /// Origin of the reference clock (that of the first capture given), ns since the epoch.
     pub origin: i64,
     pub warnings: Vec<String>,
 }
 
-/// A packet seen at two points.
+/// A sampled packet found at two points.
 #[derive(Clone, Copy)]
-struct Both {
+struct CommonPacket {
     flow: u32,
     a: Sample,
     b: Sample,
@@ -139,7 +139,7 @@ fn in_common<'a>(a: &'a Survey, b: &'a Survey) -> impl Iterator<Item = (Sample, 
     })
 }
 
-/// Flows that are one: the same addresses, or the same packets under other addresses.
+/// Finds flows that are the same: equal addresses, or equal packets with other addresses (NAT).
 fn same_flows(surveys: &[Survey]) -> (Vec<Vec<u32>>, u32) {
     let mut base = Vec::new();
     let mut total = 0u32;
@@ -155,7 +155,7 @@ fn same_flows(surveys: &[Survey]) -> (Vec<Vec<u32>>, u32) {
                     sets.join(base[i] + x as u32, base[j] + y);
                 }
             }
-            // Renamed by NAT: neither name is known at the other point.
+            // Renamed by NAT: neither tuple exists at the other point.
             let mut votes: BTreeMap<(u32, u32), u32> = BTreeMap::new();
             for (x, y) in in_common(a, b) {
                 let (Some(s), Some(t)) =
@@ -199,39 +199,39 @@ fn same_flows(surveys: &[Survey]) -> (Vec<Vec<u32>>, u32) {
     (flow_of, number.len() as u32)
 }
 
-/// What two captures have in common, in the order of the first.
-fn both(a: &Survey, b: &Survey, flow_of: [&[u32]; 2]) -> Vec<Both> {
-    let mut found: Vec<Both> = in_common(a, b)
+/// Packets that two captures have in common, in the order of the first.
+fn both(a: &Survey, b: &Survey, flow_of: [&[u32]; 2]) -> Vec<CommonPacket> {
+    let mut found: Vec<CommonPacket> = in_common(a, b)
         .filter_map(|(x, y)| {
             let (f, g) = (flow_of[0].get(x.flow as usize)?, flow_of[1].get(y.flow as usize)?);
-            (f == g).then_some(Both { flow: *f, a: x, b: y })
+            (f == g).then_some(CommonPacket { flow: *f, a: x, b: y })
         })
         .collect();
     found.sort_by_key(|p| p.a.ordinal);
     found
 }
 
-/// Where one point lies as seen from another.
+/// Position of one point relative to another.
 struct Step {
-    /// Round trip between them (s), positive where the other one is further on in the direction of the line.
+    /// Round trip between them (s), positive if the second lies behind the first in the direction of the path.
     distance: f64,
     /// The same in hops, where TTLs differ.
     hops: i32,
 }
 
-/// The line being laid: what is known of each flow and connection.
-struct Laying<'a> {
+/// What is known so far of each flow while the layout is made.
+struct LayoutBuilder<'a> {
     surveys: &'a [Survey],
     flow_of: &'a [Vec<u32>],
     reverse: Vec<Option<u32>>,
-    /// Goes along the line.
+    /// Whether it goes in the direction of the path.
     along: Vec<Option<bool>>,
-    /// TTL by given index.
-    ttl: Vec<[Option<u8>; MOST_POINTS]>,
+    /// TTL at each point, by given index.
+    ttl: Vec<[Option<u8>; MAX_POINTS]>,
 }
 
-impl Laying<'_> {
-    /// Flow `f` goes along the line or against it, and so the other direction does not.
+impl LayoutBuilder<'_> {
+    /// Sets the direction of flow `f`, and the opposite one for its reverse flow.
     fn set(&mut self, f: u32, along: bool) {
         if let Some(slot @ None) = self.along.get_mut(f as usize) {
             *slot = Some(along);
@@ -241,9 +241,9 @@ impl Laying<'_> {
         }
     }
 
-    /// Places point `j` beside `i`.
-    fn step(&mut self, i: usize, j: usize, common: &[Both], main: u32) -> Step {
-        // Neighbours in time that went opposite ways, by the flow with the lower number.
+    /// Determines the position of point `j` relative to point `i`.
+    fn step(&mut self, i: usize, j: usize, common: &[CommonPacket], main: u32) -> Step {
+        // Consecutive packets in opposite directions, by the flow with the lower number.
         let mut trips: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let mut last: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
         for p in common {
@@ -261,7 +261,7 @@ impl Laying<'_> {
                 trips.entry(low).or_default().push(trip as f64 / 1e9);
             }
         }
-        // Of each connection: whether its lower flow goes from i to j.
+        // For each connection: whether its flow with the lower number goes from i to j.
         let mut towards: Vec<(u32, bool, usize)> = Vec::new();
         let mut sizes: Vec<f64> = Vec::new();
         for (low, mut of) in trips {
@@ -288,9 +288,9 @@ impl Laying<'_> {
         towards.sort_by_key(|t| (std::cmp::Reverse(t.2), t.0));
         sizes.sort_by(f64::total_cmp);
         let size = sizes.get(sizes.len() / 10).copied().unwrap_or(0.0);
-        // The direction of the line is that of the main flow; of a flow known from elsewhere, if it is not here.
-        let known = |laying: &Self| {
-            towards.iter().find_map(|(low, there, _)| Some((laying.along[*low as usize]?, *there)))
+        // The direction of the path is that of the main flow, or of a flow whose direction is already known.
+        let known = |builder: &Self| {
+            towards.iter().find_map(|(low, there, _)| Some((builder.along[*low as usize]?, *there)))
         };
         if known(self).is_none()
             && let Some(low) = towards.iter().find(|t| t.0 == main).or(towards.first()).map(|t| t.0)
@@ -309,24 +309,24 @@ impl Laying<'_> {
     }
 }
 
-/// Lays the captures on a line.
-pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
+/// Finds the layout of the path from the surveys of all captures.
+pub(crate) fn lay_out(surveys: &[Survey]) -> Result<PathLayout, LocateError> {
     let n = surveys.len();
     let (flow_of, count) = same_flows(surveys);
-    let mut laying = Laying {
+    let mut builder = LayoutBuilder {
         surveys,
         flow_of: &flow_of,
         reverse: vec![None; count as usize],
         along: vec![None; count as usize],
-        ttl: vec![[None; MOST_POINTS]; count as usize],
+        ttl: vec![[None; MAX_POINTS]; count as usize],
     };
     for (i, survey) in surveys.iter().enumerate() {
         for (x, seen) in survey.flows.iter().enumerate() {
             let flow = flow_of[i][x];
-            laying.ttl[flow as usize][i] = Some(seen.ttl);
+            builder.ttl[flow as usize][i] = Some(seen.ttl);
             let back = survey.index.get(&seen.tuple.back()).map(|y| flow_of[i][*y as usize]);
             if let Some(back) = back.filter(|back| *back != flow) {
-                laying.reverse[flow as usize] = laying.reverse[flow as usize].or(Some(back));
+                builder.reverse[flow as usize] = builder.reverse[flow as usize].or(Some(back));
             }
         }
     }
@@ -338,13 +338,13 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
     }
     let main = (0..count)
         .max_by_key(|f| (packets[*f as usize], u32::MAX - f))
-        .map_or(0, |f| laying.reverse[f as usize].map_or(f, |back| back.min(f)));
+        .map_or(0, |f| builder.reverse[f as usize].map_or(f, |back| back.min(f)));
 
-    // From the first capture on, always to the one that has most in common with those already placed.
+    // Beginning with the first capture, add the one with the most packets in common with those already placed.
     let mut placed: Vec<(usize, f64, i32)> = vec![(0, 0.0, 0)];
-    let mut clocks: Vec<Vec<Era>> = vec![Vec::new(); n];
+    let mut clocks: Vec<Vec<ClockEra>> = vec![Vec::new(); n];
     let origin = surveys[0].first.min(surveys[0].last);
-    let mut pairs: BTreeMap<(usize, usize), Vec<Both>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(usize, usize), Vec<CommonPacket>> = BTreeMap::new();
     let mut same_ids: Vec<(u32, u32)> = vec![(0, 0); count as usize];
     while placed.len() < n {
         for i in placed.iter().map(|p| p.0) {
@@ -367,12 +367,12 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
                 b: surveys[j].path.display().to_string(),
             });
         }
-        let step = laying.step(i, j, &common, main);
+        let step = builder.step(i, j, &common, main);
         let from = placed.iter().find(|p| p.0 == i).map_or((0.0, 0), |p| (p.1, p.2));
         placed.push((j, from.0 + step.distance, from.1 + step.hops));
         let towards = (step.distance, step.hops) > (0.0, 0)
             || ((step.distance, step.hops) == (0.0, 0) && j > i);
-        clocks[j] = eras(&laying, towards, &common, &clocks[i], origin);
+        clocks[j] = eras(&builder, towards, &common, &clocks[i], origin);
         for p in &common {
             let ids = &mut same_ids[p.flow as usize];
             if p.a.id != 0 && p.a.payload == p.b.payload {
@@ -385,7 +385,7 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
     let order: Vec<usize> = if reversed { order.into_iter().rev().collect() } else { order };
     let given = order.iter().copied().eq(0..n);
     let by = if given { OrderBy::Given } else { by };
-    let mut line = Line {
+    let mut layout = PathLayout {
         flows: Vec::new(),
         flow_of: Vec::new(),
         order,
@@ -394,16 +394,16 @@ pub(crate) fn lay(surveys: &[Survey]) -> Result<Line, LocateError> {
         origin,
         warnings: Vec::new(),
     };
-    line.flows = flows(&laying, &line.order, reversed, &same_ids);
-    line.flow_of = flow_of;
-    Ok(line)
+    layout.flows = flows(&builder, &layout.order, reversed, &same_ids);
+    layout.flow_of = flow_of;
+    Ok(layout)
 }
 
 fn position(order: &[usize], given: usize) -> usize {
     order.iter().position(|g| *g == given).unwrap_or(0)
 }
 
-/// Points in the order of the path: by hops, since TTLs only fall; within a hop by distance; equal ones as given.
+/// Points in the order of the path: by hops, since TTLs only fall; within a hop by distance; else as given.
 fn sorted(placed: &[(usize, f64, i32)]) -> (Vec<usize>, OrderBy) {
     let mut points = placed.to_vec();
     points.sort_by_key(|p| p.0);
@@ -412,19 +412,19 @@ fn sorted(placed: &[(usize, f64, i32)]) -> (Vec<usize>, OrderBy) {
     (points.into_iter().map(|p| p.0).collect(), by)
 }
 
-/// The clock of a point against the reference, from that of its `parent` and what both have in common. `towards`: it
-/// lies behind the parent, in the direction of the line.
+/// Difference of a clock from the reference clock, from that of the `parent` point and the packets in common. `towards`:
+/// the point lies behind the parent in the direction of the path.
 fn eras(
-    laying: &Laying<'_>,
+    builder: &LayoutBuilder<'_>,
     towards: bool,
-    common: &[Both],
-    parent: &[Era],
+    common: &[CommonPacket],
+    parent: &[ClockEra],
     origin: i64,
-) -> Vec<Era> {
+) -> Vec<ClockEra> {
     let parent_of = |s: &Sample| to_reference(parent, s.ordinal, s.time, origin, None);
     let base = common.first().map_or(0, |p| p.b.time.saturating_sub(parent_of(&p.a)));
-    // In the order in which this point saw them, and with a time that follows it: a step happens between two packets of
-    // its file, while packets that wait in a queue straddle it.
+    // In the order of this file and with times that follow it: a step lies between two packets of the file, while
+    // packets in a queue at that moment were sent before it and arrive after it.
     let mut fits: Vec<Fit> = common
         .iter()
         .map(|p| {
@@ -436,11 +436,11 @@ fn eras(
     fits.sort_by_key(|f| f.ordinal);
     let mut latest = f64::NEG_INFINITY;
     let mut windows = [clock::Windows::default(), clock::Windows::default()];
-    let blind = fits.iter().all(|f| laying.along[f.flow as usize].is_none());
+    let blind = fits.iter().all(|f| builder.along[f.flow as usize].is_none());
     for f in &mut fits {
         latest = f.t.max(latest + 1e-6);
         f.t = latest;
-        let ahead = match laying.along[f.flow as usize] {
+        let ahead = match builder.along[f.flow as usize] {
             Some(along) => along == towards,
             None if blind => true,
             None => continue,
@@ -450,19 +450,19 @@ fn eras(
         window.add((f.t * 1e9) as i64, (apart * 1e9) as i64);
     }
     let lines = clock::fit(&windows[0].points(), &windows[1].points(), LARGE_STEP);
-    let mut eras: Vec<Era> = Vec::new();
+    let mut eras: Vec<ClockEra> = Vec::new();
     for line in &lines {
         let (earliest, ordinal) = match eras.last() {
             Some(before) => boundary(&fits, before, line, base),
             None => (0, 0),
         };
         let offset = base.saturating_add((line.offset * 1e9) as i64);
-        eras.push(Era { from: line.from, ordinal, earliest, offset, slope: line.slope });
+        eras.push(ClockEra { from: line.from, ordinal, earliest, offset, slope: line.slope });
     }
     eras
 }
 
-/// A sampled packet with its apparent delay, s.
+/// A sampled packet with its time and apparent delay, s.
 struct Fit {
     ordinal: u64,
     flow: u32,
@@ -470,9 +470,9 @@ struct Fit {
     apart: f64,
 }
 
-/// Between which packets of the file a clock stepped: where what comes before lies closest to the one line, and what
-/// comes behind to the other. Delays beyond the step itself have no say.
-fn boundary(fits: &[Fit], before: &Era, line: &clock::Line, base: i64) -> (u64, u64) {
+/// The packets of the file between which a clock stepped: those before lie closest to one line, those after to the other.
+/// Distances count up to the size of the step.
+fn boundary(fits: &[Fit], before: &ClockEra, line: &clock::Line, base: i64) -> (u64, u64) {
     let start = before.offset.saturating_sub(base) as f64 / 1e9;
     let old = |f: &Fit| start + before.slope * f.t;
     let step = fits.iter().map(|f| (line.at(f.t) - old(f)).abs()).fold(0.0, f64::max);
@@ -489,16 +489,16 @@ fn boundary(fits: &[Fit], before: &Era, line: &clock::Line, base: i64) -> (u64, 
     (earliest, fits.get(best.1).map_or(earliest, |f| f.ordinal))
 }
 
-/// Time of the reference clock when this clock showed `time` at packet `ordinal`. In the uncertain stretch before a
-/// step `near`, the time of the packet before, decides.
+/// Time of the reference clock when this clock showed `time` at packet `ordinal`. Where the era is uncertain, the one
+/// with the result nearer to `near`, the time of the previous packet, is used.
 pub(crate) fn to_reference(
-    eras: &[Era],
+    eras: &[ClockEra],
     ordinal: u64,
     time: i64,
     origin: i64,
     near: Option<i64>,
 ) -> i64 {
-    let by = |era: &Era| {
+    let by = |era: &ClockEra| {
         let there = time.saturating_sub(origin).saturating_sub(era.offset);
         origin
             .saturating_add((there as f64 * (-era.slope / (1.0 + era.slope))) as i64)
@@ -520,82 +520,85 @@ pub(crate) fn to_reference(
     by(current)
 }
 
-/// What was learned of each flow, by position.
+/// The facts about each flow, by position.
 fn flows(
-    laying: &Laying<'_>,
+    builder: &LayoutBuilder<'_>,
     order: &[usize],
     reversed: bool,
     same_ids: &[(u32, u32)],
-) -> Vec<LineFlow> {
-    let count = laying.along.len();
-    let mut flows: Vec<LineFlow> = (0..count)
-        .map(|f| LineFlow {
-            way: Way {
+) -> Vec<PathFlow> {
+    let count = builder.along.len();
+    let mut flows: Vec<PathFlow> = (0..count)
+        .map(|f| PathFlow {
+            facts: FlowFacts {
                 connection: 0,
                 mask: 0,
-                forward: laying.along[f].map(|along| along != reversed),
-                reverse: laying.reverse[f],
+                forward: builder.along[f].map(|along| along != reversed),
+                reverse: builder.reverse[f],
                 ids: same_ids[f].0 > 0 && same_ids[f].1 == 0,
-                segment: 0,
+                full_segment: 0,
             },
-            seen: [None; MOST_POINTS],
+            seen: [None; MAX_POINTS],
             opens: false,
             packets: 0,
             bytes: 0,
         })
         .collect();
     for (position, given) in order.iter().enumerate() {
-        for (x, seen) in laying.surveys[*given].flows.iter().enumerate() {
-            let flow = &mut flows[laying.flow_of[*given][x] as usize];
-            flow.way.mask |= 1 << position;
+        for (x, seen) in builder.surveys[*given].flows.iter().enumerate() {
+            let flow = &mut flows[builder.flow_of[*given][x] as usize];
+            flow.facts.mask |= 1 << position;
             flow.seen[position] = Some(At { tuple: seen.tuple, ttl: seen.ttl, mss: seen.mss });
             flow.opens |= seen.opens;
             flow.packets = flow.packets.max(seen.packets);
             flow.bytes = flow.bytes.max(seen.bytes);
-            // An offload makes segments longer, never shorter: the point that shows the shortest is right.
-            if seen.largest > 0 && (flow.way.segment == 0 || seen.largest < flow.way.segment) {
-                flow.way.segment = seen.largest;
+            // GSO and GRO only make segments longer: the point with the shortest is right.
+            if seen.largest > 0
+                && (flow.facts.full_segment == 0 || seen.largest < flow.facts.full_segment)
+            {
+                flow.facts.full_segment = seen.largest;
             }
         }
     }
     let mut connections = 0;
     let mut number = vec![None; count];
     for f in 0..count {
-        let known = flows[f].way.reverse.and_then(|back| number[back as usize]);
+        let known = flows[f].facts.reverse.and_then(|back| number[back as usize]);
         let connection = known.unwrap_or_else(|| {
             connections += 1;
             connections - 1
         });
         number[f] = Some(connection);
-        flows[f].way.connection = connection;
-        // Where an offload hides the size of segments, the SYNs tell it; options take 12 bytes of it (RFC 7323).
-        let back = flows[f].way.reverse.map_or(f, |back| back as usize);
+        flows[f].facts.connection = connection;
+        // Where GSO hides the size of segments, the MSS in the SYNs shows it; timestamps take 12 bytes (RFC 7323).
+        let back = flows[f].facts.reverse.map_or(f, |back| back as usize);
         let mss = [f, back]
             .iter()
             .flat_map(|i| flows[*i].seen.iter().flatten().filter_map(|at| at.mss))
             .min();
         if let Some(mss) = mss.map(u32::from) {
-            flows[f].way.segment = flows[f].way.segment.clamp(mss.saturating_sub(12), mss);
+            flows[f].facts.full_segment =
+                flows[f].facts.full_segment.clamp(mss.saturating_sub(12), mss);
         }
-        flows[f].way.segment = flows[f].way.segment.max(1);
+        flows[f].facts.full_segment = flows[f].facts.full_segment.max(1);
     }
     by_address(&mut flows);
     flows
 }
 
-/// A flow of which nothing tells the direction goes like another one from the same host, or to it.
-fn by_address(flows: &mut [LineFlow]) {
+/// Gives flows of unknown direction that of another flow from, or to, the same host.
+fn by_address(flows: &mut [PathFlow]) {
     let mut side: BTreeMap<Addr, bool> = BTreeMap::new();
     for flow in flows.iter() {
-        if let Some(forward) = flow.way.forward {
+        if let Some(forward) = flow.facts.forward {
             for at in flow.seen.iter().flatten() {
                 side.insert(at.tuple.src, forward);
                 side.insert(at.tuple.dst, !forward);
             }
         }
     }
-    for flow in flows.iter_mut().filter(|f| f.way.forward.is_none()) {
-        flow.way.forward = flow.seen.iter().flatten().find_map(|at| {
+    for flow in flows.iter_mut().filter(|f| f.facts.forward.is_none()) {
+        flow.facts.forward = flow.seen.iter().flatten().find_map(|at| {
             side.get(&at.tuple.src).copied().or_else(|| side.get(&at.tuple.dst).map(|s| !s))
         });
     }

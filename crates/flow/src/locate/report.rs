@@ -1,48 +1,49 @@
-//! From books to rows: the clocks' last correction, delays above the smallest, shares.
+//! Makes the rows: applies the last correction of the clocks, and computes queueing delays and their shares.
 
 use std::collections::BTreeMap;
 
+use capture::protocol;
 use units::Quantiles;
 
 use super::Options;
 use super::clock::{self, Lines};
 use super::name_of;
-use super::path_order::{Line, OrderBy};
-use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, StretchRow};
-use super::segment::{Books, Tally};
+use super::path_order::{OrderBy, PathLayout};
+use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, SegmentRow};
+use super::segment::{PathStats, SegmentStats};
 use super::survey::Survey;
 use crate::series::rows::Protocol;
 
 /// Steps of a clock below this are jitter, s.
 const SMALLEST_STEP: f64 = 0.001;
-/// Drift of two readings of one clock: the resolution of the fit over a short capture, ppm.
+/// Drift below this is zero: the resolution of the fit over a short capture, ppm.
 const NO_DRIFT: f64 = 1.0;
-/// What two captures of one machine differ by without any meaning, ms.
+/// Differences of two captures on one machine below this mean nothing, ms.
 const JITTER_MS: f64 = 0.05;
-/// With so many of its packets missing, a stretch has something in it that makes other packets of them.
-const MOST_MISSING: f64 = 0.5;
+/// If a larger share of its packets is missing, something in the path segment makes other packets of them.
+const MAX_MISSING_SHARE: f64 = 0.5;
 
-/// Delays of a stretch in one direction, corrected.
+/// Row and bins of a path segment in one direction, with corrected delays.
 struct Delays {
-    row: StretchRow,
+    row: SegmentRow,
     bins: Vec<DelayRow>,
 }
 
 pub(crate) fn report(
-    line: &Line,
+    layout: &PathLayout,
     surveys: &[Survey],
-    books: Books,
+    path_stats: PathStats,
     elsewhere: Vec<u64>,
     options: Options,
 ) -> Located {
-    let points = line.order.len();
-    let begin = books.spans.iter().map(|s| s.0).min().unwrap_or(line.origin);
-    let end = books.spans.iter().map(|s| s.1).max().unwrap_or(begin).max(begin);
-    let shift = begin.saturating_sub(line.origin) as f64 / 1e9;
+    let points = layout.order.len();
+    let begin = path_stats.spans.iter().map(|s| s.0).min().unwrap_or(layout.origin);
+    let end = path_stats.spans.iter().map(|s| s.1).max().unwrap_or(begin).max(begin);
+    let shift = begin.saturating_sub(layout.origin) as f64 / 1e9;
     let level = vec![clock::Line { from: f64::NEG_INFINITY, offset: 0.0, slope: 0.0 }];
     let lines: Vec<Lines> = (0..points - 1)
         .map(|s| {
-            let [forward, backward] = &books.tallies[s];
+            let [forward, backward] = &path_stats.by_segment[s];
             if options.one_clock {
                 return level.clone();
             }
@@ -50,62 +51,62 @@ pub(crate) fn report(
         })
         .collect();
     let mut all: Vec<&[clock::Line]> = lines.iter().map(Vec::as_slice).collect();
-    let mut stretches = Vec::new();
+    let mut segments = Vec::new();
     let mut delays = Vec::new();
     let mut clocks = Vec::new();
-    for (s, tallies) in books.tallies.iter().enumerate() {
+    for (s, by_segment) in path_stats.by_segment.iter().enumerate() {
         let path = s + 1 == points;
         if path && points == 2 {
             break;
         }
         let over = if path { std::mem::take(&mut all) } else { vec![lines[s].as_slice()] };
-        let mut least = [None, None];
-        for (back, tally) in tallies.iter().enumerate() {
+        let mut min = [None, None];
+        for (back, stats) in by_segment.iter().enumerate() {
             let forward = back == 0;
             let (low, high) = if path { (0, points - 1) } else { (s, s + 1) };
             let (from, to) = if forward { (low, high) } else { (high, low) };
-            let row = StretchRow { from, to, forward, path, ..StretchRow::default() };
-            let made = corrected(tally, row, &over, books.bin, shift);
-            least[back] = made.row.delay_ms.map(|q| q.min);
-            let index = stretches.len();
-            delays.extend(made.bins.into_iter().map(|bin| DelayRow { stretch: index, ..bin }));
-            stretches.push(made.row);
+            let row = SegmentRow { from, to, forward, path, ..SegmentRow::default() };
+            let made = corrected(stats, row, &over, path_stats.bin, shift);
+            min[back] = made.row.delay_ms.map(|q| q.min);
+            let index = segments.len();
+            delays.extend(made.bins.into_iter().map(|bin| DelayRow { segment: index, ..bin }));
+            segments.push(made.row);
         }
         if !path {
-            clocks.push(clock_row(line, s, &lines[s], tallies, shift));
+            clocks.push(clock_row(layout, s, &lines[s], by_segment, shift));
         }
     }
-    share(&mut stretches);
+    share(&mut segments);
     let mut warnings: Vec<String> = surveys.iter().flat_map(|s| s.warnings.clone()).collect();
-    warnings.extend(line.warnings.clone());
-    let rows: Vec<PointRow> =
-        (0..points).map(|p| point_row(line, surveys, &books, &elsewhere, p, begin)).collect();
-    for row in stretches.iter().filter(|r| !r.path) {
+    warnings.extend(layout.warnings.clone());
+    let rows: Vec<PointRow> = (0..points)
+        .map(|p| point_row(layout, surveys, &path_stats, &elsewhere, p, begin))
+        .collect();
+    for row in segments.iter().filter(|r| !r.path) {
         let missing = row.lost as f64 / (row.lost + row.packets).max(1) as f64;
-        if missing > MOST_MISSING && row.lost > 10 {
+        if missing > MAX_MISSING_SHARE && row.lost > 10 {
             warnings.push(format!(
-                "most packets of {} are not found in {}: something between them makes other packets of them (a proxy, a \
-                 tunnel), or the captures are not of one path",
+                "most packets of {} are not found in {}: something between them replaces them by other packets (a proxy, a \
+                 tunnel), or the captures are not from one path",
                 name_of(&rows[row.from].path),
                 name_of(&rows[row.to].path),
             ));
         }
     }
-    if books.undirected > 0 {
-        warnings
-            .push(format!("{} packets went in a direction that nothing tells", books.undirected));
+    if path_stats.undirected > 0 {
+        warnings.push(format!("the direction of {} packets is unknown", path_stats.undirected));
     }
-    let mut losses = books.losses.clone();
+    let mut losses = path_stats.losses.clone();
     losses.sort_by_key(|l| (l.time, l.place, l.from));
     Located {
-        order_by: line.by,
+        order_by: layout.by,
         points: rows,
         clocks,
-        stretches,
+        segments,
         delays,
         losses,
-        unlisted_losses: books.unlisted,
-        connections: connections(line),
+        unlisted_losses: path_stats.unlisted,
+        connections: connections(layout),
         start_s: begin as f64 / 1e9,
         duration_s: end.saturating_sub(begin) as f64 / 1e9,
         origin: begin,
@@ -113,7 +114,7 @@ pub(crate) fn report(
     }
 }
 
-/// What to take from an apparent delay of this direction at `t`, ms.
+/// The amount to subtract from an apparent delay of this direction at `t`, ms.
 fn correction(over: &[&[clock::Line]], forward: bool, t: f64) -> f64 {
     let ahead: f64 = over.iter().map(|lines| clock::at(lines, t)).sum();
     if forward { ahead * 1e3 } else { -ahead * 1e3 }
@@ -125,23 +126,23 @@ fn near_step(over: &[&[clock::Line]], from: f64, to: f64) -> bool {
 }
 
 fn corrected(
-    tally: &Tally,
-    mut row: StretchRow,
+    stats: &SegmentStats,
+    mut row: SegmentRow,
     over: &[&[clock::Line]],
     bin: i64,
     shift: f64,
 ) -> Delays {
     let forward = row.forward;
-    row.packets = tally.packets;
-    row.bytes = tally.bytes;
-    row.lost = tally.lost;
-    row.lost_bytes = tally.lost_bytes;
-    row.undecided = tally.undecided;
-    row.reordered = tally.late;
-    row.reordered_ms_max = (tally.late > 0).then_some(tally.latest as f64 / 1e6);
-    row.ecn_marked = tally.marked;
-    row.windows_rewritten = tally.rewritten;
-    let least = tally
+    row.packets = stats.packets;
+    row.bytes = stats.bytes;
+    row.lost = stats.lost;
+    row.lost_bytes = stats.lost_bytes;
+    row.undecided = stats.undecided;
+    row.reordered = stats.late;
+    row.reordered_ms_max = (stats.late > 0).then_some(stats.latest as f64 / 1e6);
+    row.ecn_marked = stats.marked;
+    row.windows_rewritten = stats.rewritten;
+    let min = stats
         .windows
         .points()
         .into_iter()
@@ -151,7 +152,7 @@ fn corrected(
     let width = bin as f64 / 1e9;
     let (mut all, mut bins): (Vec<(f64, f64)>, Vec<DelayRow>) = (Vec::new(), Vec::new());
     let (mut low, mut high, mut sum, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0u64);
-    for (index, b) in &tally.bins {
+    for (index, b) in &stats.bins {
         let t = *index as f64 * width;
         let known = b.count > 0 && !near_step(over, t, t + width);
         let take = correction(over, forward, t + width / 2.0);
@@ -164,26 +165,26 @@ fn corrected(
             count += b.count;
         }
         bins.push(DelayRow {
-            stretch: 0,
+            segment: 0,
             t_s: t - shift,
             packets: b.packets,
             bytes: b.bytes,
             delay_ms: known.then_some(of),
-            queue_ms: known.then(|| ((of.0 - least).max(0.0), (of.1 - least).max(0.0))),
+            queue_ms: known.then(|| ((of.0 - min).max(0.0), (of.1 - min).max(0.0))),
             lost: b.lost,
         });
     }
     if count > 0 {
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let least = least.min(low);
+        let min = min.min(low);
         row.delay_ms = Some(quantiles(&all, count, low, high, 0.0));
-        row.queue_ms = Some(quantiles(&all, count, low, high, least));
-        row.queue_ms_mean = Some((sum / count as f64 - least).max(0.0));
+        row.queue_ms = Some(quantiles(&all, count, low, high, min));
+        row.queue_ms_mean = Some((sum / count as f64 - min).max(0.0));
     }
     Delays { row, bins }
 }
 
-/// Of weighted samples in order, above `floor`.
+/// Quantiles of weighted samples in ascending order, minus `floor`.
 fn quantiles(all: &[(f64, f64)], count: u64, low: f64, high: f64, floor: f64) -> Quantiles {
     let total: f64 = all.iter().map(|s| s.1).sum();
     let at = |q: f64| {
@@ -204,40 +205,48 @@ fn quantiles(all: &[(f64, f64)], count: u64, low: f64, high: f64, floor: f64) ->
     }
 }
 
-/// Shares of the mean queueing delay, direction by direction.
-fn share(stretches: &mut [StretchRow]) {
+/// Sets the share of each path segment in the mean queueing delay of its direction.
+fn share(segments: &mut [SegmentRow]) {
     for forward in [true, false] {
-        let whole: f64 = stretches
+        let whole: f64 = segments
             .iter()
             .filter(|r| r.forward == forward && !r.path)
             .filter_map(|r| r.queue_ms_mean)
             .sum();
-        for row in stretches.iter_mut().filter(|r| r.forward == forward && !r.path) {
+        for row in segments.iter_mut().filter(|r| r.forward == forward && !r.path) {
             row.share = row.queue_ms_mean.filter(|_| whole > 0.0).map(|mean| mean / whole);
         }
     }
 }
 
-fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: f64) -> ClockRow {
-    let (near, far) = (&line.clocks[line.order[s]], &line.clocks[line.order[s + 1]]);
-    let first =
-        |eras: &[super::path_order::Era]| eras.first().map_or((0, 0.0), |e| (e.offset, e.slope));
+fn clock_row(
+    layout: &PathLayout,
+    s: usize,
+    lines: &Lines,
+    by_segment: &[SegmentStats; 2],
+    shift: f64,
+) -> ClockRow {
+    let (near, far) = (&layout.clocks[layout.order[s]], &layout.clocks[layout.order[s + 1]]);
+    let first = |eras: &[super::path_order::ClockEra]| {
+        eras.first().map_or((0, 0.0), |e| (e.offset, e.slope))
+    };
     let ((near_at, near_slope), (far_at, far_slope)) = (first(near), first(far));
     let rest = lines.first().copied().unwrap_or(clock::Line { from: 0.0, offset: 0.0, slope: 0.0 });
     let slope = far_slope - near_slope + rest.slope;
     let offset = far_at.saturating_sub(near_at) as f64 / 1e6 + (rest.offset + slope * shift) * 1e3;
-    let least = |tally: &Tally, sign: f64| {
+    let smallest = |stats: &SegmentStats, sign: f64| {
         let of = |(t, v): (f64, f64)| v - sign * clock::at(lines, t);
-        let points = tally.windows.points();
-        let least = points
+        let points = stats.windows.points();
+        let min = points
             .into_iter()
             .filter(|p| !near_step(&[lines.as_slice()], p.0, p.0))
             .map(of)
             .fold(f64::INFINITY, f64::min);
-        least.is_finite().then_some(least)
+        min.is_finite().then_some(min)
     };
-    let round =
-        least(&tallies[0], 1.0).zip(least(&tallies[1], -1.0)).map(|(a, b)| (a + b).max(0.0));
+    let round = smallest(&by_segment[0], 1.0)
+        .zip(smallest(&by_segment[1], -1.0))
+        .map(|(a, b)| (a + b).max(0.0));
     let mut steps: Vec<(f64, f64)> = lines
         .windows(2)
         .map(|pair| {
@@ -260,33 +269,33 @@ fn clock_row(line: &Line, s: usize, lines: &Lines, tallies: &[Tally; 2], shift: 
             && drift_ppm.abs() <= NO_DRIFT
             && uncertainty_ms.is_some_and(|u| offset.abs() <= u + JITTER_MS),
         steps,
-        hops: hops(line, s),
-        renamed: renamed(line, s),
-        mss: line.flows.iter().find_map(|f| {
+        hops: hops(layout, s),
+        renamed: renamed(layout, s),
+        mss: layout.flows.iter().find_map(|f| {
             let (a, b) = (f.seen[s]?.mss?, f.seen[s + 1]?.mss?);
-            (a != b).then_some(if f.way.forward == Some(false) { (b, a) } else { (a, b) })
+            (a != b).then_some(if f.facts.forward == Some(false) { (b, a) } else { (a, b) })
         }),
     }
 }
 
-/// What most flows say.
-fn hops(line: &Line, s: usize) -> Option<u8> {
+/// Number of routers between two points, by the TTLs of most packets.
+fn hops(layout: &PathLayout, s: usize) -> Option<u8> {
     let mut counts = [0u64; 256];
-    for f in &line.flows {
+    for f in &layout.flows {
         if let (Some(a), Some(b)) = (f.seen[s], f.seen[s + 1]) {
             counts[usize::from(a.ttl.abs_diff(b.ttl))] += f.packets;
         }
     }
-    let most = (0..256).max_by_key(|i| (counts[*i], 256 - i))?;
-    (counts[most] > 0).then_some(most as u8)
+    let max = (0..256).max_by_key(|i| (counts[*i], 256 - i))?;
+    (counts[max] > 0).then_some(max as u8)
 }
 
-fn renamed(line: &Line, s: usize) -> u64 {
-    let mut ids: Vec<u32> = line
+fn renamed(layout: &PathLayout, s: usize) -> u64 {
+    let mut ids: Vec<u32> = layout
         .flows
         .iter()
         .filter(|f| matches!((f.seen[s], f.seen[s + 1]), (Some(a), Some(b)) if a.tuple != b.tuple))
-        .map(|f| f.way.connection)
+        .map(|f| f.facts.connection)
         .collect();
     ids.sort_unstable();
     ids.dedup();
@@ -294,17 +303,17 @@ fn renamed(line: &Line, s: usize) -> u64 {
 }
 
 fn point_row(
-    line: &Line,
+    layout: &PathLayout,
     surveys: &[Survey],
-    books: &Books,
+    path_stats: &PathStats,
     elsewhere: &[u64],
     position: usize,
     begin: i64,
 ) -> PointRow {
-    let given = line.order[position];
+    let given = layout.order[position];
     let survey = &surveys[given];
-    let (first, last) = books.spans[position];
-    let missed = books.missed[position];
+    let (first, last) = path_stats.spans[position];
+    let missed = path_stats.missed[position];
     PointRow {
         path: survey.path.clone(),
         given,
@@ -320,28 +329,28 @@ fn point_row(
     }
 }
 
-/// Both directions of what two points saw at least, the largest first.
-fn connections(line: &Line) -> Vec<ConnectionRow> {
+/// Both directions of each connection that at least two points saw, the largest first.
+fn connections(layout: &PathLayout) -> Vec<ConnectionRow> {
     let mut rows: Vec<ConnectionRow> = Vec::new();
     let mut place: BTreeMap<u32, usize> = BTreeMap::new();
-    for f in line.flows.iter().filter(|f| f.way.mask.count_ones() > 1) {
-        let forward = f.way.forward.unwrap_or(true);
+    for f in layout.flows.iter().filter(|f| f.facts.mask.count_ones() > 1) {
+        let forward = f.facts.forward.unwrap_or(true);
         let Some(at) = f.seen.iter().flatten().next().map(|at| at.tuple) else { continue };
         let at = if forward { at } else { at.back() };
-        let row = *place.entry(f.way.connection).or_insert_with(|| {
+        let row = *place.entry(f.facts.connection).or_insert_with(|| {
             rows.push(ConnectionRow {
-                id: f.way.connection,
+                id: f.facts.connection,
                 protocol: match at.protocol {
-                    6 => Protocol::Tcp,
-                    17 => Protocol::Udp,
-                    1 | 58 => Protocol::Icmp,
+                    protocol::TCP => Protocol::Tcp,
+                    protocol::UDP => Protocol::Udp,
+                    protocol::ICMP | protocol::ICMPV6 => Protocol::Icmp,
                     other => Protocol::Other(other),
                 },
                 a_addr: at.src,
                 a_port: at.src_port,
                 b_addr: at.dst,
                 b_port: at.dst_port,
-                points: (0..line.order.len()).filter(|p| f.way.mask >> p & 1 == 1).collect(),
+                points: (0..layout.order.len()).filter(|p| f.facts.mask >> p & 1 == 1).collect(),
                 packets: 0,
                 bytes: 0,
                 opened_by_a: None,
@@ -358,9 +367,8 @@ fn connections(line: &Line) -> Vec<ConnectionRow> {
     rows
 }
 
-/// Words for [`OrderBy`].
 impl OrderBy {
-    /// As tables and `--json` have it.
+    /// Name in tables and in `--json`.
     pub const fn name(self) -> &'static str {
         match self {
             OrderBy::Given => "given",

@@ -1,4 +1,4 @@
-//! What comes out: points, stretches, bins, losses, connections. Columns and units: `docs/locate.md`.
+//! The rows of the result: points, path segments, bins, losses, connections. Columns and units: `docs/locate.md`.
 
 use std::path::PathBuf;
 
@@ -8,198 +8,198 @@ use units::Quantiles;
 use super::path_order::OrderBy;
 use crate::series::rows::Protocol;
 
-/// One capture.
+/// One point: a capture.
 #[derive(Clone, Debug)]
 pub struct PointRow {
-    /// Its file.
+    /// The capture file.
     pub path: PathBuf,
-    /// Its place among the files given.
+    /// Its index among the files given.
     pub given: usize,
-    /// First packet, s since the beginning.
+    /// Time of the first packet, s since the beginning.
     pub start_s: f64,
-    /// First to last packet, s.
+    /// Time from first to last packet, s.
     pub duration_s: f64,
-    /// IP packets.
+    /// Number of IP packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Sum of their IP lengths, bytes.
     pub bytes: u64,
     /// Of these, packets of flows that no other point saw.
     pub elsewhere: u64,
-    /// Packets that other points prove to have passed while this capture ran, and which it does not hold.
+    /// Packets that passed this point, as other points show, but are missing in its capture.
     pub drops: u64,
-    /// Their bytes.
+    /// Sum of their IP lengths, bytes.
     pub dropped_bytes: u64,
-    /// Packets that the capture holds twice, dropped.
+    /// Packets that the capture contains twice; the copies are dropped.
     pub duplicates: u64,
-    /// Drops that the capture program itself reported.
+    /// Drops reported by the capture program.
     pub reported_drops: Option<u64>,
 }
 
-/// What two neighbouring captures say about each other.
+/// Differences between two neighbouring points: clocks, hops, NAT, MSS.
 #[derive(Clone, Debug, Default)]
 pub struct ClockRow {
     /// Clock of the further point minus clock of the nearer one at the beginning, ms.
     pub offset_ms: f64,
-    /// Half of the smallest round trip: what asymmetric delays could hide, ms; `None` with one direction alone.
+    /// Half of the smallest round trip, the error that asymmetric delays may cause, ms; `None` with one direction alone.
     pub uncertainty_ms: Option<f64>,
     /// Drift of that difference, parts per million.
     pub drift_ppm: f64,
-    /// Steps of that difference: when (s), by how much (ms).
+    /// Steps of that difference: time (s) and size (ms).
     pub steps: Vec<(f64, f64)>,
-    /// Both may have read one clock: no drift, and an offset within the uncertainty.
+    /// Both captures may use one clock: no drift, and an offset within the uncertainty.
     pub one_clock: bool,
-    /// Routers between the points, by TTL.
+    /// Number of routers between the points, by TTL.
     pub hops: Option<u8>,
     /// Connections whose addresses or ports differ between the points.
     pub renamed: u64,
-    /// An MSS that differs between the points: before, behind.
+    /// An MSS that was changed between the points: before, after.
     pub mss: Option<(u16, u16)>,
 }
 
-/// A stretch in one direction, or the whole path.
+/// A path segment in one direction, or the whole path.
 #[derive(Clone, Debug, Default)]
-pub struct StretchRow {
-    /// Position of the point where it begins, in the direction of travel.
+pub struct SegmentRow {
+    /// Position of the point where it begins in this direction.
     pub from: usize,
-    /// … where it ends.
+    /// Position of the point where it ends.
     pub to: usize,
-    /// From the first point to the last.
+    /// Direction: true from the first point to the last.
     pub forward: bool,
-    /// All stretches together.
+    /// Whether it is the whole path.
     pub path: bool,
-    /// Packets seen at both of its ends.
+    /// Number of packets seen at both of its ends.
     pub packets: u64,
-    /// Their IP bytes.
+    /// Sum of their IP lengths, bytes.
     pub bytes: u64,
-    /// Delay, ms; the clocks' offset is in it.
+    /// Delay including the offset of the clocks, ms.
     pub delay_ms: Option<Quantiles>,
-    /// Delay above its smallest, ms.
+    /// Delay above the smallest delay, ms.
     pub queue_ms: Option<Quantiles>,
-    /// Its mean.
+    /// Mean of `queue_ms`, ms.
     pub queue_ms_mean: Option<f64>,
-    /// Its share of the mean queueing delay of all stretches in this direction.
+    /// Its share of the mean queueing delay of all path segments in this direction.
     pub share: Option<f64>,
-    /// Packets that entered and did not come out.
+    /// Packets that entered it and never left it.
     pub lost: u64,
-    /// Their IP bytes.
+    /// Sum of their IP lengths, bytes.
     pub lost_bytes: u64,
-    /// Packets not seen at its end while that capture had not begun or was about to stop.
+    /// Packets not seen at its end because that capture had not begun or was about to stop.
     pub undecided: u64,
-    /// Packets that others of their flow overtook.
+    /// Packets overtaken by others of their flow.
     pub reordered: u64,
-    /// The latest of them by how much it had set out earlier, ms.
+    /// Maximum time by which one of them had entered earlier, ms.
     pub reordered_ms_max: Option<f64>,
-    /// Packets that got their CE mark here.
+    /// Packets marked CE in this path segment.
     pub ecn_marked: u64,
-    /// Segments whose window field was rewritten here.
+    /// TCP segments whose window field was rewritten in this path segment.
     pub windows_rewritten: u64,
 }
 
-/// A stretch in one direction during one bin.
+/// A path segment in one direction during one bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DelayRow {
-    /// Index of its [`StretchRow`].
-    pub stretch: usize,
-    /// When the bin begins, s; a packet counts when it enters.
+    /// Index of its [`SegmentRow`].
+    pub segment: usize,
+    /// Beginning of the bin, s. A packet belongs to the bin in which it enters.
     pub t_s: f64,
-    /// Packets that came out.
+    /// Number of packets that left it.
     pub packets: u64,
-    /// Their IP bytes.
+    /// Sum of their IP lengths, bytes.
     pub bytes: u64,
     /// Smallest, mean and largest delay, ms.
     pub delay_ms: Option<(f64, f64, f64)>,
-    /// Smallest and mean of what lies above the stretch's smallest, ms.
+    /// Smallest and mean delay above the minimum of the path segment, ms.
     pub queue_ms: Option<(f64, f64)>,
-    /// Packets that did not come out.
+    /// Number of packets that never left it.
     pub lost: u64,
 }
 
-/// Where something went missing.
+/// Where a packet is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// On a stretch.
-    Stretch,
-    /// Only in a point's capture.
+    /// Lost in a path segment.
+    Segment,
+    /// Missing only in the capture of a point.
     Capture,
 }
 
-/// A packet (or neighbouring packets) that went missing.
+/// A missing packet, or several consecutive ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// When it was last seen, reference clock.
+    /// Time of its last sighting by the reference clock, ns.
     pub(crate) time: i64,
-    /// Position before the stretch, or of the point.
+    /// The path segment, by the lower of its two positions; or the point.
     pub place: usize,
-    /// From the first point to the last.
+    /// Direction: true from the first point to the last.
     pub forward: bool,
-    /// Whose.
+    /// Number of its connection.
     pub connection: u32,
-    /// Of what.
+    /// Lost, or missing in a capture.
     pub kind: LossKind,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their IP bytes.
+    /// Sum of their IP lengths, bytes.
     pub bytes: u64,
-    /// First byte of the stream (relative to the first seen); 0 without data.
+    /// Its first byte relative to the first one seen of the stream; 0 without data.
     pub from: i64,
 }
 
-/// A connection that two points saw at least.
+/// A connection seen at two points or more.
 #[derive(Clone, Debug)]
 pub struct ConnectionRow {
-    /// Number.
+    /// Number of the connection, from 0.
     pub id: u32,
-    /// TCP, UDP, ICMP …
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// The end on the side of the first point, as the first point that saw it names it.
+    /// Address of the end on the side of the first point, as seen at the first point with this connection.
     pub a_addr: Addr,
-    /// Its port.
+    /// Port of that end.
     pub a_port: u16,
-    /// The other end.
+    /// Address of the other end.
     pub b_addr: Addr,
-    /// Its port.
+    /// Port of the other end.
     pub b_port: u16,
-    /// Positions of the points that saw it.
+    /// Positions of the points at which it was seen.
     pub points: Vec<usize>,
-    /// IP packets, both directions.
+    /// Number of IP packets, both directions.
     pub packets: u64,
-    /// Their bytes.
+    /// Sum of their IP lengths, bytes.
     pub bytes: u64,
-    /// Which end opened it: `Some(true)` that of the first point.
+    /// Which end opened it: `Some(true)` for the end on the side of the first point.
     pub opened_by_a: Option<bool>,
 }
 
-/// All of it.
+/// The result of `locate`.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// In the order of the path.
+    /// Points in the order of the path.
     pub points: Vec<PointRow>,
-    /// How that order was found.
+    /// How the order of the points was found.
     pub order_by: OrderBy,
-    /// Between neighbours.
+    /// Differences between neighbouring points.
     pub clocks: Vec<ClockRow>,
-    /// Forward and backward by turns, the whole path last.
-    pub stretches: Vec<StretchRow>,
-    /// By stretch, in order of time.
+    /// Path segments, forward and backward alternating; the whole path last.
+    pub segments: Vec<SegmentRow>,
+    /// Bins by path segment, in order of time.
     pub delays: Vec<DelayRow>,
-    /// In order of time.
+    /// Missing packets in order of time.
     pub losses: Vec<Loss>,
-    /// Losses beyond those listed.
+    /// Number of losses that are not listed.
     pub unlisted_losses: u64,
-    /// Largest first.
+    /// Connections, the largest first.
     pub connections: Vec<ConnectionRow>,
     /// Epoch seconds of the beginning, by the clock of the first capture given.
     pub start_s: f64,
-    /// To the last packet of any point.
+    /// Time to the last packet of any point, s.
     pub duration_s: f64,
-    /// Zero of [`Loss::time`].
+    /// Origin of [`Loss::time`].
     pub(crate) origin: i64,
-    /// What a reader should know.
+    /// Limits of the result that the user should know.
     pub warnings: Vec<String>,
 }
 
 impl Located {
-    /// When a loss was, s since the beginning.
+    /// Time of a loss, s since the beginning.
     pub fn loss_s(&self, loss: &Loss) -> f64 {
         loss.time.saturating_sub(self.origin) as f64 / 1e9
     }

@@ -1,8 +1,7 @@
-//! What one capture holds, found in a first reading: its flows, and a sample of packets by which it is laid beside
-//! the others.
+//! The first reading of a capture: its flows, and a sample of packets for the comparison with the other captures.
 //!
-//! signal: every packet of a file · model: a packet is in the sample when the hash of its content says so, hence the
-//! same packets are sampled at every point, whatever else a capture holds · action: [`Survey`]
+//! The hash of its content decides whether a packet is in the sample. So the same packets are sampled at every point,
+//! whatever else a capture contains.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,28 +10,28 @@ use capture::{Decoded, Decoder, Reader, flags};
 use hashbrown::HashMap;
 
 use super::LocateError;
-use super::packet::{Content, Kept, Packet, Tuple, narrow, sample_key};
+use super::packet::{CommonContent, Content, Packet, Tuple, narrow, sample_key};
 use crate::packet::key::Hasher;
 
-/// Packets kept for laying captures side by side; the sample is thinned by half when there are more.
-const MOST_SAMPLES: usize = 1 << 16;
-/// Frames of each file that say how much of a packet was kept: the snap length of an interface does not change.
-const LOOK: usize = 4_000;
-/// Larger payloads than a jumbo frame holds were joined by an offload.
+/// Maximum number of sampled packets; when there are more, half of them are dropped.
+const MAX_SAMPLES: usize = 1 << 16;
+/// Frames of each file that are examined for the snap length, which does not change within a file.
+const SURVEYED_FRAMES: usize = 4_000;
+/// Larger payloads than that of a jumbo frame are GSO/GRO segments.
 const JUMBO: u32 = 9_100;
 
-/// A flow in one direction, as this capture sees it.
+/// A flow in one direction in this capture.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SurveyedFlow {
     pub tuple: Tuple,
     pub packets: u64,
     pub bytes: u64,
     pub ttl: u8,
-    /// MSS that its SYN offers.
+    /// MSS option of its SYN.
     pub mss: Option<u16>,
-    /// Sent a SYN without ACK.
+    /// Whether it sent a SYN without ACK.
     pub opens: bool,
-    /// Largest payload of a packet that was no giant.
+    /// Largest payload of a packet that is no GSO/GRO segment.
     pub largest: u32,
 }
 
@@ -46,19 +45,19 @@ pub(crate) struct Sample {
     pub flow: u32,
     pub id: u16,
     pub payload: u32,
-    /// The same content was seen again: tells nothing.
+    /// The same content was seen twice, so that it identifies no packet.
     pub twice: bool,
 }
 
-/// One capture at a glance.
+/// Flows and sampled packets of one capture.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub path: PathBuf,
     pub index: HashMap<Tuple, u32, Hasher>,
-    pub flows: Vec<Seen>,
+    pub flows: Vec<SurveyedFlow>,
     pub samples: HashMap<u64, Sample, Hasher>,
     mask: u64,
-    /// First and last packet, ns.
+    /// Times of first and last packet, ns since the epoch.
     pub first: i64,
     pub last: i64,
     pub packets: u64,
@@ -67,7 +66,7 @@ pub(crate) struct Survey {
     pub warnings: Vec<String>,
 }
 
-/// Opens a capture.
+/// Opens the capture file at `path`.
 pub(crate) fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, LocateError> {
     let fail = |source| LocateError::Open { path: path.display().to_string(), source };
     let file = std::fs::File::open(path).map_err(|e| fail(capture::OpenError::Io(e)))?;
@@ -75,31 +74,33 @@ pub(crate) fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, LocateEr
     Reader::new(input).map_err(fail)
 }
 
-/// What all of the captures kept of their packets.
-pub(crate) fn kept_by_all<R: Read>(readers: impl IntoIterator<Item = Reader<R>>) -> Kept {
-    let mut kept = Kept::default();
+/// The part of packets that all captures contain, by their first frames.
+pub(crate) fn common_content<R: Read>(
+    readers: impl IntoIterator<Item = Reader<R>>,
+) -> CommonContent {
+    let mut common = CommonContent::default();
     for mut reader in readers {
         let mut decoder = Decoder::new();
-        for _ in 0..LOOK {
+        for _ in 0..SURVEYED_FRAMES {
             let Ok(Some(frame)) = reader.next_frame() else { break };
             let decoded = decoder.decode(&frame);
-            narrow(&mut kept, &frame, &decoded);
+            narrow(&mut common, &frame, &decoded);
         }
     }
-    kept
+    common
 }
 
-/// Epoch time as a signed number: corrected clocks may run backwards through 0. A time behind the year 2116 is none.
+/// Time as a signed number, since corrected times may be negative. Times after the year 2116 are clamped.
 pub(crate) fn signed(time: units::Instant) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX).min(i64::MAX / 2)
 }
 
 impl Survey {
-    /// Reads a capture to its end. `tick` hears bytes read, and stops the work with false.
+    /// Reads a capture to its end. `tick` gets the bytes read; returning false stops the work.
     pub fn read<R: Read>(
         path: &Path,
         mut reader: Reader<R>,
-        kept: Kept,
+        common: CommonContent,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Survey, LocateError> {
         let mut survey =
@@ -111,8 +112,8 @@ impl Survey {
             match reader.next_frame() {
                 Ok(Some(frame)) => {
                     decoder.decode_into(&frame, &mut decoded);
-                    if let Some(packet) = Packet::of(&frame, &decoded, kept) {
-                        survey.take(ordinal, signed(frame.time), &packet, &decoded, kept);
+                    if let Some(packet) = Packet::of(&frame, &decoded, common) {
+                        survey.take(ordinal, signed(frame.time), &packet, &decoded, common);
                     }
                     ordinal += 1;
                 }
@@ -133,7 +134,14 @@ impl Survey {
         Ok(survey)
     }
 
-    fn take(&mut self, ordinal: u64, time: i64, packet: &Packet, decoded: &Decoded, kept: Kept) {
+    fn take(
+        &mut self,
+        ordinal: u64,
+        time: i64,
+        packet: &Packet,
+        decoded: &Decoded,
+        common: CommonContent,
+    ) {
         self.packets += 1;
         let bytes = u64::from(packet.header) + u64::from(packet.payload);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -142,7 +150,7 @@ impl Survey {
         let next = self.flows.len() as u32;
         let flow = *self.index.entry(packet.tuple).or_insert(next);
         if flow == next {
-            self.flows.push(Seen {
+            self.flows.push(SurveyedFlow {
                 tuple: packet.tuple,
                 packets: 0,
                 bytes: 0,
@@ -164,14 +172,14 @@ impl Survey {
         {
             seen.mss = s.options.mss.or(seen.mss);
             seen.opens |= !s.has(flags::ACK);
-            // A connection of a few packets is found by its SYN.
-            always = self.samples.len() < MOST_SAMPLES;
+            // The SYN is always sampled, so that connections of a few packets are found.
+            always = self.samples.len() < MAX_SAMPLES;
         }
-        let Some(key) = sample_key(packet, decoded, kept) else { return };
+        let Some(key) = sample_key(packet, decoded, common) else { return };
         if !always && key & self.mask != 0 {
             return;
         }
-        // A segment that carries data and one that carries none may share a key, not a place in the sample.
+        // A segment with data and one without may have the same key, but are different samples.
         let key = if matches!(packet.content, Content::Data { .. }) {
             key | 1 << 63
         } else {
@@ -180,7 +188,7 @@ impl Survey {
         let sample =
             Sample { time, ordinal, flow, id: packet.id, payload: packet.payload, twice: false };
         self.samples.entry(key).and_modify(|s| s.twice = true).or_insert(sample);
-        if self.samples.len() > MOST_SAMPLES {
+        if self.samples.len() > MAX_SAMPLES {
             self.mask = self.mask << 1 | 1;
             let mask = self.mask;
             self.samples.retain(|key, _| key & mask & !(1 << 63) == 0);

@@ -1,13 +1,13 @@
-//! Packets that the capture holds twice: mirror ports copy both directions of a port, `-i any` sees a forwarded
-//! packet on the way in and on the way out.
+//! Detects packets that the capture contains twice. Mirror ports copy both directions of a port, and `-i any`
+//! records a forwarded packet on its way in and on its way out.
 //!
-//! signal: IP identification, sequence and ACK number, flags, length, TSval, SACK · model: a fingerprint of
-//! each of the last sixteen packets of one side · action: the same fingerprint within 20 ms is dropped and counted
-//! before anything is measured (`capture-analysis`, definition 8).
+//! A fingerprint is made of IP identification, sequence and ACK number, flags, length, TSval and SACK. A packet whose
+//! fingerprint is among the last sixteen of its side and at most 20 ms old is dropped and counted before anything is
+//! measured (`docs/measures.md`, "Connections").
 //!
-//! Deviations: a duplicate made by the network is dropped as well, because nothing tells it from a mirror's;
-//! without an IP identification (0 or IPv6) only data segments with a timestamp count as duplicates, within 1 ms,
-//! because two duplicate ACKs may be alike.
+//! Deviations: a duplicate made by the network is dropped as well, because it looks the same. Without an IP
+//! identification (0, or IPv6) only data segments with a timestamp count as duplicates, within 1 ms, because two
+//! duplicate ACKs may be equal.
 
 use capture::TcpSegment;
 
@@ -16,12 +16,12 @@ use capture::TcpSegment;
 const WITH_ID: u32 = 20_000_000 >> TICK;
 /// No timer and no ACK makes a sender repeat a segment within a millisecond on a path worth analysing.
 const WITHOUT_ID: u32 = 1_000_000 >> TICK;
-/// Times are kept in units of 2^10 ns.
+/// Times are stored in units of 2^10 ns.
 const TICK: u32 = 10;
-/// How many packets a mirror may lag behind.
+/// Number of packets that a mirror copy may lag behind.
 const DEPTH: usize = 16;
 
-/// Fingerprints of one side's last packets.
+/// Fingerprints of the last packets of one side.
 #[derive(Debug, Default)]
 pub struct Recent {
     prints: [u32; DEPTH],
@@ -31,7 +31,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Whether `segment` is a copy of one of the last packets; remembers it otherwise.
+    /// Whether `segment` is a copy of one of the last packets. If not, it is added to them.
     #[inline]
     pub fn is_duplicate(&mut self, segment: &TcpSegment) -> bool {
         let id = segment.ip.id.unwrap_or(0);
@@ -43,9 +43,9 @@ impl Recent {
         };
         let print = fingerprint(segment, id, tsval);
         let now = (segment.ip.time.as_nanos() >> TICK) as u32;
-        // All at once first: nearly every packet is new.
+        // All fingerprints in one go first: nearly every packet is new.
         if self.prints.iter().fold(false, |any, p| any | (*p == print)) {
-            // Either way: a mirror may stamp its copy before the original.
+            // In both directions of time: a mirror may stamp its copy before the original.
             let recent =
                 |i: usize| (now.wrapping_sub(self.times[i]) as i32).unsigned_abs() <= window;
             if (0..DEPTH).filter(|i| self.prints[*i] == print).any(recent) {
@@ -93,11 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_a_little_later_is_a_duplicate_and_a_resend_is_not() {
+    fn a_copy_a_little_later_is_a_duplicate_and_a_retransmission_is_not() {
         let mut recent = Recent::default();
         assert!(!recent.is_duplicate(&data(1_000_000, 10, 1)));
         assert!(recent.is_duplicate(&data(1_000_400, 10, 1)));
-        assert!(!recent.is_duplicate(&data(1_000_500, 11, 1)), "a resend has a new identification");
+        assert!(
+            !recent.is_duplicate(&data(1_000_500, 11, 1)),
+            "a retransmission has a new identification"
+        );
         assert!(!recent.is_duplicate(&data(1_050_000, 10, 1)), "too late for a mirror");
     }
 

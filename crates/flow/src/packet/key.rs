@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 
 use capture::Addr;
 
-/// See the module text.
+/// Identifies a connection or datagram flow, whichever direction a packet has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     low: Addr,
@@ -45,22 +45,22 @@ fn fold(a: u64, b: u64) -> u64 {
     (wide as u64) ^ (wide >> 64) as u64
 }
 
-/// Hands the key's own hash through.
+/// Uses the key's own hash unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hasher;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Through(u64);
+pub(crate) struct PassThrough(u64);
 
 impl BuildHasher for Hasher {
-    type Hasher = Through;
+    type Hasher = PassThrough;
     #[inline]
-    fn build_hasher(&self) -> Through {
-        Through(0)
+    fn build_hasher(&self) -> PassThrough {
+        PassThrough(0)
     }
 }
 
-impl std::hash::Hasher for Through {
+impl std::hash::Hasher for PassThrough {
     #[inline]
     fn finish(&self) -> u64 {
         self.0
@@ -74,7 +74,7 @@ impl std::hash::Hasher for Through {
     fn write_u64(&mut self, h: u64) {
         self.0 = h;
     }
-    /// An address, after none or another.
+    /// Mixes one address in, so that pairs of addresses hash as well.
     #[inline]
     fn write_u128(&mut self, a: u128) {
         let halves = a as u64 ^ ((a >> 64) as u64).rotate_left(23);

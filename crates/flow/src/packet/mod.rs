@@ -1,4 +1,5 @@
-//! What a packet is known by: its connection, its sequence numbers, whether the capture copied it.
+//! Facts about one packet: its connection (`key`), its place in the stream (`sequence`), and whether the capture
+//! contains it twice (`dedup`).
 
 pub(crate) mod dedup;
 pub(crate) mod key;

@@ -1,4 +1,4 @@
-//! Since when? Where the level of a series shifts.
+//! Change points: where the level of a series shifts, so that a finding can say since when.
 //!
 //! signal: up to 512 values in order of time, NaN where there is none · model: piecewise constant mean with
 //! noise of one strength; the segmentation with the least squared error plus a penalty per change, found
@@ -7,11 +7,11 @@
 //! prunes, Killick et al., JASA 107, 2012) · action: a finding that says "from 22 s on".
 //!
 //! The noise is estimated from the median of the absolute first differences, which a few jumps do not move.
-//! [`onset`] puts the question of the rules: from when on does the series stay above a threshold? It also
+//! [`onset`] answers the question of the rules: from when on does the series stay above a threshold? It also
 //! finds the right point of a slow rise, which a piecewise constant model alone would place in its middle.
 //!
 //! Deviation: no pruning. At 512 values the full recursion is 130,000 steps, well under a millisecond, and
-//! only flows that already show a problem are asked.
+//! it runs only for flows that already show a problem.
 
 /// Penalty per change in units of σ² ln n. BIC asks for 2 (the new mean and the place); 3 because
 /// neighbouring bins of a TCP flow are correlated, which makes white-noise theory see too many changes.
@@ -59,8 +59,8 @@ pub struct Onset {
     pub risen: bool,
 }
 
-/// From when on the level of `series` lies above `threshold` (> 0). Where it rises and falls several times:
-/// the rise that best parts the life into below and above, the first of equals. `None` if no segment lies
+/// From when on the level of `series` lies above `threshold` (> 0). If it rises and falls several times: the
+/// rise that best divides the series into below and above, the first of equals. `None` if no segment lies
 /// above.
 pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     let (at, raw) = present(series);
@@ -76,7 +76,7 @@ pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     let mut score: i64 = over.iter().sum();
     let mut best: Option<(i64, usize)> = None;
     for k in 0..segments.len() {
-        if above[k] && (k == 0 || !above[k - 1]) && best.is_none_or(|(most, _)| score > most) {
+        if above[k] && (k == 0 || !above[k - 1]) && best.is_none_or(|(max, _)| score > max) {
             best = Some((score, k));
         }
         score += segments[k].len() as i64 - 2 * over[k];
@@ -89,8 +89,7 @@ pub fn onset(series: &[f64], threshold: f64) -> Option<Onset> {
     Some(Onset { index: at[from], end, risen: from > 0 })
 }
 
-/// The index that best parts the values below `level` from those above it: most of them on their own side;
-/// the earliest of equals.
+/// The index that best divides the values below `level` from those above it, the earliest of equals.
 fn crossing(values: &[f64], level: f64) -> usize {
     let mut score = values.iter().filter(|v| **v >= level).count() as i64;
     let (mut best, mut index) = (score, 0);
@@ -103,7 +102,7 @@ fn crossing(values: &[f64], level: f64) -> usize {
     index
 }
 
-/// Indices and values of those that are there.
+/// Indices and values of the finite values.
 fn present(series: &[f64]) -> (Vec<usize>, Vec<f64>) {
     series.iter().enumerate().filter(|(_, v)| v.is_finite()).map(|(i, &v)| (i, v)).unzip()
 }

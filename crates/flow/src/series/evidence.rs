@@ -1,5 +1,5 @@
-//! What a diagnosis rule may look at: the finished rows of one connection and the bounded extras that the
-//! tracker kept for it.
+//! The input of diagnosis rules: the finished rows of one connection, its profile, and bounded lists of wake-ups, bursts
+//! and rival flows.
 
 use units::{Bytes, Duration, Instant};
 
@@ -9,51 +9,51 @@ use crate::series::rows::{Connection, Flow};
 /// The first exchange after an idle gap, for radio promotion (a cellular radio that fell asleep answers late).
 #[derive(Clone, Copy, Debug)]
 pub struct Wakeup {
-    /// When the first packet after the gap went out.
+    /// Time of the first packet after the gap.
     pub time: Instant,
-    /// How long nothing had been in flight.
+    /// Time without any data in flight before it.
     pub gap: Duration,
-    /// Path RTT of the first packet after it.
+    /// Path RTT of the first packet after the gap.
     pub first_rtt: Duration,
     /// Path RTT of the sample after that; `None` if there was none within a second.
     pub next_rtt: Option<Duration>,
 }
 
-/// A silence of ACKs with data in flight, and what its end released.
+/// A silence of ACKs with data in flight, and the burst that ended it.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// When the ACKs came back.
+    /// Time of the first ACK after the silence.
     pub time: Instant,
-    /// How long they had been silent.
+    /// Length of the silence.
     pub silence: Duration,
-    /// Bytes they acknowledged in one go.
+    /// Bytes acknowledged by the burst of ACKs.
     pub acked: Bytes,
-    /// Bytes that the sender released in answer.
+    /// Bytes that the sender then sent at once.
     pub released: Bytes,
 }
 
-/// Another flow of the same capture that was alive at the same time.
+/// Another large flow of the same capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Rival {
-    /// Its flow id.
+    /// Id of that flow.
     pub flow: u32,
-    /// Bytes of payload it had sent.
+    /// Payload bytes that it had sent so far.
     pub bytes: Bytes,
-    /// First packet.
+    /// Time of its first packet.
     pub start: Instant,
-    /// Last packet.
+    /// Time of its last packet.
     pub end: Instant,
 }
 
 /// Everything about one flow, for the rules.
 pub struct Evidence<'a> {
-    /// Its connection.
+    /// The connection of the flow.
     pub connection: &'a Connection,
     /// The flow itself.
     pub flow: &'a Flow,
-    /// The other direction.
+    /// The flow in the other direction.
     pub reverse: &'a Flow,
-    /// Its life in at most 512 bins; bin i begins at `profile.start() + i · profile.width()`.
+    /// The flow in at most 512 bins; bin i begins at `profile.start() + i · profile.width()`.
     pub profile: &'a Profile,
     /// Up to 32 wake-ups after idle gaps of a second and more.
     pub wakeups: &'a [Wakeup],
@@ -65,31 +65,31 @@ pub struct Evidence<'a> {
     pub path_rtt_ms_min: Option<f64>,
 }
 
-/// What the capture as a whole showed, for the rule `capture-quality`.
+/// Facts about the capture as a whole, for the rule `capture-quality`.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureFacts {
-    /// Packets read.
+    /// Number of packets read.
     pub packets: u64,
-    /// Packets the capture program says it dropped (pcapng interface statistics); `None` if it does not say.
+    /// Drops reported by the capture program (pcapng interface statistics); `None` without a report.
     pub reported_drops: Option<u64>,
-    /// Mirror duplicates dropped.
+    /// Number of packets that the capture contains twice.
     pub duplicates: u64,
     /// TCP bytes acknowledged but never seen.
     pub gap_bytes: Bytes,
-    /// TCP connections.
+    /// Number of TCP connections.
     pub connections: u64,
-    /// … of which without SYN.
+    /// Number of them without SYN.
     pub without_syn: u64,
-    /// … of which with packets in one direction only.
+    /// Number of them with packets in one direction only.
     pub one_sided: u64,
-    /// … with segments larger than any MTU (offload).
-    pub giants: u64,
-    /// Packets whose time is earlier than that of the packet before.
+    /// Number of them with segments larger than any MTU (GSO/GRO).
+    pub offloaded: u64,
+    /// Number of packets with an earlier time than the packet before.
     pub backward_steps: u64,
-    /// Packets with broken headers or cut off before the end of the TCP header.
+    /// Number of packets with invalid headers, or cut off before the end of the TCP header.
     pub broken: u64,
-    /// First packet.
+    /// Time of the first packet.
     pub start: Instant,
-    /// Last packet.
+    /// Time of the last packet.
     pub end: Instant,
 }

@@ -1,13 +1,13 @@
-//! What an added delay is worth in school marks, and what can still be done over the path.
+//! Grades the added delay, and judges which applications a path still supports.
 //!
-//! signal: p95 of the queueing delay under load; RTT = unloaded RTT + queue · model: published steps ·
-//! action: the `grade` column and the words of the bufferbloat finding.
+//! signal: p95 of the queueing delay under load; RTT = unloaded RTT + queue · model: published thresholds ·
+//! action: the `grade` column and the sentence about usability in the bufferbloat finding.
 //!
 //! The grade follows the DSLReports speed test's bufferbloat steps on the added delay
 //! (dslreports.com/faq/17930): A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F above. They
 //! are steps on the *increase*, so a satellite path may have an A.
 //!
-//! [`usability`] asks about the *total* RTT, since people feel that one:
+//! [`usability`] judges the *total* RTT, since users notice that one:
 //! - calls: ITU-T G.114 (05/2003): one-way delay up to 150 ms suits most, up to 400 ms is the planning limit.
 //!   A standing queue lies in one direction, so on a loaded path nearly the whole RTT is delay of one way:
 //!   the RTT is compared with both figures as it is. On an unloaded long path this is too strict by up to a
@@ -28,19 +28,19 @@ pub fn grade(added_ms: f64) -> &'static str {
     STEPS.iter().find(|(below, _)| added_ms < *below).map_or("F", |(_, name)| name)
 }
 
-/// How well something works.
+/// How well an application works at some RTT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Use {
-    /// As it should.
+    /// The delay is not noticed.
     Good,
-    /// It works; the delay is felt.
+    /// It works, with noticeable delay.
     Strained,
-    /// Not in earnest.
+    /// The delay makes it useless.
     Unusable,
 }
 
 impl Use {
-    /// The word in the evidence of a finding.
+    /// Name in the evidence of findings.
     pub const fn name(self) -> &'static str {
         match self {
             Use::Good => "good",
@@ -60,14 +60,14 @@ impl Use {
     }
 }
 
-/// What a total RTT leaves usable; see the module text.
+/// Which applications work at a total RTT; sources at the top of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usability {
-    /// Web pages.
+    /// Loading of web pages.
     pub web: Use,
-    /// Voice and video calls.
+    /// Voice and video calls, both directions.
     pub calls: Use,
-    /// Games.
+    /// Real-time games.
     pub games: Use,
 }
 
@@ -76,7 +76,7 @@ const WEB: (f64, f64) = (300.0, 1000.0);
 const CALLS: (f64, f64) = (150.0, 400.0);
 const GAMES: (f64, f64) = (100.0, 500.0);
 
-/// What is left at a total RTT (unloaded RTT + queue) in ms.
+/// Usability at a total RTT (unloaded RTT + queue) in ms.
 pub fn usability(rtt_ms: f64) -> Usability {
     Usability {
         web: Use::of(rtt_ms, WEB.0, WEB.1),
@@ -86,12 +86,12 @@ pub fn usability(rtt_ms: f64) -> Usability {
 }
 
 impl Usability {
-    /// In words: `web pages, calls and games work well`, `calls and games are unusable, web pages suffer`.
+    /// As text: `web pages, calls and games work well`, `calls and games are unusable, web pages suffer`.
     pub fn words(&self) -> String {
         let all = [("web pages", self.web), ("calls", self.calls), ("games", self.games)];
-        let list = |wanted: Use| {
+        let list = |level: Use| {
             let names: Vec<&str> =
-                all.iter().filter(|(_, u)| *u == wanted).map(|(n, _)| *n).collect();
+                all.iter().filter(|(_, u)| *u == level).map(|(n, _)| *n).collect();
             match names.split_last() {
                 None => None,
                 Some((one, [])) => Some((*one).to_owned()),
@@ -99,11 +99,11 @@ impl Usability {
             }
         };
         let mut parts = Vec::new();
-        parts.extend(list(Use::Unusable).map(|who| format!("{who} are unusable")));
+        parts.extend(list(Use::Unusable).map(|names| format!("{names} are unusable")));
         parts.extend(
-            list(Use::Strained).map(|who| format!("{who} stay usable with noticeable delay")),
+            list(Use::Strained).map(|names| format!("{names} stay usable with noticeable delay")),
         );
-        parts.extend(list(Use::Good).map(|who| format!("{who} work well")));
+        parts.extend(list(Use::Good).map(|names| format!("{names} work well")));
         parts.join(", ")
     }
 }

@@ -1,12 +1,12 @@
 //! A flow's time in bins of equal length, each with one limit.
 //!
-//! signal: every event of the stream tells how long window-full, zero-window and nothing-to-send lasted; RTT
-//! samples, bytes and losses as they come · model: `design` section 4's limits in their order of precedence, in
-//! the tradition of T-RAT (Zhang et al., SIGCOMM 2002) and rate-limit analysis (Siekkinen et al., 2005) · action:
-//! one [`Limit`] per closed bin, shares of time, a [`Sample`] where asked, and the bin into the [`Profile`].
+//! signal: how long the window was full or zero and how long there was nothing to send; RTT samples, bytes and
+//! losses · model: the limits of `docs/measures.md` ("Limits") in their order of precedence, after T-RAT (Zhang et
+//! al., SIGCOMM 2002) and rate-limit analysis (Siekkinen et al., 2005) · action: one [`Limit`] per closed bin, shares
+//! of time, a [`Sample`] if the connection is selected, and the bin added to the [`Profile`].
 //!
-//! Deviation: the queueing delay of a bin is against the smallest RTT known *by then*, because the limit is decided
-//! while the capture is read; a flow that begins behind somebody else's queue learns its true minimum later.
+//! Deviation: the queueing delay of a bin is relative to the minimum RTT known *by then*, because the limit is decided
+//! while the capture is read. A flow that begins behind the queue of another flow gets its true minimum later.
 
 use units::{Bytes, Duration, Instant};
 
@@ -14,27 +14,27 @@ use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{Limit, Sample};
 use units::Histogram;
 
-/// A state holds a bin when it lasts half of it.
+/// A state decides the limit of a bin when it lasts at least 1 / this of it: half.
 const MAJORITY: u64 = 2;
 /// Rounds without a quarter more rate that end slow start: BBR's full-pipe test (draft-ietf-ccwg-bbr 5.3.1.2).
 const FLAT_ROUNDS: u8 = 3;
-/// Rate counts as held at the bottleneck from this share of the best second on.
+/// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
-/// What goes on between two events.
+/// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Less than one send unit of window left.
+    /// Less than one send unit of the window is left.
     pub window_full: bool,
-    /// Window 0.
+    /// The advertised window is 0.
     pub zero_window: bool,
-    /// Nothing to send.
+    /// The sender has nothing to send.
     pub app_limited: bool,
 }
 
-/// The open bin.
+/// Sums of the bin that is still open.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct OpenBin {
     sent: u64,
     delivered: u64,
     rtt_min: u64,
@@ -51,17 +51,17 @@ struct Open {
     app: u64,
 }
 
-/// A second's worth of closed bins.
+/// The closed bins of the last second.
 #[derive(Clone, Debug)]
 struct LastSecond {
-    /// Smallest RTT and bytes delivered of each bin.
+    /// Minimum RTT (ns) and bytes delivered of each bin.
     bins: Box<[(u64, u64)]>,
     next: usize,
     filled: usize,
     sum: u64,
 }
 
-/// Bins of one flow. What every segment needs stands first and in that order in memory.
+/// Bins of one flow. The fields that every segment needs stand first; their order is that in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Bins {
@@ -69,31 +69,31 @@ pub struct Bins {
     start: Instant,
     mark: Instant,
     state: State,
-    /// Time with the window full.
+    /// Time with the window full, ns.
     pub window_full_ns: u64,
-    /// Time with window 0.
+    /// Time with a window of 0, ns.
     pub zero_window_ns: u64,
-    open: Open,
+    open: OpenBin,
     slow_start: SlowStart,
     second: LastSecond,
-    /// When loss or a congestion mark was seen last.
-    trouble: Option<Instant>,
+    /// Time of the last loss or congestion mark.
+    congestion: Option<Instant>,
     best_second: u64,
     best_bin: u64,
     per_ms: u64,
     last_limit: Limit,
-    /// Time under each limit.
+    /// Time under each limit, ns, in the order of [`Limit::ALL`].
     pub limit_ns: [u64; 8],
-    /// The flow's life in at most 512 bins.
+    /// The whole flow in at most 512 bins.
     pub profile: Profile,
     /// Bytes of each full second (at every bin), for BDP and peak.
     pub rates: Histogram,
     /// In flight over window, percent × 100, at the peak of each bin.
     pub utilisation: Histogram,
     link_mark: u64,
-    /// Number of closed bins.
+    /// Number of bins closed so far.
     closed: u64,
-    /// Shares and distributions leave out the time before.
+    /// End of the warm-up, which shares and distributions leave out.
     counted_from: Instant,
 }
 
@@ -106,23 +106,23 @@ struct SlowStart {
     flat: u8,
 }
 
-/// Standing facts about the stream when a bin closes.
+/// Facts about the stream at the moment when a bin closes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Now {
-    /// Bytes in flight, if known.
+pub struct BinContext {
+    /// Bytes in flight, if known at this vantage.
     pub in_flight: Option<u64>,
-    /// Window advertised last, if known.
+    /// Last advertised window in bytes, if any was seen.
     pub rwnd: Option<u64>,
-    /// Smallest path RTT known.
+    /// Minimum RTT of the path known so far, ns.
     pub base_rtt: Option<u64>,
-    /// Smoothed path RTT.
+    /// Smoothed RTT of the path, ns.
     pub srtt: u64,
-    /// Bytes of the link in this direction so far, all flows.
+    /// Bytes of all flows on the link in this direction so far.
     pub link_bytes: u64,
 }
 
 impl Bins {
-    /// Begins at the first data.
+    /// Bins of `width` from the first data on.
     pub fn new(start: Instant, width: Duration, link_bytes: u64) -> Bins {
         let width = width.as_nanos().max(1_000_000);
         let per_second = (1_000_000_000 / width).clamp(1, 1000) as usize;
@@ -131,14 +131,14 @@ impl Bins {
             start,
             mark: start,
             state: State::default(),
-            open: Open::default(),
+            open: OpenBin::default(),
             second: LastSecond {
                 bins: vec![(u64::MAX, 0); per_second].into_boxed_slice(),
                 next: 0,
                 filled: 0,
                 sum: 0,
             },
-            trouble: None,
+            congestion: None,
             slow_start: SlowStart {
                 on: true,
                 round_start: start,
@@ -162,7 +162,7 @@ impl Bins {
         }
     }
 
-    /// Shares of time and distributions begin anew at `from`. A bin that it falls into counts from there.
+    /// Resets shares of time and distributions, which then begin at `from`, even within a bin.
     pub fn measure_from(&mut self, from: Instant) {
         self.counted_from = from;
         self.limit_ns = [0; 8];
@@ -171,19 +171,19 @@ impl Bins {
         self.utilisation = Histogram::default();
     }
 
-    /// The ongoing state.
+    /// The state since the last event.
     #[inline]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// From `now` on (the time last given to [`Bins::advance`]) this state holds.
+    /// Sets the state from the time last given to [`Bins::advance`] on.
     #[inline]
     pub fn set(&mut self, state: State) {
         self.state = state;
     }
 
-    /// Accounts the time up to `at` if the open bin is still open then: the usual case.
+    /// Accounts the time up to `at` if the open bin does not end before (the usual case); else false.
     #[inline]
     pub fn stays_open(&mut self, at: Instant) -> bool {
         let open = at.since(self.start).as_nanos() < self.width;
@@ -194,7 +194,12 @@ impl Bins {
     }
 
     /// Accounts the time up to `at` and closes every bin that ends before.
-    pub fn advance(&mut self, at: Instant, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
+    pub fn advance(
+        &mut self,
+        at: Instant,
+        now: &BinContext,
+        samples: Option<(u32, &mut Vec<Sample>)>,
+    ) {
         if !self.stays_open(at) {
             self.close_until(at, now, samples);
         }
@@ -224,7 +229,7 @@ impl Bins {
     fn close_until(
         &mut self,
         at: Instant,
-        now: &Now,
+        now: &BinContext,
         mut samples: Option<(u32, &mut Vec<Sample>)>,
     ) {
         while at.since(self.start).as_nanos() >= self.width {
@@ -232,7 +237,7 @@ impl Bins {
             let busy = self.mark > self.start || self.open.sent + self.open.delivered > 0;
             let remaining = (at.as_nanos() - self.start.as_nanos()) / self.width;
             if !busy && remaining > self.second.bins.len() as u64 + 1 {
-                // Nothing happened for longer than a second: one long bin, cut only where the profile is.
+                // Nothing happened for longer than a second: one long bin, divided only for the profile.
                 let span = remaining * self.width;
                 self.account(Instant(self.start.as_nanos() + span));
                 self.close(span, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
@@ -244,8 +249,13 @@ impl Bins {
         self.account(at);
     }
 
-    /// Closes what is open at the end of the flow.
-    pub fn finish(&mut self, at: Instant, now: &Now, mut samples: Option<(u32, &mut Vec<Sample>)>) {
+    /// Closes the last bin at the end of the flow.
+    pub fn finish(
+        &mut self,
+        at: Instant,
+        now: &BinContext,
+        mut samples: Option<(u32, &mut Vec<Sample>)>,
+    ) {
         let at = at.max(self.mark);
         self.advance(at, now, samples.as_mut().map(|(f, s)| (*f, &mut **s)));
         let span = at.since(self.start).as_nanos();
@@ -255,7 +265,7 @@ impl Bins {
         }
     }
 
-    fn close(&mut self, span: u64, now: &Now, samples: Option<(u32, &mut Vec<Sample>)>) {
+    fn close(&mut self, span: u64, now: &BinContext, samples: Option<(u32, &mut Vec<Sample>)>) {
         let open = self.open;
         let bins = (span / self.width).max(1);
         for _ in 0..bins.min(self.second.bins.len() as u64) {
@@ -270,7 +280,7 @@ impl Bins {
         if counted > 0 && self.second.full() && self.second.sum > 0 {
             self.rates.record(self.second.sum);
         }
-        let limit = self.vote(span, now);
+        let limit = self.decide_limit(span, now);
         self.limit_ns[limit as usize] += counted;
         self.last_limit = limit;
         let in_flight = open.in_flight_max.max(now.in_flight.unwrap_or(0));
@@ -323,10 +333,10 @@ impl Bins {
         self.closed += bins;
         self.start = self.start + Duration(span);
         self.mark = self.mark.max(self.start);
-        self.open = Open { in_flight_max: now.in_flight.unwrap_or(0), ..Open::default() };
+        self.open = OpenBin { in_flight_max: now.in_flight.unwrap_or(0), ..OpenBin::default() };
     }
 
-    /// Distributes a long quiet bin over the profile's own bins: at most 512 steps, whatever its length.
+    /// Divides a long quiet bin among the bins of the profile, in at most 512 steps.
     fn spread(&mut self, row: ProfileBin, bins: u64) {
         let mut left = bins;
         let mut at = self.start;
@@ -357,7 +367,8 @@ impl Bins {
         }
     }
 
-    fn vote(&mut self, span: u64, now: &Now) -> Limit {
+    /// The limit of the open bin: the first in the order of precedence whose condition is met.
+    fn decide_limit(&mut self, span: u64, now: &BinContext) -> Limit {
         let open = &self.open;
         if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
             return Limit::ZeroWindow;
@@ -372,8 +383,8 @@ impl Bins {
         if self.slow_start.on {
             return Limit::SlowStart;
         }
-        let trouble = self
-            .trouble
+        let congestion = self
+            .congestion
             .is_some_and(|t| end.since(t).as_nanos() <= 1_000_000_000.max(4 * now.srtt));
         let near_best = self.second.sum as f64 >= NEAR_BEST * self.best_second as f64;
         match (now.base_rtt, self.second.rtt_min()) {
@@ -383,44 +394,44 @@ impl Bins {
                     return Limit::Bufferbloat;
                 }
                 let mean = open.rtt_sum.checked_div(u64::from(open.rtt_count)).unwrap_or(lowest);
-                // A twentieth of the base or a millisecond: below that it is jitter, not a queue.
+                // Below a twentieth of the base RTT, or a millisecond, it is jitter and not a queue.
                 let some_queue = mean.saturating_sub(base) >= (base / 20).max(1_000_000);
-                if near_best && (some_queue || !trouble) {
+                if near_best && (some_queue || !congestion) {
                     Limit::Bottleneck
-                } else if trouble {
+                } else if congestion {
                     Limit::CongestionWindow
                 } else if some_queue {
                     Limit::Bottleneck
-                } else if self.trouble.is_some() {
+                } else if self.congestion.is_some() {
                     // Growing back after an earlier loss.
                     Limit::CongestionWindow
                 } else {
                     Limit::Unknown
                 }
             }
-            _ if trouble => Limit::CongestionWindow,
-            // Data waits for an ACK that does not come: the delay shows when it arrives, until then the last word.
+            _ if congestion => Limit::CongestionWindow,
+            // Data in flight but no ACK: the delay will show when one arrives. Until then the last limit stays.
             _ if open.delivered == 0 && now.in_flight.unwrap_or(0) > 0 => self.last_limit,
             _ => Limit::Unknown,
         }
     }
 
-    /// `bytes` went out.
+    /// Adds `bytes` of payload sent.
     #[inline]
     pub fn sent(&mut self, bytes: u64) {
         self.open.sent += bytes;
     }
 
-    /// In flight now.
+    /// Bytes in flight at this moment.
     #[inline]
     pub fn in_flight(&mut self, bytes: u64) {
         self.open.in_flight_max = self.open.in_flight_max.max(bytes);
     }
 
-    /// Of the `window` that the sender had, `used` bytes are sent.
+    /// The sender has used `used` bytes of its `window`.
     #[inline]
     pub fn window_used(&mut self, used: u64, window: u64) {
-        // A new peak is rare: a product tells it without the division.
+        // A new peak is rare: comparing products avoids the division.
         let known =
             (self.open.used_max + 1).checked_mul(window).is_some_and(|next| used * 10_000 < next);
         if !known && let Some(share) = (used * 10_000).checked_div(window) {
@@ -428,7 +439,7 @@ impl Bins {
         }
     }
 
-    /// `bytes` were acknowledged (or seen, where no ACKs are).
+    /// Adds `bytes` acknowledged, or seen where the capture has no ACKs.
     #[inline]
     pub fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
         self.open.delivered += bytes;
@@ -437,7 +448,7 @@ impl Bins {
         }
     }
 
-    /// A sample of the path's RTT.
+    /// Adds a sample of the path RTT, ns.
     #[inline]
     pub fn rtt(&mut self, ns: u64) {
         let o = &mut self.open;
@@ -447,23 +458,23 @@ impl Bins {
         o.rtt_count += 1;
     }
 
-    /// Loss or a congestion mark, at `at`; ends slow start.
-    pub fn trouble(&mut self, at: Instant) {
-        self.trouble = Some(at);
+    /// Records loss or a congestion mark at `at`, which ends slow start.
+    pub fn congestion(&mut self, at: Instant) {
+        self.congestion = Some(at);
         self.slow_start.on = false;
     }
 
-    /// Segments sent again.
-    pub fn resent(&mut self, segments: u32) {
+    /// Adds retransmitted segments.
+    pub fn retransmitted(&mut self, segments: u32) {
         self.open.retransmissions += segments;
     }
 
-    /// Segments that were late, but not sent again.
+    /// Adds segments that arrived late without being retransmitted.
     pub fn reordered(&mut self, segments: u32) {
         self.open.out_of_order += segments;
     }
 
-    /// The sender starts over after an idle time (RFC 5681 section 4.1, RFC 2861).
+    /// The sender returns to slow start after an idle time (RFC 5681 section 4.1, RFC 2861).
     pub fn restart(&mut self, at: Instant) {
         self.slow_start =
             SlowStart { on: true, round_start: at, round_bytes: 0, best: 0.0, flat: 0 };
@@ -475,7 +486,7 @@ impl Bins {
         self.slow_start.on
     }
 
-    /// Bytes that a millisecond of the last second's rate delivers.
+    /// Bytes per millisecond at the rate of the last second.
     #[inline]
     pub fn bytes_per_ms(&self) -> u64 {
         self.per_ms
@@ -486,7 +497,7 @@ impl Bins {
         self.best_bin as f64 * 1e9 / self.width as f64
     }
 
-    /// Most bytes in any full second; the flow's total where it was shorter.
+    /// Maximum bytes delivered in any full second; `None` for a shorter flow.
     pub fn best_second(&self) -> Option<u64> {
         (self.closed >= self.second.bins.len() as u64).then_some(self.best_second)
     }
@@ -496,7 +507,7 @@ impl SlowStart {
     fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
         self.round_bytes += bytes;
         let elapsed = at.since(self.round_start).as_nanos();
-        // Ten milliseconds, because a round of a LAN's RTT is noise.
+        // At least ten milliseconds, because the rate in one RTT of a LAN is noise.
         if elapsed < srtt.max(10_000_000) {
             return;
         }

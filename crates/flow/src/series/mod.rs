@@ -1,4 +1,5 @@
-//! What is measured over time: rows, limits per interval, a flow's outline, and the tests on them.
+//! Figures over time: one limit per bin (`limits`), a flow in at most 512 bins (`profile`), the search for level shifts
+//! (`changepoint`), grades, and the rows and series that the analysis returns.
 
 pub mod changepoint;
 pub mod evidence;

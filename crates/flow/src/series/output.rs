@@ -1,4 +1,4 @@
-//! Where series go that somebody asked for: samples, events, segments of chosen connections.
+//! Series of selected connections: samples, events and segments.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,21 +7,21 @@ use units::Instant;
 use crate::packet::sequence::Pos;
 use crate::series::rows::{Event, EventKind, Sample, Segment, SegmentKind};
 
-/// Which connections a series is wanted of.
+/// Which connections a series covers.
 #[derive(Clone, Debug, Default)]
 pub enum Select {
-    /// None.
+    /// No connection.
     #[default]
     None,
-    /// All.
+    /// Every connection.
     All,
-    /// Those with these ids.
+    /// The connections with these ids.
     Connections(HashSet<u32>),
 }
 
 impl Select {
-    /// Whether connection `id` is meant.
-    pub fn wants(&self, id: u32) -> bool {
+    /// Whether the series covers connection `id`.
+    pub fn includes(&self, id: u32) -> bool {
         match self {
             Select::None => false,
             Select::All => true,
@@ -30,98 +30,107 @@ impl Select {
     }
 }
 
-/// Which series of one connection are wanted.
+/// Which series are stored for one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// [`Sample`]s.
+pub struct SeriesSelection {
+    /// Store its [`Sample`]s.
     pub samples: bool,
-    /// [`Event`]s.
+    /// Store its [`Event`]s.
     pub events: bool,
-    /// [`Segment`]s.
+    /// Store its [`Segment`]s.
     pub segments: bool,
 }
 
-/// The series.
+/// The series of all connections.
 #[derive(Debug, Default)]
 pub struct Series {
     /// In the order in which bins closed.
     pub samples: Vec<Sample>,
     /// In order of time.
     pub events: Vec<Event>,
-    logs: HashMap<u32, Log>,
+    logs: HashMap<u32, SegmentLog>,
     max_segments: usize,
 }
 
-/// One flow's segments; past the cap neighbours are joined, so that nothing disappears from a drawing.
+/// Segments of one flow. Beyond the maximum neighbours are joined, so that charts keep their outline.
 #[derive(Debug, Default)]
-struct Log {
+struct SegmentLog {
     rows: Vec<Segment>,
-    /// How many joined rows make one.
+    /// Number of full segments that one row may stand for.
     stride: u32,
-    /// Where the last row of new data and the last ACK stand.
+    /// Index of the last row of new data and of the last ACK.
     last_of: [Option<usize>; 2],
 }
 
 impl Series {
-    /// At most `max_segments` rows per flow.
+    /// No series yet; at most `max_segments` rows per flow.
     pub fn new(max_segments: usize) -> Series {
         Series { max_segments: max_segments.max(1000), ..Series::default() }
     }
 
-    /// A moment of `flow`.
+    /// Adds an event of `flow`, if it is selected.
     #[inline]
     pub fn event(
         &mut self,
-        wanted: Wanted,
+        selected: SeriesSelection,
         flow: u32,
         time: Instant,
         kind: EventKind,
         value: f64,
         seq: Pos,
     ) {
-        if wanted.events {
-            self.note(Event { flow, time, kind, value, seq: seq.max(0) as u64 });
+        if selected.events {
+            self.push_event(Event { flow, time, kind, value, seq: seq.max(0) as u64 });
         }
     }
 
-    // Out of the way: without series, the analysis of a packet shall stay small in the instruction cache.
+    // Not inlined: without series the code per packet stays small in the instruction cache.
     #[cold]
     #[inline(never)]
-    fn note(&mut self, row: Event) {
+    fn push_event(&mut self, row: Event) {
         self.events.push(row);
     }
 
-    /// A data segment, ACK or SACK block of `flow`.
+    /// Adds a data segment, ACK or SACK block of `flow`, if it is selected.
     #[inline]
     pub fn segment(
         &mut self,
-        wanted: Wanted,
+        selected: SeriesSelection,
         flow: u32,
         time: Instant,
         kind: SegmentKind,
         from: Pos,
         to: Pos,
     ) {
-        if wanted.segments {
-            self.push(Segment { flow, time, kind, from: from.max(0) as u64, to: to.max(0) as u64 });
+        if selected.segments {
+            self.push_segment(Segment {
+                flow,
+                time,
+                kind,
+                from: from.max(0) as u64,
+                to: to.max(0) as u64,
+            });
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn push(&mut self, row: Segment) {
+    fn push_segment(&mut self, row: Segment) {
         let cap = self.max_segments;
-        let log = self.logs.entry(row.flow).or_insert_with(|| Log { stride: 1, ..Log::default() });
+        let log = self
+            .logs
+            .entry(row.flow)
+            .or_insert_with(|| SegmentLog { stride: 1, ..SegmentLog::default() });
         log.add(row);
         if log.rows.len() >= cap {
             log.stride = log.stride.saturating_mul(2);
-            thin(log);
+            join_rows(log);
         }
     }
 
-    /// All segments, flow by flow in order of time, and the flows whose rows were joined to stay under the cap.
+    /// Samples, events, segments (flow by flow in order of time), and the flows whose segments were joined.
     pub fn into_segments(self) -> (Vec<Sample>, Vec<Event>, Vec<Segment>, Vec<u32>) {
-        let mut flows: Vec<(u32, Log)> = self.logs.into_iter().collect();
+        let mut flows: Vec<(u32, SegmentLog)> = self.logs.into_iter().collect();
         flows.sort_by_key(|(flow, _)| *flow);
         let joined =
             flows.iter().filter(|(_, log)| log.stride > 1).map(|(flow, _)| *flow).collect();
@@ -130,12 +139,12 @@ impl Series {
     }
 }
 
-/// Whether `last` can stand for `next` as well: both in the same stretch of `stride` full segments of sequence space.
-/// New data is drawn as one longer segment; of ACKs the first of a stretch stays, so that the staircase is late by
-/// less than a stretch and never above the data.
+/// Whether `last` can stand for `next` as well: both lie in the same span of `stride` full segments of sequence space.
+/// New data becomes one longer segment. Of ACKs the first one of a span stays, so that the staircase in a chart is late
+/// by less than a span and never above the data.
 fn join(last: &mut Segment, next: &Segment, stride: u32) -> bool {
-    let stretch = u64::from(stride) * 1448;
-    let together = last.kind == next.kind && last.from / stretch == next.from / stretch;
+    let span = u64::from(stride) * 1448;
+    let together = last.kind == next.kind && last.from / span == next.from / span;
     match next.kind {
         SegmentKind::Data if together && last.to == next.from => {
             last.to = next.to;
@@ -146,7 +155,7 @@ fn join(last: &mut Segment, next: &Segment, stride: u32) -> bool {
     }
 }
 
-impl Log {
+impl SegmentLog {
     /// Adds a row, or joins it to the last one of its kind.
     fn add(&mut self, row: Segment) {
         let slot = match row.kind {
@@ -168,14 +177,14 @@ impl Log {
     }
 }
 
-fn thin(log: &mut Log) {
+fn join_rows(log: &mut SegmentLog) {
     let rows = std::mem::take(&mut log.rows);
     let before = rows.len();
     log.last_of = [None; 2];
     for row in rows {
         log.add(row);
     }
-    // SACK blocks alone can exceed the cap on a very lossy flow: then every second one of them goes.
+    // SACK blocks alone can exceed the maximum on a very lossy flow: then every second one is dropped.
     if log.rows.len() * 4 > before * 3 {
         let mut odd = false;
         log.rows.retain(|r| {
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn past_the_cap_neighbours_are_joined_and_resent_data_stays() {
         let mut s = Series::new(1000);
-        let w = Wanted { segments: true, ..Wanted::default() };
+        let w = SeriesSelection { segments: true, ..SeriesSelection::default() };
         let mut at = 0;
         for i in 0..50_000u64 {
             let kind = if i % 1000 == 999 { SegmentKind::Again } else { SegmentKind::Data };

@@ -1,21 +1,20 @@
-//! A flow's whole life in a bounded number of bins, whatever its length.
+//! A flow from beginning to end in a bounded number of bins, whatever its length.
 //!
-//! signal: every closed 100 ms bin of the tracker · model: up to [`Profile::MAX_BINS`] equal bins; when they
-//! are used up, neighbours are merged in pairs and the width doubles · action: rules read it to say *since
-//! when*.
+//! Each closed bin of 100 ms is added to one of up to [`Profile::MAX_BINS`] equal bins. When they are used up,
+//! neighbours are merged in pairs and the width doubles. Rules read the profile to say *since when*.
 //!
-//! Memory is bounded by the number of bins pushed as well as by [`Profile::MAX_BINS`]: a connection that
-//! spoke three times in an hour holds 32 bins, not 512, since tens of thousands of those are open at a time.
-//! A flow that was busy in a quarter of its life or more keeps a resolution of 1/256 of it or better.
+//! Memory is bounded by the number of bins added as well as by [`Profile::MAX_BINS`]: a connection with three
+//! packets in an hour has 32 bins, not 512, since tens of thousands of those are open at a time. A flow that was
+//! busy in a quarter of its time or more has a resolution of 1/256 of it or better.
 
 use units::{Bytes, Duration, Instant};
 
 use crate::series::rows::Limit;
 
-/// What one bin of a profile knows. All fields merge by sum, minimum or maximum.
+/// Figures of one bin of a profile. All fields merge by sum, minimum or maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileBin {
-    /// Bytes newly acknowledged.
+    /// Bytes acknowledged for the first time.
     pub delivered: Bytes,
     /// Σ over the 100 ms bins of delivered², for burstiness.
     pub delivered_squared: f64,
@@ -24,23 +23,23 @@ pub struct ProfileBin {
     pub bins: u32,
     /// Smallest path RTT, ms; infinite without a sample.
     pub rtt_ms_min: f32,
-    /// Largest; 0 without a sample.
+    /// Largest path RTT, ms; 0 without a sample.
     pub rtt_ms_max: f32,
-    /// Sum of samples.
+    /// Sum of RTT samples, ms.
     pub rtt_ms_sum: f64,
-    /// Number of samples.
+    /// Number of RTT samples.
     pub rtt_count: u32,
-    /// Most bytes in flight.
+    /// Maximum bytes in flight.
     pub in_flight_max: Bytes,
-    /// Largest window advertised; 0 where none was seen.
+    /// Largest advertised window; 0 where none was seen.
     pub rwnd_max: Bytes,
     /// Time with less than one send unit of window left.
     pub window_full: Duration,
-    /// Time with window 0.
+    /// Time with a window of 0.
     pub zero_window: Duration,
-    /// Segments resent.
+    /// Number of retransmitted segments.
     pub retransmissions: u32,
-    /// Late but not resent.
+    /// Number of segments that were late, but not retransmitted.
     pub out_of_order: u32,
     /// Bytes of the whole capture in this time, all connections, the direction of this flow's data only.
     pub link_bytes: Bytes,
@@ -68,7 +67,7 @@ impl ProfileBin {
         limit_ns: [0; 8],
     };
 
-    /// Takes `other` in: sums, minima and maxima, each by its field.
+    /// Merges `other` into this bin.
     pub fn merge(&mut self, other: &ProfileBin) {
         self.delivered += other.delivered;
         self.delivered_squared += other.delivered_squared;
@@ -104,13 +103,13 @@ impl ProfileBin {
         (self.rtt_count > 0).then(|| f64::from(self.rtt_ms_max))
     }
 
-    /// Time under `limit`.
+    /// Time under `limit` in this bin.
     pub fn under(&self, limit: Limit) -> Duration {
         Duration(self.limit_ns[limit as usize])
     }
 }
 
-/// A flow's life in equal bins; see the module text.
+/// A flow in equal bins; see the top of this file.
 #[derive(Clone, Debug)]
 pub struct Profile {
     start: Instant,
@@ -127,7 +126,7 @@ pub struct Profile {
 impl Profile {
     /// Never more bins than this: 512 · 152 bytes = 78 KB for the longest flow, and enough for a chart.
     pub const MAX_BINS: usize = 512;
-    /// Always room for this many, whatever was pushed: 32 bins still show a beginning, a middle and an end.
+    /// Never fewer bins than this before widening: 32 still show a beginning, a middle and an end.
     const MIN_BINS: u64 = 32;
     /// Bins allowed per bin pushed: silence may take three quarters of a profile before it is coarsened.
     const BINS_PER_PUSH: u64 = 4;
@@ -139,18 +138,18 @@ impl Profile {
         Profile { start, tick, width: tick, bins: Vec::new(), pushes: 0, ticks: 0 }
     }
 
-    /// Adds what happened in the tick that holds `at`; times before the start count as the start.
+    /// Adds a bin of the tick that contains `at`; times before the start count as the start.
     pub fn push(&mut self, at: Instant, bin: &ProfileBin) {
         self.pushes += 1;
         let tick = at.since(self.start).0 / self.tick.0;
         // a bin may stand for several ticks in one
         self.ticks = self.ticks.max(tick.saturating_add(u64::from(bin.bins.max(1))));
-        let room = (self.pushes.saturating_mul(Self::BINS_PER_PUSH))
+        let max_bins = (self.pushes.saturating_mul(Self::BINS_PER_PUSH))
             .clamp(Self::MIN_BINS, Self::MAX_BINS as u64);
         let mut slot = at.since(self.start).0 / self.width.0;
-        if slot >= room {
+        if slot >= max_bins {
             let mut doublings = 1;
-            while slot >> doublings >= room {
+            while slot >> doublings >= max_bins {
                 doublings += 1;
             }
             self.widen(doublings);
@@ -167,7 +166,7 @@ impl Profile {
     /// Makes every bin 2^`doublings` times as wide.
     fn widen(&mut self, doublings: u32) {
         self.width = self.width * (1u64 << doublings);
-        let mut kept = 0;
+        let mut len = 0;
         for i in 0..self.bins.len() {
             let bin = self.bins[i];
             let to = i >> doublings;
@@ -176,9 +175,9 @@ impl Profile {
             } else {
                 self.bins[to].merge(&bin);
             }
-            kept = to + 1;
+            len = to + 1;
         }
-        self.bins.truncate(kept);
+        self.bins.truncate(len);
     }
 
     /// Beginning of bin 0.

@@ -1,4 +1,4 @@
-//! The rows that the analysis hands out: one [`Connection`], two [`Flow`]s (one per direction), [`Finding`]s, and
+//! The rows that the analysis returns: one [`Connection`], two [`Flow`]s (one per direction), [`Finding`]s, and
 //! on request [`Sample`]s, [`Event`]s and [`Segment`]s. Column names and units of the tables made from them are in
 //! `docs/format.md`; a statistic that was never measured is `None`, never zero.
 
@@ -24,7 +24,7 @@ pub enum Protocol {
 pub enum End {
     /// Both sides sent FIN (or one did and the other's was not captured).
     Fin,
-    /// A reset.
+    /// One side sent RST.
     Rst,
     /// Still open when the capture stopped, or never seen to close.
     Open,
@@ -37,9 +37,9 @@ pub enum Vantage {
     Sender,
     /// At or near the flow's receiver.
     Receiver,
-    /// Somewhere between.
+    /// Between both, beside neither.
     Middle,
-    /// Not enough was seen to tell.
+    /// Too little was seen to infer it.
     #[default]
     Unknown,
 }
@@ -55,7 +55,7 @@ pub enum RttMethod {
     Halves,
     /// The DRWA paper's second estimator: first acknowledgement of a byte to the data one window beyond. An upper bound.
     Window,
-    /// No sample.
+    /// No sample was possible.
     None,
 }
 
@@ -64,29 +64,29 @@ pub enum RttMethod {
 pub struct Connection {
     /// Number in order of first packet, from 0.
     pub id: u32,
-    /// TCP, UDP, ICMP …
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Address of a.
+    /// Address of side a.
     pub a_addr: Addr,
-    /// Port of a (ICMP echo: the identifier).
+    /// Port of side a (ICMP echo: the identifier).
     pub a_port: u16,
-    /// Address of b.
+    /// Address of side b.
     pub b_addr: Addr,
-    /// Port of b.
+    /// Port of side b.
     pub b_port: u16,
-    /// First packet.
+    /// Time of the first packet.
     pub start: Instant,
-    /// Last packet.
+    /// Time of the last packet.
     pub end: Instant,
     /// SYN → SYN/ACK → ACK, both halves; `None` without a clean handshake.
     pub initial_rtt: Option<Duration>,
     /// Whether a SYN of this connection is in the capture.
     pub syn_seen: bool,
-    /// How it ended.
+    /// How the connection ended.
     pub end_kind: End,
     /// Where the capture was taken, seen from a: `Sender` means near a, `Receiver` near b.
     pub vantage: Vantage,
-    /// A subflow of Multipath TCP.
+    /// Whether it is a subflow of Multipath TCP.
     pub mptcp: bool,
     /// Capture interface of the first packet.
     pub interface: u32,
@@ -94,9 +94,9 @@ pub struct Connection {
     pub packets: u64,
     /// IP bytes, both directions.
     pub bytes: Bytes,
-    /// Packets that the capture holds twice (mirror port), dropped before the analysis.
+    /// Packets that the capture contains twice (mirror port), dropped before the analysis.
     pub duplicates: u64,
-    /// Bytes acknowledged that the capture never showed: the capture itself lost packets.
+    /// Bytes acknowledged but not in the capture: the capture itself lost packets.
     pub capture_gaps: Bytes,
 }
 
@@ -105,15 +105,15 @@ pub struct Connection {
 pub struct Flow {
     /// 2 · connection + direction; direction 0 is a → b.
     pub id: u32,
-    /// Sequence number of its first byte on the wire; `None` where no SYN told.
+    /// Sequence number of its first byte on the wire; `None` without the SYN.
     pub first_seq: Option<u32>,
-    /// Packets this side sent.
+    /// Number of packets this side sent.
     pub packets: u64,
-    /// Packets with payload.
+    /// Number of packets with payload.
     pub data_packets: u64,
     /// IP bytes this side sent.
     pub wire_bytes: Bytes,
-    /// Payload bytes, resent ones included.
+    /// Payload bytes, retransmissions included.
     pub payload_bytes: Bytes,
     /// Distinct payload bytes delivered (acknowledged where ACKs are seen, else seen once).
     pub bytes: Bytes,
@@ -123,7 +123,7 @@ pub struct Flow {
     pub goodput: Option<Rate>,
     /// The highest `bytes` per second over any full second (or over `active` when shorter).
     pub peak: Option<Rate>,
-    /// Largest segment on the wire that is not a TSO/GRO giant, or the negotiated MSS.
+    /// Largest segment on the wire (no GSO/GRO segment), or the negotiated MSS.
     pub mss: u32,
     /// Where the capture was taken, seen from this flow.
     pub vantage: Vantage,
@@ -143,9 +143,9 @@ pub struct Flow {
     pub in_flight_plain_max: Option<Bytes>,
     /// Smallest window this flow's receiver advertised after the handshake.
     pub rwnd_min: Option<Bytes>,
-    /// Largest.
+    /// Largest window it advertised.
     pub rwnd_max: Option<Bytes>,
-    /// Last.
+    /// Last window it advertised.
     pub rwnd_last: Option<Bytes>,
     /// Window scale of this flow's receiver; `None` when its SYN was not seen.
     pub window_scale: Option<u8>,
@@ -157,71 +157,71 @@ pub struct Flow {
     pub window_full_count: u64,
     /// Time with less than one send unit of window left, as the sender saw it.
     pub window_full: Duration,
-    /// When that began first.
+    /// Time when that began for the first time.
     pub window_full_first: Option<Instant>,
-    /// Smallest path RTT (ms) measured while the window was full: the RTT at which it bites.
+    /// Smallest path RTT (ms) measured while the window was full: the RTT from which it limits the rate.
     pub window_full_rtt_ms: Option<f64>,
-    /// Spans with window 0.
+    /// Number of spans with a window of 0.
     pub zero_window_count: u64,
-    /// Their total length.
+    /// Total length of these spans.
     pub zero_window: Duration,
-    /// When the first began.
+    /// Time when the first one began.
     pub zero_window_first: Option<Instant>,
-    /// Probes within them.
+    /// Number of zero-window probes.
     pub zero_window_probes: u64,
-    /// Keep-alives outside them.
+    /// Number of keep-alives.
     pub keep_alives: u64,
-    /// Segments sent again, all causes (a giant counts as its segments).
+    /// Retransmitted segments, all causes (a GSO/GRO segment counts as its segments on the wire).
     pub retransmissions: u64,
-    /// Their payload bytes.
+    /// Payload bytes of all retransmissions.
     pub retransmitted_bytes: Bytes,
-    /// … after duplicate ACKs or SACK.
+    /// Retransmissions after duplicate ACKs or SACK.
     pub retransmissions_fast: u64,
-    /// … after the retransmission timer.
+    /// Retransmissions after the retransmission timer.
     pub retransmissions_timeout: u64,
     /// Tail-loss probes (RFC 8985 section 7).
     pub retransmissions_tail_probe: u64,
-    /// Of all of them, those that had arrived already (ACKed, SACKed, or reported by DSACK).
+    /// Retransmissions of data that had arrived (ACKed, SACKed, or reported by DSACK).
     pub retransmissions_spurious: u64,
     /// Retransmission timeouts (events, not segments).
     pub timeouts: u64,
-    /// Late segments that were not lost: overtaken on the path.
+    /// Late segments that were not lost but overtaken on the path.
     pub out_of_order: u64,
     /// Largest reordering: how late, in milliseconds.
     pub reordering_ms_max: Option<f64>,
-    /// Late segments of which nothing tells whether they were resent or reordered.
+    /// Late segments that may be retransmissions or reordered.
     pub ambiguous: u64,
-    /// Duplicate ACKs that the receiver sent for this flow.
+    /// Duplicate ACKs from the receiver of this flow.
     pub dup_acks: u64,
     /// SACK blocks the receiver sent.
     pub sack_blocks: u64,
     /// DSACKs the receiver sent.
     pub dsacks: u64,
-    /// Share of data segments that were lost: resent and not spurious, over data segments.
+    /// Share of data segments that were lost: retransmitted and not spurious, over data segments.
     pub loss_rate: Option<f64>,
-    /// Data packets marked CE.
+    /// Number of data packets marked CE.
     pub ecn_ce: u64,
     /// ACKs with ECE that the receiver sent.
     pub ecn_ece: u64,
     /// Times the sender had nothing in flight and nothing to send for longer than an RTT.
     pub idle_count: u64,
-    /// Their total length.
+    /// Total length of these times.
     pub idle: Duration,
-    /// ACK bursts after a silence with data in flight, see `ackburst`.
+    /// ACK bursts after a silence with data in flight, see `tcp/bursts.rs`.
     pub ack_bursts: u64,
-    /// Most bytes that one such burst acknowledged.
+    /// Maximum bytes acknowledged by one such burst.
     pub ack_burst_bytes_max: Bytes,
-    /// Most bytes that the sender released in answer to one.
+    /// Maximum bytes that the sender sent at once after one.
     pub data_burst_bytes_max: Bytes,
-    /// Longest silence before one.
+    /// Longest silence before such a burst.
     pub ack_silence_max: Duration,
     /// p95 of the goodput of each second × minimum RTT.
     pub bdp: Option<Bytes>,
-    /// p95 in flight over BDP: how fat the pipe was made.
+    /// p95 of bytes in flight over BDP; what exceeds 1 stands in queues.
     pub in_flight_over_bdp: Option<f64>,
-    /// rwnd_max / peak rate: above this RTT (ms) the window stalls the flow.
+    /// rwnd_max / peak rate: above this RTT (ms) the window limits the rate.
     pub rtt_ceiling_ms: Option<f64>,
-    /// What a window of twice the size would have allowed; see `summary`.
+    /// Goodput with a window twice as large; see `connection/summary.rs`.
     pub unlimited_goodput: Option<Rate>,
     /// Seconds under each limit, in the order of [`Limit::ALL`].
     pub limit_time: [Duration; 8],
@@ -230,7 +230,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow of which nothing has been measured.
+    /// A flow without any measurement.
     pub const fn blank(id: u32) -> Flow {
         Flow {
             id,
@@ -302,11 +302,11 @@ impl Flow {
 /// How much a finding matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Worth knowing.
+    /// A fact without harm.
     Info,
-    /// Costs something.
+    /// It costs throughput or delay.
     Warning,
-    /// Made the link hard to use.
+    /// It made the link hard to use.
     Serious,
 }
 
@@ -321,7 +321,7 @@ impl Severity {
     }
 }
 
-/// A figure that a finding rests on.
+/// A figure in the evidence of a finding.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// A number in the unit that the key names.
@@ -330,7 +330,7 @@ pub enum Value {
     Text(String),
 }
 
-/// One finding: what is so, since when, by which figures, and what would cure it.
+/// One finding: the problem, since when, by which figures, and the cure.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Name of the rule, as in `diagnose::TABLE`.
@@ -339,84 +339,84 @@ pub struct Finding {
     pub severity: Severity,
     /// Flow, or `None` for the capture as a whole.
     pub flow: Option<u32>,
-    /// From when it held.
+    /// Beginning of the problem.
     pub from: Instant,
-    /// Until when.
+    /// End of the problem.
     pub to: Instant,
     /// Evidence, keys with units (`queue_ms_p95`).
     pub values: Vec<(&'static str, Value)>,
     /// One or two sentences, figures included.
     pub text: String,
-    /// What would help, one sentence.
+    /// The cure, in one sentence.
     pub cure: &'static str,
 }
 
 /// One bin of a flow's series.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Flow.
+    /// Id of the flow.
     pub flow: u32,
     /// Beginning of the bin.
     pub time: Instant,
     /// Length of the bin.
     pub span: Duration,
-    /// Payload bytes this side sent in the bin, resent ones included.
+    /// Payload bytes this side sent in the bin, retransmissions included.
     pub sent: Bytes,
-    /// Bytes newly acknowledged (seen for the first time where no ACKs are).
+    /// Bytes newly acknowledged, or seen for the first time where the capture has no ACKs.
     pub delivered: Bytes,
     /// Smallest path RTT in the bin, ms.
     pub rtt_ms_min: Option<f32>,
-    /// Mean.
+    /// Mean path RTT in the bin, ms.
     pub rtt_ms: Option<f32>,
-    /// Largest.
+    /// Largest path RTT in the bin, ms.
     pub rtt_ms_max: Option<f32>,
-    /// Most bytes in flight in the bin (SACK-adjusted).
+    /// Maximum bytes in flight in the bin (SACK-adjusted).
     pub in_flight: Option<Bytes>,
     /// Last window advertised to this flow's sender.
     pub rwnd: Option<Bytes>,
     /// Time in the bin with less than one send unit of window left.
     pub window_full: Duration,
-    /// Segments resent in the bin.
+    /// Segments retransmitted in the bin.
     pub retransmissions: u32,
-    /// What held the flow back.
+    /// What limited the flow in the bin.
     pub limit: Limit,
 }
 
-/// What happened at a moment.
+/// Kind of an [`Event`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum EventKind {
     /// SYN; value 1 for SYN/ACK.
     Syn,
-    /// FIN.
+    /// The first FIN of this side.
     Fin,
-    /// RST.
+    /// A RST from the receiver of the flow.
     Rst,
     /// Fast retransmission; value: payload bytes.
     Fast,
-    /// Resent after a timeout.
+    /// Retransmission after a timeout; value: payload bytes.
     Timeout,
-    /// Tail-loss probe.
+    /// Tail-loss probe; value: payload bytes.
     TailProbe,
-    /// Resent though it had arrived.
+    /// Retransmission of data that had arrived; value: payload bytes.
     Spurious,
-    /// Late on the path, not resent.
+    /// Late on the path, not retransmitted; value: how late in ms.
     OutOfOrder,
-    /// Late, cause not to be told.
+    /// Late for an unknown reason.
     Ambiguous,
     /// The window became full; value: seconds it stayed so.
     WindowFull,
     /// The window became zero; value: seconds it stayed so.
     ZeroWindow,
-    /// Zero-window probe.
+    /// A probe of a zero window.
     Probe,
-    /// Keep-alive.
+    /// A keep-alive outside zero windows.
     KeepAlive,
     /// DSACK from the receiver.
     Dsack,
     /// CE mark on data or ECE on an ACK.
     Ecn,
-    /// The sender went on after an idle gap; value: seconds of idleness.
+    /// The sender resumed after an idle gap; value: seconds of idleness.
     Idle,
     /// ACK burst after a silence; value: bytes it acknowledged.
     AckBurst,
@@ -447,28 +447,28 @@ impl EventKind {
     }
 }
 
-/// A moment of a flow.
+/// An event of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// Flow whose data it concerns.
     pub flow: u32,
-    /// When.
+    /// Time of the packet.
     pub time: Instant,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
-    /// See [`EventKind`].
+    /// Value whose meaning depends on [`EventKind`].
     pub value: f64,
     /// Sequence number it concerns, relative to the flow's first byte.
     pub seq: u64,
 }
 
-/// What a [`Segment`] row is.
+/// Kind of a [`Segment`] row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum SegmentKind {
-    /// New data.
+    /// Data sent for the first time.
     Data = 0,
-    /// Data sent again (or late, see the event of that time).
+    /// Retransmitted data (or late data, see the event of that time).
     Again = 1,
     /// Cumulative ACK with the right edge it grants.
     Ack = 2,
@@ -481,9 +481,9 @@ pub enum SegmentKind {
 pub struct Segment {
     /// Flow whose sequence space it lies in.
     pub flow: u32,
-    /// When.
+    /// Time of the packet.
     pub time: Instant,
-    /// Data, resent data, ACK or SACK block.
+    /// Data, retransmitted data, ACK or SACK block.
     pub kind: SegmentKind,
     /// First byte, or the ACK number, relative to the flow's first byte.
     pub from: u64,

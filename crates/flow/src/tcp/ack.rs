@@ -1,42 +1,42 @@
-//! What the receiver says about a stream: ACKs, SACK, windows; and the round-trip times that follow.
+//! ACKs, SACK blocks and windows from the receiver of a stream, and the RTT samples that follow from them.
 //!
-//! signal: every segment of the other side that carries ACK · model: cumulative ACK and right edge only ever grow
-//! (RFC 9293 section 3.8.6: shrinking the window is discouraged, and Linux does not); a window of 0 opens a span
-//! that the first window above 0 ends · action: deliveries, RTT samples, duplicate ACKs, SACK and DSACK
-//! (RFC 2883 section 4), gaps of the capture.
+//! Every segment of the other side with ACK is counted here: bytes delivered, duplicate ACKs, SACK and DSACK (RFC 2883
+//! section 4), zero windows, and gaps of the capture. Cumulative ACK and right edge only grow: RFC 9293 section 3.8.6
+//! discourages shrinking the window, and Linux never does. A window of 0 opens a span that the first window above 0
+//! ends.
 //!
-//! RTT, by where the capture was taken: at the sender seq/ACK; at the receiver TSval → TSecr; in the middle both
-//! halves. The half towards a host beside the capture is about 0 ms and never printed as the path's RTT.
-//! Without timestamps, at the receiver, the DRWA paper's second estimator gives an upper bound: from the first
-//! acknowledgement of a byte to the data one window beyond.
+//! How the RTT is measured depends on where the capture was taken: at the sender seq/ACK; at the receiver TSval →
+//! TSecr; in the middle the sum of both halves. The half towards a host beside the capture is about 0 ms and never
+//! counts as the RTT of the path. At the receiver without timestamps, the second estimator of the DRWA paper gives an
+//! upper bound: from the first acknowledgement of a byte to the data one window beyond.
 
 use capture::{TcpSegment, flags};
 use units::{Duration, Instant};
 
 use crate::packet::sequence::Pos;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::sender_view::Known;
+use crate::tcp::sender_view::SenderView;
 use crate::tcp::state::{Context, Measured};
 use crate::tcp::stream::Stream;
 
-/// An ACK further beyond the data seen is broken or of another instance: 1 GB is TCP's largest window.
-const ABSURD: i64 = 1 << 30;
+/// An ACK more bytes beyond the data seen is corrupt or of another connection: TCP windows end at 1 GB.
+const MAX_ACK_AHEAD: i64 = 1 << 30;
 /// Segments in flight from which an RTT counts as taken under load.
 const LOADED_SEGMENTS: u64 = 4;
-/// Samples after which a new minimum by more than a tenth needs a second witness.
-const SETTLED: u32 = 4;
-/// An echo counts where the sender was sending anyway: the gap to the data before bounds the error.
+/// Samples after which a minimum lower by more than a tenth needs a second sample that confirms it.
+const SETTLED_SAMPLES: u32 = 4;
+/// An echo counts only if the sender had sent shortly before: this gap bounds the error of the sample.
 const MAX_SEND_GAP_NS: u64 = 5_000_000;
 
 impl Stream {
-    /// A segment of the other side with ACK, not RST. `syn`: its window is unscaled (RFC 7323 section 2.2).
+    /// Processes a segment of the other side with ACK and without RST.
     pub fn on_ack(&mut self, r: &TcpSegment, cx: &mut Context<'_>) {
         let syn = r.has(flags::SYN);
         if !self.started {
             self.start_at(r.ack);
         }
         let mut measured = self.measured.take();
-        // With nothing in flight no time is this stream's until it sends again.
+        // With nothing in flight, time counts again from the next data on.
         if let Some(m) = &mut measured
             && m.idle_from.is_none()
         {
@@ -46,9 +46,10 @@ impl Stream {
         self.measured = measured;
     }
 
+    /// The window of a SYN (`syn`) is not scaled (RFC 7323 section 2.2).
     fn ack(&mut self, r: &TcpSegment, syn: bool, m: Option<&mut Measured>, cx: &mut Context<'_>) {
         let mut pos = self.seq.position(r.ack, self.max);
-        if pos - self.max > ABSURD || self.una - pos > ABSURD {
+        if pos - self.max > MAX_ACK_AHEAD || self.una - pos > MAX_ACK_AHEAD {
             return;
         }
         if let Some(fin) = self.fin
@@ -62,7 +63,7 @@ impl Stream {
         let first = !self.acked_any;
         self.acked_any = true;
         let Some(m) = m else {
-            // No data of this side so far; an ACK ahead of it means that the capture does not show it.
+            // No data of this side so far. An ACK of data means that it is missing from the capture.
             if pos > self.una {
                 self.una = pos;
                 self.max = self.max.max(pos);
@@ -81,7 +82,7 @@ impl Stream {
         let mut far = None;
         if advanced {
             let bytes = (pos - self.una.max(0)).max(0) as u64;
-            // While the rate still doubles, one burst per round trip is the rule, not a stall.
+            // In slow start one burst per round trip is normal, not a stall.
             let waiting = self.max > self.una && !m.bins.in_slow_start();
             let acked = m.board.acked(pos, cx.now);
             far = acked.rtt;
@@ -96,28 +97,28 @@ impl Stream {
             m.last_acked_data = cx.now;
             if let Some(burst) = m.bursts.acked(cx.now, bytes, waiting, u64::from(self.mss())) {
                 let acked = burst.acked.get() as f64;
-                cx.series.event(cx.wanted, cx.flow, burst.time, EventKind::AckBurst, acked, pos);
+                cx.series.event(cx.selected, cx.flow, burst.time, EventKind::AckBurst, acked, pos);
             }
             if pos >= self.max && m.zero_since.is_none() {
                 m.idle_from = Some(cx.now);
             }
         }
-        // After the cumulative ACK: what this ACK reports above it did not overtake what it acknowledges.
-        let (rtt, news) =
+        // SACK blocks after the cumulative ACK: they did not overtake the data that this same ACK acknowledges.
+        let (rtt, progress) =
             if r.options.sack_count > 0 { self.take_blocks(r, pos, m, cx) } else { (None, false) };
         far = far.or(rtt);
         if pos == before && r.payload == 0 && !syn && !r.has(flags::FIN) && !first {
             let same_window = u32::from(r.window) == self.last_window;
-            if self.max > self.una && (same_window || news) {
+            if self.max > self.una && (same_window || progress) {
                 self.dup_run += 1;
                 self.counts.dup_acks += 1;
             }
         }
-        if advanced || news {
-            m.last_news = cx.now;
+        if advanced || progress {
+            m.last_progress = cx.now;
         }
         cx.series.segment(
-            cx.wanted,
+            cx.selected,
             cx.flow,
             cx.now,
             SegmentKind::Ack,
@@ -126,15 +127,15 @@ impl Stream {
         );
         let edge = self.right_edge;
         self.take_window(r, window, pos, syn);
-        // Only data beyond the edge known before needs this very ACK.
+        // Only data beyond the previous right edge needs this ACK, so that it can serve as its answer.
         if m.window_probe.is_none() && self.right_edge > edge {
             m.window_probe = Some((edge + 1, cx.now));
         }
         self.zero_window(window, syn, m, cx);
         if r.has(flags::ECE) && !syn {
             self.counts.ecn_ece += 1;
-            m.bins.trouble(cx.now);
-            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
+            m.bins.congestion(cx.now);
+            cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
         }
         if let Some(far) = far {
             self.on_far(far, m, cx);
@@ -142,7 +143,7 @@ impl Stream {
         self.after_ack(r, advanced, m, cx);
     }
 
-    /// SACK and DSACK blocks. Returns an RTT sample and whether anything was new.
+    /// Processes SACK and DSACK blocks. Returns an RTT sample and whether any block was new.
     #[inline(never)]
     fn take_blocks(
         &mut self,
@@ -161,7 +162,7 @@ impl Stream {
         let mut count = 0;
         for (i, block) in blocks.iter().enumerate() {
             let (left, right) = range(*block);
-            if right <= left || right > self.max + ABSURD {
+            if right <= left || right > self.max + MAX_ACK_AHEAD {
                 continue;
             }
             self.counts.sack_blocks += 1;
@@ -179,18 +180,19 @@ impl Stream {
             }
             above[count] = (left, right);
             count += 1;
-            cx.series.segment(cx.wanted, cx.flow, cx.now, SegmentKind::Sack, left, right);
+            cx.series.segment(cx.selected, cx.flow, cx.now, SegmentKind::Sack, left, right);
         }
-        // 40 bytes of options hold four blocks, three beside timestamps; a DSACK takes the room of one.
-        let room = if r.options.timestamps.is_some() { 3 } else { 4 };
-        let told = m.board.sack(&above[..count], room - (blocks.len() - count).min(1), cx.now);
-        self.overtaken(told.reordered, told.reordered_by, m, cx);
-        (told.rtt, told.news)
+        // 40 bytes of options hold four blocks, or three and timestamps. A DSACK takes the place of one.
+        let capacity = if r.options.timestamps.is_some() { 3 } else { 4 };
+        let result =
+            m.board.sack(&above[..count], capacity - (blocks.len() - count).min(1), cx.now);
+        self.overtaken(result.reordered, result.reordered_by, m, cx);
+        (result.rtt, result.progress)
     }
 
-    /// `segments` arrived after later ones, and none of them was sent again.
+    /// Counts `segments` that arrived after later ones without being retransmitted.
     fn overtaken(&mut self, segments: u64, by: Duration, m: &mut Measured, cx: &mut Context<'_>) {
-        // At the receiver and in the middle the late segment itself is seen and judged.
+        // At the receiver and in the middle the late segment itself is in the capture and counted there.
         if segments == 0 || !matches!(self.vantage, Vantage::Sender | Vantage::Unknown) {
             return;
         }
@@ -198,7 +200,7 @@ impl Stream {
         self.counts.reordering_max = self.counts.reordering_max.max(by);
         m.bins.reordered(segments as u32);
         cx.series.event(
-            cx.wanted,
+            cx.selected,
             cx.flow,
             cx.now,
             EventKind::OutOfOrder,
@@ -207,30 +209,44 @@ impl Stream {
         );
     }
 
-    /// The receiver got `[left, right)` twice: what was resent there was resent needlessly.
+    /// The receiver got `[left, right)` twice, so the retransmission of it was spurious.
     fn dsack(&mut self, left: Pos, right: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         self.counts.dsacks += 1;
-        cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Dsack, (right - left) as f64, left);
-        let (mut needless, mut overtaken) = (0, 0);
-        for sent in &mut m.resends {
+        cx.series.event(
+            cx.selected,
+            cx.flow,
+            cx.now,
+            EventKind::Dsack,
+            (right - left) as f64,
+            left,
+        );
+        let (mut spurious, mut overtaken) = (0, 0);
+        for sent in &mut m.retransmissions_sent {
             if !sent.spurious && sent.start < right && left < sent.end {
                 sent.spurious = true;
                 let bytes = (sent.end - sent.start) as u64;
-                needless += bytes;
+                spurious += bytes;
                 overtaken += if sent.overtaken { bytes } else { 0 };
             }
         }
-        if needless > 0 {
-            self.counts.spurious += self.segments_of(needless);
-            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Spurious, needless as f64, left);
+        if spurious > 0 {
+            self.counts.spurious += self.segments_of(spurious);
+            cx.series.event(
+                cx.selected,
+                cx.flow,
+                cx.now,
+                EventKind::Spurious,
+                spurious as f64,
+                left,
+            );
         }
-        // It was missing when later data had arrived, and arrived itself.
+        // The original was overtaken by later data, but arrived.
         if overtaken > 0 {
             self.overtaken(self.segments_of(overtaken), Duration::ZERO, m, cx);
         }
     }
 
-    /// Holes below the cumulative ACK will not be filled: the receiver has the bytes, the capture does not.
+    /// Counts holes below the cumulative ACK as gaps of the capture: the receiver has those bytes.
     #[inline(never)]
     fn close_holes(&mut self, una: Pos, m: &mut Measured) {
         let mut missing = 0;
@@ -265,7 +281,7 @@ impl Stream {
             (1.., Some(since)) => {
                 m.zero_since = None;
                 let span = cx.now.since(since).as_secs_f64();
-                cx.series.event(cx.wanted, cx.flow, since, EventKind::ZeroWindow, span, self.una);
+                cx.series.event(cx.selected, cx.flow, since, EventKind::ZeroWindow, span, self.una);
             }
             _ => {}
         }
@@ -279,11 +295,11 @@ impl Stream {
         cx: &mut Context<'_>,
     ) {
         let at_sender = matches!(self.vantage, Vantage::Sender | Vantage::Unknown);
-        // The receiver's capture sees an ACK before the sender does: its view follows by echo.
+        // Away from the sender an ACK is seen before the sender gets it. Its view follows from echoes.
         if self.vantage != Vantage::Sender
             && let Some((tsval, _)) = r.options.timestamps
         {
-            let known = Known {
+            let known = SenderView {
                 una: self.una,
                 sacked: m.board.sacked_bytes(),
                 right_edge: self.right_edge,
@@ -291,8 +307,8 @@ impl Stream {
             m.echoes.passed(tsval, cx.now, known, advanced);
         }
         if at_sender {
-            // With nothing in flight a window below a segment holds the sender back like a window of zero: it may not
-            // send less (silly-window avoidance). The send unit of fast paths says nothing then.
+            // With nothing in flight a window below one segment stops the sender like a zero window: silly-window
+            // avoidance forbids smaller segments. The send unit of fast paths does not apply here.
             let shut = self.max <= self.una
                 && self.rwnd_max >= 2 * u64::from(self.mss())
                 && self.right_edge - self.max < i64::from(self.mss());
@@ -316,14 +332,14 @@ impl Stream {
         }
     }
 
-    /// A sample capture → receiver → capture.
+    /// Processes an RTT sample of the half capture → receiver → capture.
     fn on_far(&mut self, far: Duration, m: &mut Measured, cx: &mut Context<'_>) {
         let ns = far.as_nanos();
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
         match self.vantage {
             Vantage::Sender => self.on_path_rtt(ns, m, cx),
-            // A far side of about nothing is the receiver beside the capture, not the path.
+            // A half of about 0 ms is the receiver beside the capture, not the path.
             Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, m, cx),
             Vantage::Middle => {
                 let near = m.last_near.or(self.near_half.map(Duration::as_nanos));
@@ -335,7 +351,7 @@ impl Stream {
         }
     }
 
-    /// A data segment echoes `tsecr`: a sample capture → sender → capture, and what the sender knew.
+    /// Processes the echo `tsecr` in a data segment: an RTT sample capture → sender → capture, and what the sender knew.
     pub fn on_echo(&mut self, tsecr: u32, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         if self.vantage == Vantage::Sender {
             return;
@@ -352,8 +368,8 @@ impl Stream {
         if waited && (self.near_count > 0 || usual.is_some_and(|rtt| ns > rtt + rtt / 4)) {
             return;
         }
-        // An ACK whose capture time is late makes one sample too short; a shorter path makes many.
-        if self.near_count >= SETTLED && ns + self.near_min / 10 < self.near_min {
+        // A late capture time of one ACK makes one sample too short; a shorter path makes many.
+        if self.near_count >= SETTLED_SAMPLES && ns + self.near_min / 10 < self.near_min {
             match m.undercut.take() {
                 Some(before) if before.abs_diff(ns) <= ns / 10 => {}
                 _ => {
@@ -370,8 +386,8 @@ impl Stream {
         }
     }
 
-    /// The DRWA paper's second estimator, for a receiver without timestamps: data reached one window beyond the
-    /// byte that was acknowledged when the probe began.
+    /// Second estimator of the DRWA paper, for a receiver without timestamps: ends when data arrives one window beyond
+    /// the byte that was acknowledged at its start.
     pub fn on_window_probe(&mut self, m: &mut Measured, now: Instant) {
         if let Some((edge, since)) = m.window_probe
             && self.max >= edge
@@ -387,7 +403,7 @@ impl Stream {
         m.bins.rtt(ns);
         let mss = u64::from(self.mss());
         let in_flight = self.in_flight(m).unwrap_or(0);
-        // The sample is of data sent one RTT ago: what it acknowledged was in flight as well.
+        // The sample is of data sent one RTT ago: the data it acknowledged was in flight as well.
         if in_flight >= LOADED_SEGMENTS * mss
             || m.in_flight.max().is_some_and(|x| x >= LOADED_SEGMENTS * mss) && in_flight > 0
         {

@@ -1,55 +1,55 @@
-//! ACKs that come back in one go after a silence, and the burst of data that they release.
+//! Bursts of ACKs after a silence, and the bursts of data that follow them.
 //!
-//! signal: arrival times of ACKs that bring news while data is in flight · model: a silence is eight times the
-//! usual gap between such ACKs and at least 50 ms; the burst is what the first quarter of that length after it brings,
-//! and counts from eight segments on · action: count, most bytes acknowledged in one
-//! burst, most bytes the sender released in answer, longest silence.
+//! A silence is a gap between ACKs of new data, with data in flight, of at least 50 ms and eight times the usual gap.
+//! The burst is everything acknowledged in the first quarter of that length after the silence. It counts from eight
+//! segments on. Results: number of bursts, maximum bytes acknowledged by one, maximum bytes that the sender then sent,
+//! longest silence.
 //!
-//! This is what the author of TCP-tracing part 8 reads off his sequence graph at second 22: the ACKs "seem to
-//! come in as a burst", each followed by a burst of data up to the receive window.
+//! TCP-tracing part 8 describes this pattern at second 22 of its sequence graph: the ACKs "seem to come in as a burst",
+//! each followed by a burst of data up to the receive window.
 
 use units::{Bytes, Duration, Instant};
 
 use crate::series::evidence::Burst;
 
-/// Half a frame of audio's jitter budget, longer than any ACK coalescing of LTE or Wi-Fi.
+/// Longer than any ACK coalescing of LTE or Wi-Fi, and a considerable part of the jitter buffer of a call.
 const MIN_SILENCE_NS: u64 = 50_000_000;
-/// Silence against the usual gap.
-const TIMES_USUAL: u64 = 8;
+/// A silence is at least this many times the usual gap.
+const SILENCE_FACTOR: u64 = 8;
 /// Fewer segments are an ordinary stretch ACK.
 const MIN_SEGMENTS: u64 = 8;
-/// The longest ones are kept for the findings.
-const KEPT: usize = 32;
+/// Number of bursts (those after the longest silences) stored for findings.
+const MAX_STORED: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenBurst {
     start: Instant,
     silence: u64,
     acked: u64,
     released: u64,
 }
 
-/// Watches one stream's ACKs.
+/// Detects the ACK bursts of one stream.
 #[derive(Debug, Default)]
 pub struct Bursts {
     last_ack: Option<Instant>,
     usual_gap: u64,
-    open: Option<Open>,
-    /// Number of bursts.
+    open: Option<OpenBurst>,
+    /// Number of bursts so far.
     pub count: u64,
-    /// Most bytes one of them acknowledged.
+    /// Maximum bytes acknowledged by one burst.
     pub acked_max: u64,
-    /// Most bytes released in answer to one.
+    /// Maximum bytes sent at once after one burst.
     pub released_max: u64,
     /// Longest silence before one, ns.
     pub silence_max: u64,
-    /// The longest silences.
-    pub kept: Vec<Burst>,
+    /// The bursts after the longest silences.
+    pub longest: Vec<Burst>,
 }
 
 impl Bursts {
-    /// An ACK brought `bytes` of news at `now`; `waiting`: data was in flight all the time. Returns the burst
-    /// that this ACK shows to have ended.
+    /// An ACK acknowledged `bytes` of new data at `now`; `waiting`: data was in flight since the last ACK. Returns the
+    /// burst that ended before this ACK.
     #[inline]
     pub fn acked(&mut self, now: Instant, bytes: u64, waiting: bool, mss: u64) -> Option<Burst> {
         let mut ended = None;
@@ -64,18 +64,18 @@ impl Bursts {
         }
         if waiting
             && gap >= MIN_SILENCE_NS
-            && gap >= self.usual_gap * TIMES_USUAL
+            && gap >= self.usual_gap * SILENCE_FACTOR
             && self.usual_gap > 0
         {
-            self.open = Some(Open { start: now, silence: gap, acked: bytes, released: 0 });
+            self.open = Some(OpenBurst { start: now, silence: gap, acked: bytes, released: 0 });
         } else {
-            // EWMA 1/8, as for the RTT; a silence does not become usual at once.
+            // EWMA with weight 1/8, as for the RTT, so that a silence does not become the usual gap at once.
             self.usual_gap = if self.usual_gap == 0 { gap } else { (self.usual_gap * 7 + gap) / 8 };
         }
         ended
     }
 
-    /// `bytes` of data went out.
+    /// The sender sent `bytes` of payload.
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(open) = &mut self.open
@@ -85,7 +85,7 @@ impl Bursts {
         }
     }
 
-    /// Ends the open burst.
+    /// Ends the open burst; returns it if it counts.
     pub fn end(&mut self, mss: u64) -> Option<Burst> {
         let open = self.open.take()?;
         if open.acked < MIN_SEGMENTS * mss {
@@ -101,9 +101,9 @@ impl Bursts {
             acked: Bytes(open.acked),
             released: Bytes(open.released),
         };
-        if self.kept.len() < KEPT {
-            self.kept.push(burst);
-        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|b| b.silence)
+        if self.longest.len() < MAX_STORED {
+            self.longest.push(burst);
+        } else if let Some(shortest) = self.longest.iter_mut().min_by_key(|b| b.silence)
             && shortest.silence < burst.silence
         {
             *shortest = burst;

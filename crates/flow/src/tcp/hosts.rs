@@ -1,14 +1,14 @@
-//! Hosts that have open connections: how many bytes each sent and received, and the smallest RTT between pairs.
+//! Hosts with open connections: the bytes that each sent and received, and the minimum RTT between pairs.
 //!
-//! A flow's share of its link is its bytes over those of all flows that leave the same host or reach the same one,
-//! whichever is more: on a phone's capture that is the uplink or the downlink.
+//! The bytes of a link are those of all flows from the same host or to the same host, whichever are more: in a capture
+//! from a phone the uplink or the downlink. A flow's share of its link is relative to them.
 
 use capture::Addr;
 use hashbrown::HashMap;
 
 use crate::packet::key::Hasher;
 
-/// Path minima kept; beyond that the table starts afresh, so that a scan of the Internet stays bounded.
+/// Maximum number of path minima; beyond, the table is cleared, so that a scan of the Internet stays bounded.
 const MAX_PATHS: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +18,7 @@ struct Host {
     open: u32,
 }
 
-/// The table.
+/// Table of hosts and of the minimum RTT between pairs of them.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     index: HashMap<Addr, u32, Hasher>,
@@ -28,7 +28,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// The row of `addr`, for one more connection.
+    /// The row of `addr`; counts one more connection of it.
     pub fn open(&mut self, addr: Addr) -> u32 {
         let Hosts { index, rows, free, .. } = self;
         let row = *index.entry(addr).or_insert_with(|| {
@@ -41,7 +41,7 @@ impl Hosts {
         row
     }
 
-    /// One connection of `addr` less.
+    /// Counts one connection of `addr` less.
     pub fn close(&mut self, addr: Addr, row: u32) {
         let host = &mut self.rows[row as usize];
         host.open -= 1;
@@ -52,9 +52,9 @@ impl Hosts {
         }
     }
 
-    /// `bytes` went from one to the other.
+    /// Counts `bytes` sent by host `from` to host `to`.
     #[inline]
-    pub fn moved(&mut self, from: u32, to: u32, bytes: u64) {
+    pub fn count_bytes(&mut self, from: u32, to: u32, bytes: u64) {
         self.rows[from as usize].sent += bytes;
         self.rows[to as usize].received += bytes;
     }
@@ -70,13 +70,13 @@ impl Hosts {
         self.paths.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// A connection between the two measured `ns` at the least.
-    pub fn learn_path(&mut self, a: Addr, b: Addr, ns: u64) {
+    /// Lowers the minimum RTT between the two hosts to `ns`.
+    pub fn update_path_min(&mut self, a: Addr, b: Addr, ns: u64) {
         if self.paths.len() >= MAX_PATHS {
             self.paths.clear();
         }
-        let least = self.paths.entry((a.min(b), a.max(b))).or_insert(ns);
-        *least = (*least).min(ns);
+        let min = self.paths.entry((a.min(b), a.max(b))).or_insert(ns);
+        *min = (*min).min(ns);
     }
 }
 
@@ -90,13 +90,13 @@ mod tests {
         let (phone, x, y) = (Addr(1), Addr(2), Addr(3));
         let (p, rx, p2, ry) = (h.open(phone), h.open(x), h.open(phone), h.open(y));
         assert_eq!(p, p2);
-        h.moved(p, rx, 100);
-        h.moved(p, ry, 50);
+        h.count_bytes(p, rx, 100);
+        h.count_bytes(p, ry, 50);
         assert_eq!(h.link_bytes(p, rx), 150);
         h.close(y, ry);
         assert_eq!(h.open(Addr(4)), ry, "the row is used again");
-        h.learn_path(phone, x, 40);
-        h.learn_path(x, phone, 30);
+        h.update_path_min(phone, x, 40);
+        h.update_path_min(x, phone, 30);
         assert_eq!(h.path_min(phone, x), Some(30));
     }
 }

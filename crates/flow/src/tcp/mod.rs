@@ -1,4 +1,5 @@
-//! One direction of a TCP connection: its data, what acknowledges it, and what the sender knew.
+//! One direction of a TCP connection: its data (`stream`), the ACKs of the other side (`ack`), and what the sender knew
+//! (`sender_view`).
 
 pub(crate) mod ack;
 pub(crate) mod bursts;

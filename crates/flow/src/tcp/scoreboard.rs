@@ -1,13 +1,12 @@
-//! What was sent and not yet acknowledged, with the time it was sent: the source of seq/ACK round-trip times,
-//! of bytes in flight, and of the knowledge whether a segment had arrived.
+//! Segments in flight with the times at which they were sent: the source of seq/ACK RTT samples and of bytes in
+//! flight. It also shows whether a retransmitted segment had arrived.
 //!
-//! signal: data segments, cumulative ACKs, SACK blocks · model: one entry per segment sent, in order of sequence;
-//! a resend touches the entries it covers · action: an RTT sample for the newest byte that an ACK covers, unless
-//! Karn's rule or an intervening resend forbids it.
+//! There is one entry per segment sent, in order of sequence. A retransmission updates the entries it covers. An ACK
+//! gives an RTT sample for the newest byte it covers, unless Karn's rule or a retransmission in between forbids it.
 //!
 //! Sources: RFC 6298 section 3 (Karn), RFC 2018 (SACK), RFC 6675 section 3.
-//! Deviation: at most [`Scoreboard::MAX_ENTRIES`] entries are kept (a capture without the ACKs would keep all);
-//! beyond that the oldest are forgotten and yield no RTT.
+//! Deviation: at most [`Scoreboard::MAX_ENTRIES`] entries are stored, because a capture without ACKs would need all.
+//! Beyond that the oldest are dropped and give no RTT sample.
 
 use std::collections::VecDeque;
 
@@ -21,31 +20,31 @@ struct Entry {
     end: Pos,
     sent: Instant,
     ip_id: u16,
-    resent: bool,
+    retransmitted: bool,
     sacked: bool,
 }
 
-/// What an acknowledgement told.
+/// Result of a cumulative ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Acked {
+pub struct AckResult {
     /// Round-trip time to the receiver and back, if one could be taken.
     pub rtt: Option<Duration>,
-    /// Segments that were skipped by SACK, never resent, and arrived after all: reordering on the path.
+    /// Segments reported missing by SACK that arrived without a retransmission: reordering on the path.
     pub reordered: u64,
-    /// How long after the segment that overtook them, at the most.
+    /// Maximum delay after the segment that overtook them.
     pub reordered_by: Duration,
 }
 
-/// What a SACK option told.
+/// Result of a SACK option.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sacked {
-    /// Round-trip time of the newest segment it adds, if that was sent once.
+pub struct SackResult {
+    /// Round-trip time of the newest segment it adds, if that was sent only once.
     pub rtt: Option<Duration>,
-    /// Something was added.
-    pub news: bool,
-    /// See [`Acked::reordered`].
+    /// Whether it reported anything new.
+    pub progress: bool,
+    /// Reordered segments, as [`AckResult::reordered`].
     pub reordered: u64,
-    /// See [`Acked::reordered_by`].
+    /// Their maximum delay, as [`AckResult::reordered_by`].
     pub reordered_by: Duration,
 }
 
@@ -58,19 +57,19 @@ pub struct Scoreboard {
     sacked: RangeSet,
     /// When the first SACK block above the cumulative ACK arrived.
     sacked_since: Option<Instant>,
-    /// Below this, what was not SACKed had not arrived when later data had: the last SACK option with room for
-    /// another block named all that the receiver held. (Linux sends ACKs for out-of-order data compressed, up to
-    /// three blocks each, so that a full option proves nothing.)
+    /// Below this, bytes without SACK had not arrived when later data had: the last SACK option with space for another
+    /// block listed everything that the receiver had. A full option proves nothing, because Linux compresses the
+    /// ACKs of out-of-order data into up to three blocks each.
     proven: Pos,
-    /// A resend lies in flight; until it is acknowledged no cumulative ACK is a clean sample.
-    resent_in_flight: u32,
+    /// Retransmitted segments in flight; until they are acknowledged no cumulative ACK gives a valid sample.
+    retransmitted_in_flight: u32,
 }
 
 impl Scoreboard {
     /// 131,072 segments of 1,448 bytes are 190 MB in flight, more than any receive window (1 GB) is in practice.
     pub const MAX_ENTRIES: usize = 1 << 17;
 
-    /// `[start, end)` was never seen; an entry without a send time keeps what follows from being a clean sample.
+    /// `[start, end)` is missing in the capture. An entry without a send time prevents wrong samples from ACKs of it.
     pub fn missing(&mut self, start: Pos, end: Pos) {
         if self.entries.is_empty() {
             self.front = start;
@@ -78,32 +77,38 @@ impl Scoreboard {
                 end,
                 sent: Instant::ZERO,
                 ip_id: 0,
-                resent: true,
+                retransmitted: true,
                 sacked: false,
             });
-            self.resent_in_flight += 1;
+            self.retransmitted_in_flight += 1;
         }
     }
 
-    /// New data `[start, end)` went out.
+    /// New data `[start, end)` was sent.
     #[inline]
     pub fn sent(&mut self, start: Pos, end: Pos, now: Instant, ip_id: u16) {
         match self.entries.back() {
             None => self.front = start,
-            // A hole in the capture: an entry without a send time keeps the sequence gapless.
+            // A hole in the capture: an entry without a send time fills the gap in the sequence.
             Some(last) if last.end < start => {
                 self.entries.push_back(Entry {
                     end: start,
                     sent: Instant::ZERO,
                     ip_id: 0,
-                    resent: true,
+                    retransmitted: true,
                     sacked: false,
                 });
-                self.resent_in_flight += 1;
+                self.retransmitted_in_flight += 1;
             }
             Some(_) => {}
         }
-        self.entries.push_back(Entry { end, sent: now, ip_id, resent: false, sacked: false });
+        self.entries.push_back(Entry {
+            end,
+            sent: now,
+            ip_id,
+            retransmitted: false,
+            sacked: false,
+        });
         if self.entries.len() > Self::MAX_ENTRIES {
             self.forget_oldest();
         }
@@ -112,7 +117,7 @@ impl Scoreboard {
     fn forget_oldest(&mut self) {
         if let Some(gone) = self.entries.pop_front() {
             self.front = gone.end;
-            self.resent_in_flight -= u32::from(gone.resent);
+            self.retransmitted_in_flight -= u32::from(gone.retransmitted);
         }
     }
 
@@ -120,9 +125,9 @@ impl Scoreboard {
         self.entries.partition_point(|e| e.end <= pos)
     }
 
-    /// `[start, end)` was sent again. Returns when it was last sent and whether the copy carries the same IP
-    /// identification, which a sender never reuses: then it is the capture's own duplicate.
-    pub fn resent(
+    /// `[start, end)` was retransmitted. Returns the time of the last transmission, and whether the IP identification is
+    /// the same. Senders never reuse it so soon: then it is a duplicate made by the capture.
+    pub fn retransmitted(
         &mut self,
         start: Pos,
         end: Pos,
@@ -131,7 +136,7 @@ impl Scoreboard {
     ) -> Option<(Instant, bool)> {
         let mut i = self.index_of(start);
         let first = *self.entries.get(i)?;
-        let same_id = ip_id != 0 && first.ip_id == ip_id && !first.resent;
+        let same_id = ip_id != 0 && first.ip_id == ip_id && !first.retransmitted;
         if same_id {
             return Some((first.sent, true));
         }
@@ -141,9 +146,9 @@ impl Scoreboard {
                 break;
             }
             at = e.end;
-            if !e.resent {
-                e.resent = true;
-                self.resent_in_flight += 1;
+            if !e.retransmitted {
+                e.retransmitted = true;
+                self.retransmitted_in_flight += 1;
             }
             e.sent = now;
             e.ip_id = ip_id;
@@ -152,15 +157,16 @@ impl Scoreboard {
         Some((first.sent, false))
     }
 
-    /// The blocks of one SACK option, all above the cumulative ACK. `room` is how many blocks its options hold.
-    pub fn sack(&mut self, blocks: &[(Pos, Pos)], room: usize, now: Instant) -> Sacked {
+    /// Processes the blocks of one SACK option, all above the cumulative ACK. `capacity` is the number of blocks that
+    /// fit into it.
+    pub fn sack(&mut self, blocks: &[(Pos, Pos)], capacity: usize, now: Instant) -> SackResult {
         let Scoreboard { entries, sacked, sacked_since, proven, .. } = self;
-        let mut out = Sacked::default();
+        let mut out = SackResult::default();
         let mut newest: Option<Entry> = None;
         let overtaken = *proven;
         for &(start, end) in blocks {
             sacked.insert(start, end, |from, to| {
-                out.news = true;
+                out.progress = true;
                 let mut i = entries.partition_point(|e| e.end <= from);
                 while let Some(e) = entries.get_mut(i) {
                     if e.end > to {
@@ -169,7 +175,7 @@ impl Scoreboard {
                     if !e.sacked {
                         e.sacked = true;
                         newest = Some(*e);
-                        out.reordered += u64::from(e.end <= overtaken && !e.resent);
+                        out.reordered += u64::from(e.end <= overtaken && !e.retransmitted);
                     }
                     i += 1;
                 }
@@ -180,25 +186,25 @@ impl Scoreboard {
         {
             out.reordered_by = now.since(since);
         }
-        if out.news && sacked_since.is_none() {
+        if out.progress && sacked_since.is_none() {
             *sacked_since = Some(now);
         }
-        if blocks.len() < room {
+        if blocks.len() < capacity {
             *proven = sacked.highest().map_or(*proven, |high| high.max(*proven));
         }
-        out.rtt = newest.filter(|e| !e.resent).map(|e| now.since(e.sent));
+        out.rtt = newest.filter(|e| !e.retransmitted).map(|e| now.since(e.sent));
         out
     }
 
-    /// Cumulative ACK up to `una`.
+    /// Processes a cumulative ACK up to `una`.
     #[inline]
-    pub fn acked(&mut self, una: Pos, now: Instant) -> Acked {
-        let mut out = Acked::default();
-        let clean = self.resent_in_flight == 0;
+    pub fn acked(&mut self, una: Pos, now: Instant) -> AckResult {
+        let mut out = AckResult::default();
+        let clean = self.retransmitted_in_flight == 0;
         let any_sacked = !self.sacked.is_empty();
         let mut newest: Option<Entry> = None;
-        let mut resent = false;
-        // What was proven missing, and was neither SACKed nor resent since, arrived late, but arrived.
+        let mut retransmitted = false;
+        // Proven missing, and neither SACKed nor retransmitted since: it arrived late.
         let overtaken = self.proven.min(una);
         while let Some(e) = self.entries.front() {
             let start = self.front;
@@ -206,16 +212,16 @@ impl Scoreboard {
                 if start < una {
                     self.front = una;
                     newest = Some(*e);
-                    resent |= e.resent;
+                    retransmitted |= e.retransmitted;
                 }
                 break;
             }
-            if !e.sacked && !e.resent && e.end <= overtaken {
+            if !e.sacked && !e.retransmitted && e.end <= overtaken {
                 out.reordered += 1;
             }
             newest = Some(*e);
-            resent |= e.resent;
-            self.resent_in_flight -= u32::from(e.resent);
+            retransmitted |= e.retransmitted;
+            self.retransmitted_in_flight -= u32::from(e.retransmitted);
             self.front = e.end;
             self.entries.pop_front();
         }
@@ -230,8 +236,8 @@ impl Scoreboard {
         }
         if let Some(e) = newest
             && !e.sacked
-            && (clean || !resent)
-            && !e.resent
+            && (clean || !retransmitted)
+            && !e.retransmitted
         {
             out.rtt = Some(now.since(e.sent));
         }
@@ -244,7 +250,7 @@ impl Scoreboard {
         self.sacked.total()
     }
 
-    /// Whether the receiver is known to hold `[start, end)` by SACK.
+    /// Whether SACK has reported all of `[start, end)`.
     pub fn is_sacked(&self, start: Pos, end: Pos) -> bool {
         self.sacked.covers(start, end)
     }
@@ -255,7 +261,7 @@ impl Scoreboard {
         self.sacked.highest().is_some_and(|h| h > pos)
     }
 
-    /// Segments in the books.
+    /// Number of entries.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -293,7 +299,7 @@ mod tests {
         let mut s = Scoreboard::default();
         s.sent(0, 100, ms(0), 1);
         s.sent(100, 200, ms(1), 2);
-        assert_eq!(s.resent(0, 100, ms(300), 3), Some((ms(0), false)));
+        assert_eq!(s.retransmitted(0, 100, ms(300), 3), Some((ms(0), false)));
         assert_eq!(s.acked(200, ms(340)).rtt, None);
         s.sent(200, 300, ms(350), 4);
         assert_eq!(s.acked(300, ms(390)).rtt, Some(Duration::from_millis(40)));
@@ -303,7 +309,7 @@ mod tests {
     fn a_copy_with_the_same_ip_id_is_the_captures_duplicate() {
         let mut s = Scoreboard::default();
         s.sent(0, 100, ms(0), 7);
-        assert_eq!(s.resent(0, 100, ms(30), 7), Some((ms(0), true)));
+        assert_eq!(s.retransmitted(0, 100, ms(30), 7), Some((ms(0), true)));
         assert_eq!(s.acked(100, ms(40)).rtt, Some(Duration::from_millis(40)));
     }
 
@@ -314,9 +320,9 @@ mod tests {
             s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
         }
         let first = s.sack(&[(100, 200)], 3, ms(41));
-        assert_eq!((first.rtt, first.news), (Some(Duration::from_millis(40)), true));
+        assert_eq!((first.rtt, first.progress), (Some(Duration::from_millis(40)), true));
         let again = s.sack(&[(100, 200)], 3, ms(42));
-        assert_eq!((again.rtt, again.news), (None, false));
+        assert_eq!((again.rtt, again.progress), (None, false));
         assert_eq!(s.sacked_bytes(), 100);
         let acked = s.acked(400, ms(43));
         assert_eq!(acked.reordered, 1);

@@ -1,13 +1,13 @@
 //! What the sender of a stream knew when it sent a segment, for captures that were not taken at the sender.
 //!
-//! signal: TSval of the ACKs that pass, TSecr of the data that comes (RFC 7323 section 4: the echo names the ACK
-//! that the sender had last taken in) · model: a queue of the ACKs still under way to the sender · action: the
-//! first echo of a TSval is an RTT sample (capture → sender → capture), and the ACK it names gives cumulative ACK,
-//! SACKed bytes and right edge *as the sender saw them*, hence its true bytes in flight.
+//! ACKs pass the capture with a TSval. Data comes back with a TSecr, which names the last ACK that the sender had
+//! processed (RFC 7323 section 4). A queue holds the ACKs still on their way to the sender. The first echo of a TSval is
+//! an RTT sample (capture → sender → capture). The ACK it names gives cumulative ACK, SACKed bytes and right edge *as
+//! the sender saw them*, and so its true bytes in flight.
 //!
-//! Deviation: ACKs that share a tick of the receiver's clock cannot be told apart by TSval. The RTT counts from the
-//! first of them, the cumulative ACK is that of the last, and the right edge that of the first one whose window
-//! allowed the segment, since a sender stays inside the window. The error is at most one tick (1 ms on Linux).
+//! Deviation: TSval does not distinguish ACKs of the same tick of the receiver's clock. The RTT counts from the first
+//! of them, and the cumulative ACK is that of the last. The right edge is that of the first whose window allowed the
+//! segment, since a sender stays within the window. The error is at most one tick (1 ms on Linux).
 
 use std::collections::VecDeque;
 
@@ -15,42 +15,42 @@ use units::{Duration, Instant};
 
 use crate::packet::sequence::Pos;
 
-/// The sender's knowledge at the moment it sent a segment.
+/// The state of ACKs and window that the sender knew when it sent a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
-    /// Cumulative ACK.
+pub struct SenderView {
+    /// Highest cumulative ACK.
     pub una: Pos,
-    /// Bytes above it that were SACKed.
+    /// Bytes above it that were reported by SACK.
     pub sacked: u64,
-    /// Right edge of the window.
+    /// Right edge of the advertised window.
     pub right_edge: Pos,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct PassedAck {
     tsval: u32,
     time: Instant,
-    known: Known,
-    /// This TSval was first seen on an ACK that took in new data, so that the sender answers at once.
+    known: SenderView,
+    /// This TSval first appeared on an ACK of new data, which the sender answers with data at once.
     clocks_out: bool,
 }
 
-/// ACKs under way to the sender.
+/// ACKs on their way to the sender.
 #[derive(Debug, Default)]
 pub struct Echoes {
-    passed: VecDeque<Passed>,
-    current: Option<(u32, Known)>,
-    /// Right edges of the ACKs of the current tick, from the one that the sender is known to have used on.
+    passed: VecDeque<PassedAck>,
+    current: Option<(u32, SenderView)>,
+    /// Right edges of the ACKs of the current tick, beginning with the one that the sender had used.
     edges: VecDeque<Pos>,
 }
 
-/// Four seconds of ACKs at one per millisecond tick; an idle sender's later ACKs are not needed one by one.
+/// Four seconds of ACKs at one per tick of a millisecond; beyond, the oldest are dropped.
 const MAX_PASSED: usize = 4096;
 
 impl Echoes {
     /// An ACK with `tsval` passed the capture at `now`.
     #[inline]
-    pub fn passed(&mut self, tsval: u32, now: Instant, known: Known, clocks_out: bool) {
+    pub fn passed(&mut self, tsval: u32, now: Instant, known: SenderView, clocks_out: bool) {
         let mut first = true;
         if let Some(last) = self.passed.back() {
             first = last.tsval != tsval;
@@ -58,24 +58,29 @@ impl Echoes {
                 return;
             }
         } else if let Some((current, _)) = self.current {
-            // The echo of this tick has already come: what follows in it is knowledge, not a sample.
+            // This tick was echoed already: later ACKs of it update the view, but give no sample.
             first = current != tsval;
         }
         if self.passed.len() >= MAX_PASSED {
             self.passed.pop_front();
         }
-        self.passed.push_back(Passed { tsval, time: now, known, clocks_out: clocks_out && first });
+        self.passed.push_back(PassedAck {
+            tsval,
+            time: now,
+            known,
+            clocks_out: clocks_out && first,
+        });
     }
 
-    /// A data segment with `tsecr` that ends at `end` came by. Returns an RTT sample if this is the first echo of
-    /// that TSval, and the sender's knowledge if it is known.
+    /// A data segment with `tsecr` that ends at `end` passed. Returns an RTT sample if this is the first echo of that
+    /// TSval, and the sender's view if it is known.
     #[inline]
     pub fn echoed(
         &mut self,
         tsecr: u32,
         end: Pos,
         now: Instant,
-    ) -> (Option<Duration>, Option<Known>) {
+    ) -> (Option<Duration>, Option<SenderView>) {
         let mut sample = None;
         while let Some(first) = self.passed.front() {
             let ahead = tsecr.wrapping_sub(first.tsval) as i32;
@@ -100,7 +105,7 @@ impl Echoes {
             return (sample, None);
         }
         let right_edge = self.edges.front().copied().unwrap_or(known.right_edge);
-        (sample, Some(Known { right_edge, ..known }))
+        (sample, Some(SenderView { right_edge, ..known }))
     }
 }
 
@@ -111,8 +116,8 @@ mod tests {
     fn ms(n: u64) -> Instant {
         Instant(n * 1_000_000)
     }
-    fn known(una: Pos) -> Known {
-        Known { una, sacked: 0, right_edge: una + 1000 }
+    fn known(una: Pos) -> SenderView {
+        SenderView { una, sacked: 0, right_edge: una + 1000 }
     }
 
     #[test]
@@ -138,7 +143,7 @@ mod tests {
         let mut e = Echoes::default();
         e.passed(100, ms(0), known(10), true);
         e.passed(100, ms(0), known(500), true);
-        let first = Known { right_edge: 1010, ..known(500) };
+        let first = SenderView { right_edge: 1010, ..known(500) };
         assert_eq!(e.echoed(100, 900, ms(40)), (Some(Duration::from_millis(40)), Some(first)));
         assert_eq!(e.echoed(100, 1400, ms(40)), (None, Some(known(500))));
     }

@@ -1,24 +1,24 @@
-//! The state of one stream: what it counts, and what a stream with data measures. What is done with it is in
-//! `stream` (data) and `feedback` (ACKs).
+//! The state of one stream: its counters, and the measurements of a stream with data. `stream` updates it for data,
+//! `ack` for ACKs.
 
 use units::{Bytes, Duration, Instant};
 
 use crate::packet::sequence::Pos;
 use crate::series::evidence::Wakeup;
 use crate::series::limits::Bins;
-use crate::series::output::{Series, Wanted};
+use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::retransmission::{Hole, IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
-use crate::tcp::sender_view::{Echoes, Known};
+use crate::tcp::sender_view::{Echoes, SenderView};
 use units::Histogram;
 
-/// What `on_data` and `on_ack` need from outside.
+/// What `Stream::on_data` and `Stream::on_ack` need from the connection and the table.
 pub(crate) struct Context<'a> {
     pub now: Instant,
     pub flow: u32,
-    pub wanted: Wanted,
+    pub selected: SeriesSelection,
     pub series: &'a mut Series,
     pub bin: Duration,
     pub hosts: &'a Hosts,
@@ -33,7 +33,7 @@ impl Context<'_> {
     }
 }
 
-/// Plain counters, as they go into the row.
+/// Counters, copied into the row at the end.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -64,13 +64,13 @@ pub(crate) struct Counts {
     pub zero_window_probes: u64,
     pub keep_alives: u64,
     pub gap_bytes: u64,
-    pub giants: u64,
+    pub offloaded: u64,
 }
 
 /// Window scale of the receiver of this stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scale {
-    /// From the SYN; 0 where it offered none.
+    /// Shift from the SYN; 0 where it had no such option.
     pub known: Option<u8>,
     /// Lower bound from bytes in flight, where the SYN is missing.
     pub inferred: u8,
@@ -92,7 +92,7 @@ pub(crate) struct Smoothed {
 impl Smoothed {
     #[inline]
     pub fn update(&mut self, ns: u64) {
-        // A clock that leaps by centuries is no RTT; a year leaves room for the weights.
+        // Caps the result of a clock step at a year, so that the weights below do not overflow.
         let ns = ns.min(1 << 55);
         if self.srtt == 0 {
             *self = Smoothed { srtt: ns, rttvar: ns / 2 };
@@ -103,18 +103,18 @@ impl Smoothed {
     }
 }
 
-/// A resend that a DSACK may yet show to have been needless.
+/// A retransmission that a later DSACK may show to be spurious.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Resent {
+pub(crate) struct RecentRetransmission {
     pub start: Pos,
     pub end: Pos,
     pub spurious: bool,
-    /// Sent again because something above it had arrived.
+    /// Retransmitted because data above it had arrived.
     pub overtaken: bool,
 }
 
-/// Everything that only a stream with data needs; pure ACK senders do without. What most segments need stands first
-/// and in that order in memory.
+/// Measurements of a stream with data; a stream of ACKs alone has none. The fields that most segments need stand first;
+/// their order is that in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measured {
@@ -124,7 +124,7 @@ pub(crate) struct Measured {
     pub zero_since: Option<Instant>,
     pub full_since: Option<Instant>,
     pub last_data: Instant,
-    pub last_news: Instant,
+    pub last_progress: Instant,
     pub last_acked_data: Instant,
     pub smoothed: Smoothed,
     pub order: IdOrder,
@@ -138,15 +138,15 @@ pub(crate) struct Measured {
     pub bursts: Bursts,
     pub loaded_rtt: Histogram,
     pub echoes: Echoes,
-    pub known: Option<Known>,
+    pub known: Option<SenderView>,
     pub last_near: Option<u64>,
-    /// A sample far below the minimum that waits for a second one.
+    /// A sample far below the minimum that a second one has not confirmed yet.
     pub undercut: Option<u64>,
-    pub resends: Vec<Resent>,
+    pub retransmissions_sent: Vec<RecentRetransmission>,
     pub window_rtt: Histogram,
     pub wakeups: Vec<Wakeup>,
     pub first_data: Instant,
-    /// Delivered in the warm-up.
+    /// Bytes delivered in the warm-up.
     pub before: Bytes,
     pub full_first: Option<Instant>,
     pub full_rtt_min: Option<u64>,
@@ -165,7 +165,7 @@ impl Measured {
             zero_since: None,
             full_since: None,
             last_data: now,
-            last_news: now,
+            last_progress: now,
             last_acked_data: now,
             smoothed: Smoothed::default(),
             order: IdOrder::default(),
@@ -182,7 +182,7 @@ impl Measured {
             known: None,
             last_near: None,
             undercut: None,
-            resends: Vec::new(),
+            retransmissions_sent: Vec::new(),
             window_rtt: Histogram::default(),
             wakeups: Vec::new(),
             first_data: now,
@@ -193,8 +193,8 @@ impl Measured {
         })
     }
 
-    /// Distributions, shares and goodput begin at `from`, when `before` was delivered. The state of the connection
-    /// stays, and so do its counters.
+    /// Resets distributions, shares and goodput, which begin at `from`, when `before` had been delivered. The state of
+    /// the connection and its counters stay.
     #[cold]
     #[inline(never)]
     pub fn measure_from(&mut self, from: Instant, before: Bytes) {

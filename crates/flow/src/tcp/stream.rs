@@ -1,72 +1,71 @@
-//! One direction of a connection: the data that one side sent, and what the other side said about it.
+//! One direction of a connection: the data that one side sent, and its acknowledgement by the other.
 //!
-//! signal: data segments in [`Stream::on_data`], ACKs from the other side in `Stream::on_ack` (file `feedback`)
-//! · model: highest byte sent, cumulative ACK, SACKed bytes, right edge of the window; where the capture was not
-//! taken at the sender, the sender's own view of these by timestamp echo (`echo`) · action: counters, samples and
-//! the state of each moment (window full, zero window, nothing to send) for `bins`.
+//! [`Stream::on_data`] processes data segments; `Stream::on_ack` (file `ack`) processes ACKs of the other side. Both
+//! update counters and RTT samples, and report the state of each moment (window full, zero window, nothing to send) to
+//! `series::limits`. Where the capture was not taken at the sender, `sender_view` reconstructs what the sender knew.
 //!
-//! Definitions: `capture-analysis` 2 to 7. Bytes in flight = highest sent − highest acknowledged − SACKed, updated
-//! on data and on ACKs. Window full = less than one send unit between the highest sent byte and the right edge, as
-//! the sender saw it; a send unit is one MSS, or a millisecond of the flow's rate where that is more, 64 KiB at the
-//! most: Linux hands segments to the device in bursts of that size (tcp_tso_autosize) and holds back a burst that does
-//! not fit. Definition 4 says one MSS; above some 12 Mbit/s that misses most of what the kernel counts as rwnd_limited.
+//! Definitions, as in `docs/measures.md`:
+//! - Bytes in flight = highest sent − highest acknowledged − SACKed, updated on data and on ACKs.
+//! - Window full = less than one send unit between the highest byte sent and the right edge, as the sender saw it. A
+//!   send unit is one MSS, or what a millisecond of the flow's rate delivers where that is more, at most 64 KiB. Linux
+//!   passes segments to the device in bursts of that size (tcp_tso_autosize) and delays a burst that does not fit. With
+//!   one MSS as the threshold, most of the time that the kernel counts as rwnd_limited is missed above some 12 Mbit/s.
+//! - Nothing to send = the last segment was shorter than an MSS and did not fill the window (so the send buffer was
+//!   empty), or everything is acknowledged.
 //!
-//! Nothing to send: the last segment was shorter than an MSS and did not fill the window (its sender's buffer was
-//! empty then), or everything is acknowledged.
-//!
-//! Deviation: at the receiver and in the middle, without timestamps, the sender's view is not known; the window
-//! and in-flight figures are then those at the capture, a lower bound.
+//! Deviation: at the receiver and in the middle, without timestamps, the sender's view is not known. The window and
+//! in-flight figures are then those at the capture, a lower bound.
 
 use capture::{TcpSegment, flags};
 use units::{Bytes, Duration, Instant};
 
 use crate::packet::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
-use crate::series::limits::{Now, State};
+use crate::series::limits::{BinContext, State};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::retransmission::{Cause, Hole, Late, Resend, judge};
-use crate::tcp::sender_view::Known;
-use crate::tcp::state::{Context, Counts, Measured, Resent, Scale};
+use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
+use crate::tcp::sender_view::SenderView;
+use crate::tcp::state::{Context, Counts, Measured, RecentRetransmission, Scale};
 
-/// Holes in a one-sided capture are never closed by an ACK; the oldest are forgotten.
+/// Holes in a one-sided capture are never closed by an ACK; beyond this number the oldest are dropped.
 const MAX_HOLES: usize = 256;
-/// Resends whose DSACK may still come.
-const MAX_RESENDS: usize = 64;
-/// A gap that counts as idleness for radio promotion: radios fall asleep after seconds, not milliseconds.
+/// Retransmissions stored for a DSACK that may still come.
+const MAX_RETRANSMISSIONS: usize = 64;
+/// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
-/// Wake-ups kept per flow.
+/// Maximum number of wake-ups stored per flow.
 const MAX_WAKEUPS: usize = 32;
-/// Largest payload that is one segment on a wire with the common MTU of 1,500; larger ones are TSO/GRO giants
-/// unless the SYN announced jumbo frames.
-pub(crate) const LARGEST_SEGMENT: u32 = 1460;
+/// Largest payload of one segment on the wire with the common MTU of 1,500. Larger ones are GSO/GRO segments unless
+/// the SYN announced jumbo frames.
+pub(crate) const MAX_WIRE_PAYLOAD: u32 = 1460;
 
-/// Linux's largest offload burst (GSO_LEGACY_MAX_SIZE).
-const LARGEST_BURST: u64 = 65_536;
+/// Maximum size of a GSO segment in Linux (GSO_LEGACY_MAX_SIZE).
+const MAX_SEND_UNIT: u64 = 65_536;
 /// Payload of a segment with timestamps on an MTU of 1,500.
-const USUAL_SEGMENT: u32 = 1448;
+const TYPICAL_MSS: u32 = 1448;
 
-/// One direction. See the module text. What every segment needs stands first and in that order in memory.
+/// One direction of a connection. The fields that every segment needs stand first; their order is that in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stream {
     pub measured: Option<Box<Measured>>,
-    /// Highest byte sent.
+    /// Highest byte sent so far.
     pub max: Pos,
-    /// Highest cumulative ACK.
+    /// Highest cumulative ACK so far.
     pub una: Pos,
     pub right_edge: Pos,
     /// Window of the last ACK, scaled.
     pub rwnd: Option<u64>,
     pub rwnd_min: u64,
     pub rwnd_max: u64,
-    /// Position of the FIN.
+    /// Position of the FIN, once seen.
     pub fin: Option<Pos>,
     pub seq: Sequence,
     pub dup_run: u32,
     pub last_window: u32,
     /// MSS by the SYNs, 0 if unknown.
     pub mss_agreed: u32,
-    /// Largest payload seen that is no giant.
+    /// Largest payload seen of one segment on the wire.
     pub largest: u32,
     pub scale: Scale,
     /// Where the capture was taken, seen from this stream's sender.
@@ -98,11 +97,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Segment size of this stream: what the SYNs agreed on, or the largest one seen where path MTU discovery or a
-    /// tunnel made it smaller than agreed. Down to three quarters: below, they are messages, not full segments.
+    /// Segment size of this stream: the MSS of the SYNs, or the largest segment seen where path MTU discovery or a
+    /// tunnel made it smaller. Below three quarters of the MSS they are messages, not full segments.
     #[inline]
     pub fn mss(&self) -> u32 {
-        let agreed = if self.mss_agreed > 0 { self.mss_agreed } else { USUAL_SEGMENT };
+        let agreed = if self.mss_agreed > 0 { self.mss_agreed } else { TYPICAL_MSS };
         let settled = self.counts.data_packets > 16 || self.mss_agreed == 0;
         if settled && u64::from(self.largest) * 4 >= u64::from(agreed) * 3 {
             self.largest
@@ -111,15 +110,15 @@ impl Stream {
         }
     }
 
-    /// Number of wire segments that `bytes` of one capture record are.
+    /// Number of segments on the wire that `bytes` of one captured packet stand for.
     #[inline]
     pub fn segments_of(&self, bytes: u64) -> u64 {
-        // Without the SYNs the largest segment may be yet to come; smaller pieces would be counted too often.
-        let least = if self.mss_agreed == 0 { LARGEST_SEGMENT } else { 1 };
-        bytes.div_ceil(u64::from(self.mss().max(least))).max(1)
+        // Without the SYNs the largest segment may come later; a smaller divisor would give too many.
+        let min = if self.mss_agreed == 0 { MAX_WIRE_PAYLOAD } else { 1 };
+        bytes.div_ceil(u64::from(self.mss().max(min))).max(1)
     }
 
-    /// Where the bytes begin to count: the SYN's number + 1, or the first byte seen.
+    /// Sets position 0: the sequence number of the SYN + 1, or that of the first byte seen.
     pub fn start_at(&mut self, wire: u32) {
         self.seq = Sequence::new(wire);
         self.started = true;
@@ -129,9 +128,9 @@ impl Stream {
 
     /// The sender's view of ACK, SACK and right edge, where it can be known.
     #[inline]
-    pub fn senders_view(&self, m: &Measured) -> Option<Known> {
+    pub fn senders_view(&self, m: &Measured) -> Option<SenderView> {
         match self.vantage {
-            Vantage::Sender | Vantage::Unknown => Some(Known {
+            Vantage::Sender | Vantage::Unknown => Some(SenderView {
                 una: self.una,
                 sacked: m.board.sacked_bytes(),
                 right_edge: self.right_edge,
@@ -153,9 +152,9 @@ impl Stream {
         Some(((self.max - known.una).max(0) as u64).saturating_sub(known.sacked))
     }
 
-    /// The facts that `bins` wants when it closes a bin.
-    pub fn facts(&self, m: &Measured, cx: &Context<'_>) -> Now {
-        Now {
+    /// The facts that closing a bin needs.
+    pub fn facts(&self, m: &Measured, cx: &Context<'_>) -> BinContext {
+        BinContext {
             in_flight: self.in_flight(m),
             rwnd: self.rwnd,
             base_rtt: match (m.rtt.min(), self.path_min) {
@@ -167,7 +166,7 @@ impl Stream {
         }
     }
 
-    /// Accounts the time up to now.
+    /// Accounts the time up to `cx.now`.
     #[inline]
     pub fn advance(&self, m: &mut Measured, cx: &mut Context<'_>) {
         if m.bins.stays_open(cx.now) {
@@ -175,11 +174,11 @@ impl Stream {
         }
         let facts = self.facts(m, cx);
         let samples =
-            if cx.wanted.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
+            if cx.selected.samples { Some((cx.flow, &mut cx.series.samples)) } else { None };
         m.bins.advance(cx.now, &facts, samples);
     }
 
-    /// A segment of this side with payload, or a probe. False where it is the capture's own duplicate.
+    /// Processes a segment of this side with payload, or a probe. False for a duplicate made by the capture.
     pub fn on_data(&mut self, s: &TcpSegment, cx: &mut Context<'_>) -> bool {
         let mut m = match self.measured.take() {
             Some(m) => m,
@@ -210,14 +209,14 @@ impl Stream {
         self.counts.payload_bytes += u64::from(s.payload);
         if s.ip.ecn == 3 {
             self.counts.ecn_ce += 1;
-            m.bins.trouble(now);
-            cx.series.event(cx.wanted, cx.flow, now, EventKind::Ecn, 1.0, start);
+            m.bins.congestion(now);
+            cx.series.event(cx.selected, cx.flow, now, EventKind::Ecn, 1.0, start);
         }
-        let limit = if self.mss_agreed > 0 { self.mss_agreed } else { LARGEST_SEGMENT };
+        let limit = if self.mss_agreed > 0 { self.mss_agreed } else { MAX_WIRE_PAYLOAD };
         if s.payload <= limit {
             self.largest = self.largest.max(s.payload);
         } else {
-            self.counts.giants += 1;
+            self.counts.offloaded += 1;
         }
         if let Some((_, tsecr)) = s.options.timestamps
             && s.has(flags::ACK)
@@ -227,7 +226,7 @@ impl Stream {
 
         let first_data = self.counts.data_packets == 1;
         if first_data && !self.syn_seen && start > self.max && self.una == self.max {
-            // The capture began in mid-flow: what lies before the first byte seen is no hole.
+            // The capture began in the middle of the flow: the bytes before the first one seen are no hole.
             self.max = start;
             self.una = self.una.max(start);
         }
@@ -261,12 +260,12 @@ impl Stream {
         let at_next = start == self.max && end == self.max + 1;
         if within_zero && (below || at_next) {
             self.counts.zero_window_probes += 1;
-            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::Probe, 0.0, start);
+            cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Probe, 0.0, start);
             return true;
         }
         if below && self.una >= self.max && self.counts.data_packets > 0 {
             self.counts.keep_alives += 1;
-            cx.series.event(cx.wanted, cx.flow, cx.now, EventKind::KeepAlive, 0.0, start);
+            cx.series.event(cx.selected, cx.flow, cx.now, EventKind::KeepAlive, 0.0, start);
             return true;
         }
         false
@@ -299,10 +298,10 @@ impl Stream {
             m.bins.delivered((end - start) as u64, now, m.smoothed.srtt);
             m.last_acked_data = now;
         }
-        cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+        cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
     }
 
-    /// Data below the highest byte sent: late or resent. False where it is the capture's own duplicate.
+    /// Processes data below the highest byte sent: late or retransmitted. False for a duplicate made by the capture.
     #[cold]
     #[inline(never)]
     fn old_data(
@@ -333,31 +332,38 @@ impl Stream {
                         self.counts.reordering_max.max(now.since(hole.since));
                     m.bins.reordered(n as u32);
                     let late_ms = now.since(hole.since).as_millis_f64();
-                    cx.series.event(cx.wanted, cx.flow, now, EventKind::OutOfOrder, late_ms, start);
-                    cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+                    cx.series.event(
+                        cx.selected,
+                        cx.flow,
+                        now,
+                        EventKind::OutOfOrder,
+                        late_ms,
+                        start,
+                    );
+                    cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
                 }
                 Late::Ambiguous => {
                     self.counts.ambiguous += self.segments_of(bytes);
-                    cx.series.event(cx.wanted, cx.flow, now, EventKind::Ambiguous, 0.0, start);
-                    cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Data, start, end);
+                    cx.series.event(cx.selected, cx.flow, now, EventKind::Ambiguous, 0.0, start);
+                    cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
                 }
-                Late::Resent => self.count_resend(start, end, false, m, cx),
+                Late::Retransmitted => self.count_retransmission(start, end, false, m, cx),
             }
-            m.board.resent(start, end, now, ip_id);
+            m.board.retransmitted(start, end, now, ip_id);
             if !self.acks_seen {
                 m.bins.delivered(bytes, now, m.smoothed.srtt);
             }
             return true;
         }
         let arrived = end <= self.una || m.board.is_sacked(start, end);
-        if let Some((_, true)) = m.board.resent(start, end, now, ip_id) {
+        if let Some((_, true)) = m.board.retransmitted(start, end, now, ip_id) {
             return false;
         }
-        self.count_resend(start, end, arrived, m, cx);
+        self.count_retransmission(start, end, arrived, m, cx);
         true
     }
 
-    /// Takes `[start, end)` out of hole `i`; returns the bytes that were missing.
+    /// Removes `[start, end)` from hole `i`; returns the number of bytes that were missing.
     fn fill(&self, m: &mut Measured, i: usize, start: Pos, end: Pos) -> u64 {
         let hole = m.holes[i];
         let (from, to) = (start.max(hole.from), end.min(hole.to));
@@ -373,7 +379,7 @@ impl Stream {
 
     #[cold]
     #[inline(never)]
-    fn count_resend(
+    fn count_retransmission(
         &mut self,
         start: Pos,
         end: Pos,
@@ -384,14 +390,14 @@ impl Stream {
         let now = cx.now;
         let bytes = (end - start) as u64;
         let n = self.segments_of(bytes);
-        let news = m.last_news.max(m.last_data);
-        let (cause, fired) = m.recovery.cause(Resend {
+        let progress = m.last_progress.max(m.last_data);
+        let (cause, fired) = m.recovery.cause(Retransmission {
             start,
             end,
             una: self.una,
             max: self.max,
             evidence: self.dup_run >= 3 || m.board.sacked_above(end - 1),
-            silence: now.since(news),
+            silence: now.since(progress),
             srtt: Duration(m.smoothed.srtt),
             rttvar: Duration(m.smoothed.rttvar),
             sack: !self.no_sack,
@@ -413,25 +419,30 @@ impl Stream {
                 EventKind::TailProbe
             }
         };
-        cx.series.event(cx.wanted, cx.flow, now, kind, bytes as f64, start);
-        cx.series.segment(cx.wanted, cx.flow, now, SegmentKind::Again, start, end);
+        cx.series.event(cx.selected, cx.flow, now, kind, bytes as f64, start);
+        cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Again, start, end);
         if arrived {
             self.counts.spurious += n;
-            cx.series.event(cx.wanted, cx.flow, now, EventKind::Spurious, bytes as f64, start);
+            cx.series.event(cx.selected, cx.flow, now, EventKind::Spurious, bytes as f64, start);
         }
-        if m.resends.len() >= MAX_RESENDS {
-            m.resends.remove(0);
+        if m.retransmissions_sent.len() >= MAX_RETRANSMISSIONS {
+            m.retransmissions_sent.remove(0);
         }
-        m.resends.push(Resent { start, end, spurious: arrived, overtaken: cause == Cause::Fast });
-        m.bins.resent(n as u32);
-        m.bins.trouble(now);
+        m.retransmissions_sent.push(RecentRetransmission {
+            start,
+            end,
+            spurious: arrived,
+            overtaken: cause == Cause::Fast,
+        });
+        m.bins.retransmitted(n as u32);
+        m.bins.congestion(now);
     }
 
     #[inline]
     fn end_idle(&mut self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let from = match (m.idle_from.take(), self.vantage) {
             (Some(from), Vantage::Sender | Vantage::Unknown) => from,
-            // From the far side emptiness shows only now, by what the sender knew: everything was acknowledged.
+            // Away from the sender idleness shows only now: the sender knew that everything was acknowledged.
             (_, Vantage::Receiver | Vantage::Middle)
                 if m.known.is_some_and(|k| k.una >= start) && self.counts.data_packets > 1 =>
             {
@@ -451,7 +462,7 @@ impl Stream {
         }
         self.counts.idle_count += 1;
         self.counts.idle += gap;
-        cx.series.event(cx.wanted, cx.flow, now, EventKind::Idle, gap.as_secs_f64(), start);
+        cx.series.event(cx.selected, cx.flow, now, EventKind::Idle, gap.as_secs_f64(), start);
         if gap.as_nanos() >= m.smoothed.srtt + crate::tcp::retransmission::RTO_MIN.as_nanos() {
             m.bins.restart(now);
         }
@@ -482,19 +493,19 @@ impl Stream {
         if full && end == self.max {
             self.counts.window_full += 1;
         }
-        // Mostly one full segment: the division is for the rest.
+        // Mostly one full segment: the comparison avoids the division.
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
         self.set_state(full, short && !full || s.has(flags::FIN), m, cx);
     }
 
-    /// Less than one send unit between the highest byte sent and the edge the sender knew.
+    /// Whether less than one send unit is left between the highest byte sent and `right_edge`.
     #[inline]
     pub fn is_full(&self, m: &Measured, right_edge: Pos, mss: u32) -> bool {
-        let unit = m.bins.bytes_per_ms().min(LARGEST_BURST).max(u64::from(mss));
+        let unit = m.bins.bytes_per_ms().min(MAX_SEND_UNIT).max(u64::from(mss));
         self.scale.known.is_some() && self.acked_any && right_edge - self.max < unit as i64
     }
 
-    /// A missing SYN leaves the scale unknown; what is in flight bounds it from below.
+    /// Without the SYN the scale is unknown; the bytes in flight give a lower bound.
     #[inline(never)]
     fn infer_scale(&mut self, plain: u64) {
         let raw = u64::from(self.last_window);
@@ -511,7 +522,7 @@ impl Stream {
         }
     }
 
-    /// Takes the state of this moment over, with the events of window-full spans.
+    /// Sets the state from now on, and records the events of window-full spans.
     pub fn set_state(&self, full: bool, app_limited: bool, m: &mut Measured, cx: &mut Context<'_>) {
         match (full, m.full_since) {
             (true, None) => {
@@ -521,7 +532,7 @@ impl Stream {
             (false, Some(since)) => {
                 m.full_since = None;
                 let span = cx.now.since(since).as_secs_f64();
-                cx.series.event(cx.wanted, cx.flow, since, EventKind::WindowFull, span, self.max);
+                cx.series.event(cx.selected, cx.flow, since, EventKind::WindowFull, span, self.max);
             }
             _ => {}
         }
