@@ -116,7 +116,7 @@ def test_tshark_finds_nothing_wrong_with_the_frames(case: Cases, name: str) -> N
 def test_tshark_counts_as_many_retransmissions(case: Cases, name: str) -> None:
     this = case(name)
     true = sum(row["retransmissions"] for row in this.truth.flows.to_pylist())
-    # Nothing comes out of order out of its own sender: what tshark calls so are resends within a round trip.
+    # Nothing comes out of order out of its own sender: what tshark calls so are retransmissions within a round trip.
     again = "(tcp.analysis.retransmission || tcp.analysis.out_of_order) && tcp.len > 0"
     assert len(tshark(this.captures["client"], again)) == true
 

@@ -20,7 +20,7 @@ INTRODUCTION = """# Judges
 What unbloat, tshark and tcptrace say of the same captures, beside what really happened.
 
 `tests/truth` sends real TCP transfers (Linux at both ends) through a relay that delays, queues, drops, reorders and
-duplicates packets as told, and writes down what it did to each of them. tcpdump runs at either end. The truth is the
+duplicates packets as configured, and writes down what it did to each of them. tcpdump runs at either end. The truth is the
 relay's log and the kernels' own counters, never a capture. The scenarios are in `tests/truth/generate.py`.
 
 Figures vary from run to run, because two real TCP stacks on a real machine react to each other: this page is one run,
@@ -89,8 +89,8 @@ def rtts(o: Opinions) -> tuple[Figure, Figure, Figure, Figure]:
 MEASURES = (
     Measure(
         "Retransmissions",
-        "Data segments sent again. At the receiver a resent segment counts when something newer arrived before it: the "
-        "others cannot be told from first transmissions by anybody.",
+        "Data segments sent again. At the receiver a retransmitted segment counts when something newer arrived before it: the "
+        "others cannot be distinguished from first transmissions.",
         lambda o: (
             o.figures["retransmissions"],
             total(o.shark, "retransmissions"),
@@ -101,7 +101,7 @@ MEASURES = (
     Measure(
         "Reordering",
         "First transmissions that arrived behind newer data. At the sender the truth is what the ACKs that came back "
-        "told of it (`tests/truth/told.py`); Linux compresses ACKs, so not every late segment shows.",
+        "reported (`tests/truth/told.py`); Linux compresses ACKs, so not every late segment shows.",
         lambda o: (
             o.figures["out_of_order"],
             total(o.shark, "out_of_order"),
@@ -117,7 +117,7 @@ MEASURES = (
     ),
     Measure(
         "Window full",
-        "How often the sender filled the receiver's window, and for how long. Nobody counts the truth in packets; for "
+        "How often the sender filled the receiver's window, and for how long. There is no true count of packets; for "
         "`small-window` the kernel's share of time is compared in the tests.",
         lambda o: (
             f"{o.figures['window_full_count']} ({o.figures['window_full_s']:.1f} s)"

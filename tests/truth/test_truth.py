@@ -36,14 +36,14 @@ def truth_of(pairs: Path, name: str) -> dict[str, Any]:
 
 
 def refused(truth: dict[str, Any]) -> int:
-    """Segments that arrived, but so late that PAWS (RFC 7323 section 5) threw them away: their resend was needed."""
+    """Segments that arrived, but so late that PAWS (RFC 7323 section 5) threw them away: their retransmission was needed."""
     return min(
         int(truth["receiver_counters"].get("TcpExtPAWSEstab", 0)), int(truth["path"]["needless"])
     )
 
 
 def known_by_dsack(truth: dict[str, Any]) -> int:
-    """Needless resends that the sender's kernel was told of; without SACK, or on a stall, ACKs alone tell."""
+    """Spurious retransmissions that the sender's kernel was informed of; without SACK, or on a stall, only ACKs show them."""
     told = int(truth["dsacks"])
     return told if truth["name"] in ("reorder", "reorder-loss") else int(truth["path"]["needless"])
 
@@ -75,14 +75,14 @@ def expected_at_sender(truth: dict[str, Any]) -> dict[str, Any]:
         "zero_window_count": truth["receiver_counters"].get("TcpExtTCPToZeroWindowAdv", 0),
         "zero_window_probes": kernel.get("TcpExtTCPWinProbe", 0),
         "in_flight_plain_bytes_max": path["in_flight_plain_max"],
-        # the sender knows a needless resend by its DSACK; a later SACK option may take the place of one unsent
+        # the sender knows a spurious retransmission by its DSACK; a later SACK option may take the place of one unsent
         "retransmissions_spurious": min(path["needless"] - refused(truth), known_by_dsack(truth)),
         "connections": truth["connections"],
     }
 
 
 def expected_at_receiver(truth: dict[str, Any]) -> dict[str, Any]:
-    """What can be known where the packets arrive: a resent segment that nothing newer overtook looks like a first one."""
+    """What can be known where the packets arrive: a retransmitted segment that nothing newer overtook looks like a first one."""
     path = truth["path"]
     result = {
         "retransmissions": path["resent_visible_at_receiver"],

@@ -47,7 +47,7 @@ class Told:
         self.open.append(Segment(n, start, end))
 
     def sent_again(self, start: int, end: int) -> None:
-        """A resend."""
+        """A retransmission."""
         for segment in self.open:
             if segment.start < end and start < segment.end and not segment.resent:
                 segment.resent, segment.overtaken = True, self.highest > segment.end

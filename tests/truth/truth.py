@@ -4,7 +4,7 @@ signal: `relay.log` (the order in which packets were sent, what became of each, 
         TCP_INFO at the end of each connection, the namespaces' SNMP counters
 model:  a segment is *resent* when the sender had sent its bytes before (send order is exact in the log); it is *visible*
         as such at the receiver when it arrives behind newer bytes; *late* is a first transmission that does so;
-        *needless* is a resent segment all of whose bytes an earlier transmission brought to the receiver
+        *needless* is a retransmitted segment all of whose bytes an earlier transmission brought to the receiver
 action: one dictionary per pair
 """
 
@@ -201,7 +201,7 @@ class Reader:
         flow.late += behind and not packet.again
 
     def finish(self) -> Direction:
-        """What needs the whole log: which resends brought nothing, which waits the ACKs told of."""
+        """What needs the whole log: which retransmissions brought nothing, which waits the ACKs told of."""
         spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
         # in the order of sending: what earlier transmissions bring
         for packet in self.sent.values():

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jumbogram_tells_its_length_and_a_short_one_is_wrong() {
+    fn a_jumbogram_has_its_length_and_a_short_one_is_wrong() {
         let with = |len: u32| {
             let mut packet = ipv6(
                 0,

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_fails_is_told_apart_from_a_file_that_ends() {
+    fn a_reader_that_fails_differs_from_a_file_that_ends() {
         struct Fails;
         impl Read for Fails {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -203,7 +203,7 @@ fn captures_of_one_machine_read_one_clock() {
 }
 
 #[test]
-fn a_step_of_a_clock_is_told_and_makes_no_queue() {
+fn a_step_of_a_clock_is_found_and_makes_no_queue() {
     let (a, b) = talk(2_000, |_| Some(10 * MS), 10 * MS);
     let far = b.clock(|t| if t < 9_000 * MS { t + 500 * MS } else { t + 650 * MS });
     let l = located(&[&a, &far]);
@@ -332,7 +332,7 @@ fn a_segment_of_64_kb_is_the_many_that_it_becomes_and_one_of_them_is_lost() {
 }
 
 #[test]
-fn resent_data_without_timestamps_is_told_by_its_delay() {
+fn retransmitted_data_without_timestamps_is_recognised_by_its_delay() {
     let (mut a, mut b) = (Point::default(), Point::default());
     for i in 0..400_u64 {
         let at = i * 20 * MS;

@@ -105,7 +105,7 @@ fn a_syn_sent_again_is_the_same_connection_and_gives_no_round_trip() {
     let a = analyse(&all);
     assert_eq!(a.connections.len(), 1);
     assert_eq!(a.flows[0].bytes.get(), 60 * 1_448);
-    // Karn's rule: nobody knows which of them was answered.
+    // Karn's rule: it is unknown which of them was answered.
     assert_eq!(a.connections[0].initial_rtt, None);
     let rtt = a.flows[0].rtt_ms.expect("data was acknowledged");
     assert!((rtt.min - 40.0).abs() < 1e-6 && rtt.max < 41.0, "{rtt:?}");

@@ -95,7 +95,7 @@ fn differences(s: &Script) -> Vec<String> {
     count("zero-window time", f.zero_window.as_nanos(), truth.zero_window.as_nanos());
     count("probes", f.zero_window_probes, truth.probes);
     count("retransmissions", f.retransmissions, truth.fast + truth.timeout + truth.tail_probe);
-    // Whether a resend that was lost itself is resent by timer or by SACK does not show where data keeps flowing; a
+    // Whether a lost retransmission is repeated by timer or by SACK does not show where data keeps flowing; a
     // persist timer that was backed off is not to be seen either.
     if s.fates.keys().all(|(_, nth)| *nth == 0) && s.stall.is_none() {
         count("retransmissions, fast", f.retransmissions_fast, truth.fast);
@@ -106,14 +106,14 @@ fn differences(s: &Script) -> Vec<String> {
     if s.sack {
         count("spurious", f.retransmissions_spurious, truth.spurious);
     } else if f.retransmissions_spurious > truth.spurious {
-        // Without DSACK a needless resend shows only where the ACK had passed before.
+        // Without DSACK a spurious retransmission shows only where the ACK had passed before.
         count("spurious (at most)", f.retransmissions_spurious, truth.spurious);
     }
     // What is overtaken behind the capture shows by SACK alone, and only at the sender it is looked for. Three blocks
     // fill the option, a DSACK being one: what it leaves out may have arrived all the same.
     let holes = s.fates.values().filter(|f| !matches!(f, Fate::Late { .. })).count();
     let (least, most) = match s.point {
-        Point::Sender if s.sack && holes < 2 && truth.late_resent == 0 => {
+        Point::Sender if s.sack && holes < 2 && truth.late_retransmitted == 0 => {
             (truth.late_behind, truth.late_behind)
         }
         Point::Sender if s.sack => (0, truth.late_behind),
@@ -193,8 +193,8 @@ fn fates(segments: usize) -> impl Strategy<Value = BTreeMap<(usize, u32), Fate>>
     let one = (0..segments, fate, prop::bool::weighted(0.15));
     prop::collection::vec(one, 0..5).prop_map(|list| {
         let mut fates = BTreeMap::new();
-        for (at, fate, resend_too) in list {
-            if resend_too && matches!(fate, Fate::Lost { .. }) {
+        for (at, fate, retransmission_too) in list {
+            if retransmission_too && matches!(fate, Fate::Lost { .. }) {
                 fates.insert((at, 1), fate);
             }
             fates.insert((at, 0), fate);
@@ -247,7 +247,7 @@ fn script() -> impl Strategy<Value = Script> {
         .prop_map(tellable)
 }
 
-/// Without identification and timestamp nothing tells a copy from a resend.
+/// Without identification and timestamp a copy and a retransmission are the same.
 fn tellable(mut s: Script) -> Script {
     // A probe's byte that meets an open window is data; this receiver would refuse it.
     s.probe_byte &= s.point == Point::Sender;
@@ -260,7 +260,7 @@ fn tellable(mut s: Script) -> Script {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 2_000,
-        // Where timers and SACK run a race, one script in thirty thousand is not to be told from outside.
+        // Where timers and SACK run a race, one script in thirty thousand cannot be decided from outside.
         rng_seed: RngSeed::Fixed(20),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()

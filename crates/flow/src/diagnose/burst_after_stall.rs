@@ -171,7 +171,7 @@ mod tests {
     use crate::series::evidence::Burst;
     use units::Bytes;
 
-    /// 4 Mbit/s throughout; from 22 s on in one gulp per second. `long` stretches the flow beyond 512 bins.
+    /// 4 Mbit/s throughout; from 22 s on in one burst per second. `long` extends the flow beyond 512 bins.
     fn post_8(seconds: u64) -> Case {
         let mut case = Case::transfer(seconds, |t, bin| {
             let tick = (t * 10.0).round() as u64;

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn spurious_resends_are_no_loss() {
+    fn spurious_retransmissions_are_no_loss() {
         let mut case = lossy(0.02, 9.0);
         case.flow.retransmissions_spurious = case.flow.retransmissions - 2;
         assert!(check(&case.evidence()).is_none());

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn needless_resends_make_little_reordering_a_warning() {
+    fn spurious_retransmissions_make_little_reordering_a_warning() {
         let mut case = Case::transfer(10, |_, _| {});
         case.flow.out_of_order = 5;
         case.flow.retransmissions_spurious = 3;

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn past_the_cap_neighbours_are_joined_and_resent_data_stays() {
+    fn past_the_cap_neighbours_are_joined_and_retransmitted_data_stays() {
         let mut s = Series::new(1000);
         let w = SeriesSelection { segments: true, ..SeriesSelection::default() };
         let mut at = 0;

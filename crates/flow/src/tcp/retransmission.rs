@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(judge(&hole(0, None), ms(141), 0, None, o, None), Late::Ambiguous);
     }
 
-    fn resend(start: Pos, max: Pos, silence_ms: u64, evidence: bool) -> Retransmission {
+    fn retransmission(start: Pos, max: Pos, silence_ms: u64, evidence: bool) -> Retransmission {
         Retransmission {
             start,
             end: start + 100,
@@ -292,23 +292,29 @@ mod tests {
 
     #[test]
     fn sack_makes_it_fast_and_silence_a_timeout() {
-        assert_eq!(Recovery::default().cause(resend(0, 1000, 1, true)), (Cause::Fast, false));
-        assert_eq!(Recovery::default().cause(resend(0, 1000, 250, false)), (Cause::Timeout, true));
+        assert_eq!(
+            Recovery::default().cause(retransmission(0, 1000, 1, true)),
+            (Cause::Fast, false)
+        );
+        assert_eq!(
+            Recovery::default().cause(retransmission(0, 1000, 250, false)),
+            (Cause::Timeout, true)
+        );
     }
 
     #[test]
     fn what_follows_a_timeout_belongs_to_it_until_its_data_is_acked() {
         let mut r = Recovery::default();
-        assert_eq!(r.cause(resend(0, 1000, 250, false)), (Cause::Timeout, true));
-        assert_eq!(r.cause(resend(100, 1000, 0, false)), (Cause::Timeout, false));
+        assert_eq!(r.cause(retransmission(0, 1000, 250, false)), (Cause::Timeout, true));
+        assert_eq!(r.cause(retransmission(100, 1000, 0, false)), (Cause::Timeout, false));
         r.acked(1000);
-        assert_eq!(r.cause(resend(1000, 3000, 1, true)).0, Cause::Fast);
+        assert_eq!(r.cause(retransmission(1000, 3000, 1, true)).0, Cause::Fast);
     }
 
     #[test]
     fn the_last_segment_soon_after_is_a_tail_loss_probe_and_the_second_time_a_timeout() {
         let mut r = Recovery::default();
-        assert_eq!(r.cause(resend(900, 1000, 85, false)), (Cause::TailProbe, false));
-        assert_eq!(r.cause(resend(0, 1000, 245, false)), (Cause::Timeout, true));
+        assert_eq!(r.cause(retransmission(900, 1000, 85, false)), (Cause::TailProbe, false));
+        assert_eq!(r.cause(retransmission(0, 1000, 245, false)), (Cause::Timeout, true));
     }
 }

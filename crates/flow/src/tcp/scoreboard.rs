@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_inside_a_giant_measures_that_giant() {
+    fn an_ack_inside_a_gso_segment_measures_that_segment() {
         let mut s = Scoreboard::default();
         s.sent(0, 60_000, ms(0), 1);
         assert_eq!(s.acked(1_448, ms(20)).rtt, Some(Duration::from_millis(20)));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn karn_forbids_samples_of_resent_data_and_across_it() {
+    fn karn_forbids_samples_of_retransmitted_data_and_across_it() {
         let mut s = Scoreboard::default();
         s.sent(0, 100, ms(0), 1);
         s.sent(100, 200, ms(1), 2);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sack_gives_samples_and_what_it_skipped_without_resend_was_reordered() {
+    fn sack_gives_samples_and_what_it_skipped_without_retransmission_was_reordered() {
         let mut s = Scoreboard::default();
         for i in 0..4 {
             s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_between_sack_blocks_that_closes_without_a_resend_was_reordering() {
+    fn a_gap_between_sack_blocks_that_closes_without_a_retransmission_was_reordering() {
         let mut s = Scoreboard::default();
         for i in 0..5 {
             s.sent(i * 100, (i + 1) * 100, ms(i as u64), i as u16 + 1);

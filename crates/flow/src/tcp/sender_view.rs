@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_echo_tells_nothing_new() {
+    fn an_old_echo_has_no_effect() {
         let mut e = Echoes::default();
         e.passed(100, ms(0), known(10), true);
         assert_eq!(e.echoed(90, 500, ms(10)), (None, None));

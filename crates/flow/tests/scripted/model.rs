@@ -1,7 +1,7 @@
 //! A TCP sender and receiver with fixed delays, and a capture of them whose truth is known.
 //!
 //! signal: a [`Script`] (hosts, path, and the fate of chosen transmissions) · model: events in order of time; the
-//! sender keeps a window of segments, resends after three duplicate ACKs or SACK (RFC 5681, RFC 6675; a resend that
+//! sender keeps a window of segments, retransmits after three duplicate ACKs or SACK (RFC 5681, RFC 6675; a retransmission that
 //! was lost itself is seen by later SACKs as in RFC 8985), after the retransmission timer (RFC 6298, least 200 ms
 //! as on Linux) and, with SACK, sends a tail-loss probe (RFC 8985 section 7); the receiver acknowledges every first
 //! or second segment and everything out of order at once · action: the segments as the capture point sees them, and
@@ -93,7 +93,7 @@ pub struct Script {
 pub struct Truth {
     pub bytes: u64,
     pub data_packets: u64,
-    /// Resent segments that the capture can know to be resent, by cause.
+    /// Retransmitted segments that the capture can recognise, by cause.
     pub fast: u64,
     pub timeout: u64,
     pub tail_probe: u64,
@@ -102,8 +102,8 @@ pub struct Truth {
     /// Overtaken before the capture, or behind it.
     pub late_before: u64,
     pub late_behind: u64,
-    /// Overtaken, and sent again needlessly: counted in the two above as well.
-    pub late_resent: u64,
+    /// Overtaken, and retransmitted spuriously: counted in the two above as well.
+    pub late_retransmitted: u64,
     /// Segments that reached the receiver twice.
     pub again: u64,
     /// Timers that ran out.
@@ -136,7 +136,7 @@ enum Cause {
 enum Event {
     /// The sender may send again (pacing).
     Send,
-    /// A timer of the sender, unless it was set anew.
+    /// A timer of the sender, unless it was set again.
     Timer(u64),
     /// Long enough after SACK for something to be lost rather than late (RFC 8985 section 6.2).
     Reorder(u64),
@@ -178,7 +178,7 @@ pub struct Model<'a> {
     last_order: Vec<u64>,
     last_time: Vec<u64>,
     transmissions: u64,
-    resend: Vec<usize>,
+    to_retransmit: Vec<usize>,
     dup_acks: u32,
     recovery: Option<(usize, Cause)>,
     edge: u64,
@@ -235,7 +235,7 @@ pub fn run(s: &Script) -> (Vec<TcpSegment>, Truth) {
         last_order: vec![0; n],
         last_time: vec![0; n],
         transmissions: 0,
-        resend: Vec::new(),
+        to_retransmit: Vec::new(),
         dup_acks: 0,
         recovery: None,
         edge: 0,
@@ -454,10 +454,11 @@ impl Model<'_> {
             let before = self.first_passed[i].is_some_and(|t| {
                 self.first_passed[i + 1..].iter().flatten().any(|later| *later < t)
             });
-            let resent = self.sent[i] > 1;
+            let retransmitted = self.sent[i] > 1;
             self.truth.late_before += u64::from(before);
             self.truth.late_behind += u64::from(self.overtaken_behind[i]);
-            self.truth.late_resent += u64::from((before || self.overtaken_behind[i]) && resent);
+            self.truth.late_retransmitted +=
+                u64::from((before || self.overtaken_behind[i]) && retransmitted);
         }
     }
 
@@ -475,7 +476,8 @@ impl Model<'_> {
             }
             return;
         }
-        if let Some(index) = (!self.resend.is_empty()).then(|| self.resend.remove(0)) {
+        if let Some(index) = (!self.to_retransmit.is_empty()).then(|| self.to_retransmit.remove(0))
+        {
             let cause = self.recovery.map_or(Cause::Fast, |r| r.1);
             if index >= self.una && !self.sacked[index] {
                 self.transmit(index, cause);
@@ -562,7 +564,7 @@ impl Model<'_> {
     fn pass(&mut self, index: usize, cause: Cause, p: TcpSegment) {
         self.capture(p);
         self.truth.data_packets += 1;
-        // Late ones count when all is known; a resend shows where the segment or a later one was seen before.
+        // Late ones count when all is known; a retransmission shows where the segment or a later one was seen before.
         let known = self.passed[index] || self.passed_max.is_some_and(|m| m > index);
         if cause != Cause::New && known {
             match cause {
@@ -628,7 +630,7 @@ impl Model<'_> {
             return;
         }
         self.recovery = Some((self.nxt, Cause::Timeout));
-        self.resend.clear();
+        self.to_retransmit.clear();
         self.dup_acks = 0;
         self.transmit(self.una, Cause::Timeout);
         self.next_send = self.now + self.s.gap;
@@ -713,7 +715,7 @@ impl Model<'_> {
         }
         if let Some((until, Cause::Timeout)) = self.recovery {
             if advanced && self.una < until && !self.sacked[self.una] {
-                self.resend = vec![self.una];
+                self.to_retransmit = vec![self.una];
             }
             return;
         }
@@ -721,8 +723,8 @@ impl Model<'_> {
             for i in self.una..self.nxt {
                 let later = (self.una..self.nxt)
                     .filter(|j| self.sacked[*j] && self.last_order[*j] > self.last_order[i]);
-                if !self.sacked[i] && later.count() >= enough && !self.resend.contains(&i) {
-                    self.resend.push(i);
+                if !self.sacked[i] && later.count() >= enough && !self.to_retransmit.contains(&i) {
+                    self.to_retransmit.push(i);
                     self.recovery.get_or_insert((self.nxt, Cause::Fast));
                 }
             }
@@ -730,7 +732,7 @@ impl Model<'_> {
             || advanced && self.recovery.is_some()
         {
             self.recovery.get_or_insert((self.nxt, Cause::Fast));
-            self.resend = vec![self.una];
+            self.to_retransmit = vec![self.una];
         }
     }
 
