@@ -1,13 +1,16 @@
 //! Decides for each late segment whether it is a retransmission or reordered, and names the cause of retransmissions.
 //!
-//! signal: a segment below the highest sequence number seen · model: bytes already in the capture are a
+//! signal: a segment below the highest sequence number seen.
+//!
+//! model: bytes already in the capture are a
 //! retransmission. Otherwise the segment fills a hole, and the order in which it was *sent* decides, by the first of
 //! these that is available:
 //! 1. IP identification, which Linux counts up per socket;
 //! 2. TSval: a retransmission has a newer one than the segment behind the hole;
 //! 3. delay: a retransmission cannot arrive sooner than one RTT after the hole was seen;
 //! 4. else the segment is ambiguous.
-//! · action: the counters of [`crate::series::rows::Flow`].
+//!
+//! action: the counters of [`crate::series::rows::Flow`].
 //!
 //! Causes of a retransmission:
 //! - fast: duplicate ACKs, or SACK above the segment (RFC 5681 section 3.2, RFC 8985 section 6);
