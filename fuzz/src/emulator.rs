@@ -6,7 +6,7 @@
 
 use emu::headers::{View, mark, sum, view};
 use emu::log::{Reader, Writer};
-use emu::offload::{Joined, cut};
+use emu::offload::{Coalesced, segment};
 
 /// All of it.
 pub fn bytes(bytes: &[u8]) {
@@ -48,20 +48,20 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-fn large(segment: u16, packet: &[u8]) {
+fn large(size: u16, packet: &[u8]) {
     let mut pieces: Vec<Vec<u8>> = Vec::new();
-    if !cut(packet, segment, |head, payload| pieces.push([head, payload].concat())) {
+    if !segment(packet, size, |head, payload| pieces.push([head, payload].concat())) {
         return;
     }
     let views: Vec<View> = pieces.iter().map(|piece| view(piece)).collect();
     assert!(views.windows(2).all(|w| w[0].ports == w[1].ports && w[0].source == w[1].source));
-    let mut joined = Joined::default();
+    let mut coalesced = Coalesced::default();
     let taken =
-        pieces.iter().enumerate().take_while(|(i, piece)| joined.take(*i as u32, piece)).count();
+        pieces.iter().enumerate().take_while(|(i, piece)| coalesced.coalesce(*i as u32, piece)).count();
     if taken > 1 {
-        let from = joined.head_length();
+        let from = coalesced.head_length();
         let payload: usize = pieces[..taken].iter().map(|piece| piece.len() - from).sum();
-        let (_, head) = joined.finish();
+        let (_, head) = coalesced.finish();
         assert!(head.len() + payload <= 65_535);
     }
 }

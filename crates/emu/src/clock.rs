@@ -8,7 +8,7 @@ fn read(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
-/// CLOCK_MONOTONIC, ns.
+/// The time of CLOCK_MONOTONIC in ns.
 pub fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }

@@ -1,8 +1,8 @@
 //! Packets that wait: their bytes in slots that are used again, named by a handle.
 //!
-//! signal: a packet's bytes · model: three sizes of slots, grown a chunk at a time when a queue is
-//! longer than ever before and never given back, so that a packet costs a copy and no allocation ·
-//! action: a handle, with which queues and links work.
+//! There are three sizes of slots. They grow a chunk at a time when a queue is longer than ever
+//! before, and are never freed, so that a packet costs a copy and no allocation. Queues and links
+//! use its handle.
 //!
 //! Memory is that of the longest queue (what the scenario's buffers allow, plus rate × delay on the
 //! way), each packet rounded up to its slot: at most 96 bytes for an ACK, 2,016 for a full packet.
@@ -21,7 +21,7 @@ const INDEX: u32 = (1 << CLASS_SHIFT) - 1;
 pub struct Meta {
     /// Its number among the packets of this direction, from 0.
     pub number: u64,
-    /// Bytes.
+    /// Length in bytes, IP header included.
     pub length: u16,
     /// Its transport checksum holds the pseudo-header's sum only; whoever takes it has to finish
     /// it.
@@ -35,11 +35,11 @@ struct Class {
     free: Vec<u32>,
 }
 
-/// See the module text.
+/// Stored packets, each named by a handle.
 #[derive(Default)]
 pub struct Frames {
     classes: [Class; 3],
-    held: usize,
+    stored: usize,
 }
 
 impl Frames {
@@ -62,7 +62,7 @@ impl Frames {
             class.bytes[to..to + part.len()].copy_from_slice(part);
             to += part.len();
         }
-        self.held += 1;
+        self.stored += 1;
         Some((at as u32) << CLASS_SHIFT | index)
     }
 
@@ -72,7 +72,7 @@ impl Frames {
         self.classes[class].meta[index]
     }
 
-    /// A packet's bytes.
+    /// The bytes of a stored packet.
     pub fn bytes(&self, handle: u32) -> &[u8] {
         let (class, index) = place(handle);
         let from = index * SLOTS[class];
@@ -91,12 +91,12 @@ impl Frames {
     pub fn remove(&mut self, handle: u32) {
         let (class, index) = place(handle);
         self.classes[class].free.push(index as u32);
-        self.held -= 1;
+        self.stored -= 1;
     }
 
-    /// Packets stored.
-    pub fn held(&self) -> usize {
-        self.held
+    /// Number of packets stored.
+    pub fn stored(&self) -> usize {
+        self.stored
     }
 
     /// Bytes of memory taken for slots.
@@ -128,7 +128,7 @@ mod tests {
             let again = frames.insert(Meta::default(), &[&[5; 1_400]]).expect("fits");
             frames.remove(again);
         }
-        assert_eq!((frames.held(), frames.memory()), (0, memory));
+        assert_eq!((frames.stored(), frames.memory()), (0, memory));
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! What a queue has to know of an IP packet: flow, class, ECN, ends; and the one bit that a queue
-//! sets.
+//! The header fields of an IP packet that a queue needs: flow, class, ECN, addresses; and the CE
+//! mark, the one thing that a queue changes.
 //!
-//! signal: the bytes of an IPv4 or IPv6 packet as a TUN device hands it out (RFC 791, RFC 8200) ·
-//! model: fixed offsets; what is cut short or strange counts as a flow of its addresses alone ·
-//! action: [`View`]; [`mark`] sets CE (RFC 3168 section 5) and mends the checksum (RFC 1624).
+//! Fields are at fixed offsets (RFC 791, RFC 8200). A truncated or unknown packet counts as a flow
+//! of its addresses alone. [`mark`] sets CE (RFC 3168 section 5) and computes the checksum again.
+//! Deviation: IPv6 extension headers are not followed. A packet with one has no ports; its flow is
+//! that of its addresses and the number of the extension header. The crate `capture` decodes a
+//! whole packet into owned fields; here the offsets are needed, for changes in place.
 
 use algo::Ecn;
 
-/// Protocol numbers (IANA).
+/// IANA protocol number of TCP.
 pub const TCP: u8 = 6;
-/// UDP.
+/// IANA protocol number of UDP.
 pub const UDP: u8 = 17;
 
 /// DSCP that a node gives packets of the most urgent band: expedited forwarding (RFC 3246).
@@ -22,21 +24,21 @@ const LOWER_EFFORT: u8 = 8;
 pub struct View {
     /// 4 or 6; 0 if it is neither.
     pub version: u8,
-    /// Protocol above IP.
+    /// Protocol number of the IP payload.
     pub protocol: u8,
-    /// Where that begins.
+    /// Offset of the transport header.
     pub transport: usize,
-    /// Sender; IPv4 addresses stand in the first four bytes.
+    /// Source address; an IPv4 address is in the first four bytes.
     pub source: [u8; 16],
-    /// Receiver.
+    /// Destination address.
     pub destination: [u8; 16],
     /// Ports of TCP and UDP, else 0.
     pub ports: [u16; 2],
-    /// TCP's sequence number.
+    /// Sequence number of a TCP segment.
     pub sequence: u32,
     /// Differentiated services code point.
     pub dscp: u8,
-    /// ECN field.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
 }
 

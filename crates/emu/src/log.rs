@@ -1,8 +1,7 @@
-//! The decision log of one direction: what came in, and what became of it.
+//! The decision log of one direction: every arrival and every outcome.
 //!
-//! signal: arrivals and outcomes of a [`crate::lane::Lane`] · model: one record each, numbers as
-//! LEB128, times as differences · action: bytes for `LINK.decisions`; [`Reader`] gives the records
-//! back.
+//! Each arrival and outcome of a [`crate::link_direction::LinkDirection`] is a record of
+//! `LINK.decisions`: numbers as LEB128, times as differences.
 //!
 //! The format, version 1. A file begins with `UBDL`, version and index of the link (both u16,
 //! little endian). Records:
@@ -13,9 +12,10 @@
 //! | 1 | it starts on the link | time, back, time to its arrival at the far end, marked (0 or 1) |
 //! | 2 | it is gone | time, back, 0 no room, 1 the discipline's choice, 2 on the link |
 //! | 3 | it left the operating system's queue | time, back |
-//! | 4 | the kernel read a report of the modem | time, its age, bytes held, granted, padding |
+//! | 4 | the kernel read a report of the modem | time, its age, bytes in the buffer, granted,
+//!   padding |
 //! | 5 | the far kernel did not take it | time, back, error number |
-//! | 6 | the lane had come so far when it stopped | time |
+//! | 6 | the direction stopped | time |
 //! | 7 | a probe of the gate came back | time, round trip |
 //!
 //! *time* is in ns since the record before, *back* how many packets arrived since this one. A data packet over a plain link
@@ -31,21 +31,21 @@ pub const MAGIC: [u8; 4] = *b"UBDL";
 /// Version of the format.
 pub const VERSION: u16 = 1;
 
-/// One record.
+/// A record of the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record {
     /// A packet arrived; it is the next in number. Its handle and time of entry are not in the log.
     Arrived(Packet),
     /// Packet `number` starts on the link.
     Started {
-        /// Its number.
+        /// Number of the packet.
         number: u64,
         /// When it arrives at the far end.
         arrives: Instant,
         /// It carries a mark now.
         marked: bool,
     },
-    /// It is gone.
+    /// Packet `number` was dropped or lost.
     Gone(u64, Loss),
     /// It left the operating system's queue for the firmware.
     Passed(u64),
@@ -53,18 +53,18 @@ pub enum Record {
     Reported {
         /// When the modem wrote it.
         at: Instant,
-        /// Occupancy, granted, padding.
-        told: [u64; 3],
+        /// Occupancy, granted bytes, padding.
+        reported: [u64; 3],
     },
     /// The far kernel refused it with this error number.
     Refused(u64, i32),
-    /// The lane stopped.
+    /// The direction stopped at this time.
     Stopped,
     /// A probe of the gate came back after so long.
     Probed(Duration),
 }
 
-/// Writes records.
+/// Writes the records of one direction.
 pub struct Writer {
     bytes: Vec<u8>,
     last: Instant,
@@ -126,10 +126,10 @@ impl Writer {
                 self.head(3, since);
                 self.number(back(number));
             }
-            Record::Reported { at, told } => {
+            Record::Reported { at, reported } => {
                 self.head(4, since);
                 self.number(now.since(at).0);
-                told.into_iter().for_each(|value| self.number(value));
+                reported.into_iter().for_each(|value| self.number(value));
             }
             Record::Refused(number, error) => {
                 self.head(5, since);
@@ -149,7 +149,7 @@ impl Writer {
         self.number(since);
     }
 
-    /// LEB128.
+    /// Writes a number as LEB128.
     #[inline]
     fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -170,9 +170,10 @@ pub fn record_of(outcome: &Outcome, number: impl FnOnce(u32) -> u64) -> Option<R
         },
         Outcome::Gone(packet, loss) => Record::Gone(number(packet.handle), *loss),
         Outcome::LeftQueue(packet) => Record::Passed(number(packet.handle)),
-        Outcome::Reported(Event::Report { at, occupancy, granted, padding }) => {
-            Record::Reported { at: *at, told: [occupancy, granted, padding].map(|b: &Bytes| b.0) }
-        }
+        Outcome::Reported(Event::Report { at, occupancy, granted, padding }) => Record::Reported {
+            at: *at,
+            reported: [occupancy, granted, padding].map(|b: &Bytes| b.0),
+        },
         Outcome::Reported(_) => return None,
     })
 }
@@ -189,14 +190,14 @@ pub enum LogError {
     /// There is no such record.
     #[error("decision log: no record has the tag {tag} at byte {at}")]
     Unknown {
-        /// What was found.
+        /// The unknown tag.
         tag: u8,
-        /// Where.
+        /// Offset in the log.
         at: usize,
     },
 }
 
-/// Reads records.
+/// Reads the records of one direction.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -269,8 +270,8 @@ impl<'a> Reader<'a> {
             }
             4 => {
                 let age = number()?;
-                let told = [number()?, number()?, number()?];
-                Record::Reported { at: Instant(now.0.saturating_sub(age)), told }
+                let reported = [number()?, number()?, number()?];
+                Record::Reported { at: Instant(now.0.saturating_sub(age)), reported }
             }
             5 => {
                 let back = number()?;
@@ -318,7 +319,7 @@ mod tests {
             number.clone().prop_map(|n| Record::Gone(n, Loss::Aqm)),
             number.clone().prop_map(Record::Passed),
             (0..1_u64 << 40, any::<[u64; 3]>())
-                .prop_map(|(at, told)| Record::Reported { at: Instant(at), told }),
+                .prop_map(|(at, reported)| Record::Reported { at: Instant(at), reported }),
             (number, 0..200).prop_map(|(n, error)| Record::Refused(n, error)),
             Just(Record::Stopped),
             any::<u64>().prop_map(|ns| Record::Probed(Duration(ns))),

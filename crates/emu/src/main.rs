@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use emu::replay::replay;
-use emu::run::{Options, read_text, run, say_to};
+use emu::run::{Options, read_text, run, write_line};
 use scenario::{Algorithm, Document, Family, GateBy, Offload, Scenario, TraceMissing, TraceText};
 use serde_json::json;
 use units::Duration;
@@ -41,9 +41,9 @@ enum Command {
 
 #[derive(Args)]
 struct RunArgs {
-    /// The scenario (docs/scenario.md).
+    /// The scenario file (docs/scenario.md).
     file: PathBuf,
-    /// Where files go.
+    /// Directory for the files of the run.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The network namespace of a node, by name or path; one for each node.
@@ -52,13 +52,13 @@ struct RunArgs {
     /// Give a key of the scenario another value; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
     settings: Vec<(String, String)>,
-    /// Seed of all dice.
+    /// Random seed, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// The file of a trace that the scenario names; repeatable.
     #[arg(long = "trace", value_name = "NAME=PATH", value_parser = pair)]
     traces: Vec<(String, String)>,
-    /// Whether devices take large segments, instead of what the scenario says.
+    /// Whether devices take large segments, instead of the scenario's setting.
     #[arg(long)]
     offload: Option<OffloadArg>,
     /// Queues per device (IFF_MULTI_QUEUE).
@@ -86,7 +86,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What went wrong, and the exit code that says so.
+/// What went wrong, and the exit code for it.
 struct Failure(u8, String);
 
 fn main() -> ExitCode {
@@ -131,10 +131,10 @@ fn run_command(args: RunArgs) -> Result<(), Failure> {
         stop_after,
         at_once: args.at_once,
     };
-    keep(&options.out, &text, &args.settings, seed, &traces)
+    store_inputs(&options.out, &text, &args.settings, seed, &traces)
         .map_err(|e| Failure(1, format!("{}: {e}", options.out.display())))?;
     let mut stdout = io::stdout();
-    run(&scenario, &options, &mut |value| say_to(&mut stdout, &value))
+    run(&scenario, &options, &mut |value| write_line(&mut stdout, &value))
         .map_err(|e| Failure(1, e.to_string()))
 }
 
@@ -155,7 +155,7 @@ fn resolved(
     let seed = seed.unwrap_or_else(|| document.seed());
     let mut scenario = document.scenario(settings, seed, &read)?.0;
     if scenario.lab.gate == GateBy::Agent {
-        // It stands in the phone's own kernel; here the packets would meet it a second time.
+        // The gate is in the phone's own kernel; here packets would pass a second one.
         let index =
             Family::Gate.entries().iter().position(|gate| gate.name == "none").unwrap_or_default();
         for device in scenario.nodes.iter_mut().filter_map(|node| node.device.as_mut()) {
@@ -166,7 +166,13 @@ fn resolved(
 }
 
 /// What a replay needs to know: scenario, settings, seed, traces.
-fn keep(out: &Path, text: &str, settings: &Settings, seed: u64, traces: &Texts) -> io::Result<()> {
+fn store_inputs(
+    out: &Path,
+    text: &str,
+    settings: &Settings,
+    seed: u64,
+    traces: &Texts,
+) -> io::Result<()> {
     std::fs::create_dir_all(out.join("traces"))?;
     std::fs::write(out.join("scenario.toml"), text)?;
     let names: Vec<&String> = traces.keys().collect();
@@ -184,23 +190,23 @@ fn replay_command(dir: &Path) -> Result<(), Failure> {
         let path = dir.join(name);
         read_text(&path).map_err(unreadable(path))
     };
-    let kept: serde_json::Value = serde_json::from_str(&text_of("replay.json")?)
+    let stored: serde_json::Value = serde_json::from_str(&text_of("replay.json")?)
         .map_err(|e| Failure(3, format!("{}: {e}", dir.join("replay.json").display())))?;
-    let settings: Vec<(String, String)> = kept["set"]
+    let settings: Vec<(String, String)> = stored["set"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(|p| Some((p[0].as_str()?.to_owned(), p[1].as_str()?.to_owned())))
         .collect();
     let mut traces = BTreeMap::new();
-    for (number, name) in kept["traces"].as_array().into_iter().flatten().enumerate() {
+    for (number, name) in stored["traces"].as_array().into_iter().flatten().enumerate() {
         traces.insert(
             name.as_str().unwrap_or_default().to_owned(),
             text_of(&format!("traces/{number}"))?,
         );
     }
     let (scenario, _) =
-        resolved(&text_of("scenario.toml")?, &settings, kept["seed"].as_u64(), &traces)
+        resolved(&text_of("scenario.toml")?, &settings, stored["seed"].as_u64(), &traces)
             .map_err(|e| Failure(3, e.to_string()))?;
     let mut found = 0;
     for link in &scenario.links {

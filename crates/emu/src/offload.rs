@@ -1,14 +1,15 @@
-//! Segmentation offload at the two ends of a link: large segments are cut before the queue, and
-//! what arrives together is handed over together.
+//! Segmentation offload at the two ends of a link: large segments are segmented before the queue
+//! (TSO), and packets that arrive together are coalesced (GRO).
 //!
-//! signal: what a TUN device hands out behind a virtio header (VIRTIO 1.2 section 5.1.6) · model:
-//! [`cut`] makes of a large TCP segment the packets that a network card would have sent, each
-//! queued, delayed and lost by itself; [`Joined`] collects packets of one flow that are due at the
-//! same moment, as a receiving card does · action: one system call for up to 64 KB instead of one
-//! per packet, which is what a gigabit costs.
+//! A TUN device puts a virtio header before each packet (VIRTIO 1.2 section 5.1.6). [`segment`]
+//! makes of a large TCP segment the packets that a network card would have sent, each queued,
+//! delayed and lost by itself. [`Coalesced`] collects packets of one flow that are due at the same
+//! moment, as a receiving card does. A gigabit needs this: one system call for up to 64 KB instead
+//! of one per packet.
 //!
 //! Transport checksums stay partial (the pseudo-header's sum) between two TUN devices that both
-//! offload them, as between a virtual machine and its host.
+//! offload them, as between a virtual machine and its host. Deviation: IPv6 extension headers are
+//! not followed. Such a packet is neither segmented nor coalesced, and passes as it is.
 
 use crate::headers::{TCP, View, sum, view};
 
@@ -16,12 +17,12 @@ use crate::headers::{TCP, View, sum, view};
 pub const HEADER: usize = 10;
 /// The transport checksum has to be finished (VIRTIO_NET_HDR_F_NEEDS_CSUM).
 const NEEDS_CHECKSUM: u8 = 1;
-/// Segmentation kinds (VIRTIO_NET_HDR_GSO_*).
+/// Kinds of segmentation offload (VIRTIO_NET_HDR_GSO_*).
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 /// Flag beside the kind: the first segment carries CWR.
 const ECN: u8 = 0x80;
-/// TCP flags.
+/// Flags in byte 13 of the TCP header.
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -31,26 +32,26 @@ const URG: u8 = 32;
 const CWR: u8 = 128;
 /// IP and TCP headers with all their options: 60 each.
 const HEADERS: usize = 120;
-/// Packets handed over together at most; 64 KB hold 45 full ones.
-pub const MOST: usize = 44;
+/// Largest number of packets handed over together; 64 KB are 45 full ones.
+pub const MAX_PACKETS: usize = 44;
 
-/// The fields of a virtio header that say anything here.
+/// The fields of a virtio header that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Virtio {
     /// The transport checksum is partial.
     pub partial: bool,
-    /// Payload of each segment, where the packet is to be cut.
-    pub segment: Option<u16>,
+    /// Payload of each segment, where the packet has to be segmented.
+    pub segment_size: Option<u16>,
 }
 
 impl Virtio {
-    /// Reads the header.
+    /// Reads the virtio header of a packet.
     pub fn read(bytes: &[u8; HEADER]) -> Virtio {
         let segment = u16::from_ne_bytes([bytes[4], bytes[5]]);
         let kind = bytes[1] & !ECN;
         Virtio {
             partial: bytes[0] & NEEDS_CHECKSUM != 0,
-            segment: (matches!(kind, TCP4 | TCP6) && segment > 0).then_some(segment),
+            segment_size: (matches!(kind, TCP4 | TCP6) && segment > 0).then_some(segment),
         }
     }
 
@@ -105,9 +106,9 @@ fn set_lengths(head: &mut [u8], view: &View, payload: usize) {
     head[view.transport + 16..view.transport + 18].copy_from_slice(&check.to_be_bytes());
 }
 
-/// Cuts a large segment; `put` gets headers and payload of each packet, their checksums partial.
-/// False: it is none, and is to be taken as it is.
-pub fn cut(packet: &[u8], segment: u16, mut put: impl FnMut(&[u8], &[u8])) -> bool {
+/// Segments a large segment; `emit` gets headers and payload of each packet, their checksums
+/// partial. False: it is not one, and has to be queued as it is.
+pub fn segment(packet: &[u8], size: u16, mut emit: impl FnMut(&[u8], &[u8])) -> bool {
     let view = view(packet);
     if view.protocol != TCP {
         return false;
@@ -117,34 +118,34 @@ pub fn cut(packet: &[u8], segment: u16, mut put: impl FnMut(&[u8], &[u8])) -> bo
     if payload.is_empty() {
         return false;
     }
-    let mut own = [0; HEADERS];
-    let own = &mut own[..length];
+    let mut headers_of_piece = [0; HEADERS];
+    let headers_of_piece = &mut headers_of_piece[..length];
     let transport = view.transport;
     let first_id = u16::from_be_bytes([head[4], head[5]]);
-    let pieces = payload.len().div_ceil(usize::from(segment));
-    for (i, piece) in payload.chunks(usize::from(segment)).enumerate() {
-        own.copy_from_slice(head);
+    let pieces = payload.len().div_ceil(usize::from(size));
+    for (i, piece) in payload.chunks(usize::from(size)).enumerate() {
+        headers_of_piece.copy_from_slice(head);
         if view.version == 4 {
-            own[4..6].copy_from_slice(&first_id.wrapping_add(i as u16).to_be_bytes());
+            headers_of_piece[4..6].copy_from_slice(&first_id.wrapping_add(i as u16).to_be_bytes());
         }
-        let sequence = view.sequence.wrapping_add((i * usize::from(segment)) as u32);
-        own[transport + 4..transport + 8].copy_from_slice(&sequence.to_be_bytes());
-        let flags = &mut own[transport + 13];
+        let sequence = view.sequence.wrapping_add((i * usize::from(size)) as u32);
+        headers_of_piece[transport + 4..transport + 8].copy_from_slice(&sequence.to_be_bytes());
+        let flags = &mut headers_of_piece[transport + 13];
         if i + 1 < pieces {
             *flags &= !(FIN | PSH);
         }
         if i > 0 {
             *flags &= !CWR;
         }
-        set_lengths(own, &view, piece.len());
-        put(own, piece);
+        set_lengths(headers_of_piece, &view, piece.len());
+        emit(headers_of_piece, piece);
     }
     true
 }
 
-/// Packets of one flow, one after another, to be handed over as one.
+/// Consecutive packets of one flow, to be handed over as one.
 #[derive(Default)]
-pub struct Joined {
+pub struct Coalesced {
     head: Vec<u8>,
     view: View,
     segment: usize,
@@ -153,26 +154,26 @@ pub struct Joined {
     closed: bool,
 }
 
-impl Joined {
+impl Coalesced {
     /// The packets, in order.
     pub fn handles(&self) -> &[u32] {
         &self.handles
     }
 
-    /// Empty again.
+    /// Removes all packets.
     pub fn clear(&mut self) {
         self.handles.clear();
         self.payload = 0;
         self.closed = false;
     }
 
-    /// Length of the headers of each packet: the payload stands behind them.
+    /// Length of the headers of each packet; the payload follows them.
     pub fn head_length(&self) -> usize {
         self.head.len()
     }
 
-    /// Takes a packet if it goes on where the last one ended, and differs in nothing else.
-    pub fn take(&mut self, handle: u32, packet: &[u8]) -> bool {
+    /// Adds a packet if it continues where the last one ended and differs in nothing else.
+    pub fn coalesce(&mut self, handle: u32, packet: &[u8]) -> bool {
         if self.handles.is_empty() {
             return self.begin(handle, packet);
         }
@@ -180,7 +181,7 @@ impl Joined {
         let total = packet.len();
         let payload = total.wrapping_sub(length);
         if self.closed
-            || self.handles.len() == MOST
+            || self.handles.len() == MAX_PACKETS
             || total <= length
             || payload > self.segment
             || length + self.payload + payload > usize::from(u16::MAX)
@@ -272,9 +273,9 @@ mod tests {
         p
     }
 
-    fn pieces(packet: &[u8], segment: u16) -> Vec<Vec<u8>> {
+    fn pieces(packet: &[u8], size: u16) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
-        assert!(cut(packet, segment, |head, payload| found.push([head, payload].concat())));
+        assert!(segment(packet, size, |head, payload| found.push([head, payload].concat())));
         found
     }
 
@@ -313,15 +314,15 @@ mod tests {
         for version in [4, 6] {
             let whole = large(version, 10_000, ACK | PSH);
             let found = pieces(&whole, 1_448);
-            let mut joined = Joined::default();
+            let mut coalesced = Coalesced::default();
             for (i, piece) in found.iter().enumerate() {
-                assert!(joined.take(i as u32, piece), "{i}");
+                assert!(coalesced.coalesce(i as u32, piece), "{i}");
             }
-            assert!(!joined.take(9, &found[0]), "nothing follows the last piece");
-            let head = joined.head_length();
-            let (virtio, bytes) = joined.finish();
+            assert!(!coalesced.coalesce(9, &found[0]), "nothing follows the last piece");
+            let head = coalesced.head_length();
+            let (virtio, bytes) = coalesced.finish();
             let read = Virtio::read(&virtio);
-            assert_eq!(read, Virtio { partial: true, segment: Some(1_448) });
+            assert_eq!(read, Virtio { partial: true, segment_size: Some(1_448) });
             let again: Vec<u8> =
                 [bytes, &found.iter().flat_map(|p| p[head..].to_vec()).collect::<Vec<_>>()]
                     .concat();
@@ -340,25 +341,25 @@ mod tests {
         changed[2][47] ^= 1; // timestamp
         changed[3][35] ^= 1; // window
         for other in changed.iter().chain([&found[3]]) {
-            let mut joined = Joined::default();
-            assert!(joined.take(0, &found[0]) && joined.take(1, &found[1]));
-            assert!(!joined.take(2, other));
-            assert!(joined.take(2, &found[2]));
+            let mut coalesced = Coalesced::default();
+            assert!(coalesced.coalesce(0, &found[0]) && coalesced.coalesce(1, &found[1]));
+            assert!(!coalesced.coalesce(2, other));
+            assert!(coalesced.coalesce(2, &found[2]));
         }
         let syn = large(4, 0, SYN);
-        assert!(!Joined::default().take(0, &syn));
+        assert!(!Coalesced::default().coalesce(0, &syn));
     }
 
     #[test]
     fn nothing_cut_short_panics() {
         let whole = large(4, 100, ACK);
         for end in 0..whole.len() {
-            cut(&whole[..end], 10, |_, _| {});
-            let mut joined = Joined::default();
-            joined.take(0, &whole[..end]);
-            let mut joined = Joined::default();
-            joined.take(0, &pieces(&whole, 50)[0]);
-            joined.take(1, &whole[..end]);
+            segment(&whole[..end], 10, |_, _| {});
+            let mut coalesced = Coalesced::default();
+            coalesced.coalesce(0, &whole[..end]);
+            let mut coalesced = Coalesced::default();
+            coalesced.coalesce(0, &pieces(&whole, 50)[0]);
+            coalesced.coalesce(1, &whole[..end]);
         }
     }
 }

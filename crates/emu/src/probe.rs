@@ -1,10 +1,9 @@
 //! Probes of a gate that measures delay by itself (cake-autorate's law): pings from the device's
 //! node to the far end.
 //!
-//! signal: the interval that the gate asks for, answers that come back to its node · model: the
-//! echo request (RFC 792) enters the device's own queue like any packet of the node; the far kernel
-//! answers; whoever hands packets over to the node keeps the answer back · action: round trips,
-//! told to the gate.
+//! The echo request (RFC 792) enters the device's own queue like any packet of the node. The far
+//! kernel answers. The worker that hands packets over to the node intercepts the answer, and the
+//! gate gets the round trip.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,14 +16,14 @@ use crate::headers::sum;
 
 /// fping's packet, on the IP layer.
 const LENGTH: usize = 84;
-/// First bytes of its data, by which an answer is known among those to other pings.
+/// First bytes of its data, which distinguish an answer from those to other pings.
 const MARK: [u8; 8] = *b"unbloat\n";
 /// Answers that may wait for the gate; at 20 a second it is never more than one.
-const WAITING: usize = 64;
-/// Requests without an answer that are remembered; cake-autorate's patience is a second.
-const UNANSWERED: usize = 256;
+const MAX_ANSWERS: usize = 64;
+/// Requests without an answer that are remembered; cake-autorate waits for a second.
+const MAX_UNANSWERED: usize = 256;
 
-/// The asking end.
+/// Sends requests and matches answers.
 pub struct Prober {
     own: [u8; 4],
     far: [u8; 4],
@@ -32,11 +31,11 @@ pub struct Prober {
     next: Instant,
     sent: VecDeque<(u16, Instant)>,
     answers: Receiver<u16>,
-    /// Readable when an answer is there.
+    /// Readable when an answer has arrived.
     pub wake: Arc<EventFd>,
 }
 
-/// The end that sees answers.
+/// Intercepts answers in the opposite direction.
 #[derive(Clone)]
 pub struct Listener {
     own: [u8; 4],
@@ -44,9 +43,9 @@ pub struct Listener {
     wake: Arc<EventFd>,
 }
 
-/// Both ends for a node that asks another.
+/// Both ends for a node that probes another.
 pub fn pair(own: [u8; 4], far: [u8; 4], wake: EventFd) -> (Prober, Listener) {
-    let (sender, answers) = sync_channel(WAITING);
+    let (sender, answers) = sync_channel(MAX_ANSWERS);
     let wake = Arc::new(wake);
     let listener = Listener { own, answers: sender, wake: wake.clone() };
     let prober =
@@ -60,18 +59,18 @@ impl Prober {
         self.next
     }
 
-    /// Nobody wants probes now: the next one is not before this.
-    pub fn rest(&mut self, now: Instant) {
+    /// The gate needs no probes now: the next one is not before this time.
+    pub fn pause(&mut self, now: Instant) {
         self.next = now;
     }
 
     /// The next request, and when it was due.
-    pub fn ask(&mut self, every: Duration) -> (Instant, [u8; LENGTH]) {
+    pub fn next_request(&mut self, every: Duration) -> (Instant, [u8; LENGTH]) {
         let at = self.next;
         self.next = at + every.max(Duration(1));
         self.number = self.number.wrapping_add(1);
         self.sent.push_back((self.number, at));
-        if self.sent.len() > UNANSWERED {
+        if self.sent.len() > MAX_UNANSWERED {
             self.sent.pop_front();
         }
         (at, self.request())
@@ -93,7 +92,7 @@ impl Prober {
     }
 
     /// The next answer's round trip.
-    pub fn heard(&mut self, now: Instant) -> Option<Duration> {
+    pub fn next_round_trip(&mut self, now: Instant) -> Option<Duration> {
         // A wake-up too many is harmless.
         let _ = self.wake.read();
         loop {
@@ -107,8 +106,8 @@ impl Prober {
 }
 
 impl Listener {
-    /// Keeps back an answer to a probe; whether it was one.
-    pub fn keeps(&self, packet: &[u8]) -> bool {
+    /// Intercepts an answer to a probe; whether it was one.
+    pub fn intercepts(&self, packet: &[u8]) -> bool {
         let is_answer = packet.len() == LENGTH
             && packet[0] == 0x45
             && packet[9] == 1
@@ -116,7 +115,7 @@ impl Listener {
             && packet[20] == 0
             && packet[28..36] == MARK;
         if is_answer {
-            // Full or gone: the gate has stopped asking.
+            // Full or gone: the gate has stopped probing.
             let _ = self.answers.try_send(u16::from_be_bytes([packet[26], packet[27]]));
             let _ = self.wake.write(1);
         }
@@ -133,17 +132,17 @@ mod tests {
         let wake =
             EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_NONBLOCK).expect("an eventfd");
         let (mut prober, listener) = pair([10, 0, 0, 1], [10, 0, 0, 2], wake);
-        let (first, _) = prober.ask(Duration::from_millis(50));
-        let (second, request) = prober.ask(Duration::from_millis(50));
+        let (first, _) = prober.next_request(Duration::from_millis(50));
+        let (second, request) = prober.next_request(Duration::from_millis(50));
         assert_eq!((first, second), (Instant::ZERO, Instant(50_000_000)));
         assert_eq!((sum(0, &request[..20]), sum(0, &request[20..])), (0xffff, 0xffff));
-        assert!(!listener.keeps(&request), "a request is none");
+        assert!(!listener.intercepts(&request), "a request is none");
         let mut answer = request;
         answer.copy_within(12..16, 16);
         answer[12..16].copy_from_slice(&[10, 0, 0, 2]);
         answer[20] = 0;
-        assert!(listener.keeps(&answer));
-        assert_eq!(prober.heard(Instant(120_000_000)), Some(Duration::from_millis(70)));
-        assert_eq!(prober.heard(Instant(120_000_000)), None);
+        assert!(listener.intercepts(&answer));
+        assert_eq!(prober.next_round_trip(Instant(120_000_000)), Some(Duration::from_millis(70)));
+        assert_eq!(prober.next_round_trip(Instant(120_000_000)), None);
     }
 }

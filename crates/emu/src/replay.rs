@@ -1,7 +1,7 @@
 //! A run again without a clock: the same arrivals must make the same decisions.
 //!
-//! signal: a decision log and the scenario of its run · model: a fresh [`Lane`] is fed the logged
-//! arrivals at their logged times · action: how many decisions agreed, or the first that differs.
+//! A new [`LinkDirection`] gets the logged arrivals at their logged times. The result is how many
+//! decisions agreed, or the first that differs.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use algo::port::{Outcome, QueueRow};
 use scenario::Scenario;
 use units::Instant;
 
-use crate::lane::{Lane, Sink};
+use crate::link_direction::{LinkDirection, Sink};
 use crate::log::{LogError, Reader, Record, record_of};
 
 /// What a replay found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Packets that arrived.
+    /// Number of packets that arrived.
     pub arrivals: u64,
-    /// Decisions, all of them alike.
+    /// Number of decisions, all of them alike.
     pub decisions: u64,
 }
 
@@ -31,14 +31,14 @@ pub enum ReplayError {
     /// The log names a link that the scenario does not have.
     #[error("the log is of link {0}, which the scenario does not have")]
     NoSuchLink(u16),
-    /// A decision differs.
+    /// A decision differs from the logged one.
     #[error("decision {count} differs: logged {logged}, replayed {replayed}")]
     Differs {
-        /// Decisions before it.
+        /// Number of decisions before it.
         count: u64,
-        /// As logged.
+        /// The decision in the log.
         logged: String,
-        /// As replayed.
+        /// The decision of the replay.
         replayed: String,
     },
 }
@@ -46,11 +46,11 @@ pub enum ReplayError {
 type Decision = (Instant, Record);
 
 #[derive(Default)]
-struct Heard {
+struct Decisions {
     decisions: VecDeque<Decision>,
 }
 
-impl Sink for Heard {
+impl Sink for Decisions {
     fn decided(&mut self, now: Instant, outcome: &Outcome) {
         if let Some(record) = record_of(outcome, u64::from) {
             self.decisions.push_back((now, record));
@@ -59,47 +59,46 @@ impl Sink for Heard {
     fn bin(&mut self, _row: QueueRow) {}
 }
 
-/// Replays one log. Packets are told apart by the low 32 bits of their number.
+/// Replays one log. Packets are identified by the low 32 bits of their number.
 pub fn replay(scenario: &Scenario, log: &[u8]) -> Result<Replayed, ReplayError> {
     let mut reader = Reader::new(log)?;
     let link = usize::from(reader.link);
     if link >= scenario.links.len() {
         return Err(ReplayError::NoSuchLink(reader.link));
     }
-    let mut lane = Lane::new(scenario, link);
-    let mut heard = Heard::default();
+    let mut direction = LinkDirection::new(scenario, link);
+    let mut replayed = Decisions::default();
     let mut logged = VecDeque::new();
     let mut found = Replayed::default();
     while let Some((now, record)) = reader.next()? {
         match record {
             Record::Arrived(packet) => {
-                lane.advance(now, &mut heard);
-                compare(&mut logged, &mut heard.decisions, &mut found)?;
+                direction.advance(now, &mut replayed);
+                compare(&mut logged, &mut replayed.decisions, &mut found)?;
                 let packet = Packet { handle: found.arrivals as u32, ..packet };
                 found.arrivals += 1;
-                lane.arrive(now, packet, &mut heard);
+                direction.arrive(now, packet, &mut replayed);
             }
             Record::Probed(rtt) => {
-                lane.advance(now, &mut heard);
-                compare(&mut logged, &mut heard.decisions, &mut found)?;
-                lane.probed(now, rtt, &mut heard);
+                direction.advance(now, &mut replayed);
+                compare(&mut logged, &mut replayed.decisions, &mut found)?;
+                direction.probed(now, rtt, &mut replayed);
             }
             Record::Stopped => {
-                lane.advance(now, &mut heard);
-                compare(&mut logged, &mut heard.decisions, &mut found)?;
+                direction.advance(now, &mut replayed);
+                compare(&mut logged, &mut replayed.decisions, &mut found)?;
             }
             // A fact of the far kernel, not a decision.
             Record::Refused(..) => {}
             record => logged.push_back((now, low(record))),
         }
-        // Packets that arrived do not concern the lane any more.
-        while lane.depart(now).is_some() {}
+        // Packets that arrived do not concern the direction any more.
+        while direction.depart(now).is_some() {}
     }
-    // A log that was cut off has decisions after its last arrival, which nobody can tell to be all
-    // there were.
+    // A truncated log has decisions after its last arrival; whether they are all cannot be known.
     for decision in logged {
-        lane.advance(decision.0, &mut heard);
-        expect(Some(decision), heard.decisions.pop_front(), found.decisions)?;
+        direction.advance(decision.0, &mut replayed);
+        expect(Some(decision), replayed.decisions.pop_front(), found.decisions)?;
         found.decisions += 1;
     }
     Ok(found)

@@ -1,8 +1,8 @@
-//! What a run leaves behind while it runs: series, losses, decision logs.
+//! The files that a run writes while it runs: series, losses, decision logs.
 //!
-//! signal: notes of the workers · model: one thread writes for all of them, at ordinary priority,
-//! so that a slow disk delays no packet · action: `queues.jsonl`, `losses.jsonl`, `LINK.decisions`;
-//! the first file that cannot be written ends the run with a message.
+//! Workers send notes. One thread at ordinary priority writes them to `queues.jsonl`,
+//! `losses.jsonl` and `LINK.decisions`, so that a slow disk delays no packet. The first file that
+//! cannot be written ends the run with a message.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,14 +20,14 @@ use units::{Duration, Instant, Rate};
 use crate::headers::{TCP, UDP, View};
 
 /// Notes that may wait for the writer; some milliseconds of the busiest run.
-const WAITING: usize = 4_096;
+const MAX_NOTES: usize = 4_096;
 /// Notes that a worker keeps when the writer is behind: seconds of a flood, 100 MB.
-const KEPT: usize = 1 << 20;
+const MAX_WAITING_NOTES: usize = 1 << 20;
 
-/// What became of a lost packet.
+/// Why a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The lane's decision.
+pub enum LossCause {
+    /// The direction decided it.
     Decided(Loss),
     /// The far kernel did not take it.
     Undeliverable,
@@ -39,22 +39,22 @@ pub enum Note {
     Log(usize, Vec<u8>),
     /// A bin of a stage.
     Bin(QueueRow),
-    /// A lost packet: when, on which link, why, what it was, its IP bytes.
-    Loss(Instant, usize, Why, View, u32),
+    /// A lost packet: when, on which link, cause, what it was, its IP bytes.
+    Loss(Instant, usize, LossCause, View, u32),
 }
 
 /// A worker's end: never blocks.
 pub struct Outbox {
     notes: SyncSender<Note>,
     waiting: VecDeque<Note>,
-    /// Notes that were given up; the log is not complete.
+    /// Number of notes given up; if not 0, the log is incomplete.
     pub given_up: u64,
 }
 
 impl Outbox {
     /// Sends a note, or keeps it for later.
     pub fn put(&mut self, note: Note) {
-        if self.waiting.len() >= KEPT {
+        if self.waiting.len() >= MAX_WAITING_NOTES {
             self.given_up += 1;
             return;
         }
@@ -77,14 +77,14 @@ impl Outbox {
     pub fn finish(mut self) -> u64 {
         let mut given_up = self.given_up;
         while let Some(note) = self.waiting.pop_front() {
-            // The writer is gone only after an error that it has told itself.
+            // The writer is gone only after an error that it has reported itself.
             given_up += u64::from(self.notes.send(note).is_err());
         }
         given_up
     }
 }
 
-/// The writing thread.
+/// The thread that writes all files.
 pub struct Reporter {
     notes: SyncSender<Note>,
     thread: JoinHandle<Result<(), (PathBuf, io::Error)>>,
@@ -99,20 +99,20 @@ impl Reporter {
     ) -> Result<Reporter, (PathBuf, io::Error)> {
         let mut logs = Vec::new();
         for link in links {
-            logs.push(Kept::create(dir.join(format!("{link}.decisions")))?);
+            logs.push(OutputFile::create(dir.join(format!("{link}.decisions")))?);
         }
         let mut files = Files {
             logs,
-            queues: Kept::create(dir.join("queues.jsonl"))?,
-            losses: Kept::create(dir.join("losses.jsonl"))?,
+            queues: OutputFile::create(dir.join("queues.jsonl"))?,
+            losses: OutputFile::create(dir.join("losses.jsonl"))?,
         };
-        let (notes, received) = sync_channel(WAITING);
+        let (notes, received) = sync_channel(MAX_NOTES);
         let thread = std::thread::spawn(move || {
             let outcome = files.write(&received);
             if outcome.is_err() {
-                // Nobody is left to tell if this fails, too.
+                // If this fails, too, it cannot be reported.
                 let _ = failed.write(1);
-                // Workers go on until they are told to stop: take their notes and forget them.
+                // Workers go on until they are stopped: take their notes and discard them.
                 while received.recv().is_ok() {}
             }
             outcome
@@ -135,15 +135,15 @@ impl Reporter {
 }
 
 /// A file that knows its name.
-struct Kept {
+struct OutputFile {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
-impl Kept {
-    fn create(path: PathBuf) -> Result<Kept, (PathBuf, io::Error)> {
+impl OutputFile {
+    fn create(path: PathBuf) -> Result<OutputFile, (PathBuf, io::Error)> {
         match File::create(&path) {
-            Ok(file) => Ok(Kept { path, file: BufWriter::with_capacity(1 << 16, file) }),
+            Ok(file) => Ok(OutputFile { path, file: BufWriter::with_capacity(1 << 16, file) }),
             Err(error) => Err((path, error)),
         }
     }
@@ -154,9 +154,9 @@ impl Kept {
 }
 
 struct Files {
-    logs: Vec<Kept>,
-    queues: Kept,
-    losses: Kept,
+    logs: Vec<OutputFile>,
+    queues: OutputFile,
+    losses: OutputFile,
 }
 
 impl Files {
@@ -165,13 +165,13 @@ impl Files {
             match note {
                 Note::Log(link, bytes) => self.logs[link].put(&bytes)?,
                 Note::Bin(row) => self.queues.put(&line(&queue_row(&row)))?,
-                Note::Loss(at, link, why, view, bytes) => {
-                    self.losses.put(&line(&loss_row(at, link, why, &view, bytes)))?;
+                Note::Loss(at, link, cause, view, bytes) => {
+                    self.losses.put(&line(&loss_row(at, link, cause, &view, bytes)))?;
                 }
             }
         }
-        for kept in self.logs.iter_mut().chain([&mut self.queues, &mut self.losses]) {
-            kept.file.flush().map_err(|error| (kept.path.clone(), error))?;
+        for output in self.logs.iter_mut().chain([&mut self.queues, &mut self.losses]) {
+            output.file.flush().map_err(|error| (output.path.clone(), error))?;
         }
         Ok(())
     }
@@ -215,12 +215,12 @@ pub fn stage_row(row: &StageRow) -> Value {
     })
 }
 
-fn loss_row(at: Instant, link: usize, why: Why, view: &View, bytes: u32) -> Value {
-    let why = match why {
-        Why::Decided(Loss::Overflow) => "overflow",
-        Why::Decided(Loss::Aqm) => "aqm",
-        Why::Decided(Loss::Link) => "link",
-        Why::Undeliverable => "undeliverable",
+fn loss_row(at: Instant, link: usize, cause: LossCause, view: &View, bytes: u32) -> Value {
+    let cause = match cause {
+        LossCause::Decided(Loss::Overflow) => "overflow",
+        LossCause::Decided(Loss::Aqm) => "aqm",
+        LossCause::Decided(Loss::Link) => "link",
+        LossCause::Undeliverable => "undeliverable",
     };
     let protocol = match view.protocol {
         TCP => json!("tcp"),
@@ -231,7 +231,7 @@ fn loss_row(at: Instant, link: usize, why: Why, view: &View, bytes: u32) -> Valu
     json!({
         "t_s": seconds(at),
         "link": link,
-        "why": why,
+        "why": cause,
         "proto": protocol,
         "src": address(view, &view.source),
         "sport": view.ports[0],

@@ -1,9 +1,8 @@
-//! A run from beginning to end, and what it says to its parent.
+//! A run from beginning to end, and its messages to the parent process.
 //!
-//! signal: words on standard input (`go`, `stop`, or its end), signals, the clock · model: devices
-//! are made and told of; at `go` the clock's zero is set and a thread per direction starts; one
-//! thread watches over all · action: JSON lines on standard output, files in the run's directory,
-//! an exit that says what went wrong in one line.
+//! The parent writes `go` and `stop` to standard input and reads JSON lines from standard output.
+//! Devices are made and announced first. At `go` the clock's zero is set and a thread per direction
+//! starts; one thread watches all of them. Files go to the run's directory. An error is one line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -25,39 +24,39 @@ use crate::clock::{self, Clock};
 use crate::probe::{self, Listener, Prober};
 use crate::report::{Reporter, stage_row};
 use crate::telemetry::Telemetry;
-use crate::tun::{Tun, Wanted};
+use crate::tun::{Tun, TunOptions};
 use crate::worker::{Finished, Live, Parts, Worker, WorkerError};
 
 /// From `go` to the run's zero: workers are up by then, and the parent has read when it is.
 const LEAD_NS: u64 = 20_000_000;
 /// How often the watching thread looks at namespaces and the end of the run, ms.
 const WATCH_MS: u16 = 50;
-/// How long a parent that has heard `done` may take to end its captures, ms.
-const LINGER_MS: u16 = 3_000;
-/// Counters are told once a second.
-const COUNTERS_NS: u64 = 1_000_000_000;
+/// How long a parent that has read `done` may take to end its captures, ms.
+const PARENT_TIMEOUT_MS: u16 = 3_000;
+/// Interval of the messages with counters.
+const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
 /// From this rate on a link's devices take large segments, if the scenario leaves it open: below it
 /// a packet lasts longer than 60 µs, and system calls cost nothing beside it.
 const OFFLOAD_BPS: u64 = 200_000_000;
 
-/// What is asked for.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where files go.
+    /// Directory for the files of the run.
     pub out: PathBuf,
     /// Namespace of each node, by name.
     pub namespaces: BTreeMap<String, String>,
-    /// Instead of what the scenario says.
+    /// Segmentation offload, instead of the scenario's setting.
     pub offload: Option<Offload>,
-    /// Queues per device.
+    /// Number of queues per device (IFF_MULTI_QUEUE).
     pub queues: usize,
     /// Stop after so long, if that is before the scenario's end.
     pub stop_after: Option<Duration>,
-    /// Start without `go`, and take no words.
+    /// Start without `go`, and read no commands.
     pub at_once: bool,
 }
 
-/// Why there was no run, or no good one.
+/// Why a run did not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A node has no namespace.
@@ -66,25 +65,25 @@ pub enum RunError {
     /// A device could not be made.
     #[error("device {name} in namespace {namespace}: {source}")]
     Device {
-        /// Its name.
+        /// Name of the device.
         name: String,
-        /// Where.
+        /// Namespace that it was made in.
         namespace: String,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A namespace is not there any more.
     #[error("namespace {0} is gone")]
     NamespaceGone(String),
-    /// A direction stopped.
+    /// A direction stopped early.
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// A thread of a direction died: a defect of this program.
@@ -112,7 +111,7 @@ fn pairs(scenario: &Scenario, offload: Option<Offload>) -> Vec<Pair> {
         let fast = match offload.unwrap_or(scenario.lab.offload) {
             Offload::On => true,
             Offload::Off => false,
-            Offload::Auto => top_rate(scenario, index) >= OFFLOAD_BPS,
+            Offload::Auto => max_rate(scenario, index) >= OFFLOAD_BPS,
         };
         match partner {
             Some(pair) => {
@@ -128,8 +127,8 @@ fn pairs(scenario: &Scenario, offload: Option<Offload>) -> Vec<Pair> {
     pairs
 }
 
-/// What a link carries at best, as far as the scenario says.
-fn top_rate(scenario: &Scenario, index: usize) -> u64 {
+/// The largest rate of a link, as far as the scenario gives it.
+fn max_rate(scenario: &Scenario, index: usize) -> u64 {
     let link = &scenario.links[index];
     let entry = &algo::link::TABLE[link.medium.index];
     match (&link.trace, entry.name) {
@@ -178,11 +177,15 @@ fn open(scenario: &Scenario, options: &Options, pair: &Pair) -> Result<Opened, R
         let namespace = &options.namespaces[&scenario.nodes[node].name];
         let name = device_name(scenario, pair.sides[side], peer);
         let path = namespace_path(namespace);
-        let wanted =
-            Wanted { namespace: &path, name: &name, queues: options.queues, offload: pair.offload };
+        let device = TunOptions {
+            namespace: &path,
+            name: &name,
+            queues: options.queues,
+            offload: pair.offload,
+        };
         let error =
             |source| RunError::Device { name: name.clone(), namespace: namespace.clone(), source };
-        Tun::open(&wanted).map(Arc::new).map_err(error)
+        Tun::open(&device).map(Arc::new).map_err(error)
     };
     Ok([one(0)?, one(1)?])
 }
@@ -192,11 +195,11 @@ fn namespace_path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new("/run/netns").join(name) }
 }
 
-/// Runs a scenario; `say` gets each line for the parent.
+/// Runs a scenario; `print` gets each message for the parent.
 pub fn run(
     scenario: &Scenario,
     options: &Options,
-    say: &mut dyn FnMut(Value),
+    print: &mut dyn FnMut(Value),
 ) -> Result<(), RunError> {
     for node in &scenario.nodes {
         if !options.namespaces.contains_key(&node.name) {
@@ -209,79 +212,31 @@ pub fn run(
     let pairs = pairs(scenario, options.offload);
     let opened: Vec<Opened> =
         pairs.iter().map(|pair| open(scenario, options, pair)).collect::<Result<_, _>>()?;
-    say(told_devices(scenario, options, &pairs, &opened));
+    print(devices_message(scenario, options, &pairs, &opened));
     if !options.at_once && !watch.wait_for_go(scenario, options)? {
         return Ok(());
     }
     let names: Vec<String> = scenario.links.iter().map(|l| l.name.replace('/', "-")).collect();
-    let failed = watch.failed.clone();
-    let reporter = Reporter::start(&options.out, &names, failed)
+    let reporter = Reporter::start(&options.out, &names, watch.failed.clone())
         .map_err(|(path, source)| RunError::File { path, source })?;
 
     let clock = Clock { zero_ns: clock::monotonic_ns() + LEAD_NS };
     let t0_unix_ns = clock::unix_ns() + (clock.zero_ns - clock::monotonic_ns());
-    let (mut probers, listeners) = probes(scenario)?;
-    let mut threads = Vec::new();
-    for (pair, tuns) in pairs.iter().zip(&opened) {
-        for side in 0..2 {
-            let Some(link) = pair.sides[side].1 else { continue };
-            let telemetry = telemetry(scenario, options, link)?;
-            let live = Arc::new(Live::default());
-            let parts = Parts {
-                scenario,
-                link,
-                input: tuns[side].clone(),
-                output: tuns[1 - side].clone(),
-                offload: pair.offload,
-                clock,
-                stop: watch.stop.clone(),
-                outbox: reporter.outbox(),
-                telemetry,
-                prober: probers.remove(&link),
-                listeners: listeners.get(&scenario.links[link].to).cloned().unwrap_or_default(),
-                live: live.clone(),
-            };
-            let worker = Worker::new(parts);
-            let done = watch.failed.clone();
-            let thread = std::thread::Builder::new()
-                .name(names[link].chars().take(15).collect())
-                .spawn(move || {
-                    prefer();
-                    let outcome = worker.run();
-                    if outcome.1.is_err() {
-                        // The watching thread sees the dead worker at its next look anyway.
-                        let _ = done.write(1);
-                    }
-                    outcome
-                })
-                .map_err(|source| RunError::File { path: PathBuf::from("thread"), source })?;
-            threads.push((link, live, thread));
-        }
-    }
-    threads.sort_by_key(|(link, ..)| *link);
-    say(json!({"event": "started", "t0_monotonic_ns": clock.zero_ns, "t0_unix_ns": t0_unix_ns}));
+    let threads =
+        start_workers(scenario, options, &names, (&pairs, &opened), clock, &reporter, &watch)?;
+    print(json!({"event": "started", "t0_monotonic_ns": clock.zero_ns, "t0_unix_ns": t0_unix_ns}));
 
-    let watched = watch.until_the_end(scenario, options, clock, &threads, say);
+    let watched = watch.until_the_end(scenario, options, clock, &threads, print);
     let ran = clock.now().min(Instant(scenario.duration.0));
     watch.stop_workers();
-    let mut finished = Vec::new();
-    let mut trouble = watched.err();
-    for (link, live, thread) in threads {
-        match thread.join() {
-            Ok((one, outcome)) => {
-                trouble = trouble.or(outcome.err().map(RunError::from));
-                finished.push((link, live, one));
-            }
-            Err(_) => trouble = trouble.or(Some(RunError::Died(scenario.links[link].name.clone()))),
-        }
-    }
+    let (finished, mut trouble) = join_workers(scenario, threads, watched.err());
     let written = reporter.finish();
     let complete = written.is_ok() && finished.iter().all(|(.., one)| one.notes_lost == 0);
-    // Where the disk is full, that is what has to be said, whatever it led to.
+    // A file error is reported before all else: a full disk may have led to the rest.
     if let Err((path, source)) = written {
         trouble = Some(RunError::File { path, source });
     }
-    let summary = summary(scenario, &finished, &pairs, &opened, ran, complete);
+    let mut summary = summary(scenario, &finished, &pairs, &opened, ran, complete);
     let stages: String = finished
         .iter()
         .flat_map(|(.., one)| &one.stages)
@@ -293,13 +248,83 @@ pub fn run(
             trouble = trouble.or(Some(RunError::File { path, source }));
         }
     }
-    let mut done = summary;
-    done["event"] = json!("done");
-    say(done);
+    summary["event"] = json!("done");
+    print(summary);
     if trouble.is_none() && !options.at_once {
         watch.wait_for_parent()?;
     }
     trouble.map_or(Ok(()), Err)
+}
+
+/// Starts a thread for each link, in the order of the links.
+fn start_workers(
+    scenario: &Scenario,
+    options: &Options,
+    names: &[String],
+    (pairs, opened): (&[Pair], &[Opened]),
+    clock: Clock,
+    reporter: &Reporter,
+    watch: &Watch,
+) -> Result<Vec<Thread>, RunError> {
+    let (mut probers, listeners) = probes(scenario)?;
+    let mut threads = Vec::new();
+    for (pair, tuns) in pairs.iter().zip(opened) {
+        for side in 0..2 {
+            let Some(link) = pair.sides[side].1 else { continue };
+            let live = Arc::new(Live::default());
+            let worker = Worker::new(Parts {
+                scenario,
+                link,
+                input: tuns[side].clone(),
+                output: tuns[1 - side].clone(),
+                offload: pair.offload,
+                clock,
+                stop: watch.stop.clone(),
+                outbox: reporter.outbox(),
+                telemetry: telemetry(scenario, options, link)?,
+                prober: probers.remove(&link),
+                listeners: listeners.get(&scenario.links[link].to).cloned().unwrap_or_default(),
+                live: live.clone(),
+            });
+            let failed = watch.failed.clone();
+            let thread = std::thread::Builder::new()
+                .name(names[link].chars().take(15).collect())
+                .spawn(move || {
+                    set_realtime_priority();
+                    let outcome = worker.run();
+                    if outcome.1.is_err() {
+                        // Without this the watching thread finds the worker at its next look.
+                        let _ = failed.write(1);
+                    }
+                    outcome
+                })
+                .map_err(|source| RunError::File { path: PathBuf::from("thread"), source })?;
+            threads.push((link, live, thread));
+        }
+    }
+    threads.sort_by_key(|(link, ..)| *link);
+    Ok(threads)
+}
+
+type Ended = Vec<(usize, Arc<Live>, Finished)>;
+
+/// Waits for all workers; `trouble` is the first error so far.
+fn join_workers(
+    scenario: &Scenario,
+    threads: Vec<Thread>,
+    mut trouble: Option<RunError>,
+) -> (Ended, Option<RunError>) {
+    let mut finished = Vec::new();
+    for (link, live, thread) in threads {
+        match thread.join() {
+            Ok((one, outcome)) => {
+                trouble = trouble.or(outcome.err().map(RunError::from));
+                finished.push((link, live, one));
+            }
+            Err(_) => trouble = trouble.or(Some(RunError::Died(scenario.links[link].name.clone()))),
+        }
+    }
+    (finished, trouble)
 }
 
 fn telemetry(
@@ -324,7 +349,7 @@ fn telemetry(
 
 type Probes = (BTreeMap<usize, Prober>, BTreeMap<usize, Vec<Listener>>);
 
-/// By link, who asks for a gate; by node, who keeps the answers back.
+/// The probers by link, and by node the listeners that intercept their answers.
 fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
     let (mut probers, mut listeners) = (BTreeMap::new(), BTreeMap::<usize, Vec<Listener>>::new());
     for (node, device) in
@@ -342,7 +367,7 @@ fn probes(scenario: &Scenario) -> Result<Probes, RunError> {
     Ok((probers, listeners))
 }
 
-fn told_devices(
+fn devices_message(
     scenario: &Scenario,
     options: &Options,
     pairs: &[Pair],
@@ -402,7 +427,7 @@ fn summary(
         for (name, value) in [
             ("early", one.early),
             ("oversize", one.oversize),
-            ("held", one.held),
+            ("held", one.stored),
             ("memory_bytes", one.memory),
         ] {
             object[name] = json!(value);
@@ -444,22 +469,22 @@ fn quantiles(histogram: &Histogram) -> Value {
 
 type Thread = (usize, Arc<Live>, JoinHandle<(Finished, Result<(), WorkerError>)>);
 
-/// Signals, the parent's words, and the end.
+/// The watching thread: signals, the parent's commands, and the end.
 struct Watch {
     signals: SignalFd,
-    /// Readable for everybody when it is over.
+    /// Readable for all workers when the run is over.
     stop: Arc<EventFd>,
     /// Readable when a worker or the writer has failed.
     failed: Arc<EventFd>,
-    words: Vec<u8>,
+    commands: Vec<u8>,
 }
 
-/// What made the watching thread look up.
-enum Heard {
+/// What the watching thread waits for.
+enum WatchEvent {
     Go,
     Stop,
     Failed,
-    Nothing,
+    None,
 }
 
 impl Watch {
@@ -477,21 +502,21 @@ impl Watch {
             || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map(Arc::new);
         let stop = event().map_err(system("eventfd"))?;
         let failed = event().map_err(system("eventfd"))?;
-        Ok(Watch { signals, stop, failed, words: Vec::new() })
+        Ok(Watch { signals, stop, failed, commands: Vec::new() })
     }
 
-    /// Waits a little for anything to be heard.
-    fn hear(&mut self, words: bool) -> Result<Heard, RunError> {
+    /// Waits up to [`WATCH_MS`] for a signal, a failure or a command.
+    fn next_event(&mut self, commands: bool) -> Result<WatchEvent, RunError> {
         let stdin = io::stdin();
         let mut polled = vec![
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.failed.as_fd(), PollFlags::POLLIN),
         ];
-        if words {
+        if commands {
             polled.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
         match poll(&mut polled, PollTimeout::from(WATCH_MS)) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(Heard::Nothing),
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(WatchEvent::None),
             Ok(_) => {}
             Err(error) => return Err(RunError::System("poll", error)),
         }
@@ -501,38 +526,38 @@ impl Watch {
             .collect();
         drop(polled);
         if happened[1] {
-            return Ok(Heard::Failed);
+            return Ok(WatchEvent::Failed);
         }
         if happened[0] {
-            return Ok(Heard::Stop);
+            return Ok(WatchEvent::Stop);
         }
         if happened.get(2) == Some(&true) {
             let mut buffer = [0; 256];
-            // Unlocked and unbuffered, or poll would not see what a buffer has swallowed.
+            // Unlocked and unbuffered, or poll would not see what a buffer contains.
             let length = nix::unistd::read(stdin.as_fd(), &mut buffer).unwrap_or(0);
             if length == 0 {
-                return Ok(Heard::Stop);
+                return Ok(WatchEvent::Stop);
             }
-            self.words.extend(&buffer[..length]);
-            if let Some(end) = self.words.iter().position(|b| *b == b'\n') {
-                let word: Vec<u8> = self.words.drain(..=end).collect();
-                return Ok(match word.trim_ascii() {
-                    b"go" => Heard::Go,
-                    b"stop" => Heard::Stop,
-                    _ => Heard::Nothing,
+            self.commands.extend(&buffer[..length]);
+            if let Some(end) = self.commands.iter().position(|b| *b == b'\n') {
+                let command: Vec<u8> = self.commands.drain(..=end).collect();
+                return Ok(match command.trim_ascii() {
+                    b"go" => WatchEvent::Go,
+                    b"stop" => WatchEvent::Stop,
+                    _ => WatchEvent::None,
                 });
             }
         }
-        Ok(Heard::Nothing)
+        Ok(WatchEvent::None)
     }
 
-    /// Whether it is to be started.
+    /// Waits for `go`; false: stop without a run.
     fn wait_for_go(&mut self, scenario: &Scenario, options: &Options) -> Result<bool, RunError> {
         loop {
-            match self.hear(true)? {
-                Heard::Go => return Ok(true),
-                Heard::Stop => return Ok(false),
-                Heard::Failed | Heard::Nothing => namespaces_are_there(scenario, options)?,
+            match self.next_event(true)? {
+                WatchEvent::Go => return Ok(true),
+                WatchEvent::Stop => return Ok(false),
+                WatchEvent::Failed | WatchEvent::None => namespaces_are_there(scenario, options)?,
             }
         }
     }
@@ -543,26 +568,26 @@ impl Watch {
         options: &Options,
         clock: Clock,
         threads: &[Thread],
-        say: &mut dyn FnMut(Value),
+        print: &mut dyn FnMut(Value),
     ) -> Result<(), RunError> {
         let end = Instant(options.stop_after.unwrap_or(scenario.duration).min(scenario.duration).0);
-        let mut told = 0;
+        let mut seconds_printed = 0;
         loop {
             let now = clock.now();
             if now >= end {
                 return Ok(());
             }
-            if now.0 / COUNTERS_NS > told {
-                told = now.0 / COUNTERS_NS;
+            if now.0 / COUNTERS_INTERVAL_NS > seconds_printed {
+                seconds_printed = now.0 / COUNTERS_INTERVAL_NS;
                 let links: Vec<Value> = threads
                     .iter()
                     .map(|(link, live, _)| link_object(scenario, *link, live))
                     .collect();
-                say(json!({"event": "counters", "t_s": now.0 as f64 / 1e9, "links": links}));
+                print(json!({"event": "counters", "t_s": now.0 as f64 / 1e9, "links": links}));
             }
-            match self.hear(!options.at_once)? {
-                Heard::Stop | Heard::Failed => return Ok(()),
-                Heard::Go | Heard::Nothing => {}
+            match self.next_event(!options.at_once)? {
+                WatchEvent::Stop | WatchEvent::Failed => return Ok(()),
+                WatchEvent::Go | WatchEvent::None => {}
             }
             if threads.iter().any(|(.., thread)| thread.is_finished()) {
                 return Ok(());
@@ -571,12 +596,12 @@ impl Watch {
         }
     }
 
-    /// The devices stay until the parent lets go of them: a capture on a device that vanishes loses
-    /// its last packets.
+    /// The devices stay until the parent is done: a capture on a device that vanishes loses its
+    /// last packets.
     fn wait_for_parent(&mut self) -> Result<(), RunError> {
-        let looks = LINGER_MS / WATCH_MS;
+        let looks = PARENT_TIMEOUT_MS / WATCH_MS;
         for _ in 0..looks {
-            if let Heard::Stop | Heard::Failed = self.hear(true)? {
+            if let WatchEvent::Stop | WatchEvent::Failed = self.next_event(true)? {
                 break;
             }
         }
@@ -584,12 +609,12 @@ impl Watch {
     }
 
     fn stop_workers(&self) {
-        // Nobody reads it: it stays readable for all. A counter at one cannot overflow.
+        // It is never read, so that it stays readable for all. A counter at one cannot overflow.
         let _ = self.stop.write(1);
     }
 }
 
-/// A device keeps its namespace alive, so that only the name tells that somebody took it away.
+/// A device keeps its namespace alive, so that only the name shows that it was removed.
 fn namespaces_are_there(scenario: &Scenario, options: &Options) -> Result<(), RunError> {
     for node in &scenario.nodes {
         let name = &options.namespaces[&node.name];
@@ -600,19 +625,19 @@ fn namespaces_are_there(scenario: &Scenario, options: &Options) -> Result<(), Ru
     Ok(())
 }
 
-/// Workers come before everything else that is ready to run, where this is allowed: a delivery that
-/// waits for a busy program is late by a scheduler's slice, milliseconds (specs measured 24 to 87
-/// ms on a busy machine without).
+/// Workers run before all other programs, where this is allowed. A delivery that waits for a busy
+/// program is late by a time slice of the scheduler (24 to 87 ms were measured on a busy machine).
 #[allow(unsafe_code)]
-fn prefer() {
+fn set_realtime_priority() {
     let parameter = libc::sched_param { sched_priority: 10 };
     // SAFETY: plain old data, read by the call only. Not being allowed to is no error: it is only
     // less precise.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
 }
 
-/// A line for the parent; whether it is still there shows at its words.
-pub fn say_to(stdout: &mut impl Write, value: &Value) {
+/// Writes a message for the parent. An error is ignored: the end of its commands shows that it is
+/// gone.
+pub fn write_line(stdout: &mut impl Write, value: &Value) {
     let _ = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
 }
 

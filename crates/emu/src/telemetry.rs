@@ -1,8 +1,8 @@
 //! The modem's reports on a local socket: what an agent on the phone reads.
 //!
-//! signal: a report reaches the kernel of the phone · model: a Unix socket of type SOCK_SEQPACKET,
-//! one record per report to everybody who is connected; who does not read misses records · action:
-//! 48 bytes, little endian:
+//! When a report reaches the kernel of the phone, every program connected to a Unix socket of type
+//! SOCK_SEQPACKET gets a record. A program that does not read misses records. A record has 48
+//! bytes, little endian:
 //!
 //! | offset | type | |
 //! |---|---|---|
@@ -11,7 +11,8 @@
 //! | 6 | u16 | node |
 //! | 8 | u64 | number of the report, from 0 |
 //! | 16 | u64 | when the modem wrote it, CLOCK_MONOTONIC in ns |
-//! | 24 | u64 | bytes in the firmware buffer then (upper edge of the level that a buffer status report tells) |
+//! | 24 | u64 | bytes in the firmware buffer then (upper edge of the level in a buffer status
+//!   report) |
 //! | 32 | u64 | bytes granted by the base station since the report before |
 //! | 40 | u64 | of them, filled with padding |
 
@@ -32,7 +33,7 @@ pub const VERSION: u16 = 1;
 /// Bytes of a record.
 pub const LENGTH: usize = 48;
 
-/// The listening end.
+/// The socket, and the programs connected to it.
 pub struct Telemetry {
     node: u16,
     socket: OwnedFd,
@@ -42,7 +43,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Listens at a path; what stood there before is a leftover and removed.
+    /// Listens at a path; an older file there is a leftover and removed.
     pub fn listen(path: &Path, node: u16) -> io::Result<Telemetry> {
         if path.exists() {
             std::fs::remove_file(path)?;
@@ -54,9 +55,9 @@ impl Telemetry {
         Ok(Telemetry { node, socket, path: path.to_owned(), readers: Vec::new(), sent: 0 })
     }
 
-    /// Sends a report to whoever reads.
+    /// Sends a report to all connected readers.
     pub fn send(&mut self, written_ns: u64, [occupancy, granted, padding]: [u64; 3]) {
-        self.welcome();
+        self.accept_readers();
         let record = record(self.node, self.sent, [written_ns, occupancy, granted, padding]);
         self.sent += 1;
         self.readers.retain(|reader| {
@@ -66,10 +67,10 @@ impl Telemetry {
     }
 
     #[allow(unsafe_code)]
-    fn welcome(&mut self) {
+    fn accept_readers(&mut self) {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         while let Ok(fd) = accept4(self.socket.as_raw_fd(), flags) {
-            // SAFETY: accept4 gives a new descriptor that nobody else has.
+            // SAFETY: accept4 returns a new descriptor that nothing else owns.
             self.readers.push(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }

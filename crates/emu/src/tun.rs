@@ -1,9 +1,8 @@
 //! TUN devices in network namespaces.
 //!
-//! signal: a namespace and a name · model: a thread of its own enters the namespace and makes the
-//! device there, so that neither program nor other threads leave theirs; the device lives as long
-//! as its descriptors · action: a [`Tun`] that is up and has no address, and its counters as the
-//! kernel keeps them.
+//! A thread of its own enters the namespace and makes the device there, so that program and other
+//! threads stay in theirs. The device lives as long as its descriptors. It is up and has no
+//! address.
 //!
 //! The only file with `unsafe` code but for the scheduling class in `worker`: ioctl takes raw
 //! structs.
@@ -22,9 +21,9 @@ const QUEUE_LENGTH: i32 = 10_000;
 /// Ethernet's MTU, which the scenario's default segments of 1,448 bytes fill.
 pub const MTU: i32 = 1_500;
 
-/// What is wanted of a device.
+/// Options of a device.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct TunOptions<'a> {
     /// Path of the namespace (`/run/netns/NAME`).
     pub namespace: &'a Path,
     /// Name of the device, at most 15 bytes.
@@ -35,12 +34,12 @@ pub struct Wanted<'a> {
     pub offload: bool,
 }
 
-/// A device.
+/// An open TUN device.
 #[derive(Debug)]
 pub struct Tun {
     /// One descriptor per queue, each non-blocking.
     pub queues: Vec<OwnedFd>,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     statistics: File,
 }
@@ -48,17 +47,17 @@ pub struct Tun {
 /// Counters of a device: the kernel's view, in which *received* is what we wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that it wanted to hand us, and had no room for: we were late.
+    /// Packets dropped because its queue to this program was full.
     pub dropped: u64,
-    /// Packets of ours that it did not take.
+    /// Packets from this program that it did not accept.
     pub refused: u64,
 }
 
 impl Tun {
     /// Makes the device and brings it up.
-    pub fn open(wanted: &Wanted<'_>) -> io::Result<Tun> {
+    pub fn open(options: &TunOptions<'_>) -> io::Result<Tun> {
         std::thread::scope(|scope| {
-            let made = scope.spawn(|| make(wanted)).join();
+            let made = scope.spawn(|| make(options)).join();
             made.unwrap_or_else(|_| {
                 Err(io::Error::other("the thread that made the device panicked"))
             })
@@ -87,18 +86,18 @@ fn parse_counters(text: &str, name: &str) -> Option<Counters> {
     Some(Counters { dropped: *fields.get(11)?, refused: fields.get(2)? + fields.get(3)? })
 }
 
-fn make(wanted: &Wanted<'_>) -> io::Result<Tun> {
-    let namespace = File::open(wanted.namespace)?;
+fn make(options: &TunOptions<'_>) -> io::Result<Tun> {
+    let namespace = File::open(options.namespace)?;
     setns(&namespace, CloneFlags::CLONE_NEWNET)?;
     let queues =
-        (0..wanted.queues.max(1)).map(|_| attach(wanted)).collect::<io::Result<Vec<_>>>()?;
-    bring_up(wanted.name)?;
-    // Opened here, it goes on telling of this namespace.
+        (0..options.queues.max(1)).map(|_| attach(options)).collect::<io::Result<Vec<_>>>()?;
+    bring_up(options.name)?;
+    // Opened here, it shows this namespace's devices from then on.
     let statistics = File::open("/proc/thread-self/net/dev")?;
-    Ok(Tun { queues, name: wanted.name.to_owned(), statistics })
+    Ok(Tun { queues, name: options.name.to_owned(), statistics })
 }
 
-fn attach(wanted: &Wanted<'_>) -> io::Result<OwnedFd> {
+fn attach(options: &TunOptions<'_>) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: the path is a C string; the descriptor is checked and owned at once.
     let fd = unsafe {
@@ -108,14 +107,14 @@ fn attach(wanted: &Wanted<'_>) -> io::Result<OwnedFd> {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    let mut request = request(wanted.name);
+    let mut request = request(options.name);
     let mut kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    if wanted.queues > 1 {
+    if options.queues > 1 {
         kind |= libc::IFF_MULTI_QUEUE;
     }
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
     control(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request)?;
-    let offloads = match wanted.offload {
+    let offloads = match options.offload {
         true => libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
         false => 0,
     };

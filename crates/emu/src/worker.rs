@@ -1,8 +1,7 @@
-//! The thread of one direction: TUN device in, lane, TUN device out.
+//! The thread of one direction: TUN device in, link direction, TUN device out.
 //!
-//! signal: packets that can be read, a time that has come · model: read what is there (each packet
-//! with its own time of arrival), let the lane catch up to now, hand over what is due, sleep until
-//! the next of these · action: packets, decisions, how late each was.
+//! A loop: read packets (each with its own time of arrival), let the direction advance to now, hand
+//! over what is due, sleep until the next due time or packet.
 //!
 //! In steady state nothing is allocated per packet: bytes lie in [`Frames`], decisions in buffers
 //! of the log.
@@ -24,11 +23,11 @@ use units::{Duration, Histogram, Instant};
 use crate::clock::Clock;
 use crate::frames::{Frames, Meta};
 use crate::headers::{self, View, view};
-use crate::lane::{Lane, Sink};
+use crate::link_direction::{LinkDirection, Sink};
 use crate::log::{self, Record};
-use crate::offload::{self, HEADER, Joined, Virtio};
+use crate::offload::{self, Coalesced, HEADER, Virtio};
 use crate::probe::{Listener, Prober};
-use crate::report::{Note, Outbox, Why};
+use crate::report::{LossCause, Note, Outbox};
 use crate::telemetry::Telemetry;
 use crate::tun::Tun;
 
@@ -36,20 +35,20 @@ use crate::tun::Tun;
 /// is promised.
 const BATCH: usize = 32;
 /// Largest packet that a TUN device hands out, with its virtio header.
-const LARGEST: usize = 65_536 + HEADER;
-/// A log buffer is sent when so full.
+const MAX_READ: usize = 65_536 + HEADER;
+/// A log buffer is sent when it has so many bytes.
 const LOG_BUFFER: usize = 1 << 16;
-/// Longest sleep: counters are shown that often at least.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Longest sleep: counters are published at least that often.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
-/// What everybody may see of a direction while it runs.
+/// Counters of a running direction, which other threads read.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// Packets that came.
+    /// Packets that arrived at the queue.
     pub offered: AtomicU64,
     /// Bytes handed over at the far end.
     pub bytes: AtomicU64,
-    /// Packets handed over.
+    /// Packets handed over at the far end.
     pub arrived: AtomicU64,
     /// Dropped in the queue.
     pub dropped: AtomicU64,
@@ -57,20 +56,20 @@ pub struct Live {
     pub lost: AtomicU64,
     /// Not taken by the far kernel.
     pub refused: AtomicU64,
-    /// Bytes that wait.
+    /// Bytes that wait before the link.
     pub waiting: AtomicU64,
 }
 
-/// What a direction comes to.
+/// The totals of a direction.
 pub struct Finished {
-    /// Its stages.
+    /// Totals of its stages.
     pub stages: Vec<StageRow>,
     /// Packets that came before the run's start, and were thrown away.
     pub early: u64,
     /// Packets longer than any slot.
     pub oversize: u64,
     /// Packets in queues and on the way at the end.
-    pub held: u64,
+    pub stored: u64,
     /// Bytes of memory taken for packets.
     pub memory: u64,
     /// How late packets were handed over, ns.
@@ -81,7 +80,7 @@ pub struct Finished {
 
 /// Everything a worker is made of.
 pub struct Parts<'s> {
-    /// The scenario.
+    /// The scenario of the run.
     pub scenario: &'s Scenario,
     /// Index of the link.
     pub link: usize,
@@ -91,19 +90,19 @@ pub struct Parts<'s> {
     pub output: Arc<Tun>,
     /// Whether both take large segments.
     pub offload: bool,
-    /// The run's time.
+    /// Clock of the run.
     pub clock: Clock,
     /// Readable when it is time to stop.
     pub stop: Arc<EventFd>,
-    /// Where notes go.
+    /// Notes for the writing thread.
     pub outbox: Outbox,
     /// Where reports of the modem go.
     pub telemetry: Option<Telemetry>,
-    /// Pings for a gate that wants them.
+    /// Pings for a gate that needs them.
     pub prober: Option<Prober>,
-    /// Those of other directions whose answers come this way.
+    /// Listeners of other directions, whose answers pass this one.
     pub listeners: Vec<Listener>,
-    /// Seen from outside.
+    /// Counters that other threads read.
     pub live: Arc<Live>,
 }
 
@@ -113,17 +112,17 @@ pub enum WorkerError {
     /// A device went away.
     #[error("{device}: {error}")]
     Device {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: Errno,
     },
 }
 
-/// The worker.
+/// One direction with its devices, on a thread of its own.
 pub struct Worker {
-    lane: Lane,
-    books: Books,
+    direction: LinkDirection,
+    recorder: Recorder,
     input: Arc<Tun>,
     output: Arc<Tun>,
     offload: bool,
@@ -133,15 +132,15 @@ pub struct Worker {
     users: Users,
     prober: Option<Prober>,
     listeners: Vec<Listener>,
-    joined: Joined,
+    coalesced: Coalesced,
     buffer: Vec<u8>,
     measured_from: Instant,
     early: u64,
     oversize: u64,
 }
 
-/// The lane's sink: what it decides goes to the log, and packets that are gone are forgotten.
-struct Books {
+/// Records the decisions of the direction in the log, and frees packets that are gone.
+struct Recorder {
     link: usize,
     zero_ns: u64,
     frames: Frames,
@@ -154,14 +153,15 @@ struct Books {
     refused: u64,
 }
 
-impl Sink for Books {
+impl Sink for Recorder {
     fn decided(&mut self, now: Instant, outcome: &Outcome) {
         let frames = &self.frames;
         if let Some(record) = log::record_of(outcome, |handle| frames.meta(handle).number) {
             self.log.put(now, &record);
-            if let (Record::Reported { at, told }, Some(telemetry)) = (record, &mut self.telemetry)
+            if let (Record::Reported { at, reported }, Some(telemetry)) =
+                (record, &mut self.telemetry)
             {
-                telemetry.send(self.zero_ns + at.0, told);
+                telemetry.send(self.zero_ns + at.0, reported);
             }
         }
         match outcome {
@@ -178,10 +178,10 @@ impl Sink for Books {
     }
 }
 
-impl Books {
+impl Recorder {
     fn gone(&mut self, now: Instant, packet: &Packet, loss: Loss) {
         let view = view(self.frames.bytes(packet.handle));
-        self.outbox.put(Note::Loss(now, self.link, Why::Decided(loss), view, packet.bytes));
+        self.outbox.put(Note::Loss(now, self.link, LossCause::Decided(loss), view, packet.bytes));
         self.frames.remove(packet.handle);
     }
 
@@ -192,22 +192,22 @@ impl Books {
         self.outbox.put(Note::Loss(
             now,
             self.link,
-            Why::Undeliverable,
+            LossCause::Undeliverable,
             view,
             u32::from(meta.length),
         ));
         self.refused += 1;
     }
 
-    fn send_log(&mut self, least: usize) {
-        if self.log.pending() > least {
+    fn send_log(&mut self, min: usize) {
+        if self.log.pending() > min {
             let bytes = self.log.swap(Vec::with_capacity(LOG_BUFFER + LOG_BUFFER / 4));
             self.outbox.put(Note::Log(self.link, bytes));
         }
     }
 }
 
-/// Whose traffic a packet is, by its addresses.
+/// The user of a packet, by its addresses.
 struct Users {
     nodes: usize,
     /// By ends, lower · nodes + higher.
@@ -230,14 +230,14 @@ impl Users {
             (Some(a), Some(b)) if a < self.nodes && b < self.nodes => {
                 self.table[a * self.nodes + b]
             }
-            // A stranger is a user of its own.
+            // Unknown addresses are a user of their own.
             _ => u16::MAX,
         }
     }
 }
 
 impl Worker {
-    /// An idle worker.
+    /// A worker that has not started.
     pub fn new(parts: Parts<'_>) -> Worker {
         let Parts {
             scenario,
@@ -253,7 +253,7 @@ impl Worker {
             listeners,
             live,
         } = parts;
-        let books = Books {
+        let recorder = Recorder {
             link,
             zero_ns: clock.zero_ns,
             frames: Frames::default(),
@@ -266,8 +266,8 @@ impl Worker {
             refused: 0,
         };
         Worker {
-            lane: Lane::new(scenario, link),
-            books,
+            direction: LinkDirection::new(scenario, link),
+            recorder,
             input,
             output,
             offload,
@@ -277,15 +277,15 @@ impl Worker {
             users: Users::new(scenario),
             prober,
             listeners,
-            joined: Joined::default(),
-            buffer: vec![0; LARGEST],
+            coalesced: Coalesced::default(),
+            buffer: vec![0; MAX_READ],
             measured_from: Instant(scenario.warmup.0),
             early: 0,
             oversize: 0,
         }
     }
 
-    /// Works until told to stop, or until a device goes away.
+    /// Works until reported to stop, or until a device goes away.
     pub fn run(mut self) -> (Finished, Result<(), WorkerError>) {
         let outcome = self.work();
         (self.finish(), outcome)
@@ -311,8 +311,8 @@ impl Worker {
             let now = self.clock.now();
             let sleep = match self.next_due() {
                 _ if more => Duration::ZERO,
-                Some(at) => at.since(now).min(LONGEST_SLEEP),
-                None => LONGEST_SLEEP,
+                Some(at) => at.since(now).min(MAX_SLEEP),
+                None => MAX_SLEEP,
             };
             match ppoll(&mut polled, Some(TimeSpec::nanoseconds(sleep.0 as i64)), None) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -330,37 +330,40 @@ impl Worker {
             }
             let now = self.clock.now();
             self.probe(now.min(self.end));
-            self.lane.advance(now.min(self.end), &mut self.books);
+            self.direction.advance(now.min(self.end), &mut self.recorder);
             self.hand_over(now);
             self.publish();
-            if now >= self.end && self.lane.next_due().is_none_or(|at| at > self.end) {
-                // The scenario is over; what still comes is nobody's.
+            if now >= self.end && self.direction.next_due().is_none_or(|at| at > self.end) {
+                // The scenario is over; later packets are not read.
                 more = false;
             }
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let probe =
-            self.prober.as_ref().filter(|_| self.lane.probe_every().is_some()).map(Prober::next);
-        self.lane.next_due().into_iter().chain(probe).min()
+        let probe = self
+            .prober
+            .as_ref()
+            .filter(|_| self.direction.probe_every().is_some())
+            .map(Prober::next);
+        self.direction.next_due().into_iter().chain(probe).min()
     }
 
     /// Answers to the gate's probes, then those that are due.
     fn probe(&mut self, now: Instant) {
         let Some(mut prober) = self.prober.take() else { return };
-        while let Some(rtt) = prober.heard(now) {
-            self.lane.advance(now, &mut self.books);
-            self.books.log.put(self.lane.now(), &Record::Probed(rtt));
-            self.lane.probed(now, rtt, &mut self.books);
+        while let Some(rtt) = prober.next_round_trip(now) {
+            self.direction.advance(now, &mut self.recorder);
+            self.recorder.log.put(self.direction.now(), &Record::Probed(rtt));
+            self.direction.probed(now, rtt, &mut self.recorder);
         }
-        if self.lane.probe_every().is_none() {
-            prober.rest(now);
+        if self.direction.probe_every().is_none() {
+            prober.pause(now);
         }
-        while let Some(every) = self.lane.probe_every()
+        while let Some(every) = self.direction.probe_every()
             && prober.next() <= now
         {
-            let (at, request) = prober.ask(every);
+            let (at, request) = prober.next_request(every);
             self.arrive(at, &[&request], false);
         }
         self.prober = Some(prober);
@@ -370,13 +373,13 @@ impl Worker {
         WorkerError::Device { device: device.to_owned(), error }
     }
 
-    /// Reads a batch; whether there may be more.
+    /// Reads a batch; true: there may be more.
     fn read(&mut self, queue: BorrowedFd<'_>) -> Result<bool, WorkerError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut outcome = Ok(true);
         for _ in 0..BATCH {
             match nix::unistd::read(queue, &mut buffer) {
-                Ok(length) if length > HEADER => self.take(&buffer[..length]),
+                Ok(length) if length > HEADER => self.on_read(&buffer[..length]),
                 Ok(_) => {}
                 Err(Errno::EAGAIN) => {
                     outcome = Ok(false);
@@ -394,19 +397,19 @@ impl Worker {
     }
 
     /// A packet, or a large segment, with its virtio header.
-    fn take(&mut self, read: &[u8]) {
+    fn on_read(&mut self, read: &[u8]) {
         let now = self.clock.now();
         if now >= self.end {
             return;
         }
         let (header, packet) = read.split_at(HEADER);
-        let mut own = [0; HEADER];
-        own.copy_from_slice(header);
-        let virtio = Virtio::read(&own);
-        let was_cut = virtio.segment.is_some_and(|segment| {
-            offload::cut(packet, segment, |head, payload| self.arrive(now, &[head, payload], true))
+        let mut virtio_header = [0; HEADER];
+        virtio_header.copy_from_slice(header);
+        let virtio = Virtio::read(&virtio_header);
+        let was_segmented = virtio.segment_size.is_some_and(|size| {
+            offload::segment(packet, size, |head, payload| self.arrive(now, &[head, payload], true))
         });
-        if !was_cut {
+        if !was_segmented {
             self.arrive(now, &[packet], virtio.partial);
         }
     }
@@ -414,8 +417,8 @@ impl Worker {
     fn arrive(&mut self, now: Instant, parts: &[&[u8]], partial: bool) {
         let view = view(parts[0]);
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let meta = Meta { number: self.books.arrivals, partial, length: 0 };
-        let Some(handle) = self.books.frames.insert(meta, parts) else {
+        let meta = Meta { number: self.recorder.arrivals, partial, length: 0 };
+        let Some(handle) = self.recorder.frames.insert(meta, parts) else {
             self.oversize += 1;
             return;
         };
@@ -428,26 +431,26 @@ impl Worker {
             ecn: view.ecn,
             enqueued: Instant::ZERO,
         };
-        self.lane.advance(now, &mut self.books);
-        self.books.log.put(self.lane.now(), &Record::Arrived(packet));
-        self.books.arrivals += 1;
-        self.lane.arrive(now, packet, &mut self.books);
+        self.direction.advance(now, &mut self.recorder);
+        self.recorder.log.put(self.direction.now(), &Record::Arrived(packet));
+        self.recorder.arrivals += 1;
+        self.direction.arrive(now, packet, &mut self.recorder);
     }
 
     /// Writes what has reached the far end.
     fn hand_over(&mut self, now: Instant) {
-        while let Some((at, handle)) = self.lane.depart(now) {
+        while let Some((at, handle)) = self.direction.depart(now) {
             if at > self.end {
-                self.books.frames.remove(handle);
+                self.recorder.frames.remove(handle);
                 continue;
             }
-            let length = self.books.frames.meta(handle).length;
-            self.lane.count(at, u64::from(length));
-            self.books.lateness.record(now.since(at).0);
+            let length = self.recorder.frames.meta(handle).length;
+            self.direction.count(at, u64::from(length));
+            self.recorder.lateness.record(now.since(at).0);
             if !self.listeners.is_empty() {
-                let bytes = self.books.frames.bytes(handle);
-                if self.listeners.iter().any(|listener| listener.keeps(bytes)) {
-                    self.books.frames.remove(handle);
+                let bytes = self.recorder.frames.bytes(handle);
+                if self.listeners.iter().any(|listener| listener.intercepts(bytes)) {
+                    self.recorder.frames.remove(handle);
                     continue;
                 }
             }
@@ -455,66 +458,66 @@ impl Worker {
                 self.write(now, handle);
                 continue;
             }
-            if !self.joined.take(handle, self.books.frames.bytes(handle)) {
-                self.write_joined(now);
-                if !self.joined.take(handle, self.books.frames.bytes(handle)) {
+            if !self.coalesced.coalesce(handle, self.recorder.frames.bytes(handle)) {
+                self.write_coalesced(now);
+                if !self.coalesced.coalesce(handle, self.recorder.frames.bytes(handle)) {
                     self.write(now, handle);
                 }
             }
         }
-        self.write_joined(now);
-        self.books.send_log(LOG_BUFFER);
+        self.write_coalesced(now);
+        self.recorder.send_log(LOG_BUFFER);
     }
 
-    fn write_joined(&mut self, now: Instant) {
-        match *self.joined.handles() {
+    fn write_coalesced(&mut self, now: Instant) {
+        match *self.coalesced.handles() {
             [] => return,
             [handle] => self.write(now, handle),
             _ => {
-                let mut joined = std::mem::take(&mut self.joined);
-                let from = joined.head_length();
-                let mut parts = [IoSlice::new(&[]); offload::MOST + 2];
-                let count = joined.handles().len();
-                for (part, handle) in parts[2..].iter_mut().zip(joined.handles()) {
-                    *part = IoSlice::new(&self.books.frames.bytes(*handle)[from..]);
+                let mut coalesced = std::mem::take(&mut self.coalesced);
+                let from = coalesced.head_length();
+                let mut parts = [IoSlice::new(&[]); offload::MAX_PACKETS + 2];
+                let count = coalesced.handles().len();
+                for (part, handle) in parts[2..].iter_mut().zip(coalesced.handles()) {
+                    *part = IoSlice::new(&self.recorder.frames.bytes(*handle)[from..]);
                 }
-                let (header, head) = joined.finish();
+                let (header, head) = coalesced.finish();
                 parts[0] = IoSlice::new(&header);
                 parts[1] = IoSlice::new(head);
                 let outcome = nix::sys::uio::writev(&self.output.queues[0], &parts[..count + 2]);
-                for handle in joined.handles() {
+                for handle in coalesced.handles() {
                     if let Err(error) = outcome {
-                        self.books.refused(now, *handle, error);
+                        self.recorder.refused(now, *handle, error);
                     }
-                    self.books.frames.remove(*handle);
+                    self.recorder.frames.remove(*handle);
                 }
-                self.joined = joined;
+                self.coalesced = coalesced;
             }
         }
-        self.joined.clear();
+        self.coalesced.clear();
     }
 
     fn write(&mut self, now: Instant, handle: u32) {
-        let bytes = self.books.frames.bytes(handle);
-        let header = Virtio::write(self.books.frames.meta(handle).partial, bytes);
+        let bytes = self.recorder.frames.bytes(handle);
+        let header = Virtio::write(self.recorder.frames.meta(handle).partial, bytes);
         let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
         if let Err(error) = nix::sys::uio::writev(&self.output.queues[0], &parts) {
-            self.books.refused(now, handle, error);
+            self.recorder.refused(now, handle, error);
         }
-        self.books.frames.remove(handle);
+        self.recorder.frames.remove(handle);
     }
 
     fn publish(&self) {
-        let c = &self.lane.port().counters;
-        let live = &self.books.live;
+        let c = &self.direction.port().counters;
+        let live = &self.recorder.live;
         for (to, value) in [
             (&live.offered, c.offered),
             (&live.bytes, c.bytes),
             (&live.arrived, c.arrived),
             (&live.dropped, c.overflowed + c.chosen),
             (&live.lost, c.lost),
-            (&live.refused, self.books.refused),
-            (&live.waiting, self.lane.waiting().0),
+            (&live.refused, self.recorder.refused),
+            (&live.waiting, self.direction.waiting().0),
         ] {
             to.store(value, Ordering::Relaxed);
         }
@@ -522,18 +525,18 @@ impl Worker {
 
     fn finish(mut self) -> Finished {
         let now = self.clock.now().min(self.end);
-        self.lane.advance(now, &mut self.books);
-        self.books.log.put(self.lane.now(), &Record::Stopped);
-        self.books.send_log(0);
+        self.direction.advance(now, &mut self.recorder);
+        self.recorder.log.put(self.direction.now(), &Record::Stopped);
+        self.recorder.send_log(0);
         self.publish();
         Finished {
-            stages: self.lane.port().stages(self.books.link, now.since(self.measured_from)),
+            stages: self.direction.port().stages(self.recorder.link, now.since(self.measured_from)),
             early: self.early,
             oversize: self.oversize,
-            held: self.books.frames.held() as u64,
-            memory: self.books.frames.memory() as u64,
-            lateness: self.books.lateness,
-            notes_lost: self.books.outbox.finish(),
+            stored: self.recorder.frames.stored() as u64,
+            memory: self.recorder.frames.memory() as u64,
+            lateness: self.recorder.lateness,
+            notes_lost: self.recorder.outbox.finish(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a lane decides depends on arrivals alone: not on when it is asked, not on who asks,
+//! What a direction decides depends on arrivals alone: not on when it is asked, not on who asks,
 //! simulator or emulator; and its log is enough to decide the same again.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use algo::port::{Outcome, QueueRow};
 use algo::{Packet, aqm, gate, link};
 use emu::headers::view;
-use emu::lane::{Lane, Sink};
+use emu::link_direction::{LinkDirection, Sink};
 use emu::log::{Record, Writer, record_of};
 use emu::replay::{ReplayError, Replayed, replay};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn names<T, S>(table: &[algo::Entry<T, S>]) -> impl Iterator<Item = &'static str
 }
 
 /// Every medium with something to send at, every layer, every queue, every gate that needs no
-/// probes (theirs come over the way back, which a lane alone does not have).
+/// probes (theirs come over the way back, which a direction alone does not have).
 fn scenarios() -> Vec<(String, Scenario)> {
     let base = |medium: &str, queue: &str, layer: &str, device: &str| {
         format!(
@@ -80,14 +80,14 @@ fn scenarios() -> Vec<(String, Scenario)> {
     found.into_iter().map(|(name, text)| (name, resolved(&text))).collect()
 }
 
-/// What a lane decided, and its log.
-struct Heard {
+/// What a direction decided, and its log.
+struct Recorded {
     decisions: Vec<(Instant, Record)>,
     log: Writer,
     numbers: Vec<u64>,
 }
 
-impl Sink for Heard {
+impl Sink for Recorded {
     fn decided(&mut self, now: Instant, outcome: &Outcome) {
         if let Some(record) = record_of(outcome, |handle| self.numbers[handle as usize]) {
             self.decisions.push((now, record));
@@ -97,38 +97,38 @@ impl Sink for Heard {
     fn bin(&mut self, _row: QueueRow) {}
 }
 
-/// Runs a lane over arrivals; before each one and at the end `wake` may have it advance at times of
+/// Runs a direction over arrivals; before each one and at the end `wake` may have it advance at times of
 /// its own.
 fn drive(
     scenario: &Scenario,
     link: usize,
     arrivals: &[(Instant, Packet)],
-    mut wake: impl FnMut(&mut Lane, Instant, &mut Heard),
-) -> Heard {
-    let mut lane = Lane::new(scenario, link);
-    let mut heard =
-        Heard { decisions: Vec::new(), log: Writer::new(link as u16), numbers: Vec::new() };
+    mut wake: impl FnMut(&mut LinkDirection, Instant, &mut Recorded),
+) -> Recorded {
+    let mut direction = LinkDirection::new(scenario, link);
+    let mut recorded =
+        Recorded { decisions: Vec::new(), log: Writer::new(link as u16), numbers: Vec::new() };
     for (at, packet) in arrivals {
-        wake(&mut lane, *at, &mut heard);
-        lane.advance(*at, &mut heard);
-        heard.log.put(lane.now(), &Record::Arrived(*packet));
-        let handle = heard.numbers.len() as u32;
-        heard.numbers.push(u64::from(handle));
-        lane.arrive(*at, Packet { handle, ..*packet }, &mut heard);
+        wake(&mut direction, *at, &mut recorded);
+        direction.advance(*at, &mut recorded);
+        recorded.log.put(direction.now(), &Record::Arrived(*packet));
+        let handle = recorded.numbers.len() as u32;
+        recorded.numbers.push(u64::from(handle));
+        direction.arrive(*at, Packet { handle, ..*packet }, &mut recorded);
     }
     let end = Instant(scenario.duration.0);
-    wake(&mut lane, end, &mut heard);
-    lane.advance(end, &mut heard);
-    heard.log.put(lane.now(), &Record::Stopped);
-    heard
+    wake(&mut direction, end, &mut recorded);
+    direction.advance(end, &mut recorded);
+    recorded.log.put(direction.now(), &Record::Stopped);
+    recorded
 }
 
-fn asked_in_time(lane: &mut Lane, until: Instant, heard: &mut Heard) {
-    while let Some(at) = lane.next_due()
+fn asked_in_time(direction: &mut LinkDirection, until: Instant, recorded: &mut Recorded) {
+    while let Some(at) = direction.next_due()
         && at < until
     {
-        lane.advance(at, heard);
-        while lane.depart(at).is_some() {}
+        direction.advance(at, recorded);
+        while direction.depart(at).is_some() {}
     }
 }
 
@@ -178,8 +178,8 @@ fn a_replay_tells_where_a_decision_differs() {
     let (_, scenario) = scenarios().swap_remove(0);
     let packet = Packet { bytes: 1_500, ..Packet::default() };
     let arrivals: Vec<_> = (0..50).map(|n| (Instant(n * 1_000_000), packet)).collect();
-    let mut heard = drive(&scenario, 0, &arrivals, asked_in_time);
-    let log = heard.log.swap(Vec::new());
+    let mut recorded = drive(&scenario, 0, &arrivals, asked_in_time);
+    let log = recorded.log.swap(Vec::new());
     let mut slower = scenario.clone();
     slower.links[0] = resolved(
         "name = \"any\"\n[link.up]\nrate = \"4 Mbit/s\"\ndelay = \"10 ms\"\n[link.down]\nrate = \"1 Mbit/s\"\ndelay = \"1 ms\"\n[[flow]]\nfrom = \"client\"",
@@ -234,12 +234,12 @@ fn the_emulator_decides_as_the_simulator_does() {
             })
             .collect();
         let mut arrived = VecDeque::new();
-        drive(&scenario, 0, &packets, |lane, until, heard| {
-            while let Some(at) = lane.next_due()
+        drive(&scenario, 0, &packets, |direction, until, recorded| {
+            while let Some(at) = direction.next_due()
                 && at <= until
             {
-                lane.advance(at, heard);
-                while let Some((at, handle)) = lane.depart(at) {
+                direction.advance(at, recorded);
+                while let Some((at, handle)) = direction.depart(at) {
                     arrived.push_back((at, handle));
                 }
             }

@@ -17,12 +17,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use units::{Duration, Instant};
 
-use crate::heard::Heard;
+use crate::progress::Progress;
 
 mod columns;
-mod heard;
 mod locate;
 mod plan;
+mod progress;
 mod sim_tables;
 mod simulate;
 mod tables;
@@ -76,12 +76,12 @@ fn analyze<'py>(
         until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
-    let mut heard = Heard::new(progress);
+    let mut progress = Progress::new(progress);
     let result =
-        py.detach(|| analyze_files(&paths, options, |done, total| heard.tell((done, total))));
+        py.detach(|| analyze_files(&paths, options, |done, total| progress.report((done, total))));
     match result {
         Ok(report) => convert(py, report, with, span.is_some()),
-        Err(AnalyzeError::Stopped) => Err(heard.stopped()),
+        Err(AnalyzeError::Stopped) => Err(progress.stopped()),
         Err(e) => Err(CaptureError::new_err(e.to_string())),
     }
 }

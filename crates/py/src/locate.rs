@@ -11,7 +11,7 @@ use units::{Duration, Quantiles};
 
 use crate::CaptureError;
 use crate::columns::Column;
-use crate::heard::Heard;
+use crate::progress::Progress;
 use crate::tables::Put;
 
 /// Locates the queue on the path that captures of successive points show.
@@ -29,12 +29,12 @@ pub fn locate<'py>(
         return Err(PyValueError::new_err(format!("bin_ms: expected 1 to 60000, got {bin_ms}")));
     }
     let options = Options { bin: Duration((bin_ms * 1e6) as u64), connection, one_clock };
-    let mut heard = Heard::new(progress);
+    let mut progress = Progress::new(progress);
     let result =
-        py.detach(|| locate_files(&paths, options, |done, total| heard.tell((done, total))));
+        py.detach(|| locate_files(&paths, options, |done, total| progress.report((done, total))));
     match result {
         Ok(located) => convert(py, &located),
-        Err(LocateError::Stopped) => Err(heard.stopped()),
+        Err(LocateError::Stopped) => Err(progress.stopped()),
         Err(e @ (LocateError::Points { .. } | LocateError::NoConnection { .. })) => {
             Err(PyValueError::new_err(e.to_string()))
         }

@@ -22,7 +22,7 @@ fn data_side(scenario: &Scenario, transfer: usize) -> u32 {
     scenario.flows.get(transfer).map_or(0, |f| u32::from(!f.sender_opens))
 }
 
-/// `connections`.
+/// Columns of table `connections`.
 pub fn connections(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let r = || results.connections.iter();
     put(Column::u32("id", r().map(|c| c.id)));
@@ -91,106 +91,27 @@ fn by_flow(results: &Results) -> Vec<Vec<SampleRow>> {
     parts
 }
 
-/// `flows`.
+/// A count that only a capture shows: null in every row.
+fn unknown(rows: &[FlowRow], name: &str) -> Column {
+    Column::maybe_u64(name, rows.iter().map(|_| None))
+}
+
+/// A figure that only a capture shows: null in every row.
+fn unmeasured(rows: &[FlowRow], name: &str) -> Column {
+    Column::maybe_f64(name, rows.iter().map(|_| None))
+}
+
+/// Columns of table `flows`, in the order of `docs/format.md`.
 pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let rows = &results.flows;
     let r = || rows.iter();
     let parts = by_flow(results);
     let bdps: Vec<Option<Bytes>> =
         rows.iter().zip(&parts).map(|(f, part)| path(f, part, scenario.warmup)).collect();
-    let unknown = |name: &str| Column::maybe_u64(name, rows.iter().map(|_| None));
-    let unmeasured = |name: &str| Column::maybe_f64(name, rows.iter().map(|_| None));
-    let rate = |b: Option<Rate>| b.map(Rate::bps);
-    put(Column::u32("id", r().map(|f| f.id)));
-    put(Column::u32("connection", r().map(|f| f.id / 2)));
-    put(unknown("packets"));
-    put(Column::u64("data_packets", r().map(|f| f.data_packets)));
-    put(Column::u64("wire_bytes", r().map(|f| f.wire_bytes)));
-    put(Column::u64("payload_bytes", r().map(|f| f.payload_bytes)));
-    put(Column::u64("bytes", r().map(|f| f.bytes)));
-    put(Column::f64("active_s", r().map(|f| f.active.as_secs_f64())));
-    put(Column::maybe_u64("goodput_bps", r().map(|f| rate(f.goodput))));
-    put(Column::maybe_u64("peak_bps", r().map(|f| rate(f.peak))));
-    put(Column::u32("mss_bytes", r().map(|f| f.mss)));
-    put(Column::str("vantage", r().map(|_| "unknown")));
-    put(Column::str("rtt_method", r().map(|f| if f.rtt_ms.is_some() { "sender" } else { "none" })));
-    quantiles(put, "rtt_ms", rows, |f| f.rtt_ms);
-    put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
-    quantiles(put, "loaded_rtt_ms", rows, |_| None);
-    quantiles(put, "queue_ms", rows, |f| f.queue_ms);
-    quantiles(put, "in_flight_bytes", rows, |f| f.in_flight_bytes);
-    put(unknown("in_flight_plain_bytes_max"));
-    put(Column::maybe_u64("rwnd_bytes_min", r().map(|f| f.rwnd_min)));
-    put(Column::maybe_u64("rwnd_bytes_max", r().map(|f| f.rwnd_max)));
-    put(Column::maybe_u64("rwnd_bytes_last", r().map(|f| f.rwnd_last)));
-    put(Column::maybe_u8("window_scale", r().map(|_| None)));
-    put(Column::bool("window_scale_inferred", r().map(|_| false)));
-    quantiles(put, "window_utilisation_pct", rows, |_| None);
-    put(unknown("window_full_count"));
-    put(Column::f64("window_full_s", r().map(|f| f.window_full.as_secs_f64())));
-    let share = |f: &FlowRow| {
-        (f.active > Duration::ZERO && f.data_packets > 0)
-            .then(|| (f.window_full.as_secs_f64() / f.active.as_secs_f64()).min(1.0))
-    };
-    put(Column::maybe_f64("window_full_share", r().map(share)));
-    let first = |part: &Vec<SampleRow>| {
-        part.iter().find(|s| s.window_full > Duration::ZERO).map(|s| s.t.0 as f64 / 1e9)
-    };
-    put(Column::maybe_f64("window_full_first_s", parts.iter().map(first)));
-    put(unmeasured("window_full_rtt_ms"));
-    put(Column::u64("zero_window_count", r().map(|f| f.zero_window_count)));
-    put(Column::f64("zero_window_s", r().map(|f| f.zero_window.as_secs_f64())));
-    put(unmeasured("zero_window_first_s"));
-    put(Column::u64("zero_window_probes", r().map(|f| f.zero_window_probes)));
-    put(unknown("keep_alives"));
-    put(Column::u64("retransmissions", r().map(|f| f.retransmissions)));
-    put(Column::u64("retransmitted_bytes", r().map(|f| f.retransmitted_bytes)));
-    put(Column::u64("retransmissions_fast", r().map(|f| f.retransmissions_fast)));
-    put(Column::u64("retransmissions_timeout", r().map(|f| f.retransmissions_timeout)));
-    put(Column::u64("retransmissions_tail_probe", r().map(|f| f.retransmissions_tail_probe)));
-    put(Column::u64("retransmissions_spurious", r().map(|f| f.retransmissions_spurious)));
-    put(Column::u64("timeouts", r().map(|f| f.timeouts)));
-    put(unknown("out_of_order"));
-    put(unmeasured("reordering_ms_max"));
-    put(unknown("ambiguous"));
-    put(unknown("dup_acks"));
-    put(unknown("sack_blocks"));
-    put(unknown("dsacks"));
-    let lost = |f: &FlowRow| {
-        (f.data_packets > 0).then(|| (f.lost_packets as f64 / f.data_packets as f64).min(1.0))
-    };
-    put(Column::maybe_f64("loss_rate", r().map(lost)));
-    put(Column::u64("ecn_ce", r().map(|f| f.ecn_ce)));
-    put(unknown("ecn_ece"));
-    put(unknown("idle_count"));
-    put(unmeasured("idle_s"));
-    put(unknown("ack_bursts"));
-    put(unknown("ack_burst_bytes_max"));
-    put(unknown("data_burst_bytes_max"));
-    put(unmeasured("ack_silence_max_ms"));
-    put(Column::maybe_u64("bdp_bytes", bdps.iter().map(|b| b.map(Bytes::get))));
-    let over = |(f, bdp): (&FlowRow, &Option<Bytes>)| match (f.in_flight_bytes, bdp.map(Bytes::get))
-    {
-        (Some(q), Some(bdp)) if bdp > 0 => Some(q.p95 / bdp as f64),
-        _ => None,
-    };
-    put(Column::maybe_f64("in_flight_over_bdp", r().zip(&bdps).map(over)));
-    let ceiling = |f: &FlowRow| match (f.rwnd_max, f.peak) {
-        (Some(window), Some(peak)) if peak.bps() > 0 && f.bytes > 4 * u64::from(f.mss) => {
-            Some(ms(Bytes(window) / peak))
-        }
-        _ => None,
-    };
-    put(Column::maybe_f64("rtt_ceiling_ms", r().map(ceiling)));
-    put(unknown("unlimited_goodput_bps"));
-    for (i, limit) in Limit::ALL.iter().enumerate() {
-        let name = format!("share_{}", limit.name());
-        put(Column::maybe_f64(name, r().map(move |f| f.shares.map(|s| s[i]))));
-    }
-    put(Column::maybe_str("limit", r().map(main_limit)));
-    let graded =
-        |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
-    put(Column::maybe_str("grade", r().map(graded)));
+    rates_and_delays(rows, put);
+    windows(rows, &parts, put);
+    retransmissions_and_losses(rows, put);
+    limits(rows, &bdps, put);
     let transfers: Vec<Option<&str>> = r()
         .map(|f| {
             let connection = results.connections.get((f.id / 2) as usize)?;
@@ -206,6 +127,116 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::u64("undone", r().map(|f| f.undone)));
 }
 
+/// Columns from `id` to the bytes in flight.
+fn rates_and_delays(rows: &[FlowRow], put: Put<'_>) {
+    let r = || rows.iter();
+    put(Column::u32("id", r().map(|f| f.id)));
+    put(Column::u32("connection", r().map(|f| f.id / 2)));
+    put(unknown(rows, "packets"));
+    put(Column::u64("data_packets", r().map(|f| f.data_packets)));
+    put(Column::u64("wire_bytes", r().map(|f| f.wire_bytes)));
+    put(Column::u64("payload_bytes", r().map(|f| f.payload_bytes)));
+    put(Column::u64("bytes", r().map(|f| f.bytes)));
+    put(Column::f64("active_s", r().map(|f| f.active.as_secs_f64())));
+    put(Column::maybe_u64("goodput_bps", r().map(|f| f.goodput.map(Rate::bps))));
+    put(Column::maybe_u64("peak_bps", r().map(|f| f.peak.map(Rate::bps))));
+    put(Column::u32("mss_bytes", r().map(|f| f.mss)));
+    put(Column::str("vantage", r().map(|_| "unknown")));
+    put(Column::str("rtt_method", r().map(|f| if f.rtt_ms.is_some() { "sender" } else { "none" })));
+    quantiles(put, "rtt_ms", rows, |f| f.rtt_ms);
+    put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
+    quantiles(put, "loaded_rtt_ms", rows, |_| None);
+    quantiles(put, "queue_ms", rows, |f| f.queue_ms);
+    quantiles(put, "in_flight_bytes", rows, |f| f.in_flight_bytes);
+    put(unknown(rows, "in_flight_plain_bytes_max"));
+}
+
+/// Columns of the receive window.
+fn windows(rows: &[FlowRow], parts: &[Vec<SampleRow>], put: Put<'_>) {
+    let r = || rows.iter();
+    put(Column::maybe_u64("rwnd_bytes_min", r().map(|f| f.rwnd_min)));
+    put(Column::maybe_u64("rwnd_bytes_max", r().map(|f| f.rwnd_max)));
+    put(Column::maybe_u64("rwnd_bytes_last", r().map(|f| f.rwnd_last)));
+    put(Column::maybe_u8("window_scale", r().map(|_| None)));
+    put(Column::bool("window_scale_inferred", r().map(|_| false)));
+    quantiles(put, "window_utilisation_pct", rows, |_| None);
+    put(unknown(rows, "window_full_count"));
+    put(Column::f64("window_full_s", r().map(|f| f.window_full.as_secs_f64())));
+    let share = |f: &FlowRow| {
+        (f.active > Duration::ZERO && f.data_packets > 0)
+            .then(|| (f.window_full.as_secs_f64() / f.active.as_secs_f64()).min(1.0))
+    };
+    put(Column::maybe_f64("window_full_share", r().map(share)));
+    let first = |part: &Vec<SampleRow>| {
+        part.iter().find(|s| s.window_full > Duration::ZERO).map(|s| s.t.0 as f64 / 1e9)
+    };
+    put(Column::maybe_f64("window_full_first_s", parts.iter().map(first)));
+    put(unmeasured(rows, "window_full_rtt_ms"));
+    put(Column::u64("zero_window_count", r().map(|f| f.zero_window_count)));
+    put(Column::f64("zero_window_s", r().map(|f| f.zero_window.as_secs_f64())));
+    put(unmeasured(rows, "zero_window_first_s"));
+    put(Column::u64("zero_window_probes", r().map(|f| f.zero_window_probes)));
+    put(unknown(rows, "keep_alives"));
+}
+
+/// Columns of retransmissions, losses, ECN and bursts.
+fn retransmissions_and_losses(rows: &[FlowRow], put: Put<'_>) {
+    let r = || rows.iter();
+    put(Column::u64("retransmissions", r().map(|f| f.retransmissions)));
+    put(Column::u64("retransmitted_bytes", r().map(|f| f.retransmitted_bytes)));
+    put(Column::u64("retransmissions_fast", r().map(|f| f.retransmissions_fast)));
+    put(Column::u64("retransmissions_timeout", r().map(|f| f.retransmissions_timeout)));
+    put(Column::u64("retransmissions_tail_probe", r().map(|f| f.retransmissions_tail_probe)));
+    put(Column::u64("retransmissions_spurious", r().map(|f| f.retransmissions_spurious)));
+    put(Column::u64("timeouts", r().map(|f| f.timeouts)));
+    put(unknown(rows, "out_of_order"));
+    put(unmeasured(rows, "reordering_ms_max"));
+    put(unknown(rows, "ambiguous"));
+    put(unknown(rows, "dup_acks"));
+    put(unknown(rows, "sack_blocks"));
+    put(unknown(rows, "dsacks"));
+    let lost = |f: &FlowRow| {
+        (f.data_packets > 0).then(|| (f.lost_packets as f64 / f.data_packets as f64).min(1.0))
+    };
+    put(Column::maybe_f64("loss_rate", r().map(lost)));
+    put(Column::u64("ecn_ce", r().map(|f| f.ecn_ce)));
+    put(unknown(rows, "ecn_ece"));
+    put(unknown(rows, "idle_count"));
+    put(unmeasured(rows, "idle_s"));
+    put(unknown(rows, "ack_bursts"));
+    put(unknown(rows, "ack_burst_bytes_max"));
+    put(unknown(rows, "data_burst_bytes_max"));
+    put(unmeasured(rows, "ack_silence_max_ms"));
+}
+
+/// Columns of the bandwidth-delay product, the limits and the grade.
+fn limits(rows: &[FlowRow], bdps: &[Option<Bytes>], put: Put<'_>) {
+    let r = || rows.iter();
+    put(Column::maybe_u64("bdp_bytes", bdps.iter().map(|b| b.map(Bytes::get))));
+    let over = |(f, bdp): (&FlowRow, &Option<Bytes>)| match (f.in_flight_bytes, bdp.map(Bytes::get))
+    {
+        (Some(q), Some(bdp)) if bdp > 0 => Some(q.p95 / bdp as f64),
+        _ => None,
+    };
+    put(Column::maybe_f64("in_flight_over_bdp", r().zip(bdps).map(over)));
+    let ceiling = |f: &FlowRow| match (f.rwnd_max, f.peak) {
+        (Some(window), Some(peak)) if peak.bps() > 0 && f.bytes > 4 * u64::from(f.mss) => {
+            Some(ms(Bytes(window) / peak))
+        }
+        _ => None,
+    };
+    put(Column::maybe_f64("rtt_ceiling_ms", r().map(ceiling)));
+    put(unknown(rows, "unlimited_goodput_bps"));
+    for (i, limit) in Limit::ALL.iter().enumerate() {
+        let name = format!("share_{}", limit.name());
+        put(Column::maybe_f64(name, r().map(move |f| f.shares.map(|s| s[i]))));
+    }
+    put(Column::maybe_str("limit", r().map(main_limit)));
+    let graded =
+        |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
+    put(Column::maybe_str("grade", r().map(graded)));
+}
+
 /// The limit with the largest share, the earlier one where two are equal.
 fn main_limit(flow: &FlowRow) -> Option<&'static str> {
     let shares = flow.shares?;
@@ -218,7 +249,7 @@ fn main_limit(flow: &FlowRow) -> Option<&'static str> {
     Some(Limit::ALL[best].name())
 }
 
-/// `samples`.
+/// Columns of table `samples`.
 pub fn samples(results: &Results, put: Put<'_>) {
     let r = || results.samples.iter();
     put(Column::u32("flow", r().map(|s| s.flow)));
@@ -245,7 +276,7 @@ pub fn samples(results: &Results, put: Put<'_>) {
     put(Column::maybe_f32("queue_ms", r().map(|s| s.queue.map(|d| ms(d) as f32))));
 }
 
-/// `events`.
+/// Columns of table `events`.
 pub fn events(results: &Results, put: Put<'_>) {
     let r = || results.events.iter();
     put(Column::u32("flow", r().map(|e| e.flow)));
@@ -259,7 +290,7 @@ fn link(scenario: &Scenario, index: usize) -> &str {
     scenario.links.get(index).map_or("", |l| l.name.as_str())
 }
 
-/// `queues`.
+/// Columns of table `queues`.
 pub fn queues(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let r = || results.queues.iter();
     put(Column::str("link", r().map(|q| link(scenario, q.link))));
@@ -272,7 +303,7 @@ pub fn queues(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::u64("drops", r().map(|q| q.drops)));
 }
 
-/// `stages`.
+/// Columns of table `stages`.
 pub fn stages(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let rows = &results.stages;
     let r = || rows.iter();
@@ -307,7 +338,7 @@ fn constant_rate(scenario: &Scenario, index: usize) -> Option<u64> {
     }
 }
 
-/// `probes`.
+/// Columns of table `probes`.
 pub fn probes(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let r = || results.probes.iter();
     let name = |i: usize| scenario.probes.get(i).map_or("", |p| p.name.as_str());
@@ -318,7 +349,7 @@ pub fn probes(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::bool("lost", r().map(|p| p.lost)));
 }
 
-/// `apps`.
+/// Columns of table `apps`.
 pub fn apps(scenario: &Scenario, results: &Results, put: Put<'_>) {
     let r = || results.apps.iter();
     let name = |i: usize| scenario.flows.get(i).map_or("", |f| f.name.as_str());

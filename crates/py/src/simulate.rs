@@ -18,7 +18,7 @@ use scenario::{
 use sim::{Captures, Results, SimError};
 
 use crate::add;
-use crate::heard::Heard;
+use crate::progress::Progress;
 use crate::sim_tables as tables;
 use crate::tables as captured;
 
@@ -69,7 +69,7 @@ fn wrong(error: scenario::ScenarioError) -> PyErr {
 }
 
 /// Runs one scenario. `overrides` are dotted keys with TOML values or plain text, later ones first
-/// to be heard.
+/// to be handled.
 #[pyfunction]
 #[pyo3(signature = (text, *, overrides = Vec::new(), seed = None, traces = HashMap::new(), pcap_dir = None, events = false, progress = None))]
 #[allow(clippy::too_many_arguments)]
@@ -83,13 +83,15 @@ pub fn simulate<'py>(
     events: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut heard = Heard::new(progress);
+    let mut progress = Progress::new(progress);
     let outcome = py.detach(|| {
-        run(text, &overrides, seed, &traces, pcap_dir, events, &mut |share| heard.tell((share,)))
+        run(text, &overrides, seed, &traces, pcap_dir, events, &mut |share| {
+            progress.report((share,))
+        })
     });
     match outcome {
         Ok(done) => convert(py, &done, events),
-        Err(refused) => Err(heard.raised().unwrap_or_else(|| refused.into())),
+        Err(refused) => Err(progress.raised().unwrap_or_else(|| refused.into())),
     }
 }
 

@@ -24,7 +24,7 @@ fn protocol(p: Protocol) -> String {
     }
 }
 
-/// `connections`.
+/// Columns of table `connections`.
 pub fn connections(rows: &[Connection], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     put(Column::u32("id", r().map(|c| c.id)));
@@ -78,7 +78,7 @@ fn quantiles(put: Put<'_>, name: &str, rows: &[Flow], get: impl Fn(&Flow) -> Opt
     }
 }
 
-/// `flows`.
+/// Columns of table `flows`.
 pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     let bytes = |b: Option<Bytes>| b.map(Bytes::get);
@@ -174,7 +174,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
     put(Column::maybe_str("grade", r().map(|f| f.grade)));
 }
 
-/// `findings`.
+/// Columns of table `findings`.
 pub fn findings(rows: &[Finding], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     put(Column::str("rule", r().map(|f| f.rule)));
@@ -216,7 +216,7 @@ fn json(values: &[(&'static str, Value)]) -> String {
     out
 }
 
-/// `samples`.
+/// Columns of table `samples`.
 pub fn samples(rows: &[Sample], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     put(Column::u32("flow", r().map(|s| s.flow)));
@@ -238,7 +238,7 @@ pub fn samples(rows: &[Sample], origin: Instant, put: Put<'_>) {
     put(Column::str("limit", r().map(|s| s.limit.name())));
 }
 
-/// `events`.
+/// Columns of table `events`.
 pub fn events(rows: &[Event], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     put(Column::u32("flow", r().map(|e| e.flow)));
@@ -248,7 +248,7 @@ pub fn events(rows: &[Event], origin: Instant, put: Put<'_>) {
     put(Column::u64("seq", r().map(|e| e.seq)));
 }
 
-/// `segments`.
+/// Columns of table `segments`.
 pub fn segments(rows: &[Segment], origin: Instant, put: Put<'_>) {
     let r = || rows.iter();
     put(Column::u32("flow", r().map(|s| s.flow)));

@@ -1,39 +1,39 @@
-//! The caller's progress function, heard from work that runs without the interpreter lock.
+//! The caller's progress function, called from work that runs without the interpreter lock.
 
 use std::time::Instant;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-/// A callback and what it raised; Ctrl-C is looked for even where there is none.
-pub struct Heard {
+/// A callback and the exception that it raised; Ctrl-C is checked even where there is no callback.
+pub struct Progress {
     call: Option<Py<PyAny>>,
     last: Instant,
     raised: Option<PyErr>,
 }
 
-impl Heard {
-    /// Nothing said yet.
-    pub fn new(call: Option<Py<PyAny>>) -> Heard {
-        Heard { call, last: Instant::now(), raised: None }
+impl Progress {
+    /// Starts the clock of the reports.
+    pub fn new(call: Option<Py<PyAny>>) -> Progress {
+        Progress { call, last: Instant::now(), raised: None }
     }
 
-    /// Tells how far the work is; whether to go on.
-    pub fn tell<A>(&mut self, args: A) -> bool
+    /// Reports how far the work is; false: stop.
+    pub fn report<A>(&mut self, args: A) -> bool
     where
         A: for<'py> pyo3::call::PyCallArgs<'py>,
     {
-        // Ten times a second is what a person can see.
+        // Ten times a second: a faster display cannot be read.
         if self.last.elapsed().as_millis() < 100 {
             return true;
         }
         self.last = Instant::now();
         Python::attach(|py| {
-            let heard = py.check_signals().and_then(|()| match &self.call {
+            let outcome = py.check_signals().and_then(|()| match &self.call {
                 Some(call) => call.call1(py, args).map(|_| ()),
                 None => Ok(()),
             });
-            self.raised = heard.err();
+            self.raised = outcome.err();
             self.raised.is_none()
         })
     }

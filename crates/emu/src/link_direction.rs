@@ -1,12 +1,12 @@
 //! One direction of a link without a clock: packets in, decisions out.
 //!
-//! signal: packets with their time of arrival, and the time up to which everything due may happen ·
+//! signal: packets with their time of arrival, and the time up to which the direction advances ·
 //! model: the [`Port`] of the scenario (queue, gate, firmware, link), woken exactly when it asks,
-//! however late the caller is; changes of the scenario at their times · action: [`Outcome`]s told
+//! however late the caller is; changes of the scenario at their times · action: [`Outcome`]s passed
 //! to a [`Sink`], packets handed out when they arrive at the far end.
 //!
 //! What happens depends on the arrivals alone. A caller that wakes 50 µs late delivers late, but
-//! the next packet's turn is reckoned from when this one was due: rates are exact over any longer
+//! the next packet's time is counted from when this one was due: rates are exact over any longer
 //! time, and a log of arrivals is enough to make the same decisions again.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use algo::{Packet, gate};
 use scenario::{Changed, Scenario};
 use units::{Bytes, Duration, Instant};
 
-/// Who hears what a lane decides.
+/// Receives the decisions of a direction.
 pub trait Sink {
     /// Something was decided at `now`.
     fn decided(&mut self, now: Instant, outcome: &Outcome);
@@ -24,8 +24,8 @@ pub trait Sink {
     fn bin(&mut self, row: QueueRow);
 }
 
-/// A link with what stands before it; see the module text.
-pub struct Lane {
+/// A link with the queue or device stack before it, driven by its own due times.
+pub struct LinkDirection {
     index: usize,
     port: Port,
     now: Instant,
@@ -39,9 +39,9 @@ pub struct Lane {
     outcomes: Vec<Outcome>,
 }
 
-impl Lane {
+impl LinkDirection {
     /// The link of a scenario with this index, idle.
-    pub fn new(scenario: &Scenario, index: usize) -> Lane {
+    pub fn new(scenario: &Scenario, index: usize) -> LinkDirection {
         let port = scenario.port(index);
         let own = |what: &Changed| match what {
             Changed::Link(link, _) => *link == index,
@@ -54,7 +54,7 @@ impl Lane {
             let at = Instant(change.at.0);
             change.what.iter().filter(|what| own(what)).map(move |what| (at, what.clone()))
         });
-        let mut lane = Lane {
+        let mut direction = LinkDirection {
             index,
             port,
             now: Instant::ZERO,
@@ -66,8 +66,8 @@ impl Lane {
             gate_at: None,
             outcomes: Vec::new(),
         };
-        lane.rearm();
-        lane
+        direction.rearm();
+        direction
     }
 
     /// The port, for its counters.
@@ -131,7 +131,7 @@ impl Lane {
             self.port.take_bin(self.index, began, |row| sink.bin(row));
             return;
         }
-        self.tell(now, sink);
+        self.report(now, sink);
         self.rearm();
     }
 
@@ -164,13 +164,13 @@ impl Lane {
             Some(Passage::Waits) => {}
             None => {
                 self.port.enqueue(now, packet, &mut self.outcomes);
-                self.tell(now, sink);
+                self.report(now, sink);
             }
         }
         self.rearm();
     }
 
-    /// How often the gate wants to hear of a round trip.
+    /// How often the gate needs a round trip measured.
     pub fn probe_every(&self) -> Option<Duration> {
         self.port.device.as_ref()?.gate_probe_every()
     }
@@ -180,7 +180,7 @@ impl Lane {
         self.advance(now, sink);
         let now = self.now;
         self.port.on_probe(now, rtt, &mut self.outcomes);
-        self.tell(now, sink);
+        self.report(now, sink);
         self.rearm();
     }
 
@@ -204,7 +204,7 @@ impl Lane {
         }
     }
 
-    fn tell(&mut self, now: Instant, sink: &mut impl Sink) {
+    fn report(&mut self, now: Instant, sink: &mut impl Sink) {
         for outcome in self.outcomes.drain(..) {
             if let Outcome::Started(packet, at) = outcome {
                 self.port.push_pipe(at, packet.handle);
