@@ -68,8 +68,8 @@ fn wrong(error: scenario::ScenarioError) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
 
-/// Runs one scenario. `overrides` are dotted keys with TOML values or plain text, later ones first
-/// to be handled.
+/// Runs one scenario. `overrides` are dotted keys with TOML values or plain text, a later one
+/// wins.
 #[pyfunction]
 #[pyo3(signature = (text, *, overrides = Vec::new(), seed = None, traces = HashMap::new(), pcap_dir = None, events = false, progress = None))]
 #[allow(clippy::too_many_arguments)]
