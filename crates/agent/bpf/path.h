@@ -34,7 +34,7 @@ enum { PROBE_NONE, PROBE_STAMP, PROBE_SEQUENCE };
 #define NS_PER_MS 1000000ull
 /* Clock tick of Linux, Android, Apple, Windows and FreeBSD; assumed until the clock is measured. */
 #define TICK_NS NS_PER_MS
-/* One second tells the usual clocks (10 and 4 ms, 1 ms, 1 µs) apart in spite of growing queues. */
+/* One second separates the usual clocks (10 and 4 ms, 1 ms, 1 µs) in spite of growing queues. */
 #define TICK_LEARNT_NS NS_PER_S
 /* Clock drift as a divisor: 100 ppm. */
 #define DRIFT 10000

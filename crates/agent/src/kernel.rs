@@ -1,7 +1,5 @@
-//! What this kernel can do: asked by trying, not by its version, since distributions carry features back.
-//!
-//! signal: /sys/kernel/btf, the mounts, whether the kernel takes each program · model: which cure needs which · action: one line per
-//! feature, with the oldest kernel that has it.
+//! What this kernel can do. It is found out by trying, not by the version, since distributions
+//! backport features. Also: cgroups, and loading of programs.
 
 pub mod layouts;
 pub mod netlink;
@@ -23,10 +21,10 @@ mod rights;
 pub use features::{Feature, able, features, types, without};
 pub use rights::{everywhere, rights};
 
-/// Where BPF programs find the kernel's types.
+/// The kernel's type information, by which BPF programs are relocated.
 pub const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Where pins usually are.
+/// Usual mount point of the bpf file system, where maps and programs are pinned.
 pub const BPF_FS: &str = "/sys/fs/bpf";
 
 /// PROC_CGROUP_INIT_INO of linux/proc_ns.h: the host's own cgroup namespace.
@@ -60,11 +58,13 @@ pub fn cgroup(path: &Path) -> Result<(u64, u32)> {
     Ok((number, below.components().count() as u32))
 }
 
-/// How the verifier's lines of statistics begin (print_verification_stats of kernel/bpf/verifier.c).
+/// First words of the verifier's lines of statistics (print_verification_stats of
+/// kernel/bpf/verifier.c).
 const COUNTS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
 
-/// As [`cgroup`], for programs that ask at which depth a socket's cgroup lies. The kernel counts from its own root, which a cgroup namespace
-/// (a container) hides: there only the whole of it can be chosen.
+/// As [`cgroup`], for programs that check at which depth a socket's cgroup is. The kernel counts
+/// from its own root, which a cgroup namespace (a container) hides: there only the root can be
+/// chosen.
 pub fn scope(path: &Path) -> Result<(u64, u32)> {
     let (number, depth) = cgroup(path)?;
     let space =
@@ -84,11 +84,12 @@ pub fn refused(what: &'static str, since: &'static str, why: String) -> CureErro
     if why.contains("Operation not permitted") || why.contains("os error 1)") {
         return CureError::Rights(why);
     }
-    // The verifier's whole log is for the journal of who asks; its end says what was wrong, but for what it counts behind that.
-    let tells = |line: &&str| {
+    // The verifier's log is long; its last line says what was wrong, except for the statistics
+    // after it.
+    let informative = |line: &&str| {
         !line.trim().is_empty() && !COUNTS.iter().any(|count| line.starts_with(count))
     };
-    let end = why.lines().rev().find(tells).unwrap_or_default().to_owned();
+    let end = why.lines().rev().find(informative).unwrap_or_default().to_owned();
     CureError::Kernel { what, since, why: end }
 }
 
@@ -106,7 +107,8 @@ pub fn whole(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Reads an object into the kernel; its maps are found or made below `pins`, or are nobody's without one.
+/// Loads an object into the kernel. Its maps are found or made below `pins`; without `pins` they
+/// are pinned in a temporary directory that is removed.
 fn object(
     bytes: &[u8],
     pins: Option<&Path>,
@@ -128,7 +130,7 @@ fn object(
     loader.load(bytes).map_err(|e| refused(what, since, whole(&e)))
 }
 
-/// A directory of pins for a moment.
+/// A temporary directory for pins.
 struct Probing(PathBuf);
 
 impl Probing {

@@ -9,7 +9,7 @@ use agent::commands::{self, Failure, Output};
 use agent::daemon::Start;
 use agent::daemon::paths::Paths;
 use agent::daemon::supervisor;
-use agent::measure::{self, Wish};
+use agent::measure::{self, RunOptions};
 use agent::plan;
 use clap::{Args, Parser, Subcommand};
 
@@ -159,7 +159,7 @@ fn main() -> ExitCode {
         }
         Command::Run { configuration, lasting, probe, stream } => {
             let (wish, output) =
-                (Wish { lasting, stream, probe }, Output { json: output.json || stream });
+                (RunOptions { lasting, stream, probe }, Output { json: output.json || stream });
             start(configuration, false).and_then(|start| crate::measure::run(start, &wish, &output))
         }
         Command::Serve { configuration, take_over, lifted, tied } => {

@@ -1,10 +1,12 @@
-//! `run`: the cures of a configuration for a while, with a look at the host before and after, and nothing left behind.
+//! `run`: applies the cures of a configuration for a while, compares before and after, and leaves
+//! nothing behind.
 //!
-//! signal: `status` twice a second, pings where they are asked for · model: goodput and the RTT of the bytes (`run/sums.rs`), first with
-//! all cures lifted, then applied; what comes while the old queue drains belongs to neither · action: one table, one sentence.
+//! signal: `status` twice a second, and pings if requested · model: goodput and the RTT of the
+//! bytes (`measure/comparison.rs`), first with all cures lifted, then applied; data while the old
+//! queue drains belongs to neither · action: one table and one sentence.
 
+mod comparison;
 mod probe;
-mod sums;
 
 use std::time::{Duration, Instant};
 
@@ -17,43 +19,46 @@ use crate::commands::{self, Failure, Output, PATIENCE, Result, failed};
 use crate::daemon::Start;
 use crate::daemon::control::ask;
 use crate::daemon::paths::Paths;
+use comparison::{FlowBytes, Phase};
 use probe::Probe;
-use sums::{Half, Sums};
 
-/// Of the time given, what looks before anything is applied: a quarter, at most this.
+/// The time before anything is applied: a quarter of the run, at most this.
 const BEFORE: Duration = Duration::from_secs(15);
-/// Windows are as wanted for so many looks before what comes counts as after: the queue that the last old window made has drained by then.
-const CALM: u32 = 4;
-/// Shorter, and there is nothing to compare.
-const SHORTEST: Duration = Duration::from_secs(4);
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Status samples with all windows near their targets before the part "after" begins: the queue of
+/// the last old window has drained by then.
+const SETTLED_SAMPLES: u32 = 4;
+/// Minimum length of a run: a shorter one has nothing to compare.
+const MIN_DURATION: Duration = Duration::from_secs(4);
+/// Interval between two status samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Exit code of a program that was stopped by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// What is wanted of a run.
+/// Options of a run.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// How long all of it takes.
+pub struct RunOptions {
+    /// Length of the whole run.
     pub lasting: Duration,
-    /// A line of JSON for every look.
+    /// Print a line of JSON for every sample.
     pub stream: bool,
-    /// Whom to ping, meanwhile.
+    /// Host to ping meanwhile.
     pub probe: Option<String>,
 }
 
-/// The parts of a run, and when each ends at the latest: a quarter before, of the rest half for the old windows to be used up (a window
-/// that was told is never taken back), the other half and what that left after. Whole looks, but for the last.
+/// The parts of a run and the latest end of each: a quarter before. Of the rest, phase is for the
+/// old windows to be used up (an advertised window is never retracted). The other phase is after,
+/// with what the middle part left. Whole sample intervals, except for the last.
 fn parts(lasting: Duration) -> [(&'static str, Duration); 3] {
-    let looks = |span: Duration| LOOK_EVERY * (span.as_millis() / LOOK_EVERY.as_millis()) as u32;
+    let looks =
+        |span: Duration| SAMPLE_INTERVAL * (span.as_millis() / SAMPLE_INTERVAL.as_millis()) as u32;
     let before = looks((lasting / 4).min(BEFORE));
     [("before", before), ("settling", before + looks((lasting - before) / 2)), ("after", lasting)]
 }
 
-/// Whether no connection that moves has much more on offer than the cure wants. Its next decision may be an old RTT away, so whether
-/// one was applied already does not count; and the gate holds no window.
-fn calm(status: &Value) -> bool {
+/// Whether no active connection has a window far above its target. Its next decision may be an old
+/// RTT away, so it does not count whether one was applied already. The gate controls no window.
+fn settled_windows(status: &Value) -> bool {
     let number = |flow: &Value, key: &str| flow[key].as_f64().unwrap_or(0.0);
     let held = |flow: &&Value| match flow["cure"].as_str() {
         Some("receive" | "acks down") => true,
@@ -61,47 +66,47 @@ fn calm(status: &Value) -> bool {
         _ => false,
     };
     let moves = |flow: &&Value| number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3;
-    let calm =
+    let settled_windows =
         |flow: &Value| number(flow, "advertised_bytes") <= 1.25 * number(flow, "wanted_bytes");
-    status["flows"].as_array().into_iter().flatten().filter(held).filter(moves).all(calm)
+    status["flows"].as_array().into_iter().flatten().filter(held).filter(moves).all(settled_windows)
 }
 
-/// Looks first, then applies, then undoes: before and after.
-pub fn run(mut start: Start, wish: &Wish, output: &Output) -> Result<()> {
+/// Samples, applies the cures, samples again, undoes them.
+pub fn run(mut start: Start, options: &RunOptions, output: &Output) -> Result<()> {
     commands::root()?;
-    if wish.lasting < SHORTEST {
+    if options.lasting < MIN_DURATION {
         return Err(Failure(
             2,
-            format!("--for: at least {} s, to see a difference", SHORTEST.as_secs()),
+            format!("--for: at least {} s, to see a difference", MIN_DURATION.as_secs()),
         ));
     }
     if commands::asked(&start.paths)?.is_some() {
         return Err(failed("an agent runs already; unbloat-agent off ends it"));
     }
     (start.lifted, start.tied) = (true, true);
-    // A trial lifts a cure for seconds; here it is tried whether it helps.
+    // A trial lifts a cure for seconds, which would disturb the comparison.
     start.set.push(("trial.enabled".to_owned(), "false".to_owned()));
     start.config().map_err(|e| Failure(3, e))?;
     let interrupted = Interrupted::listen()?;
-    let mut probe = wish.probe.as_deref().map(Probe::start).transpose()?;
-    // However this program ends, the agent hears of it.
+    let mut probe = options.probe.as_deref().map(Probe::start).transpose()?;
+    // However this program ends, the agent notices it.
     let _tied = commands::begin(&start)?;
-    let outcome = halves(&start.paths, wish, probe.as_mut(), &interrupted);
+    let outcome = phases(&start.paths, options, probe.as_mut(), &interrupted);
     drop(probe);
-    // Whatever happened, nothing stays.
+    // Undo before any error is returned.
     let ended = commands::end(&start.paths);
     let (before, after) = outcome?;
     ended?;
-    let verdict = sums::verdict(&before, &after);
+    let verdict = comparison::verdict(&before, &after);
     let answer = json!({
         "ok": true, "event": "done", "before": before.to_json(), "after": after.to_json(),
         "helped": verdict.helped, "verdict": verdict.text,
     });
-    output.say(&answer, || format!("{}\n{}", sums::table(&before, &after), verdict.text));
+    output.say(&answer, || format!("{}\n{}", comparison::table(&before, &after), verdict.text));
     Ok(())
 }
 
-/// Lifts all cures, or puts them back.
+/// Lifts all cures, or applies them again.
 fn lift(paths: &Paths, lifted: bool) -> Result<()> {
     let question = json!({"ask": "lift", "lifted": lifted});
     match ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
@@ -110,7 +115,7 @@ fn lift(paths: &Paths, lifted: bool) -> Result<()> {
     }
 }
 
-/// Ctrl-C and its like: what was begun is undone before this program ends.
+/// Signals such as Ctrl-C: undo first, then end.
 struct Interrupted(SignalFd);
 
 impl Interrupted {
@@ -133,50 +138,50 @@ impl Interrupted {
 }
 
 fn gone() -> Failure {
-    failed("the agent has ended meanwhile; its log tells why")
+    failed("the agent has ended meanwhile; its log has the reason")
 }
 
-fn halves(
+fn phases(
     paths: &Paths,
-    wish: &Wish,
+    options: &RunOptions,
     mut probe: Option<&mut Probe>,
     interrupted: &Interrupted,
-) -> Result<(Half, Half)> {
+) -> Result<(Phase, Phase)> {
     let begun = Instant::now();
-    let mut sums = Sums::default();
+    let mut flow_bytes = FlowBytes::default();
     let (mut found, mut next) = (Vec::new(), Duration::ZERO);
-    for (part, end) in parts(wish.lasting) {
+    for (part, end) in parts(options.lasting) {
         if part == "settling" {
             lift(paths, false)?;
         }
-        let (mut half, mut settled) = (Half::default(), 0);
-        while next < end && settled < CALM {
-            // One that is late shortens the next wait, not the next part.
-            next = (next + LOOK_EVERY).min(end);
+        let (mut phase, mut settled) = (Phase::default(), 0);
+        while next < end && settled < SETTLED_SAMPLES {
+            // A late sample shortens the next wait, not the next part.
+            next = (next + SAMPLE_INTERVAL).min(end);
             interrupted.or_wait(next.saturating_sub(begun.elapsed()))?;
             let mut answer = commands::asked(paths)?.ok_or_else(gone)?;
-            let pings = probe.as_mut().map(|probe| probe.heard()).unwrap_or_default();
-            let step = sums.look(&answer, begun.elapsed());
+            let pings = probe.as_mut().map(|probe| probe.rtts()).unwrap_or_default();
+            let step = flow_bytes.sample(&answer, begun.elapsed());
             let goodput = step.goodput();
-            half.add(step, &pings);
-            settled = if part == "settling" && calm(&answer) { settled + 1 } else { 0 };
-            if wish.stream {
+            phase.add(step, &pings);
+            settled = if part == "settling" && settled_windows(&answer) { settled + 1 } else { 0 };
+            if options.stream {
                 let line = json!({
-                    "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": wish.lasting.as_secs_f64(),
+                    "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": options.lasting.as_secs_f64(),
                     "part": part, "goodput_bps": goodput, "probe_ms": pings, "status": answer.take(),
                 });
                 println(&line);
             }
         }
-        found.push(half);
+        found.push(phase);
     }
-    match <[Half; 3]>::try_from(found) {
+    match <[Phase; 3]>::try_from(found) {
         Ok([before, _, after]) => Ok((before, after)),
         Err(_) => Err(failed("a run has three parts")),
     }
 }
 
-/// A line for whoever listens; who closed the pipe does not want it.
+/// Prints a line; a closed pipe is no error.
 fn println(value: &Value) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{value}");
@@ -210,14 +215,20 @@ mod tests {
                 "cure": cure, "age_ms": age_ms, "rtt_ms": 500.0, "wanted_bytes": 100_000, "advertised_bytes": advertised,
             }]})
         };
-        assert!(!calm(&status("receive", "none", 10, 4_000_000)), "there is still much on offer");
-        assert!(calm(&status("receive", "none", 10, 110_000)));
         assert!(
-            calm(&status("receive", "none", 5_000, 4_000_000)),
+            !settled_windows(&status("receive", "none", 10, 4_000_000)),
+            "the advertised window is still large"
+        );
+        assert!(settled_windows(&status("receive", "none", 10, 110_000)));
+        assert!(
+            settled_windows(&status("receive", "none", 5_000, 4_000_000)),
             "one that rests never uses its window up"
         );
-        assert!(!calm(&status("acks up", "acks", 10, 4_000_000)));
-        assert!(calm(&status("acks up", "gate", 10, 4_000_000)), "nobody holds it by its window");
-        assert!(calm(&json!({"flows": []})) && calm(&Value::Null));
+        assert!(!settled_windows(&status("acks up", "acks", 10, 4_000_000)));
+        assert!(
+            settled_windows(&status("acks up", "gate", 10, 4_000_000)),
+            "the gate controls no window"
+        );
+        assert!(settled_windows(&json!({"flows": []})) && settled_windows(&Value::Null));
     }
 }

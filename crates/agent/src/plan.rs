@@ -1,7 +1,9 @@
-//! Looks, changes nothing, and says which cure would help, what it would change, and what it expects.
+//! `plan`: looks at this host and its traffic, changes nothing, and says which cure would help,
+//! what it would change, and what to expect.
 //!
-//! signal: this host ([`host`]) and its traffic, by its sockets ([`sockets`]) or by a capture ([`capture`]) · model: a table of rules
-//! ([`judge`]) · action: [`advice`], as text (`page`) or JSON, and the configuration that `on --config` takes.
+//! signal: this host ([`host`]) and its traffic, by its sockets ([`sockets`]) or by a capture
+//! ([`capture`]) · model: a table of rules ([`rules`]) · action: [`advice`], as text (`page`) or
+//! JSON, and the configuration that `on --config` takes.
 
 pub mod rules;
 pub mod text;
@@ -17,57 +19,57 @@ use crate::commands::{Failure, Output};
 use crate::plan::rules::View;
 use advice::Advice;
 use host::Host;
-use seen::Seen;
+use observation::Observation;
 
 pub mod advice;
 pub mod capture;
 pub mod host;
+pub mod observation;
 mod page;
-pub mod seen;
 pub mod sockets;
 
-/// How long sockets are looked at unless told otherwise.
+/// Default time for which sockets are observed.
 const LIVE: Duration = Duration::from_secs(5);
-/// Less shows no transfer.
-const LEAST: Duration = Duration::from_millis(200);
-/// What takes longer shows that it goes on.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Minimum of that time: less shows no transfer.
+const MIN_LIVE: Duration = Duration::from_millis(200);
+/// Observations longer than this show their progress.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
-/// What is asked.
+/// Options of `plan`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Captures; none: this host's sockets.
+    /// Captures to analyse; none: this host's sockets.
     pub capture: Vec<PathBuf>,
-    /// How long sockets are looked at.
+    /// Time for which sockets are observed.
     pub live: Option<Duration>,
     /// The uplink's device, instead of that of the default route.
     pub device: Option<String>,
-    /// Where a modem's reports are to be had.
+    /// Socket with a modem's reports.
     pub telemetry: PathBuf,
-    /// Where the configuration is written.
+    /// File for the configuration.
     pub out: Option<PathBuf>,
     /// Where programs would be pinned.
     pub pins: PathBuf,
 }
 
-/// What came of it.
+/// The result of `plan`.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// This host.
+    /// Properties of this host.
     pub host: Host,
-    /// The traffic.
-    pub seen: Seen,
-    /// What would help.
+    /// The observed traffic.
+    pub seen: Observation,
+    /// Cures that would help.
     pub advice: Vec<Advice>,
-    /// Why nothing, where nothing is advised.
+    /// The reason, where nothing is advised.
     pub nothing: Option<String>,
-    /// What `on --config` takes; none where nothing of it is recommended.
+    /// The configuration for `on --config`; none where nothing in it is recommended.
     pub configuration: Option<String>,
 }
 
 impl Plan {
-    /// Judges what was seen.
-    pub fn of(host: Host, seen: Seen, options: &Options) -> Plan {
+    /// Applies the rules to an observation.
+    pub fn of(host: Host, seen: Observation, options: &Options) -> Plan {
         let view = View { host: &host, seen: &seen, pins: &options.pins };
         let advice = crate::plan::rules::advice(&view);
         let nothing = advice.is_empty().then(|| crate::plan::rules::nothing(&view));
@@ -88,12 +90,12 @@ impl Plan {
     }
 }
 
-/// The subcommand.
+/// Runs the subcommand.
 pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
-    if options.live.is_some_and(|live| live < LEAST) {
+    if options.live.is_some_and(|live| live < MIN_LIVE) {
         return Err(Failure(2, "--live: at least 200 ms, to see what moves".to_owned()));
     }
-    // Said before half a minute has passed.
+    // Checked first, before the observation takes its time.
     let folder = options
         .out
         .as_deref()
@@ -112,7 +114,7 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
         let why = host.missing.iter().find(|line| line.contains(name.as_str()));
         return Err(Failure(1, why.cloned().unwrap_or_else(|| format!("no device {name}"))));
     }
-    // What the kernel can do is tried while the traffic is looked at.
+    // The kernel's features are tried while the traffic is observed.
     let (features, seen) = std::thread::scope(|scope| {
         let features = scope.spawn(host::features);
         let seen = traffic(options, &host);
@@ -132,20 +134,21 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be seen of it.
-fn traffic(options: &Options, host: &Host) -> Result<Seen, Failure> {
+/// Observes the sockets, or analyses the captures.
+fn traffic(options: &Options, host: &Host) -> Result<Observation, Failure> {
     if options.capture.is_empty() {
         let lasting = options.live.unwrap_or(LIVE);
-        let mut progress = Progress::new("looking at this host's connections", lasting > PATIENCE);
-        return sockets::look(lasting, host, |share| progress.tell(share))
+        let mut progress =
+            Progress::new("looking at this host's connections", lasting > PROGRESS_AFTER);
+        return sockets::observe(lasting, host, |share| progress.show(share))
             .map_err(|e| Failure(1, format!("this host's sockets: {e}")));
     }
     let mut progress = Progress::new("reading", true);
-    capture::look(&options.capture, host, |share| progress.tell(share))
+    capture::observe(&options.capture, host, |share| progress.show(share))
         .map_err(|e| Failure(3, e.to_string()))
 }
 
-/// Everything off but what is recommended and can be had.
+/// A configuration with everything off, except what is recommended and available.
 fn configuration(advice: &[Advice], options: &Options) -> Option<String> {
     let mut settings: Vec<(&str, String)> =
         vec![("receive.enabled", "false".to_owned()), ("uplink.mode", "\"off\"".to_owned())];
@@ -184,7 +187,7 @@ fn section_of(key: &str) -> usize {
     order.iter().position(|section| key.split('.').next() == Some(*section)).unwrap_or(order.len())
 }
 
-/// A line on a terminal that says how far it is.
+/// A progress line on a terminal.
 struct Progress {
     what: &'static str,
     shown: bool,
@@ -198,8 +201,8 @@ impl Progress {
         Progress { what, shown, begun: std::time::Instant::now(), drawn: false }
     }
 
-    fn tell(&mut self, share: f64) {
-        // What reads a capture in a moment need not say so.
+    fn show(&mut self, share: f64) {
+        // Short captures need no progress line.
         if self.shown && (self.drawn || self.begun.elapsed() > Duration::from_millis(300)) {
             self.drawn = true;
             let _ = write!(std::io::stderr(), "\r\x1b[K{} … {:.0} %", self.what, share * 100.0);
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_or_is_an_alternative_is_left_out() {
+    fn what_is_not_available_or_is_an_alternative_is_left_out() {
         let blocked = Advice {
             blocked: Some("no BTF".to_owned()),
             ..one("receive", &[("receive.enabled", "true")])

@@ -1,10 +1,11 @@
-//! What the modem, or at least the driver, tells of the bytes below the operating system.
+//! Reports of the modem, or at least of the driver, about the bytes below the operating system.
 //!
-//! signal: a record on a Unix socket, a counter of the driver · model: a report: bytes in the buffer, what was granted, what of that was
-//! padding, and when · action: reports for the gate, and the word that none come any more.
+//! signal: a record on a Unix socket, a counter of the driver · model: a report: bytes in the
+//! buffer, bytes granted, padding in them, and the time · action: reports for the gate, and notice
+//! that none come any more.
 //!
-//! A new source is one type with [`Source`]; a source outside of this program is a process that listens on a Unix socket and sends one
-//! of the two records that [`socket`] reads.
+//! A new source is a type that implements [`Source`]. A source outside of this program is a process
+//! that listens on a Unix socket and sends one of the two records that [`socket`] reads.
 
 use std::io;
 use std::time::Duration;
@@ -12,55 +13,56 @@ use std::time::Duration;
 pub mod driver;
 pub mod socket;
 
-/// One report. Reports of one source are in the order of their times, or nearly so.
+/// One report. Reports of one source come in the order of their times, or nearly so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// When it was true: CLOCK_MONOTONIC, ns.
+    /// Time for which it is valid: CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// Bytes that waited below the operating system then.
+    /// Bytes queued below the operating system at that time.
     pub occupancy: u64,
-    /// Bytes that the base station granted since the report before.
+    /// Bytes that the base station granted since the previous report.
     pub granted: u64,
-    /// Of them, filled with padding, because nothing was there to send. Tells that the rate could be higher.
+    /// Padding in these bytes, because there was no data to send: the rate could be higher.
     pub padding: u64,
 }
 
-/// How much a source knows.
+/// How much of the buffer a source can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// The driver's own ring and the queue above it. Nothing of a buffer behind them, so an empty ring does not mean an empty buffer:
-    /// the cure without telemetry should go on beside it.
+    /// The driver's ring and the queue above it. It does not see a buffer behind them, so an empty
+    /// ring does not mean an empty buffer: the cure without telemetry should stay active.
     Driver,
-    /// The buffer from which packets go on the air.
+    /// The modem's buffer, from which packets are transmitted.
     Modem,
 }
 
-/// Where reports come from.
+/// A source of reports.
 pub trait Source: Send {
-    /// For people.
+    /// Name for messages.
     fn name(&self) -> String;
-    /// How much it knows.
+    /// How much of the buffer it can see.
     fn grade(&self) -> Grade;
-    /// Waits for the next report, no longer than `patience`. `None`: there was none. An error is a source that is not there now; it is
-    /// asked again later, so it has to find it anew by itself.
-    fn next(&mut self, patience: Duration) -> io::Result<Option<Report>>;
+    /// Waits for the next report, no longer than `timeout`. `None`: there was none. An error means
+    /// that the source is missing now. The caller asks again later, so the source has to reconnect
+    /// by itself.
+    fn next(&mut self, timeout: Duration) -> io::Result<Option<Report>>;
 }
 
-/// Whether reports come.
+/// Whether reports arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// They do.
+    /// Reports arrive.
     Fresh {
-        /// From where.
+        /// Name of the source.
         source: String,
-        /// How much it knows.
+        /// How much of the buffer it can see.
         grade: Grade,
     },
-    /// None within the patience: the gate is open, the cure without telemetry has to take over.
+    /// None within the timeout: the gate is open, and the cure without telemetry has to take over.
     Silent {
-        /// CLOCK_MONOTONIC of the last one, or of the beginning.
+        /// CLOCK_MONOTONIC of the last report, or of the start.
         since_ns: u64,
-        /// What the sources said last.
+        /// The last error of the sources.
         why: String,
     },
 }

@@ -1,6 +1,7 @@
-//! Passing ACKs, packet by packet, through the kernel's own program (BPF_PROG_TEST_RUN): each window that a law wants is the one that
-//! the Rust side wants from the same samples, each rewritten field is what that window means on the wire, and what is no whole segment
-//! of a known flow passes as it came.
+//! ACK-window rewriting, packet by packet, by the program in the kernel (BPF_PROG_TEST_RUN). Each
+//! target window is the one that the Rust side computes from the same samples. Each rewritten field
+//! is what that window means on the wire. A packet that is no complete segment of a known flow
+//! passes unchanged.
 //!
 //! Needs root and BPF; elsewhere the tests say so and end.
 
@@ -15,8 +16,8 @@ use aya::programs::SchedClassifier;
 use aya::{Ebpf, TestRun, TestRunOptions};
 use units::{Bytes, Duration, Instant};
 
-mod left_out;
 mod packets;
+mod skip;
 
 use packets::{Ends, Segment};
 
@@ -31,7 +32,7 @@ const ACK: u8 = 16;
 const NEXT: u32 = u32::MAX;
 
 fn kernel() -> Option<Ebpf> {
-    left_out::or_left_out(acks::load(64, TRACED))
+    skip::or_skip(acks::load(64, TRACED))
 }
 
 fn configure(ebpf: &mut Ebpf, down: &Config, up: &Config) -> AcksConfig {
@@ -111,7 +112,7 @@ fn open(ends: &Ends, ebpf: &mut Ebpf, sides: &[Side; 2]) {
     }
 }
 
-/// What one end has sent and told, and what we expect to have been told in its name.
+/// What one end has sent and advertised, and which edge the program should have let pass.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     next: u32,
@@ -119,7 +120,7 @@ struct Side {
     /// Its own right edge.
     edge: u32,
     /// As it has to leave us; none before the first.
-    told: Option<u32>,
+    advertised: Option<u32>,
     target: u32,
 }
 
@@ -192,7 +193,7 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             next: (u32::MAX - 100_000).wrapping_add(rng.below(200_000) as u32),
             stamp: rng.below(1 << 32) as u32,
             edge: 0,
-            told: None,
+            advertised: None,
             target: 0,
         };
         let mut sides = [side(), side()];
@@ -205,15 +206,16 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
             }
             let out = rng.below(2) == 0;
             let (own, other) = (usize::from(!out), usize::from(out));
-            // No more than was offered.
-            let room = sides[other].told.unwrap_or(sides[other].edge).wrapping_sub(sides[own].next);
+            // No more than was advertised.
+            let room =
+                sides[other].advertised.unwrap_or(sides[other].edge).wrapping_sub(sides[own].next);
             let payload = if rng.below(3) > 0 { rng.below(MSS) as usize } else { 0 };
             let payload = payload.min(if room > 1 << 30 { 0 } else { room as usize });
-            // Windows only as a receiver may tell them: its edge never goes back.
+            // Windows as a receiver may advertise them: its edge is never retracted.
             let ack = sides[other].next;
-            let wish = ack.wrapping_add(rng.below(1 << 20) as u32);
-            if (wish.wrapping_sub(sides[own].edge) as i32) > 0 {
-                sides[own].edge = wish;
+            let new_edge = ack.wrapping_add(rng.below(1 << 20) as u32);
+            if (new_edge.wrapping_sub(sides[own].edge) as i32) > 0 {
+                sides[own].edge = new_edge;
             }
             let scale = ends.scale(own);
             let window = (u64::from(sides[own].edge.wrapping_sub(ack)) + (1 << scale) - 1) >> scale;
@@ -264,26 +266,27 @@ fn windows_of_any_flow_are_those_of_the_rust_law_and_never_raised_nor_taken_back
     );
 }
 
-/// The field that has to leave: as target, never above what its end told, never taking back what was told.
+/// The field that has to leave: the target, never above what its end advertised, never retracting
+/// an edge.
 fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
-    let told = u32::from(window) << scale;
-    let (mut field, mut reach) = (u32::from(window), told);
-    if let Some(edge) = side.told
+    let advertised = u32::from(window) << scale;
+    let (mut field, mut reach) = (u32::from(window), advertised);
+    if let Some(edge) = side.advertised
         && side.target > 0
-        && told > side.target
+        && advertised > side.target
     {
         let least = edge.wrapping_sub(ack);
         let down = side.target >> scale;
-        let wish = if (down << scale) < side.target - side.target / 4 { down + 1 } else { down };
-        let held = (least as i32) > 0 && least > wish << scale;
-        let rounded = if held { least.div_ceil(1 << scale) } else { wish };
-        if rounded << scale < told && rounded <= 0xffff {
+        let lowered = if (down << scale) < side.target - side.target / 4 { down + 1 } else { down };
+        let held = (least as i32) > 0 && least > lowered << scale;
+        let rounded = if held { least.div_ceil(1 << scale) } else { lowered };
+        if rounded << scale < advertised && rounded <= 0xffff {
             (field, reach) = (rounded, rounded << scale);
         }
     }
     let edge = ack.wrapping_add(reach);
-    if side.told.is_none_or(|before| (edge.wrapping_sub(before) as i32) > 0) {
-        side.told = Some(edge);
+    if side.advertised.is_none_or(|before| (edge.wrapping_sub(before) as i32) > 0) {
+        side.advertised = Some(edge);
     }
     field as u16
 }
@@ -292,7 +295,7 @@ fn expected(side: &mut Side, ack: u32, window: u16, scale: u32) -> u16 {
 fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
     let law = Config { lambda: 1, min_window: 1, alpha: 0, form: Form::Rate, ..Config::default() };
     configure(ebpf, &law, &law);
-    let side = Side { next: 1_000_000, stamp: 77, edge: 0, told: None, target: 0 };
+    let side = Side { next: 1_000_000, stamp: 77, edge: 0, advertised: None, target: 0 };
     let mut sides = [side; 2];
     open(ends, ebpf, &sides);
     for _ in 0..200 {
@@ -340,7 +343,7 @@ const PLAIN: Ends =
     Ends { v6: false, vlans: 0, port: 999, scales: [Some(7), Some(7)], stamped: true };
 
 #[test]
-fn who_gets_no_lease_any_more_passes_and_what_was_told_meanwhile_is_not_taken_back() {
+fn without_a_lease_windows_pass_and_edges_advertised_meanwhile_are_not_retracted() {
     let Some(mut ebpf) = kernel() else { return };
     let mut sides = held(&mut ebpf, &PLAIN);
     let packet = answer(&PLAIN, &mut sides);
@@ -349,7 +352,8 @@ fn who_gets_no_lease_any_more_passes_and_what_was_told_meanwhile_is_not_taken_ba
     let config = place.get(&0, 0).unwrap();
     set(&mut ebpf, AcksConfig { lease_until_ns: 1, ..config });
     assert_eq!(through(&mut ebpf, true, &packet).unwrap(), packet);
-    // The full window is told now; a new lease is a new generation and begins with what it sees.
+    // The full window is advertised now; a new lease is a new generation and begins with what it
+    // sees.
     set(&mut ebpf, AcksConfig { generation: 2, ..config });
     for _ in 0..60 {
         let packet = data(&PLAIN, &mut sides);

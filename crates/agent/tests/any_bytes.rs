@@ -1,4 +1,5 @@
-//! No bytes of others make the agent's readers panic, hang or break a promise: the fuzz targets' properties, on bytes near valid ones.
+//! No bytes of others make the agent's readers panic, hang or break a promise: the fuzz targets'
+//! properties, on bytes near valid ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,7 +64,8 @@ fn body() -> Vec<u8> {
     bytes
 }
 
-/// `struct inet_diag_msg` of an IPv4 connection, its tcp_info and the name of its congestion control.
+/// `struct inet_diag_msg` of an IPv4 connection, its tcp_info and the name of its congestion
+/// control.
 fn diagnosed() -> Vec<u8> {
     let mut bytes = vec![2; 72];
     for (kind, value) in [(2_u16, &[1; 240][..]), (4, b"cubic\0\0\0"), (7, &[9; 36])] {

@@ -1,4 +1,5 @@
-//! The kernel decides as the Rust side does, from the same samples: both run the same streams, and every window must be the same.
+//! The kernel decides as the Rust side does, from the same samples: both run the same streams, and
+//! every window must be the same.
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
@@ -67,7 +68,8 @@ fn any_config(rng: &mut Rng) -> Config {
     }
 }
 
-/// A connection: bursts, pauses, a reader that is late at times, RTTs that follow a queue, echoes that are missing.
+/// A connection: bursts, pauses, a reader that is late at times, RTTs that follow a queue, echoes
+/// that are missing.
 fn any_stream(rng: &mut Rng) -> Vec<(Instant, Sample)> {
     let mut now = rng.below(1 << 45);
     let (mut received, mut copied, mut edge) = (0_u64, 0_u64, 65_535_u64);

@@ -1,4 +1,5 @@
-//! AFC's rate term asks in the kernel for the buffer that the Rust side asks for, to the byte, from the same ACKs.
+//! AFC's rate term asks in the kernel for the buffer that the Rust side asks for, to the byte, from
+//! the same ACKs.
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 

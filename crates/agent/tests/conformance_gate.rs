@@ -1,5 +1,6 @@
-//! QCUT-D in the kernel knows of the firmware buffer what the Rust side knows, to the byte: both run the same recorded packets and
-//! reports, and every estimate, rate, limit and decision must be the same.
+//! QCUT-D in the kernel knows of the firmware buffer what the Rust side knows, to the byte: both
+//! run the same recorded packets and reports, and every estimate, rate, limit and decision must be
+//! the same.
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
@@ -67,8 +68,9 @@ fn in_kernel(kernel: &mut streams::Bench, config: &Config, setup: &Setup, steps:
     kernel.run(bench, steps, |bench| bench.done);
 }
 
-/// An uplink: packets in bursts, a buffer that drains at a rate that changes, reports that are late, overtake each other, stay away,
-/// come from a clock ahead, tell of padding; now and then numbers at the edge of what fits.
+/// An uplink: packets in bursts, a buffer that drains at a rate that changes, reports that are
+/// late, overtake each other, stay away, come from a clock ahead, report padding; now and then
+/// numbers at the edge of what fits.
 fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
     let mut now = 1 + rng.below(1 << 45);
     let gap = 1 + rng.below(10_000_000);

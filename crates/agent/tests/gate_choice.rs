@@ -1,4 +1,5 @@
-//! Whom the gate refuses, packet by packet, in the kernel (BPF_PROG_TEST_RUN): reports and packets by hand.
+//! Which packets the gate refuses, one by one, in the kernel (BPF_PROG_TEST_RUN): reports and
+//! packets by hand.
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
@@ -9,7 +10,7 @@ use aya::maps::Array;
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, TestRun, TestRunOptions};
 
-mod left_out;
+mod skip;
 
 /// TC_ACT_UNSPEC and TC_ACT_SHOT.
 const PASS: u32 = u32::MAX;
@@ -24,7 +25,7 @@ struct Gate(Ebpf, std::cell::Cell<u64>);
 impl Gate {
     /// With a lease of so many seconds, negative: over.
     fn new(lease_s: i64) -> Option<Gate> {
-        let mut ebpf = left_out::or_left_out(gate::load())?;
+        let mut ebpf = skip::or_skip(gate::load())?;
         let config = GateConfig {
             target_ns: 20_000_000,
             floor: 1_500,
@@ -128,7 +129,7 @@ fn the_fat_are_refused_first_then_the_thin_and_the_sparse_and_bare_acknowledgeme
     assert_eq!(tried(3 * LIMIT, &name), PASS);
     assert_eq!(tried(3 * LIMIT, &ping_like), PASS);
     assert_eq!(tried(3 * LIMIT, &bare), PASS);
-    // There is an end for everybody.
+    // At some occupancy every packet is refused.
     for one in [&fat, &name, &ping_like, &bare] {
         assert_eq!(tried(9 * LIMIT, one), REFUSE);
     }

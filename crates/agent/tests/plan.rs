@@ -1,4 +1,5 @@
-//! The program `plan` on the bundled captures: what it advises, what it promises, and that its configuration is one.
+//! The program `plan` on the bundled captures: what it advises, what it promises, and that its
+//! configuration is one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -74,7 +75,7 @@ fn the_same_link_with_bbr_has_nothing_to_cure() {
 }
 
 #[test]
-fn a_slow_reader_is_told_and_no_cure_is_switched_on() {
+fn a_slow_reader_is_found_and_no_cure_is_switched_on() {
     let said = judged("slow-reader");
     let [advice] = ranked(&said, "by hand")[..] else { panic!("{said:#}") };
     assert_eq!((&advice["finding"], &said["configuration"]), (&"zero-window".into(), &Value::Null));

@@ -21,7 +21,7 @@ use algo::gate::{Occupancy, Slack};
 use units::{Bytes, Instant};
 
 use crate::cures::{CureError, Result, now_ns};
-use crate::kernel::netlink::{Attributes, Device, Netlink, Wish, kind, tcmsg};
+use crate::kernel::netlink::{Attributes, Device, Netlink, Request, kind, tcmsg};
 use crate::telemetry::Report;
 use crate::undo::journal::{Change, Journal};
 
@@ -163,7 +163,7 @@ impl Shaper {
         if self.set.take().is_some() {
             let root = tcmsg(self.device.index, ROOT, TC_H_ROOT);
             let gone =
-                self.netlink.ask(kind::DEL_QDISC, Wish::Remove, &root, &Attributes::default());
+                self.netlink.ask(kind::DEL_QDISC, Request::Remove, &root, &Attributes::default());
             gone.map_err(|why| refused("taking HTB away", why))?;
         }
         Ok(())
@@ -198,7 +198,7 @@ impl Shaper {
             let most = limit(rate, self.law.target.0, 0, 0, 4 * u64::from(self.device.mtu));
             let fifo = words(&[u32::try_from(most).unwrap_or(u32::MAX)]);
             let message = named("bfifo").with(TCA_OPTIONS, &fifo);
-            let made = self.netlink.ask(kind::NEW_QDISC, Wish::Put, &leaf, &message);
+            let made = self.netlink.ask(kind::NEW_QDISC, Request::Put, &leaf, &message);
             made.map_err(|why| refused("a FIFO", why))?;
         }
         Ok(())
@@ -239,7 +239,7 @@ impl Shaper {
         what: &'static str,
     ) -> Result<()> {
         let message = named(name).with_nested(TCA_OPTIONS, options);
-        let made = self.netlink.ask(kind, Wish::Put, &place, &message);
+        let made = self.netlink.ask(kind, Request::Put, &place, &message);
         made.map(|_| ()).map_err(|why| refused(what, why))
     }
 }

@@ -19,7 +19,7 @@ use crate::cures::gate;
 use crate::cures::{CureError, Result};
 use crate::kernel::netlink::Attributes;
 use crate::kernel::netlink::Netlink;
-use crate::kernel::netlink::Wish;
+use crate::kernel::netlink::Request;
 use crate::kernel::netlink::diag;
 use crate::kernel::netlink::kind;
 use crate::kernel::netlink::tcmsg;
@@ -172,7 +172,7 @@ fn discipline(name: &str) -> Result<()> {
         let mut netlink = Netlink::open()?;
         let device = netlink.device("lo")?;
         let what = Attributes::default().with(TCA_KIND, &[name.as_bytes(), &[0]].concat());
-        netlink.ask(kind::NEW_QDISC, Wish::Put, &tcmsg(device.index, 1 << 16, TC_H_ROOT), &what)
+        netlink.ask(kind::NEW_QDISC, Request::Put, &tcmsg(device.index, 1 << 16, TC_H_ROOT), &what)
     })();
     match asked {
         Ok(_) => Ok(()),

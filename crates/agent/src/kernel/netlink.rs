@@ -1,7 +1,8 @@
-//! The kernel's routing socket, as far as devices and queue disciplines are read or set.
+//! The kernel's routing socket (rtnetlink(7)): reads devices and queue disciplines, and sets the
+//! latter.
 //!
-//! signal: a request · model: messages of `struct nlmsghdr`, a fixed part, attributes of type, length, value (rtnetlink(7)) · action:
-//! what the kernel answers, or its errno.
+//! A message is `struct nlmsghdr`, a fixed part, and attributes of type, length and value. The
+//! answers are returned, or the kernel's errno.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +14,7 @@ use nix::sys::socket::{
 pub mod diag;
 pub mod route;
 
-/// `RTM_GETLINK` and its kin (linux/rtnetlink.h).
+/// Message types of linux/rtnetlink.h: `RTM_GETLINK` and others.
 pub mod kind {
     #![allow(missing_docs)]
     pub const GET_LINK: u16 = 18;
@@ -36,25 +37,25 @@ const HEADER: usize = 16;
 const IFINFO: usize = 16;
 const TCMSG: usize = 20;
 
-/// What a request is for.
+/// The kind of a request, which sets its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// One answer.
+pub enum Request {
+    /// Asks for one object.
     Get,
-    /// All there are.
+    /// Asks for all objects of a type.
     Dump,
-    /// Make it, or put it in the place of what is there.
+    /// Creates an object, or replaces the one that exists.
     Put,
-    /// Take it away.
+    /// Removes an object.
     Remove,
 }
 
-/// Attributes, one behind the other.
+/// A sequence of attributes.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// With one more.
+    /// Appends an attribute.
     #[must_use]
     pub fn with(mut self, kind: u16, value: &[u8]) -> Attributes {
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
@@ -65,7 +66,7 @@ impl Attributes {
         self
     }
 
-    /// With attributes in one more.
+    /// Appends an attribute that contains attributes.
     #[must_use]
     pub fn with_nested(self, kind: u16, inner: &Attributes) -> Attributes {
         self.with(kind, &inner.0)
@@ -91,29 +92,29 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A device.
+/// A network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number.
+    /// Its number in the kernel: index or handle.
     pub index: i32,
-    /// Largest packet.
+    /// MTU, bytes.
     pub mtu: u32,
-    /// Bytes of its link layer's header: 14 with Ethernet, none where packets go as they are.
+    /// Bytes of its link-layer header: 14 with Ethernet, 0 without a link layer.
     pub header: u32,
 }
 
 /// A queue discipline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// Its name.
+    /// Name of the kind, as in `tc qdisc`.
     pub kind: String,
-    /// Its number.
+    /// Its number in the kernel: index or handle.
     pub handle: u32,
-    /// Where it hangs; all ones: it is the device's root.
+    /// Handle of its parent; all ones: it is the device's root.
     pub parent: u32,
-    /// Bytes that wait in it.
+    /// Bytes queued in it.
     pub backlog: u64,
-    /// Bytes that have left it.
+    /// Bytes that have left it since it was made.
     pub bytes: u64,
 }
 
@@ -125,33 +126,33 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens it.
+    /// Opens the routing socket.
     pub fn open() -> io::Result<Netlink> {
         Netlink::open_for(SockProtocol::NetlinkRoute)
     }
 
-    /// Opens another family of netlink.
+    /// Opens a socket of another netlink family.
     fn open_for(protocol: SockProtocol) -> io::Result<Netlink> {
         let socket =
             socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         Ok(Netlink { socket, number: 0 })
     }
 
-    /// Sends a request; the bodies of its answers.
+    /// Sends a request and returns the bodies of its answers.
     pub fn ask(
         &mut self,
         kind: u16,
-        wish: Wish,
+        request: Request,
         fixed: &[u8],
         attributes: &Attributes,
     ) -> io::Result<Vec<Vec<u8>>> {
         self.number = self.number.wrapping_add(1);
         let flags = REQUEST
-            | match wish {
-                Wish::Get => ACK,
-                Wish::Dump => DUMP,
-                Wish::Put => ACK | CREATE | REPLACE,
-                Wish::Remove => ACK,
+            | match request {
+                Request::Get => ACK,
+                Request::Dump => DUMP,
+                Request::Put => ACK | CREATE | REPLACE,
+                Request::Remove => ACK,
             };
         let length = HEADER + fixed.len() + attributes.0.len();
         let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -184,7 +185,7 @@ impl Netlink {
         let mut text = name.as_bytes().to_vec();
         text.push(0);
         let wanted = Attributes::default().with(IFLA_IFNAME, &text);
-        let answers = self.ask(kind::GET_LINK, Wish::Get, &[0; IFINFO], &wanted)?;
+        let answers = self.ask(kind::GET_LINK, Request::Get, &[0; IFINFO], &wanted)?;
         answers.iter().find_map(|body| device(body)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -193,7 +194,7 @@ impl Netlink {
         const IFLA_IFNAME: u16 = 3;
         let mut message = [0; IFINFO];
         message[4..8].copy_from_slice(&index.to_ne_bytes());
-        let answers = self.ask(kind::GET_LINK, Wish::Get, &message, &Attributes::default())?;
+        let answers = self.ask(kind::GET_LINK, Request::Get, &message, &Attributes::default())?;
         let name = answers.iter().find_map(|body| attribute(body.get(IFINFO..)?, IFLA_IFNAME));
         let name = name.ok_or(io::ErrorKind::NotFound)?;
         Ok(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())
@@ -202,7 +203,7 @@ impl Netlink {
     /// The queue disciplines of a device.
     pub fn qdiscs(&mut self, device: i32) -> io::Result<Vec<Qdisc>> {
         let answers =
-            self.ask(kind::GET_QDISC, Wish::Dump, &tcmsg(device, 0, 0), &Attributes::default())?;
+            self.ask(kind::GET_QDISC, Request::Dump, &tcmsg(device, 0, 0), &Attributes::default())?;
         Ok(answers
             .iter()
             .filter(|body| word(body, 4) == Some(device as u32))
@@ -211,7 +212,8 @@ impl Netlink {
     }
 }
 
-/// The bodies of a request's answers in what was received; whether they are complete, or the kernel's errno.
+/// Appends the bodies of a request's answers to `found`. Returns whether they are complete, or the
+/// kernel's errno.
 pub fn bodies(mut received: &[u8], number: u32, found: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     while let Some(size) = word(received, 0).map(|size| size as usize) {
         let Some(message) = received.get(..size).filter(|_| size >= HEADER) else { break };

@@ -1,16 +1,17 @@
-//! The kernel side as it was compiled: `bpf/build` makes the objects, a test compares them with their sources.
+//! The compiled kernel side. `bpf/build` makes the objects; tests/agent/test_objects.py compares
+//! them with their sources.
 
 use aya::include_bytes_aligned;
 
-/// DRWA in the receiving host.
+/// DRWA on the sockets of the receiving host.
 pub static RECEIVE: &[u8] = include_bytes_aligned!("../../bpf/receive.bpf.o");
-/// The walk over sockets that exist.
+/// The walk over existing sockets.
 pub static SOCKETS: &[u8] = include_bytes_aligned!("../../bpf/sockets.bpf.o");
 /// Congestion control of new connections.
 pub static CONGESTION: &[u8] = include_bytes_aligned!("../../bpf/congestion.bpf.o");
 /// The uplink's gate.
 pub static GATE: &[u8] = include_bytes_aligned!("../../bpf/gate.bpf.o");
-/// Windows of passing ACKs.
+/// ACK-window rewriting at a device.
 pub static ACKS: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");
-/// The laws on recorded streams; for tests.
+/// The laws on recorded streams, for tests.
 pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../../bpf/conformance.bpf.o");

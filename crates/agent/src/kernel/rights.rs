@@ -1,12 +1,12 @@
-//! What this process may do: its capabilities, whoever it runs as.
+//! The capabilities of this process, whichever user it runs as.
 //!
-//! signal: CapEff of /proc/self/status · model: loading programs on sockets and devices needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or
-//! before Linux 5.8 CAP_SYS_ADMIN in the place of the first two; sockets of other network namespaces need more · action: one line
-//! that names what is missing.
+//! Loading programs on sockets and devices needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or before
+//! Linux 5.8 CAP_SYS_ADMIN in place of the first two. Sockets of other network namespaces need
+//! more. What is missing is named in one line.
 
 use crate::cures::{CureError, Result};
 
-/// Numbers of linux/capability.h.
+/// Capability numbers of linux/capability.h.
 const NET_ADMIN: u8 = 12;
 const SYS_PTRACE: u8 = 19;
 const SYS_ADMIN: u8 = 21;
@@ -15,26 +15,26 @@ const BPF: u8 = 39;
 
 /// Whether this process can change sockets and devices.
 pub fn rights() -> Result<()> {
-    let missing = lacking(held());
+    let missing = lacking(capabilities());
     match missing.is_empty() {
         true => Ok(()),
         false => Err(CureError::Rights(format!("this process lacks {}", missing.join(", ")))),
     }
 }
 
-/// Whether this process can enter other network namespaces, whose connections exist beside ours: what is missing for it.
+/// What is missing for entering other network namespaces, if anything.
 pub fn everywhere() -> Option<String> {
-    let held = held();
+    let capabilities = capabilities();
     let missing: Vec<&str> = [("CAP_SYS_ADMIN", SYS_ADMIN), ("CAP_SYS_PTRACE", SYS_PTRACE)]
         .into_iter()
-        .filter(|(_, number)| held & 1 << number == 0)
+        .filter(|(_, number)| capabilities & 1 << number == 0)
         .map(|(name, _)| name)
         .collect();
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
 
-fn lacking(held: u64) -> Vec<&'static str> {
-    let has = |number: u8| held & 1 << number != 0;
+fn lacking(capabilities: u64) -> Vec<&'static str> {
+    let has = |number: u8| capabilities & 1 << number != 0;
     [
         ("CAP_BPF", has(BPF) || has(SYS_ADMIN)),
         ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN)),
@@ -46,8 +46,8 @@ fn lacking(held: u64) -> Vec<&'static str> {
     .collect()
 }
 
-/// Where /proc tells nothing, the kernel will have to.
-fn held() -> u64 {
+/// Effective capabilities. If /proc has none, all: the kernel will refuse what is not allowed.
+fn capabilities() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)

@@ -1,8 +1,8 @@
-//! Sockets that exist already: a walk over those of every network namespace, and how they are given back.
+//! Walks over existing sockets in every network namespace: they join the cure, are restored, are
+//! listed, or change their congestion control.
 //!
-//! signal: a start, an end, or that a few seconds have passed · model: bpf/sockets.bpf.c visits each socket · action: it joins, leaves, is
-//! listed, or changes its congestion control. The walk sees the sockets of one network namespace, that of the thread that opens it; so
-//! a thread goes through all namespaces that have a process or a name.
+//! bpf/sockets.bpf.c visits each socket. A walk sees the sockets of one network namespace, that of
+//! the thread that opens it. So a thread goes through all namespaces that have a process or a name.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,21 +23,23 @@ use crate::kernel;
 use crate::kernel::layouts::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
 use crate::undo::journal::{Change, Journal};
 
-/// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`: a part of the path of their pins, so that an upgrade that changes
-/// them never reads what an older one wrote.
+/// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`. It is a part of the path of
+/// their pins, so that a new agent never reads the data of an older layout. A change of it loses
+/// the maps that an older agent hands over, so renaming alone is no reason for one.
 pub const LAYOUT: u32 = 3;
 
-/// Walks, and what is between them, while larger buffers empty: half a second, some round trips.
-const PATIENCE: u32 = 10;
-const MOMENT: Duration = Duration::from_millis(50);
+/// Attempts to shrink larger buffers before they are cut, and the time between two: half a second
+/// in all, some round trips.
+const LEAVE_ATTEMPTS: u32 = 10;
+const LEAVE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where there is no walk, the programs give each socket back at its next ACK: some round trips.
+/// Without a walk, the programs restore each socket at its next ACK: time for some round trips.
 pub const LAST_ACKS: Duration = Duration::from_millis(500);
 
-/// Links below the pins.
+/// Names of the pinned links. A new agent looks for them, so they never change.
 pub const LINKS: [&str; 2] = ["receive", "congestion"];
 
-/// Where the pins of this layout are.
+/// Directory of the pins of this layout.
 pub fn folder(pins: &Path) -> PathBuf {
     pins.join(LAYOUT.to_string())
 }
@@ -46,42 +48,42 @@ pub fn folder(pins: &Path) -> PathBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Action {
-    /// ACKs of our sockets call the program.
+    /// Selected sockets call the program at their ACKs.
     Join = 1,
-    /// Every socket is as it would be without us.
+    /// Restores every socket that the agent has changed.
     Leave = 2,
-    /// Tell about each.
+    /// Lists every selected socket.
     List = 3,
-    /// Change the congestion control of those with a route.
+    /// Changes the congestion control of sockets with a route.
     Switch = 4,
-    /// Change it back.
+    /// Restores the congestion control.
     SwitchBack = 5,
 }
 
-/// What a walk did.
+/// Results of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Walked {
-    /// Its counters.
+    /// Counters of the walk.
     pub task: WalkTask,
-    /// What it listed.
+    /// Sockets that it listed.
     pub sockets: Vec<WalkSocket>,
-    /// Of a processor; how long a busy host made it wait does not count.
+    /// CPU time; waiting for a busy processor does not count.
     pub took: Duration,
 }
 
-/// The program that walks.
+/// The loaded program that walks.
 pub struct Walker {
     ebpf: Ebpf,
 }
 
 impl Walker {
-    /// Loads it, on the maps below `pins` of this layout.
+    /// Loads it with the maps below `pins` of this layout.
     pub fn load(pins: &Path) -> Result<Walker> {
         let folder = made(pins)?;
         Ok(Walker { ebpf: kernel::load_walk(Some(&folder))? })
     }
 
-    /// The same; none where the kernel takes no such program, as before 5.15.
+    /// As `load`; `None` where the kernel refuses such a program, as before 5.15.
     pub fn find(pins: &Path) -> Result<Option<Walker>> {
         match Walker::load(pins) {
             Ok(walker) => Ok(Some(walker)),
@@ -90,8 +92,9 @@ impl Walker {
         }
     }
 
-    /// Visits every socket of every network namespace. Who joins, is listed or changes is of the cgroup `scope` or below it; who is
-    /// given back is whoever has something of ours.
+    /// Visits every socket of every network namespace. Joining, listing and changing concern the
+    /// cgroup `scope` and those below it; restoring concerns every socket that the agent has
+    /// changed.
     pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
         let (cgroup, cgroup_level) = match action {
             Action::Leave | Action::SwitchBack => (0, 0),
@@ -105,12 +108,12 @@ impl Walker {
         })
     }
 
-    /// Gives every socket back. One whose buffer is larger by us has a moment for what is on its way to it; then what does not fit
-    /// is dropped, and comes again.
+    /// Restores every socket. A buffer that was made larger has some time to receive what is in
+    /// flight; after that, data that does not fit is dropped and retransmitted.
     pub fn leave(&mut self) -> Result<Walked> {
         let mut all = Walked::default();
-        for again in (0..PATIENCE).rev() {
-            let gentle = (again > 0).into();
+        for attempt in (0..LEAVE_ATTEMPTS).rev() {
+            let gentle = (attempt > 0).into();
             let task = WalkTask { action: Action::Leave as u32, gentle, ..WalkTask::default() };
             let walked = self.perform(task)?;
             all.task.changed += walked.task.changed;
@@ -118,7 +121,7 @@ impl Walker {
             if walked.task.waiting == 0 {
                 break;
             }
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(LEAVE_INTERVAL);
         }
         Ok(all)
     }
@@ -132,13 +135,14 @@ impl Walker {
             .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
         let failed =
             |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
-        // A thread of its own, since it leaves its network namespace and need not find back.
+        // A separate thread, since it changes its network namespace.
         let listed = std::thread::scope(|scope| {
             let thread = scope.spawn(|| -> std::result::Result<(Vec<u8>, Duration), String> {
                 let mut listed = Vec::new();
                 for (number, namespace) in namespaces().iter().enumerate() {
-                    // The first is the one in which the thread begins: without rights for others it is visited all the same. One that
-                    // has vanished meanwhile has no sockets any more.
+                    // The first namespace is the one in which the thread begins: it is visited even
+                    // without rights for others. A namespace that has vanished meanwhile has no
+                    // sockets left.
                     if number > 0 && setns(namespace, CloneFlags::CLONE_NEWNET).is_err() {
                         continue;
                     }
@@ -147,7 +151,7 @@ impl Walker {
                     let mut file = link.into_file().map_err(|e| kernel::whole(&e))?;
                     file.read_to_end(&mut listed).map_err(|e| e.to_string())?;
                 }
-                Ok((listed, worked()))
+                Ok((listed, cpu_time()))
             });
             thread.join().unwrap_or_else(|_| Err("its thread ended".to_owned()))
         });
@@ -163,13 +167,13 @@ impl Walker {
     }
 }
 
-/// What this thread has had of a processor.
-fn worked() -> Duration {
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// Every network namespace that has a process or a name, each once; our own first.
+/// Every network namespace that has a process or a name, each once; the agent's own first.
 fn namespaces() -> Vec<File> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -205,7 +209,7 @@ fn holds_pins(there: &Path) -> bool {
     statfs(there).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
 }
 
-/// The directory of pins, made if it is not there; nobody else's business.
+/// Makes the directory of pins, with access for its owner only.
 pub fn made(pins: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     pinnable(pins)?;
@@ -235,7 +239,7 @@ pub fn attach(
     let missing = || CureError::Map("program", format!("{name} is not in its object"));
     let program = ebpf.program_mut(name).ok_or_else(missing)?;
     let program: &mut SockOps = program.try_into().map_err(|_| missing())?;
-    // Links are always beside those of others.
+    // A link does not replace the programs of others.
     let id =
         program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
     let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
@@ -243,23 +247,24 @@ pub fn attach(
     pin(link, &folder(pins), name)
 }
 
-/// Pins a link under a name, in the place of one that is there: the new program runs before the old one goes.
+/// Pins a link under a name, in place of an older one: the new program runs before the old one
+/// goes.
 fn pin(link: FdLink, folder: &Path, name: &str) -> Result<PinnedLink> {
     let (new, last) = (folder.join(format!("{name}-new")), folder.join(name));
-    // left by one that was killed between these lines
+    // Left by an agent that was killed between these lines.
     let _ = std::fs::remove_file(&new);
     let pinned = link.pin(&new).map_err(|e| CureError::Map("link", kernel::whole(&e)))?;
     std::fs::rename(&new, &last).map_err(CureError::file(&last))?;
     Ok(pinned)
 }
 
-/// Opens a map that is pinned; none if it is not there.
+/// Opens a pinned map; `None` if it does not exist.
 fn pinned<T: aya::Pod>(folder: &Path, name: &'static str) -> Option<Array<MapData, T>> {
     let data = MapData::from_pin(folder.join(name)).ok()?;
     Array::try_from(aya::maps::Map::from_map_data(data).ok()?).ok()
 }
 
-/// Ends the leases, so that programs that still run do nothing more.
+/// Ends the leases, so that programs that still run change nothing more.
 fn end_leases(folder: &Path) -> Result<()> {
     if let Some(mut map) = pinned::<ReceiveConfig>(folder, "config") {
         let mut config = map.get(&0, 0).map_err(|e| CureError::Map("config", e.to_string()))?;
@@ -273,7 +278,8 @@ fn end_leases(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ends the leases below `pins`, and gives every socket back; where there is no walk, those that send an ACK.
+/// Ends the leases below `pins` and restores every socket; without a walk, only sockets that send
+/// an ACK.
 pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
     end_leases(&folder(pins))?;
     let Some(mut walker) = Walker::find(pins)? else {
@@ -285,23 +291,24 @@ pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
     Ok(walked)
 }
 
-/// Undoes whatever is below `pins`: leases end, sockets are given back, programs go, pins go. What is not there is no mistake.
+/// Undoes all that is below `pins`: leases end, sockets are restored, programs and pins go. Missing
+/// parts are no error.
 pub fn give_back(pins: &Path) -> Result<Walked> {
     let folder = folder(pins);
     let mut walked = Walked::default();
-    // Elsewhere nothing can be pinned, so that nothing is to be undone.
+    // Only a bpf file system can contain pins.
     if folder.is_dir() && holds_pins(&folder) {
         walked = give_sockets_back(pins)?;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }
     let _ = std::fs::remove_dir(&folder);
     drop_other_layouts(pins);
-    // Fails where somebody else's pins are in it, and so it should.
+    // Fails if it contains pins of another program, as it should.
     let _ = std::fs::remove_dir(pins);
     Ok(walked)
 }
 
-/// Programs of agents with another layout lift their clamps by themselves when their lease has run out; then they can go.
+/// Removes the pins of other layouts. Their programs lift their clamps when their lease expires.
 pub fn drop_other_layouts(pins: &Path) {
     for entry in std::fs::read_dir(pins).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_str() == Some(&LAYOUT.to_string());
@@ -311,7 +318,8 @@ pub fn drop_other_layouts(pins: &Path) {
     }
 }
 
-/// After a cure has gone: when it was the last one, so do the maps, and the journal has nothing to undo any more.
+/// After a cure has gone: when it was the last one, so do the maps, and the journal has nothing to
+/// undo any more.
 pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
     let folder = folder(pins);
     if LINKS.iter().any(|name| folder.join(name).exists()) {

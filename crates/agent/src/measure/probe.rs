@@ -1,4 +1,4 @@
-//! Pings during a run, for who asked for them: five a second, by the system's `ping`.
+//! Pings during a run, if requested: five per second, by the system's `ping`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::commands::{Failure, Result, failed};
 
-/// Long enough for ping to say that it does not know the host.
-const FIRST_WORDS: Duration = Duration::from_secs(3);
+/// Timeout for ping's first line: enough to report an unknown host.
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A `ping` that runs.
+/// A running `ping`.
 pub struct Probe {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Probe {
-    /// Begins to ping a host.
+    /// Starts to ping a host.
     pub fn start(host: &str) -> Result<Probe> {
         if host.is_empty() || host.starts_with('-') {
             return Err(Failure(2, format!("--probe: {host:?} is no host")));
@@ -29,19 +29,19 @@ impl Probe {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| failed(format!("ping: {e}")))?;
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         if let Some(stdout) = child.stdout.take() {
-            // Ends when ping does.
+            // This thread ends with ping.
             std::thread::spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
-                    if tell.send(line).is_err() {
+                    if sender.send(line).is_err() {
                         return;
                     }
                 }
             });
         }
         // The first line comes when the name is known; nothing comes when it is not.
-        let first = lines.recv_timeout(FIRST_WORDS);
+        let first = lines.recv_timeout(FIRST_LINE_TIMEOUT);
         let mut probe = Probe { child, lines };
         match first {
             Ok(_) => Ok(probe),
@@ -57,7 +57,7 @@ impl Probe {
     }
 
     /// The RTTs since the last call, ms.
-    pub fn heard(&mut self) -> Vec<f64> {
+    pub fn rtts(&mut self) -> Vec<f64> {
         self.lines.try_iter().filter_map(|line| rtt_ms(&line)).collect()
     }
 }
@@ -69,7 +69,7 @@ impl Drop for Probe {
     }
 }
 
-/// The RTT in a line of ping's.
+/// The RTT in an output line of ping.
 fn rtt_ms(line: &str) -> Option<f64> {
     let (_, rest) = line.split_once("time=")?;
     rest.split_whitespace().next()?.parse().ok().filter(|ms: &f64| ms.is_finite() && *ms >= 0.0)
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_ping_tell_the_rtt_or_nothing() {
+    fn lines_of_ping_contain_the_rtt_or_nothing() {
         assert_eq!(rtt_ms("64 bytes from 10.0.0.2: icmp_seq=3 ttl=64 time=60.4 ms"), Some(60.4));
         assert_eq!(rtt_ms("64 bytes from ::1: seq=0 ttl=64 time=0.071 ms"), Some(0.071));
         for line in [

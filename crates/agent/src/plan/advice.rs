@@ -1,23 +1,24 @@
-//! A piece of advice: what would help, why, what it would change, what it expects, and how sure that is.
+//! A piece of advice: which cure would help, why, what it would change, what to expect, and how
+//! certain that is.
 
 use serde_json::{Value, json};
 
-use super::seen::Flow;
+use super::observation::Flow;
 use super::text::{bytes, count, endpoint, ms, rate};
 
-/// Whether the configuration has it.
+/// Whether the advice is in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Yes.
+    /// It is in the configuration.
     Recommended,
-    /// No: it would do as well, in place of a recommended one.
+    /// An alternative to a recommended cure; not in the configuration.
     Instead,
-    /// The agent does not do it.
+    /// The user has to do it; the agent does not.
     ByHand,
 }
 
 impl Rank {
-    /// For both outputs.
+    /// Name in text and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Rank::Recommended => "recommended",
@@ -27,47 +28,48 @@ impl Rank {
     }
 }
 
-/// How sure the expectation is.
+/// Confidence in the expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sure {
-    /// It rests on what cannot be seen from here.
+pub enum Confidence {
+    /// It depends on something that cannot be observed here.
     Low,
-    /// On few samples, or on an upper bound.
+    /// It depends on few samples, or on an upper bound.
     Medium,
-    /// The path was seen both empty and full.
+    /// The path was observed both empty and loaded.
     High,
 }
 
-impl Sure {
-    /// For both outputs.
+impl Confidence {
+    /// Name in text and JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            Sure::Low => "low",
-            Sure::Medium => "medium",
-            Sure::High => "high",
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
         }
     }
 }
 
-/// What a cure expects of a flow, by its law.
+/// What a cure would do to a flow, by its law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// RTT now: median and p95.
+    /// Present RTT under load: median and p95.
     pub from_ms: (f64, f64),
-    /// RTT then, and where that comes from.
+    /// RTT with the cure.
     pub to_ms: f64,
-    /// … in words.
+    /// Where that RTT comes from, in words.
     pub law: String,
-    /// RTT then where the link's rate jumps, if the law allows more there.
+    /// RTT with the cure where the link's rate jumps, if the law allows more there.
     pub jumps_ms: Option<f64>,
-    /// Goodput, now and then.
+    /// Goodput, with and without the cure.
     pub goodput_bps: f64,
-    /// Bytes in the queue: now, then.
+    /// Bytes in the queue: at present, with the cure.
     pub queue_bytes: (f64, f64),
 }
 
 impl Expectation {
-    /// Of a flow whose RTT is to become `to_ms`. Goodput stays as long as no less is in flight than the empty path holds.
+    /// The expectation for a flow whose RTT becomes `to_ms`. Goodput stays as long as no less is in
+    /// flight than the empty path needs.
     pub fn of(flow: &Flow, to_ms: f64, law: impl Into<String>) -> Option<Expectation> {
         let (from_ms, min) = (flow.rtt_ms?, flow.rtt_min_ms?);
         let to_ms = to_ms.max(min).min(from_ms.1);
@@ -108,43 +110,43 @@ impl Expectation {
     }
 }
 
-/// See the module text.
+/// One piece of advice.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// The rule that gives it, set by the table.
+    /// Name of the rule that gave it, set by the table.
     pub rule: &'static str,
-    /// Section of the configuration that does it, or `by_hand`.
+    /// Section of the configuration that applies it, or `by_hand`.
     pub cure: &'static str,
-    /// What is wrong, as `unbloat analyze` names it.
+    /// The finding, by its name in `unbloat analyze`.
     pub finding: &'static str,
-    /// In one line.
+    /// The advice in one line.
     pub title: String,
-    /// Whether it is in the configuration.
+    /// Whether the configuration contains it.
     pub rank: Rank,
-    /// The flow of most bytes that it concerns, and how many there are.
+    /// The largest flow that it concerns, and how many there are.
     pub flow: Option<(Flow, usize)>,
-    /// What was measured.
+    /// Reasons: what was measured.
     pub why: Vec<String>,
-    /// What exactly is changed on this host.
+    /// What it changes on this host.
     pub changes: Vec<String>,
-    /// What it expects of that flow.
+    /// What to expect for that flow.
     pub expects: Option<Expectation>,
-    /// … in words, where the law has no figure.
+    /// What to expect in words, where the law has no figure.
     pub hopes: Vec<String>,
-    /// Keys of the configuration, with values in TOML.
+    /// Keys of the configuration with values in TOML.
     pub settings: Vec<(&'static str, String)>,
-    /// What to type; the agent does not do it.
+    /// Commands for the user; the agent does not run them.
     pub commands: Vec<String>,
-    /// How sure it is.
-    pub sure: Sure,
-    /// What is not known.
+    /// Confidence in the expectation.
+    pub sure: Confidence,
+    /// What could not be measured.
     pub unknown: Vec<String>,
-    /// Why this host cannot do it.
+    /// Why this host cannot apply it.
     pub blocked: Option<String>,
 }
 
 impl Advice {
-    /// Without reasons yet.
+    /// Advice without reasons yet.
     pub fn new(
         cure: &'static str,
         finding: &'static str,
@@ -164,13 +166,14 @@ impl Advice {
             hopes: Vec::new(),
             settings: Vec::new(),
             commands: Vec::new(),
-            sure: Sure::Medium,
+            sure: Confidence::Medium,
             unknown: Vec::new(),
             blocked: None,
         }
     }
 
-    /// For these flows, the largest first: the reasons that every flow has, and how sure they are.
+    /// Adds the reasons that hold for every flow, and the confidence; `flows` are sorted by size,
+    /// the largest first.
     #[must_use]
     pub fn for_flows(mut self, flows: &[&Flow]) -> Advice {
         let Some(flow) = flows.first() else { return self };
@@ -185,12 +188,12 @@ impl Advice {
                 rate(sum)
             ));
         }
-        self.sure = sureness(flow);
+        self.sure = confidence_of(flow);
         if flow.rtt_by_window {
             self.unknown
                 .push("no timestamps: the RTT is one by windows, an upper bound".to_owned());
         }
-        if self.sure < Sure::High
+        if self.sure < Confidence::High
             && let Some(min) = flow.rtt_min_ms
         {
             self.unknown.push(format!(
@@ -202,12 +205,12 @@ impl Advice {
         self
     }
 
-    /// The words of what is expected.
+    /// What to expect, as text.
     pub fn expected(&self) -> Vec<String> {
         self.expects.iter().map(Expectation::words).chain(self.hopes.iter().cloned()).collect()
     }
 
-    /// It is done by the configuration.
+    /// Whether the configuration applies it.
     pub fn configured(&self) -> bool {
         self.rank == Rank::Recommended && self.blocked.is_none() && !self.settings.is_empty()
     }
@@ -228,12 +231,12 @@ impl Advice {
     }
 }
 
-/// How a flow fared, in figures.
+/// Figures of a flow in one sentence.
 pub fn reason(flow: &Flow) -> String {
     let whose = if flow.forwarded { "passed on, " } else { "" };
     let ends = match flow.way {
-        super::seen::Way::Download => format!("from {}", endpoint(flow.remote)),
-        super::seen::Way::Upload => format!("to {}", endpoint(flow.remote)),
+        super::observation::Way::Download => format!("from {}", endpoint(flow.remote)),
+        super::observation::Way::Upload => format!("to {}", endpoint(flow.remote)),
     };
     let mut text = format!(
         "{} {ends} ({whose}{} in {:.0} s)",
@@ -250,13 +253,14 @@ pub fn reason(flow: &Flow) -> String {
     text
 }
 
-/// The path was seen empty where its smallest RTT is well below the usual one; a p95 wants samples.
-fn sureness(flow: &Flow) -> Sure {
+/// The confidence for a flow. The path was observed empty if its minimum RTT is well below the
+/// usual one.
+fn confidence_of(flow: &Flow) -> Confidence {
     let apart =
         flow.rtt_min_ms.zip(flow.rtt_ms).is_some_and(|(min, (median, _))| median >= 2.0 * min);
     match (flow.rtt_by_window, apart) {
-        (false, true) => Sure::High,
-        (true, false) => Sure::Low,
-        _ => Sure::Medium,
+        (false, true) => Confidence::High,
+        (true, false) => Confidence::Low,
+        _ => Confidence::Medium,
     }
 }

@@ -1,7 +1,10 @@
-//! What a capture tells: the analysis of `unbloat analyze`, seen from the host at which it was taken.
+//! Observes the traffic in a capture: the analysis of `unbloat analyze`, as seen from the host at
+//! which it was taken.
 //!
-//! signal: connections, flows and findings · model: the host is who has one of this host's addresses, else the end near which the
-//! capture was taken (`vantage`), by bytes; what has no such end passes on, and who has a private address is inside · action: [`Seen`].
+//! signal: connections, flows and findings · model: the host is the end with one of this host's
+//! addresses, else the end near which the capture was taken (`vantage`), by bytes. A connection
+//! without such an end is forwarded, and its end with a private address is inside · action:
+//! [`Observation`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,26 +16,26 @@ use flow::{AnalyzeError, Options, Report, Select, analyze_files};
 use units::{Duration, Limit};
 
 use super::host::Host;
-use super::seen::{Flow, Found, Seen, Way, swing};
+use super::observation::{CaptureFinding, Flow, Observation, Way, swing};
 
-/// Bins whose rates are compared.
+/// Length of the bins whose rates are compared.
 const BIN: Duration = Duration::from_secs(1);
 
-/// The rule that says so.
-const ANOTHERS: &str = "rtt-inflation-other-flow";
+/// Rule of `unbloat analyze` for a flow in another flow's queue.
+const OTHER_FLOW_RULE: &str = "rtt-inflation-other-flow";
 
-/// Reads and analyses. `progress` hears the share that is over.
-pub fn look(
+/// Reads and analyses captures. `progress` gets the share that is done.
+pub fn observe(
     paths: &[PathBuf],
     host: &Host,
     mut progress: impl FnMut(f64),
-) -> Result<Seen, AnalyzeError> {
+) -> Result<Observation, AnalyzeError> {
     let options = Options { bin: BIN, samples: Select::All, ..Options::default() };
     let report = analyze_files(paths, options, |done, total| {
         progress(if total > 0 { done as f64 / total as f64 } else { 0.0 });
         true
     })?;
-    Ok(seen(&report, host))
+    Ok(observation(&report, host))
 }
 
 fn ip(address: Addr) -> IpAddr {
@@ -54,7 +57,7 @@ fn private(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses at which the capture was taken, and whether they are this host's.
+/// The addresses of the host at which the capture was taken, and whether they are this host's.
 fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
     let mut votes: HashMap<IpAddr, u64> = HashMap::new();
     let mut own = Vec::new();
@@ -83,12 +86,12 @@ fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
     ([best(false), best(true)].into_iter().flatten().map(|(end, _)| *end).collect(), false)
 }
 
-/// Whether data from `from` to `to` comes to the host or leaves it; `None`: it cannot be told.
+/// The direction of data from `from` to `to`, and whether it is forwarded; `None`: unknown.
 fn way(from: IpAddr, to: IpAddr, hosts: &[IpAddr]) -> Option<(Way, bool)> {
     match (hosts.contains(&from), hosts.contains(&to)) {
         (true, false) => return Some((Way::Upload, false)),
         (false, true) => return Some((Way::Download, false)),
-        // Both ends in one: nothing goes over an uplink.
+        // Both ends are the host: nothing goes over an uplink.
         (true, true) => return None,
         (false, false) => {}
     }
@@ -99,7 +102,7 @@ fn way(from: IpAddr, to: IpAddr, hosts: &[IpAddr]) -> Option<(Way, bool)> {
     }
 }
 
-fn seen(report: &Report, host: &Host) -> Seen {
+fn observation(report: &Report, host: &Host) -> Observation {
     let analysis = &report.analysis;
     let (hosts, here) = taken_at(report, host);
     let mut minima: HashMap<(IpAddr, IpAddr), f64> = HashMap::new();
@@ -109,15 +112,15 @@ fn seen(report: &Report, host: &Host) -> Seen {
     for row in &analysis.flows {
         let Some((a, b)) = connection(row).map(ends) else { continue };
         for rtt in [row.rtt_ms.map(|q| q.min), row.initial_rtt_ms].into_iter().flatten() {
-            let least = minima.entry(pair(a, b)).or_insert(rtt);
-            *least = least.min(rtt);
+            let minimum = minima.entry(pair(a, b)).or_insert(rtt);
+            *minimum = minimum.min(rtt);
         }
     }
     let mut series: HashMap<u32, Vec<&Sample>> = HashMap::new();
     for sample in &analysis.samples {
         series.entry(sample.flow).or_default().push(sample);
     }
-    let (mut flows, mut sideless) = (Vec::new(), 0);
+    let (mut flows, mut undecided) = (Vec::new(), 0);
     for row in analysis.flows.iter().filter(|row| row.data_packets > 0) {
         let Some(connection) = connection(row).filter(|c| c.protocol == Protocol::Tcp) else {
             continue;
@@ -128,7 +131,7 @@ fn seen(report: &Report, host: &Host) -> Seen {
         );
         let (from, to) = if row.id % 2 == 0 { (a, b) } else { (b, a) };
         let Some((way, forwarded)) = way(from.0, to.0, &hosts) else {
-            sideless += usize::from(row.bytes.0 >= super::seen::LEAST_BYTES);
+            undecided += usize::from(row.bytes.0 >= super::observation::MIN_BYTES);
             continue;
         };
         let (local, remote) = if way == Way::Upload { (from, to) } else { (to, from) };
@@ -156,18 +159,18 @@ fn seen(report: &Report, host: &Host) -> Seen {
             window_bytes: row.rwnd_max.map(|bytes| bytes.0),
             window_share: row.limit_share(Limit::ReceiveWindow).unwrap_or(0.0),
             unread_share: row.limit_share(Limit::ZeroWindow).unwrap_or(0.0),
-            anothers_queue: analysis
+            in_others_queue: analysis
                 .findings
                 .iter()
-                .any(|f| f.flow == Some(row.id) && f.rule == ANOTHERS),
+                .any(|f| f.flow == Some(row.id) && f.rule == OTHER_FLOW_RULE),
             ..Flow::new(way, local, remote)
         });
     }
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.local, flow.remote));
     let mut warnings = report.warnings.clone();
-    if sideless > 0 {
+    if undecided > 0 {
         warnings.push(format!(
-            "{sideless} transfers left out: which of their ends is near cannot be told"
+            "{undecided} transfers left out: which of their ends is near is unknown"
         ));
     }
     let span_s = analysis.facts.end.since(analysis.facts.start).as_secs_f64();
@@ -179,7 +182,7 @@ fn seen(report: &Report, host: &Host) -> Seen {
                 .map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned())
         })
         .collect();
-    Seen {
+    Observation {
         source: "capture",
         words: format!("{}, {span_s:.0} s", names.join(", ")),
         span_s,
@@ -190,7 +193,11 @@ fn seen(report: &Report, host: &Host) -> Seen {
         findings: analysis
             .findings
             .iter()
-            .map(|f| Found { rule: f.rule, severity: f.severity.name(), text: f.text.clone() })
+            .map(|f| CaptureFinding {
+                rule: f.rule,
+                severity: f.severity.name(),
+                text: f.text.clone(),
+            })
             .collect(),
         warnings,
     }

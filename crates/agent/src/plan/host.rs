@@ -1,7 +1,8 @@
-//! What this host is like, as far as a cure depends on it. Nothing is changed, and no rights are needed but for what the kernel can do.
+//! Properties of this host that a cure depends on. Nothing is changed, and no rights are needed,
+//! except to try the kernel's features.
 //!
-//! signal: netlink, sysfs, /proc/sys, whether a modem's reports come · model: none · action: [`Host`], with one line for each thing
-//! that could not be seen.
+//! Sources: netlink, sysfs, /proc/sys, and whether a modem's reports come. What could not be read
+//! is one line each.
 
 use std::fs;
 use std::net::IpAddr;
@@ -11,19 +12,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::kernel::netlink::route::Default as Route;
-use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Wish, attribute, kind};
+use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
 use crate::kernel::{self, Feature};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
 
 /// TC_H_ROOT.
 const ROOT: u32 = u32::MAX;
-/// A modem's reports are 100 ms apart at most (QCUT section 6).
-const REPORT: Duration = Duration::from_millis(400);
-/// Disciplines that keep queues short or flows apart.
+/// Time to wait for a modem's report: they are 100 ms apart at most (QCUT section 6).
+const REPORT_TIMEOUT: Duration = Duration::from_millis(400);
+/// Queue disciplines that keep queues short or separate flows.
 const SMART: [&str; 10] =
     ["fq_codel", "cake", "cake_mq", "fq", "fq_pie", "codel", "pie", "sfq", "dualpi2", "hhf"];
-/// Settings of TCP that a cure depends on, with their keys for `--json`.
+/// TCP settings that a cure depends on, with their keys for `--json`.
 const SYSCTLS: [(&str, &str); 12] = [
     ("net.ipv4.tcp_rmem", "tcp_rmem_bytes"),
     ("net.ipv4.tcp_wmem", "tcp_wmem_bytes"),
@@ -39,22 +40,22 @@ const SYSCTLS: [(&str, &str); 12] = [
     ("net.ipv6.conf.all.forwarding", "ipv6_forwarding"),
 ];
 
-/// What carries a device's packets.
+/// Kind of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// A cellular modem.
+    /// A cellular modem (WWAN).
     Wwan,
-    /// Wi-Fi.
+    /// A wireless LAN.
     Wlan,
     /// A phone or modem that looks like Ethernet over USB.
     Usb,
-    /// Ethernet.
+    /// Ethernet by cable.
     Ethernet,
-    /// TUN, WireGuard and the like: the true link is below.
+    /// TUN, WireGuard and the like: the real link is below.
     Tunnel,
-    /// Made by software.
+    /// A virtual device made by software.
     Virtual,
-    /// Cannot be told.
+    /// The kind is unknown.
     Unknown,
 }
 
@@ -72,7 +73,7 @@ impl Link {
         }
     }
 
-    /// For people.
+    /// Name for messages.
     pub const fn words(self) -> &'static str {
         match self {
             Link::Wwan => "cellular modem",
@@ -85,12 +86,12 @@ impl Link {
         }
     }
 
-    /// Its rate may change by the second.
+    /// Whether its rate may change within seconds.
     pub const fn swings(self) -> bool {
         matches!(self, Link::Wwan | Link::Wlan | Link::Usb)
     }
 
-    /// By what sysfs and netlink say: `DEVTYPE`, the driver, the kind of a virtual device, the name.
+    /// Classifies a device by `DEVTYPE` and driver of sysfs, and by kind and name.
     fn of(
         devtype: &str,
         driver: Option<&str>,
@@ -122,31 +123,31 @@ impl Link {
 /// The uplink's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its number.
+    /// Interface index.
     pub index: u32,
-    /// Largest packet.
+    /// MTU, bytes.
     pub mtu: u32,
-    /// What it is.
+    /// Kind of its link.
     pub link: Link,
-    /// Its driver, where it has one.
+    /// Its driver, if any.
     pub driver: Option<String>,
     /// Queue disciplines at its root; several where it has several queues.
     pub qdiscs: Vec<Qdisc>,
-    /// Its driver has byte queue limits at work; `None` where sysfs does not tell.
+    /// Whether its driver uses byte queue limits; `None` where sysfs does not show it.
     pub bql: Option<bool>,
 }
 
 impl Device {
-    /// A discipline that keeps queues short, or flows apart.
+    /// Whether a discipline keeps queues short, or separates flows.
     pub fn smart(&self) -> bool {
         self.qdiscs.iter().any(|qdisc| SMART.contains(&qdisc.kind.as_str()))
     }
 
     /// The name of the discipline at its root.
     pub fn qdisc(&self) -> &str {
-        // With mq at the root, its children do the queueing.
+        // Under mq, its children do the queueing.
         let of =
             |root| self.qdiscs.iter().find(move |q| (q.parent == ROOT) == root && q.kind != "mq");
         of(true).or_else(|| of(false)).map_or("noqueue", |qdisc| &qdisc.kind)
@@ -165,27 +166,32 @@ impl Device {
     }
 }
 
-/// What this host is like.
+/// Properties of this host that a cure depends on. Nothing is changed, and no rights are needed,
+/// except to try the kernel's features.
+///
+/// Sources: netlink, sysfs, /proc/sys, and whether a modem's reports come. What could not be read
+/// is one line each.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// The uplink's.
+    /// Device of the uplink.
     pub device: Option<Device>,
-    /// Its own addresses.
+    /// Addresses of this host.
     pub addresses: Vec<IpAddr>,
-    /// Names and values, where the kernel has them.
+    /// Names and values of settings that the kernel has.
     pub sysctls: Vec<(&'static str, String)>,
-    /// What the kernel can do; `None` where that cannot be asked.
+    /// Features of the kernel; `None` where they could not be tried.
     pub features: Option<Vec<Feature>>,
-    /// The root of cgroup v2: whole host's sockets.
+    /// Root of cgroup v2, which contains all sockets of the host.
     pub cgroup: Option<PathBuf>,
-    /// A modem's reports come from here.
+    /// Socket from which a modem's reports come.
     pub modem: Option<PathBuf>,
-    /// What could not be seen, a line each.
+    /// What could not be read, a line each.
     pub missing: Vec<String>,
 }
 
 impl Host {
-    /// Looks. `device`: instead of that of the default route; `modem`: where its reports are to be had.
+    /// Reads the properties. `device`: instead of that of the default route; `modem`: socket with a
+    /// modem's reports.
     pub fn look(device: Option<&str>, modem: &Path) -> Host {
         let mut host = Host { sysctls: sysctls(), ..Host::default() };
         match Netlink::open() {
@@ -206,7 +212,7 @@ impl Host {
         host
     }
 
-    /// Takes what the kernel can do, or why that could not be asked.
+    /// Stores the kernel's features, or why they could not be tried.
     pub fn learn(&mut self, features: Result<Vec<Feature>, String>) {
         match features {
             Ok(features) => self.features = Some(features),
@@ -224,26 +230,26 @@ impl Host {
         self.sysctl(name)?.split_whitespace().nth(2)?.parse().ok()
     }
 
-    /// It passes on packets of others.
+    /// Whether it forwards packets.
     pub fn forwards(&self) -> bool {
         ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"]
             .iter()
             .any(|name| self.sysctl(name) == Some("1"))
     }
 
-    /// The kernel has this congestion control.
+    /// Whether the kernel has this congestion control.
     pub fn has_congestion(&self, name: &str) -> bool {
         self.sysctl("net.ipv4.tcp_available_congestion_control")
             .is_some_and(|names| names.split_whitespace().any(|known| known == name))
     }
 
-    /// Why a feature is not to be had, if that is known.
+    /// Why a feature is not available, if that is known.
     pub fn lacks(&self, feature: &str) -> Option<&str> {
         let found = self.features.as_ref()?.iter().find(|f| f.name.contains(feature))?;
         found.missing.as_deref()
     }
 
-    /// One of its addresses.
+    /// Whether it has this address.
     pub fn owns(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)
     }
@@ -263,7 +269,7 @@ impl Host {
     }
 }
 
-/// What the kernel can do, by trying; that takes a moment.
+/// Tries the kernel's features; that takes a moment.
 pub fn features() -> Result<Vec<Feature>, String> {
     match kernel::rights() {
         Ok(()) => Ok(kernel::features()),
@@ -292,7 +298,8 @@ fn uplink(netlink: &mut Netlink, wanted: Option<&str>) -> Result<Device, String>
     device(netlink, index).map_err(|e| format!("device {index}: {e}"))
 }
 
-/// A device by its number. Sysfs may show another network namespace's: it is believed where the number agrees.
+/// A device by its index. Sysfs may show another network namespace's: it is used only where the
+/// index agrees.
 fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
@@ -303,7 +310,7 @@ fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
     let mut fixed = [0; HEADER];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    let answers = netlink.ask(kind::GET_LINK, Wish::Get, &fixed, &Attributes::default())?;
+    let answers = netlink.ask(kind::GET_LINK, Request::Get, &fixed, &Attributes::default())?;
     let body = answers.first().ok_or(std::io::ErrorKind::NotFound)?;
     let attributes = body.get(HEADER..).unwrap_or_default();
     let name = attribute(attributes, IFLA_IFNAME).map(text).ok_or(std::io::ErrorKind::NotFound)?;
@@ -331,7 +338,8 @@ fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
     Ok(Device { name, index, mtu, link, driver: driver.or(virtual_kind), qdiscs, bql })
 }
 
-/// Whether any transmit queue has a limit: the files are there without a driver that uses them, and then stay zero.
+/// Whether any transmit queue has a limit. The files exist without a driver that uses them, too,
+/// and then stay zero.
 fn byte_queue_limits(device: &Path) -> Option<bool> {
     let queues = fs::read_dir(device.join("queues")).ok()?;
     let limits = queues.flatten().filter_map(|queue| {
@@ -347,16 +355,16 @@ pub fn carried(netlink: &mut Netlink, index: u32) -> Option<(u64, u64)> {
     const HEADER: usize = 16;
     let mut fixed = [0; HEADER];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    let answers = netlink.ask(kind::GET_LINK, Wish::Get, &fixed, &Attributes::default()).ok()?;
+    let answers = netlink.ask(kind::GET_LINK, Request::Get, &fixed, &Attributes::default()).ok()?;
     let stats = attribute(answers.first()?.get(HEADER..)?, IFLA_STATS64)?;
     // struct rtnl_link_stats64: packets received and sent, bytes received and sent.
     let at = |at: usize| Some(u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?));
     Some((at(16)?, at(24)?))
 }
 
-/// Whether a modem's reports come.
+/// Whether a report of a modem comes.
 fn reports(path: &Path) -> bool {
-    path.exists() && matches!(Socket::new(path).next(REPORT), Ok(Some(_)))
+    path.exists() && matches!(Socket::new(path).next(REPORT_TIMEOUT), Ok(Some(_)))
 }
 
 #[cfg(test)]
@@ -364,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_told_by_its_driver_kind_and_name() {
+    fn a_link_is_classified_by_its_driver_kind_and_name() {
         for (devtype, driver, kind, name, ethernet, link) in [
             ("wlan", Some("iwlwifi"), None, "wlp2s0", true, Link::Wlan),
             ("wwan", Some("qmi_wwan"), None, "wwan0", false, Link::Wwan),

@@ -1,35 +1,35 @@
-//! The plan as a page for a terminal: what was looked at, what was seen, each piece of advice, and what to type.
+//! The plan as text for a terminal: what was observed, each piece of advice, and what to type.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
 use super::advice::{Advice, Rank};
 use super::host::Host;
-use super::seen::Way;
+use super::observation::Way;
 use super::text::{bytes, count, endpoint, ms, paragraph, rate};
 use super::{Options, Plan};
 
-/// Where the text of a paragraph begins.
+/// Column at which the text of a paragraph begins.
 const INDENT: usize = 12;
-/// Flows that are listed.
+/// Number of flows that are listed.
 const LISTED: usize = 8;
 
 /// A flow: ends, rate, bytes, RTT, grade.
 type Line = (String, String, String, String, String);
 
-/// As wide as the terminal, but never so wide that a line is hard to read.
+/// Width of the terminal, but never so wide that a line is hard to read.
 pub fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
-    told.or_else(terminal).unwrap_or(96).clamp(40, 100)
+    columns.or_else(terminal).unwrap_or(96).clamp(40, 100)
 }
 
-/// Titles stand out where that can be shown and is wanted.
+/// Whether titles are bold: on a terminal, unless NO_COLOR is set.
 pub fn bold() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// See the module text.
+/// The plan as text.
 pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String {
     let mut text = String::new();
     let strong =
@@ -57,16 +57,16 @@ pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String 
         text.push('\n');
         text += &strong(paragraph("", nothing, 0, width).trim_end());
     }
-    let mut told: Vec<&str> = Vec::new();
+    let mut printed: Vec<&str> = Vec::new();
     for (number, advice) in plan.advice.iter().enumerate() {
-        text += &piece(number + 1, advice, &told, width, &strong);
-        told.extend(advice.why.iter().map(String::as_str));
+        text += &piece(number + 1, advice, &printed, width, &strong);
+        printed.extend(advice.why.iter().map(String::as_str));
     }
     text += &ending(plan, options, &strong);
     text.trim_end().to_owned()
 }
 
-/// The device, and what forwards.
+/// The uplink's device and the host's settings in one line.
 fn about(host: &Host) -> String {
     let mut words = match &host.device {
         None => "no uplink".to_owned(),
@@ -145,12 +145,12 @@ fn flows(plan: &Plan, width: usize) -> String {
 fn piece(
     number: usize,
     advice: &Advice,
-    told: &[&str],
+    printed: &[&str],
     width: usize,
     strong: &dyn Fn(&str) -> String,
 ) -> String {
     let how = match (&advice.blocked, advice.rank) {
-        (Some(_), _) => "not to be had here",
+        (Some(_), _) => "not available on this host",
         (None, Rank::Instead) => "would do instead",
         (None, rank) => rank.name(),
     };
@@ -161,9 +161,9 @@ fn piece(
             text += &paragraph(if i == 0 { name } else { "" }, line, INDENT, width);
         }
     };
-    // What an earlier piece said of the same flow need not be read twice.
+    // Reasons that an earlier piece has already printed are not repeated.
     let new: Vec<&str> =
-        advice.why.iter().map(String::as_str).filter(|why| !told.contains(why)).collect();
+        advice.why.iter().map(String::as_str).filter(|why| !printed.contains(why)).collect();
     let again = if new.len() < advice.why.len() { ", as above" } else { "" };
     let colon = if new.is_empty() {
         ""

@@ -1,13 +1,13 @@
-//! Which cure would help: a table of rules, each of which looks at everything and gives advice or none.
+//! The rules of `plan`: each one looks at host and traffic, and gives advice or none.
 //!
-//! signal: [`Host`] and [`Seen`] · model: one rule per file · action: [`Advice`], in the order of the table. A new rule is a file and a
-//! line.
+//! signal: [`Host`] and [`Observation`] · model: one rule per file · action: [`Advice`], in the
+//! order of the table. A new rule is a file and a line in the table.
 
 use std::path::Path;
 
-use super::advice::{Advice, Rank, Sure};
+use super::advice::{Advice, Confidence, Rank};
 use super::host::Host;
-use super::seen::{Flow, Seen, Way};
+use super::observation::{Flow, Observation, Way};
 use super::text::ms;
 
 mod congestion;
@@ -20,29 +20,29 @@ mod testing;
 mod upload;
 mod window;
 
-/// What a rule looks at.
+/// The input of a rule.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// This host.
+    /// Properties of this host.
     pub host: &'a Host,
-    /// The traffic.
-    pub seen: &'a Seen,
+    /// The observed traffic.
+    pub seen: &'a Observation,
     /// Where programs are pinned.
     pub pins: &'a Path,
 }
 
 impl View<'_> {
-    /// The traffic is this host's, so that what the host is like counts.
+    /// Whether the traffic is this host's, so that the host's properties count.
     pub fn here(&self) -> bool {
         self.seen.elsewhere.is_empty()
     }
 
-    /// Why this host cannot do it; nothing where the traffic is another's.
+    /// Why this host lacks a feature; `None` where the traffic is another host's.
     fn lacks(&self, feature: &str) -> Option<String> {
         if self.here() { self.host.lacks(feature).map(str::to_owned) } else { None }
     }
 
-    /// A bloated flow is cured by a law that allows λ · RTTmin: the λ for these flows.
+    /// The largest λ that helps one of these flows: its law allows an RTT of λ · RTTmin.
     fn lambda(&self, flows: &[&Flow]) -> Option<f64> {
         let swings = flows.iter().any(|flow| flow.swing.is_some_and(|swing| swing >= SWINGS))
             || self.here() && self.host.device.as_ref().is_some_and(|device| device.link.swings());
@@ -63,40 +63,42 @@ mod feature {
     pub const ALL: [&str; 6] = [WINDOWS, LIVE, ACKS, GATE, CONGESTION, FQ_CODEL];
 }
 
-/// Rates that vary by this between a first and a ninth tenth: below, λ = 2 holds enough for what comes.
+/// Variation of the rate (ninth decile over first decile) from which λ = 3 is tried; below it λ = 2
+/// allows enough.
 const SWINGS: f64 = 2.0;
-/// A cure that saves less than this part of the RTT is not worth a change.
+/// Minimum part of the RTT that a cure must save to be worth a change.
 const SAVES: f64 = 0.2;
 
-/// λ · RTTmin is well below what the flow has now.
+/// Whether λ · RTTmin is well below the flow's present RTT.
 fn helps(flow: &Flow, lambda: f64) -> bool {
     let now = flow.rtt_min_ms.zip(flow.rtt_ms);
     now.is_some_and(|(min, (_, p95))| lambda * min <= (1.0 - SAVES) * p95)
 }
 
-/// λ · RTTmin, but never less than two segments take on the air: the law's smallest window.
+/// RTT with the law: λ · RTTmin, but never less than two segments take on the air, the law's
+/// minimum window.
 fn by_law(flow: &Flow, lambda: f64) -> f64 {
     let floor_ms = 2.0 * flow.mss_bytes as f64 * 8e3 / flow.rate_bps.max(1.0);
     (lambda * flow.rtt_min_ms.unwrap_or(0.0)).max(flow.rtt_min_ms.unwrap_or(0.0) + floor_ms)
 }
 
-/// λ as TOML has it, and people.
+/// λ in TOML's notation.
 fn toml(lambda: f64) -> String {
     format!("{lambda:?}")
 }
 
-/// One rule.
+/// A rule of the table.
 #[derive(Clone, Copy)]
 pub struct Rule {
-    /// Its name.
+    /// Name of the rule.
     pub name: &'static str,
-    /// What it advises, in one line.
+    /// Its advice in one line.
     pub about: &'static str,
-    /// The rule itself.
+    /// The function that applies it.
     pub check: fn(&View<'_>) -> Vec<Advice>,
 }
 
-/// Every rule.
+/// All rules, in order.
 pub const TABLE: &[Rule] = &[
     download::RULE,
     upload::RULE,
@@ -107,23 +109,23 @@ pub const TABLE: &[Rule] = &[
     own_queue::RULE,
 ];
 
-/// What every rule says; what would do instead comes last.
+/// The advice of all rules, alternatives last.
 pub fn advice(view: &View<'_>) -> Vec<Advice> {
     let of = |rule: &'static Rule| {
         (rule.check)(view).into_iter().map(|advice| Advice { rule: rule.name, ..advice })
     };
     let mut all: Vec<Advice> = TABLE.iter().flat_map(of).collect();
-    // Where nothing that is recommended can be had, what would do instead is recommended.
-    let had = |all: &[Advice]| {
+    // If no recommended cure of the uplink is available, its alternatives are recommended.
+    let available = |all: &[Advice]| {
         all.iter().any(|a| a.cure == "uplink" && a.rank == Rank::Recommended && a.blocked.is_none())
     };
-    if !had(&all) {
+    if !available(&all) {
         for advice in all.iter_mut().filter(|a| a.rank == Rank::Instead && a.blocked.is_none()) {
             advice.rank = Rank::Recommended;
         }
     }
     together(&mut all);
-    // One of a kind: the first says more.
+    // Keep only the first advice for [receive], which says more.
     let first = all.iter().position(|advice| advice.cure == "receive");
     let mut place = 0..;
     all.retain(|advice| place.next() == first || advice.cure != "receive");
@@ -131,7 +133,7 @@ pub fn advice(view: &View<'_>) -> Vec<Advice> {
     all
 }
 
-/// An RTT goes both ways: where both are under load, each flow's contains both queues.
+/// An RTT contains both directions' queues: where both are loaded, confidence falls.
 fn together(all: &mut [Advice]) {
     let loaded = |way| {
         move |advice: &Advice| {
@@ -143,7 +145,7 @@ fn together(all: &mut [Advice]) {
         return;
     }
     for advice in all.iter_mut().filter(|advice| advice.expects.is_some()) {
-        advice.sure = advice.sure.min(Sure::Medium);
+        advice.sure = advice.sure.min(Confidence::Medium);
         advice.unknown.push(
             "which direction's queue it is: both are under load, and an RTT goes both ways; their cures belong together"
                 .to_owned(),
@@ -151,10 +153,10 @@ fn together(all: &mut [Advice]) {
     }
 }
 
-/// Where nothing is advised: why.
+/// Why nothing is advised.
 pub fn nothing(view: &View<'_>) -> String {
-    let told: Vec<&Flow> = view.seen.flows.iter().filter(|flow| flow.told()).collect();
-    if told.is_empty() {
+    let judged: Vec<&Flow> = view.seen.flows.iter().filter(|flow| flow.judgeable()).collect();
+    if judged.is_empty() {
         let what = match view.seen.connections {
             0 => "no TCP connection was seen",
             _ => "no transfer was long enough to judge (100 KB and 20 round trips under load)",
@@ -163,12 +165,12 @@ pub fn nothing(view: &View<'_>) -> String {
             "Nothing to cure was seen: {what}. A queue shows under load: look again while something is transferred."
         );
     }
-    let worst = told
+    let worst = judged
         .iter()
         .filter_map(|flow| Some((flow.queue_ms()?.1, *flow)))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match worst {
-        Some((queue, flow)) if queue >= super::seen::BLOATED_MS => format!(
+        Some((queue, flow)) if queue >= super::observation::BLOATED_MS => format!(
             "Nothing to cure: {} of queueing delay (p95), but on a path of {} no cure would save a fifth of the RTT.",
             ms(queue),
             ms(flow.rtt_min_ms.unwrap_or(0.0))
@@ -182,7 +184,7 @@ pub fn nothing(view: &View<'_>) -> String {
     }
 }
 
-/// Bloated flows of a direction, this host's own or not.
+/// Bloated flows of a direction, forwarded or this host's own.
 fn bloated<'a>(view: &View<'a>, way: Way, forwarded: bool) -> Vec<&'a Flow> {
     view.seen.of(way, |flow| flow.forwarded == forwarded && flow.bloated())
 }
@@ -255,19 +257,18 @@ mod tests {
         let all = advice(&case.view());
         assert_eq!(
             all.iter()
-                .filter(
-                    |a| a.sure == Sure::Medium && a.unknown.iter().any(|u| u.contains("both ways"))
-                )
+                .filter(|a| a.sure == Confidence::Medium
+                    && a.unknown.iter().any(|u| u.contains("both ways")))
                 .count(),
             3
         );
         let case = Case::new(both[..1].to_vec());
-        assert!(advice(&case.view()).iter().all(|a| a.sure == Sure::High));
+        assert!(advice(&case.view()).iter().all(|a| a.sure == Confidence::High));
     }
 
     #[test]
     fn a_flow_in_anothers_queue_is_not_the_one_to_cure() {
-        let small = Flow { anothers_queue: true, ..flow(Way::Download, 60.0, 900.0, 950.0) };
+        let small = Flow { in_others_queue: true, ..flow(Way::Download, 60.0, 900.0, 950.0) };
         assert!(advice(&Case::new(vec![small]).view()).is_empty());
     }
 

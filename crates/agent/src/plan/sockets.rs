@@ -1,13 +1,16 @@
-//! This host's TCP connections, looked at several times.
+//! Observes this host's TCP connections by sampling their sockets.
 //!
-//! signal: `tcp_info` and buffers of every socket, the device's counters and backlog, every 100 ms · model: what moved between two looks
-//! is a rate; the receiver's own RTT (`tcpi_rcv_rtt`) is that of a download, the sender's that of an upload, each counted only when
-//! data flowed in between · action: [`Seen`].
+//! signal: `tcp_info` and buffers of every socket, the device's counters and backlog, every 100 ms
+//! · model: the bytes between two samples are a rate; the receiver's own RTT (`tcpi_rcv_rtt`) is
+//! that of a download, the sender's that of an upload, each counted only when data flowed in
+//! between · action: [`Observation`].
 //!
-//! Traps: what stands behind a hole is not received until the hole is filled, so that a rate that is read off it swings although the path's does
-//! not: segments that came tell it; a sender that pauses makes the receiver's RTT too long (the echoed timestamp is from before the pause), so it counts only
-//! where it means no more in flight than the window allows; and a connection that began in a standing queue never saw the path empty,
-//! so that the smallest RTT is that of all connections to its address.
+//! Pitfalls. Data beyond a hole does not count as received until the hole is filled, so that a rate
+//! derived from it varies although the path's does not: data segments show it. A sender that pauses
+//! makes the receiver's RTT too long (the echoed timestamp is from before the pause), so it counts
+//! only where it means no more in flight than the window allows. A connection that began in a
+//! standing queue never saw the path empty, so the minimum RTT is that of all connections to its
+//! address.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,33 +18,35 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::host::{self, Host};
-use super::seen::{Carried, Flow, Seen, Way, quantile, swing};
+use super::observation::{DeviceTraffic, Flow, Observation, Way, quantile, swing};
 use crate::kernel::netlink::Netlink;
 use crate::kernel::netlink::diag::{self, Socket, TcpInfo};
 
-/// Time between two looks.
-const EVERY: Duration = Duration::from_millis(100);
-/// A look may take this part of that time: with very many connections they are farther apart.
-const SHARE: u32 = 10;
-/// A direction that moved less is not shown: chatter.
-const LEAST_SHOWN: u64 = 20_000;
-/// Segments in flight that make a load: as the findings have it.
+/// Interval between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// A sample may take this part of that interval; with very many connections the interval grows.
+const MAX_SHARE: u32 = 10;
+/// Minimum of bytes for a flow to be shown.
+const MIN_SHOWN_BYTES: u64 = 20_000;
+/// Segments in flight that count as load, as in the findings.
 const LOADED_SEGMENTS: u64 = 4;
-/// More than the window in flight, by this much, cannot be: the window is that of the look, not of an RTT before.
-const POSSIBLE: f64 = 1.5;
-/// This part of the window in flight is a full one: what an ACK frees is on its way.
-const FULL: f64 = 0.8;
+/// Maximum ratio of bytes in flight to the window. More is impossible, but the window is that of
+/// the sample and not of an RTT before.
+const MAX_IN_FLIGHT: f64 = 1.5;
+/// Ratio of bytes in flight to the window from which the window counts as full: what an ACK frees
+/// is on its way.
+const FULL_WINDOW: f64 = 0.8;
 
 type Key = (u64, (IpAddr, u16), (IpAddr, u16));
 
-/// What the looks at one connection came to in one direction.
+/// DirectionSums over the samples of one connection in one direction.
 #[derive(Clone, Debug, Default)]
-struct Sums {
-    /// RTTs of looks between which data flowed, ms.
+struct DirectionSums {
+    /// RTT samples with data in between, ms.
     rtts: Vec<f64>,
-    /// Bits of each second, in order or not.
+    /// Bits in each second, in order or not.
     seconds: Vec<f64>,
-    /// Bytes, in order or not.
+    /// Bytes moved, in order or not.
     carried: u64,
     loaded_s: f64,
     full_s: f64,
@@ -49,25 +54,25 @@ struct Sums {
     window_bytes: Option<u32>,
 }
 
-/// A connection: its first and last look, and what was between.
+/// A connection: its first and last sample, and sums over all.
 #[derive(Clone, Debug)]
-struct Watched {
+struct ConnectionHistory {
     first: (f64, Socket),
     last: (f64, Socket),
-    sums: [Sums; 2],
+    sums: [DirectionSums; 2],
 }
 
-/// Every connection so far.
+/// All connections so far.
 #[derive(Debug, Default)]
-struct Looks {
-    connections: HashMap<Key, Watched>,
-    /// Smallest RTT to each address.
+struct ConnectionTable {
+    connections: HashMap<Key, ConnectionHistory>,
+    /// Minimum RTT to each address, µs.
     minima: HashMap<IpAddr, u32>,
 }
 
 const WAYS: [Way; 2] = [Way::Download, Way::Upload];
 
-impl Looks {
+impl ConnectionTable {
     fn add(&mut self, at_s: f64, sockets: Vec<Socket>, host: &Host) {
         for socket in sockets {
             if socket.remote.0.is_loopback() || host.owns(socket.remote.0) {
@@ -76,15 +81,15 @@ impl Looks {
             if let Some(info) = &socket.info {
                 let known = [info.min_rtt_us, Some(info.rtt_us), Some(info.rcv_rtt_us)];
                 for rtt in known.into_iter().flatten().filter(|rtt| *rtt > 0) {
-                    let least = self.minima.entry(socket.remote.0).or_insert(rtt);
-                    *least = rtt.min(*least);
+                    let minimum_us = self.minima.entry(socket.remote.0).or_insert(rtt);
+                    *minimum_us = rtt.min(*minimum_us);
                 }
             }
             match self.connections.entry((socket.cookie, socket.local, socket.remote)) {
                 Entry::Occupied(mut known) => known.get_mut().again(at_s, socket),
                 Entry::Vacant(new) => {
                     let look = (at_s, socket);
-                    new.insert(Watched {
+                    new.insert(ConnectionHistory {
                         first: look.clone(),
                         last: look,
                         sums: Default::default(),
@@ -94,9 +99,9 @@ impl Looks {
         }
     }
 
-    /// Bytes that came for this host, in order or not.
+    /// Bytes received for this host, in order or not.
     fn downloaded(&self) -> u64 {
-        self.connections.values().map(|watched| watched.sums[0].carried).sum()
+        self.connections.values().map(|history| history.sums[0].carried).sum()
     }
 
     fn flows(&self, largest_buffer: Option<u64>) -> Vec<Flow> {
@@ -104,7 +109,7 @@ impl Looks {
         let mut flows: Vec<Flow> = self
             .connections
             .values()
-            .flat_map(|watched| WAYS.map(|way| watched.flow(way, largest_buffer)))
+            .flat_map(|history| WAYS.map(|way| history.flow(way, largest_buffer)))
             .flatten()
             .map(|flow| Flow { rtt_min_ms: minimum(flow.remote.0), ..flow })
             .collect();
@@ -113,7 +118,7 @@ impl Looks {
     }
 }
 
-/// Bytes that a connection has moved in a direction, of all times.
+/// Bytes that a connection has moved in a direction since it began.
 fn moved(socket: &Socket, way: Way) -> Option<u64> {
     let info = socket.info.as_ref()?;
     match way {
@@ -122,7 +127,7 @@ fn moved(socket: &Socket, way: Way) -> Option<u64> {
     }
 }
 
-/// What has come or went, in order or not: all that an uplink carried of it.
+/// Bytes that came or went, in order or not: all that the uplink carried of it.
 fn carried(socket: &Socket, way: Way) -> Option<u64> {
     let info = socket.info.as_ref()?;
     let segments = info.data_segs_in.filter(|_| way == Way::Download);
@@ -130,7 +135,7 @@ fn carried(socket: &Socket, way: Way) -> Option<u64> {
     segments.map(of_segments).or_else(|| moved(socket, way))
 }
 
-/// Segment, RTT and window of a direction.
+/// Segment size, RTT and window of a direction.
 fn figures(info: &TcpInfo, way: Way) -> (u64, u32, Option<u32>) {
     match way {
         Way::Download => {
@@ -140,7 +145,7 @@ fn figures(info: &TcpInfo, way: Way) -> (u64, u32, Option<u32>) {
     }
 }
 
-impl Watched {
+impl ConnectionHistory {
     fn again(&mut self, at_s: f64, socket: Socket) {
         let (before_s, before) = &self.last;
         let lasted_s = (at_s - before_s).max(1e-3);
@@ -159,7 +164,7 @@ impl Watched {
         let ((first_s, first), (last_s, last)) = (&self.first, &self.last);
         let bytes = moved(last, way)?.saturating_sub(moved(first, way)?);
         let info = last.info.as_ref()?;
-        if bytes < LEAST_SHOWN {
+        if bytes < MIN_SHOWN_BYTES {
             return None;
         }
         let sums = &self.sums[usize::from(way == Way::Upload)];
@@ -189,8 +194,8 @@ impl Watched {
     }
 }
 
-impl Sums {
-    /// So many bytes came or went in a second.
+impl DirectionSums {
+    /// Adds bytes to a second.
     fn second(&mut self, second: usize, bytes: u64) {
         if bytes > 0 {
             self.seconds.resize(self.seconds.len().max(second + 1), 0.0);
@@ -199,7 +204,7 @@ impl Sums {
         }
     }
 
-    /// `step` bytes moved within `lasted_s`, between two looks.
+    /// Adds `step` bytes that moved within `lasted_s`, between two samples.
     fn step(&mut self, way: Way, step: u64, lasted_s: f64, (before, now): (&Socket, &Socket)) {
         let (Some(was), Some(info)) = (&before.info, &now.info) else { return };
         let (mss, rtt_us, window) = figures(info, way);
@@ -214,8 +219,8 @@ impl Sums {
         self.loaded_s += lasted_s;
         let window = window.map_or(f64::INFINITY, f64::from);
         match way {
-            Way::Download if in_flight > window * POSSIBLE => return,
-            Way::Download if in_flight >= window * FULL => self.full_s += lasted_s,
+            Way::Download if in_flight > window * MAX_IN_FLIGHT => return,
+            Way::Download if in_flight >= window * FULL_WINDOW => self.full_s += lasted_s,
             Way::Download => {}
             Way::Upload => {
                 let limited = info.rwnd_limited_us.zip(was.rwnd_limited_us);
@@ -227,20 +232,20 @@ impl Sums {
     }
 }
 
-/// As much waits to be read as could still come: the application is behind.
+/// Whether the application is behind: as much data is unread as may still come.
 fn unread(socket: &Socket) -> bool {
     let window = socket.info.as_ref().and_then(|info| info.rcv_wnd_bytes).unwrap_or(u32::MAX);
     socket.unread_bytes > 0 && socket.unread_bytes >= window
 }
 
-/// Looks for so long. `progress` hears the share that is over.
-pub fn look(
+/// Observes for so long. `progress` gets the share that is done.
+pub fn observe(
     lasting: Duration,
     host: &Host,
     mut progress: impl FnMut(f64),
-) -> std::io::Result<Seen> {
+) -> std::io::Result<Observation> {
     let begun = Instant::now();
-    let mut looks = Looks::default();
+    let mut looks = ConnectionTable::default();
     let mut netlink = Netlink::open().ok().zip(host.device.as_ref().map(|device| device.index));
     let mut counters = Vec::new();
     let mut backlogs = Vec::new();
@@ -260,7 +265,7 @@ pub fn look(
             break;
         }
         progress(at_s / lasting.as_secs_f64());
-        let next = at + EVERY.max(at.elapsed() * SHARE);
+        let next = at + SAMPLE_INTERVAL.max(at.elapsed() * MAX_SHARE);
         std::thread::sleep(next.min(begun + lasting).saturating_duration_since(Instant::now()));
     }
     progress(1.0);
@@ -268,7 +273,7 @@ pub fn look(
     let carried = counters.first().zip(counters.last()).map(|(first, last)| {
         let lasted = (last.0 - first.0).max(1e-3);
         let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 * 8.0 / lasted;
-        Carried {
+        DeviceTraffic {
             received_bps: rate(first.1.0, last.1.0),
             sent_bps: rate(first.1.1, last.1.1),
             own_bps: looks.downloaded() as f64 * 8.0 / lasted,
@@ -276,10 +281,10 @@ pub fn look(
         }
     });
     let mut warnings = Vec::new();
-    if looks.connections.values().any(|watched| watched.last.1.info.is_none()) {
-        warnings.push("the kernel told nothing about some connections".to_owned());
+    if looks.connections.values().any(|history| history.last.1.info.is_none()) {
+        warnings.push("the kernel reported nothing about some connections".to_owned());
     }
-    Ok(Seen {
+    Ok(Observation {
         source: "live",
         words: format!("this host's TCP connections, {span_s:.0} s"),
         span_s,
@@ -287,7 +292,7 @@ pub fn look(
         connections: looks.connections.len(),
         carried,
         warnings,
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 
@@ -327,7 +332,7 @@ mod tests {
     }
 
     fn looked(at: impl Fn(u32) -> Vec<Socket>) -> Vec<Flow> {
-        let mut looks = Looks::default();
+        let mut looks = ConnectionTable::default();
         for look in 0..41 {
             looks.add(f64::from(look) * 0.2, at(look), &Host::default());
         }
@@ -343,7 +348,7 @@ mod tests {
         };
         let [flow] = &looked(|look| vec![socket(1, held(look))])[..] else { panic!() };
         assert!(flow.swing.is_some_and(|swing| swing < 1.3), "{flow:?}");
-        let mut looks = Looks::default();
+        let mut looks = ConnectionTable::default();
         for look in 0..8 {
             looks.add(f64::from(look) * 0.2, vec![socket(1, held(look))], &Host::default());
         }
@@ -383,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_and_an_application_that_does_not_read_are_told() {
+    fn a_full_window_and_an_application_that_does_not_read_are_found() {
         let flows = looked(|look| {
             vec![socket(1, TcpInfo { rcv_wnd_bytes: Some(1_600_000), ..download(look) })]
         });
@@ -420,7 +425,7 @@ mod tests {
 
     #[test]
     fn loopback_and_this_hosts_own_addresses_are_no_path() {
-        let mut looks = Looks::default();
+        let mut looks = ConnectionTable::default();
         let host = Host { addresses: vec![THERE.0], ..Host::default() };
         looks.add(0.0, vec![socket(1, download(0))], &host);
         assert!(looks.connections.is_empty());

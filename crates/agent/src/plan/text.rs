@@ -1,5 +1,6 @@
-//! Numbers as a person reads them, and paragraphs that fit a terminal. Numbers are written as `unbloat analyze` writes them:
-//! `31.4 MB`, `4.0 Mbit/s`, `187 ms`; Mbit/s is 10⁶ bit/s and MB is 10⁶ bytes.
+//! Numbers as a person reads them, and paragraphs that fit a terminal. Numbers are written as
+//! `unbloat analyze` writes them: `31.4 MB`, `4.0 Mbit/s`, `187 ms`; Mbit/s is 10⁶ bit/s and MB is
+//! 10⁶ bytes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,7 +54,8 @@ pub fn endpoint((address, port): (IpAddr, u16)) -> String {
     SocketAddr::new(address, port).to_string()
 }
 
-/// A paragraph of lines no wider than `width`, behind a word in the margin; lines after the first are below its text.
+/// A paragraph of lines no wider than `width`, behind a word in the margin; lines after the first
+/// are below its text.
 pub fn paragraph(margin: &str, text: &str, indent: usize, width: usize) -> String {
     let mut lines = vec![format!("{margin:<indent$}")];
     let mut empty = true;

@@ -1,11 +1,13 @@
-//! The weak source: what the driver and the queue discipline of the device hold.
+//! The driver as a source of reports: the bytes in the driver and in the device's queue discipline.
 //!
-//! signal: `byte_queue_limits/inflight` of each transmit queue, backlog and bytes of the root queue discipline (by netlink) · model: what
-//! lies below the gate is both, what left is what the discipline let go less what the driver holds more · action: reports, every 5 ms,
-//! of now.
+//! signal: `byte_queue_limits/inflight` of each transmit queue; backlog and bytes of the root queue
+//! discipline (by netlink) · model: the occupancy below the gate is the sum of both; what moved is
+//! what the discipline dequeued minus the growth of the driver's ring · action: a report every 5
+//! ms.
 //!
-//! It knows nothing of a buffer in the device. Where the device is the bottleneck it helps (Ethernet, Wi-Fi and modems whose drivers
-//! have byte queue limits); elsewhere it shows an empty ring, and its gate stays open.
+//! It cannot see a buffer inside the device. It helps where the device is the bottleneck (Ethernet,
+//! Wi-Fi and modems whose drivers have byte queue limits). Elsewhere it reports an empty ring, and
+//! the gate stays open.
 
 use std::fs;
 use std::io;
@@ -16,22 +18,22 @@ use super::{Grade, Report, Source};
 use crate::cures::now_ns;
 use crate::kernel::netlink::Netlink;
 
-/// Time between two looks: an interval of QCUT's average has four of them.
-const EVERY: Duration = Duration::from_millis(5);
+/// Sampling interval: an interval of QCUT's average contains four samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// All ones: a queue discipline that is the device's root (TC_H_ROOT).
 const ROOT: u32 = u32::MAX;
 
-/// See the module text.
+/// Reports from the driver and the queue disciplines of a device.
 #[derive(Debug)]
 pub struct Driver {
     device: String,
     netlink: Option<(Netlink, i32)>,
-    /// Bytes that had left the discipline, and those in the ring.
+    /// Bytes that had left the discipline, and bytes in the ring, at the last sample.
     before: Option<(u64, u64)>,
 }
 
 impl Driver {
-    /// Of a device.
+    /// Reads a device by name.
     pub fn new(device: impl Into<String>) -> Driver {
         Driver { device: device.into(), netlink: None, before: None }
     }
@@ -47,7 +49,7 @@ impl Driver {
         found.fold(None, |sum, bytes| Some(sum.unwrap_or(0) + bytes))
     }
 
-    /// Bytes in the queue disciplines below the root, and bytes that have left it.
+    /// Backlog of the root queue disciplines, and bytes that have left them.
     fn queued(&mut self) -> io::Result<(u64, u64)> {
         let (netlink, device) = match &mut self.netlink {
             Some(open) => (&mut open.0, open.1),
@@ -63,7 +65,8 @@ impl Driver {
     }
 }
 
-/// The report of a look, from the bytes that had left the discipline and were in the ring, before and now.
+/// Makes a report of two samples: bytes that had left the discipline and bytes in the ring, before
+/// and now.
 fn report(at_ns: u64, backlog: u64, before: (u64, u64), now: (u64, u64)) -> Report {
     let occupancy = backlog.saturating_add(now.1);
     let moved = (now.0.saturating_sub(before.0)).saturating_add(before.1).saturating_sub(now.1);
@@ -78,8 +81,8 @@ impl Source for Driver {
         Grade::Driver
     }
 
-    fn next(&mut self, patience: Duration) -> io::Result<Option<Report>> {
-        std::thread::sleep(EVERY.min(patience));
+    fn next(&mut self, timeout: Duration) -> io::Result<Option<Report>> {
+        std::thread::sleep(SAMPLE_INTERVAL.min(timeout));
         let (backlog, left) = self.queued().inspect_err(|_| self.netlink = None)?;
         let now = (left, self.in_flight().unwrap_or(0));
         let before = self.before.replace(now);

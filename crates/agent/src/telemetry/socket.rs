@@ -1,4 +1,5 @@
-//! Reports from a Unix socket of type SOCK_SEQPACKET, one record per message; of two kinds, told apart by their first four bytes.
+//! Reports from a Unix socket of type SOCK_SEQPACKET, one record per message; of two kinds, told
+//! apart by their first four bytes.
 //!
 //! **`UBTM`, version 1, 48 bytes**, a finished report; the lab's emulator sends it. Little endian:
 //!
@@ -6,31 +7,32 @@
 //! |---|---|---|
 //! | 0 | 4 bytes | `UBTM` |
 //! | 4 | u16 | version, 1 |
-//! | 6 | u16 | whose: not looked at |
+//! | 6 | u16 | source: ignored |
 //! | 8 | u64 | number of the report |
-//! | 16 | u64 | when it was true, CLOCK_MONOTONIC, ns |
+//! | 16 | u64 | time for which it is valid, CLOCK_MONOTONIC, ns |
 //! | 24 | u64 | bytes in the buffer then |
 //! | 32 | u64 | bytes granted since the report before |
 //! | 40 | u64 | of them, padding |
 //!
-//! **`UBTB`, version 1, 32 bytes**, what the diagnostic log of an LTE modem says of one transport block of the uplink (grant, padding, and
-//! the buffer status report where it carried one): a process that reads the modem's log has to copy the fields and to convert the
-//! modem's time. Little endian:
+//! **`UBTB`, version 1, 32 bytes**, what the diagnostic log of an LTE modem says of one transport
+//! block of the uplink (grant, padding, and the buffer status report where it carried one): a
+//! process that reads the modem's log has to copy the fields and to convert the modem's time.
+//! Little endian:
 //!
 //! | offset | type | |
 //! |---|---|---|
 //! | 0 | 4 bytes | `UBTB` |
 //! | 4 | u16 | version, 1 |
 //! | 6 | u8 | 1: the next four bytes are a buffer status report; 0: it carried none |
-//! | 7 | u8 | nothing |
+//! | 7 | u8 | padding |
 //! | 8 | 4 × u8 | levels of the four logical channel groups, 0 … 63 (3GPP TS 36.321 table 6.1.3.1-1) |
-//! | 12 | u32 | nothing |
+//! | 12 | u32 | padding |
 //! | 16 | u64 | time of the block, CLOCK_MONOTONIC, ns |
 //! | 24 | u32 | bytes granted |
 //! | 28 | u32 | of them, padding |
 //!
-//! Blocks are summed up until one carries a report of the buffer. A level is taken for its upper edge, the last for 150 KB, as the base
-//! station has to.
+//! Blocks are summed up until one carries a report of the buffer. A level is taken for its upper
+//! edge, the last for 150 KB, as the base station has to.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,20 +47,20 @@ use nix::sys::socket::{
 
 use super::{Grade, Report, Source};
 
-/// Time between two attempts to connect.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Interval between two attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// See the module text.
+/// Reports from a Unix socket, in the two records of the table above.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
     socket: Option<OwnedFd>,
-    /// Blocks since the last report of the buffer: granted, padding.
+    /// Sums over blocks since the last report of the buffer: granted, padding.
     blocks: (u64, u64),
 }
 
 impl Socket {
-    /// For a socket that need not be there yet.
+    /// Reads a socket, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Socket {
         Socket { path: path.into(), socket: None, blocks: (0, 0) }
     }
@@ -70,7 +72,7 @@ impl Socket {
                 let flags = SockFlag::SOCK_CLOEXEC;
                 let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
                 connect(socket.as_raw_fd(), &UnixAddr::new(&self.path)?)?;
-                // Blocks of before belong to a time of which nobody knows how long it was.
+                // Sums from before a disconnection cover an unknown time.
                 self.blocks = (0, 0);
                 socket
             }
@@ -78,7 +80,8 @@ impl Socket {
         Ok(self.socket.insert(socket))
     }
 
-    /// A record: the report that it is or completes; none, if it is a block that tells nothing of the buffer.
+    /// Decodes a record: the report that it is or completes; none if it is a block without a report
+    /// of the buffer.
     pub fn record(&mut self, bytes: &[u8]) -> io::Result<Option<Report>> {
         match (bytes.get(..4), bytes.get(4..6), bytes.len()) {
             (Some(b"UBTM"), Some([1, 0]), 48) => Ok(Some(Report {
@@ -107,7 +110,7 @@ impl Socket {
     }
 }
 
-/// Upper edge of a level.
+/// Upper edge of a buffer-status level, bytes.
 fn edge(level: u8) -> u64 {
     LEVELS.get(usize::from(level)).or(LEVELS.last()).map_or(0, |edge| u64::from(*edge))
 }
@@ -128,20 +131,20 @@ impl Source for Socket {
         Grade::Modem
     }
 
-    fn next(&mut self, patience: Duration) -> io::Result<Option<Report>> {
-        let until = Instant::now() + patience;
+    fn next(&mut self, timeout: Duration) -> io::Result<Option<Report>> {
+        let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let socket = match self.connected() {
                 Ok(socket) => socket,
                 Err(error) => {
-                    std::thread::sleep(AGAIN.min(left));
+                    std::thread::sleep(RECONNECT_INTERVAL.min(left));
                     return Err(error);
                 }
             };
             let mut waiting = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-            let timeout = PollTimeout::try_from(left.as_millis()).unwrap_or(PollTimeout::MAX);
-            if poll(&mut waiting, timeout)? == 0 {
+            let poll_timeout = PollTimeout::try_from(left.as_millis()).unwrap_or(PollTimeout::MAX);
+            if poll(&mut waiting, poll_timeout)? == 0 {
                 return Ok(None);
             }
             let mut bytes = [0; 64];
@@ -157,7 +160,7 @@ impl Source for Socket {
                     return Err(error.into());
                 }
             };
-            // A block without a report of the buffer is not yet one of ours.
+            // A block without a report of the buffer is not a report yet.
             match self.record(&bytes[..length]) {
                 Ok(None) => {}
                 other => return other,
@@ -195,12 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn transport_blocks_are_summed_up_until_one_tells_of_the_buffer() {
+    fn transport_blocks_are_summed_up_until_one_reports_the_buffer() {
         let mut source = Socket::new("/nowhere");
         assert_eq!(source.record(&block(1, None, 1_000, 0)).unwrap(), None);
         assert_eq!(source.record(&block(2, None, 500, 600)).unwrap(), None);
         let report = source.record(&block(3, Some([0, 1, 0, 63]), 10, 1)).unwrap().unwrap();
-        // 3GPP TS 36.321 table 6.1.3.1-1: level 1 ends at 10 bytes; the last, open, is taken for 150,000.
+        // 3GPP TS 36.321 table 6.1.3.1-1: level 1 ends at 10 bytes; the last, open, is taken for
+        // 150,000.
         assert_eq!(report, Report { at_ns: 3, occupancy: 150_010, granted: 1_510, padding: 501 });
         let report = source.record(&block(4, Some([0; 4]), 20, 20)).unwrap().unwrap();
         assert_eq!(report, Report { at_ns: 4, occupancy: 0, granted: 20, padding: 20 });
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_not_there_is_an_error_and_no_wait_beyond_the_patience() {
+    fn a_missing_source_is_an_error_and_waits_no_longer_than_the_timeout() {
         let mut source = Socket::new("/nowhere/telemetry.sock");
         let begun = Instant::now();
         assert!(source.next(Duration::from_millis(10)).is_err());

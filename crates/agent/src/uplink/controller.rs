@@ -1,6 +1,6 @@
 //! The cures on the uplink's device, at work.
 //!
-//! signal: settings, the device that is the uplink now, whether reports come · model: [`Choice`] · action: programs on the device, moved with
+//! signal: settings, the device that is the uplink now, whether reports come · model: [`ControlSelection`] · action: programs on the device, moved with
 //! it, and lifted or put back as reports come and go. Nothing is taken back that a window has told: lifted windows are watched.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::route::{self, Found};
-use super::select::{Choice, Heard, Holder};
+use super::route::{self, UplinkDevice};
+use super::select::{ControlSelection, ReportSource, UplinkControl};
 use super::{Mode, Uplink};
 use crate::cures::Result;
 use crate::cures::acks::{self, Acks};
@@ -31,16 +31,16 @@ pub struct Guard {
     /// Below them programs are handed over.
     pins: PathBuf,
     netlink: Option<Netlink>,
-    found: Option<Found>,
+    found: Option<UplinkDevice>,
     /// Seen instead of `found`, so often.
-    other: (Option<Found>, u32),
+    other: (Option<UplinkDevice>, u32),
     /// On the device.
     pub acks: Option<Acks>,
     /// On the device.
     pub gate: Option<Gate>,
     /// On the device, in place of the gate.
     pub shaper: Option<Fed>,
-    choice: Choice,
+    choice: ControlSelection,
     /// Everything is lifted, because somebody asked for it; the gate or the shaper, for a trial.
     lifted: (bool, bool),
     problems: BTreeMap<&'static str, String>,
@@ -65,7 +65,7 @@ impl Guard {
             acks: None,
             gate: None,
             shaper: None,
-            choice: Choice::new(Instant::now()),
+            choice: ControlSelection::new(Instant::now()),
             lifted: (false, false),
             problems: BTreeMap::new(),
         }
@@ -121,22 +121,22 @@ impl Guard {
         said
     }
 
-    fn look(&mut self) -> std::io::Result<Option<Found>> {
+    fn look(&mut self) -> std::io::Result<Option<UplinkDevice>> {
         let mut netlink = match self.netlink.take() {
             Some(netlink) => netlink,
             None => Netlink::open()?,
         };
-        let found = route::found(&mut netlink, self.settings.device.as_deref())?;
+        let found = route::find(&mut netlink, self.settings.device.as_deref())?;
         self.netlink = Some(netlink);
         Ok(found)
     }
 
-    fn there(&mut self, found: &Found) -> bool {
+    fn there(&mut self, found: &UplinkDevice) -> bool {
         let Some(netlink) = &mut self.netlink else { return false };
-        route::found(netlink, Some(&found.name)).is_ok_and(|now| now.as_ref() == Some(found))
+        route::find(netlink, Some(&found.name)).is_ok_and(|now| now.as_ref() == Some(found))
     }
 
-    fn settled(&mut self, found: &Option<Found>) -> bool {
+    fn settled(&mut self, found: &Option<UplinkDevice>) -> bool {
         if self.other.0 != *found {
             self.other = (found.clone(), 0);
         }
@@ -175,11 +175,11 @@ impl Guard {
         Wanted { acks, gate, shaper: reports && s.shaper }
     }
 
-    fn arrive(&mut self, found: Found, journal: &mut Journal, until: u64) -> Vec<String> {
+    fn arrive(&mut self, found: UplinkDevice, journal: &mut Journal, until: u64) -> Vec<String> {
         let name = found.name.clone();
         self.found = Some(found);
         self.other = (None, 0);
-        self.choice = Choice::new(Instant::now());
+        self.choice = ControlSelection::new(Instant::now());
         let mut said: Vec<String> =
             self.attach(journal, until).err().into_iter().flatten().collect();
         let mut held = Vec::new();
@@ -366,12 +366,14 @@ impl Guard {
         let (heard, why) = self.heard();
         let mut said = Vec::new();
         if self.settings.mode == Mode::Auto
-            && let Some(holder) = self.choice.hear(Instant::now(), heard)
+            && let Some(holder) = self.choice.update(Instant::now(), heard)
         {
             self.lifted.1 = false;
             said.push(match holder {
-                Holder::Gate => format!("uplink: {} holds uploads now: {why}", self.named()),
-                Holder::Acks => format!("uplink: windows of passing ACKs hold uploads now: {why}"),
+                UplinkControl::Gate => format!("uplink: {} holds uploads now: {why}", self.named()),
+                UplinkControl::Acks => {
+                    format!("uplink: windows of passing ACKs hold uploads now: {why}")
+                }
             });
         }
         if let Err(e) = self.lift() {
@@ -384,28 +386,28 @@ impl Guard {
         if self.shaper.is_some() { "HTB" } else { "the gate" }
     }
 
-    fn heard(&self) -> (Heard, String) {
+    fn heard(&self) -> (ReportSource, String) {
         let state = match (&self.gate, &self.shaper) {
             (Some(gate), _) => gate.telemetry(),
             (_, Some(shaper)) => shaper.telemetry(),
-            _ => return (Heard::Nobody, "nobody is asked for reports".to_owned()),
+            _ => return (ReportSource::None, "nobody is asked for reports".to_owned()),
         };
         match state {
             State::Fresh { source, grade: Grade::Modem } => {
-                (Heard::Modem, format!("{source} reports the modem's buffer"))
+                (ReportSource::Modem, format!("{source} reports the modem's buffer"))
             }
             State::Fresh { source, grade: Grade::Driver } => (
-                Heard::Driver,
+                ReportSource::Driver,
                 format!("only the {source} reports, and nobody what lies behind it"),
             ),
-            State::Silent { why, .. } => (Heard::Nobody, format!("no reports ({why})")),
+            State::Silent { why, .. } => (ReportSource::None, format!("no reports ({why})")),
         }
     }
 
     /// Whether uploads are the gate's or the shaper's.
     pub fn gated(&self) -> bool {
         let there = self.gate.is_some() || self.shaper.is_some();
-        there && (self.settings.mode == Mode::Gate || self.choice.holder() == Holder::Gate)
+        there && (self.settings.mode == Mode::Gate || self.choice.control() == UplinkControl::Gate)
     }
 
     /// Lifts every cure, or no longer.
@@ -462,7 +464,7 @@ impl Guard {
             Mode::Auto if self.gated() => (holder, why),
             Mode::Auto if self.acks.is_some() => ("acks", why),
             Mode::Acks if self.acks.is_some() => ("acks", "uplink.mode is acks".to_owned()),
-            Mode::Gate if self.gated() && heard != Heard::Nobody => (holder, why),
+            Mode::Gate if self.gated() && heard != ReportSource::None => (holder, why),
             Mode::Gate if self.gated() => ("none", why),
             _ => ("none", self.problems.values().cloned().collect::<Vec<_>>().join("; ")),
         };

@@ -1,34 +1,34 @@
-//! Which device is the uplink: the one that the configuration names, or the one that the default route goes through.
+//! Finds the uplink's device: the configured one, or that of the default route.
 //!
-//! signal: the kernel's answer to where a packet to a far host would go (policy rules and other tables than the main one count, too) · model:
-//! IPv4's route, else IPv6's · action: the device as it is now; nothing is sent.
+//! The kernel is asked where a packet to a far host would leave (so policy rules and other tables
+//! count, too): IPv4's route, else IPv6's. No packet is sent.
 
 use std::io;
 use std::net::IpAddr;
 
-use crate::kernel::netlink::{Attributes, Device, Netlink, Wish, attribute, kind};
+use crate::kernel::netlink::{Attributes, Device, Netlink, Request, attribute, kind};
 
-/// Far hosts, one of each version: the root name servers a and m.
+/// Far hosts, one per IP version: the root name servers a and m.
 const FAR: [&str; 2] = ["198.41.0.4", "2001:dc3::35"];
 
-/// A device by name, as it is now.
+/// A device by name, in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its name.
+pub struct UplinkDevice {
+    /// Name of the device.
     pub name: String,
-    /// What the kernel says of it.
+    /// The kernel's data of it.
     pub device: Device,
 }
 
-/// The uplink's device; none: it is not there, or there is no default route.
-pub fn found(netlink: &mut Netlink, wanted: Option<&str>) -> io::Result<Option<Found>> {
+/// The uplink's device. `None`: it does not exist, or there is no default route.
+pub fn find(netlink: &mut Netlink, wanted: Option<&str>) -> io::Result<Option<UplinkDevice>> {
     let name = match wanted {
         Some(name) => Some(name.to_owned()),
         None => default_device(netlink)?,
     };
     let Some(name) = name else { return Ok(None) };
     match netlink.device(&name) {
-        Ok(device) => Ok(Some(Found { name, device })),
+        Ok(device) => Ok(Some(UplinkDevice { name, device })),
         Err(e) if gone(&e) => Ok(None),
         Err(e) => Err(e),
     }
@@ -41,7 +41,7 @@ fn gone(e: &io::Error) -> bool {
 
 fn default_device(netlink: &mut Netlink) -> io::Result<Option<String>> {
     for far in FAR.iter().filter_map(|text| text.parse().ok()) {
-        // No route is an error of the kernel's, and so is a version that it does not speak.
+        // A missing route is an error of the kernel, and so is an IP version without support.
         let Ok(Some(index)) = out_of(netlink, far) else { continue };
         match netlink.name(index) {
             Ok(name) if name != "lo" => return Ok(Some(name)),
@@ -63,12 +63,12 @@ fn out_of(netlink: &mut Netlink, to: IpAddr) -> io::Result<Option<i32>> {
         IpAddr::V4(v4) => (nix::libc::AF_INET, v4.octets().to_vec()),
         IpAddr::V6(v6) => (nix::libc::AF_INET6, v6.octets().to_vec()),
     };
-    // struct rtmsg: family, length of the destination, and nothing more.
+    // struct rtmsg: family and prefix length of the destination; the rest is zero.
     let mut message = [0; RTMSG];
     message[0] = family as u8;
     message[1] = octets.len() as u8 * 8;
     let wanted = Attributes::default().with(RTA_DST, &octets);
-    let answers = netlink.ask(kind::GET_ROUTE, Wish::Get, &message, &wanted)?;
+    let answers = netlink.ask(kind::GET_ROUTE, Request::Get, &message, &wanted)?;
     Ok(answers.iter().find_map(|body| {
         let unicast = *body.get(7)? == RTN_UNICAST;
         let index = attribute(body.get(RTMSG..)?, RTA_OIF)?.try_into().ok().map(i32::from_ne_bytes);
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn a_named_device_is_found_and_one_that_is_not_there_is_none() {
         let mut netlink = Netlink::open().unwrap();
-        let lo = found(&mut netlink, Some("lo")).unwrap().unwrap();
+        let lo = find(&mut netlink, Some("lo")).unwrap().unwrap();
         assert_eq!((lo.name.as_str(), lo.device.index), ("lo", 1));
         assert_eq!(netlink.name(1).unwrap(), "lo");
-        assert_eq!(found(&mut netlink, Some("no-such-device")).unwrap(), None);
+        assert_eq!(find(&mut netlink, Some("no-such-device")).unwrap(), None);
     }
 
     #[test]
     fn no_packet_of_the_default_route_leaves_through_the_loopback_device() {
-        let uplink = found(&mut Netlink::open().unwrap(), None).unwrap();
+        let uplink = find(&mut Netlink::open().unwrap(), None).unwrap();
         assert!(uplink.is_none_or(|uplink| uplink.name != "lo"));
     }
 }

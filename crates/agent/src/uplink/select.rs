@@ -1,80 +1,88 @@
-//! Who holds uploads: the gate, or windows of passing ACKs.
+//! Selects the cure that controls uploads: the gate, or ACK-window rewriting.
 //!
-//! signal: whether a modem's reports come · model: losing them is certain at once, having them only after a while; the while becomes longer
-//! each time it was wrong · action: the one or the other. While nobody knows, both are in place: two that hold the same queue harm nobody,
-//! none lets it grow to seconds.
+//! signal: whether a modem's reports come · model: their loss counts at once, their return only
+//! after steady reports; that time doubles each time the return was wrong · action: one cure or the
+//! other. While nothing is known yet, both are active: two cures on one queue do no harm, while
+//! none would let it grow to seconds.
 
 use std::time::{Duration, Instant};
 
-/// What is known of reports.
+/// Where reports come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// A modem tells of its buffer.
+pub enum ReportSource {
+    /// A modem reports its buffer.
     Modem,
-    /// The driver tells of its ring, and nobody of what lies behind it.
+    /// The driver reports its ring; the buffer behind it is unknown.
     Driver,
-    /// Nobody tells anything.
-    Nobody,
+    /// No reports come.
+    None,
 }
 
-/// Who holds uploads.
+/// The cure that controls uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// The gate.
+pub enum UplinkControl {
+    /// The gate above the modem.
     Gate,
-    /// Windows of passing ACKs.
+    /// ACK-window rewriting.
     Acks,
 }
 
-/// Reports have to come for so long before the gate is relied upon: twice the default patience.
+/// Reports must be steady for this time before the gate takes over: twice the default timeout.
 const STEADY: Duration = Duration::from_secs(2);
-/// … and at most for so long.
-const STEADIEST: Duration = Duration::from_secs(60);
-/// A gate that held for so long was no mistake.
-const HELD: Duration = Duration::from_secs(60);
+/// Maximum of that time after it has doubled.
+const MAX_STEADY: Duration = Duration::from_secs(60);
+/// A gate that stayed active for this time was no mistake.
+const NO_MISTAKE: Duration = Duration::from_secs(60);
 
-/// See the module text.
+/// The cure that controls uploads now, and how long reports have been steady.
 #[derive(Clone, Debug)]
-pub struct Choice {
-    holder: Holder,
+pub struct ControlSelection {
+    control: UplinkControl,
     since: Instant,
     steady: Duration,
-    heard_since: Option<Instant>,
+    steady_since: Option<Instant>,
 }
 
-impl Choice {
-    /// Windows of passing ACKs, until a modem has reported for a while.
-    pub fn new(now: Instant) -> Choice {
-        Choice { holder: Holder::Acks, since: now, steady: STEADY, heard_since: None }
+impl ControlSelection {
+    /// Begins with ACK-window rewriting, until a modem has reported for a while.
+    pub fn new(now: Instant) -> ControlSelection {
+        ControlSelection {
+            control: UplinkControl::Acks,
+            since: now,
+            steady: STEADY,
+            steady_since: None,
+        }
     }
 
-    /// Who holds uploads now.
-    pub fn holder(&self) -> Holder {
-        self.holder
+    /// The cure that controls uploads now.
+    pub fn control(&self) -> UplinkControl {
+        self.control
     }
 
-    /// What is known now; whoever takes over, if somebody does. To be called a few times a second.
-    pub fn hear(&mut self, now: Instant, heard: Heard) -> Option<Holder> {
-        let next = match (heard, self.holder) {
-            (Heard::Modem, Holder::Gate) => return None,
-            (Heard::Modem, Holder::Acks) => {
-                let since = *self.heard_since.get_or_insert(now);
+    /// Takes the present source of reports; returns the cure that takes over, if it changes. Called
+    /// a few times a second.
+    pub fn update(&mut self, now: Instant, source: ReportSource) -> Option<UplinkControl> {
+        let next = match (source, self.control) {
+            (ReportSource::Modem, UplinkControl::Gate) => return None,
+            (ReportSource::Modem, UplinkControl::Acks) => {
+                let since = *self.steady_since.get_or_insert(now);
                 if now.saturating_duration_since(since) < self.steady {
                     return None;
                 }
-                Holder::Gate
+                UplinkControl::Gate
             }
-            (_, holder) => {
-                self.heard_since = None;
-                if holder == Holder::Acks {
+            (_, control) => {
+                self.steady_since = None;
+                if control == UplinkControl::Acks {
                     return None;
                 }
-                let held = now.saturating_duration_since(self.since);
-                self.steady = if held < HELD { (self.steady * 2).min(STEADIEST) } else { STEADY };
-                Holder::Acks
+                let active = now.saturating_duration_since(self.since);
+                self.steady =
+                    if active < NO_MISTAKE { (self.steady * 2).min(MAX_STEADY) } else { STEADY };
+                UplinkControl::Acks
             }
         };
-        (self.holder, self.since) = (next, now);
+        (self.control, self.since) = (next, now);
         Some(next)
     }
 }
@@ -83,55 +91,60 @@ impl Choice {
 mod tests {
     use super::*;
 
-    /// Every quarter of a second for so long; how often somebody took over.
-    fn run(choice: &mut Choice, now: &mut Instant, seconds: u64, heard: Heard) -> usize {
+    /// Calls every quarter of a second for so long; returns the number of changes.
+    fn run(
+        selection: &mut ControlSelection,
+        now: &mut Instant,
+        seconds: u64,
+        source: ReportSource,
+    ) -> usize {
         (0..seconds * 4)
             .filter(|_| {
                 *now += Duration::from_millis(250);
-                choice.hear(*now, heard).is_some()
+                selection.update(*now, source).is_some()
             })
             .count()
     }
 
     #[test]
-    fn the_gate_holds_after_steady_reports_and_windows_take_over_at_once() {
+    fn the_gate_takes_over_after_steady_reports_and_the_windows_at_once() {
         let mut now = Instant::now();
-        let mut choice = Choice::new(now);
-        assert_eq!(run(&mut choice, &mut now, 1, Heard::Modem), 0);
-        assert_eq!(run(&mut choice, &mut now, 5, Heard::Modem), 1);
-        assert_eq!(choice.holder(), Holder::Gate);
+        let mut selection = ControlSelection::new(now);
+        assert_eq!(run(&mut selection, &mut now, 1, ReportSource::Modem), 0);
+        assert_eq!(run(&mut selection, &mut now, 5, ReportSource::Modem), 1);
+        assert_eq!(selection.control(), UplinkControl::Gate);
         now += Duration::from_millis(1);
-        assert_eq!(choice.hear(now, Heard::Nobody), Some(Holder::Acks));
+        assert_eq!(selection.update(now, ReportSource::None), Some(UplinkControl::Acks));
     }
 
     #[test]
     fn a_driver_alone_or_a_gap_in_the_reports_is_not_enough_for_the_gate() {
         let mut now = Instant::now();
-        let mut choice = Choice::new(now);
-        assert_eq!(run(&mut choice, &mut now, 60, Heard::Driver), 0);
+        let mut selection = ControlSelection::new(now);
+        assert_eq!(run(&mut selection, &mut now, 60, ReportSource::Driver), 0);
         for _ in 0..10 {
-            assert_eq!(run(&mut choice, &mut now, 1, Heard::Modem), 0);
-            assert_eq!(run(&mut choice, &mut now, 1, Heard::Nobody), 0);
+            assert_eq!(run(&mut selection, &mut now, 1, ReportSource::Modem), 0);
+            assert_eq!(run(&mut selection, &mut now, 1, ReportSource::None), 0);
         }
-        assert_eq!(choice.holder(), Holder::Acks);
+        assert_eq!(selection.control(), UplinkControl::Acks);
     }
 
     #[test]
-    fn reports_that_come_and_go_change_the_holder_more_and_more_rarely() {
+    fn reports_that_come_and_go_change_the_control_more_and_more_rarely() {
         let mut now = Instant::now();
-        let mut choice = Choice::new(now);
+        let mut selection = ControlSelection::new(now);
         let changes: usize = (0..60)
             .map(|_| {
-                run(&mut choice, &mut now, 5, Heard::Modem)
-                    + run(&mut choice, &mut now, 2, Heard::Nobody)
+                run(&mut selection, &mut now, 5, ReportSource::Modem)
+                    + run(&mut selection, &mut now, 2, ReportSource::None)
             })
             .sum();
-        // Two seconds, then four; eight never come.
+        // After two seconds, then after four; eight never pass.
         assert_eq!(changes, 4);
-        assert_eq!(choice.holder(), Holder::Acks);
-        // Whom it was right to trust for a minute is trusted as before.
-        assert_eq!(run(&mut choice, &mut now, 80, Heard::Modem), 1);
-        assert_eq!(run(&mut choice, &mut now, 1, Heard::Nobody), 1);
-        assert_eq!(run(&mut choice, &mut now, 3, Heard::Modem), 1);
+        assert_eq!(selection.control(), UplinkControl::Acks);
+        // A gate that was active for a minute is trusted after two seconds again.
+        assert_eq!(run(&mut selection, &mut now, 80, ReportSource::Modem), 1);
+        assert_eq!(run(&mut selection, &mut now, 1, ReportSource::None), 1);
+        assert_eq!(run(&mut selection, &mut now, 3, ReportSource::Modem), 1);
     }
 }

@@ -41,7 +41,7 @@ impl Ends {
         14 + 4 * self.vlans + if self.v6 { 40 } else { 20 }
     }
 
-    /// From whom, to whom.
+    /// Addresses of source and destination.
     pub fn addresses(&self, out: bool) -> (Vec<u8>, Vec<u8>) {
         let (inside, outside) = if self.v6 {
             let far = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

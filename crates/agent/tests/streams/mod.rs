@@ -6,8 +6,8 @@ use aya::maps::Array;
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions};
 
-#[path = "../left_out/mod.rs"]
-mod left_out;
+#[path = "../skip/mod.rs"]
+mod skip;
 
 /// Steps in a stream: `STREAM` of `conformance.bpf.c`.
 pub const STREAM: usize = 4_096;
@@ -21,7 +21,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// In the kernel; none, with the reason, where BPF is not to be had. `bpf_loop` is of Linux 5.17.
+    /// Loads it into the kernel; `None`, with the reason printed, where BPF is not available.
+    /// `bpf_loop` needs Linux 5.17.
     pub fn load(program: &'static str, stream: &'static str, bench: &'static str) -> Option<Bench> {
         let failed = |why: String| refused("the laws on recorded streams", "5.17", why);
         let loaded = (|| {
@@ -32,10 +33,11 @@ impl Bench {
             classifier.load().map_err(|e| failed(whole(&e)))?;
             Ok(ebpf)
         })();
-        left_out::or_left_out(loaded).map(|ebpf| Bench { ebpf, program, stream, bench })
+        skip::or_skip(loaded).map(|ebpf| Bench { ebpf, program, stream, bench })
     }
 
-    /// Through the kernel: the steps have their answers afterwards. `done`: how many steps a bench says that it took.
+    /// Through the kernel: the steps have their answers afterwards. `done`: how many steps a bench
+    /// says that it took.
     pub fn run<Law: Pod, Step: Pod>(
         &mut self,
         law: Law,

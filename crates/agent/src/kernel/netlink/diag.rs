@@ -1,15 +1,15 @@
-//! TCP sockets with what the kernel knows of them: `sock_diag` (sock_diag(7)), for which no rights are needed.
+//! TCP sockets with the kernel's figures, by `sock_diag` (sock_diag(7)), which needs no rights.
 //!
-//! signal: a dump of `struct inet_diag_msg` with attributes · model: `struct tcp_info` is read by offset and has grown at its end, so
-//! that an older kernel's is shorter: what lies behind its end is `None` · action: [`Socket`]s. A message that is cut off, at whatever
-//! byte, is a socket with less known, or none.
+//! `struct tcp_info` is read by offset. It has grown at its end, so an older kernel's is shorter,
+//! and fields beyond its end are `None`. A message that is truncated at any byte gives a socket
+//! with less data, or none.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::sys::socket::SockProtocol;
 
-use super::{Attributes, Netlink, Wish, attribute, word};
+use super::{Attributes, Netlink, Request, attribute, word};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const AF_INET: u8 = 2;
@@ -27,76 +27,76 @@ const MESSAGE: usize = 72;
 /// TCPI_OPT_TIMESTAMPS of `tcpi_options` (linux/tcp.h).
 const TIMESTAMPS: u8 = 1;
 
-/// What the kernel tells of a connection. Times in µs, as `struct tcp_info` has them.
+/// The kernel's figures of a connection. Times in µs, as in `struct tcp_info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Timestamps were agreed upon (RFC 7323).
+    /// Timestamps were negotiated (RFC 7323).
     pub timestamps: bool,
-    /// Segment that is sent.
+    /// Maximum segment size that is sent.
     pub snd_mss_bytes: u32,
-    /// Segment that is received.
+    /// Maximum segment size that was received.
     pub rcv_mss_bytes: u32,
-    /// Segments sent and not acknowledged.
+    /// Segments in flight: sent and not acknowledged.
     pub unacked: u32,
-    /// Smoothed RTT of what is sent; 0: none yet.
+    /// Smoothed RTT of sent data; 0: none yet.
     pub rtt_us: u32,
     /// Congestion window, segments.
     pub snd_cwnd: u32,
-    /// RTT of what is received, by timestamps' echoes or by windows; 0: none yet.
+    /// RTT of received data, by timestamps' echoes or by windows; 0: none yet.
     pub rcv_rtt_us: u32,
-    /// Retransmitted, of all times.
+    /// Segments retransmitted so far.
     pub retransmitted: Option<u32>,
-    /// Acknowledged by the other end.
+    /// Bytes that the peer has acknowledged.
     pub bytes_acked: Option<u64>,
-    /// Received in order.
+    /// Bytes received in order.
     pub bytes_received: Option<u64>,
-    /// Segments with data that came, in order or not; since Linux 4.6.
+    /// Data segments received, in order or not; since Linux 4.6.
     pub data_segs_in: Option<u32>,
-    /// In the send buffer, not sent.
+    /// Bytes in the send buffer that were not sent yet.
     pub notsent_bytes: Option<u32>,
-    /// Smallest RTT of what was sent in five minutes (net.ipv4.tcp_min_rtt_wlen).
+    /// Minimum RTT of sent data within five minutes (net.ipv4.tcp_min_rtt_wlen).
     pub min_rtt_us: Option<u32>,
-    /// Rate at which data was delivered last.
+    /// Most recent delivery rate.
     pub delivery_bytes_per_s: Option<u64>,
-    /// Time with data to send.
+    /// Time with data to send, µs.
     pub busy_us: Option<u64>,
-    /// … held back by the other end's window.
+    /// Time limited by the peer's receive window, µs.
     pub rwnd_limited_us: Option<u64>,
-    /// … by the send buffer.
+    /// Time limited by the send buffer, µs.
     pub sndbuf_limited_us: Option<u64>,
-    /// Window of the other end.
+    /// Receive window of the peer.
     pub snd_wnd_bytes: Option<u32>,
-    /// Window that this end offers (Linux 6.2).
+    /// Receive window that this end advertises (Linux 6.2).
     pub rcv_wnd_bytes: Option<u32>,
 }
 
-/// What a socket's buffers hold (INET_DIAG_SKMEMINFO).
+/// Buffer sizes of a socket (INET_DIAG_SKMEMINFO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Received and not read, with overhead.
+    /// Received and not read by the application, with overhead.
     pub received_bytes: u32,
-    /// Limit of that: grows by autotuning up to the third value of tcp_rmem.
+    /// Limit of received data: grows by autotuning up to the third value of tcp_rmem.
     pub rcvbuf_bytes: u32,
-    /// Limit of what waits to be sent or acknowledged.
+    /// Limit of data that waits to be sent or acknowledged.
     pub sndbuf_bytes: u32,
 }
 
 /// A connection of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// This end.
+    /// Local address and port.
     pub local: (IpAddr, u16),
-    /// The other end.
+    /// Remote address and port.
     pub remote: (IpAddr, u16),
-    /// Tells it from another one with the same ends, later.
+    /// Kernel's identifier, unlike that of a later socket with the same ends.
     pub cookie: u64,
-    /// Received and not read by the application.
+    /// Bytes received and not read by the application.
     pub unread_bytes: u32,
     /// `struct tcp_info`.
     pub info: Option<TcpInfo>,
-    /// Its buffers.
+    /// Sizes of its buffers.
     pub memory: Option<Memory>,
-    /// Its congestion control.
+    /// Name of its congestion control.
     pub congestion: Option<String>,
 }
 
@@ -105,11 +105,15 @@ pub fn established() -> io::Result<Vec<Socket>> {
     let mut netlink = Netlink::open_for(SockProtocol::NetlinkSockDiag)?;
     let mut found = Vec::new();
     for family in [AF_INET, AF_INET6] {
-        let answers =
-            netlink.ask(SOCK_DIAG_BY_FAMILY, Wish::Dump, &request(family), &Attributes::default());
+        let answers = netlink.ask(
+            SOCK_DIAG_BY_FAMILY,
+            Request::Dump,
+            &request(family),
+            &Attributes::default(),
+        );
         match answers {
             Ok(bodies) => found.extend(bodies.iter().filter_map(|body| parse(body))),
-            // A kernel without IPv6.
+            // Kernels without IPv6 refuse that family.
             Err(_) if family == AF_INET6 => {}
             Err(e) => return Err(e),
         }

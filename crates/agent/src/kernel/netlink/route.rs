@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Attributes, Netlink, Wish, attribute, word};
+use super::{Attributes, Netlink, Request, attribute, word};
 
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
@@ -15,21 +15,21 @@ const AF_INET6: u8 = 10;
 const TABLE_MAIN: u8 = 254;
 const TYPE_UNICAST: u8 = 1;
 
-/// A default route.
+/// A default route of the main table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Default {
-    /// Number of its device; of the first of several.
+    /// Index of its device; of the first one of a multipath route.
     pub device: u32,
-    /// The smallest counts.
+    /// Priority: the route with the smallest metric is used.
     pub metric: u32,
-    /// For IPv6.
+    /// An IPv6 route, else IPv4.
     pub ipv6: bool,
 }
 
 impl Netlink {
     /// Default routes of the main table: IPv4's before IPv6's, the smallest metric first.
     pub fn defaults(&mut self) -> io::Result<Vec<Default>> {
-        let answers = self.ask(RTM_GETROUTE, Wish::Dump, &[0; RTMSG], &Attributes::default())?;
+        let answers = self.ask(RTM_GETROUTE, Request::Dump, &[0; RTMSG], &Attributes::default())?;
         let mut found: Vec<Default> = answers.iter().filter_map(|body| default(body)).collect();
         found.sort_by_key(|route| (route.ipv6, route.metric));
         Ok(found)
@@ -37,12 +37,14 @@ impl Netlink {
 
     /// The addresses of this host.
     pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
-        let answers = self.ask(RTM_GETADDR, Wish::Dump, &[0; IFADDRMSG], &Attributes::default())?;
+        let answers =
+            self.ask(RTM_GETADDR, Request::Dump, &[0; IFADDRMSG], &Attributes::default())?;
         Ok(answers.iter().filter_map(|body| address(body)).collect())
     }
 }
 
-/// The default route of a message's body, if it is one. `struct rtmsg`: family, bits of destination and source, tos, table, protocol, scope, type, flags.
+/// The default route of a message's body, if it is one. `struct rtmsg`: family, bits of destination
+/// and source, tos, table, protocol, scope, type, flags.
 pub fn default(body: &[u8]) -> Option<Default> {
     const RTA_OIF: u16 = 4;
     const RTA_PRIORITY: u16 = 6;

@@ -2,12 +2,13 @@
 
 use super::upload::own;
 use super::{Rule, View, feature};
-use crate::plan::advice::{Advice, Expectation, Rank, Sure};
+use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 
-/// Those that go on until a packet is lost, in the kernel's names.
+/// Congestion controls that fill the queue until a packet is lost, in the kernel's names.
 const FILLS: [&str; 9] =
     ["cubic", "reno", "bic", "htcp", "hybla", "highspeed", "scalable", "westwood", "illinois"];
-/// BBR's congestion window in BDPs (`cwnd_gain`; draft-cardwell-iccrg-bbr-congestion-control-00 section 4.2.3.2).
+/// BBR's congestion window in BDPs (`cwnd_gain`; draft-cardwell-iccrg-bbr-congestion-control-00
+/// section 4.2.3.2).
 const CWND_GAIN: f64 = 2.0;
 
 pub(super) const RULE: Rule = Rule {
@@ -22,7 +23,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     }
     let default = view.host.sysctl("net.ipv4.tcp_congestion_control").filter(|_| view.here());
     let fills = |name: &str| FILLS.contains(&name);
-    // A capture does not tell which one it was.
+    // A capture does not show the congestion control.
     let flows: Vec<_> = own(view)
         .into_iter()
         .filter(|flow| flow.congestion.as_deref().or(default).is_none_or(fills))
@@ -37,7 +38,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
             advice.why.push(format!("{name} is this host's default; this kernel has bbr"));
             advice
                 .unknown
-                .push("which congestion control it was: a capture does not tell".to_owned());
+                .push("which congestion control it was: a capture does not show it".to_owned());
         }
         (None, None) => {
             advice.unknown.push(
@@ -60,7 +61,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         .unknown
         .push("only connections of this host itself; hosts behind it keep their own".to_owned());
     if flow.congestion.is_none() {
-        advice.sure = Sure::Low;
+        advice.sure = Confidence::Low;
     }
     vec![advice]
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::super::testing::{Case, flow};
     use super::super::{Rank, advice};
     use super::*;
-    use crate::plan::seen::{Flow, Way};
+    use crate::plan::observation::{Flow, Way};
 
     #[test]
     fn cubic_is_switched_and_bbr_is_not() {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_recommended_where_the_uplinks_cure_cannot_be_had() {
+    fn it_is_recommended_where_the_uplinks_cure_is_not_available() {
         let mut case = Case::new(vec![flow(Way::Upload, 60.0, 1_055.0, 1_200.0)]);
         let rank = |case: &Case| {
             advice(&case.view()).into_iter().find(|a| a.cure == "congestion").map(|a| a.rank)

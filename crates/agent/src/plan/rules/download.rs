@@ -3,7 +3,7 @@
 use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::kernel::socket_walk;
 use crate::plan::advice::{Advice, Expectation, Rank};
-use crate::plan::seen::Way;
+use crate::plan::observation::Way;
 
 pub(super) const RULE: Rule = Rule {
     name: "download-bufferbloat",
@@ -61,8 +61,8 @@ mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
     use crate::kernel::Feature;
-    use crate::plan::advice::Sure;
-    use crate::plan::seen::Flow;
+    use crate::plan::advice::Confidence;
+    use crate::plan::observation::Flow;
 
     #[test]
     fn a_bloated_download_gets_drwa_and_what_its_law_says() {
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!((expects.to_ms, expects.from_ms), (120.0, (1_560.0, 2_060.0)));
         assert_eq!((expects.queue_bytes, expects.goodput_bps), ((1_500_000.0, 60_000.0), 8e6));
         assert_eq!(advice.settings[1], ("receive.lambda", "2.0".to_owned()));
-        assert_eq!((advice.sure, advice.configured()), (Sure::High, true));
+        assert_eq!((advice.sure, advice.configured()), (Confidence::High, true));
         assert!(
             advice.changes[0]
                 .contains(&format!("/pins/{}/receive", crate::kernel::socket_walk::LAYOUT)),

@@ -1,22 +1,22 @@
-//! Hosts behind this one: their downloads, by the windows of the ACKs that they send through it.
+//! Downloads of hosts behind this one: ACK-window rewriting in the ACKs that they send through it.
 
 use super::{Rule, View, bloated, by_law, feature, helps, toml};
-use crate::plan::advice::{Advice, Expectation, Rank, Sure};
-use crate::plan::seen::Way;
+use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
+use crate::plan::observation::Way;
 use crate::plan::text::rate;
 
-/// λ where no flow says otherwise: the paper's, and the configuration's default.
+/// λ without a measured flow: the paper's, and the configuration's default.
 const LAMBDA: f64 = 3.0;
-/// What a device carried beyond this host's own TCP counts from this rate on …
-const LEAST_BPS: f64 = 200e3;
-/// … and from this part of the whole.
+/// Minimum rate of a device's traffic beyond this host's own TCP …
+const MIN_BPS: f64 = 200e3;
+/// … and its minimum part of the whole.
 const PART: f64 = 0.2;
 /// Bytes of headers beside the payload that sockets count: 40 to 72 in a packet of 1,500, and ACKs.
 const HEADERS: f64 = 1.08;
 
 pub(super) const RULE: Rule = Rule {
     name: "forwarded-bufferbloat",
-    about: "downloads of hosts behind this one: windows of the ACKs that pass",
+    about: "downloads of hosts behind this one: ACK-window rewriting",
     check,
 };
 
@@ -36,8 +36,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 }
 
 fn start(view: &View<'_>, lambda: f64) -> Advice {
-    let title =
-        "Downloads of hosts behind this one: windows of the ACKs that pass follow the delay (DRWA)";
+    let title = "Downloads of hosts behind this one: ACK-window rewriting, by the delay (DRWA)";
     let mut advice = Advice::new("forward", "bufferbloat", Rank::Recommended, title);
     let device = view.host.device.as_ref().filter(|_| view.here());
     let name = device.map_or("the uplink's device", |device| device.name.as_str());
@@ -66,11 +65,12 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
     advice
 }
 
-/// Sockets do not show what is passed on; the device's counters do, but not its RTT.
+/// Advice without a measured flow: sockets do not show forwarded traffic; the device's counters do,
+/// but not its RTT.
 fn unseen(view: &View<'_>) -> Option<Advice> {
     let carried = view.seen.carried.filter(|_| view.host.forwards())?;
     let others = carried.received_bps - carried.own_bps * HEADERS;
-    if others < LEAST_BPS
+    if others < MIN_BPS
         || others < PART * carried.received_bps
         || view.host.device.as_ref()?.smart()
     {
@@ -78,7 +78,7 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
     }
     let mut advice = start(view, LAMBDA);
     advice.finding = "forwarded-traffic";
-    advice.sure = Sure::Low;
+    advice.sure = Confidence::Low;
     advice.why.insert(
         0,
         format!(
@@ -102,7 +102,7 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
-    use crate::plan::seen::{Carried, Flow};
+    use crate::plan::observation::{DeviceTraffic, Flow};
 
     #[test]
     fn bloated_flows_that_pass_are_cured_by_their_acks() {
@@ -119,20 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_forwarding_host_carries_beyond_its_own_is_told_without_a_figure() {
+    fn what_a_forwarding_host_carries_beyond_its_own_is_reported_without_a_figure() {
         let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "1");
-        case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });
+        case.seen.carried = Some(DeviceTraffic { received_bps: 8e6, ..DeviceTraffic::default() });
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(
             advice.expects.is_none()
-                && advice.sure == Sure::Low
+                && advice.sure == Confidence::Low
                 && advice.why[0].contains("8.0 Mbit/s")
         );
         case.seen.carried =
-            Some(Carried { received_bps: 8e6, own_bps: 7.5e6, ..Carried::default() });
+            Some(DeviceTraffic { received_bps: 8e6, own_bps: 7.5e6, ..DeviceTraffic::default() });
         assert!(check(&case.view()).is_empty(), "it is its own");
         let mut case = Case::new(Vec::new()).sysctl("net.ipv4.ip_forward", "0");
-        case.seen.carried = Some(Carried { received_bps: 8e6, ..Carried::default() });
+        case.seen.carried = Some(DeviceTraffic { received_bps: 8e6, ..DeviceTraffic::default() });
         assert!(check(&case.view()).is_empty(), "it does not forward");
     }
 }

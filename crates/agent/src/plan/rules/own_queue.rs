@@ -4,8 +4,8 @@ use super::{Rule, View, feature};
 use crate::plan::advice::{Advice, Rank};
 use crate::plan::text::{bytes, ms, rate};
 
-/// Delay in the own queue that is worth a change: where grade B begins.
-const LEAST_MS: f64 = 30.0;
+/// Minimum delay in the own queue that is worth a change: where grade B begins.
+const MIN_MS: f64 = 30.0;
 /// FQ-CoDel's target (RFC 8290 section 5.2.1): what remains of a standing queue.
 const TARGET_MS: f64 = 5.0;
 
@@ -23,7 +23,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         return Vec::new();
     }
     let delay = carried.backlog_bytes as f64 * 8e3 / carried.sent_bps;
-    if delay < LEAST_MS {
+    if delay < MIN_MS {
         return Vec::new();
     }
     let (name, qdisc) = (&device.name, device.qdisc());
@@ -54,13 +54,16 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 mod tests {
     use super::super::testing::Case;
     use super::*;
-    use crate::plan::seen::Carried;
+    use crate::plan::observation::DeviceTraffic;
 
     #[test]
     fn a_standing_backlog_in_a_fifo_is_named_with_its_delay() {
         let mut case = Case::new(Vec::new());
-        case.seen.carried =
-            Some(Carried { sent_bps: 2e6, backlog_bytes: 50_000, ..Carried::default() });
+        case.seen.carried = Some(DeviceTraffic {
+            sent_bps: 2e6,
+            backlog_bytes: 50_000,
+            ..DeviceTraffic::default()
+        });
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(
             advice.why[0].contains("200 ms") && advice.commands[0].contains("eth0 root fq_codel")

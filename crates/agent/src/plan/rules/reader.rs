@@ -1,10 +1,10 @@
-//! Windows that close because an application does not read: no window cures that.
+//! Windows that close because an application does not read: no window law cures that.
 
 use super::{Rule, View};
 use crate::plan::advice::{Advice, Rank, reason};
-use crate::plan::seen::{LEAST_BYTES, Way};
+use crate::plan::observation::{MIN_BYTES, Way};
 
-/// Share of the time from which it costs something (`docs/findings/zero-window.md`).
+/// Share of the time from which it matters (`docs/findings/zero-window.md`).
 const COSTS: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {
@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let slow =
-        |way| view.seen.of(way, |flow| flow.unread_share >= COSTS && flow.bytes >= LEAST_BYTES);
+        |way| view.seen.of(way, |flow| flow.unread_share >= COSTS && flow.bytes >= MIN_BYTES);
     let mut all = Vec::new();
     for (way, title, whose) in [
         (Way::Download, "Downloads: an application here does not read fast enough", "here"),
@@ -57,7 +57,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
-    use crate::plan::seen::Flow;
+    use crate::plan::observation::Flow;
 
     #[test]
     fn an_application_that_does_not_read_is_named_on_its_side() {

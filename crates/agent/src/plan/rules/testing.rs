@@ -1,20 +1,20 @@
-//! Hosts and flows as tests of rules want them.
+//! Hosts and flows for the tests of rules.
 
 use std::path::Path;
 
 use super::View;
 use crate::kernel::netlink::Qdisc;
 use crate::plan::host::{Device, Host, Link};
-use crate::plan::seen::{Flow, Seen, Way};
+use crate::plan::observation::{Flow, Observation, Way};
 
-/// A host and what it saw.
+/// A host and its traffic.
 pub struct Case {
     pub host: Host,
-    pub seen: Seen,
+    pub seen: Observation,
 }
 
 impl Case {
-    /// A common notebook on Ethernet.
+    /// A typical notebook on Ethernet.
     pub fn new(flows: Vec<Flow>) -> Case {
         let qdisc = Qdisc {
             kind: "pfifo_fast".to_owned(),
@@ -44,7 +44,12 @@ impl Case {
         };
         Case {
             host,
-            seen: Seen { source: "live", connections: flows.len(), flows, ..Seen::default() },
+            seen: Observation {
+                source: "live",
+                connections: flows.len(),
+                flows,
+                ..Observation::default()
+            },
         }
     }
 

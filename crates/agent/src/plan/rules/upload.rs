@@ -1,17 +1,18 @@
-//! Uploads behind a standing queue: a gate above the modem where it reports its buffer, else windows of passing ACKs (DRWA at the
-//! sending side).
+//! Uploads behind a standing queue: a gate above a modem that reports its buffer, else ACK-window
+//! rewriting (DRWA at the sending side).
 
 use super::{Rule, View, bloated, by_law, feature, helps, toml};
 use crate::plan::advice::{Advice, Expectation, Rank};
-use crate::plan::seen::{Flow, Way};
+use crate::plan::observation::{Flow, Way};
 use crate::plan::text::ms;
 
-/// λ of uploads: the agent's own (`acks::Settings::new` says why), and less where that would hardly help.
+/// λ of uploads: the agent's default (`acks::Settings::new` has the reason), and a smaller one
+/// where that would hardly help.
 const LAMBDA: [f64; 2] = [1.75, 1.5];
 
 pub(super) const RULE: Rule = Rule {
     name: "upload-bufferbloat",
-    about: "uploads behind a standing queue: a gate above the modem, or windows of passing ACKs",
+    about: "uploads behind a standing queue: a gate above the modem, or ACK-window rewriting",
     check,
 };
 
@@ -30,7 +31,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     all
 }
 
-/// The uplink's device in words, and why there is none.
+/// Name of the uplink's device, and why there is none.
 fn device(view: &View<'_>) -> (String, Option<String>) {
     match (&view.host.device, view.here()) {
         (_, false) => ("the device of its default route".to_owned(), None),
@@ -49,7 +50,8 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
     let law = crate::cures::gate::law();
     let mtu = view.host.device.as_ref().map_or(1_500, |device| device.mtu);
     let packet = f64::from(mtu) * 8e3 / flow.rate_bps.max(1.0);
-    // As `QcutD::new`: open below all but one packet of the floor, and the last packet comes on top.
+    // As in `QcutD::new`: it is open below all but one packet of the floor, and the last packet
+    // comes on top.
     let queue =
         law.target.as_millis_f64().max((law.floor.saturating_sub(1)) as f64 * packet) + packet;
     let to = flow.rtt_min_ms.unwrap_or(0.0) + queue;
@@ -73,15 +75,13 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
     }
     advice.blocked = none.or_else(|| view.lacks(feature::GATE));
     advice.unknown.push(
-        "what rate the air allows next; without reports windows of passing ACKs take over"
-            .to_owned(),
+        "what rate the air allows next; without reports ACK-window rewriting takes over".to_owned(),
     );
     advice
 }
 
 fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
-    let title =
-        "Uploads: windows of the ACKs that come in follow the delay (DRWA at the sending side)";
+    let title = "Uploads: ACK-window rewriting, by the delay (DRWA at the sending side)";
     let mut advice =
         Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
     advice.expects =
@@ -106,7 +106,7 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
     advice
 }
 
-/// Uploads that are bloated, this host's own: what congestion control could cure.
+/// Bloated uploads of this host itself, which congestion control could cure.
 pub(super) fn own<'a>(view: &View<'a>) -> Vec<&'a Flow> {
     bloated(view, Way::Upload, false)
 }

@@ -1,15 +1,15 @@
-//! Downloads held back by this host's own window while no queue stands: a larger one lets more through.
+//! Downloads limited by this host's own window without a queue: a larger window carries more.
 
 use super::{Rule, View, feature, toml};
-use crate::plan::advice::{Advice, Rank, Sure, reason};
-use crate::plan::seen::Way;
+use crate::plan::advice::{Advice, Confidence, Rank, reason};
+use crate::plan::observation::Way;
 use crate::plan::text::{bytes, rate};
 
-/// Share of the time from which it costs something (`docs/findings/receive-window.md`).
+/// Share of the time from which it matters (`docs/findings/receive-window.md`).
 const COSTS: f64 = 0.10;
-/// The kernel's own largest receive buffer on hosts with memory enough (tcp(7)).
+/// The kernel's default maximum of the receive buffer on hosts with enough memory (tcp(7)).
 const KERNELS: u64 = 6_291_456;
-/// Of a buffer Linux offers about half as window (scaling_ratio starts at 128/256).
+/// Part of a buffer that Linux advertises as window: about half (scaling_ratio starts at 128/256).
 const OFFERED: f64 = 0.5;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows = view.seen.of(Way::Download, |flow| {
         !flow.forwarded
-            && flow.told()
+            && flow.judgeable()
             && !flow.bloated()
             && flow.window_share >= COSTS
             && flow.unread_share < COSTS
@@ -41,7 +41,8 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.flow = Some(((*flow).clone(), flows.len()));
     let most = view.host.largest("net.ipv4.tcp_rmem").filter(|_| view.here());
-    // Four times the window: two doublings of what limits now, and no less than the kernel's own.
+    // Four times the window: two doublings of the present limit, and no less than the kernel's
+    // default.
     let larger = (window * 4 * 2).next_power_of_two().max(KERNELS);
     match most {
         Some(most)
@@ -69,9 +70,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         }
     }
     if view.here() && view.host.sysctl("net.ipv4.tcp_window_scaling") == Some("0") {
-        advice
-            .why
-            .push("net.ipv4.tcp_window_scaling is 0: no window above 64 KB can be told".to_owned());
+        advice.why.push(
+            "net.ipv4.tcp_window_scaling is 0: no window above 64 KB can be advertised".to_owned(),
+        );
         advice.commands.push("sysctl -w net.ipv4.tcp_window_scaling=1".to_owned());
     }
     advice.changes = vec![
@@ -86,7 +87,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     advice
         .unknown
         .push("what the path carries: nothing was ever in the way but the window".to_owned());
-    advice.sure = Sure::Medium;
+    advice.sure = Confidence::Medium;
     let mut beside = Advice::new(
         "receive",
         "receive-window",
@@ -112,7 +113,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
-    use crate::plan::seen::Flow;
+    use crate::plan::observation::Flow;
 
     /// A phone's static window over 100 ms: 4.3 Mbit/s of 30.
     fn held() -> Flow {

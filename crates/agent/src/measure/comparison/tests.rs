@@ -9,20 +9,20 @@ fn flow(cure: &str, port: u16, bytes: u64, rtt_ms: f64) -> Value {
     })
 }
 
-/// A half of a second with a download of so many bytes at that RTT.
-fn half(bytes: u64, rtt_ms: f64) -> Half {
-    let (mut sums, mut half) = (Sums::default(), Half::default());
+/// A phase of a second with a download of so many bytes at that RTT.
+fn phase(bytes: u64, rtt_ms: f64) -> Phase {
+    let (mut flow_bytes, mut phase) = (FlowBytes::default(), Phase::default());
     for (number, sent) in [0, bytes].into_iter().enumerate() {
         let status = json!({"flows": [flow("receive", 50_000, sent, rtt_ms)]});
-        half.add(sums.look(&status, Duration::from_secs(number as u64)), &[]);
+        phase.add(flow_bytes.sample(&status, Duration::from_secs(number as u64)), &[]);
     }
-    half
+    phase
 }
 
 #[test]
 fn bytes_between_looks_are_goodput_and_weigh_the_rtt() {
-    let (mut sums, mut half) = (Sums::default(), Half::default());
-    let looks = [
+    let (mut flow_bytes, mut phase) = (FlowBytes::default(), Phase::default());
+    let samples = [
         (0, json!({"flows": [flow("receive", 1, 5_000_000, 100.0)]})),
         (
             1,
@@ -33,37 +33,41 @@ fn bytes_between_looks_are_goodput_and_weigh_the_rtt() {
             json!({"flows": [flow("receive", 1, 6_000_000, 200.0), flow("receive", 2, 9_250_000, 60.0)]}),
         ),
     ];
-    for (at, status) in looks {
-        half.add(sums.look(&status, Duration::from_secs(at)), &[50.0, 70.0]);
+    for (at, status) in samples {
+        phase.add(flow_bytes.sample(&status, Duration::from_secs(at)), &[50.0, 70.0]);
     }
-    let told = half.to_json();
-    // What the first look found came before it; a flow that is new then counts what its rate allows in a second.
-    assert_eq!(told["downloads"]["bytes"], 2_250_000.0);
-    assert_eq!(told["downloads"]["goodput_bps"], 9_000_000.0);
+    let figures = phase.to_json();
+    // What the first sample found came before it; a flow that is new then counts what its rate allows
+    // in a second.
+    assert_eq!(figures["downloads"]["bytes"], 2_250_000.0);
+    assert_eq!(figures["downloads"]["goodput_bps"], 9_000_000.0);
     assert_eq!(
-        (&told["downloads"]["rtt_ms_p50"], &told["downloads"]["rtt_ms_p95"]),
+        (&figures["downloads"]["rtt_ms_p50"], &figures["downloads"]["rtt_ms_p95"]),
         (&json!(200.0), &json!(900.0))
     );
-    assert_eq!(told["uploads"]["rtt_ms_p50"], Value::Null);
-    assert_eq!((&told["probe"]["count"], &told["probe"]["rtt_ms_p95"]), (&json!(6), &json!(70.0)));
+    assert_eq!(figures["uploads"]["rtt_ms_p50"], Value::Null);
+    assert_eq!(
+        (&figures["probe"]["count"], &figures["probe"]["rtt_ms_p95"]),
+        (&json!(6), &json!(70.0))
+    );
 }
 
 #[test]
 fn a_download_that_two_cures_see_counts_once() {
     for order in [["receive", "acks down"], ["acks down", "receive"]] {
-        let (mut sums, mut half) = (Sums::default(), Half::default());
+        let (mut flow_bytes, mut phase) = (FlowBytes::default(), Phase::default());
         for (at, bytes) in [(0, 0), (1, 1_000_000)] {
             let flows: Vec<Value> = order.iter().map(|cure| flow(cure, 1, bytes, 100.0)).collect();
-            half.add(sums.look(&json!({"flows": flows}), Duration::from_secs(at)), &[]);
+            phase.add(flow_bytes.sample(&json!({"flows": flows}), Duration::from_secs(at)), &[]);
         }
-        assert_eq!(half.to_json()["downloads"]["bytes"], 1_000_000.0);
+        assert_eq!(phase.to_json()["downloads"]["bytes"], 1_000_000.0);
     }
 }
 
 #[test]
 fn the_sentence_is_honest_about_what_happened() {
     let said = |before: (u64, f64), after: (u64, f64)| {
-        let verdict = verdict(&half(before.0, before.1), &half(after.0, after.1));
+        let verdict = verdict(&phase(before.0, before.1), &phase(after.0, after.1));
         (verdict.helped, verdict.text)
     };
     let (helped, text) = said((1_000_000, 1_560.0), (990_000, 180.0));
@@ -84,21 +88,21 @@ fn the_sentence_is_honest_about_what_happened() {
 
 #[test]
 fn what_is_no_flow_is_passed_over() {
-    let mut sums = Sums::default();
+    let mut flow_bytes = FlowBytes::default();
     for status in
         [json!(null), json!({"flows": 3}), json!({"flows": [null, {"cure": 3}, {"cure": "gate"}]})]
     {
-        assert!(sums.look(&status, Duration::from_secs(1)).flows.is_empty());
+        assert!(flow_bytes.sample(&status, Duration::from_secs(1)).flows.is_empty());
     }
     let negative =
         json!({"flows": [{"cure": "receive", "bytes": -5, "rate_bps": -1, "rtt_ms": -3}]});
-    let step = sums.look(&negative, Duration::from_secs(2));
+    let step = flow_bytes.sample(&negative, Duration::from_secs(2));
     assert_eq!(step.flows, [(0, 0.0, 0.0, 0.0)]);
 }
 
 #[test]
 fn the_table_has_both_halves() {
-    let text = table(&half(1_000_000, 1_560.0), &half(990_000, 180.0));
+    let text = table(&phase(1_000_000, 1_560.0), &phase(990_000, 180.0));
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["before", "after"]);
     assert_eq!(rows[1], ["downloads,", "Mbit/s", "8.00", "7.92"]);
@@ -108,15 +112,15 @@ fn the_table_has_both_halves() {
 
 #[test]
 fn what_came_since_a_decision_is_not_counted_in_the_next_half() {
-    // Decisions are 1.5 s apart, looks half a second: bytes stand still between them.
-    let (mut sums, mut rates) = (Sums::default(), Vec::new());
-    for look in 0..12u64 {
-        let decided = look * 500 / 1_500 * 1_500;
+    // Decisions are 1.5 s apart, samples phase a second: bytes stand still between them.
+    let (mut flow_bytes, mut rates) = (FlowBytes::default(), Vec::new());
+    for sample in 0..12u64 {
+        let decided = sample * 500 / 1_500 * 1_500;
         let status = json!({"flows": [{
             "cure": "receive", "remote": "192.0.2.1", "bytes": decided * 1_000, "rate_bps": 8_000_000,
-            "rtt_ms": 1_500.0, "rtt_min_ms": 60.0, "age_ms": look * 500 - decided,
+            "rtt_ms": 1_500.0, "rtt_min_ms": 60.0, "age_ms": sample * 500 - decided,
         }]});
-        let step = sums.look(&status, Duration::from_millis(look * 500));
+        let step = flow_bytes.sample(&status, Duration::from_millis(sample * 500));
         rates.push(step.goodput()["downloads"].as_f64());
     }
     assert_eq!(rates[0], None);
@@ -125,5 +129,5 @@ fn what_came_since_a_decision_is_not_counted_in_the_next_half() {
     let silent = json!({"flows": [{
         "cure": "receive", "remote": "192.0.2.1", "bytes": 4_500_000, "rate_bps": 8_000_000, "rtt_ms": 60.0, "age_ms": 5_000,
     }]});
-    assert_eq!(sums.look(&silent, Duration::from_secs(6)).goodput()["downloads"], 0.0);
+    assert_eq!(flow_bytes.sample(&silent, Duration::from_secs(6)).goodput()["downloads"], 0.0);
 }

@@ -1,11 +1,11 @@
-//! When a test of the kernel's side may be left out: where this process may not use BPF, or the kernel is older than it has to be. A
-//! kernel that has everything and takes a program all the same not is a fault of the program.
+//! When a test of the kernel side may be skipped: where this process must not use BPF, or the
+//! kernel is too old. A kernel that has every feature and still refuses a program is a failure.
 
 use agent::cures::{CureError, Result};
 use aya::util::KernelVersion;
 
-/// What was loaded; none, with the reason, where it cannot be had here.
-pub fn or_left_out<T>(loaded: Result<T>) -> Option<T> {
+/// What was loaded; `None`, with the reason printed, where it is not available on this host.
+pub fn or_skip<T>(loaded: Result<T>) -> Option<T> {
     let why = match loaded {
         Ok(loaded) => return Some(loaded),
         Err(why) => why,

@@ -1,23 +1,25 @@
-//! What was seen of the traffic, in one form whether sockets or a capture told it: each flow of some size with its rate, its RTT idle
-//! and loaded, and what held it back. Names and grades are those of `unbloat analyze`.
+//! An observation of the traffic, in one form for sockets and captures: each flow of some size with
+//! its rate, its idle and loaded RTT, and what limited it. Names and grades are those of
+//! `unbloat analyze`.
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-/// Delay by queueing (p95) from which a flow counts as bloated: where grade C begins (`docs/findings/bufferbloat.md`).
+/// Queueing delay (p95) from which a flow counts as bloated: where grade C begins
+/// (`docs/findings/bufferbloat.md`).
 pub const BLOATED_MS: f64 = 60.0;
-/// Less payload than this is no transfer: as the findings have it.
-pub const LEAST_BYTES: u64 = 100_000;
-/// RTT samples under load below which a p95 is one outlier: as the findings have it.
-pub const LEAST_SAMPLES: u64 = 20;
+/// Minimum payload of a transfer, as in the findings.
+pub const MIN_BYTES: u64 = 100_000;
+/// Minimum of RTT samples under load, as in the findings: below it a p95 is a single outlier.
+pub const MIN_SAMPLES: u64 = 20;
 
-/// Where data goes, seen from this host or, if it is passed on, from those behind it.
+/// Direction of data, seen from this host or, if it is forwarded, from the hosts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To here.
+    /// Towards this host.
     Download,
-    /// From here.
+    /// From this host.
     Upload,
 }
 
@@ -34,48 +36,48 @@ impl Way {
 /// Data of one connection, in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its direction.
+    /// Direction of the data.
     pub way: Way,
-    /// Neither end is the host: it passes on.
+    /// Neither end is this host: it is forwarded.
     pub forwarded: bool,
-    /// The end here, or behind here.
+    /// The end on this host, or behind it.
     pub local: (IpAddr, u16),
-    /// The other end.
+    /// The remote end.
     pub remote: (IpAddr, u16),
-    /// Payload while it was looked at.
+    /// Payload while it was observed.
     pub bytes: u64,
-    /// How long that was.
+    /// Time for which it was observed.
     pub lasted_s: f64,
-    /// Goodput.
+    /// Goodput, bit/s.
     pub rate_bps: f64,
-    /// Its rates by second: the ninth tenth over the first.
+    /// Variation of its rate by second: ninth decile over first decile.
     pub swing: Option<f64>,
-    /// Smallest RTT known of the path.
+    /// Minimum RTT known of the path.
     pub rtt_min_ms: Option<f64>,
     /// RTT under load: median and p95.
     pub rtt_ms: Option<(f64, f64)>,
-    /// How many samples these are.
+    /// Number of these samples.
     pub samples: u64,
-    /// By windows instead of acknowledgements and timestamps: an upper bound.
+    /// The RTT is by windows instead of acknowledgments and timestamps: an upper bound.
     pub rtt_by_window: bool,
-    /// Largest segment.
+    /// Maximum segment size, bytes.
     pub mss_bytes: u64,
-    /// Largest window that its receiver offered.
+    /// Largest window that its receiver advertised.
     pub window_bytes: Option<u64>,
-    /// Share of the time in which the window was full, or nearly.
+    /// Share of the time in which the window was full, or nearly so.
     pub window_share: f64,
     /// Share of the time in which the receiver's application did not read.
     pub unread_share: f64,
-    /// The receiver's buffer is as large as it may become.
+    /// The receiver's buffer has reached its maximum.
     pub buffer_full_grown: bool,
-    /// Congestion control of its sender.
+    /// Congestion control of the sender.
     pub congestion: Option<String>,
-    /// Too small to have filled the queue that it waits in: another flow's.
-    pub anothers_queue: bool,
+    /// It waits in another flow's queue, being too small to have filled it.
+    pub in_others_queue: bool,
 }
 
 impl Flow {
-    /// Of which nothing is known but its ends.
+    /// A flow of which only the ends are known.
     pub fn new(way: Way, local: (IpAddr, u16), remote: (IpAddr, u16)) -> Flow {
         Flow {
             way,
@@ -96,13 +98,13 @@ impl Flow {
             unread_share: 0.0,
             buffer_full_grown: false,
             congestion: None,
-            anothers_queue: false,
+            in_others_queue: false,
         }
     }
 
-    /// Enough was seen to judge it.
-    pub fn told(&self) -> bool {
-        self.bytes >= LEAST_BYTES && self.samples >= LEAST_SAMPLES
+    /// Whether there is enough data to judge it.
+    pub fn judgeable(&self) -> bool {
+        self.bytes >= MIN_BYTES && self.samples >= MIN_SAMPLES
     }
 
     /// Queueing delay under load: median and p95.
@@ -111,24 +113,24 @@ impl Flow {
         Some(((median - min).max(0.0), (p95 - min).max(0.0)))
     }
 
-    /// It waits behind a standing queue of its own making.
+    /// Whether it has a standing queue of its own making.
     pub fn bloated(&self) -> bool {
-        self.told()
-            && !self.anothers_queue
+        self.judgeable()
+            && !self.in_others_queue
             && self.queue_ms().is_some_and(|(_, p95)| p95 >= BLOATED_MS)
     }
 
-    /// Grade of its queueing delay, as everywhere.
+    /// Grade of its queueing delay.
     pub fn grade(&self) -> Option<&'static str> {
-        self.queue_ms().filter(|_| self.told()).map(|(_, p95)| flow::series::grade::grade(p95))
+        self.queue_ms().filter(|_| self.judgeable()).map(|(_, p95)| flow::series::grade::grade(p95))
     }
 
-    /// Bytes of its own that stand in the queue, at the median.
+    /// Its own bytes in the queue, at the median.
     pub fn queue_bytes(&self) -> Option<f64> {
         Some(self.queue_ms()?.0 / 1e3 * self.rate_bps / 8.0)
     }
 
-    /// What the empty path holds at this rate.
+    /// Bandwidth-delay product of the empty path at this rate.
     pub fn bdp_bytes(&self) -> Option<f64> {
         Some(self.rtt_min_ms? / 1e3 * self.rate_bps / 8.0)
     }
@@ -149,60 +151,60 @@ impl Flow {
             "grade": self.grade(),
             "rwnd_bytes_max": self.window_bytes, "window_full_share": self.window_share,
             "unread_share": self.unread_share, "congestion_control": self.congestion,
-            "anothers_queue": self.anothers_queue,
+            "anothers_queue": self.in_others_queue,
         })
     }
 }
 
-/// What the uplink's device carried while sockets were looked at.
+/// Traffic of the uplink's device while sockets were observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Carried {
-    /// Received, all protocols, for whomever.
+pub struct DeviceTraffic {
+    /// Received rate, all protocols, of all hosts.
     pub received_bps: f64,
-    /// Of that, payload of this host's own TCP connections, also what lies behind a hole.
+    /// Of that, payload of this host's own TCP connections, also data beyond a hole.
     pub own_bps: f64,
-    /// Sent.
+    /// Sent rate, bit/s.
     pub sent_bps: f64,
-    /// What waited in the queue discipline at its root, median.
+    /// Median backlog of the queue discipline at its root.
     pub backlog_bytes: u64,
 }
 
-/// A finding of the capture.
+/// A finding of `unbloat analyze` in the capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its rule, as `unbloat analyze` names it.
+pub struct CaptureFinding {
+    /// Name of its rule.
     pub rule: &'static str,
-    /// How much it matters.
+    /// Severity of the finding.
     pub severity: &'static str,
-    /// In words.
+    /// The finding as a sentence.
     pub text: String,
 }
 
-/// What was seen.
+/// The observed traffic.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// From what: `live` or `capture`.
+pub struct Observation {
+    /// Source: `live` or `capture`.
     pub source: &'static str,
-    /// In words: how long, of what.
+    /// Description: source and time.
     pub words: String,
-    /// How long.
+    /// Length of the observation.
     pub span_s: f64,
     /// Flows with payload, the largest first.
     pub flows: Vec<Flow>,
-    /// TCP connections there were.
+    /// Number of TCP connections.
     pub connections: usize,
-    /// The uplink's device; sockets only.
-    pub carried: Option<Carried>,
-    /// The hosts that the capture was taken at, when they are not this one.
+    /// Traffic of the uplink's device; only for sockets.
+    pub carried: Option<DeviceTraffic>,
+    /// Hosts at which the capture was taken, if not this one.
     pub elsewhere: Vec<IpAddr>,
-    /// Of the capture, serious ones first.
-    pub findings: Vec<Found>,
-    /// What was wrong with the source.
+    /// Findings of the capture, serious ones first.
+    pub findings: Vec<CaptureFinding>,
+    /// Problems with the source.
     pub warnings: Vec<String>,
 }
 
-impl Seen {
-    /// Flows that are what is asked for, the largest first.
+impl Observation {
+    /// Flows of a direction that satisfy a condition, the largest first.
     pub fn of(&self, way: Way, which: impl Fn(&Flow) -> bool) -> Vec<&Flow> {
         self.flows.iter().filter(|flow| flow.way == way && which(flow)).collect()
     }
@@ -233,7 +235,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     ordered.get(at.min(ordered.len().saturating_sub(1))).copied()
 }
 
-/// How much rates by second vary: the ninth tenth over the first. The first second is slow start's, the last is not whole.
+/// Variation of rates by second: ninth decile over first decile. The first second belongs to slow
+/// start, the last one is incomplete.
 pub fn swing(rates: &[f64]) -> Option<f64> {
     let inner = rates.get(1..rates.len().saturating_sub(1)).filter(|inner| inner.len() >= 4)?;
     let (low, high) = (quantile(inner, 0.1)?, quantile(inner, 0.9)?);
@@ -258,7 +261,7 @@ mod tests {
         assert!(flow.bloated());
         flow.rtt_ms = Some((80.0, 119.0));
         assert!(!flow.bloated());
-        (flow.rtt_ms, flow.samples) = (Some((80.0, 2_000.0)), LEAST_SAMPLES - 1);
+        (flow.rtt_ms, flow.samples) = (Some((80.0, 2_000.0)), MIN_SAMPLES - 1);
         assert!(!flow.bloated() && flow.grade().is_none(), "a p95 of few samples is an outlier");
     }
 

@@ -1,28 +1,30 @@
-//! What two halves of a run carried, and whether the second was better. Pure.
+//! Compares two phases of a run: what they carried, and whether the second was better. No I/O.
 //!
-//! signal: the flows of two looks · model: bytes that came between them; the RTT of a flow counts as often as it carried bytes, so that an
-//! idle connection says nothing and a transfer much · action: quantiles, goodput, one honest sentence.
+//! signal: the flows of two status samples · model: bytes between the samples; a flow's RTT is
+//! weighted by its bytes, so that an idle connection counts nothing and a transfer much · action:
+//! quantiles, goodput, one sentence.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A half with fewer bytes says nothing: nobody wanted anything.
-const LEAST_BYTES: f64 = 65_536.0;
-/// Goodput that is lower by more is a loss, and more than two runs of one link differ by themselves.
+/// Minimum bytes of a phase; with fewer there was no transfer to compare.
+const MIN_BYTES: f64 = 65_536.0;
+/// Relative loss of goodput that counts: more than two runs over one link differ.
 const LOSS: f64 = 0.05;
-/// A look that follows another at once, because that was late, has no rate of its own.
-const BRIEF_S: f64 = 0.1;
-/// An RTT that is lower by less is the same.
+/// Minimum interval for a rate, s: a sample right after a late one has none.
+const MIN_INTERVAL_S: f64 = 0.1;
+/// Relative change of the RTT that counts.
 const GAIN: f64 = 0.1;
-/// Below so many times the path's own RTT there was no queue to speak of.
+/// Multiple of the path's own RTT below which there was no queue.
 const NO_QUEUE: f64 = 1.3;
 
-/// Downloads and uploads, in the order of every array here.
-const WAYS: [&str; 2] = ["downloads", "uploads"];
+/// Names of the directions, in the order of every array here.
+const DIRECTIONS: [&str; 2] = ["downloads", "uploads"];
 
-/// Who tells of a flow in which direction; `receive` counts more than passing ACKs, which see the same download.
+/// The direction that a cure reports. `receive` takes precedence over ACK-window rewriting, which
+/// sees the same download.
 fn way(cure: &str) -> Option<usize> {
     match cure {
         "receive" | "acks down" => Some(0),
@@ -31,52 +33,53 @@ fn way(cure: &str) -> Option<usize> {
     }
 }
 
-/// A flow's name: its way, remote, its port, and ours.
+/// A flow's key: direction, remote address, remote port, local port.
 type Name = (usize, String, u64, u64);
 
-/// What came between two looks.
+/// Traffic between two samples.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct Interval {
     span_s: f64,
-    /// Way, bytes, RTT, smallest RTT.
+    /// Direction, bytes, RTT, minimum RTT.
     flows: Vec<(usize, f64, f64, f64)>,
 }
 
-impl Step {
-    /// What all flows of a direction carried, bit/s.
+impl Interval {
+    /// Goodput of each direction, bit/s.
     pub fn goodput(&self) -> Value {
         let carried =
             |way| self.flows.iter().filter(|one| one.0 == way).map(|one| one.1).sum::<f64>();
         let rate = |way| {
-            if self.span_s > BRIEF_S {
+            if self.span_s > MIN_INTERVAL_S {
                 json!(carried(way) * 8.0 / self.span_s)
             } else {
                 Value::Null
             }
         };
-        json!({WAYS[0]: rate(0), WAYS[1]: rate(1)})
+        json!({DIRECTIONS[0]: rate(0), DIRECTIONS[1]: rate(1)})
     }
 }
 
-/// What a flow has carried by now. Its figures are those of its last decision, which may be an RTT ago; with a queue that is long.
+/// Bytes that a flow has carried by now. Its figures are those of its last decision, up to an RTT
+/// ago, which is long with a queue.
 fn carried(flow: &Value) -> f64 {
     let number = |key: &str| flow[key].as_f64().unwrap_or(0.0).max(0.0);
     let (age, rtt) = (number("age_ms"), number("rtt_ms"));
-    // One that has been silent for longer carries nothing.
+    // A flow that was silent for longer carries nothing.
     let since = if age <= 2.0 * rtt { number("rate_bps") / 8.0 * age / 1e3 } else { 0.0 };
     number("bytes") + since
 }
 
-/// What was seen so far of each flow.
+/// Bytes of each flow so far.
 #[derive(Debug, Default)]
-pub struct Sums {
+pub struct FlowBytes {
     seen: HashMap<Name, f64>,
     last: Option<Duration>,
 }
 
-impl Sums {
-    /// A look at that time.
-    pub fn look(&mut self, status: &Value, at: Duration) -> Step {
+impl FlowBytes {
+    /// Takes a status sample.
+    pub fn sample(&mut self, status: &Value, at: Duration) -> Interval {
         let mut flows: HashMap<Name, (&str, &Value)> = HashMap::new();
         for flow in status["flows"].as_array().into_iter().flatten() {
             let cure = flow["cure"].as_str().unwrap_or_default();
@@ -91,13 +94,14 @@ impl Sums {
         }
         let span_s = self.last.map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
         self.last = Some(at);
-        let mut step = Step { span_s, flows: Vec::new() };
+        let mut step = Interval { span_s, flows: Vec::new() };
         for (name, (_, flow)) in flows {
             let number = |key: &str| flow[key].as_f64().unwrap_or(0.0).max(0.0);
             let bytes = carried(flow).max(self.seen.get(&name).copied().unwrap_or(0.0));
             let more = match self.seen.get(&name) {
                 Some(before) => bytes - before,
-                // One that is new to us may have carried much before: no more than its rate allows.
+                // A new flow may have carried data before the first sample: count no more than its
+                // rate allows.
                 None => bytes.min(number("rate_bps") / 8.0 * span_s),
             };
             step.flows.push((name.0, more, number("rtt_ms"), number("rtt_min_ms")));
@@ -107,34 +111,34 @@ impl Sums {
     }
 }
 
-/// One half.
+/// One phase of a run: before or after.
 #[derive(Debug, Default)]
-pub struct Half {
+pub struct Phase {
     seconds: f64,
-    ways: [Way; 2],
+    ways: [DirectionStats; 2],
     pings: Vec<f64>,
 }
 
-/// One direction of a half.
+/// One direction of a phase.
 #[derive(Debug, Default)]
-struct Way {
+struct DirectionStats {
     bytes: f64,
-    /// RTT and its weight.
+    /// RTT and its weight, bytes.
     rtts: Vec<(f64, f64)>,
-    /// Smallest RTT and its weight.
-    least: Vec<(f64, f64)>,
+    /// Minimum RTT and its weight, bytes.
+    min_rtts: Vec<(f64, f64)>,
 }
 
-impl Half {
-    /// Adds what came between two looks.
-    pub fn add(&mut self, step: Step, pings: &[f64]) {
+impl Phase {
+    /// Adds the traffic between two samples.
+    pub fn add(&mut self, step: Interval, pings: &[f64]) {
         self.seconds += step.span_s;
-        for (way, bytes, rtt, least) in step.flows {
+        for (way, bytes, rtt, min_rtts) in step.flows {
             let Some(way) = self.ways.get_mut(way).filter(|_| bytes > 0.0) else { continue };
             way.bytes += bytes;
             if rtt > 0.0 {
                 way.rtts.push((rtt, bytes));
-                way.least.push((least, bytes));
+                way.min_rtts.push((min_rtts, bytes));
             }
         }
         self.pings.extend(pings);
@@ -144,16 +148,16 @@ impl Half {
         if self.seconds > 0.0 { self.ways[way].bytes * 8.0 / self.seconds } else { 0.0 }
     }
 
-    /// As `run --json` has it.
+    /// As in `run --json`.
     pub fn to_json(&self) -> Value {
         let mut all = serde_json::Map::new();
         all.insert("seconds".to_owned(), json!(self.seconds));
-        for (number, name) in WAYS.iter().enumerate() {
+        for (number, name) in DIRECTIONS.iter().enumerate() {
             let way = &self.ways[number];
             all.insert(
                 (*name).to_owned(),
                 json!({
-                    "bytes": way.bytes, "goodput_bps": self.goodput_bps(number), "rtt_ms_min": quantile(&way.least, 0.5),
+                    "bytes": way.bytes, "goodput_bps": self.goodput_bps(number), "rtt_ms_min": quantile(&way.min_rtts, 0.5),
                     "rtt_ms_p50": quantile(&way.rtts, 0.5), "rtt_ms_p95": quantile(&way.rtts, 0.95),
                 }),
             );
@@ -167,7 +171,7 @@ impl Half {
     }
 }
 
-/// The value below which a share of the weight lies.
+/// The value below which a share of the weight is.
 fn quantile(values: &[(f64, f64)], share: f64) -> Option<f64> {
     let mut sorted: Vec<(f64, f64)> = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -182,47 +186,47 @@ fn quantile(values: &[(f64, f64)], share: f64) -> Option<f64> {
     sorted.last().map(|(value, _)| *value)
 }
 
-/// What a run says in the end.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Whether it helped; none where that cannot be said.
+    /// Whether the cure helped; `None` where that is unknown.
     pub helped: Option<bool>,
-    /// In a sentence.
+    /// The result in a sentence.
     pub text: String,
 }
 
-/// Whether the second half is better.
-pub fn verdict(before: &Half, after: &Half) -> Verdict {
-    let told: Vec<Verdict> =
-        (0..WAYS.len()).filter_map(|way| one_way(before, after, way)).collect();
-    if told.is_empty() {
+/// Whether the second phase is better.
+pub fn verdict(before: &Phase, after: &Phase) -> Verdict {
+    let verdicts: Vec<Verdict> =
+        (0..DIRECTIONS.len()).filter_map(|way| one_direction(before, after, way)).collect();
+    if verdicts.is_empty() {
         let text = "Nothing flowed before and after that could be compared: run it during a download or an upload.";
         return Verdict { helped: None, text: text.to_owned() };
     }
-    let known: Vec<bool> = told.iter().filter_map(|one| one.helped).collect();
+    let known: Vec<bool> = verdicts.iter().filter_map(|one| one.helped).collect();
     let helped = if known.is_empty() { None } else { Some(known.iter().all(|helped| *helped)) };
-    let text = told.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ");
+    let text = verdicts.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ");
     let mut letters = text.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     Verdict { helped, text: format!("{first}{}.", letters.as_str()) }
 }
 
-fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
-    let name = WAYS[way];
+fn one_direction(before: &Phase, after: &Phase, way: usize) -> Option<Verdict> {
+    let name = DIRECTIONS[way];
     let say = |helped, text: String| Some(Verdict { helped, text: format!("{name}: {text}") });
     let (b, a) = (&before.ways[way], &after.ways[way]);
-    match (b.bytes >= LEAST_BYTES, a.bytes >= LEAST_BYTES) {
+    match (b.bytes >= MIN_BYTES, a.bytes >= MIN_BYTES) {
         (false, false) => return None,
         (false, true) => {
             return say(
                 None,
-                "hardly anything came through before the cure was applied, so there is nothing to compare; a longer run may tell".to_owned(),
+                "hardly anything came through before the cure was applied, so there is nothing to compare; a longer run may show it".to_owned(),
             );
         }
         (true, false) => {
             return say(
                 None,
-                "hardly anything came through after the cure was applied, so there is nothing to compare; a longer run may tell".to_owned(),
+                "hardly anything came through after the cure was applied, so there is nothing to compare; a longer run may show it".to_owned(),
             );
         }
         (true, true) => {}
@@ -233,7 +237,7 @@ fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
     };
     let (lost, fell, rose) =
         (share < 1.0 - LOSS, new < old * (1.0 - GAIN), new > old * (1.0 + GAIN));
-    let base = quantile(&b.least, 0.5).unwrap_or(0.0);
+    let base = quantile(&b.min_rtts, 0.5).unwrap_or(0.0);
     let goodput = format!("{:.0} % of the goodput", share * 100.0);
     let rtts = format!("from {old:.0} to {new:.0} ms");
     match (fell, lost) {
@@ -255,17 +259,18 @@ fn one_way(before: &Half, after: &Half, way: usize) -> Option<Verdict> {
 }
 
 /// Before and after as text.
-pub fn table(before: &Half, after: &Half) -> String {
+pub fn table(before: &Phase, after: &Phase) -> String {
     let (before, after) = (before.to_json(), after.to_json());
     let mut text = format!("{:<24} {:>10} {:>10}", "", "before", "after");
     let mut line = |name: String, of: &[&str], scale: f64, places: usize| {
-        let number = |half: &Value| match of.iter().fold(half, |value, key| &value[key]).as_f64() {
+        let number = |phase: &Value| match of.iter().fold(phase, |value, key| &value[key]).as_f64()
+        {
             Some(value) => format!("{:.places$}", value / scale),
             None => "-".to_owned(),
         };
         text += &format!("\n{name:<24} {:>10} {:>10}", number(&before), number(&after));
     };
-    for way in WAYS {
+    for way in DIRECTIONS {
         line(format!("{way}, Mbit/s"), &[way, "goodput_bps"], 1e6, 2);
         line(format!("{way}, RTT p50, ms"), &[way, "rtt_ms_p50"], 1.0, 0);
         line(format!("{way}, RTT p95, ms"), &[way, "rtt_ms_p95"], 1.0, 0);
