@@ -35,7 +35,7 @@ const MIN_LIVE: Duration = Duration::from_millis(200);
 /// Observations longer than this show their progress.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
-/// Options of `plan`.
+/// Options of the subcommand `plan`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Captures to analyse; none: this host's sockets.
@@ -57,7 +57,7 @@ pub struct Options {
 pub struct Plan {
     /// Properties of this host.
     pub host: Host,
-    /// The observed traffic.
+    /// The traffic that was observed.
     pub seen: Observation,
     /// Cures that would help.
     pub advice: Vec<Advice>,
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand `plan`.
 pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     if options.live.is_some_and(|live| live < MIN_LIVE) {
         return Err(Failure(2, "--live: at least 200 ms, to see what moves".to_owned()));

@@ -38,7 +38,7 @@ pub enum Grade {
 
 /// A source of reports.
 pub trait Source: Send {
-    /// Name for messages.
+    /// The name in messages.
     fn name(&self) -> String;
     /// How much of the buffer it can see.
     fn grade(&self) -> Grade;
@@ -48,10 +48,10 @@ pub trait Source: Send {
     fn next(&mut self, timeout: Duration) -> io::Result<Option<Report>>;
 }
 
-/// Whether reports arrive.
+/// Whether reports arrive, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Reports arrive.
+    /// Reports arrive within the timeout.
     Fresh {
         /// Name of the source.
         source: String,

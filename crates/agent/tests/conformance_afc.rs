@@ -11,7 +11,7 @@ use units::{Bytes, Duration, Instant};
 
 mod streams;
 
-/// `struct backed_step`.
+/// Mirror of `struct backed_step` in `bpf/conformance.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {

@@ -12,7 +12,7 @@ use units::{Bytes, Duration, Instant};
 
 mod streams;
 
-/// `struct qcut_step`.
+/// Mirror of `struct qcut_step` in `bpf/conformance.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
@@ -27,7 +27,7 @@ struct Step {
     limit: u64,
 }
 
-/// `struct qcut_bench`.
+/// Mirror of `struct qcut_bench` in `bpf/conformance.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Bench {

@@ -12,7 +12,7 @@ use aya::{Ebpf, TestRun, TestRunOptions};
 
 mod skip;
 
-/// TC_ACT_UNSPEC and TC_ACT_SHOT.
+/// The program's verdicts: TC_ACT_UNSPEC and TC_ACT_SHOT.
 const PASS: u32 = u32::MAX;
 const REFUSE: u32 = 2;
 /// 2 Mbit/s, and what drains in 20 ms.

@@ -36,9 +36,9 @@ plain! {
         quick: u32,
         /// Bytes that every decision adds to the window.
         increment: u64,
-        /// Minimum window, bytes.
+        /// Lower bound of the window, bytes.
         floor: u64,
-        /// Maximum window, bytes.
+        /// Upper bound of the window, bytes.
         max: u64,
         /// Window before the first round has ended, bytes.
         initial: u64,
@@ -74,7 +74,7 @@ plain! {
         window: u64,
         /// Mean RTT of the last round, µs.
         rtt_us: u64,
-        /// Minimum RTT, µs.
+        /// Minimum RTT so far, µs.
         rtt_min_us: u64,
         /// When it was visited.
         rtt_min_seen_ns: u64,
@@ -147,23 +147,23 @@ plain! {
     struct ReceiveFlow {
         /// Remote address, IPv4 as ::ffff:a.b.c.d, in network order.
         remote: [u32; 4],
-        /// Local port.
+        /// Port of the local end.
         local_port: u32,
-        /// Remote port.
+        /// Port of the remote end.
         remote_port: u32,
         /// CLOCK_MONOTONIC of the last decision.
         at_ns: u64,
-        /// Payload bytes received.
+        /// Payload bytes received so far.
         received: u64,
         /// The law's average rate, bytes per second.
         rate: u64,
         /// Mean RTT of the last round, µs.
         rtt_us: u32,
-        /// Minimum RTT, µs.
+        /// Minimum RTT so far, µs.
         rtt_min_us: u32,
-        /// Target window, bytes.
+        /// Window that the law asks for, bytes.
         target: u32,
-        /// Advertised window, bytes.
+        /// Window advertised to the sender, bytes.
         advertised: u32,
         /// The socket's clamp before this ACK.
         clamp: u32,
@@ -235,9 +235,9 @@ plain! {
         local: [u32; 4],
         /// Remote address, IPv4 as ::ffff:a.b.c.d.
         remote: [u32; 4],
-        /// Local port.
+        /// Port of the local end.
         local_port: u32,
-        /// Remote port.
+        /// Port of the remote end.
         remote_port: u32,
         /// TCP state in the kernel's numbering.
         state: u32,
@@ -245,7 +245,7 @@ plain! {
         rtt_us: u32,
         /// Minimum RTT of sent data, µs; all ones: none.
         rtt_min_us: u32,
-        /// Congestion window, packets.
+        /// Congestion window of the socket, packets.
         cwnd: u32,
         /// Number of packets in flight.
         out: u32,
@@ -253,13 +253,13 @@ plain! {
         mss: u32,
         /// The socket's window clamp, bytes.
         clamp: u32,
-        /// Advertised window, bytes.
+        /// Window advertised to the sender, bytes.
         advertised: u32,
         /// Bits. 1: the callback is on. 2: our clamp is set.
         ours: u32,
         /// Padding, always zero.
         pad: u32,
-        /// Payload bytes received.
+        /// Payload bytes received so far.
         received: u64,
         /// Bytes sent and acknowledged.
         acked: u64,

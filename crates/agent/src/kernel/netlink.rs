@@ -46,7 +46,7 @@ pub enum Request {
     Dump,
     /// Creates an object, or replaces the one that exists.
     Put,
-    /// Removes an object.
+    /// Removes an object that exists.
     Remove,
 }
 
@@ -55,7 +55,7 @@ pub enum Request {
 pub struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// Appends an attribute.
+    /// Appends one attribute and its padding.
     #[must_use]
     pub fn with(mut self, kind: u16, value: &[u8]) -> Attributes {
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
@@ -92,18 +92,18 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A network device.
+/// A network device, as netlink describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its number in the kernel: index or handle.
     pub index: i32,
-    /// MTU, bytes.
+    /// Largest packet (MTU), bytes.
     pub mtu: u32,
     /// Bytes of its link-layer header: 14 with Ethernet, 0 without a link layer.
     pub header: u32,
 }
 
-/// A queue discipline.
+/// A queue discipline of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
     /// Name of the kind, as in `tc qdisc`.
@@ -233,7 +233,7 @@ pub fn bodies(mut received: &[u8], number: u32, found: &mut Vec<Vec<u8>>) -> io:
     Ok(false)
 }
 
-/// `struct tcmsg`.
+/// Encodes `struct tcmsg` of linux/rtnetlink.h.
 pub fn tcmsg(device: i32, handle: u32, parent: u32) -> [u8; TCMSG] {
     let mut message = [0; TCMSG];
     message[4..8].copy_from_slice(&device.to_ne_bytes());

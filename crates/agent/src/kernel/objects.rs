@@ -9,7 +9,7 @@ pub static RECEIVE: &[u8] = include_bytes_aligned!("../../bpf/receive.bpf.o");
 pub static SOCKETS: &[u8] = include_bytes_aligned!("../../bpf/sockets.bpf.o");
 /// Congestion control of new connections.
 pub static CONGESTION: &[u8] = include_bytes_aligned!("../../bpf/congestion.bpf.o");
-/// The uplink's gate.
+/// The gate above the uplink's device.
 pub static GATE: &[u8] = include_bytes_aligned!("../../bpf/gate.bpf.o");
 /// ACK-window rewriting at a device.
 pub static ACKS: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");

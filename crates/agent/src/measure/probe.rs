@@ -10,7 +10,7 @@ use crate::commands::{Failure, Result, failed};
 /// Timeout for ping's first line: enough to report an unknown host.
 const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A running `ping`.
+/// A running `ping` of one host.
 pub struct Probe {
     child: Child,
     lines: Receiver<String>,

@@ -215,7 +215,7 @@ impl Advice {
         self.rank == Rank::Recommended && self.blocked.is_none() && !self.settings.is_empty()
     }
 
-    /// For `--json`.
+    /// The value in `--json`.
     pub fn to_json(&self) -> Value {
         let settings: serde_json::Map<String, Value> =
             self.settings.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();

@@ -17,7 +17,7 @@ use crate::kernel::{self, Feature};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
 
-/// TC_H_ROOT.
+/// Parent of a device's root discipline, TC_H_ROOT.
 const ROOT: u32 = u32::MAX;
 /// Time to wait for a modem's report: they are 100 ms apart at most (QCUT section 6).
 const REPORT_TIMEOUT: Duration = Duration::from_millis(400);
@@ -45,11 +45,11 @@ const SYSCTLS: [(&str, &str); 12] = [
 pub enum Link {
     /// A cellular modem (WWAN).
     Wwan,
-    /// A wireless LAN.
+    /// Wi-Fi, a wireless LAN.
     Wlan,
     /// A phone or modem that looks like Ethernet over USB.
     Usb,
-    /// Ethernet by cable.
+    /// Ethernet over a cable.
     Ethernet,
     /// TUN, WireGuard and the like: the real link is below.
     Tunnel,
@@ -60,7 +60,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// For `--json`.
+    /// The value in `--json`.
     pub const fn name(self) -> &'static str {
         match self {
             Link::Wwan => "wwan",
@@ -73,7 +73,7 @@ impl Link {
         }
     }
 
-    /// Name for messages.
+    /// The name in messages.
     pub const fn words(self) -> &'static str {
         match self {
             Link::Wwan => "cellular modem",
@@ -120,14 +120,14 @@ impl Link {
     }
 }
 
-/// The uplink's device.
+/// The device of the uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Name of the device.
     pub name: String,
-    /// Interface index.
+    /// Its interface index in the kernel.
     pub index: u32,
-    /// MTU, bytes.
+    /// Largest packet (MTU), bytes.
     pub mtu: u32,
     /// Kind of its link.
     pub link: Link,
@@ -254,7 +254,7 @@ impl Host {
         self.addresses.contains(&address)
     }
 
-    /// For `--json`.
+    /// The value in `--json`.
     pub fn to_json(&self) -> Value {
         let sysctls: serde_json::Map<String, Value> = SYSCTLS
             .iter()

@@ -17,14 +17,14 @@ pub const MIN_SAMPLES: u64 = 20;
 /// Direction of data, seen from this host or, if it is forwarded, from the hosts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Towards this host.
+    /// Data towards this host.
     Download,
-    /// From this host.
+    /// Data from this host.
     Upload,
 }
 
 impl Way {
-    /// For `--json`.
+    /// The value in `--json`.
     pub const fn name(self) -> &'static str {
         match self {
             Way::Download => "download",
@@ -42,13 +42,13 @@ pub struct Flow {
     pub forwarded: bool,
     /// The end on this host, or behind it.
     pub local: (IpAddr, u16),
-    /// The remote end.
+    /// Address and port of the remote end.
     pub remote: (IpAddr, u16),
     /// Payload while it was observed.
     pub bytes: u64,
     /// Time for which it was observed.
     pub lasted_s: f64,
-    /// Goodput, bit/s.
+    /// Mean goodput, in bit/s.
     pub rate_bps: f64,
     /// Variation of its rate by second: ninth decile over first decile.
     pub swing: Option<f64>,
@@ -135,7 +135,7 @@ impl Flow {
         Some(self.rtt_min_ms? / 1e3 * self.rate_bps / 8.0)
     }
 
-    /// For `--json`.
+    /// The value in `--json`.
     pub fn to_json(&self) -> Value {
         json!({
             "direction": self.way.name(), "forwarded": self.forwarded,
@@ -163,7 +163,7 @@ pub struct DeviceTraffic {
     pub received_bps: f64,
     /// Of that, payload of this host's own TCP connections, also data beyond a hole.
     pub own_bps: f64,
-    /// Sent rate, bit/s.
+    /// Sent rate of the device, bit/s.
     pub sent_bps: f64,
     /// Median backlog of the queue discipline at its root.
     pub backlog_bytes: u64,
@@ -180,7 +180,7 @@ pub struct CaptureFinding {
     pub text: String,
 }
 
-/// The observed traffic.
+/// The traffic that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
     /// Source: `live` or `capture`.
@@ -209,7 +209,7 @@ impl Observation {
         self.flows.iter().filter(|flow| flow.way == way && which(flow)).collect()
     }
 
-    /// For `--json`.
+    /// The value in `--json`.
     pub fn to_json(&self) -> Value {
         let findings: Vec<Value> = self
             .findings

@@ -25,7 +25,7 @@ mod window;
 pub struct View<'a> {
     /// Properties of this host.
     pub host: &'a Host,
-    /// The observed traffic.
+    /// The traffic that was observed.
     pub seen: &'a Observation,
     /// Where programs are pinned.
     pub pins: &'a Path,

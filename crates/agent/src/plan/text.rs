@@ -25,12 +25,12 @@ fn scaled(mut value: f64, prefixes: [&str; 4], unit: &str) -> String {
     format!("{} {}{unit}", number(value), prefixes[3])
 }
 
-/// `64.0 KB`.
+/// A number of bytes: `64.0 KB`.
 pub fn bytes(value: f64) -> String {
     scaled(value, ["", "K", "M", "G"], "B")
 }
 
-/// `4.0 Mbit/s`.
+/// A rate in bit/s: `4.0 Mbit/s`.
 pub fn rate(bps: f64) -> String {
     scaled(bps, ["", "k", "M", "G"], "bit/s")
 }
@@ -49,7 +49,7 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `192.0.2.1:443`, `[2001:db8::1]:443`.
+/// Address and port: `192.0.2.1:443`, `[2001:db8::1]:443`.
 pub fn endpoint((address, port): (IpAddr, u16)) -> String {
     SocketAddr::new(address, port).to_string()
 }

@@ -14,7 +14,7 @@ pub enum ReportSource {
     Modem,
     /// The driver reports its ring; the buffer behind it is unknown.
     Driver,
-    /// No reports come.
+    /// No source reports at present.
     None,
 }
 
@@ -23,7 +23,7 @@ pub enum ReportSource {
 pub enum UplinkControl {
     /// The gate above the modem.
     Gate,
-    /// ACK-window rewriting.
+    /// ACK-window rewriting at the uplink.
     Acks,
 }
 

@@ -6,7 +6,7 @@ pub struct Ends {
     pub v6: bool,
     pub vlans: usize,
     pub port: u16,
-    /// Offered inside, outside.
+    /// Window Scale options of the inner and the outer end.
     pub scales: [Option<u8>; 2],
     pub stamped: bool,
 }
@@ -52,7 +52,7 @@ impl Ends {
         if out { (inside, outside) } else { (outside, inside) }
     }
 
-    /// On the wire.
+    /// The segment as a packet on the wire.
     pub fn packet(&self, s: &Segment) -> Vec<u8> {
         let mut options = s.options.to_vec();
         options.resize(options.len().next_multiple_of(4), 0);
@@ -101,7 +101,7 @@ impl Ends {
         folded(sum(&source) + sum(&destination) + 6 + tcp.len() as u32 + sum(tcp)) == 0
     }
 
-    /// The field.
+    /// The window field of a packet.
     pub fn window(&self, packet: &[u8]) -> u16 {
         let at = self.tcp() + 14;
         u16::from_be_bytes([packet[at], packet[at + 1]])

@@ -135,7 +135,7 @@ plain! {
     struct Half {
         /// When the last segment from its far end came.
         received_ns: u64,
-        /// Measurements in flight.
+        /// Round-trip measurements in flight.
         probes: [Probe; 4],
         /// When the last measurement began.
         probed_ns: u64,
@@ -241,7 +241,7 @@ plain! {
         up: u32,
         /// 1: the law's first sample.
         begins: u32,
-        /// `added_us` of [`Direction::opposite`].
+        /// Copy of `added_us` of [`Direction::opposite`].
         opposite_us: u32,
         /// Target window after the sample, bytes.
         target: u32,

@@ -15,7 +15,7 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
-/// `1 << TCP_ESTABLISHED`.
+/// Bit of established connections in a request, `1 << TCP_ESTABLISHED`.
 const ESTABLISHED: u32 = 1 << 1;
 /// INET_DIAG_INFO, _CONG, _SKMEMINFO (linux/inet_diag.h).
 const INFO: u16 = 2;
@@ -40,7 +40,7 @@ pub struct TcpInfo {
     pub unacked: u32,
     /// Smoothed RTT of sent data; 0: none yet.
     pub rtt_us: u32,
-    /// Congestion window, segments.
+    /// Congestion window of the sender, segments.
     pub snd_cwnd: u32,
     /// RTT of received data, by timestamps' echoes or by windows; 0: none yet.
     pub rcv_rtt_us: u32,
@@ -92,7 +92,7 @@ pub struct Socket {
     pub cookie: u64,
     /// Bytes received and not read by the application.
     pub unread_bytes: u32,
-    /// `struct tcp_info`.
+    /// The kernel's `struct tcp_info`, if it has one.
     pub info: Option<TcpInfo>,
     /// Sizes of its buffers.
     pub memory: Option<Memory>,
@@ -121,7 +121,7 @@ pub fn established() -> io::Result<Vec<Socket>> {
     Ok(found)
 }
 
-/// `struct inet_diag_req_v2`.
+/// Encodes `struct inet_diag_req_v2` of linux/inet_diag.h.
 fn request(family: u8) -> Vec<u8> {
     let wanted = [INFO, CONG, SKMEMINFO].iter().fold(0, |bits, kind| bits | 1u8 << (kind - 1));
     let mut request = vec![family, IPPROTO_TCP, wanted, 0];
