@@ -167,7 +167,7 @@ fn configuration(advice: &[Advice], options: &Options) -> Option<String> {
     }
     settings.sort_by_key(|(key, _)| section_of(key));
     let mut text = String::from(
-        "# Made by unbloat-agent plan; unbloat-agent defaults tells what each key means.\n",
+        "# Made by unbloat-agent plan; unbloat-agent defaults explains each key.\n",
     );
     let mut section = "";
     for (key, value) in &settings {

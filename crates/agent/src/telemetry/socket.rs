@@ -1,5 +1,5 @@
-//! Reports from a Unix socket of type SOCK_SEQPACKET, one record per message; of two kinds, told
-//! apart by their first four bytes.
+//! Reports from a Unix socket of type SOCK_SEQPACKET, one record per message. There are two kinds
+//! of record, which differ in their first four bytes.
 //!
 //! **`UBTM`, version 1, 48 bytes**, a finished report; the lab's emulator sends it. Little endian:
 //!

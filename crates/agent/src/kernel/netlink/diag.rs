@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_off_anywhere_tells_less_and_nothing_wrong() {
+    fn a_truncated_message_gives_less_data_and_nothing_wrong() {
         let whole = message(AF_INET, 248);
         let full = parse(&whole).unwrap();
         for cut in 0..whole.len() {
