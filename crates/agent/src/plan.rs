@@ -166,9 +166,8 @@ fn configuration(advice: &[Advice], options: &Options) -> Option<String> {
         settings.insert(0, ("scope.device", format!("{name:?}")));
     }
     settings.sort_by_key(|(key, _)| section_of(key));
-    let mut text = String::from(
-        "# Made by unbloat-agent plan; unbloat-agent defaults explains each key.\n",
-    );
+    let mut text =
+        String::from("# Made by unbloat-agent plan; unbloat-agent defaults explains each key.\n");
     let mut section = "";
     for (key, value) in &settings {
         let (of, name) = key.split_once('.').unwrap_or(("", key));
