@@ -25,7 +25,7 @@ from bench.emu.bed import batch, cpu_seconds, inside, memory_mb, namespaces, run
 TICK = os.sysconf("SC_CLK_TCK")
 STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
 SERVER, HOST = "10.7.0.2", "10.7.0.1"
-PATIENCE_S = 120.0
+SHOW_AFTER_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -215,6 +215,6 @@ class Agent:
         """Everything as it was."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE_S)
+        self.process.communicate(timeout=SHOW_AFTER_S)
         self.log.close()
         subprocess.run([*self.words, "off"], capture_output=True, check=False)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.agent.bed import PATIENCE_S, SERVER, Agent, Cpu, Modem, Pair, counted, others
+from bench.agent.bed import SERVER, SHOW_AFTER_S, Agent, Cpu, Modem, Pair, counted, others
 
 Figures = dict[str, float]
 OFF = ("receive.enabled=false", "uplink.mode=off")
@@ -54,9 +54,9 @@ def transfer(bed: Pair, options: Sequence[str], seconds: float) -> tuple[float, 
     idle = others()
     before = Cpu.now()
     client = bed.start(bed.host, "iperf3", "-c", SERVER, "-t", str(seconds), "-J", *options)
-    said, errors = client.communicate(timeout=seconds + PATIENCE_S)
+    said, errors = client.communicate(timeout=seconds + SHOW_AFTER_S)
     used = Cpu.now().since(before, idle)
-    server.communicate(timeout=PATIENCE_S)
+    server.communicate(timeout=SHOW_AFTER_S)
     if client.returncode != 0:
         raise RuntimeError(f"iperf3: {said[-300:]} {errors}")
     end = json.loads(said)["end"]
@@ -187,7 +187,7 @@ def connections(case: Case, bed: Pair, program: str) -> Figures:
     finally:
         for end in ends:
             end.kill()
-            end.communicate(timeout=PATIENCE_S)
+            end.communicate(timeout=SHOW_AFTER_S)
         if agent is not None:
             agent.end()
 

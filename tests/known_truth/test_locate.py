@@ -153,10 +153,10 @@ def stages(truth: Run) -> dict[str, Row]:
 
 
 def by_link(found: Located) -> dict[str, Row]:
-    """What was found of each stretch, by the link that it is."""
-    forward = zip(LINKS, found.stretches(FORWARD), strict=True)
-    backward = zip(BACK, found.stretches(BACKWARD), strict=True)
-    return {name: stretch.row for name, stretch in (*forward, *backward)}
+    """What was found of each segment, by the link that it is."""
+    forward = zip(LINKS, found.segments(FORWARD), strict=True)
+    backward = zip(BACK, found.segments(BACKWARD), strict=True)
+    return {name: segment.row for name, segment in (*forward, *backward)}
 
 
 CLOCKS = {
@@ -177,7 +177,7 @@ def test_delays_are_those_of_the_stages_to_a_millisecond_whatever_the_clocks(
         row = rows[link]
         if stage["delay_ms_mean"] is None:
             continue
-        # A packet's own sending is part of its delay, and that of the smallest is part of the stretch's smallest.
+        # A packet's own sending is part of its delay, and that of the smallest is part of the segment's smallest.
         own = SIZE_BITS / stage["rate_bps"] * 1e3
         assert -0.1 < row["queue_ms_mean"] - stage["delay_ms_mean"] < own + 0.4
         for part in ("p50", "p95", "p99"):
@@ -235,7 +235,7 @@ def test_the_verdict_names_the_stretch_with_the_queue(made: Any, tmp_path: Path,
     assert found.verdict.startswith(
         f"The queue stands between {NODES[place]} and {NODES[place + 1]}, upstream: p95 "
     )
-    main = found.stretches(FORWARD)[place].row
+    main = found.segments(FORWARD)[place].row
     assert main["share"] > 0.95
     assert "No queue stands downstream" in found.verdict
 
@@ -314,8 +314,8 @@ def test_a_pair_of_real_kernels_loses_what_the_sender_sent_again() -> None:
         pytest.skip(f"{files[0]} is not here")
     found = unbloat.locate(files)
     # The kernel: retrans 259.
-    assert found.stretches(FORWARD)[0].row["lost_packets"] == 259
-    assert found.stretches(BACKWARD)[0].row["lost_packets"] == 0
+    assert found.segments(FORWARD)[0].row["lost_packets"] == 259
+    assert found.segments(BACKWARD)[0].row["lost_packets"] == 0
     assert found.clocks[0]["one_clock"]
     assert not found.steps
     assert "The queue stands" in found.verdict or "A short queue stands" in found.verdict
@@ -359,7 +359,7 @@ def test_drwa_finds_the_queue_at_the_first_hop(tmp_path: Path) -> None:
     assert found.verdict.startswith(
         "The queue stands between router and notebook, downstream: p95 "
     )
-    first = found.stretches(BACKWARD)[-1].row
+    first = found.segments(BACKWARD)[-1].row
     assert first["share"] > 0.99
     assert abs(first["queue_ms_mean"] - stages(truth)["lan-back"]["delay_ms_mean"]) < 4.5
     assert "No queue stands upstream" in found.verdict
@@ -369,7 +369,7 @@ def test_qcut_finds_the_queue_on_the_device(tmp_path: Path) -> None:
     # QCUT section 4: nearly all of an upload's delay is made before the radio; the capture at the server shows the rest.
     truth, files = scenario_run("qcut-4-anatomy", {"rate": "2 Mbit/s", "cure": "none"}, tmp_path)
     found = unbloat.locate(files)
-    up = found.stretches(FORWARD)[0]
+    up = found.segments(FORWARD)[0]
     assert found.verdict.startswith(
         f"The queue stands between {up.start} and {up.end}, upstream: p95 "
     )

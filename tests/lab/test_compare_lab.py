@@ -22,7 +22,7 @@ from unbloat.comparison.scenario_metrics import Line, apart
 from unbloat.comparison.text import compare_screen
 from unbloat.lab.result.run import run_of
 from unbloat.text.format import ms_text, share_text
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 TEXT = """
 name = "two"
@@ -140,7 +140,7 @@ def test_the_screen_and_the_object_tell_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = io.StringIO()
-    compare_screen(Paper(out), both)
+    compare_screen(Terminal(out), both)
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     rows = [line.split() for line in text.splitlines()]

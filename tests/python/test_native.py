@@ -173,10 +173,10 @@ def test_a_truncated_capture_is_analysed_up_to_there(tmp_path: Path) -> None:
 
 
 def test_the_progress_callback_hears_and_can_stop(tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
+    report_progress: list[tuple[int, int]] = []
 
     def listen(done: int, total: int) -> None:
-        heard.append((done, total))
+        report_progress.append((done, total))
 
     import gzip
 
@@ -186,8 +186,8 @@ def test_the_progress_callback_hears_and_can_stop(tmp_path: Path) -> None:
     # Long enough for several of the ten calls a second.
     big.write_bytes(header + packets * (400_000_000 // len(packets)))
     unbloat.analyze(big, progress=listen)
-    assert heard
-    assert all(0 <= done <= total for done, total in heard)
+    assert report_progress
+    assert all(0 <= done <= total for done, total in report_progress)
 
     def stop(_done: int, _total: int) -> None:
         raise KeyboardInterrupt

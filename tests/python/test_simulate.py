@@ -32,7 +32,7 @@ from unbloat.scenario.scenario import Scenario, source_of, toml
 from unbloat.scenario.simulate import Job, run_job
 from unbloat.scenario.sweep import RunSet
 from unbloat.text.table import table
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots" / "sim"
@@ -476,7 +476,7 @@ def test_figures_wider_than_the_terminal_are_told_one_after_the_other(
     stream = io.StringIO()
     titles = ["qdisc", "rate", *(f"figure {number}" for number in range(9))]
     row = ["droptail", "4 Mbit/s", *(f"{number}.25 ± 0.75 Mbit/s" for number in range(9))]
-    table(Paper(stream), titles, [row, ["fq_codel", *row[1:]]], left_columns)
+    table(Terminal(stream), titles, [row, ["fq_codel", *row[1:]]], left_columns)
     lines = stream.getvalue().splitlines()
     assert all(len(line) <= columns for line in lines), lines
     assert ("droptail" if left_columns == 1 else "droptail · 4 Mbit/s") in lines
@@ -490,7 +490,7 @@ def test_a_wide_terminal_shows_more_figures_of_a_sweep(place: Path) -> None:
         for columns in ("80", "160")
     )
     assert narrow.split()[0] == wide.split()[0] == "congestion"
-    for title in ("resent", "MOS"):
+    for title in ("retrans", "MOS"):
         assert title not in narrow
         assert title in wide
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbloat.text import format as wording
-from unbloat.text.terminal import Paper, cut, left, on_grid, plain, right, sparkline, width, wrap
+from unbloat.text.terminal import Terminal, cut, left, on_grid, plain, right, sparkline, width, wrap
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_grid_takes_the_largest_or_the_mean() -> None:
 
 
 def test_what_is_no_terminal_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
+    class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert Paper(Terminal()).style("x", "red") == "\x1b[31mx\x1b[0m"
-    assert Paper(io.StringIO()).style("x", "red") == "x"
+    assert Terminal(Screen()).style("x", "red") == "\x1b[31mx\x1b[0m"
+    assert Terminal(io.StringIO()).style("x", "red") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert Paper(Terminal()).style("x", "red") == "x"
+    assert Terminal(Screen()).style("x", "red") == "x"

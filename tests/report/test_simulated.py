@@ -79,7 +79,7 @@ def test_the_page_of_a_simulated_run_draws_queues_and_probes(
     assert labels[:2] == ["up qdisc", "up firmware"]
     assert "congestion window" in page.locator("#chart-in-flight .legend").inner_text()
     assert "upload" in page.locator("#simulated").inner_text()
-    assert page.locator(".checks").inner_text().startswith("held: probe0: probe_rtt_ms p50 ")
+    assert page.locator(".checks").inner_text().startswith("pass: probe0: probe_rtt_ms p50 ")
 
 
 def test_a_page_of_a_stored_simulated_run_is_the_same_page(

@@ -1,4 +1,4 @@
-"""What is written into the page: packed columns that read back equal, hostile text that stays text, bounded size."""
+"""What is written into the page: encoded columns that read back equal, hostile text that stays text, bounded size."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbloat.charts import CHARTS
-from unbloat.report import thin, write_report
-from unbloat.report.pack import Packed, floats, pack, seconds, steps
+from unbloat.report import downsample, write_report
+from unbloat.report.encode import Encoded, encode, floats, seconds, steps
 from unbloat.report.write import EVENT_KINDS
 
 CODES = {"i1": "b", "i2": "h", "i4": "i", "f4": "f", "f8": "d", "u1": "B"}
 
 
-def unpacked(packed: Packed, name: str) -> list[float]:
+def decoded(encoded: Encoded, name: str) -> list[float]:
     """A column as the page reads it."""
-    about = next(column for column in packed.columns if column["name"] == name)
-    data = zlib.decompress(base64.b64decode(packed.data))
+    about = next(column for column in encoded.columns if column["name"] == name)
+    data = zlib.decompress(base64.b64decode(encoded.data))
     values = array(CODES[about["type"]])
-    values.frombytes(data[about["offset"] : about["offset"] + packed.rows * values.itemsize])
+    values.frombytes(data[about["offset"] : about["offset"] + encoded.rows * values.itemsize])
     if "first" not in about:
         return [value / about.get("divide", 1) for value in values]
     total, read = about["first"], []
@@ -41,34 +41,34 @@ def unpacked(packed: Packed, name: str) -> list[float]:
 
 @given(st.lists(st.integers(0, 2**50), max_size=60))
 def test_counts_read_back_as_they_were(values: list[int]) -> None:
-    packed = pack({"x": steps(pa.array(values, pa.uint64()))}, len(values))
-    assert unpacked(packed, "x") == values
+    encoded = encode({"x": steps(pa.array(values, pa.uint64()))}, len(values))
+    assert decoded(encoded, "x") == values
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=60))
 def test_times_read_back_within_a_microsecond(values: list[float]) -> None:
-    packed = pack({"t": seconds(pa.array(values, pa.float64()))}, len(values))
-    assert unpacked(packed, "t") == pytest.approx(values, abs=6e-7)
+    encoded = encode({"t": seconds(pa.array(values, pa.float64()))}, len(values))
+    assert decoded(encoded, "t") == pytest.approx(values, abs=6e-7)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), max_size=60))
 def test_gaps_read_back_as_gaps(values: list[float | None]) -> None:
-    packed = pack({"x": floats(pa.array(values, pa.float32()))}, len(values))
-    read = unpacked(packed, "x")
+    encoded = encode({"x": floats(pa.array(values, pa.float32()))}, len(values))
+    read = decoded(encoded, "x")
     assert [None if value != value else value for value in read] == values
 
 
 def test_columns_of_a_slice_are_those_of_the_slice() -> None:
     values = pa.array(range(100), pa.uint64())
-    packed = pack({"a": steps(values.slice(40, 5)), "b": floats(values.slice(7, 5))}, 5)
-    assert unpacked(packed, "a") == [40, 41, 42, 43, 44]
-    assert unpacked(packed, "b") == [7, 8, 9, 10, 11]
+    encoded = encode({"a": steps(values.slice(40, 5)), "b": floats(values.slice(7, 5))}, 5)
+    assert decoded(encoded, "a") == [40, 41, 42, 43, 44]
+    assert decoded(encoded, "b") == [7, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize("cap", [10, 1000, 30_000])
-def test_thinned_segments_stay_under_the_cap_and_keep_their_outline(cap: int) -> None:
+def test_downsampled_segments_stay_under_the_cap_and_keep_their_outline(cap: int) -> None:
     whole = made.bloated().segments(flow=0)
-    parts = thin.segments(whole, cap)
+    parts = downsample.segments(whole, cap)
     assert sum(part.table.num_rows for part in parts.values()) <= cap
     rows = whole.to_pylist()
     data = parts["data"].table.to_pylist()
@@ -80,9 +80,9 @@ def test_thinned_segments_stay_under_the_cap_and_keep_their_outline(cap: int) ->
     )
 
 
-def test_thinned_bins_keep_bytes_and_extremes() -> None:
+def test_downsampled_bins_keep_bytes_and_extremes() -> None:
     whole = made.bloated().samples(flow=0)
-    part = thin.samples(whole, 100)
+    part = downsample.samples(whole, 100)
     assert part.factor == 6
     assert part.table.num_rows == 100
     for name, verb in (("sent_bytes", sum), ("delivered_bytes", sum), ("in_flight_bytes", max)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from made_claims import Writer
@@ -19,7 +19,7 @@ from unbloat.claims.reproduce import Outcome, reproduce
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
 from unbloat.cli.arguments import app
 from unbloat.errors import LabError, UnbloatError
-from unbloat.scenario.simulate import simulate_all
+from unbloat.scenario.simulate import RunOptions, simulate_all
 from unbloat.scenario.sweep import RunSet, Skipped
 
 LAB = """
@@ -37,11 +37,16 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts a simulation in the lab's place, with other settings than it is asked for where that is wanted."""
 
     def put(skipped: str | None = None, fails: bool = False, **other: object) -> None:
-        def made(path: Path, **asked: Any) -> RunSet:
+        def made(
+            path: Path,
+            options: RunOptions,
+            progress: Callable[[int, int], None] | None = None,
+        ) -> RunSet:
             if fails:
                 raise LabError("a program died")
-            assert asked.pop("seeds") == 1
-            runs = simulate_all(path, **asked | {"set": dict(asked["set"]) | other})
+            assert options.seeds == 1
+            given = dict(options.set) | other
+            runs = simulate_all(path, replace(options, set=given, seeds=None), progress=progress)
             for run in runs:
                 run.info |= {"lateness_us_p99": 250.0, "kernel": "Linux 6.18"}
             if skipped is None:
@@ -61,7 +66,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
         monkeypatch.setattr(reproduce_lab, "lab_all", made)
         monkeypatch.setattr(reproduce_lab, "need_root", lambda: None)
-        monkeypatch.setattr(reproduce_lab, "seconds_needed", lambda path, **asked: 10.0)
+        monkeypatch.setattr(reproduce_lab, "seconds_needed", lambda path, options: 10.0)
 
     return put
 
@@ -118,7 +123,7 @@ def test_a_figure_that_comes_out_otherwise_differs_and_is_a_surprise_without_a_r
     assert only(reproduce(lab="whole")).state == AGREES
 
 
-def test_bounds_of_the_lab_are_held_beside_the_tolerance(
+def test_bounds_of_the_lab_are_checked_beside_the_tolerance(
     written: Writer, lab: Callable[..., None]
 ) -> None:
     lab()

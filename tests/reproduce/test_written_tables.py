@@ -1,6 +1,6 @@
 """docs/claims.md and docs/matrix.md are what a run of all claims gives: UNBLOAT_BLESS=1 writes them.
 
-What the lab gave is read from docs/claims-lab.json (see stored_lab.py) and held against the simulator of today.
+What the lab gave is read from docs/claims-lab.json (see stored_lab.py) and compared with the simulator of today.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stored_lab import BLESS, bless, measured, settings, stored
 
 from unbloat.claims.claim import Claim, claims
 from unbloat.claims.page import LabCell, by_claim, line, table_cells
-from unbloat.claims.reproduce import NOT_HELD, Outcome, reproduce, with_lab
+from unbloat.claims.reproduce import FIGURE_FAILED, Outcome, reproduce, with_lab
 from unbloat.claims.reproduce_in_lab import compared, simulated
 from unbloat.text.format import NOTHING
 
@@ -144,7 +144,7 @@ def test_what_does_not_hold_has_a_reason(outcomes: list[Outcome]) -> None:
     unexplained = [
         f"{o.claim.id}: {o.figure.name}: {o.value}, {o.note}"
         for o in outcomes
-        if o.state == NOT_HELD and o.surprising
+        if o.state == FIGURE_FAILED and o.surprising
     ]
     assert unexplained == []
 

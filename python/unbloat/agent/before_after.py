@@ -17,7 +17,7 @@ from unbloat.agent.client import STOPPED, Answer, Place
 from unbloat.errors import AgentError
 from unbloat.text.format import NOTHING, ms_text, rate_text
 from unbloat.text.table import table
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -156,15 +156,15 @@ def change(before: float | None, after: float | None) -> str:
     return f"{'+' if percent > 0 else '−'}{abs(percent):,.0f} %"
 
 
-def screen(paper: Paper, done: Answer) -> None:
+def screen(terminal: Terminal, done: Answer) -> None:
     """The table and the sentence."""
     lines = rows(done)
     if lines:
-        table(paper, ("", "before", "after", "change"), lines)
-        paper.line()
+        table(terminal, ("", "before", "after", "change"), lines)
+        terminal.line()
     helped = done.get("helped")
     style = "green" if helped else "yellow" if helped is False else "bold"
-    paper.wrapped(str(done["verdict"]), paper.style("● ", style), "  ")
+    terminal.wrapped(str(done["verdict"]), terminal.style("● ", style), "  ")
 
 
 def now_text() -> str:

@@ -16,8 +16,8 @@ from unbloat.agent.before_after import WAYS, Measured, now_text, rows
 from unbloat.agent.client import Answer
 from unbloat.agent.text import ARROWS, flow_key, flow_name
 from unbloat.charts.agent_run import charts
-from unbloat.report.pack import codes, floats, pack, seconds, steps
-from unbloat.report.series import packed_curve
+from unbloat.report.encode import codes, encode, floats, seconds, steps
+from unbloat.report.series import encoded_curve
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.text.format import seconds_text
 from unbloat.version import __version__
@@ -36,7 +36,7 @@ def write_page(measured: Measured, path: Path) -> ReportInfo:
     series: list[dict[str, str]] = []
     for table, label, times, values in curves(measured):
         place = f"{table}-{len(series)}"
-        store.put(place, *packed_curve(times, values, None))
+        store.put(place, *encoded_curve(times, values, None))
         series.append({"table": table, "label": label, "place": place})
     spans(measured, store)
     drawn = [
@@ -172,4 +172,4 @@ def spans(measured: Measured, store: Store) -> None:
         "value": floats(pa.array([row[2] for row in rows], pa.float64())),
         "seq": steps(pa.array([0 for _ in rows], pa.int64())),
     }
-    store.put("path-events", pack(columns, len(rows)), 1)
+    store.put("path-events", encode(columns, len(rows)), 1)

@@ -19,8 +19,8 @@ from unbloat.text.format import (
     rate_text,
     seconds_text,
 )
-from unbloat.text.table import GAP, LONGEST_LABEL, table
-from unbloat.text.terminal import Paper, plain, width
+from unbloat.text.table import GAP, MAX_LABEL, table
+from unbloat.text.terminal import Terminal, plain, width
 
 Answer = Mapping[str, Any]
 LABEL = 12
@@ -40,36 +40,36 @@ TITLES = ("", "RTT", "least", "wanted", "offered", "in flight", "queue", "rate",
 
 
 def status_screen(
-    paper: Paper, answer: Answer, sparks: Mapping[str, str] | None = None, rows: int = 0
+    terminal: Terminal, answer: Answer, sparks: Mapping[str, str] | None = None, rows: int = 0
 ) -> None:
     """What an agent does, and every connection; `rows` is how many lines there are, 0: enough."""
-    lines = head(paper, answer)
+    lines = head(terminal, answer)
     flows = sorted(answer.get("flows") or [], key=lambda flow: -(flow.get("rate_bps") or 0))
     room = len(flows)
     if rows:
         # Above the table a blank line and its titles; below, how many are left out.
         room = max((rows - lines - 4) // 2, 1)
         if beside(
-            paper,
+            terminal,
             [flow_name(flow) for flow in flows],
             [cells(flow) for flow in flows],
             bool(sparks),
         ):
             room = max(rows - lines - 3, 1)
     if flows:
-        paper.line()
-        flow_table(paper, flows[:room], sparks or {})
+        terminal.line()
+        flow_table(terminal, flows[:room], sparks or {})
     if room < len(flows):
-        paper.line(paper.style(f"… and {len(flows) - room} more", "dim"))
+        terminal.line(terminal.style(f"… and {len(flows) - room} more", "dim"))
 
 
-def head(paper: Paper, answer: Answer) -> int:
+def head(terminal: Terminal, answer: Answer) -> int:
     """State, uplink, cures, trials, problems; how many lines that took."""
     if answer.get("state") == "off":
         pending = answer.get("pending") or 0
-        paper.line("off")
+        terminal.line("off")
         if pending:
-            paper.wrapped(
+            terminal.wrapped(
                 "an agent ended without undoing what it did; unbloat agent off undoes it",
                 "! ",
                 "  ",
@@ -78,8 +78,8 @@ def head(paper: Paper, answer: Answer) -> int:
     lines = 1
     device = f" · {answer['device']}" if answer.get("device") else ""
     said = "watching only, all cures are lifted" if answer.get("lifted") else "on"
-    paper.line(
-        f"{paper.style(said, 'bold')} for {seconds_text(answer.get('up_s'))} · process {answer.get('pid')}{plain(device)}"
+    terminal.line(
+        f"{terminal.style(said, 'bold')} for {seconds_text(answer.get('up_s'))} · process {answer.get('pid')}{plain(device)}"
     )
     entries: list[tuple[str, str]] = []
     uplink = answer.get("uplink")
@@ -92,10 +92,10 @@ def head(paper: Paper, answer: Answer) -> int:
             entries.append((str(CURES.get(name, name)), counters_text(counters)))
     entries += [("trial", trial_text(trial)) for trial in answer.get("trials") or [] if told(trial)]
     for name, text in entries:
-        paper.wrapped(text, paper.style(f"{name:<{LABEL}} ", "dim"), " " * (LABEL + 1))
+        terminal.wrapped(text, terminal.style(f"{name:<{LABEL}} ", "dim"), " " * (LABEL + 1))
         lines += 1
     for problem in answer.get("problems") or []:
-        paper.wrapped(str(problem), paper.style("! ", "yellow"), "  ")
+        terminal.wrapped(str(problem), terminal.style("! ", "yellow"), "  ")
         lines += 1
     return lines
 
@@ -155,46 +155,49 @@ def flow_key(flow: Answer) -> str:
     return f"{flow.get('cure')} {flow.get('remote')} {flow.get('remote_port')} {flow.get('local_port')}"
 
 
-def flow_table(paper: Paper, flows: Sequence[Answer], sparks: Mapping[str, str]) -> None:
+def flow_table(terminal: Terminal, flows: Sequence[Answer], sparks: Mapping[str, str]) -> None:
     """Every connection, its name beside its figures where all of it fits, above them otherwise."""
     names = [flow_name(flow) for flow in flows]
     rows = [cells(flow) for flow in flows]
     history = [sparks.get(flow_key(flow), "") for flow in flows]
-    if beside(paper, names, rows, bool(sparks)):
+    if beside(terminal, names, rows, bool(sparks)):
         more = ("RTT so far",) if sparks else ()
         lines = [
             (name, *row, *([spark] if more else []))
             for name, row, spark in zip(names, rows, history, strict=True)
         ]
-        table(paper, (*TITLES, *more), lines)
+        table(terminal, (*TITLES, *more), lines)
         return
     above = [f"{name}  {spark}".rstrip() for name, spark in zip(names, history, strict=True)]
-    kept = that_fit(paper, rows)
+    kept = that_fit(terminal, rows)
     figures = [("", *(row[place] for place in kept)) for row in rows]
     table(
-        paper, ("", *(TITLES[1 + place] for place in kept)), figures, names=["connection", *above]
+        terminal,
+        ("", *(TITLES[1 + place] for place in kept)),
+        figures,
+        names=["connection", *above],
     )
 
 
-def that_fit(paper: Paper, rows: Sequence[Sequence[str]]) -> list[int]:
+def that_fit(terminal: Terminal, rows: Sequence[Sequence[str]]) -> list[int]:
     """The figures that a narrow terminal has room for: windows go first."""
     columns = [GAP + max(map(width, column)) for column in zip(TITLES[1:], *rows, strict=True)]
     kept = list(range(len(columns)))
     for place in GIVEN_UP:
-        if sum(columns[one] for one in kept) > paper.width:
+        if sum(columns[one] for one in kept) > terminal.width:
             kept.remove(place)
     return kept
 
 
 def beside(
-    paper: Paper, names: Sequence[str], rows: Sequence[Sequence[str]], sparked: bool
+    terminal: Terminal, names: Sequence[str], rows: Sequence[Sequence[str]], sparked: bool
 ) -> bool:
     """Whether names fit beside their figures."""
     columns = [max(map(width, column)) for column in zip(TITLES[1:], *rows, strict=True)]
     longest = max(map(width, names), default=0)
     return (
-        longest <= LONGEST_LABEL
-        and longest + sum(columns) + GAP * len(columns) + sparked * (SPARK + GAP) <= paper.width
+        longest <= MAX_LABEL
+        and longest + sum(columns) + GAP * len(columns) + sparked * (SPARK + GAP) <= terminal.width
     )
 
 
@@ -212,28 +215,28 @@ def cells(flow: Answer) -> list[str]:
     ]
 
 
-def features_screen(paper: Paper, answer: Answer) -> None:
+def features_screen(terminal: Terminal, answer: Answer) -> None:
     """What this kernel can do."""
     for feature in answer.get("features") or []:
         works = bool(feature.get("works"))
-        mark = paper.style("yes", "green") if works else paper.style("no ", "yellow")
+        mark = terminal.style("yes", "green") if works else terminal.style("no ", "yellow")
         text = f"{feature.get('feature')} (Linux {feature.get('since')})"
         if not works and feature.get("missing"):
             text += f": {feature['missing']}"
-        paper.wrapped(text, f"{mark}  ", "     ")
+        terminal.wrapped(text, f"{mark}  ", "     ")
     for line in answer.get("without") or []:
-        paper.wrapped(str(line), "", "  ")
+        terminal.wrapped(str(line), "", "  ")
 
 
-def changed_screen(paper: Paper, answer: Answer) -> None:
+def changed_screen(terminal: Terminal, answer: Answer) -> None:
     """What `on` and `off` did."""
     state = answer.get("state")
     if state == "set":
-        paper.line("the agent that runs has the new settings")
+        terminal.line("the agent that runs has the new settings")
     elif state == "off":
         undone = [str(one) for one in answer.get("undone") or []]
-        paper.line("off")
+        terminal.line("off")
         for one in undone:
-            paper.wrapped(one, "  ", "  ")
+            terminal.wrapped(one, "  ", "  ")
     else:
-        paper.line(str(state))
+        terminal.line(str(state))

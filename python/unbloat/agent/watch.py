@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from unbloat.agent.client import Answer, Place
 from unbloat.agent.text import SPARK, flow_key, status_screen
-from unbloat.text.terminal import Paper, cut, plain, sparkline
+from unbloat.text.terminal import Terminal, cut, plain, sparkline
 
 EVERY_S = 0.5
 Wait = Callable[[float], bool]
@@ -47,14 +47,14 @@ class History:
         return {key: sparkline(list(values), SPARK) for key, values in self.rtts.items()}
 
 
-def frame(paper: Paper, answer: Answer, sparks: Mapping[str, str], rows: int) -> None:
+def frame(terminal: Terminal, answer: Answer, sparks: Mapping[str, str], rows: int) -> None:
     """One look: what status prints, and the last lines of the log."""
     log = [str(line) for line in answer.get("log") or []][-LOG_LINES:]
-    status_screen(paper, answer, sparks, max(rows - len(log) - 1, 1) if rows else 0)
+    status_screen(terminal, answer, sparks, max(rows - len(log) - 1, 1) if rows else 0)
     if log:
-        paper.line()
+        terminal.line()
     for line in log:
-        paper.line(paper.style(cut(plain(line), paper.width), "dim"))
+        terminal.line(terminal.style(cut(plain(line), terminal.width), "dim"))
 
 
 def watch_agent(place: Place, lasting_s: float | None) -> None:
@@ -62,9 +62,9 @@ def watch_agent(place: Place, lasting_s: float | None) -> None:
     answer = place.ask("status")
     if not sys.stdout.isatty():
         for look, history in looks(place, answer, lasting_s, slept):
-            paper = Paper(sys.stdout)
-            frame(paper, look, history.sparks(), 0)
-            paper.line()
+            terminal = Terminal(sys.stdout)
+            frame(terminal, look, history.sparks(), 0)
+            terminal.line()
             sys.stdout.flush()
         return
     from rich.console import Console
@@ -75,10 +75,10 @@ def watch_agent(place: Place, lasting_s: float | None) -> None:
     with leaving(), keys() as left, Live(console=console, screen=True, auto_refresh=False) as live:
         for look, history in looks(place, answer, lasting_s, left):
             size = shutil.get_terminal_size()
-            paper = Paper(sys.stdout)
-            paper.stream = drawn = io.StringIO()
-            frame(paper, look, history.sparks(), size.lines - 2)
-            paper.line(paper.style(LEAVE, "dim"))
+            terminal = Terminal(sys.stdout)
+            terminal.stream = drawn = io.StringIO()
+            frame(terminal, look, history.sparks(), size.lines - 2)
+            terminal.line(terminal.style(LEAVE, "dim"))
             live.update(
                 Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True
             )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Shorter bins than a packet's time on a slow link, and longer ones than a transfer, say nothing.
-SHORTEST_BIN_MS, LONGEST_BIN_MS = 1.0, 60_000.0
+MIN_BIN_MS, MAX_BIN_MS = 1.0, 60_000.0
 # Runs of a directory that an error names.
 NAMED = 4
 
@@ -80,7 +80,7 @@ def analyze_each(
     done: dict[int, tuple[int, int]] = {}
 
     def one(index: int) -> Run | OSError | UnbloatError:
-        def heard(bytes_done: int, total: int) -> None:
+        def report_progress(bytes_done: int, total: int) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
             done[index] = (bytes_done, total)
@@ -88,7 +88,7 @@ def analyze_each(
                 parts = list(done.values())
                 progress(sum(part[0] for part in parts), sum(part[1] for part in parts))
 
-        return attempt(groups[index], keep, heard)
+        return attempt(groups[index], keep, report_progress)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         futures = [pool.submit(one, index) for index in range(len(groups))]
@@ -111,7 +111,7 @@ def attempt(
 
 
 def read(paths: Sequence[str], keep: bool = True, progress: Progress | None = None) -> Run:
-    """One native pass over `paths` as one capture. `keep`: standard input is stored, so that series can be had later."""
+    """One native pass over `paths` as one capture. `keep`: standard input is stored, so that series are available later."""
     capture = Capture(paths, keep)
     info, tables = capture.passed(progress=progress)
     info["files"] = [capture.given.get(name, name) for name in info.get("files", list(paths))]
@@ -169,10 +169,8 @@ class Capture:
         """Read the files once; what run says, and the tables."""
         import unbloat._native as _native
 
-        if not SHORTEST_BIN_MS <= bin_ms <= LONGEST_BIN_MS:
-            raise UnbloatError(
-                f"a bin has {SHORTEST_BIN_MS:g} to {LONGEST_BIN_MS:,.0f} ms, not {bin_ms:g}"
-            )
+        if not MIN_BIN_MS <= bin_ms <= MAX_BIN_MS:
+            raise UnbloatError(f"a bin has {MIN_BIN_MS:g} to {MAX_BIN_MS:,.0f} ms, not {bin_ms:g}")
         wanted = series or {}
         try:
             result: dict[str, Any] = _native.analyze(

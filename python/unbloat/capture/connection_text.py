@@ -25,7 +25,7 @@ from unbloat.text.format import (
     seconds_text,
     share_text,
 )
-from unbloat.text.terminal import BAR, Paper, left, on_grid, plain, right, sparkline
+from unbloat.text.terminal import BAR, Terminal, left, on_grid, plain, right, sparkline
 
 Text = Callable[[float | None], str]
 Getter = Callable[[Row], str]
@@ -34,17 +34,17 @@ LABEL = 23
 # Cells of a sparkline: with its label and its largest value it fits 80 columns.
 SPARK = 50
 # Characters of an IPv6 address in full.
-LONGEST = 39
+MAX_NAME = 39
 
 
-def connection_screen(paper: Paper, run: Run, id_: int, bin_ms: float) -> None:
+def connection_screen(terminal: Terminal, run: Run, id_: int, bin_ms: float) -> None:
     """One connection: both directions with all measures in groups, limits, findings, the series as sparklines."""
     connection = run.connection(id_)
     flows = [run.flow(2 * id_), run.flow(2 * id_ + 1)]
-    for line in heading(connection, paper.width):
-        paper.line(paper.style(line, "bold"))
-    paper.wrapped(connection_facts(run, connection))
-    room = (min(paper.width, 110) - LABEL) // 2
+    for line in heading(connection, terminal.width):
+        terminal.line(terminal.style(line, "bold"))
+    terminal.wrapped(connection_facts(run, connection))
+    room = (min(terminal.width, 110) - LABEL) // 2
     heads = "".join(right(title, room) for title in ("a → b", "b → a"))
     for title, lines in groups(connection["proto"] == "tcp"):
         cells = [(label, [getter(flow) for flow in flows]) for label, getter in lines]
@@ -54,25 +54,25 @@ def connection_screen(paper: Paper, run: Run, id_: int, bin_ms: float) -> None:
             if any(text not in ("–", "0") for text in texts)
         ]
         if cells:
-            paper.line()
-            paper.line(paper.style(left(title, LABEL) + heads, "dim"))
+            terminal.line()
+            terminal.line(terminal.style(left(title, LABEL) + heads, "dim"))
             for label, texts in cells:
-                paper.line(left(label, LABEL) + "".join(right(text, room) for text in texts))
+                terminal.line(left(label, LABEL) + "".join(right(text, room) for text in texts))
     for flow in flows:
-        limit_bar(paper, run, flow)
+        limit_bar(terminal, run, flow)
     for flow in flows:
-        series(paper, run, flow, bin_ms)
-    findings(paper, run, run.findings_of(connection=id_), None)
+        series(terminal, run, flow, bin_ms)
+    findings(terminal, run, run.findings_of(connection=id_), None)
 
 
 def heading(connection: Row, room: int) -> list[str]:
     """Number, both ends in full, protocol; three lines where two long IPv6 addresses leave no other way."""
     number_, proto = f"connection {connection['id']}", proto_text(connection["proto"])
-    line = f"{number_} · {ends_text(connection, width=LONGEST)} · {proto}"
+    line = f"{number_} · {ends_text(connection, width=MAX_NAME)} · {proto}"
     if len(line) <= room:
         return [line]
     ends = (
-        endpoint_text(connection[f"{end}_addr"], connection[f"{end}_port"], LONGEST)
+        endpoint_text(connection[f"{end}_addr"], connection[f"{end}_port"], MAX_NAME)
         for end in ("a", "b")
     )
     return [
@@ -327,24 +327,26 @@ def scale_text(flow: Row) -> str:
     return f"{'≥ ' if flow['window_scale_inferred'] else ''}{flow['window_scale']}"
 
 
-def limit_bar(paper: Paper, run: Run, flow: Row) -> None:
+def limit_bar(terminal: Terminal, run: Run, flow: Row) -> None:
     """Shares of the limits of one direction, as bars."""
     shares = limit_shares(flow)
     if not shares:
         return
-    paper.line()
-    paper.line(paper.style(f"held back, {direction_text(run, flow['id'])}", "dim"))
-    room = min(paper.width, READABLE_BAR) - LABEL - 9
+    terminal.line()
+    terminal.line(terminal.style(f"held back, {direction_text(run, flow['id'])}", "dim"))
+    room = min(terminal.width, READABLE_BAR) - LABEL - 9
     for name, share in shares:
         bar = BAR * round(share * room)
-        paper.line(f"{left(limit_text(name), LABEL)}{right(share_text(share), 7)}  {bar}".rstrip())
+        terminal.line(
+            f"{left(limit_text(name), LABEL)}{right(share_text(share), 7)}  {bar}".rstrip()
+        )
 
 
 # Beyond this a bar only gets longer, not clearer.
 READABLE_BAR = 80
 
 
-def series(paper: Paper, run: Run, flow: Row, bin_ms: float) -> None:
+def series(terminal: Terminal, run: Run, flow: Row, bin_ms: float) -> None:
     """Goodput, RTT and bytes in flight over time, each with its largest value."""
     if not flow["payload_bytes"]:
         return
@@ -352,9 +354,9 @@ def series(paper: Paper, run: Run, flow: Row, bin_ms: float) -> None:
     if samples.num_rows < 2:
         return
     times = samples.column("t_s").to_pylist()
-    paper.line()
-    paper.line(
-        paper.style(
+    terminal.line()
+    terminal.line(
+        terminal.style(
             f"over time, {direction_text(run, flow['id'])}: {times[0]:.1f} s to {times[-1]:.1f} s",
             "dim",
         )
@@ -368,6 +370,6 @@ def series(paper: Paper, run: Run, flow: Row, bin_ms: float) -> None:
         values = on_grid(times, column_, min(SPARK, len(times)), mean=name == "goodput_bps")
         top = max((value for value in column_ if value is not None), default=None)
         if top is not None:
-            paper.line(
+            terminal.line(
                 f"{left(label, 11)}{left(sparkline(values, SPARK), SPARK + 1)} max {text(top)}"
             )

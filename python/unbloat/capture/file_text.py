@@ -21,7 +21,7 @@ from unbloat.text.format import (
     seconds_text,
     share_text,
 )
-from unbloat.text.terminal import Paper, cut, left, plain, right, width
+from unbloat.text.terminal import Terminal, cut, left, plain, right, width
 
 SORTS = ("bytes", "goodput", "rtt", "grade")
 # Findings under the table: the most severe; the rest is counted, and listed per connection and in the report.
@@ -31,33 +31,33 @@ GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "r
 GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
 
 
-def file_screen(paper: Paper, run: Run, top: int, sort: str) -> None:
+def file_screen(terminal: Terminal, run: Run, top: int, sort: str) -> None:
     """The file as a whole: what is in it, its largest connections, what was found."""
-    header(paper, run)
+    header(terminal, run)
     rows = ranked(run, top, sort)
     if rows:
-        paper.line()
-        connection_table(paper, run, rows)
+        terminal.line()
+        connection_table(terminal, run, rows)
         rest = run.connections.num_rows - len(rows)
         if rest > 0:
-            paper.line(
-                paper.style(
+            terminal.line(
+                terminal.style(
                     f"and {plural(rest, 'more connection')}: --top {run.connections.num_rows}",
                     "dim",
                 )
             )
-    findings(paper, run, run.findings_of(), FINDINGS_SHOWN)
+    findings(terminal, run, run.findings_of(), FINDINGS_SHOWN)
 
 
-def header(paper: Paper, run: Run) -> None:
+def header(terminal: Terminal, run: Run) -> None:
     """Name, size, duration, what kinds of traffic, warnings."""
     info = run.info
     size = f"{seconds_text(info.get('duration_s', 0.0))} · {plural(info.get('packets', 0), 'packet')} · {byte_text(info.get('bytes', 0))}"
-    name = cut(plain(run.name), max(paper.width - width(size) - 3, 12))
-    paper.line(f"{paper.style(name, 'bold')} · {size}")
-    paper.line(", ".join(shares_of_bytes(run)) or "no IP packets")
+    name = cut(plain(run.name), max(terminal.width - width(size) - 3, 12))
+    terminal.line(f"{terminal.style(name, 'bold')} · {size}")
+    terminal.line(", ".join(shares_of_bytes(run)) or "no IP packets")
     for warning in run.warnings:
-        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
+        terminal.wrapped(warning, terminal.style("warning: ", "yellow"), " " * 9)
 
 
 def shares_of_bytes(run: Run) -> list[str]:
@@ -107,13 +107,13 @@ def ranked(run: Run, top: int, sort: str) -> list[tuple[Row, Row]]:
     return pairs[:top]
 
 
-def connection_table(paper: Paper, run: Run, rows: Sequence[tuple[Row, Row]]) -> None:
+def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row]]) -> None:
     """One line per connection where the screen is wide enough, else two."""
     names = [ends_text(connection, towards_a=flow["id"] % 2 == 1) for connection, flow in rows]
     ids = max(max(len(str(connection["id"])) for connection, _ in rows), 2)
     figures = 9 + 12 + 17 + 7 + 16
     ends = max(width(name) for name in names) + 2
-    one_line = ids + 2 + ends + figures <= paper.width
+    one_line = ids + 2 + ends + figures <= terminal.width
     titles = (
         right("bytes", 9)
         + right("goodput", 12)
@@ -122,20 +122,24 @@ def connection_table(paper: Paper, run: Run, rows: Sequence[tuple[Row, Row]]) ->
         + "  main limit"
     )
     if one_line:
-        paper.line(paper.style(right("id", ids) + "  " + left("connection", ends) + titles, "dim"))
+        terminal.line(
+            terminal.style(right("id", ids) + "  " + left("connection", ends) + titles, "dim")
+        )
     else:
-        paper.line(paper.style(right("id", ids) + "  connection", "dim"))
-        paper.line(paper.style(" " * (ids + 2) + titles, "dim"))
+        terminal.line(terminal.style(right("id", ids) + "  connection", "dim"))
+        terminal.line(terminal.style(" " * (ids + 2) + titles, "dim"))
     for name, (connection, flow) in zip(names, rows, strict=True):
-        number_, cells = right(str(connection["id"]), ids), figure_cells(paper, connection, flow)
+        number_, cells = right(str(connection["id"]), ids), figure_cells(terminal, connection, flow)
         if one_line:
-            paper.line(f"{number_}  {left(name, ends)}{cells}")
+            terminal.line(f"{number_}  {left(name, ends)}{cells}")
         else:
-            paper.line(f"{number_}  {paper.style(cut(name, paper.width - ids - 2), 'bold')}")
-            paper.line(" " * (ids + 2) + cells)
+            terminal.line(
+                f"{number_}  {terminal.style(cut(name, terminal.width - ids - 2), 'bold')}"
+            )
+            terminal.line(" " * (ids + 2) + cells)
 
 
-def figure_cells(paper: Paper, connection: Row, flow: Row) -> str:
+def figure_cells(terminal: Terminal, connection: Row, flow: Row) -> str:
     """The figures of a connection's main direction; of what is not TCP only what was counted."""
     size = right(byte_text(connection["bytes"]), 9)
     if connection["proto"] != "tcp":
@@ -147,23 +151,23 @@ def figure_cells(paper: Paper, connection: Row, flow: Row) -> str:
         + right(rate_text(flow["goodput_bps"]), 12)
         + right(ms_range(flow["rtt_ms_min"], flow["rtt_ms_p95"]), 17)
         + " " * (7 - len(grade))
-        + paper.style(grade, *style)
+        + terminal.style(grade, *style)
         + "  "
         + limit_text(flow["limit"])
     )
 
 
-def findings(paper: Paper, run: Run, rows: Sequence[Row], most: int | None) -> None:
+def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None) -> None:
     """Findings in words with their cure, the most severe first; those beyond `most` are counted."""
     shown = rows if most is None else rows[:most]
     for row in shown:
-        paper.line()
-        mark = paper.style(row["severity"], *SEVERITY_STYLE.get(row["severity"], ()))
+        terminal.line()
+        mark = terminal.style(row["severity"], *SEVERITY_STYLE.get(row["severity"], ()))
         where = "" if row["flow"] is None else f" · {flow_text(run, row['flow'])}"
-        paper.line(f"{mark} {paper.style(row['rule'], 'bold')}{where}{since(row)}")
-        paper.wrapped(row["text"], "  ", "  ")
+        terminal.line(f"{mark} {terminal.style(row['rule'], 'bold')}{where}{since(row)}")
+        terminal.wrapped(row["text"], "  ", "  ")
         if row["cure"]:
-            paper.wrapped("Cure: " + row["cure"], "  ", "  ")
+            terminal.wrapped("Cure: " + row["cure"], "  ", "  ")
     rest = rows[len(shown) :]
     if rest:
         counts = [
@@ -171,10 +175,10 @@ def findings(paper: Paper, run: Run, rows: Sequence[Row], most: int | None) -> N
             for severity in SEVERITY_ORDER
             if (count := sum(row["severity"] == severity for row in rest))
         ]
-        paper.line()
+        terminal.line()
         more = plural(len(rest), "more finding")
-        paper.line(
-            paper.style(
+        terminal.line(
+            terminal.style(
                 f"and {more} ({', '.join(counts)}): --connection ID or --report FILE.html", "dim"
             )
         )
@@ -193,7 +197,7 @@ def direction_text(run: Run, flow: int) -> str:
 
 
 def since(row: Row) -> str:
-    """When a finding held; nothing for a moment at the very start."""
+    """The time span of a finding; empty for a moment at the very start."""
     if row["to_s"] <= row["from_s"]:
         return f" · at {row['from_s']:.1f} s" if row["from_s"] > 0 else ""
     return f" · {row['from_s']:.1f} s to {row['to_s']:.1f} s"

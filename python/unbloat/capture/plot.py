@@ -21,7 +21,7 @@ SIZE_IN = (7.0, 6.0)
 
 
 def plot(run: Run, path: str | Path, flow: int | None = None, bin_ms: float = BIN_MS) -> Path:
-    """Save the figure of one flow (the main one unless told)."""
+    """Save the figure of one flow (the main one by default)."""
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise UnbloatError(f"{path}: a figure ends in {', '.join(FORMATS)}")

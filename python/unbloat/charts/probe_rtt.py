@@ -1,4 +1,4 @@
-"""Round trips of the probes: what everybody else on the path feels."""
+"""Round trips of the probes: the delay of all other traffic on the path."""
 
 from unbloat.charts.spec import Chart, Constant, Many
 

@@ -5,7 +5,7 @@ from unbloat.charts.spec import Chart, Level, Line, Points
 CHART = Chart(
     name="throughput",
     title="Throughput",
-    about="Payload sent and payload newly acknowledged (goodput) per bin. A gap between both is data resent or waiting in a queue.",
+    about="Payload sent and payload newly acknowledged (goodput) per bin. A gap between both is data retransmitted or waiting in a queue.",
     unit="bit/s",
     marks=(
         Line("sent_bps", "sent", "sky", width=1),
@@ -18,7 +18,7 @@ CHART = Chart(
                 "retransmission_tail_probe",
                 "retransmission_spurious",
             ),
-            "resent",
+            "retransmitted",
             "red",
             "triangle",
             at="bottom",
@@ -32,7 +32,7 @@ CHART = Chart(
         ("Goodput", "goodput_bps"),
         ("Best second", "peak_bps"),
         ("Delivered", "bytes"),
-        ("Sent, with resent bytes", "payload_bytes"),
+        ("Sent, with retransmissions", "payload_bytes"),
         ("With a window twice as large", "unlimited_goodput_bps"),
         ("Idle", "idle_s"),
     ),

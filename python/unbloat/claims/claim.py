@@ -1,4 +1,4 @@
-"""Claims: what a paper says, and the scenario and figures that it is held against.
+"""Claims: what a paper says, and the scenario and figures that test it.
 
 signal: a scenario file with a `[claim]` table and `[[figure]]` tables · model: each figure names a metric in one of the
 scenario's runs (or relates two runs), the bounds in which it has to lie, and a control run in which it must not · action:
@@ -52,7 +52,7 @@ class Picked:
     capture: str | None = None
     """Node whose capture is analysed for it."""
     plus: float = 0.0
-    """Added to the number: the path's own RTT, where a source states round trips and the run tells a stage's delay."""
+    """Added to the number: the path's own RTT, where a source states round trips and the run has a stage's delay."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Figure:
     control: Picked | None
     control_against: Picked | None
     reason: str | None
-    """Why it is known not to hold."""
+    """Why it is known to fail."""
     lab: LabFigure | None = None
     """How near the lab has to come to the simulator; None where the lab does not measure it."""
 

@@ -56,7 +56,7 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         path = captures / f"{what.capture}.pcapng"
         return analysed(path if path.exists() else path.with_suffix(".pcap"), metric)
     figures = figures_of(run)
-    name = told(what, metric) or first(figures, metric)
+    name = named(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):
         return share(figures, name, metric.removeprefix("flow_share_"), what.between)
     if metric in FLOW_COLUMNS:
@@ -81,7 +81,7 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
 OF_LINK = ("queue", "qdisc", "firmware", "link", "estimate")
 
 
-def told(what: Picked, metric: str) -> str | None:
+def named(what: Picked, metric: str) -> str | None:
     """The name that is given for what a metric speaks of; a number that is related to another has two or three."""
     if metric.startswith("probe"):
         return what.probe
@@ -110,14 +110,14 @@ def part(found: Statistics | None, statistic: str) -> float | None:
 def share(
     figures: Figures, flow: str, limit: str, between: tuple[float, float] | None
 ) -> float | None:
-    """Share of time that a limit held, by bins."""
+    """Share of time under a limit, by bins."""
     begin, end = between or (figures.warmup_s, float("inf"))
     ids = {row["id"] for row in figures.flows(flow)}
     table = figures.run.samples().select(["flow", "t_s", "span_s", "limit"]).to_pylist()
     rows = [row for row in table if row["flow"] in ids and begin <= row["t_s"] < end]
     total = sum(row["span_s"] for row in rows)
-    held = sum(row["span_s"] for row in rows if row["limit"] == limit)
-    return held / total if total else None
+    limited = sum(row["span_s"] for row in rows if row["limit"] == limit)
+    return limited / total if total else None
 
 
 # Column of `samples` behind a flow's metric.

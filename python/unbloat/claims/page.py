@@ -1,7 +1,7 @@
 """The page of `unbloat reproduce`: every claim with its figures, as one file that holds everything it shows.
 
-signal: outcomes · model: counts at the top, claims by group, a row per figure; reasons for the bounds and the scenario's
-text are folded; claims that show all their runs have them as a table · action: a jinja2 template filled in.
+Counts stand at the top, then claims by group with a row per figure. Reasons for the bounds and the scenario's text are
+folded. Claims that show all their runs have them as a table.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unbloat.claims.claim import MARKS, Claim, Picked
-from unbloat.claims.reproduce import HELD, NOT_HELD, SHOWN, SKIPPED, Outcome, TableRow
+from unbloat.claims.reproduce import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome, TableRow
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.claims.words import bounds_text, difference_text, value_text
+from unbloat.claims.words import bounds_text, difference_text, state_text, value_text
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.scenario.expectations import unit_text
 from unbloat.text.format import NOTHING
@@ -23,15 +23,15 @@ from unbloat.version import __version__
 
 # Order of the counts, with what each says of a figure.
 STATES = {
-    HELD: "within bounds stated beforehand, and the control is not",
-    NOT_HELD: "outside the bounds, or the control is inside as well",
+    FIGURE_PASSED: "within bounds stated beforehand, and the control is not",
+    FIGURE_FAILED: "outside the bounds, or the control is inside as well",
     SHOWN: "without bounds: measured and shown",
     SKIPPED: "not run: a trace is not there",
 }
 # The same of the lab.
 LAB_STATES = {
     AGREES: "in the lab as in the simulator under the same settings, within the tolerance",
-    DIFFERS: "in the lab another than in the simulator; why is said where it is known",
+    DIFFERS: "different in the lab and in the simulator; the reason is given where it is known",
     NOT_RUN: "not in the lab: no kernel can, or the lab's shorter run ends before",
     FAILED: "the lab broke off",
 }
@@ -78,7 +78,11 @@ class Block:
     def state(self) -> str:
         """The worst of its figures."""
         states = {line.state for line in self.lines}
-        return next(state for state in (NOT_HELD, SKIPPED, HELD, SHOWN) if state in states)
+        return next(
+            state_text(state)
+            for state in (FIGURE_FAILED, SKIPPED, FIGURE_PASSED, SHOWN)
+            if state_text(state) in states
+        )
 
     @property
     def in_lab(self) -> bool:
@@ -101,9 +105,9 @@ def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
         tool=f"unbloat {__version__}",
         groups=groups,
         counts=[
-            (state, count, STATES[state])
+            (state_text(state), count, STATES[state])
             for state, count in counts.items()
-            if count or state in (HELD, NOT_HELD)
+            if count or state in (FIGURE_PASSED, FIGURE_FAILED)
         ],
         lab_counts=lab_counts(outcomes),
         lab_made=lab_made(outcomes),
@@ -155,7 +159,7 @@ def line(outcome: Outcome) -> Line:
     figure = outcome.figure
     return Line(
         figure.name,
-        outcome.state,
+        state_text(outcome.state),
         figure.mark,
         f"{figure.of.metric}{'' if figure.relation == 'value' else f', {figure.relation} of two runs'}",
         figure.paper or "–",

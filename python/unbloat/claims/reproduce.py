@@ -1,8 +1,8 @@
 """`reproduce`: every claim of the papers, run again.
 
-signal: the claims in `scenarios/` · model: the scenario of each is simulated, its figures are measured and held against
-bounds that were stated beforehand; a control run, the same scenario with the cure (or the disease) off, has to fall
-outside, so that no claim holds by accident · action: one `Outcome` per figure: held, not held, or only shown.
+The scenario of each claim in `scenarios/` is simulated. Its figures are measured and compared with bounds that were
+stated beforehand. A control run, the same scenario with the cure (or the problem) switched off, has to fall outside
+the bounds, so that no claim passes by accident. The result is one `Outcome` per figure: pass, fail, or only shown.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from unbloat.claims.measure import measure
 from unbloat.claims.relate import folder, mean, picks, related, within
 from unbloat.claims.reproduce_in_lab import Laboratory, LabOutcome, Measured, compared, simulated
 from unbloat.errors import TraceMissing, UnbloatError
-from unbloat.scenario.simulate import simulate_all
+from unbloat.scenario.simulate import RunOptions, simulate_all
 from unbloat.scenario.sweep import Labels, RunSet
 
-HELD, NOT_HELD, SHOWN, SKIPPED = "held", "not held", "shown", "skipped"
+# As `--json` names the states of a figure; `words.state_text` is what people read.
+FIGURE_PASSED, FIGURE_FAILED, SHOWN, SKIPPED = "held", "not held", "shown", "skipped"
 Extent = Literal["quick", "whole"]
 """How much is run in the lab."""
 
@@ -47,7 +48,7 @@ class Outcome:
     control: float | None
     state: str
     note: str
-    """Why it does not hold, or was not run."""
+    """Why it fails, or was not run."""
     table: tuple[TableRow, ...] = ()
     """All runs of the claim, where it shows them."""
     lab: LabOutcome | None = None
@@ -55,9 +56,9 @@ class Outcome:
 
     @property
     def surprising(self) -> bool:
-        """Not held, or another in the lab, and no reason is on record."""
-        unheld = self.state == NOT_HELD and self.figure.reason is None
-        return unheld or (self.lab is not None and self.lab.surprising)
+        """Failed, or different in the lab, and no reason is on record."""
+        failed = self.state == FIGURE_FAILED and self.figure.reason is None
+        return failed or (self.lab is not None and self.lab.surprising)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -92,10 +93,10 @@ def reproduce(
     progress: Callable[[int, int], None] | None = None,
     lab_progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
-    """Run claims (all, those named, or the quick ones) and hold their figures against the papers'.
+    """Run claims (all, those named, or the quick ones) and compare their figures with the papers'.
 
     A name is a claim's, or the beginning of several: `drwa`. With `lab`, only claims that the lab runs ("quick": those that
-    take it seconds), and each of their figures is held against the simulator's under the lab's settings; needs root. Raises
+    take it seconds), and each of their figures is compared with the simulator's under the lab's settings; needs root. Raises
     `UnbloatError` for a name that no claim has.
     """
     chosen = choose(claims(), list(names), quick, lab)
@@ -152,7 +153,9 @@ def examine(claim: Claim, traces: str | os.PathLike[str] | None = None) -> list[
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as folder:
         captures = Path(folder) if needs_capture else None
         try:
-            runs = simulate_all(claim.path, traces=traces, jobs=1, pcap=captures, events=False)
+            runs = simulate_all(
+                claim.path, RunOptions(traces=traces, pcap=captures, events=False), jobs=1
+            )
         except TraceMissing as missing:
             # Where the file is says nothing about the claim, and differs from one installation to the next.
             note = str(missing).removeprefix(f"{claim.path}: ")
@@ -180,7 +183,7 @@ def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[TableRow, 
 
 
 def judged(claim: Claim, figure: Figure, runs: RunSet, captures: Path | None) -> Outcome:
-    """One figure: measured, and held against its bounds."""
+    """One figure: measured, and compared with its bounds."""
     value = related(figure.relation, figure.of, figure.against, runs, captures)
     control = (
         None
@@ -191,12 +194,12 @@ def judged(claim: Claim, figure: Figure, runs: RunSet, captures: Path | None) ->
         return Outcome(claim, figure, value, control, SHOWN, figure.reason or "")
     if value is None:
         return Outcome(
-            claim, figure, None, control, NOT_HELD, figure.reason or "nothing was measured"
+            claim, figure, None, control, FIGURE_FAILED, figure.reason or "nothing was measured"
         )
     if not within(figure, value):
         return Outcome(
-            claim, figure, value, control, NOT_HELD, figure.reason or "outside the bounds"
+            claim, figure, value, control, FIGURE_FAILED, figure.reason or "outside the bounds"
         )
     if figure.control is not None and control is not None and within(figure, control):
-        return Outcome(claim, figure, value, control, NOT_HELD, "the control holds as well")
-    return Outcome(claim, figure, value, control, HELD, "")
+        return Outcome(claim, figure, value, control, FIGURE_FAILED, "the control passes as well")
+    return Outcome(claim, figure, value, control, FIGURE_PASSED, "")

@@ -22,7 +22,7 @@ from unbloat.claims.relate import related
 from unbloat.errors import LabError, ScenarioError
 from unbloat.lab import lab_all, seconds_needed
 from unbloat.lab.requirements import need_root
-from unbloat.scenario.simulate import simulate_all
+from unbloat.scenario.simulate import RunOptions, simulate_all
 from unbloat.scenario.sweep import RunSet
 
 AGREES, DIFFERS, NOT_RUN, FAILED = "agrees", "differs", "not run", "failed"
@@ -111,7 +111,7 @@ def bounds(figure: Figure) -> tuple[float | None, float | None]:
 
 @dataclass
 class Laboratory:
-    """Runs claims in the lab, one after another, and tells how far it is."""
+    """Runs claims in the lab, one after another, and reports its progress."""
 
     claims: Sequence[Claim]
     quick: bool
@@ -129,45 +129,42 @@ class Laboratory:
 
     def measured(self, claim: Claim) -> Measured:
         """The figures of a claim."""
-        table, own_s, all_s = table_of(claim), self.seconds[claim.id], sum(self.seconds.values())
+        own_s, all_s = self.seconds[claim.id], sum(self.seconds.values())
 
-        def heard(done: int, total: int) -> None:
+        def report_progress(done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(int(self.done_s + own_s * done / max(total, 1)), int(all_s))
 
         with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as folder:
             captures = Path(folder)
             try:
-                runs = lab_all(
-                    claim.path,
-                    set=table.set,
-                    seeds=table.seeds,
-                    only=table.chosen(self.quick),
-                    pcap=captures,
-                    traces=self.traces,
-                    progress=heard,
-                )
+                options = lab_run(claim, self.quick, self.traces, captures)
+                runs = lab_all(claim.path, options, progress=report_progress)
                 found = measure_all(claim, runs, captures)
             except LabError as error:
                 found = Measured({}, {}, failed=str(error))
             except ScenarioError as error:
                 found = nothing(claim, error)
         self.done_s += own_s
-        heard(0, 1)
+        report_progress(0, 1)
         return found
 
 
 def needed(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) -> float:
     """Seconds that a claim takes in the lab."""
+    return seconds_needed(claim.path, lab_run(claim, quick, traces))
+
+
+def lab_run(
+    claim: Claim, quick: bool, traces: str | os.PathLike[str] | None, captures: Path | None = None
+) -> RunOptions:
+    """The runs of `[claim.lab]`, for lab and simulator alike."""
     table = table_of(claim)
-    return seconds_needed(
-        claim.path, set=table.set, seeds=table.seeds, only=table.chosen(quick), traces=traces
-    )
+    return RunOptions(table.set, None, table.seeds, captures, traces, table.chosen(quick))
 
 
 def simulated(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) -> Measured:
     """The figures of a claim in the simulator, under the lab's settings."""
-    table = table_of(claim)
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as folder:
         needs_capture = any(
             pick.capture
@@ -177,16 +174,8 @@ def simulated(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) 
         )
         captures = Path(folder) if needs_capture else None
         try:
-            runs = simulate_all(
-                claim.path,
-                set=table.set,
-                seeds=table.seeds,
-                only=table.chosen(quick),
-                traces=traces,
-                jobs=1,
-                pcap=captures,
-                events=False,
-            )
+            options = replace(lab_run(claim, quick, traces, captures), events=False)
+            runs = simulate_all(claim.path, options, jobs=1)
             return measure_all(claim, runs, captures)
         except ScenarioError as error:
             return nothing(claim, error)
@@ -247,7 +236,7 @@ def is_there(pick: Picked, runs: RunSet) -> bool:
 
 
 def absent(pick: Picked, runs: RunSet) -> str | None:
-    """Why a number cannot be had of these runs."""
+    """Why these runs do not have a number."""
     places = [place for place, labels in enumerate(runs.labels) if set(pick.run) <= set(labels)]
     if not places:
         return next(one.reason for one in runs.skipped if set(pick.run) <= set(one.labels))

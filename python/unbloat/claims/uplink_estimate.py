@@ -1,6 +1,6 @@
 """How far off an uplink's throughput is when it is estimated above the modem (QCUT section 4.4).
 
-signal: what a transfer sent in each bin, what the stages of a phone held at its end · model: what the qdisc let go and
+signal: what a transfer sent in each bin, what was queued in the stages of a phone at its end · model: what the qdisc let go and
 what left the modem follow from both, where nothing is dropped; an application that always has more writes as Linux lets
 it, once a third of the socket buffer is free · action: root mean square of the relative error at one layer.
 """
@@ -25,7 +25,7 @@ def estimate_error(figures: Figures, link: str, layer: str) -> float | None:
         for row in figures.run.samples().to_pylist()
         if row["flow"] in ids and row["sent_bytes"] is not None
     ]
-    held = {
+    queued = {
         (row["stage"], round(row["t_s"], 3)): row["bytes"]
         for row in figures.run.queues.to_pylist()
         if row["link"] == link
@@ -36,7 +36,7 @@ def estimate_error(figures: Figures, link: str, layer: str) -> float | None:
     errors: list[float] = []
     for row in sorted(rows, key=lambda row: float(row["t_s"])):
         sent = row["sent_bytes"] * PACKET / SEGMENT
-        after = {stage: held.get((stage, round(row["t_s"], 3)), 0) for stage in before}
+        after = {stage: queued.get((stage, round(row["t_s"], 3)), 0) for stage in before}
         passed = sent - (after["qdisc"] - before["qdisc"])
         left = passed - (after["firmware"] - before["firmware"])
         before = after

@@ -7,6 +7,14 @@ from unbloat.claims.reproduce_in_lab import LabOutcome
 from unbloat.scenario.expectations import unit_text
 from unbloat.text.format import NOTHING
 
+# State of a figure in JSON → what people read.
+STATE_WORDS = {"held": "pass", "not held": "fail"}
+
+
+def state_text(state: str) -> str:
+    """A state in words: `pass`, `fail`, `shown`, `skipped`, and the states of the lab as they are."""
+    return STATE_WORDS.get(state, state)
+
 
 def value_text(figure: Figure, value: float | None) -> str:
     """A figure in its unit, or as a share where two runs are related."""

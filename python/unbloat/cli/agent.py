@@ -14,7 +14,7 @@ import typer
 
 from unbloat.agent.client import Answer, Place
 from unbloat.errors import AgentError
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 app = typer.Typer(
     help="Cures for bufferbloat on this host, undone by themselves (docs/agent.md).",
@@ -105,7 +105,7 @@ def plan(
         raise typer.BadParameter("--capture and --live exclude each other")
     place: Place = ctx.obj
     # What it prints is made for a terminal of this width.
-    os.environ["COLUMNS"] = str(paper().width)
+    os.environ["COLUMNS"] = str(terminal().width)
     captures = [word for one in capture or [] for word in pair("--capture", one)]
     rest = [
         *pair("--live", live),
@@ -128,7 +128,7 @@ def on(
 
     place: Place = ctx.obj
     show(ctx, json, changed_screen, "on", *configured(config, settings))
-    head(paper(), place.ask("status"))
+    head(terminal(), place.ask("status"))
 
 
 @app.command(short_help="Put everything back exactly.", epilog="Example: sudo unbloat agent off")
@@ -245,7 +245,7 @@ def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bo
     if as_json:
         print(json.dumps(measured.done))
     else:
-        screen(paper(), measured.done)
+        screen(terminal(), measured.done)
     if report is not None:
         from unbloat.agent.page import write_page
 
@@ -266,19 +266,19 @@ def pair(option: str, value: object) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
-def paper() -> Paper:
+def terminal() -> Terminal:
     """Where results go."""
-    return Paper(sys.stdout)
+    return Terminal(sys.stdout)
 
 
 def show(
-    ctx: typer.Context, json: bool, screen: Callable[[Paper, Answer], None], *words: str
+    ctx: typer.Context, json: bool, screen: Callable[[Terminal, Answer], None], *words: str
 ) -> None:
     """Asks the program and shows its answer; with `--json` the program itself takes over."""
     place: Place = ctx.obj
     if json:
         place.become("--json", *words)
-    screen(paper(), place.ask(*words))
+    screen(terminal(), place.ask(*words))
 
 
 def span_s(text: str) -> float:

@@ -18,12 +18,12 @@ from unbloat.cli.output import write_run_page, writing
 from unbloat.run.json import json_line, run_object
 from unbloat.run.run import Run
 from unbloat.text.names import distinct, file_name, stems
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What `analyze` is to do with each run."""
+class AnalyzeOptions:
+    """The options of `unbloat analyze`."""
 
     report: Path | None
     json: bool
@@ -40,13 +40,13 @@ class Wanted:
         return bool(self.report or self.out or self.series) or self.connection is not None
 
 
-def analyze_files(files: Sequence[str], merge: bool, wanted: Wanted) -> int:
+def analyze_files(files: Sequence[str], merge: bool, options: AnalyzeOptions) -> int:
     """`unbloat analyze`; returns the exit code."""
-    outcomes = open_each(files, merge, wanted.keep)
+    outcomes = open_each(files, merge, options.keep)
     runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
     # Labels of a simulated run may hold what a file name must not: `rate=2 Mbit/s`.
     names = distinct([file_name(run.name) if run.extra else stems([run.name])[0] for run in runs])
-    paper = Paper(sys.stdout)
+    terminal = Terminal(sys.stdout)
     failed = False
     first = True
     for outcome in outcomes:
@@ -54,35 +54,35 @@ def analyze_files(files: Sequence[str], merge: bool, wanted: Wanted) -> int:
             complain(outcome)
             failed = True
             continue
-        if not first and not wanted.json:
-            paper.line()
+        if not first and not options.json:
+            terminal.line()
         name = names[runs.index(outcome)] if len(outcomes) > 1 else None
-        show(paper, outcome, wanted, name)
+        show(terminal, outcome, options, name)
         first = False
     return UNREADABLE if failed else 0
 
 
-def show(paper: Paper, run: Run, wanted: Wanted, name: str | None) -> None:
-    """One run: text or JSON, and whatever files were asked for. `name` tells the files of several runs apart."""
-    if wanted.json:
-        chosen = None if wanted.connection is None else [run.connection(wanted.connection)["id"]]
-        paper.line(json_line(run_object(run, chosen, wanted.series, wanted.bin_ms)))
-    elif wanted.connection is not None:
-        connection_screen(paper, run, wanted.connection, wanted.bin_ms)
+def show(terminal: Terminal, run: Run, options: AnalyzeOptions, name: str | None) -> None:
+    """One run: text or JSON, and whatever files were asked for. `name` distinguishes the files of several runs."""
+    if options.json:
+        chosen = None if options.connection is None else [run.connection(options.connection)["id"]]
+        terminal.line(json_line(run_object(run, chosen, options.series, options.bin_ms)))
+    elif options.connection is not None:
+        connection_screen(terminal, run, options.connection, options.bin_ms)
     else:
-        file_screen(paper, run, wanted.top, wanted.sort)
-    notes = Paper(sys.stderr) if wanted.json else paper
-    if wanted.out is not None:
-        path = wanted.out if name is None else inside(wanted.out, name)
-        series = ["samples", "events"] + [kind for kind in wanted.series if kind == "segments"]
+        file_screen(terminal, run, options.top, options.sort)
+    notes = Terminal(sys.stderr) if options.json else terminal
+    if options.out is not None:
+        path = options.out if name is None else inside(options.out, name)
+        series = ["samples", "events"] + [kind for kind in options.series if kind == "segments"]
         with writing(path):
-            run.write(path, series, wanted.bin_ms)
+            run.write(path, series, options.bin_ms)
         notes.line(f"tables: {path}")
-    if wanted.report is not None:
+    if options.report is not None:
         path = (
-            wanted.report
+            options.report
             if name is None
-            else wanted.report.with_stem(f"{wanted.report.stem}-{name}")
+            else options.report.with_stem(f"{options.report.stem}-{name}")
         )
         write_run_page(run, path)
         notes.line(f"report: {path}")

@@ -40,6 +40,46 @@ Json = Annotated[
     typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture."),
 ]
 
+# Options that `sim` and `lab` share.
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Give a key of the scenario another value; repeatable.",
+    ),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Repeat each run with N seeds; means with confidence intervals.",
+    ),
+]
+RunsOut = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
+]
+RunsReport = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
+    ),
+]
+RunsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
+]
+Samples = Annotated[bool, typer.Option("--samples", help="With --json: the series, too.")]
+Events = Annotated[bool, typer.Option("--events", help="With --json: the events, too.")]
+Traces = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
+    ),
+]
+
 
 def main() -> None:
     """Entry point of the program."""
@@ -137,7 +177,7 @@ def analyze(
     bin_ms: Bin = 100.0,
 ) -> None:
     """What held each transfer back, how much queue stood in the way, and since when."""
-    from unbloat.cli.analyze import Wanted, analyze_files
+    from unbloat.cli.analyze import AnalyzeOptions, analyze_files
 
     if (samples or events) and not json:
         raise typer.BadParameter(
@@ -150,8 +190,17 @@ def analyze(
         for name, asked in (("samples", samples), ("events", events), ("segments", segments))
         if asked
     ]
-    wanted = Wanted(report, json, out, connection, top, sort, series, bin_ms)
-    raise typer.Exit(analyze_files(files, merge, wanted))
+    options = AnalyzeOptions(
+        report=report,
+        json=json,
+        out=out,
+        connection=connection,
+        top=top,
+        sort=sort,
+        series=series,
+        bin_ms=bin_ms,
+    )
+    raise typer.Exit(analyze_files(files, merge, options))
 
 
 @app.command(
@@ -185,13 +234,21 @@ def compare(
     json: Json = False,
 ) -> None:
     """Transfers side by side: two captures, a capture before and after, or the two directions of one."""
-    from unbloat.cli.compare import compare_files
+    from unbloat.cli.compare import CompareOptions, compare_files
 
-    compare_files(files, None if labels is None else labels.split(","), flow, report, json)
+    compare_files(
+        files,
+        CompareOptions(
+            labels=None if labels is None else labels.split(","),
+            flows=flow,
+            report=report,
+            json=json,
+        ),
+    )
 
 
 @app.command(
-    short_help="Find the stretch of a path on which the queue stands.",
+    short_help="Find the segment of a path on which the queue stands.",
     epilog="Example: unbloat locate phone.pcapng router.pcapng server.pcapng --report path.html",
 )
 def locate(
@@ -224,14 +281,21 @@ def locate(
     ] = False,
     bin_ms: Bin = 100.0,
 ) -> None:
-    """On which stretch the queue stands, in each direction, over time, and where packets were lost."""
+    """On which path segment the queue stands, in each direction, over time, and where packets were lost."""
     from unbloat.cli.locate import LocateOptions, locate_files
 
     if series and not json:
         raise typer.BadParameter("--series belongs to --json (--out always stores it)")
-    raise typer.Exit(
-        locate_files(files, LocateOptions(report, json, series, out, bin_ms, connection, one_clock))
+    options = LocateOptions(
+        report=report,
+        json=json,
+        series=series,
+        out=out,
+        bin_ms=bin_ms,
+        connection=connection,
+        one_clock=one_clock,
     )
+    raise typer.Exit(locate_files(files, options))
 
 
 @app.command(
@@ -243,65 +307,39 @@ def sim(
         Path,
         typer.Argument(metavar="FILE", help="A scenario (docs/scenario.md).", show_default=False),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Give a key of the scenario another value; repeatable.",
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of all dice.")] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Repeat each run with N seeds; means with confidence intervals.",
-        ),
-    ] = None,
+    settings: Settings = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Random seed.")] = None,
+    seeds: Seeds = None,
     pcap: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write a capture per node: DIR/NODE.pcapng.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
-    ] = False,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="With --json: the series, too.")
-    ] = False,
-    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
-    traces: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
-        ),
-    ] = None,
+    out: RunsOut = None,
+    report: RunsReport = None,
+    json: RunsJson = False,
+    samples: Samples = False,
+    events: Events = False,
+    traces: Traces = None,
     jobs: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Runs at a time; as many as processors otherwise."),
     ] = None,
 ) -> None:
     """Run a scenario in virtual time: transfers, queues, probes, and whether it is as expected."""
-    from unbloat.cli.sim import Asked, simulate_file
+    from unbloat.cli.sim import ResultOptions, run_options, simulate_file
 
+    series = chosen_series(samples, events, json)
+    options = run_options(settings, seed, seeds, pcap, traces)
+    results = ResultOptions(out=out, report=report, json=json, series=series)
+    raise typer.Exit(simulate_file(file, options, results, jobs))
+
+
+def chosen_series(samples: bool, events: bool, json: bool) -> list[str]:
+    """The series that JSON has besides the tables."""
     if (samples or events) and not json:
         raise typer.BadParameter(
             "--samples and --events belong to --json (--out always stores both)"
         )
-    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
-    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, jobs)
-    raise typer.Exit(simulate_file(file, asked))
+    return [name for name, chosen in (("samples", samples), ("events", events)) if chosen]
 
 
 @app.command(
@@ -318,25 +356,11 @@ def lab(
             show_default=False,
         ),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Give a key of the scenario another value; repeatable.",
-        ),
-    ] = None,
+    settings: Settings = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Seed of the links' dice.")
+        int | None, typer.Option(metavar="N", min=0, help="Random seed of the links.")
     ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Repeat each run with N seeds; means with confidence intervals.",
-        ),
-    ] = None,
+    seeds: Seeds = None,
     capture: Annotated[
         Literal["ends", "all", "none"] | None,
         typer.Option(
@@ -356,50 +380,31 @@ def lab(
             help="Keep all raw files: what the emulator and every program wrote down.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
-    ] = False,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="With --json: the series, too.")
-    ] = False,
-    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
-    traces: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
-        ),
-    ] = None,
+    out: RunsOut = None,
+    report: RunsReport = None,
+    json: RunsJson = False,
+    samples: Samples = False,
+    events: Events = False,
+    traces: Traces = None,
 ) -> None:
     """Run a scenario on the kernel's own TCP: namespaces, real programs, links emulated in user space. Needs root.
 
     Runs of a sweep follow one another: they take the time they take, and two at once would disturb each other.
     """
     from unbloat.cli.lab import lab_clean, lab_file
-    from unbloat.cli.sim import Asked
+    from unbloat.cli.sim import ResultOptions, run_options
+    from unbloat.lab.execute import LabOptions
 
     if file == "clean":
         raise typer.Exit(lab_clean())
-    if (samples or events) and not json:
-        raise typer.BadParameter(
-            "--samples and --events belong to --json (--out always stores both)"
-        )
-    series = [name for name, wanted in (("samples", samples), ("events", events)) if wanted]
-    asked = Asked(settings or [], seed, seeds, pcap, out, report, json, series, traces, None)
-    raise typer.Exit(lab_file(file, asked, capture, snap, keep))
+    series = chosen_series(samples, events, json)
+    options = run_options(settings, seed, seeds, pcap, traces)
+    lab_options = LabOptions(keep, capture, snap)
+    results = ResultOptions(out=out, report=report, json=json, series=series)
+    raise typer.Exit(lab_file(Path(file), options, lab_options, results))
 
 
-class WithLab(typer.core.TyperCommand):
+class LabOptionWithoutValue(typer.core.TyperCommand):
     """`--lab` alone is `--lab=whole`: what follows it is a claim, never its value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -410,8 +415,8 @@ class WithLab(typer.core.TyperCommand):
 
 
 @app.command(
-    cls=WithLab,
-    short_help="Run the papers' claims again: held, or not, and by how much.",
+    cls=LabOptionWithoutValue,
+    short_help="Run the papers' claims again: pass or fail, and by how much.",
     epilog="Example: unbloat reproduce drwa --report claims.html",
 )
 def reproduce(
@@ -441,10 +446,19 @@ def reproduce(
         ),
     ] = None,
 ) -> None:
-    """Simulate every claim of the papers and hold it against bounds stated beforehand, with a control each."""
-    from unbloat.cli.reproduce import reproduce_claims
+    """Simulate every claim of the papers and compare it with bounds stated beforehand, with a control each."""
+    from unbloat.cli.reproduce import ReproduceOptions, reproduce_claims
 
-    raise typer.Exit(reproduce_claims(names or [], quick, json, report, traces, jobs, lab))
+    options = ReproduceOptions(
+        names=names or [],
+        quick=quick,
+        json=json,
+        report=report,
+        traces=traces,
+        jobs=jobs,
+        lab=lab,
+    )
+    raise typer.Exit(reproduce_claims(options))
 
 
 @app.command(

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from unbloat.cli.output import writing
 from unbloat.comparison.compare import compare
 from unbloat.comparison.text import compare_screen
 from unbloat.run.json import json_line
-from unbloat.text.progress import Shown
-from unbloat.text.terminal import Paper
+from unbloat.text.progress import ProgressBar
+from unbloat.text.terminal import Terminal
 
 
-def compare_files(
-    files: Sequence[str],
-    labels: Sequence[str] | None,
-    flows: Sequence[int] | None,
-    report: Path | None,
-    json: bool,
-) -> None:
+@dataclass(frozen=True)
+class CompareOptions:
+    """The options of `unbloat compare`."""
+
+    labels: Sequence[str] | None
+    flows: Sequence[int] | None
+    report: Path | None
+    json: bool
+
+
+def compare_files(files: Sequence[str], options: CompareOptions) -> None:
     """`unbloat compare`"""
-    with Shown() as shown:
-        comparison = compare(*files, labels=labels, flows=flows or None, progress=shown)
-    paper = Paper(sys.stdout)
-    if json:
-        paper.line(json_line(comparison.to_dict()))
+    with ProgressBar() as progress:
+        comparison = compare(
+            *files, labels=options.labels, flows=options.flows or None, progress=progress
+        )
+    terminal = Terminal(sys.stdout)
+    if options.json:
+        terminal.line(json_line(comparison.to_dict()))
     else:
-        compare_screen(paper, comparison)
-    if report is not None:
-        with writing(report):
-            comparison.write_report(report)
-        (Paper(sys.stderr) if json else paper).line(f"report: {report}")
+        compare_screen(terminal, comparison)
+    if options.report is not None:
+        with writing(options.report):
+            comparison.write_report(options.report)
+        notes = Terminal(sys.stderr) if options.json else terminal
+        notes.line(f"report: {options.report}")

@@ -8,19 +8,19 @@ from unbloat.capture.analyze import analyze_each
 from unbloat.errors import UnbloatError
 from unbloat.run.open import is_run, open_run
 from unbloat.run.run import Run
-from unbloat.text.progress import Shown
+from unbloat.text.progress import ProgressBar
 
 
 def open_each(files: Sequence[str], merge: bool, keep: bool) -> list[Run | OSError | UnbloatError]:
     """Stored runs opened, captures analysed, in the order given."""
     if merge:
-        with Shown() as shown:
-            return analyze_each([files], keep, shown)
+        with ProgressBar() as progress:
+            return analyze_each([files], keep, progress)
     captures = [[path] for path in files if not is_run(path)]
     if sum(path == "-" for path in files) > 1:
         raise UnbloatError("standard input (-) can be read only once")
-    with Shown() as shown:
-        analysed = iter(analyze_each(captures, keep, shown) if captures else [])
+    with ProgressBar() as progress:
+        analysed = iter(analyze_each(captures, keep, progress) if captures else [])
     return [opened(path) if is_run(path) else next(analysed) for path in files]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from unbloat.bundled import scenarios
 from unbloat.errors import UnbloatError
 from unbloat.text.format import LIMITS
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 KINDS = ("rules", "limits", "charts", "linktypes", "algorithms", "metrics", "scenarios")
 Entry = tuple[str, str]
@@ -70,10 +70,10 @@ def scenario_about(path: Path) -> str:
         import tomli as tomllib
 
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         return f"cannot be read: {error}"
-    return str(told.get("about") or told.get("name") or "")
+    return str(data.get("about") or data.get("name") or "")
 
 
 def algorithm_pages(name: str) -> str | None:
@@ -133,17 +133,19 @@ def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
 
 def show_list(kind: str, name: str | None) -> None:
     """`unbloat list`"""
-    paper = Paper(sys.stdout)
+    terminal = Terminal(sys.stdout)
     if name is not None:
         for text in page(kind, name).splitlines():
-            paper.line(text)
+            terminal.line(text)
         return
     found = groups(kind)
     room = max((len(entry) for _, known in found for entry, _ in known), default=0)
     for place, (heading, known) in enumerate(found):
         if heading is not None:
             if place:
-                paper.line()
-            paper.line(paper.style(heading, "dim"))
+                terminal.line()
+            terminal.line(terminal.style(heading, "dim"))
         for entry, about in known:
-            paper.wrapped(about, paper.style(entry.ljust(room), "bold") + "  ", " " * (room + 2))
+            terminal.wrapped(
+                about, terminal.style(entry.ljust(room), "bold") + "  ", " " * (room + 2)
+            )

@@ -12,8 +12,8 @@ from unbloat.errors import UnbloatError
 from unbloat.path.locate import locate
 from unbloat.path.text import path_screen
 from unbloat.run.json import json_line
-from unbloat.text.progress import Shown
-from unbloat.text.terminal import Paper
+from unbloat.text.progress import ProgressBar
+from unbloat.text.terminal import Terminal
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class LocateOptions:
 
 def locate_files(files: Sequence[str], options: LocateOptions) -> int:
     """`unbloat locate`; returns the exit code."""
-    with Shown() as shown:
+    with ProgressBar() as progress:
         located = locate(
             files,
             bin_ms=options.bin_ms,
             connection=options.connection,
             one_clock=options.one_clock,
-            progress=shown,
+            progress=progress,
         )
-    paper = Paper(sys.stdout)
+    terminal = Terminal(sys.stdout)
     if options.json:
-        paper.line(json_line(located.to_dict(options.series)))
+        terminal.line(json_line(located.to_dict(options.series)))
     else:
-        path_screen(paper, located)
-    notes = Paper(sys.stderr) if options.json else paper
+        path_screen(terminal, located)
+    notes = Terminal(sys.stderr) if options.json else terminal
     if options.out is not None:
         if options.out.suffix == ".unbloat":
             raise UnbloatError(f"{options.out}: located tables are stored in a directory")

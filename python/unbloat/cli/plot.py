@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unbloat.cli.inputs import open_each
 from unbloat.cli.output import writing
-from unbloat.text.terminal import Paper
+from unbloat.text.terminal import Terminal
 
 
 def plot_file(file: str, out: Path, flow: int | None, bin_ms: float) -> None:
@@ -19,4 +19,4 @@ def plot_file(file: str, out: Path, flow: int | None, bin_ms: float) -> None:
         raise outcome
     with writing(out):
         plot(outcome, out, flow, bin_ms)
-    Paper(sys.stdout).line(f"figure: {out}")
+    Terminal(sys.stdout).line(f"figure: {out}")

@@ -169,7 +169,7 @@ def directions(run: Run) -> list[int]:
     )
     by_size = sorted(zip(payloads, ids, strict=True), key=lambda item: (-(item[0] or 0), item[1]))
     for payload, id_ in by_size:
-        # One host talking to itself has the same address at both ends: the ports of the connection tell them apart.
+        # One host talking to itself has the same address at both ends: the ports of the connection distinguish them.
         opposite = id_ == first ^ 1 if wanted[0] == wanted[1] else hosts(run, id_) == wanted
         if payload and opposite:
             return [first, id_]
@@ -207,7 +207,7 @@ def name_of(item: Input) -> str:
 
 
 def by_origin(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
-    """Runs of the same name told apart by where they come from: `cubic, simulated` and `cubic, lab`."""
+    """Runs of the same name distinguished by where they come from: `cubic, simulated` and `cubic, lab`."""
     return [
         f"{name}, {run.info['origin']}" if run.made and names.count(name) > 1 else name
         for name, run in zip(names, runs, strict=True)

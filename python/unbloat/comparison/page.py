@@ -28,10 +28,10 @@ from unbloat.report.write import (
 )
 from unbloat.run.tables import RunTables
 
-# More curves over one another cannot be told apart; the table has all sides.
-MOST_LAYERS = 6
+# More curves over one another cannot be distinguished; the table has all sides.
+MAX_LAYERS = 6
 # A sentence for each of more sides than this is nothing that is read.
-MOST_SENTENCES = 4
+MAX_SENTENCES = 4
 
 
 def begin(run: RunTables, flow: int) -> float:
@@ -44,7 +44,7 @@ def begin(run: RunTables, flow: int) -> float:
 
 
 def made_warnings(run: RunTables) -> list[str]:
-    """What makes figures of a scenario's run doubtful; a capture's own report tells of the capture."""
+    """What makes figures of a scenario's run doubtful; a capture's own report describes the capture."""
     return run.warnings if run.made else []
 
 
@@ -65,7 +65,7 @@ def write_compare(
     store = Store()
     layers: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
-    for place, side in enumerate(sides[:MOST_LAYERS]):
+    for place, side in enumerate(sides[:MAX_LAYERS]):
         run, flow = side.run, side.flow
         ids = [flow // 2]
         samples, events = run.samples(connection=ids), run.events(connection=ids)
@@ -114,9 +114,9 @@ def write_compare(
         grades=[(side.label, side.values.get("grade")) for side in sides],
         grade_words=GRADES,
         verdict=comparison.verdict
-        if len(sides) <= MOST_SENTENCES
+        if len(sides) <= MAX_SENTENCES
         else f"{len(sides)} transfers side by side",
-        title=title or " against ".join(labels[:MOST_SENTENCES]),
+        title=title or " against ".join(labels[:MAX_SENTENCES]),
         charted=len(layers),
         table=table,
         layers=layers,

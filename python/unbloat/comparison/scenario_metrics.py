@@ -28,10 +28,10 @@ from unbloat.text.format import (
 
 Text = Callable[[float | None], str]
 Get = Callable[[Figures], float | str | None]
-# A difference below this is told as none: what repeated runs of one scenario differ by is more.
+# A smaller difference counts as none: what repeated runs of one scenario differ by is more.
 SAME_WITHIN = 0.005
 # From a share of this size on, a limit has a line.
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A figure that every run is asked for."""
+class MetricRow:
+    """One row of a section: a figure of every run, its label and its form."""
 
     name: str
     label: str
@@ -86,8 +86,8 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     """Everything that at least one of the runs has a figure for."""
     found = [Figures(run) for run in runs]
     made = [
-        Section(title, [line for place in places(found) for line in lines(found, place, asked)])
-        for title, places, asked in (
+        Section(title, [line for place in places(found) for line in lines(found, place, rows)])
+        for title, places, rows in (
             ("transfer", every(lambda one: one.transfers), transfer_figures),
             ("queue", every(lambda one: [place for place, *_ in stages(one)]), stage_figures),
             ("probe", every(lambda one: one.probes), probe_figures),
@@ -103,11 +103,13 @@ def every(names: Callable[[Figures], list[str]]) -> Callable[[Sequence[Figures]]
 
 
 def lines(
-    found: Sequence[Figures], place: str, asked: Callable[[Sequence[Figures], str], Sequence[Asked]]
+    found: Sequence[Figures],
+    place: str,
+    rows: Callable[[Sequence[Figures], str], Sequence[MetricRow]],
 ) -> list[Line]:
     """The figures of one transfer, queue or probe."""
     made = []
-    for one in asked(found, place):
+    for one in rows(found, place):
         values = [one.get(figures) for figures in found]
         if all(value is None for value in values):
             continue
@@ -153,40 +155,42 @@ def of(found: Statistics | None, part: str) -> float | None:
     return value
 
 
-def transfer_figures(found: Sequence[Figures], name: str) -> list[Asked]:
+def transfer_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
     """Of a transfer, all its connections together. What its data waited in queues stands with the queues: the simulator knows it
     of each packet, in the lab it is what round trips show, with the queues on the ACKs' way in it."""
-    asked = [
-        Asked("flow_goodput_bps", "goodput", rate_text, lambda one: one.goodput_bps(name)),
-        Asked("flow_rtt_ms_p50", "RTT p50", ms_text, lambda one: of(one.rtt_ms(name), "p50")),
-        Asked("flow_rtt_ms_p95", "RTT p95", ms_text, lambda one: of(one.rtt_ms(name), "p95")),
-        Asked(
+    rows = [
+        MetricRow("flow_goodput_bps", "goodput", rate_text, lambda one: one.goodput_bps(name)),
+        MetricRow("flow_rtt_ms_p50", "RTT p50", ms_text, lambda one: of(one.rtt_ms(name), "p50")),
+        MetricRow("flow_rtt_ms_p95", "RTT p95", ms_text, lambda one: of(one.rtt_ms(name), "p95")),
+        MetricRow(
             "flow_in_flight_bytes_mean",
             "in flight",
             byte_text,
             lambda one: of(one.in_flight_bytes(name), "mean"),
         ),
-        Asked("flow_loss_rate", "lost", share_text, lambda one: one.loss_rate(name)),
-        Asked(
+        MetricRow("flow_loss_rate", "lost", share_text, lambda one: one.loss_rate(name)),
+        MetricRow(
             "flow_retransmissions",
-            "resent",
+            "retransmitted",
             count_text,
             lambda one: one.sum(name, "retransmissions"),
         ),
-        Asked("flow_congestion", "algorithm", str, lambda one: largest(one, name, "congestion")),
-        Asked("flow_limit", "main limit", str, lambda one: limit_of(one, name)),
+        MetricRow(
+            "flow_congestion", "algorithm", str, lambda one: largest(one, name, "congestion")
+        ),
+        MetricRow("flow_limit", "main limit", str, lambda one: limit_of(one, name)),
     ]
     for limit in LIMITS:
-        if any((one.share(name, limit) or 0.0) >= LEAST_SHARE for one in found):
-            asked.append(
-                Asked(
+        if any((one.share(name, limit) or 0.0) >= MIN_SHARE for one in found):
+            rows.append(
+                MetricRow(
                     f"flow_share_{limit}",
                     f"limit: {limit_text(limit)}",
                     share_text,
                     get_share(name, limit),
                 )
             )
-    return asked
+    return rows
 
 
 def get_share(name: str, limit: str) -> Get:
@@ -218,32 +222,32 @@ def stages(figures: Figures) -> list[tuple[str, str, str]]:
     ]
 
 
-def stage_figures(found: Sequence[Figures], place: str) -> list[Asked]:
+def stage_figures(found: Sequence[Figures], place: str) -> list[MetricRow]:
     """Of a stage in front of a link; those of the link stand with the first of its stages."""
     named = {name: (link, stage) for one in found for name, link, stage in stages(one)}
     link, stage = named[place]
     if not any((one.stage(link, stage) or {}).get("packets") for one in found):
         return []
     first = any(one.stages(link)[:1] == [stage] for one in found)
-    asked = [
-        Asked("p50", "delay p50", ms_text, lambda one: of(one.stage_ms(link, stage), "p50")),
-        Asked("p95", "delay p95", ms_text, lambda one: of(one.stage_ms(link, stage), "p95")),
-        Asked("max", "delay max", ms_text, lambda one: of(one.stage_ms(link, stage), "max")),
+    rows = [
+        MetricRow("p50", "delay p50", ms_text, lambda one: of(one.stage_ms(link, stage), "p50")),
+        MetricRow("p95", "delay p95", ms_text, lambda one: of(one.stage_ms(link, stage), "p95")),
+        MetricRow("max", "delay max", ms_text, lambda one: of(one.stage_ms(link, stage), "max")),
     ]
     if first:
-        asked += [
-            Asked(
+        rows += [
+            MetricRow(
                 "link_throughput_bps", "throughput", rate_text, lambda one: one.throughput_bps(link)
             ),
-            Asked("queue_drops", "dropped", count_text, lambda one: one.drops(link)),
-            Asked(
+            MetricRow("queue_drops", "dropped", count_text, lambda one: one.drops(link)),
+            MetricRow(
                 "lost_on_link",
                 "lost on the link",
                 count_text,
                 lambda one: lost_on(one, link, stage),
             ),
         ]
-    return asked
+    return rows
 
 
 def lost_on(figures: Figures, link: str, stage: str) -> float | None:
@@ -252,18 +256,20 @@ def lost_on(figures: Figures, link: str, stage: str) -> float | None:
     return None if row is None else float(row["lost_on_link"])
 
 
-def probe_figures(found: Sequence[Figures], name: str) -> list[Asked]:
+def probe_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
     """Of a probe: there and back, or one way."""
     column = "rtt_ms" if any(one.probe(name, "rtt_ms") for one in found) else "owd_ms"
     parts = ("p50", "p95", "p99", "max")
     kind = "round trip" if column == "rtt_ms" else "one way"
-    asked = [
-        Asked(f"probe_{column}_{part}", f"{kind} {part}", ms_text, get_probe(name, column, part))
+    rows = [
+        MetricRow(
+            f"probe_{column}_{part}", f"{kind} {part}", ms_text, get_probe(name, column, part)
+        )
         for part in parts
     ]
     return [
-        *asked,
-        Asked("probe_loss_rate", "lost", share_text, lambda one: one.probe_loss_rate(name)),
+        *rows,
+        MetricRow("probe_loss_rate", "lost", share_text, lambda one: one.probe_loss_rate(name)),
     ]
 
 
@@ -272,24 +278,27 @@ def get_probe(name: str, column: str, part: str) -> Get:
     return lambda one: of(one.probe(name, column), part)
 
 
-def app_figures(found: Sequence[Figures], name: str) -> list[Asked]:
-    """What the application of a transfer told."""
-    asked = []
+def app_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
+    """What the application of a transfer reported."""
+    rows = []
     for kind in dict.fromkeys(kind for one in found for kind in one.app_kinds(name)):
         words, text = app_words(kind)
         for part in ("p50", "p95"):
             label = words if most(found, name, kind) < 2 else f"{words} {part}"
-            asked.append(Asked(f"{kind}_{part}", label, text, get_app(name, kind, part)))
+            rows.append(MetricRow(f"{kind}_{part}", label, text, get_app(name, kind, part)))
             if most(found, name, kind) < 2:
                 break
-        asked.append(
-            Asked(f"{kind}_count", f"{words}, times", count_text, get_app(name, kind, "count"))
+        rows.append(
+            MetricRow(f"{kind}_count", f"{words}, times", count_text, get_app(name, kind, "count"))
         )
-    return [*asked, Asked("stall_s", "stalled in all", seconds_text, lambda one: one.stall_s(name))]
+    return [
+        *rows,
+        MetricRow("stall_s", "stalled in all", seconds_text, lambda one: one.stall_s(name)),
+    ]
 
 
 def most(found: Sequence[Figures], name: str, kind: str) -> int:
-    """How often it was told at the most."""
+    """How often it was reported at most."""
     return max(len(one.app(name, kind)) for one in found)
 
 

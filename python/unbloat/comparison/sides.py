@@ -123,7 +123,7 @@ def delay_clause(reference: Side, side: Side) -> str:
 
 
 def window_clauses(reference: Side, side: Side) -> list[str]:
-    """Window, losses and main limit, where they differ enough to be told."""
+    """Window, losses and main limit, where they differ enough to be named."""
     clauses = []
     full = value(reference, "window_full_share"), value(side, "window_full_share")
     if abs(full[0] - full[1]) >= SHARE_DIFFERS_BY:

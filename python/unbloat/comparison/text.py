@@ -7,17 +7,17 @@ from unbloat.comparison.compare import Comparison
 from unbloat.comparison.flow_measures import SAME_WITHIN
 from unbloat.comparison.scenario_metrics import Section
 from unbloat.text.table import table
-from unbloat.text.terminal import Paper, left, plain, right
+from unbloat.text.terminal import Terminal, left, plain, right
 
 BETTER, WORSE = "▲", "▼"
 
 
-def compare_screen(paper: Paper, comparison: Comparison) -> None:
+def compare_screen(terminal: Terminal, comparison: Comparison) -> None:
     """Measures down, sides across; the better and the worse end are marked."""
     label_room = max(len(line.measure.label) for line in comparison.lines) + 1
-    room = max(min((paper.width - label_room) // len(comparison.sides), 28), 12)
-    paper.line(
-        paper.style(
+    room = max(min((terminal.width - label_room) // len(comparison.sides), 28), 12)
+    terminal.line(
+        terminal.style(
             left("", label_room)
             + "".join(right(plain(label), room - 2) + "  " for label in comparison.labels),
             "bold",
@@ -25,28 +25,30 @@ def compare_screen(paper: Paper, comparison: Comparison) -> None:
     )
     for line in comparison.lines:
         if line.measure.name.startswith("share_") and not any(line.values):
-            continue  # a limit that held nobody back
+            continue  # a limit that limited no side
         texts = []
         for place, value in enumerate(line.values):
             mark = BETTER if place in line.best else WORSE if place in line.worst else " "
             text = right(line.measure.text(value), room - 2) + " " + mark
             style = {BETTER: ["green"], WORSE: ["red"]}.get(mark, [])
-            texts.append(paper.style(text, *style))
-        paper.line((left(line.measure.label, label_room) + "".join(texts)).rstrip())
-    paper.line()
-    paper.line(paper.style(f"{BETTER} better, {WORSE} worse by more than {SAME_WITHIN:.0%}", "dim"))
+            texts.append(terminal.style(text, *style))
+        terminal.line((left(line.measure.label, label_room) + "".join(texts)).rstrip())
+    terminal.line()
+    terminal.line(
+        terminal.style(f"{BETTER} better, {WORSE} worse by more than {SAME_WITHIN:.0%}", "dim")
+    )
     for side in comparison.sides:
-        paper.wrapped(
+        terminal.wrapped(
             f"{side.label}: {plain(side.run.name)}, {flow_text(side.run, side.flow)}", "  ", "  "
         )
     for section in comparison.sections:
-        paper.line()
-        section_screen(paper, section, comparison.labels)
-    paper.line()
-    paper.wrapped(comparison.verdict)
+        terminal.line()
+        section_screen(terminal, section, comparison.labels)
+    terminal.line()
+    terminal.wrapped(comparison.verdict)
 
 
-def section_screen(paper: Paper, section: Section, labels: list[str]) -> None:
+def section_screen(terminal: Terminal, section: Section, labels: list[str]) -> None:
     """One line per figure below the name of what it is about; a column of the differences of two runs."""
     titles = [section.title, *map(plain, labels), *(["difference"] if len(labels) == 2 else [])]
     rows: list[list[str]] = []
@@ -58,4 +60,4 @@ def section_screen(paper: Paper, section: Section, labels: list[str]) -> None:
         rows.append(
             [f"  {line.label}", *line.texts, *([line.difference or ""] if len(labels) == 2 else [])]
         )
-    table(paper, titles, rows)
+    table(terminal, titles, rows)

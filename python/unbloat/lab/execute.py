@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +23,8 @@ from unbloat.scenario.simulate import (
     STEPS,
     Given,
     Job,
-    Only,
     Progress,
+    RunOptions,
     Settings,
     described,
     gathered_runs,
@@ -38,6 +39,19 @@ Plan = dict[str, Any]
 
 SNAP_BYTES = 120
 """Captured of each packet: headers, options and a little more, enough for the analysis, and a tenth of the bytes."""
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """What only a run of the lab has options for."""
+
+    keep: str | os.PathLike[str] | None = None
+    """Where raw files stay; None: they go."""
+    capture: Captured | None = None
+    """Where packets are captured; None: as the scenario says."""
+    snap: int = SNAP_BYTES
+
+
 # What comes before and after a run: namespaces, programs that get ready, captures that are read.
 AROUND_S = 3.0
 
@@ -61,42 +75,27 @@ def lab(
     how many bytes of each, `pcap` where the captures go. Needs root. Raises `ScenarioError` for what cannot be run,
     `LabError` for a run that failed.
     """
-    runs = lab_all(
-        scenario,
-        set=set,
-        seed=seed,
-        seeds=seeds,
-        pcap=pcap,
-        keep=keep,
-        capture=capture,
-        snap=snap,
-        traces=traces,
-        progress=progress,
-    )
+    options = RunOptions(set, seed, seeds, pcap, traces)
+    runs = lab_all(scenario, options, LabOptions(keep, capture, snap), progress)
     return runs.runs[0] if len(runs) == 1 and not runs.labels[0] else runs
 
 
 def lab_all(
     scenario: Given,
-    *,
-    set: Settings = (),
-    seed: int | None = None,
-    seeds: int | None = None,
-    pcap: str | os.PathLike[str] | None = None,
-    keep: str | os.PathLike[str] | None = None,
-    capture: Captured | None = None,
-    snap: int = SNAP_BYTES,
-    traces: str | os.PathLike[str] | None = None,
+    options: RunOptions,
+    lab_options: LabOptions | None = None,
     progress: Progress | None = None,
-    only: Only = (),
 ) -> RunSet:
-    """As `lab`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
+    """As `lab`, but always a `RunSet`."""
     from unbloat.lab.agent.config import cures
     from unbloat.lab.agent.process import need_agent
 
     need_root()
-    given = [*pairs(set), *([] if capture is None else [("lab.capture", capture)])]
-    work = prepared(scenario, given, seed=seed, seeds=seeds, pcap=pcap, traces=traces, only=only)
+    lab_options = lab_options or LabOptions()
+    if lab_options.capture is not None:
+        given = [*pairs(options.set), ("lab.capture", lab_options.capture)]
+        options = replace(options, set=given)
+    work = prepared(scenario, options)
     plans = [plan_or_reason(job) for job in work.jobs]
     possible = [plan for plan in plans if isinstance(plan, dict)]
     if not possible:
@@ -107,7 +106,7 @@ def lab_all(
         )
     need_machine(possible)
     need_agent([cure for plan in possible for cure in cures(plan)])
-    if pcap is not None and all(plan["lab"]["capture"] == "none" for plan in possible):
+    if options.pcap is not None and all(plan["lab"]["capture"] == "none" for plan in possible):
         raise UnbloatError("no capture is taken, so there is none to write: capture none")
     outcomes: list[Run | Skipped] = []
     for place, (job, plan) in enumerate(zip(work.jobs, plans, strict=True)):
@@ -119,24 +118,15 @@ def lab_all(
             if progress is not None:
                 progress(int((place + done) * STEPS), len(plans) * STEPS)
 
-        run = run_job(job, plan, keep, snap, share)
+        run = run_job(job, plan, lab_options, share)
         run.info |= described(job, work.source)
         outcomes.append(run)
     return gathered_runs(work, outcomes)
 
 
-def seconds_needed(
-    scenario: Given,
-    *,
-    set: Settings = (),
-    seeds: int | None = None,
-    traces: str | os.PathLike[str] | None = None,
-    only: Only = (),
-) -> float:
+def seconds_needed(scenario: Given, options: RunOptions) -> float:
     """How long `lab_all` is going to take; what cannot be run takes no time."""
-    work = prepared(
-        scenario, pairs(set), seed=None, seeds=seeds, pcap=None, traces=traces, only=only
-    )
+    work = prepared(scenario, options)
     plans = [plan for plan in map(plan_or_reason, work.jobs) if isinstance(plan, dict)]
     return sum(float(plan["duration_s"]) + AROUND_S for plan in plans)
 
@@ -171,8 +161,7 @@ def plan_or_reason(job: Job) -> Plan | TraceMissing | str:
 def run_job(
     job: Job,
     plan: Plan,
-    keep: str | os.PathLike[str] | None,
-    snap: int,
+    options: LabOptions,
     share: Callable[[float], None],
 ) -> Run:
     """One run: its raw files come and go, or stay where they are asked for."""
@@ -182,13 +171,13 @@ def run_job(
     from unbloat.lab.testbed import run as run_bed
 
     with Custody() as custody:
-        raw = custody.folder() if keep is None else kept_folder(Path(keep), job)
-        order = Order(plan, job.text, job.overrides, job.traces, raw, snap, share)
+        raw = custody.folder() if options.keep is None else kept_folder(Path(options.keep), job)
+        order = Order(plan, job.text, job.overrides, job.traces, raw, options.snap, share)
         run_bed(custody, order)
         run = run_of(raw)
         if job.pcap is not None:
             run.info["captures"] = copied(raw, Path(job.pcap))
-        elif keep is None:
+        elif options.keep is None:
             run.info["captures"] = []
         return run
 

@@ -1,7 +1,7 @@
-"""`locate`: on which stretch of a path the queue stands, from captures of successive points.
+"""`locate`: on which segment of a path the queue stands, from captures of successive points.
 
 signal: two to eight captures of one path · model: one native pass finds every packet at all points, removes clock offset and
-drift, and counts delay and loss by stretch and direction; words are made here · action: a `Located`.
+drift, and counts delay and loss by segment and direction; words are made here · action: a `Located`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbloat.capture.analyze import LONGEST_BIN_MS, SHORTEST_BIN_MS, check_readable, nothing_to_say
+from unbloat.capture.analyze import MAX_BIN_MS, MIN_BIN_MS, check_readable, nothing_to_say
 from unbloat.errors import CaptureError, UnbloatError
 from unbloat.path.tables import TABLES, PathTables
 from unbloat.path.words import verdict
@@ -44,10 +44,8 @@ def locate(
     import unbloat._native as _native
 
     names = [os.fspath(path) for path in paths]
-    if not SHORTEST_BIN_MS <= bin_ms <= LONGEST_BIN_MS:
-        raise UnbloatError(
-            f"a bin has {SHORTEST_BIN_MS:g} to {LONGEST_BIN_MS:,.0f} ms, not {bin_ms:g}"
-        )
+    if not MIN_BIN_MS <= bin_ms <= MAX_BIN_MS:
+        raise UnbloatError(f"a bin has {MIN_BIN_MS:g} to {MAX_BIN_MS:,.0f} ms, not {bin_ms:g}")
     for name in names:
         if name == "-":
             raise UnbloatError(

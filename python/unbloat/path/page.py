@@ -1,6 +1,6 @@
-"""The page of `unbloat locate`: delay of each stretch over time in both directions, losses marked.
+"""The page of `unbloat locate`: delay of each segment over time in both directions, losses marked.
 
-signal: a `Located` · model: a curve per stretch, a cross per loss; tables of stretches, clocks and points in the page
+signal: a `Located` · model: a curve per segment, a cross per loss; tables of segments, clocks and points in the page
 itself · action: one file that holds everything it shows, drawn by the charts of the report.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unbloat.charts.stretch_delay import chart
+from unbloat.charts.segment_delay import chart
 from unbloat.path.tables import BACKWARD, FORWARD, PathTables
 from unbloat.path.words import clock_lines, fact_lines, order_text, quality_lines, verdict
-from unbloat.report import thin
-from unbloat.report.pack import codes, flat, floats, pack, seconds, steps
-from unbloat.report.series import packed_curve
+from unbloat.report import downsample
+from unbloat.report.encode import codes, encode, flat, floats, seconds, steps
+from unbloat.report.series import encoded_curve
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.text.format import count_text, ms_text, number, share_text
 
@@ -33,11 +33,11 @@ def write_located(located: PathTables, path: Path) -> ReportInfo:
     store = Store()
     series: list[dict[str, Any]] = []
     for direction in (FORWARD, BACKWARD):
-        for stretch in located.stretches(direction):
-            place = f"stretch-{stretch.row['id']}"
-            store.put(place, *curve(located, stretch.row["id"]))
+        for segment in located.segments(direction):
+            place = f"stretch-{segment.row['id']}"
+            store.put(place, *curve(located, segment.row["id"]))
             if place in store.index:
-                series.append({"table": direction, "label": stretch.name, "place": place})
+                series.append({"table": direction, "label": segment.name, "place": place})
     events(located, store)
     facts = {
         "charts": [
@@ -59,7 +59,7 @@ def write_located(located: PathTables, path: Path) -> ReportInfo:
         verdict=verdict(located),
         about=order_text(located),
         warnings=located.warnings,
-        stretches=[stretch_table(located, direction) for direction in (FORWARD, BACKWARD)],
+        segments=[segment_table(located, direction) for direction in (FORWARD, BACKWARD)],
         points=point_table(located),
         notes=[*clock_lines(located), *fact_lines(located), *quality_lines(located)],
         tool=str(located.info["tool"]),
@@ -67,9 +67,9 @@ def write_located(located: PathTables, path: Path) -> ReportInfo:
     return save(text, path, begun, len(located.connections), len(series))
 
 
-def curve(located: PathTables, stretch: int) -> Any:
+def curve(located: PathTables, segment: int) -> Any:
     """Mean delay above the smallest, bin by bin; a bin in which nothing passed is a gap."""
-    table = located.delays(stretch)
+    table = located.delays(segment)
     bin_s = float(located.info["bin_ms"]) / 1000
     times, values = table.column("t_s").to_pylist(), table.column("queue_ms").to_pylist()
     whole_times: list[float] = []
@@ -80,16 +80,16 @@ def curve(located: PathTables, stretch: int) -> Any:
             whole.append(None)
         whole_times.append(t_s)
         whole.append(value)
-    return packed_curve(whole_times, whole, bin_s)
+    return encoded_curve(whole_times, whole, bin_s)
 
 
 def events(located: PathTables, store: Store) -> None:
-    """Losses on stretches as moments."""
+    """Losses on segments as moments."""
     losses = located.tables["losses"]
     losses = losses.filter(pc.equal(losses["kind"].cast(pa.string()), "lost"))
     if not losses.num_rows:
         return
-    thinned = thin.events(
+    downsampled = downsample.events(
         pa.table(
             {
                 "t_s": flat(losses["t_s"]),
@@ -101,24 +101,24 @@ def events(located: PathTables, store: Store) -> None:
             }
         )
     )
-    part = thinned.table
+    part = downsampled.table
     columns = {
         "t_s": seconds(flat(part["t_s"])),
         "kind": codes(flat(part["kind"]), EVENT_KINDS),
         "value": floats(flat(part["value"])),
         "seq": steps(flat(part["seq"])),
     }
-    store.put("path-events", pack(columns, part.num_rows), thinned.factor)
+    store.put("path-events", encode(columns, part.num_rows), downsampled.factor)
 
 
-def stretch_table(located: PathTables, direction: str) -> Table:
-    """Figures of each stretch of one direction."""
+def segment_table(located: PathTables, direction: str) -> Table:
+    """Figures of each segment of one direction."""
     path = located.path(direction)
-    rows = [*located.stretches(direction), *([path] if path.row["whole_path"] else [])]
+    rows = [*located.segments(direction), *([path] if path.row["whole_path"] else [])]
     titles = (
         "",
         "packets",
-        "least delay",
+        "min delay",
         "queue p50",
         "p95",
         "p99",
@@ -129,11 +129,11 @@ def stretch_table(located: PathTables, direction: str) -> Table:
         "marked CE",
     )
     cells: list[Sequence[str]] = []
-    for stretch in rows:
-        row, whole = stretch.row, stretch.row["whole_path"]
+    for segment in rows:
+        row, whole = segment.row, segment.row["whole_path"]
         cells.append(
             (
-                "whole path" if whole else stretch.name,
+                "whole path" if whole else segment.name,
                 count_text(row["packets"]),
                 ms_text(row["delay_ms_min"]),
                 *(ms_text(row[f"queue_ms_{part}"]) for part in ("p50", "p95", "p99", "max")),

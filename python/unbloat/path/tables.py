@@ -24,13 +24,13 @@ ENDINGS = (".pcap", ".pcapng", ".cap", ".dmp", ".gz", ".zst")
 SMALL_MS = 5.0
 # From here on the analysis speaks of a standing queue (limit `bufferbloat`).
 STANDING_MS = 30.0
-# A stretch with less than this of the queueing delay is not worth a word beside the main one.
+# A segment with less than this of the queueing delay is not worth a word beside the main one.
 WORTH_NAMING = 0.2
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A stretch in one direction, or the whole path, with the names of its ends."""
+class PathSegment:
+    """A segment in one direction, or the whole path, with the names of its ends."""
 
     row: Row
     start: str
@@ -81,32 +81,31 @@ class PathTables:
         return list(self.tables["connections"].to_pylist())
 
     @cached_property
-    def _stretches(self) -> list[Stretch]:
+    def _segments(self) -> list[PathSegment]:
         rows = self.tables["stretches"].to_pylist()
         return [
-            Stretch(row, self.names[row["from_point"]], self.names[row["to_point"]]) for row in rows
+            PathSegment(row, self.names[row["from_point"]], self.names[row["to_point"]])
+            for row in rows
         ]
 
-    def stretches(self, direction: str) -> list[Stretch]:
+    def segments(self, direction: str) -> list[PathSegment]:
         """Of one direction, in the order in which packets pass them."""
         found = [
-            s
-            for s in self._stretches
-            if s.row["direction"] == direction and not s.row["whole_path"]
+            s for s in self._segments if s.row["direction"] == direction and not s.row["whole_path"]
         ]
         return sorted(found, key=lambda s: s.row["from_point"], reverse=direction == BACKWARD)
 
-    def path(self, direction: str) -> Stretch:
-        """From end to end; with two points the only stretch."""
-        found = [s for s in self._stretches if s.row["direction"] == direction]
+    def path(self, direction: str) -> PathSegment:
+        """From end to end; with two points the only segment."""
+        found = [s for s in self._segments if s.row["direction"] == direction]
         return next((s for s in found if s.row["whole_path"]), found[0])
 
-    def delays(self, stretch: int) -> pa.Table:
-        """The series of one stretch (its `id`), bin by bin."""
+    def delays(self, segment: int) -> pa.Table:
+        """The series of one segment (its `id`), bin by bin."""
         import pyarrow.compute as pc
 
         table = self.tables["delays"]
-        return table.filter(pc.equal(table["stretch"], stretch))
+        return table.filter(pc.equal(table["stretch"], segment))
 
     @property
     def warnings(self) -> list[str]:

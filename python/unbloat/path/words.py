@@ -8,8 +8,8 @@ from unbloat.path.tables import (
     SMALL_MS,
     STANDING_MS,
     WORTH_NAMING,
+    PathSegment,
     PathTables,
-    Stretch,
 )
 from unbloat.run.tables import Row
 from unbloat.text.format import byte_text, ms_text, number, plural, seconds_text, share_text
@@ -32,9 +32,9 @@ def order_text(located: PathTables) -> str:
     )
 
 
-def main_stretch(located: PathTables, direction: str) -> Stretch | None:
+def main_segment(located: PathTables, direction: str) -> PathSegment | None:
     """The one with most of the queueing delay."""
-    known = [s for s in located.stretches(direction) if s.row["queue_ms_mean"] is not None]
+    known = [s for s in located.segments(direction) if s.row["queue_ms_mean"] is not None]
     return max(known, key=lambda s: s.row["queue_ms_mean"], default=None)
 
 
@@ -100,8 +100,8 @@ def fact_lines(located: PathTables) -> list[str]:
         if facts:
             lines.append(f"{between}: {', '.join(facts)}.")
     for direction in (FORWARD, BACKWARD):
-        for stretch in located.stretches(direction):
-            row = stretch.row
+        for segment in located.segments(direction):
+            row = segment.row
             facts = []
             if row["ecn_marked_packets"]:
                 facts.append(f"{plural(row['ecn_marked_packets'], 'packet')} marked CE")
@@ -112,7 +112,7 @@ def fact_lines(located: PathTables) -> list[str]:
             if row["reordered_packets"]:
                 facts.append(f"{plural(row['reordered_packets'], 'packet')} overtaken by others")
             if facts:
-                lines.append(f"{stretch.name}: {', '.join(facts)}.")
+                lines.append(f"{segment.name}: {', '.join(facts)}.")
     return lines
 
 
@@ -138,7 +138,7 @@ def quality_lines(located: PathTables) -> list[str]:
                 f"At {name} {plural(row['packets_elsewhere'], 'packet')} belong to flows that no other point saw."
             )
     undecided = sum(
-        s.row["undecided_packets"] for d in (FORWARD, BACKWARD) for s in located.stretches(d)
+        s.row["undecided_packets"] for d in (FORWARD, BACKWARD) for s in located.segments(d)
     )
     if undecided:
         lines.append(
@@ -165,7 +165,7 @@ def queue_sentence(located: PathTables, direction: str) -> str:
     """`The queue stands between B and C, upstream: p95 412 ms of 431 ms.`"""
     path, worst, word = (
         located.path(direction),
-        main_stretch(located, direction),
+        main_segment(located, direction),
         located.way(direction),
     )
     if worst is None or worst.queue_ms is None:
@@ -177,7 +177,7 @@ def queue_sentence(located: PathTables, direction: str) -> str:
     text = f"{what} between {worst.start} and {worst.end}, {word}: p95 {ms_text(worst.queue_ms)} of {ms_text(whole)}"
     others = [
         s
-        for s in located.stretches(direction)
+        for s in located.segments(direction)
         if s is not worst
         and (s.row["share"] or 0) >= WORTH_NAMING
         and (s.queue_ms or 0) >= SMALL_MS
@@ -190,11 +190,11 @@ def loss_sentence(located: PathTables) -> str:
     """Where packets were lost."""
     parts = []
     for direction in (FORWARD, BACKWARD):
-        for stretch in located.stretches(direction):
-            lost, passed = stretch.row["lost_packets"], stretch.row["packets"]
+        for segment in located.segments(direction):
+            lost, passed = segment.row["lost_packets"], segment.row["packets"]
             if lost:
                 share = share_text(lost / (lost + passed))
-                parts.append((lost, f"{plural(lost, 'packet')} ({share}) on {stretch.name}"))
+                parts.append((lost, f"{plural(lost, 'packet')} ({share}) on {segment.name}"))
     if not parts:
         return "No packet was lost on the way."
     parts.sort(key=lambda part: -part[0])

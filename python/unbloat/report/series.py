@@ -1,7 +1,7 @@
 """Curves of a whole run: what waited in each queue, what each probe measured.
 
 signal: `queues` and `probes` of a simulated run · model: a queue without a row in a bin was empty, so its delay was 0;
-a bin in which packets waited and none left has no figure · action: packed tables, and where each of them lies.
+a bin in which packets waited and none left has no figure · action: encoded tables, and where each of them lies.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unbloat.report.pack import floats, pack, seconds
-from unbloat.report.thin import MAX_BINS
+from unbloat.report.downsample import MAX_BINS
+from unbloat.report.encode import encode, floats, seconds
 
 if TYPE_CHECKING:
-    from unbloat.report.pack import Packed
+    from unbloat.report.encode import Encoded
 
-# More curves than colours cannot be told apart; those with the longest delays are drawn.
-MOST = 6
+# More curves than colours cannot be distinguished; those with the longest delays are drawn.
+MAX_CURVES = 6
 # A queue that never held a packet for longer than this has no curve.
-LEAST_MS = 0.1
+MIN_DELAY_MS = 0.1
 
 Points = tuple[list[float], list[float | None], float | None]
 """Times, values, length of a bin (None: moments)."""
 
 
 def run_series(
-    put: Callable[[str, Packed, int], None],
+    put: Callable[[str, Encoded, int], None],
     extra: Mapping[str, pa.Table],
     info: Mapping[str, Any],
     key: str,
@@ -36,9 +36,9 @@ def run_series(
     found: list[dict[str, Any]] = []
     for table, curves in (("queues", queue_curves(extra, info)), ("probes", probe_curves(extra))):
         for place, (label, points) in enumerate(curves):
-            packed, factor = packed_curve(*points)
+            encoded, factor = encoded_curve(*points)
             name = f"{key}-{table}-{place}"
-            put(name, packed, factor)
+            put(name, encoded, factor)
             found.append({"table": table, "label": label, "place": name})
     return found
 
@@ -63,13 +63,13 @@ def queue_curves(
             if place < bins:
                 values[place] = None if delay is None and packets else delay or 0.0
         longest = max((value for value in values if value is not None), default=0.0)
-        if longest >= LEAST_MS:
+        if longest >= MIN_DELAY_MS:
             label = link if stage == "queue" else f"{link} {stage}"
             curves.append(
                 (longest, label, ([place * bin_s for place in range(bins)], values, bin_s))
             )
     curves.sort(key=lambda curve: -curve[0])
-    return [(label, points) for _, label, points in curves[:MOST]]
+    return [(label, points) for _, label, points in curves[:MAX_CURVES]]
 
 
 def probe_curves(extra: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
@@ -84,12 +84,15 @@ def probe_curves(extra: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
         times, values = found.setdefault(probe, ([], []))
         times.append(t_s)
         values.append(owd if rtt is None else rtt)
-    return [(probe, (times, values, None)) for probe, (times, values) in list(found.items())[:MOST]]
+    return [
+        (probe, (times, values, None))
+        for probe, (times, values) in list(found.items())[:MAX_CURVES]
+    ]
 
 
-def packed_curve(
+def encoded_curve(
     times: Sequence[float], values: Sequence[float | None], span: float | None
-) -> tuple[Packed, int]:
+) -> tuple[Encoded, int]:
     """One curve; beyond the page's cap neighbours become one, which keeps the largest value."""
     factor = -(-len(times) // MAX_BINS)
     if factor > 1:
@@ -101,4 +104,4 @@ def packed_curve(
         "value": floats(pa.array(values, pa.float64())),
         "span_s": floats(pa.array([(span or 0.0) * factor] * len(times), pa.float64())),
     }
-    return pack(columns, len(times)), factor
+    return encode(columns, len(times)), factor

@@ -1,6 +1,6 @@
 """Writing the report: one HTML file that holds everything it shows.
 
-signal: the tables of a run · model: figures as JSON, series as packed columns per flow · action: a jinja2 template
+signal: the tables of a run · model: figures as JSON, series as encoded columns per flow · action: a jinja2 template
 with autoescape fills in style, program and data. Nothing is loaded from anywhere: a Content-Security-Policy in the
 page forbids it. The page draws the largest connections; the others are listed with their figures.
 """
@@ -22,19 +22,19 @@ from markupsafe import Markup
 
 from unbloat.charts import CHARTS
 from unbloat.errors import UnbloatError
-from unbloat.report import thin
+from unbloat.report import downsample
+from unbloat.report.encode import Encoded, codes, encode, flat, floats, seconds, steps
 from unbloat.report.headline import headline
-from unbloat.report.pack import Packed, codes, flat, floats, pack, seconds, steps
 from unbloat.report.series import run_series
 from unbloat.run.summary import run_tables
 from unbloat.run.tables import RunTables
 from unbloat.text.format import LIMITS
 from unbloat.text.table import Cells
 
-# Rows in the table of connections; a table of 20,000 rows helps nobody and costs megabytes.
+# Rows in the table of connections; a table of 20,000 rows is of no use and costs megabytes.
 MAX_LISTED = 1_000
 MAX_FINDINGS = 2_000
-# Segments and ACKs that are held at once while a page is written: 29 bytes each, so about 120 MB.
+# Segments and ACKs in memory at once while a page is written: 29 bytes each, so about 120 MB.
 MAX_ROWS = 4_000_000
 # UDP and ICMP flows whose series are drawn, beside the TCP connections.
 TOP_COUNTED = 5
@@ -120,11 +120,11 @@ def charted(ranked: pa.Table, top: int) -> tuple[list[int], list[int]]:
     )
 
 
-def pack_samples(table: pa.Table) -> tuple[Packed, int]:
+def encode_samples(table: pa.Table) -> tuple[Encoded, int]:
     """The bins of one flow."""
-    thinned = thin.samples(table)
-    part = thinned.table
-    packed = pack(
+    downsampled = downsample.samples(table)
+    part = downsampled.table
+    encoded = encode(
         {
             "t_s": seconds(flat(part["t_s"])),
             "span_s": seconds(flat(part["span_s"]).cast(pa.float64())),
@@ -142,14 +142,14 @@ def pack_samples(table: pa.Table) -> tuple[Packed, int]:
         },
         part.num_rows,
     )
-    return packed, thinned.factor
+    return encoded, downsampled.factor
 
 
-def pack_events(table: pa.Table) -> tuple[Packed, int]:
+def encode_events(table: pa.Table) -> tuple[Encoded, int]:
     """The events of one flow."""
-    thinned = thin.events(table)
-    part = thinned.table
-    packed = pack(
+    downsampled = downsample.events(table)
+    part = downsampled.table
+    encoded = encode(
         {
             "t_s": seconds(flat(part["t_s"])),
             "kind": codes(flat(part["kind"]), EVENT_KINDS),
@@ -158,36 +158,36 @@ def pack_events(table: pa.Table) -> tuple[Packed, int]:
         },
         part.num_rows,
     )
-    return packed, thinned.factor
+    return encoded, downsampled.factor
 
 
-def pack_segments(table: pa.Table, cap: int) -> dict[str, tuple[Packed, int]]:
-    """The segments and ACKs of one flow, one packed table per kind."""
-    packed: dict[str, tuple[Packed, int]] = {}
-    for name, thinned in thin.segments(table, cap).items():
-        part = thinned.table
+def encode_segments(table: pa.Table, cap: int) -> dict[str, tuple[Encoded, int]]:
+    """The segments and ACKs of one flow, one encoded table per kind."""
+    encoded: dict[str, tuple[Encoded, int]] = {}
+    for name, downsampled in downsample.segments(table, cap).items():
+        part = downsampled.table
         start, end = flat(part["from_seq"]).cast(pa.int64()), flat(part["to_seq"]).cast(pa.int64())
         figures = {
             "t_s": seconds(flat(part["t_s"])),
             "from_seq": steps(start),
             "length": steps(pc.subtract(end, start)),
         }
-        packed[name] = (pack(figures, part.num_rows), thinned.factor)
-    return packed
+        encoded[name] = (encode(figures, part.num_rows), downsampled.factor)
+    return encoded
 
 
 class Store:
-    """The packed tables of a page, and the JSON that says where they lie."""
+    """The encoded tables of a page, and the JSON that says where they lie."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, str] = {}
         self.index: dict[str, dict[str, Any]] = {}
 
-    def put(self, place: str, packed: Packed, factor: int) -> None:
+    def put(self, place: str, encoded: Encoded, factor: int) -> None:
         """Stores one table."""
-        if packed.rows:
-            self.blobs[place] = packed.data
-            self.index[place] = {**packed.describe(), "factor": factor}
+        if encoded.rows:
+            self.blobs[place] = encoded.data
+            self.index[place] = {**encoded.describe(), "factor": factor}
 
     def put_flow(
         self,
@@ -200,12 +200,12 @@ class Store:
     ) -> None:
         """Stores everything of one flow under `key`."""
         if samples is not None:
-            self.put(f"{key}-samples", *pack_samples(of_flow(samples, flow)))
+            self.put(f"{key}-samples", *encode_samples(of_flow(samples, flow)))
         if events is not None:
-            self.put(f"{key}-events", *pack_events(of_flow(events, flow)))
+            self.put(f"{key}-events", *encode_events(of_flow(events, flow)))
         if segments is not None:
-            for kind, (packed, factor) in pack_segments(of_flow(segments, flow), cap).items():
-                self.put(f"{key}-{kind}", packed, factor)
+            for kind, (encoded, factor) in encode_segments(of_flow(segments, flow), cap).items():
+                self.put(f"{key}-{kind}", encoded, factor)
 
 
 def of_flow(table: pa.Table, flow: int) -> pa.Table:
@@ -279,7 +279,7 @@ def stem(run: RunTables) -> str:
 
 
 def segments_to_ask(run: RunTables, ids: list[int], cap: int) -> int:
-    """The cap for the analysis: none that bites while all flows together fit in memory, so that they are thinned
+    """The cap for the analysis: none that bites while all flows together fit in memory, so that they are downsampled
     here, evenly; else the page's own."""
     flows = run.flows.filter(
         pc.is_in(run.flows["connection"], value_set=pa.array(ids, pa.uint32()))

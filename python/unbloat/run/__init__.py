@@ -1,1 +1,1 @@
-"""The tables of one run: held, read, written, summed up."""
+"""The tables of one run: read, written, summed up."""

@@ -172,7 +172,7 @@ class Figures:
         return math.fsum(known) if known else None
 
     def share(self, transfer: str, limit: str) -> float | None:
-        """Share of the time that a limit held, over its connections by their time."""
+        """Share of the time under a limit, over its connections by their time."""
         rows = [row for row in self.flows(transfer) if row[f"share_{limit}"] is not None]
         active = math.fsum(row["active_s"] for row in rows)
         return (
@@ -182,7 +182,7 @@ class Figures:
         )
 
     def limit(self, transfer: str) -> str | None:
-        """The limit that held longest, over its connections by their time; of two the one that takes precedence."""
+        """The limit with the largest share, over its connections by their time; of two the one that takes precedence."""
         shares = {name: self.share(transfer, name) for name in LIMITS}
         known = [(share, name) for name, share in shares.items() if share]
         return max(known, key=lambda one: one[0])[1] if known else None
@@ -229,11 +229,11 @@ class Figures:
         return lost / sent if sent and lost is not None else None
 
     def app(self, transfer: str, kind: str) -> list[float]:
-        """What its application told under a name."""
+        """What its application reported under a name."""
         return [row["value"] for row in self._app_rows.get(transfer, []) if row["kind"] == kind]
 
     def app_kinds(self, transfer: str) -> list[str]:
-        """The names under which it told anything."""
+        """The names under which it reported anything."""
         return sorted({row["kind"] for row in self._app_rows.get(transfer, [])})
 
     def stall_s(self, transfer: str) -> float | None:
@@ -294,7 +294,7 @@ class Figures:
         return statistics(bins.values())
 
     def link_bytes(self, link: str) -> Statistics | None:
-        """What stood in front of a link at the end of each bin; bins without a row held nothing."""
+        """What stood in front of a link at the end of each bin; without a row in a bin the queue was empty."""
         bins: dict[float, float] = {}
         for row in self._queue_rows.get(link, []):
             bins[row["t_s"]] = bins.get(row["t_s"], 0.0) + row["bytes"]
@@ -339,8 +339,8 @@ class Figures:
 Figure = float | Statistics | None
 
 
-def told(kind: str) -> Callable[[Figures, str], Figure]:
-    """The distribution of what an application tells under a name."""
+def reported(kind: str) -> Callable[[Figures, str], Figure]:
+    """The distribution of what an application reports under a name."""
     return lambda figures, name: statistics(figures.app(name, kind))
 
 
@@ -349,8 +349,8 @@ def summed(column: str) -> Callable[[Figures, str], Figure]:
     return lambda figures, name: figures.sum(name, column)
 
 
-def held(limit: str) -> Callable[[Figures, str], Figure]:
-    """The share of a limit."""
+def limited_by(limit: str) -> Callable[[Figures, str], Figure]:
+    """The share of time under a limit."""
     return lambda figures, name: figures.share(name, limit)
 
 
@@ -367,7 +367,7 @@ METRICS: dict[str, Callable[[Figures, str], Figure]] = {
     "flow_zero_window_count": summed("zero_window_count"),
     "flow_zero_window_s": summed("zero_window_s"),
     "flow_window_full_s": summed("window_full_s"),
-    **{f"flow_share_{limit}": held(limit) for limit in LIMITS},
+    **{f"flow_share_{limit}": limited_by(limit) for limit in LIMITS},
     "probe_rtt_ms": lambda figures, name: figures.probe(name, "rtt_ms"),
     "probe_owd_ms": lambda figures, name: figures.probe(name, "owd_ms"),
     "probe_loss_rate": Figures.probe_loss_rate,
@@ -377,15 +377,15 @@ METRICS: dict[str, Callable[[Figures, str], Figure]] = {
     "queue_bytes": Figures.link_bytes,
     "queue_drops": Figures.drops,
     "link_throughput_bps": Figures.throughput_bps,
-    "file_ms": told("file_ms"),
-    "response_ms": told("response_ms"),
-    "page_load_ms": told("page_load_ms"),
-    "object_ms": told("object_ms"),
-    "first_byte_ms": told("first_byte_ms"),
-    "connect_ms": told("connect_ms"),
-    "bitrate_bps": told("bitrate_bps"),
-    "startup_ms": told("startup_ms"),
-    "stall_ms": told("stall_ms"),
+    "file_ms": reported("file_ms"),
+    "response_ms": reported("response_ms"),
+    "page_load_ms": reported("page_load_ms"),
+    "object_ms": reported("object_ms"),
+    "first_byte_ms": reported("first_byte_ms"),
+    "connect_ms": reported("connect_ms"),
+    "bitrate_bps": reported("bitrate_bps"),
+    "startup_ms": reported("startup_ms"),
+    "stall_ms": reported("stall_ms"),
     "stall_s": Figures.stall_s,
     "mos": Figures.mos,
     "fairness": lambda figures, _: figures.fairness(),

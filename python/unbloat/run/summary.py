@@ -42,14 +42,14 @@ def transfer_table(figures: Figures) -> tuple[Cells, list[Cells]]:
         "RTT p50 → p95",
         "queue p50→p95",
         "in flight",
-        "resent",
+        "retrans",
         "limit",
     )
     rows: list[Cells] = []
     for name in figures.transfers:
         flows = figures.flows(name)
         if not flows:
-            if not figures.app_kinds(name):  # of a call its application tells everything
+            if not figures.app_kinds(name):  # of a call its application reports everything
                 rows.append((name, *["–"] * 6))
             continue
         flight = figures.in_flight_bytes(name)
@@ -109,7 +109,7 @@ def probe_row(figures: Figures, probe: str) -> Cells:
 
 
 def app_rows(figures: Figures, transfer: str) -> list[Cells]:
-    """One row per thing that an application told."""
+    """One row per kind of figure that an application reported."""
     rows: list[Cells] = []
     for kind in figures.app_kinds(transfer):
         of = statistics(figures.app(transfer, kind))

@@ -66,7 +66,7 @@ class RunTables:
 
     @property
     def name(self) -> str:
-        """The first file's name, for titles; of a scenario's run that, with what tells it from others."""
+        """The first file's name, for titles; of a scenario's run that, with its labels."""
         if self.made:
             lab = ["lab"] if self.info["origin"] == "lab" else []
             return ", ".join([str(self.info["name"]), *self.info.get("labels", []), *lab])
@@ -271,7 +271,7 @@ def id_set(which: int | Iterable[int]) -> set[int]:
 
 
 def series_key(kind: str, bin_ms: float, max_segments: int) -> tuple[str, float]:
-    """What tells two passes of one table apart."""
+    """What distinguishes two passes of one table."""
     return kind, {"samples": bin_ms, "segments": float(max_segments)}.get(kind, 0.0)
 
 

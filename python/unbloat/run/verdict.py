@@ -1,7 +1,6 @@
-"""The verdict: what held the main transfer back, and how much queue stood in the way, in one paragraph.
+"""The verdict: what limited the main transfer, and how much queue stood in the way, in one paragraph.
 
-signal: the largest TCP flow, its limits, its RTT idle and loaded, and the findings about it · model: none of its own,
-everything was decided by the analysis · action: sentences with figures.
+Everything was decided by the analysis before; these are sentences with its figures.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from unbloat.text.format import (
     share_text,
 )
 
-# A limit that held for less of the time than this is not worth a word beside the main one.
+# Beside the main limit, those with a smaller share of the time are not named.
 WORTH_NAMING = 0.1
 
 
@@ -28,7 +27,7 @@ def verdict(run: RunTables) -> str:
     if run.main_flow is None:
         return f"No TCP data in {run.name}: {plural(run.info.get('packets', 0), 'packet')}, {counts(run)}."
     flow = run.flow(run.main_flow)
-    sentences = [moved(run, flow), delayed(flow), held(flow)]
+    sentences = [moved(run, flow), delayed(flow), limited(flow)]
     # Of this flow alone: what is said of another one would read as if it were said of this.
     others = [row for row in run.findings_of(flow=run.main_flow) if row["severity"] == "serious"]
     if others:
@@ -52,7 +51,7 @@ def counts(run: RunTables) -> str:
 
 
 def moved(run: RunTables, flow: Row) -> str:
-    """Who sent how much to whom."""
+    """The sender, the receiver, and how much was sent."""
     connection = run.connection(flow["connection"])
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
     sender, receiver = (
@@ -74,8 +73,8 @@ def delayed(flow: Row) -> str:
     )
 
 
-def held(flow: Row) -> str:
-    """What held it back, the largest share first."""
+def limited(flow: Row) -> str:
+    """What limited it, the largest share first."""
     shares = limit_shares(flow)
     if not shares:
         return ""

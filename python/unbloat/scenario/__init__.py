@@ -1,1 +1,1 @@
-"""Scenarios: read, simulated, swept, held against expectations."""
+"""Scenarios: read, simulated, swept, compared with expectations."""

@@ -28,18 +28,23 @@ class Check:
     metric: str
     statistic: str | None
     value: float | None
-    """None: never measured, so not held."""
+    """None: never measured, so it fails."""
     least: float | None
     most: float | None
 
     @property
-    def held(self) -> bool:
+    def passed(self) -> bool:
         """Whether the figure lies within its bounds."""
         if self.value is None:
             return False
         return (self.least is None or self.value >= self.least) and (
             self.most is None or self.value <= self.most
         )
+
+    @property
+    def held(self) -> bool:
+        """`passed`, as JSON names it."""
+        return self.passed
 
     @property
     def text(self) -> str:
@@ -65,7 +70,7 @@ class Check:
             "value": self.value,
             "min": self.least,
             "max": self.most,
-            "held": self.held,
+            "held": self.passed,
         }
 
 

@@ -41,7 +41,7 @@ def key_figures(figures: Figures, main: str | None, known: set[str]) -> list[Key
     if len(figures.transfers) > 1:
         found.append(("fairness", "fairness", score_text))
     if main is not None:
-        found.append(("resent", f"{main}.retransmissions", mean_count_text))
+        found.append(("retrans", f"{main}.retransmissions", mean_count_text))
     return [figure for figure in found if figure[1] in known]
 
 
@@ -59,7 +59,7 @@ def spread_text(value: Spread | None, text: Callable[[float | None], str]) -> st
         size = float(figure.replace(",", ""))
     except ValueError:  # "< 0.01 ms"
         return f"{shown} ± {text(value.half)}"
-    # The unit's prefix is a power of ten: both figures are told in the one that suits the mean.
+    # The unit's prefix is a power of ten: both figures are printed in the one that suits the mean.
     scale = 10.0 ** round(math.log10(abs(value.mean / size))) if size and value.mean else 1.0
     half = number(value.half / scale)
     return f"{figure} ± {'0' if half.startswith('<') else half} {unit}".rstrip()

@@ -36,6 +36,27 @@ Progress = Callable[[int, int], None]
 Only = Sequence[Mapping[str, str]]
 """Runs of a sweep, by some of their labels: a run is meant where it has all labels of one of these."""
 
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the runs of a scenario are made, in the simulator as in the lab."""
+
+    set: Settings = ()
+    """Keys of the scenario with other values."""
+    seed: int | None = None
+    seeds: int | None = None
+    """Repetitions, each with a seed of its own."""
+    pcap: PathLike | None = None
+    """Where captures go, one per node."""
+    traces: PathLike | None = None
+    """Where the scenario's trace files are, beside its own directory."""
+    only: Only = ()
+    events: bool = True
+    """False leaves out the rows of losses and marks."""
+
+
 # Steps of the progress of one run.
 STEPS = 1000
 
@@ -72,50 +93,25 @@ def simulate(
 ) -> Run | RunSet:
     """Run a scenario in virtual time: one `Run`, or a `RunSet` where it sweeps or repeats.
 
-    `set` gives keys other values (`{"flow.0.congestion": "bbr"}`), `seed` other dice, `seeds` the number of repetitions,
+    `set` gives keys other values (`{"flow.0.congestion": "bbr"}`), `seed` another random seed, `seeds` the number of repetitions,
     `pcap` a directory for one capture per node, `traces` the directory of trace files. Raises `ScenarioError` for what
     cannot be run, with the line, and `FileNotFoundError`.
     """
-    runs = simulate_all(
-        scenario,
-        set=set,
-        seed=seed,
-        seeds=seeds,
-        pcap=pcap,
-        traces=traces,
-        executor=executor,
-        jobs=jobs,
-        events=events,
-        progress=progress,
-    )
+    options = RunOptions(set, seed, seeds, pcap, traces, events=events)
+    runs = simulate_all(scenario, options, executor=executor, jobs=jobs, progress=progress)
     return runs.runs[0] if len(runs) == 1 and not runs.labels[0] else runs
 
 
 def simulate_all(
     scenario: Given,
+    options: RunOptions,
     *,
-    set: Settings = (),
-    seed: int | None = None,
-    seeds: int | None = None,
-    pcap: str | os.PathLike[str] | None = None,
-    traces: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     jobs: int | None = None,
-    events: bool = True,
     progress: Progress | None = None,
-    only: Only = (),
 ) -> RunSet:
-    """As `simulate`, but always a `RunSet`; `only` leaves out other runs of a sweep."""
-    work = prepared(
-        scenario,
-        pairs(set),
-        seed=seed,
-        seeds=seeds,
-        pcap=pcap,
-        traces=traces,
-        events=events,
-        only=only,
-    )
+    """As `simulate`, but always a `RunSet`."""
+    work = prepared(scenario, options)
     outcomes = run_all(work.jobs, executor, jobs, progress)
     return gathered_runs(
         work,
@@ -138,26 +134,16 @@ class Prepared:
     jobs: list[Job]
 
 
-def prepared(
-    scenario: Given,
-    given: Sequence[tuple[str, str]],
-    *,
-    seed: int | None,
-    seeds: int | None,
-    pcap: str | os.PathLike[str] | None,
-    traces: str | os.PathLike[str] | None,
-    events: bool = True,
-    only: Only = (),
-) -> Prepared:
+def prepared(scenario: Given, options: RunOptions) -> Prepared:
     """Reads a scenario and lists its runs."""
     import unbloat._native as _native
 
     source = source_of(scenario)
-    given = [*given]
-    if seed is not None:
-        given.append(("seed", str(seed)))
-    if seeds is not None:
-        given.append(("sweep.seeds", str(seeds)))
+    given = pairs(options.set)
+    if options.seed is not None:
+        given.append(("seed", str(options.seed)))
+    if options.seeds is not None:
+        given.append(("sweep.seeds", str(options.seeds)))
     try:
         specs = _native.scenario_runs(source.text, set=given)
         named = _native.scenario_traces(source.text, set=given)
@@ -165,7 +151,7 @@ def prepared(
         name, _ = _native.scenario_about(source.text)
     except _native.ScenarioError as error:
         raise ScenarioError(f"{source.prefix}{error}") from None
-    texts = trace_texts(named, (traces, source.directory))
+    texts = trace_texts(named, (options.traces, source.directory))
     made = [
         Job(
             source.text,
@@ -174,15 +160,17 @@ def prepared(
             (*(item for item in given if not item[0].startswith("sweep.")), *overrides),
             run_seed,
             texts,
-            None if pcap is None else str(Path(pcap) / file_name(label_text(labels))),
-            events,
+            None
+            if options.pcap is None
+            else str(Path(options.pcap) / file_name(label_text(labels))),
+            options.events,
         )
         for labels, overrides, run_seed in specs
-        if is_meant(labels, only)
+        if is_meant(labels, options.only)
     ]
     if not made:
         raise ScenarioError(
-            f"{source.prefix}no run has these labels: {', '.join(map(named_labels, only))}"
+            f"{source.prefix}no run has these labels: {', '.join(map(named_labels, options.only))}"
         )
     return Prepared(name, source, expectations, made)
 
@@ -198,7 +186,7 @@ def named_labels(labels: Mapping[str, str]) -> str:
 
 
 def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
-    """The runs that were, held against what the scenario expects; an error where none was."""
+    """All runs with the checks of what the scenario expects; an error where no run was made."""
     runs: list[Run] = []
     labels: list[Labels] = []
     skipped: list[Skipped] = []
@@ -211,7 +199,7 @@ def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
         labels.append(job.labels)
         own = checked(outcome, job.labels, work.expectations)
         outcome.info["checks"] = [
-            f"{'held' if check.held else 'not held'}: {check.text}" for check in own
+            f"{'held' if check.passed else 'not held'}: {check.text}" for check in own
         ]
         checks += own
     if not runs:
@@ -317,14 +305,14 @@ def run_all(
     done: dict[int, float] = {}
 
     def one(place: int) -> Result | TraceMissing:
-        def heard(share: float) -> None:
+        def report_progress(share: float) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
             done[place] = share
             if progress is not None:
                 progress(int(sum(list(done.values())) * STEPS), len(made) * STEPS)
 
-        outcome = run_job(made[place], heard)
+        outcome = run_job(made[place], report_progress)
         done[place] = 1.0
         return outcome
 

@@ -1,6 +1,6 @@
 """Several runs of one scenario: the product of a sweep, each combination with one or several seeds.
 
-signal: runs and the labels that tell them apart · model: runs that differ by their seed alone are one case; its figures
+signal: runs and their labels · model: runs that differ by their seed alone are one case; its figures
 are means with 95 % confidence intervals · action: one row per case, an Arrow table, a comparison side by side.
 """
 
@@ -73,9 +73,9 @@ class RunSet(Sequence[Run]):
         self.name = name
         self.runs = list(runs)
         self.labels = list(labels)
-        """What tells each run from the others: key and value."""
+        """The labels of each run: key and value."""
         self.checks = list(checks)
-        """What the scenario expects, held or not."""
+        """What the scenario expects, each passed or failed."""
         self.skipped = list(skipped)
 
     def __len__(self) -> int:

@@ -17,51 +17,51 @@ from unbloat.text.format import (
     seconds_text,
 )
 from unbloat.text.table import Cells, fitting, table
-from unbloat.text.terminal import Paper, cut, plain, width
+from unbloat.text.terminal import Terminal, cut, plain, width
 
 
-def sim_screen(paper: Paper, runs: RunSet) -> None:
+def sim_screen(terminal: Terminal, runs: RunSet) -> None:
     """A single run in full, several as a table; then what was expected."""
     if len(runs) == 1:
-        run_screen(paper, runs.runs[0])
+        run_screen(terminal, runs.runs[0])
     else:
-        sweep_screen(paper, runs)
+        sweep_screen(terminal, runs)
     for one in runs.skipped:
         where = ", ".join(f"{key}={value}" for key, value in one.labels)
-        paper.wrapped(
+        terminal.wrapped(
             f"{where}: {one.reason}" if where else one.reason,
-            paper.style("skipped: ", "yellow"),
+            terminal.style("skipped: ", "yellow"),
             " " * 9,
         )
-    checks_screen(paper, runs)
+    checks_screen(terminal, runs)
 
 
-def run_screen(paper: Paper, run: Run) -> None:
+def run_screen(terminal: Terminal, run: Run) -> None:
     """One run."""
     size = f"{seconds_text(run.info['duration_s'])} · {plural(run.info['packets'], 'packet')} · seed {run.info['seed']}"
-    paper.line(
-        f"{paper.style(cut(plain(run.name), max(paper.width - width(size) - 3, 12)), 'bold')} · {size}"
+    terminal.line(
+        f"{terminal.style(cut(plain(run.name), max(terminal.width - width(size) - 3, 12)), 'bold')} · {size}"
     )
     if run.info.get("about"):
-        paper.wrapped(str(run.info["about"]))
+        terminal.wrapped(str(run.info["about"]))
     for warning in run.warnings:
-        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
+        terminal.wrapped(warning, terminal.style("warning: ", "yellow"), " " * 9)
     for titles, rows in run_tables(run):
-        paper.line()
-        table(paper, titles, rows, left_columns=2 if titles[1] == "figure" else 1)
+        terminal.line()
+        table(terminal, titles, rows, left_columns=2 if titles[1] == "figure" else 1)
 
 
-def sweep_screen(paper: Paper, runs: RunSet) -> None:
+def sweep_screen(terminal: Terminal, runs: RunSet) -> None:
     """One row per case: labels, then the figures that the cases have, as many as fit."""
     cases = runs.cases
     repeated = max(len(case.runs) for case in cases)
     seeds = f" · {repeated} seeds each" if repeated > 1 else ""
-    paper.line(
-        f"{paper.style(plain(runs.name), 'bold')} · {plural(len(cases), 'case')}{seeds} · {seconds_text(runs[0].info['duration_s'])} each"
+    terminal.line(
+        f"{terminal.style(plain(runs.name), 'bold')} · {plural(len(cases), 'case')}{seeds} · {seconds_text(runs[0].info['duration_s'])} each"
     )
     for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
-        paper.wrapped(warning, paper.style("warning: ", "yellow"), " " * 9)
-    paper.line()
+        terminal.wrapped(warning, terminal.style("warning: ", "yellow"), " " * 9)
+    terminal.line()
     keys = [key for key, _ in cases[0].labels] or ["run"]
     columns = runs.key_figures()
     titles = (*keys, *(title for title, _, _ in columns))
@@ -77,36 +77,34 @@ def sweep_screen(paper: Paper, runs: RunSet) -> None:
         titles = (*titles, "limit")
         limits = [case.runs[0].flow(flow)["limit"] for case, flow in zip(cases, leads, strict=True)]
         rows = [(*row, limit_text(limit)) for row, limit in zip(rows, limits, strict=True)]
-    kept = fitting(titles, rows, paper.width, len(keys))
+    kept = fitting(titles, rows, terminal.width, len(keys))
     table(
-        paper,
+        terminal,
         [titles[place] for place in kept],
         [[row[place] for place in kept] for row in rows],
         len(keys),
     )
     if runs.lead is not None and len(runs[0].info["transfers"]) > 1:
-        words = f"goodput of all transfers together; RTT, queue, resent and limit of {runs.lead}"
-        paper.wrapped(words)
+        words = f"goodput of all transfers together; RTT, queue, retrans and limit of {runs.lead}"
+        terminal.wrapped(words)
     if repeated > 1:
-        paper.line(paper.style("± half the 95 % confidence interval of the mean", "dim"))
+        terminal.line(terminal.style("± half the 95 % confidence interval of the mean", "dim"))
 
 
-def checks_screen(paper: Paper, runs: RunSet) -> None:
-    """Each expectation, held or not."""
+def checks_screen(terminal: Terminal, runs: RunSet) -> None:
+    """Each expectation: pass or fail."""
     if not runs.checks:
         return
-    paper.line()
+    terminal.line()
     for label, checks in by_case(runs):
-        failed = [check for check in checks if not check.held]
+        failed = [check for check in checks if not check.passed]
         check = (failed or checks)[0]
-        mark = (
-            paper.style("not held", "red", "bold") if failed else paper.style("held    ", "green")
-        )
+        mark = terminal.style("fail", "red", "bold") if failed else terminal.style("pass", "green")
         where = f"{label}: " if label else ""
         line = f" (line {check.line})" if check.line is not None else ""
         seeds = f", {'not ' if failed else ''}with {len(failed or checks)} of {len(checks)} seeds"
-        paper.wrapped(
-            f"{where}{check.text}{line}{seeds if len(checks) > 1 else ''}", f"{mark}  ", " " * 10
+        terminal.wrapped(
+            f"{where}{check.text}{line}{seeds if len(checks) > 1 else ''}", f"{mark}  ", " " * 6
         )
 
 

@@ -137,7 +137,7 @@ def count_text(value: float | None) -> str:
 
 
 def address_text(address: str, width: int = 24) -> str:
-    """An address as short as it can be told apart: IPv6 compressed, the middle of what is still too long left out."""
+    """An address in short: IPv6 compressed, the middle of what is still too long left out."""
     with suppress(ValueError):  # what is no IP address stays as it is
         address = ipaddress.ip_address(address).compressed
     if len(address) <= width:

@@ -1,4 +1,4 @@
-"""Names of files and of what stands side by side: without endings, told apart, safe for a file system."""
+"""Names of files and of what stands side by side: without endings, made distinct, safe for a file system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def stems(names: Sequence[str]) -> list[str]:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Names that can be told apart: the second of the same becomes `name-2`."""
+    """Distinct names: the second of the same becomes `name-2`."""
     result: list[str] = []
     for name in names:
         candidate, number = name, 1

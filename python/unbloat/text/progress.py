@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# Shorter than this nobody wonders; a bar that flashes by only disturbs.
-PATIENCE_S = 2.0
+# Shorter runs need no bar; one that flashes by only disturbs.
+SHOW_AFTER_S = 2.0
 
 
-class Shown:
+class ProgressBar:
     """A progress callback for `analyze` and `simulate` that draws a bar when it is worth one."""
 
     def __init__(self, what: str = "reading") -> None:
@@ -26,7 +26,7 @@ class Shown:
 
     def __call__(self, done: int, total: int) -> None:
         """Bytes read (or steps done), bytes in all (0 when that is not known)."""
-        if not self.visible or time.monotonic() - self.begin < PATIENCE_S:
+        if not self.visible or time.monotonic() - self.begin < SHOW_AFTER_S:
             return
         if self.bar is None or self.task is None:
             self._open()
@@ -49,7 +49,7 @@ class Shown:
         self.task = self.bar.add_task(self.what)
         self.bar.start()
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unbloat.text.terminal import Paper, cut, left, plain, right, width
+from unbloat.text.terminal import Terminal, cut, left, plain, right, width
 
 Cells = Sequence[str]
 # Between two columns.
 GAP = 2
-# Of a label, so that figures stay in sight, and it can be told from others.
-LONGEST_LABEL, LEAST_LABEL = 40, 8
+# Of a label, so that figures stay in sight, and it can be distinguished from others.
+MAX_LABEL, MIN_LABEL = 40, 8
 
 
 def table(
-    paper: Paper,
+    terminal: Terminal,
     titles: Cells,
     rows: Sequence[Cells],
     left_columns: int = 1,
@@ -24,15 +24,15 @@ def table(
     fit; figures with their titles, one after the other, where they alone do not fit."""
     rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     for place in range(left_columns):
-        rooms[place] = min(rooms[place], LONGEST_LABEL)
-    over = sum(rooms) + GAP * (len(rooms) - 1) - paper.width
-    if over > 0 and (names or (left_columns > 1 and rooms[0] - over < LEAST_LABEL)):
-        paragraphs(paper, titles, rows, left_columns, names)
+        rooms[place] = min(rooms[place], MAX_LABEL)
+    over = sum(rooms) + GAP * (len(rooms) - 1) - terminal.width
+    if over > 0 and (names or (left_columns > 1 and rooms[0] - over < MIN_LABEL)):
+        paragraphs(terminal, titles, rows, left_columns, names)
         return
-    if over > 0 and left_columns == 1 and rooms[0] - over < LEAST_LABEL:
+    if over > 0 and left_columns == 1 and rooms[0] - over < MIN_LABEL:
         # The name stands above its figures.
         table(
-            paper,
+            terminal,
             ("", *titles[1:]),
             [("", *row[1:]) for row in rows],
             names=[titles[0], *(row[0] for row in rows)],
@@ -48,25 +48,29 @@ def table(
         return (" " * GAP).join(parts).rstrip()
 
     if names:
-        paper.line(paper.style(names[0], "dim"))
-    paper.line(paper.style(line(titles), "dim"))
+        terminal.line(terminal.style(names[0], "dim"))
+    terminal.line(terminal.style(line(titles), "dim"))
     for place, row in enumerate(rows):
         if names:
-            paper.line(cut(plain(names[place + 1]), paper.width))
-        paper.line(line(row))
+            terminal.line(cut(plain(names[place + 1]), terminal.width))
+        terminal.line(line(row))
 
 
 def paragraphs(
-    paper: Paper, titles: Cells, rows: Sequence[Cells], left_columns: int, names: Sequence[str]
+    terminal: Terminal,
+    titles: Cells,
+    rows: Sequence[Cells],
+    left_columns: int,
+    names: Sequence[str],
 ) -> None:
     """Rows without columns: a name, and below it every figure behind its title."""
     for place, row in enumerate(rows):
         name = names[place + 1] if names else " · ".join(row[:left_columns])
-        paper.line(cut(plain(name), paper.width))
+        terminal.line(cut(plain(name), terminal.width))
         pairs = zip(titles[left_columns:], row[left_columns:], strict=True)
         # No line break between a title and its figure, unless it is longer than a line.
-        told = [f"{title} {cell}".replace(" ", "\u00a0") for title, cell in pairs if cell]
-        paper.wrapped(" · ".join(told), " " * GAP, " " * GAP)
+        words = [f"{title} {cell}".replace(" ", "\u00a0") for title, cell in pairs if cell]
+        terminal.wrapped(" · ".join(words), " " * GAP, " " * GAP)
 
 
 def fitting(titles: Cells, rows: Sequence[Cells], room: int, labels: int) -> list[int]:

@@ -18,7 +18,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 BAR = "█"
 
 
-class Paper:
+class Terminal:
     """Where results go."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -199,7 +199,7 @@ class FlowData {
     );
   }
 
-  // Late segments that were not sent again are told from resent ones by the events of the same time and place.
+  // Late segments that were not sent again are distinguished from retransmissions by the events of the same time and place.
   splitLate() {
     this.late = null;
     if (!this.again || !this.events) return;

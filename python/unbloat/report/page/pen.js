@@ -31,7 +31,7 @@ const THEMES = {
   },
 };
 
-// Limits: a colour that colour-blind eyes tell apart, and a pattern (strokes in a tile of 8 × 8) for everyone else.
+// Limits: a colour that colour-blind eyes can distinguish, and a pattern (strokes in a tile of 8 × 8) for everyone else.
 const LIMIT_LOOKS = {
   zero_window: {
     fill: "#7a1420",

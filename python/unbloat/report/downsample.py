@@ -1,7 +1,7 @@
-"""Thinning: how a flow of any length fits in a page.
+"""Downsampling: how a flow of any length fits in a page.
 
 Segments and ACKs beyond the cap are merged with their neighbours (first time, lowest and highest byte), so that the
-drawing keeps its outline; what was resent and what was SACKed is kept longest. Bins beyond theirs are merged into
+drawing keeps its outline; retransmitted and SACKed segments are merged last. Bins beyond their cap are merged into
 wider bins. The page says so wherever it happened.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unbloat.report.pack import flat
+from unbloat.report.encode import flat
 
 # Twice the pixels of a wide screen, ten times over: zooming in tenfold still shows every bin that was measured.
 MAX_BINS = 40_000
@@ -20,7 +20,7 @@ MAX_EVENTS = 50_000
 
 
 @dataclass(frozen=True)
-class Thinned:
+class Downsampled:
     """A table and by how much it was merged (1: not at all)."""
 
     table: pa.Table
@@ -33,23 +33,25 @@ def groups(rows: int, size: int) -> pa.Array:
     return pc.divide(pc.subtract(places, 1), size)
 
 
-def _merge(table: pa.Table, cap: int, how: dict[str, str]) -> Thinned:
+def _merge(table: pa.Table, cap: int, how: dict[str, str]) -> Downsampled:
     rows = table.num_rows
     if rows <= cap:
-        return Thinned(table, 1)
+        return Downsampled(table, 1)
     size = -(-rows // max(cap, 1))
     keyed = table.select(list(how)).append_column("_group", groups(rows, size))
     merged = keyed.group_by("_group", use_threads=False).aggregate(list(how.items()))
-    return Thinned(pa.table({name: merged[f"{name}_{verb}"] for name, verb in how.items()}), size)
+    return Downsampled(
+        pa.table({name: merged[f"{name}_{verb}"] for name, verb in how.items()}), size
+    )
 
 
-def segments(table: pa.Table, cap: int) -> dict[str, Thinned]:
+def segments(table: pa.Table, cap: int) -> dict[str, Downsampled]:
     """The segments of one flow by kind, together at most about `cap`."""
     kinds = {"data": 0, "again": 1, "ack": 2, "sack": 3}
     parts = {name: table.filter(pc.equal(table["kind"], code)) for name, code in kinds.items()}
     left = cap
-    thinned: dict[str, Thinned] = {}
-    # Rare and telling kinds choose first; each later kind shares what is left in proportion to its rows.
+    downsampled: dict[str, Downsampled] = {}
+    # Rare and informative kinds choose first; each later kind shares what is left in proportion to its rows.
     order = sorted(parts, key=lambda name: (name not in ("again", "sack"), parts[name].num_rows))
     for place, name in enumerate(order):
         waiting = sum(parts[later].num_rows for later in order[place:])
@@ -63,12 +65,12 @@ def segments(table: pa.Table, cap: int) -> dict[str, Thinned]:
             if name == "ack"
             else {"t_s": "first", "from_seq": "min", "to_seq": "max"}
         )
-        thinned[name] = _merge(parts[name], allowed, how)
-        left -= thinned[name].table.num_rows
-    return thinned
+        downsampled[name] = _merge(parts[name], allowed, how)
+        left -= downsampled[name].table.num_rows
+    return downsampled
 
 
-def samples(table: pa.Table, cap: int = MAX_BINS) -> Thinned:
+def samples(table: pa.Table, cap: int = MAX_BINS) -> Downsampled:
     """The bins of one flow, at most `cap`."""
     how = {
         "t_s": "first",
@@ -93,11 +95,11 @@ def samples(table: pa.Table, cap: int = MAX_BINS) -> Thinned:
     return _merge(table, cap, how)
 
 
-def events(table: pa.Table, cap: int = MAX_EVENTS) -> Thinned:
+def events(table: pa.Table, cap: int = MAX_EVENTS) -> Downsampled:
     """The events of one flow, at most `cap`: every n-th beyond it."""
     rows = table.num_rows
     if rows <= cap:
-        return Thinned(table, 1)
+        return Downsampled(table, 1)
     size = -(-rows // cap)
     places = pc.multiply(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows // size)), size)
-    return Thinned(table.take(pc.subtract(places, 1)), size)
+    return Downsampled(table.take(pc.subtract(places, 1)), size)

@@ -1,4 +1,4 @@
-"""Delay of each stretch of a path above its smallest, one direction: where the queue stands."""
+"""Delay of each segment of a path above its smallest, one direction: where the queue stands."""
 
 from unbloat.charts.spec import Chart, Constant, Many, Points
 
@@ -11,14 +11,14 @@ def chart(direction: str, towards: str, word: str) -> Chart:
     way = "" if word == direction else f", {word}"
     return Chart(
         name=f"stretches-{direction}",
-        title=f"Delay of each stretch towards {towards}{way}",
+        title=f"Delay of each segment towards {towards}{way}",
         about=(
-            "Mean delay per bin above the smallest of that stretch, by the time at which packets entered it. "
+            "Mean delay per bin above the smallest of that segment, by the time at which packets entered it. "
             "Clock drift is removed; the offset has no part in it."
         ),
         unit="ms",
         marks=(
-            Many("forward" if direction == "forward" else "backward", "ms on a stretch"),
+            Many("forward" if direction == "forward" else "backward", "ms on a segment"),
             Constant(QUEUE_MS, "30 ms", "muted"),
             Points((f"lost_{direction}",), "lost", "red", "cross", at="bottom"),
         ),

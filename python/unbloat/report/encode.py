@@ -24,7 +24,7 @@ _INTEGERS = ((pa.int8(), "i1", 1 << 7), (pa.int16(), "i2", 1 << 15), (pa.int32()
 
 
 @dataclass(frozen=True)
-class Packed:
+class Encoded:
     """A table in the page: how its columns lie in `data`, and the compressed bytes."""
 
     rows: int
@@ -86,7 +86,7 @@ def codes(values: pa.Array, words: list[str]) -> tuple[dict[str, Any], bytes]:
     return {"type": "u1"}, _bytes(flat(places.cast(pa.uint8(), safe=False)))
 
 
-def pack(columns: dict[str, tuple[dict[str, Any], bytes]], rows: int) -> Packed:
+def encode(columns: dict[str, tuple[dict[str, Any], bytes]], rows: int) -> Encoded:
     """Lays columns one behind the other and compresses them."""
     described: list[dict[str, Any]] = []
     parts: list[bytes] = []
@@ -98,4 +98,4 @@ def pack(columns: dict[str, tuple[dict[str, Any], bytes]], rows: int) -> Packed:
         parts.append(padded)
         offset += len(padded)
     squeezed = zlib.compress(b"".join(parts), ZLIB_LEVEL)
-    return Packed(rows, described, base64.b64encode(squeezed).decode("ascii"))
+    return Encoded(rows, described, base64.b64encode(squeezed).decode("ascii"))
