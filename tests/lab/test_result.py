@@ -21,8 +21,8 @@ from unbloat.errors import UnbloatError
 from unbloat.lab.result import from_captures as result_flows
 from unbloat.lab.result.run import run_of
 from unbloat.run.arrow import EXTRA
+from unbloat.run.figures import Figures
 from unbloat.run.json import json_line, run_object
-from unbloat.run.metrics import Figures
 from unbloat.run.run import Run
 from unbloat.run.tables import Row
 from unbloat.scenario.expectations import checked

@@ -11,7 +11,7 @@ from unbloat.claims.claim import Picked, read_claim
 from unbloat.claims.measure import measure
 from unbloat.claims.reproduce import examine
 from unbloat.claims.uplink_estimate import estimate_error
-from unbloat.run.metrics import Figures
+from unbloat.run.figures import Figures
 from unbloat.run.run import Run
 from unbloat.scenario.simulate import simulate
 

@@ -1,9 +1,8 @@
 """One number of a simulated run: metrics by the names of `[[expect]]`, in a span of time where asked, and figures of the
 analysis of a capture that the run wrote.
 
-signal: the tables of a run · model: over the whole run the figures of `figures`; in a span, the bins (for flows and
-queues) or packets (for probes) that lie in it, bins weighted by what they delivered · action: a number, or None where
-nothing was measured.
+Over the whole run it is a metric of `run/metrics.py`. In a span of time it is made from the bins (of flows and queues) or
+packets (of probes) in it, bins weighted by what they delivered. None: nothing was measured.
 """
 
 from __future__ import annotations
@@ -16,19 +15,10 @@ from pathlib import Path
 from unbloat.claims.claim import Picked
 from unbloat.claims.uplink_estimate import estimate_error
 from unbloat.errors import UnbloatError
-from unbloat.run.metrics import METRICS, Figures, Statistics, figure, statistics
+from unbloat.run.figures import Figures, Statistics, statistics
+from unbloat.run.metrics import METRICS, figure
 from unbloat.run.run import Run
 from unbloat.run.tables import Row
-
-# Columns of `flows` that are figures of their own, with the name under which claims ask for them.
-FLOW_COLUMNS = {
-    "flow_timeouts": "timeouts",
-    "flow_zero_window_count": "zero_window_count",
-    "flow_zero_window_s": "zero_window_s",
-    "flow_window_full_s": "window_full_s",
-    "flow_peak_bps": "peak_bps",
-    "flow_bytes": "bytes",
-}
 
 
 # A claim measures a few runs again and again; a matrix has hundreds, whose rows shall not all stay.
@@ -59,9 +49,8 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
     name = named(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):
         return share(figures, name, metric.removeprefix("flow_share_"), what.between)
-    if metric in FLOW_COLUMNS:
-        known = [row[FLOW_COLUMNS[metric]] for row in figures.flows(name)]
-        return float(sum(value for value in known if value is not None)) if known else None
+    if metric in METRICS and METRICS[metric].summed and metric != "flow_retransmissions":
+        return figure(figures, metric, name, None)
     if metric.startswith("app_"):
         kind = metric.removeprefix("app_")
         values = figures.app(name, kind)

@@ -7,7 +7,7 @@ it, once a third of the socket buffer is free · action: root mean square of the
 
 from __future__ import annotations
 
-from unbloat.run.metrics import Figures
+from unbloat.run.figures import Figures
 
 # Payload of a full segment and its packet on the IP layer: transfers are counted without headers.
 SEGMENT, PACKET = 1448, 1500

@@ -18,7 +18,7 @@ from unbloat.comparison.flow_measures import figures
 from unbloat.comparison.html import comparison_html
 from unbloat.comparison.sides import Line, Side, Sides
 from unbloat.errors import UnbloatError
-from unbloat.run.metrics import Figures
+from unbloat.run.figures import Figures
 from unbloat.run.open import is_run, open_run
 from unbloat.run.run import Run
 from unbloat.run.tables import Row

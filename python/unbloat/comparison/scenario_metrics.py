@@ -1,7 +1,7 @@
 """What runs of a scenario are compared by beside their main transfer: all transfers, queues, probes, applications, by name.
 
-signal: the figures of each run under the names that the scenario gives · model: none, every figure comes from `figures.py`; of two
-runs the difference, of the second to the first · action: sections of lines, for the terminal, the page and `--json`
+Figures of each run stand under the names that the scenario gives (`run/metrics.py` has all of them); of two runs also the
+difference of the second to the first. Terminal, page and `--json` show the same sections of lines.
 """
 
 from __future__ import annotations
@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from unbloat.run.metrics import Figures, Statistics, statistics
+from unbloat.run.figures import Figures, Statistics, statistics
+from unbloat.run.metrics import METRICS, Text, figure
 from unbloat.run.run import Run
 from unbloat.run.tables import Row
 from unbloat.text.format import (
     LIMITS,
     NOTHING,
     app_words,
-    byte_text,
     count_text,
     limit_text,
     ms_text,
     number,
-    rate_text,
     seconds_text,
     share_text,
 )
 
-Text = Callable[[float | None], str]
 Get = Callable[[Figures], float | str | None]
 # A smaller difference counts as none: what repeated runs of one scenario differ by is more.
 SAME_WITHIN = 0.005
@@ -155,26 +153,27 @@ def of(found: Statistics | None, part: str) -> float | None:
     return value
 
 
+def metric_row(metric: str, place: str, part: str = "", label: str = "") -> MetricRow:
+    """The row of a metric; of a distribution that of one statistic."""
+    row = METRICS[metric]
+    return MetricRow(
+        f"{metric}_{part}" if part else metric,
+        label or f"{row.label} {part}".rstrip(),
+        row.text,
+        lambda one: figure(one, metric, place, part or None),
+    )
+
+
 def transfer_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
     """Of a transfer, all its connections together. What its data waited in queues stands with the queues: the simulator knows it
     of each packet, in the lab it is what round trips show, with the queues on the ACKs' way in it."""
     rows = [
-        MetricRow("flow_goodput_bps", "goodput", rate_text, lambda one: one.goodput_bps(name)),
-        MetricRow("flow_rtt_ms_p50", "RTT p50", ms_text, lambda one: of(one.rtt_ms(name), "p50")),
-        MetricRow("flow_rtt_ms_p95", "RTT p95", ms_text, lambda one: of(one.rtt_ms(name), "p95")),
-        MetricRow(
-            "flow_in_flight_bytes_mean",
-            "in flight",
-            byte_text,
-            lambda one: of(one.in_flight_bytes(name), "mean"),
-        ),
-        MetricRow("flow_loss_rate", "lost", share_text, lambda one: one.loss_rate(name)),
-        MetricRow(
-            "flow_retransmissions",
-            "retransmitted",
-            count_text,
-            lambda one: one.sum(name, "retransmissions"),
-        ),
+        metric_row("flow_goodput_bps", name),
+        metric_row("flow_rtt_ms", name, "p50"),
+        metric_row("flow_rtt_ms", name, "p95"),
+        metric_row("flow_in_flight_bytes", name, "mean", "in flight"),
+        metric_row("flow_loss_rate", name),
+        metric_row("flow_retransmissions", name),
         MetricRow(
             "flow_congestion", "algorithm", str, lambda one: largest(one, name, "congestion")
         ),
@@ -182,20 +181,8 @@ def transfer_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
     ]
     for limit in LIMITS:
         if any((one.share(name, limit) or 0.0) >= MIN_SHARE for one in found):
-            rows.append(
-                MetricRow(
-                    f"flow_share_{limit}",
-                    f"limit: {limit_text(limit)}",
-                    share_text,
-                    get_share(name, limit),
-                )
-            )
+            rows.append(metric_row(f"flow_share_{limit}", name))
     return rows
-
-
-def get_share(name: str, limit: str) -> Get:
-    """A share of time."""
-    return lambda one: one.share(name, limit)
 
 
 def largest(figures: Figures, name: str, column: str) -> str | None:
@@ -230,16 +217,13 @@ def stage_figures(found: Sequence[Figures], place: str) -> list[MetricRow]:
         return []
     first = any(one.stages(link)[:1] == [stage] for one in found)
     rows = [
-        MetricRow("p50", "delay p50", ms_text, lambda one: of(one.stage_ms(link, stage), "p50")),
-        MetricRow("p95", "delay p95", ms_text, lambda one: of(one.stage_ms(link, stage), "p95")),
-        MetricRow("max", "delay max", ms_text, lambda one: of(one.stage_ms(link, stage), "max")),
+        MetricRow(part, f"delay {part}", ms_text, get_stage(link, stage, part))
+        for part in ("p50", "p95", "max")
     ]
     if first:
         rows += [
-            MetricRow(
-                "link_throughput_bps", "throughput", rate_text, lambda one: one.throughput_bps(link)
-            ),
-            MetricRow("queue_drops", "dropped", count_text, lambda one: one.drops(link)),
+            metric_row("link_throughput_bps", link),
+            metric_row("queue_drops", link),
             MetricRow(
                 "lost_on_link",
                 "lost on the link",
@@ -250,6 +234,11 @@ def stage_figures(found: Sequence[Figures], place: str) -> list[MetricRow]:
     return rows
 
 
+def get_stage(link: str, stage: str, part: str) -> Get:
+    """A figure of a stage in front of a link."""
+    return lambda one: of(one.stage_ms(link, stage), part)
+
+
 def lost_on(figures: Figures, link: str, stage: str) -> float | None:
     """Packets that a link lost."""
     row = figures.stage(link, stage)
@@ -258,24 +247,9 @@ def lost_on(figures: Figures, link: str, stage: str) -> float | None:
 
 def probe_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:
     """Of a probe: there and back, or one way."""
-    column = "rtt_ms" if any(one.probe(name, "rtt_ms") for one in found) else "owd_ms"
-    parts = ("p50", "p95", "p99", "max")
-    kind = "round trip" if column == "rtt_ms" else "one way"
-    rows = [
-        MetricRow(
-            f"probe_{column}_{part}", f"{kind} {part}", ms_text, get_probe(name, column, part)
-        )
-        for part in parts
-    ]
-    return [
-        *rows,
-        MetricRow("probe_loss_rate", "lost", share_text, lambda one: one.probe_loss_rate(name)),
-    ]
-
-
-def get_probe(name: str, column: str, part: str) -> Get:
-    """A figure of a probe."""
-    return lambda one: of(one.probe(name, column), part)
+    metric = "probe_rtt_ms" if any(one.probe(name, "rtt_ms") for one in found) else "probe_owd_ms"
+    parts = [metric_row(metric, name, part) for part in ("p50", "p95", "p99", "max")]
+    return [*parts, metric_row("probe_loss_rate", name)]
 
 
 def app_figures(found: Sequence[Figures], name: str) -> list[MetricRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unbloat.run.metrics import Figures, Statistics, statistics
+from unbloat.run.figures import Figures, Statistics, statistics
 from unbloat.run.tables import RunTables
 from unbloat.text.format import (
     app_words,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbloat.run.metrics import Figures, figure
+from unbloat.run.figures import Figures
+from unbloat.run.metrics import figure
 from unbloat.run.run import Run
 from unbloat.text.format import byte_text, ms_text, number, rate_text, seconds_text, share_text
 

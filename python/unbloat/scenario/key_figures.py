@@ -5,43 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from unbloat.run.metrics import Figures
+from unbloat.run.figures import Figures
+from unbloat.run.metrics import METRICS, Text
 from unbloat.scenario.confidence import Spread
-from unbloat.text.format import ms_text, number, rate_text, score_text, seconds_text
+from unbloat.text.format import number
 
-KeyFigure = tuple[str, str, Callable[[float | None], str]]
+KeyFigure = tuple[str, str, Text]
 """Title, name and form."""
 
 
 def key_figures(figures: Figures, main: str | None, known: set[str]) -> list[KeyFigure]:
     """The figures of a sweep's table, those that decide first, as far as they are `known`; `main` is the transfer that
     stands for the scenario."""
-    found: list[KeyFigure] = [("goodput", "total_goodput_bps", rate_text)]
+    found: list[KeyFigure] = []
+
+    def add(title: str, place: str, metric: str, part: str = "", text: Text | None = None) -> None:
+        row = METRICS[metric]
+        name = f"{place}.{row.column or row.name}" if place else row.column
+        found.append((title, f"{name}_{part}" if part else name, text or row.text))
+
+    add("goodput", "", "total_goodput_bps")
     if main is not None:
-        found += [
-            ("RTT p50", f"{main}.rtt_ms_p50", ms_text),
-            ("p95", f"{main}.rtt_ms_p95", ms_text),
-            ("queue p95", f"{main}.queue_ms_p95", ms_text),
-        ]
+        add("RTT p50", main, "flow_rtt_ms", "p50")
+        add("p95", main, "flow_rtt_ms", "p95")
+        add("queue p95", main, "flow_queue_ms", "p95")
     for name in figures.probes:
-        kind = "rtt_ms" if figures.probe(name, "rtt_ms") else "owd_ms"
-        found += [
-            (f"{name} p50", f"{name}.{kind}_p50", ms_text),
-            (f"{name} p95", f"{name}.{kind}_p95", ms_text),
-        ]
+        metric = "probe_rtt_ms" if figures.probe(name, "rtt_ms") else "probe_owd_ms"
+        add(f"{name} p50", name, metric, "p50")
+        add(f"{name} p95", name, metric, "p95")
     for name in figures.transfers:
-        found += [
-            ("page p50", f"{name}.page_load_ms_p50", ms_text),
-            ("file", f"{name}.file_ms_mean", ms_text),
-            ("response p50", f"{name}.response_ms_p50", ms_text),
-            ("video", f"{name}.bitrate_bps_mean", rate_text),
-            ("stalled", f"{name}.stall_s", seconds_text),
-            ("MOS", f"{name}.mos", score_text),
-        ]
+        add("page p50", name, "page_load_ms", "p50")
+        add("file", name, "file_ms", "mean")
+        add("response p50", name, "response_ms", "p50")
+        add("video", name, "bitrate_bps", "mean")
+        add("stalled", name, "stall_s")
+        add("MOS", name, "mos")
     if len(figures.transfers) > 1:
-        found.append(("fairness", "fairness", score_text))
+        add("fairness", "", "fairness")
     if main is not None:
-        found.append(("retrans", f"{main}.retransmissions", mean_count_text))
+        add("retrans", main, "flow_retransmissions", text=mean_count_text)
     return [figure for figure in found if figure[1] in known]
 
 

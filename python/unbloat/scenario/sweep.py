@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from unbloat.comparison.compare import Comparison, compare
 from unbloat.errors import UnbloatError
-from unbloat.run.metrics import Figures, Statistics, statistics
+from unbloat.run.figures import Figures
+from unbloat.run.metrics import named_figures
 from unbloat.run.run import Run
 from unbloat.scenario.confidence import Spread, spread
 from unbloat.scenario.expectations import Check, label_text
@@ -51,7 +52,7 @@ class Case:
     @cached_property
     def figures(self) -> dict[str, Spread]:
         """Mean and interval of every figure that all its runs have."""
-        found = [flat(Figures(run)) for run in self.runs]
+        found = [named_figures(Figures(run)) for run in self.runs]
         return {
             name: spread([one[name] for one in found])
             for name in found[0]
@@ -116,7 +117,7 @@ class RunSet(Sequence[Run]):
         import pyarrow as pa
 
         rows = [
-            dict(labels) | {"seed": run.info["seed"]} | flat(Figures(run))
+            dict(labels) | {"seed": run.info["seed"]} | named_figures(Figures(run))
             for run, labels in zip(self.runs, self.labels, strict=True)
         ]
         return pa.Table.from_pylist(rows, schema=schema(rows))
@@ -215,43 +216,3 @@ def schema(rows: Sequence[dict[str, Any]]) -> pa.Schema:
                 else pa.float64(),
             )
     return pa.schema(list(kinds.items()))
-
-
-def flat(figures: Figures) -> dict[str, float]:
-    """Every figure of a run under `NAME.figure`; what was never measured is left out."""
-    found: dict[str, float] = {}
-
-    def put(name: str, value: float | Statistics | None) -> None:
-        if isinstance(value, Statistics):
-            for part in ("min", "mean", "p50", "p95", "p99", "max"):
-                put(f"{name}_{part}", getattr(value, part))
-        elif value is not None:
-            found[name] = float(value)
-
-    put("total_goodput_bps", figures.total_goodput_bps())
-    if len(figures.transfers) > 1:
-        put("fairness", figures.fairness())
-    for name in figures.transfers:
-        put(f"{name}.goodput_bps", figures.goodput_bps(name) if figures.flows(name) else None)
-        put(f"{name}.rtt_ms", figures.rtt_ms(name))
-        put(f"{name}.queue_ms", figures.transfer_queue_ms(name))
-        put(f"{name}.in_flight_bytes", figures.in_flight_bytes(name))
-        put(f"{name}.retransmissions", figures.sum(name, "retransmissions"))
-        put(f"{name}.loss_rate", figures.loss_rate(name))
-        put(f"{name}.zero_windows", figures.sum(name, "zero_window_count"))
-        for kind in figures.app_kinds(name):
-            if kind not in ("stall_ms", "mos", "mos_back"):
-                put(f"{name}.{kind}", statistics(figures.app(name, kind)))
-        put(f"{name}.stall_s", figures.stall_s(name))
-        put(f"{name}.mos", figures.mos(name))
-    for name in figures.probes:
-        put(f"{name}.rtt_ms", figures.probe(name, "rtt_ms"))
-        put(f"{name}.owd_ms", figures.probe(name, "owd_ms"))
-        put(f"{name}.loss_rate", figures.probe_loss_rate(name))
-    for name in figures.links:
-        put(f"{name}.queue_bytes", figures.link_bytes(name))
-        for stage in figures.stages(name):
-            put(f"{name}.{stage}_ms", figures.stage_ms(name, stage))
-        put(f"{name}.drops", figures.drops(name))
-        put(f"{name}.utilization", figures.utilization(name))
-    return found

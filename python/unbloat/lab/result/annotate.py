@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import Raw
 from unbloat.lab.result.traffic_logs import Known, Told
-from unbloat.run.metrics import statistics
+from unbloat.run.figures import statistics
 from unbloat.run.tables import Row
 
 if TYPE_CHECKING:

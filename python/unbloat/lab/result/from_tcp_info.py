@@ -15,7 +15,7 @@ from unbloat.lab.result.annotate import segments
 from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import Raw
 from unbloat.lab.result.traffic_logs import Known, Told
-from unbloat.run.metrics import Statistics, statistics
+from unbloat.run.figures import Statistics, statistics
 from unbloat.run.tables import Row
 from unbloat.text.format import LIMITS
 
