@@ -17,6 +17,7 @@ import typer.main
 from conftest import ROOT
 
 from unbloat.cli.arguments import app
+from unbloat.cli.list import families
 
 PAGES = sorted((ROOT / "docs/commands").glob("*.md"))
 BLOCK = re.compile(r"(<!-- output -->\n```console\n\$ unbloat ([^\n]*)\n)(.*?)(```)", re.S)
@@ -61,3 +62,13 @@ def test_every_command_has_a_page_that_names_its_options() -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+NUMBERS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen")
+
+
+def test_the_readme_counts_congestion_controls_as_the_program_lists_them() -> None:
+    [(_, listed)] = [group for group in families() if group[0] == "congestion control"]
+    counted = re.search(r"(\w+) congestion controls", (ROOT / "README.md").read_text())
+    assert counted is not None
+    assert NUMBERS.index(counted[1].lower()) + 10 == len(listed)

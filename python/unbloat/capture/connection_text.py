@@ -130,178 +130,147 @@ def column(name: str, text: Text) -> Getter:
     return lambda flow: text(flow[name])
 
 
-def groups(tcp: bool) -> list[tuple[str, list[tuple[str, Getter]]]]:
+Lines = list[tuple[str, Getter]]
+"""Label and value."""
+
+
+def pair(first: str, second: str, text: Text) -> Getter:
+    """Two figures in one cell."""
+    return lambda flow: twice(text(flow[first]), text(flow[second]))
+
+
+def if_any(name: str, getter: Getter, nothing: str = "0") -> Getter:
+    """A cell that is worth reading where a figure is above zero."""
+    return lambda flow: getter(flow) if flow[name] else nothing
+
+
+def groups(tcp: bool) -> list[tuple[str, Lines]]:
     """Every measure of a flow, under the heading where one would look for it."""
-    transfer: list[tuple[str, Getter]] = [
+    if not tcp:
+        return [("transfer", counted_lines())]
+    return [
+        ("transfer", counted_lines() + transfer_lines()),
+        ("round-trip time", rtt_lines()),
+        ("in flight and window", window_lines()),
+        ("loss and reordering", loss_lines()),
+        ("pauses and bursts", pause_lines()),
+    ]
+
+
+def counted_lines() -> Lines:
+    """What is known of every flow, TCP or not."""
+    return [
         ("packets", column("packets", count_text)),
         ("bytes on the wire", column("wire_bytes", byte_text)),
         ("payload", column("payload_bytes", byte_text)),
     ]
-    if not tcp:
-        return [("transfer", transfer)]
-    transfer += [
+
+
+def transfer_lines() -> Lines:
+    """How much was delivered, and how fast."""
+    return [
         ("delivered", column("bytes", byte_text)),
         ("active", column("active_s", lambda value: seconds_text(value or None))),
-        (
-            "goodput / peak",
-            lambda flow: twice(rate_text(flow["goodput_bps"]), rate_text(flow["peak_bps"])),
-        ),
+        ("goodput / peak", pair("goodput_bps", "peak_bps", rate_text)),
         ("segment size", column("mss_bytes", lambda value: f"{value:,.0f} B" if value else "–")),
     ]
+
+
+def rtt_lines() -> Lines:
+    """Round trips, and the queue in them."""
     return [
-        ("transfer", transfer),
+        *quantiles("rtt_ms", ms_text),
+        ("measured by", lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–")),
+        ("loaded p50 / p95", pair("loaded_rtt_ms_p50", "loaded_rtt_ms_p95", ms_text)),
+        ("queue p50 / p95", pair("queue_ms_p50", "queue_ms_p95", ms_text)),
+        ("bufferbloat grade", lambda flow: flow["grade"] or "–"),
+    ]
+
+
+def window_lines() -> Lines:
+    """Bytes in flight against the path's capacity and the receive window."""
+    return [
+        ("in flight p50 / p95", pair("in_flight_bytes_p50", "in_flight_bytes_p95", byte_text)),
+        ("in flight max", column("in_flight_bytes_max", byte_text)),
+        ("path holds (BDP)", column("bdp_bytes", byte_text)),
         (
-            "round-trip time",
-            [
-                *quantiles("rtt_ms", ms_text),
-                (
-                    "measured by",
-                    lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–"),
-                ),
-                (
-                    "loaded p50 / p95",
-                    lambda flow: twice(
-                        ms_text(flow["loaded_rtt_ms_p50"]), ms_text(flow["loaded_rtt_ms_p95"])
-                    ),
-                ),
-                (
-                    "queue p50 / p95",
-                    lambda flow: twice(
-                        ms_text(flow["queue_ms_p50"]), ms_text(flow["queue_ms_p95"])
-                    ),
-                ),
-                ("bufferbloat grade", lambda flow: flow["grade"] or "–"),
-            ],
+            "in flight / BDP",
+            column("in_flight_over_bdp", lambda value: "–" if value is None else number(value)),
+        ),
+        ("window min / max", pair("rwnd_bytes_min", "rwnd_bytes_max", byte_text)),
+        ("window scale", scale_text),
+        (
+            "window used p50 / p95",
+            pair("window_utilisation_pct_p50", "window_utilisation_pct_p95", percent),
         ),
         (
-            "in flight and window",
-            [
-                (
-                    "in flight p50 / p95",
-                    lambda flow: twice(
-                        byte_text(flow["in_flight_bytes_p50"]),
-                        byte_text(flow["in_flight_bytes_p95"]),
-                    ),
+            "window full",
+            if_any(
+                "window_full_s",
+                lambda flow: twice(
+                    seconds_text(flow["window_full_s"]), share_text(flow["window_full_share"])
                 ),
-                ("in flight max", column("in_flight_bytes_max", byte_text)),
-                ("path holds (BDP)", column("bdp_bytes", byte_text)),
-                (
-                    "in flight / BDP",
-                    lambda flow: (
-                        "–"
-                        if flow["in_flight_over_bdp"] is None
-                        else number(flow["in_flight_over_bdp"])
-                    ),
-                ),
-                (
-                    "window min / max",
-                    lambda flow: twice(
-                        byte_text(flow["rwnd_bytes_min"]), byte_text(flow["rwnd_bytes_max"])
-                    ),
-                ),
-                ("window scale", scale_text),
-                (
-                    "window used p50 / p95",
-                    lambda flow: twice(
-                        percent(flow["window_utilisation_pct_p50"]),
-                        percent(flow["window_utilisation_pct_p95"]),
-                    ),
-                ),
-                (
-                    "window full",
-                    lambda flow: (
-                        "0"
-                        if not flow["window_full_s"]
-                        else twice(
-                            seconds_text(flow["window_full_s"]),
-                            share_text(flow["window_full_share"]),
-                        )
-                    ),
-                ),
-                (
-                    "first full at",
-                    column(
-                        "window_full_first_s",
-                        lambda value: "–" if value is None else f"{value:.3f} s",
-                    ),
-                ),
-                ("bites above RTT", column("rtt_ceiling_ms", ms_text)),
-                ("larger window allows", column("unlimited_goodput_bps", rate_text)),
-                (
-                    "zero windows",
-                    lambda flow: (
-                        "0"
-                        if not flow["zero_window_count"]
-                        else twice(
-                            count_text(flow["zero_window_count"]),
-                            seconds_text(flow["zero_window_s"]),
-                        )
-                    ),
-                ),
-                ("zero-window probes", column("zero_window_probes", count_text)),
-                ("keep-alives", column("keep_alives", count_text)),
-            ],
+            ),
         ),
         (
-            "loss and reordering",
-            [
-                ("retransmissions", column("retransmissions", count_text)),
-                ("  fast", column("retransmissions_fast", count_text)),
-                ("  timeout", column("retransmissions_timeout", count_text)),
-                ("  tail-loss probe", column("retransmissions_tail_probe", count_text)),
-                ("  spurious, of all", column("retransmissions_spurious", count_text)),
-                ("timer expiries", column("timeouts", count_text)),
-                (
-                    "loss rate",
-                    column("loss_rate", lambda value: "0" if value == 0 else share_text(value)),
-                ),
-                ("reordered", column("out_of_order", count_text)),
-                ("reordered by at most", column("reordering_ms_max", ms_text)),
-                ("late, cause unknown", column("ambiguous", count_text)),
-                ("duplicate ACKs", column("dup_acks", count_text)),
-                ("SACK blocks", column("sack_blocks", count_text)),
-                ("DSACKs", column("dsacks", count_text)),
-                ("ECN CE marks", column("ecn_ce", count_text)),
-                ("ECN echoes", column("ecn_ece", count_text)),
-            ],
+            "first full at",
+            column("window_full_first_s", lambda value: "–" if value is None else f"{value:.3f} s"),
         ),
+        ("bites above RTT", column("rtt_ceiling_ms", ms_text)),
+        ("larger window allows", column("unlimited_goodput_bps", rate_text)),
         (
-            "pauses and bursts",
-            [
-                (
-                    "idle",
-                    lambda flow: (
-                        "0"
-                        if not flow["idle_count"]
-                        else twice(count_text(flow["idle_count"]), seconds_text(flow["idle_s"]))
-                    ),
+            "zero windows",
+            if_any(
+                "zero_window_count",
+                lambda flow: twice(
+                    count_text(flow["zero_window_count"]), seconds_text(flow["zero_window_s"])
                 ),
-                ("ACK bursts", column("ack_bursts", count_text)),
-                (
-                    "longest ACK silence",
-                    lambda flow: (
-                        "–"
-                        if not flow["ack_silence_max_ms"]
-                        else ms_text(flow["ack_silence_max_ms"])
-                    ),
-                ),
-                (
-                    "largest ACK burst",
-                    lambda flow: (
-                        "–"
-                        if not flow["ack_burst_bytes_max"]
-                        else byte_text(flow["ack_burst_bytes_max"])
-                    ),
-                ),
-                (
-                    "largest data burst",
-                    lambda flow: (
-                        "–"
-                        if not flow["data_burst_bytes_max"]
-                        else byte_text(flow["data_burst_bytes_max"])
-                    ),
-                ),
-            ],
+            ),
+        ),
+        ("zero-window probes", column("zero_window_probes", count_text)),
+        ("keep-alives", column("keep_alives", count_text)),
+    ]
+
+
+def loss_lines() -> Lines:
+    """Retransmissions by cause, loss, reordering, ECN."""
+    return [
+        ("retransmissions", column("retransmissions", count_text)),
+        ("  fast", column("retransmissions_fast", count_text)),
+        ("  timeout", column("retransmissions_timeout", count_text)),
+        ("  tail-loss probe", column("retransmissions_tail_probe", count_text)),
+        ("  spurious, of all", column("retransmissions_spurious", count_text)),
+        ("timer expiries", column("timeouts", count_text)),
+        ("loss rate", column("loss_rate", lambda value: "0" if value == 0 else share_text(value))),
+        ("reordered", column("out_of_order", count_text)),
+        ("reordered by at most", column("reordering_ms_max", ms_text)),
+        ("late, cause unknown", column("ambiguous", count_text)),
+        ("duplicate ACKs", column("dup_acks", count_text)),
+        ("SACK blocks", column("sack_blocks", count_text)),
+        ("DSACKs", column("dsacks", count_text)),
+        ("ECN CE marks", column("ecn_ce", count_text)),
+        ("ECN echoes", column("ecn_ece", count_text)),
+    ]
+
+
+def pause_lines() -> Lines:
+    """Idle times, silences and bursts."""
+    return [
+        (
+            "idle",
+            if_any(
+                "idle_count",
+                lambda flow: twice(count_text(flow["idle_count"]), seconds_text(flow["idle_s"])),
+            ),
+        ),
+        ("ACK bursts", column("ack_bursts", count_text)),
+        *(
+            (label, if_any(name, column(name, text), "–"))
+            for label, name, text in (
+                ("longest ACK silence", "ack_silence_max_ms", ms_text),
+                ("largest ACK burst", "ack_burst_bytes_max", byte_text),
+                ("largest data burst", "data_burst_bytes_max", byte_text),
+            )
         ),
     ]
 
