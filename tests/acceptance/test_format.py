@@ -103,9 +103,9 @@ def simulated() -> unbloat.Run:
 def test_every_column_of_a_simulated_run_is_documented(simulated: unbloat.Run, table: str) -> None:
     of_run = getattr(simulated, table)
     real: pa.Table = of_run() if callable(of_run) else of_run
-    told = documented(table, simulated=True)
-    assert list(told) == real.column_names
-    for name, types in told.items():
+    printed = documented(table, simulated=True)
+    assert list(printed) == real.column_names
+    for name, types in printed.items():
         kind = real.schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         assert not types or plain in [ARROW[t] for t in types], (name, kind)

@@ -92,9 +92,9 @@ def by_time(run: Run, number: int, begin_s: float) -> dict[int, str]:
 
 def agreement(truth: Run, seen: Run, number: int) -> float:
     """Share of the time for which both name the same limit."""
-    known, told = by_time(truth, number, 0.0), by_time(seen, number, offset(seen))
-    both = known.keys() & told.keys()
-    return sum(known[place] == told[place] for place in both) / len(both)
+    known, printed = by_time(truth, number, 0.0), by_time(seen, number, offset(seen))
+    both = known.keys() & printed.keys()
+    return sum(known[place] == printed[place] for place in both) / len(both)
 
 
 def holes(truth: Run, number: int) -> int:

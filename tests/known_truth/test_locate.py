@@ -222,13 +222,13 @@ def test_losses_have_their_moment(made: Any, tmp_path: Path) -> None:
         for row in found.tables["losses"].to_pylist()
         if row["kind"] == "lost" and row["place"] == LINKS.index("up") and row["bytes"] > 100
     )
-    # Dropped as they came to the phone; the run tells of data alone, not of pings.
+    # Dropped as they came to the phone; the run counts data alone, not of pings.
     assert len(listed) == len(overflows) > 0
     assert max(abs(a - b) for a, b in zip(listed, overflows, strict=True)) < 0.03
 
 
 @pytest.mark.parametrize("name", ["lan", "wifi", "up"])
-def test_the_verdict_names_the_stretch_with_the_queue(made: Any, tmp_path: Path, name: str) -> None:
+def test_the_verdict_names_the_segment_with_the_queue(made: Any, tmp_path: Path, name: str) -> None:
     _, files = made(name)
     found = located(files, tmp_path, CLOCKS["all off"])
     place = LINKS.index(name)
@@ -301,9 +301,9 @@ def test_a_page_and_tables_are_written(made: Any, tmp_path: Path) -> None:
     assert "src=" not in text
     found.write(tmp_path / "out")
     assert pq.read_table(tmp_path / "out" / "stretches.parquet").num_rows == 8
-    told = found.to_dict(series=True)
-    assert told["stretches"][0]["queue_ms"]["p95"] is not None
-    assert len(told["delays"]) == found.tables["delays"].num_rows
+    printed = found.to_dict(series=True)
+    assert printed["stretches"][0]["queue_ms"]["p95"] is not None
+    assert len(printed["delays"]) == found.tables["delays"].num_rows
 
 
 def test_a_pair_of_real_kernels_loses_what_the_sender_sent_again() -> None:

@@ -131,7 +131,7 @@ def test_json_of_what_was_refused_keeps_the_exit_code(tmp_path: Path) -> None:
     }
 
 
-def test_json_of_a_run_is_one_line_and_the_page_is_told_beside_it(tmp_path: Path) -> None:
+def test_json_of_a_run_is_one_line_and_the_page_is_named_beside_it(tmp_path: Path) -> None:
     done = agent(tmp_path, "run", "--for", "20s", "--json", "--report", "x.html")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["helped"] is True
@@ -206,7 +206,7 @@ class Terminal:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
                     self.text += os.read(self.fd, 65_536)
-                except OSError:  # nobody holds the other end
+                except OSError:  # the other end is closed
                     break
         else:
             os.kill(self.pid, signal.SIGKILL)
@@ -249,7 +249,7 @@ def test_the_live_view_draws_the_course_of_an_rtt_and_names_the_uplink(tmp_path:
     assert b"nobody reports on /run/unbloat/modem.sock" in text
 
 
-def test_no_color_is_heard(tmp_path: Path) -> None:
+def test_no_color_is_honoured(tmp_path: Path) -> None:
     colours = re.compile(rb"\x1b\[\d+(;\d+)*m")
     for more, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         terminal = Terminal(tmp_path, "status", **more)

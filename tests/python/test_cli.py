@@ -166,7 +166,7 @@ def test_tables_of_several_captures_lie_side_by_side(place: Path) -> None:
     assert unbloat(place, "compare", "run.unbloat", "tables/bbr").returncode == 0
 
 
-def test_reports_of_several_captures_are_told_apart_by_name(place: Path) -> None:
+def test_reports_of_several_captures_have_distinct_names(place: Path) -> None:
     done = unbloat(place, "analyze", "cubic.pcapng", "bbr.pcapng", "--report", "x.html")
     assert done.returncode == 0, done.stderr
     assert {path.name for path in place.glob("*.html")} == {"x-cubic.html", "x-bbr.html"}

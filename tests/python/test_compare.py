@@ -18,7 +18,7 @@ from unbloat.run.run import Run
 from unbloat.text.names import distinct
 
 
-def test_the_same_rate_with_less_delay_is_told_so(capture: Path, calm: Path) -> None:
+def test_the_verdict_names_the_same_rate_with_less_delay(capture: Path, calm: Path) -> None:
     verdict = unbloat.compare(capture, calm, labels=["a", "b"]).verdict
     assert verdict.startswith(
         "b: 4.0 Mbit/s, as a, but RTT p95 75 ms instead of 2.1 s (grade A instead of F); "
@@ -34,10 +34,10 @@ def test_a_directory_of_runs_is_refused_with_the_names_of_the_runs(
     sweep = tmp_path / "sweep"
     for number in range(6):
         run.write(sweep / f"rate={number}")
-    with pytest.raises(unbloat.CaptureError) as told:
+    with pytest.raises(unbloat.CaptureError) as printed:
         unbloat.compare(sweep, capture)
     named = ", ".join(f"{sweep}/rate={number}" for number in range(4))
-    assert str(told.value) == f"{sweep}: holds runs of its own, name those: {named} and 2 more"
+    assert str(printed.value) == f"{sweep}: holds runs of its own, name those: {named} and 2 more"
     (tmp_path / "empty").mkdir()
     with pytest.raises(unbloat.CaptureError, match="is a directory, not a capture"):
         unbloat.compare(tmp_path / "empty", capture)
@@ -59,7 +59,7 @@ def test_the_better_value_is_marked_and_small_differences_are_not(
     assert lines["share_receive_window"].best == set()
 
 
-def test_measures_nobody_has_are_left_out(capture: Path) -> None:
+def test_measures_that_no_side_has_are_left_out(capture: Path) -> None:
     names = [line.measure.name for line in unbloat.compare(capture, flows=[1, 5]).lines]
     assert "rtt_ms_p95" not in names
     assert "bytes" in names
@@ -137,7 +137,7 @@ def test_a_host_that_talks_to_itself_is_compared_within_its_connection() -> None
 
 
 @given(st.lists(st.sampled_from(["a", "b", "a-2"]), min_size=1, max_size=6))
-def test_labels_can_always_be_told_apart(names: list[str]) -> None:
+def test_labels_are_always_distinct(names: list[str]) -> None:
     assert len(set(distinct(names))) == len(names)
 
 

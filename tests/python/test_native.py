@@ -48,7 +48,7 @@ def test_the_bloated_upload_is_recognised(cubic: unbloat.Run) -> None:
     assert 3e6 < flow["goodput_bps"] < 4.2e6
 
 
-def test_the_same_link_under_bbr_is_told_apart() -> None:
+def test_the_same_link_under_bbr_gives_other_limits() -> None:
     comparison = unbloat.compare(
         sample("bloated-cubic-upload"), sample("bloated-bbr-upload"), labels=["CUBIC", "BBR"]
     )
@@ -115,7 +115,7 @@ def test_segments_beyond_the_cap_are_thinned_out(cubic: unbloat.Run) -> None:
         cubic.segments(flow=cubic.main_flow),
         cubic.segments(flow=cubic.main_flow, max_segments=500),
     )
-    # Resent data is never joined away, so that a few more than the cap may remain.
+    # Retransmitted data is never joined away, so that a few more than the cap may remain.
     assert 0 < capped.num_rows < whole.num_rows / 10
 
 
@@ -172,7 +172,7 @@ def test_a_truncated_capture_is_analysed_up_to_there(tmp_path: Path) -> None:
     assert run.warnings
 
 
-def test_the_progress_callback_hears_and_can_stop(tmp_path: Path) -> None:
+def test_the_progress_callback_is_called_and_can_stop(tmp_path: Path) -> None:
     report_progress: list[tuple[int, int]] = []
 
     def listen(done: int, total: int) -> None:

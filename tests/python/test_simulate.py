@@ -139,11 +139,11 @@ def test_a_capture_shows_what_the_simulator_knows(tmp_path: Path) -> None:
     truth = one(WINDOW, pcap=tmp_path)
     run = unbloat.analyze(tmp_path / "server.pcapng")
     assert run.main_flow is not None
-    told = run.flow(run.main_flow)
+    printed = run.flow(run.main_flow)
     [known] = Figures(truth).flows("download")
-    assert told["bytes"] == pytest.approx(known["bytes"], rel=0.01)
-    assert told["goodput_bps"] == pytest.approx(known["goodput_bps"], rel=0.01)
-    assert told["limit"] == known["limit"] == "receive_window"
+    assert printed["bytes"] == pytest.approx(known["bytes"], rel=0.01)
+    assert printed["goodput_bps"] == pytest.approx(known["goodput_bps"], rel=0.01)
+    assert printed["limit"] == known["limit"] == "receive_window"
     assert run.info["start_s"] == pytest.approx(truth.info["start_s"], abs=1)
 
 
@@ -181,7 +181,7 @@ def test_flows_have_the_columns_of_captured_ones_and_more(tmp_path: Path) -> Non
     assert json_line(run_object(simulated, series=("samples", "events")))
 
 
-def test_applications_tell_their_figures() -> None:
+def test_applications_report_their_figures() -> None:
     figures = Figures(one(LOSSY))
     assert figures.app("pages", "page_load_ms")
     mos = figures.mos("call")
@@ -471,7 +471,7 @@ def test_no_snapshot_is_left_of_a_case_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("left_columns", "columns"), [(1, 40), (1, 80), (2, 40), (2, 80)])
-def test_figures_wider_than_the_terminal_are_told_one_after_the_other(
+def test_figures_wider_than_the_terminal_are_printed_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch, left_columns: int, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -482,8 +482,10 @@ def test_figures_wider_than_the_terminal_are_told_one_after_the_other(
     lines = stream.getvalue().splitlines()
     assert all(len(line) <= columns for line in lines), lines
     assert ("droptail" if left_columns == 1 else "droptail · 4 Mbit/s") in lines
-    told = stream.getvalue().replace("\u00a0", " ")
-    assert all(told.count(f"figure {number} {number}.25 ± 0.75 Mbit/s") == 2 for number in range(9))
+    printed = stream.getvalue().replace("\u00a0", " ")
+    assert all(
+        printed.count(f"figure {number} {number}.25 ± 0.75 Mbit/s") == 2 for number in range(9)
+    )
 
 
 def test_a_wide_terminal_shows_more_figures_of_a_sweep(place: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_run_comes_back_as_it_was(capture: Path, tmp_path: Path, name: str) ->
     assert back.verdict == run.verdict
 
 
-def test_series_of_a_stored_run_can_be_had_by_flow(capture: Path, tmp_path: Path) -> None:
+def test_series_of_a_stored_run_are_available_by_flow(capture: Path, tmp_path: Path) -> None:
     back = unbloat.open_run(unbloat.analyze(capture).write(tmp_path / "run"))
     assert set(back.samples(flow=3).column("flow").to_pylist()) == {3}
     assert back.events(connection=0).num_rows == 1

@@ -152,23 +152,23 @@ class Series:
 def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[str, Any]]:
     """A 60 s upload at 4 Mbit/s. CUBIC: RTT below 100 ms until 10 s, then climbing to 6 s; window full and ACKs in
     bursts from 22 s. BBR: RTT below 200 ms, the window never full."""
-    dice, made = random.Random(seed), Series(flow)
+    rng, made = random.Random(seed), Series(flow)
     rate, rwnd, seq, acked = 4e6, 3_000_000, 0, 0
     window_full = 0.0
     for i in range(600):
         t = i / 10
         if bbr:
-            rtt = 65 + 90 * (0.5 + 0.5 * math.sin(t * 1.9)) * min(t / 2, 1) + dice.random() * 20
+            rtt = 65 + 90 * (0.5 + 0.5 * math.sin(t * 1.9)) * min(t / 2, 1) + rng.random() * 20
         elif t < 10:
-            rtt = 62 + 3 * t + dice.random() * 8
+            rtt = 62 + 3 * t + rng.random() * 8
         elif t < 22:
-            rtt = 92 + (5900 - 92) * ((t - 10) / 12) ** 1.25 + dice.random() * 60
+            rtt = 92 + (5900 - 92) * ((t - 10) / 12) ** 1.25 + rng.random() * 60
         else:
-            rtt = 5400 + 500 * math.sin(t) + dice.random() * 200
+            rtt = 5400 + 500 * math.sin(t) + rng.random() * 200
         stalled = not bbr and t >= 22
         cycle = i % 14
         sent = (
-            int(rate / 80 * (0.85 + 0.3 * dice.random()))
+            int(rate / 80 * (0.85 + 0.3 * rng.random()))
             if not stalled
             else (560_000 if cycle == 0 else 0)
         )
@@ -179,7 +179,7 @@ def upload(flow: int, bbr: bool = False, seed: int = 1) -> tuple[Series, dict[st
             sent = int(sent * 1.55)
             delivered = int(rate / 80)
         flight = (
-            rwnd - dice.randrange(MSS)
+            rwnd - rng.randrange(MSS)
             if stalled
             else min(int(rate / 8 * rtt / 1000 * 1.05) + 20_000, rwnd)
         )
@@ -556,9 +556,9 @@ def million(packets: int = 1_000_000) -> Run:
             sample[name] = int(sample[name] * scale)
         sample["goodput_bps"] = sample["delivered_bytes"] * 80.0
     step = 60.0 / packets
-    dice = random.Random(7)
+    rng = random.Random(7)
     # Jitter, so that the page is no smaller than that of a real capture.
-    times = [(i + dice.random()) * step for i in range(packets)]
+    times = [(i + rng.random()) * step for i in range(packets)]
     acks = packets // 2
     segments = pa.table(
         {

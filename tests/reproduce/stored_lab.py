@@ -36,13 +36,13 @@ def settings(claim: Claim) -> dict[str, Any]:
         one.name: list(one.lab.between) for one in claim.figures if one.lab and one.lab.between
     }
     figures = [one.name for one in claim.figures if one.lab]
-    told = {
+    printed = {
         "set": claim.lab.set,
         "runs": claim.lab.runs,
         "seeds": claim.lab.seeds,
         "between": spans,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(told | {"figures": figures}))
+    plain: dict[str, Any] = json.loads(json.dumps(printed | {"figures": figures}))
     return plain
 
 

@@ -122,7 +122,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
-def test_a_mistake_in_a_claim_is_told_in_one_line(
+def test_a_mistake_in_a_claim_is_named_in_one_line(
     written: Writer, old: str, new: str, said: str | None
 ) -> None:
     path = written(old, new)
@@ -144,7 +144,7 @@ def test_a_mistake_in_a_claim_is_told_in_one_line(
         ('run = { queue = "deep" }', 'run = { queue = "depp" }', "no run has queue=depp"),
     ],
 )
-def test_a_metric_or_a_run_that_is_not_there_is_told_in_one_line(
+def test_a_metric_or_a_run_that_is_not_there_is_named_in_one_line(
     written: Writer, old: str, new: str, said: str
 ) -> None:
     written(old, new)
@@ -165,9 +165,9 @@ def command(*words: str) -> tuple[int, str]:
 def test_json_has_a_row_per_figure(made_up: Claim) -> None:
     code, text = command("--json")
     assert code == 0
-    told: dict[str, Any] = json.loads(text)
-    assert told["format"] == 1
-    (row,) = told["figures"]
+    printed: dict[str, Any] = json.loads(text)
+    assert printed["format"] == 1
+    (row,) = printed["figures"]
     assert row["claim"] == "made-up"
     assert row["state"] == FIGURE_PASSED
     assert set(row) >= {
@@ -177,7 +177,7 @@ def test_json_has_a_row_per_figure(made_up: Claim) -> None:
     assert isinstance(row["value"], float)
 
 
-def test_the_exit_code_is_1_where_a_claim_does_not_hold_and_nobody_knows_why(
+def test_the_exit_code_is_1_where_a_claim_fails_and_no_reason_is_on_record(
     written: Writer,
 ) -> None:
     written("100 ms", "41 ms")

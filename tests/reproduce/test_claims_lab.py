@@ -218,7 +218,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
-def test_a_mistake_in_the_table_is_told_in_one_line(
+def test_a_mistake_in_the_table_is_named_in_one_line(
     written: Writer, old: str, new: str, said: str
 ) -> None:
     path = with_table(written, LAB.replace(old, new), "" if new else "lab = {}\n")
@@ -238,7 +238,7 @@ def test_a_mistake_in_the_table_is_told_in_one_line(
         ('{ between = ["1 s"] }', "figure.0.lab.between: expected two times"),
     ],
 )
-def test_a_mistake_in_a_figure_is_told_in_one_line(written: Writer, value: str, said: str) -> None:
+def test_a_mistake_in_a_figure_is_named_in_one_line(written: Writer, value: str, said: str) -> None:
     with_table(written, figure=f"lab = {value}\n")
     with pytest.raises(UnbloatError, match=r"figure\.0\.lab") as caught:
         claims()

@@ -46,7 +46,7 @@ def phone() -> Run:
     return run
 
 
-def test_behind_a_full_modem_the_qdisc_tells_the_throughput_and_the_application_does_not(
+def test_behind_a_full_modem_the_qdisc_shows_the_throughput_and_the_application_does_not(
     phone: Run,
 ) -> None:
     figures = Figures(phone)

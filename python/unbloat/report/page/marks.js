@@ -91,7 +91,7 @@ const visibleRows = (t, t0, t1) => [
 ];
 
 function thinPoints(xs, ys, grain) {
-  // No more than one mark per square of this many pixels: more cannot be told apart.
+  // No more than one mark per square of this many pixels: more cannot be distinguished.
   const seen = new Set(),
     points = [];
   for (let i = 0; i < xs.length; i += 1) {

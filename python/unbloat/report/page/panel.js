@@ -225,7 +225,7 @@ class Panel {
       : [];
     if (merged.length)
       words.push(
-        `This flow has more segments than the page's cap: ${merged.map((kind) => `${{ data: "data segments", again: "resent segments", ack: "ACKs", sack: "SACK blocks" }[kind]} are merged by ${data[kind].factor}`).join(", ")}.`,
+        `This flow has more segments than the page's cap: ${merged.map((kind) => `${{ data: "data segments", again: "retransmitted segments", ack: "ACKs", sack: "SACK blocks" }[kind]} are merged by ${data[kind].factor}`).join(", ")}.`,
       );
     // The analysis thins out on its own beyond its cap: then there are fewer rows than packets.
     const stored =

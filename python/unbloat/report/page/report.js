@@ -225,7 +225,7 @@ class Page {
           .filter(Boolean)
           .join(", ")
       : "";
-    const told = [
+    const words = [
       connection.proto.toUpperCase(),
       made ? `transfer ${connection.transfer}` : null,
       made && ran ? ran : null,
@@ -274,7 +274,7 @@ class Page {
               : "never full",
           ],
           [
-            "Resent",
+            "Retransmitted",
             "retransmissions",
             isFigure(flow.loss_rate) ? `loss ${asShare(flow.loss_rate)}` : "",
           ],
@@ -303,7 +303,7 @@ class Page {
             make("span", { class: "way" }, way ? " ← " : " → "),
             connection.b,
           ),
-          make("p", { class: "about" }, told),
+          make("p", { class: "about" }, words),
         ),
         make(
           "div",

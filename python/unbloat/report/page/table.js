@@ -35,7 +35,7 @@ const COLUMNS = [
   },
   {
     name: "retransmissions",
-    head: "Resent",
+    head: "Retrans",
     value: (c) => c.main && c.main.retransmissions,
     text: (c) => (c.proto === "tcp" ? asCount(c.main && c.main.retransmissions) : NOTHING),
     kind: "number",
