@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made_raw import raw_run
 
 import unbloat
-from unbloat.cli.compare import compare_files
+from unbloat.cli.compare import CompareOptions, compare_files
 from unbloat.comparison.compare import Comparison, by_origin, compare
 from unbloat.comparison.scenario_metrics import Line, apart
 from unbloat.comparison.text import compare_screen
@@ -154,7 +154,8 @@ def test_the_page_holds_both_runs(
     stored: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "both.html"
-    compare_files([str(stored["sim"]), str(stored["lab"])], None, None, page, False)
+    options = CompareOptions(labels=None, flows=None, report=page, json=False)
+    compare_files([str(stored["sim"]), str(stored["lab"])], options)
     assert "report: " in capsys.readouterr().out
     text = page.read_text()
     assert 'id="scenario"' in text

@@ -91,7 +91,7 @@ def test_queue_and_losses_are_found_where_the_emulator_made_them(tmp_path: Path)
     assert found.names == list(POINTS)
     assert found.info["order_by"] == "hops"
     assert all(row["one_clock"] for row in found.clocks)
-    up, down = found.stretches(FORWARD), found.stretches(BACKWARD)
+    up, down = found.segments(FORWARD), found.segments(BACKWARD)
     for link, row in (
         ("lan", up[0].row),
         ("up", up[2].row),

@@ -57,7 +57,7 @@ def test_a_figure_whose_control_lies_in_the_bounds_too_does_not_hold(written: Wr
     claim = read_claim(written("100 ms", "41 ms"))
     assert claim is not None
     (outcome,) = examine(claim)
-    assert (outcome.state, outcome.note) == (FIGURE_FAILED, "the control holds as well")
+    assert (outcome.state, outcome.note) == (FIGURE_FAILED, "the control passes as well")
     assert outcome.surprising
 
 
@@ -184,4 +184,4 @@ def test_the_exit_code_is_1_where_a_claim_fails_and_no_reason_is_on_record(
     code, text = command()
     assert code == 1
     assert "fail" in text
-    assert "the control holds as well" in text
+    assert "the control passes as well" in text
