@@ -1,8 +1,7 @@
 """`analyze`: from capture files to a `Run`.
 
-signal: capture files (pcap, pcapng, compressed or not) or standard input · model: one native pass finds connections,
-flows and findings; the interpreter lock is free meanwhile, so several files use all processors · action: one `Run`
-per file, or one for all with `merge`.
+One native pass over the files (or standard input) finds connections, flows and findings. The interpreter lock is free
+meanwhile, so several files use all processors. The result is one `Run` per file, or one for all with `merge`.
 """
 
 from __future__ import annotations

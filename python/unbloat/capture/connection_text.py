@@ -1,7 +1,7 @@
 """The second screen of `analyze`: one connection, both directions with all measures in groups.
 
-signal: one row of `connections`, two of `flows`, their findings and samples · model: none · action: lines of at most
-80 columns; a measure that is nothing on both sides is left out.
+It shows one row of `connections`, two of `flows`, their findings and samples, in lines of at most 80 columns. A measure
+that neither direction has is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What `analyze` prints of a file: what is in it, its largest connections, the most severe findings.
 
-signal: the tables of a run · model: none, everything was measured and judged before · action: lines of at most 80
-columns, the figures that decide first.
+Everything was measured and judged before. Lines have at most 80 columns, the figures that decide first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figures for a paper, drawn by matplotlib, which is an extra: `pip install unbloat[plots]`.
 
-signal: the samples of one flow · action: goodput, RTT, and bytes in flight under the window, one above the other on a
-common time axis, in the format that the file's ending names (svg, pdf, png).
+Goodput, RTT, and bytes in flight under the window of one flow stand one above the other on a common time axis. The
+ending of the file's name chooses the format (svg, pdf, png).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claims: what a paper says, and the scenario and figures that test it.
 
-signal: a scenario file with a `[claim]` table and `[[figure]]` tables · model: each figure names a metric in one of the
-scenario's runs (or relates two runs), the bounds in which it has to lie, and a control run in which it must not · action:
-typed objects; a claim file is checked as strictly as a scenario.
+A scenario file makes a claim by a `[claim]` table and `[[figure]]` tables. Each figure names a metric in one of the
+scenario's runs (or relates two runs), the bounds in which it has to lie, and a control run in which it must not. A claim
+file is checked as strictly as a scenario.
 """
 
 from __future__ import annotations

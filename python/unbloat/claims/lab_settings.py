@@ -1,8 +1,8 @@
 """How the lab runs a claim: `[claim.lab]`, and `lab` of a figure.
 
-signal: settings under which the scenario is short enough for the real clock, the runs that a stock kernel makes, and how
-near its figures have to come to the simulator's under the same settings · model: a tolerance is a share of the simulator's
-figure, or an amount in the figure's own unit · action: typed objects; what is wrong is one line with its key.
+They are settings under which the scenario is short enough for the real clock, the runs that a stock kernel can make, and
+how near the lab's figures have to come to the simulator's. A tolerance is a share of the simulator's figure, or an amount
+in the figure's own unit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figures of claims: a number of one run, or how the numbers of two runs are related.
 
-signal: the runs of a claim, and what a figure picks of them · model: runs that differ by their seed make a mean; a value, a
-ratio, a change or a difference · action: a number, or None where nothing was measured.
+Runs that differ by their seed alone make a mean. A relation is a value, a ratio, a change or a difference; None where
+nothing was measured.
 """
 
 from __future__ import annotations

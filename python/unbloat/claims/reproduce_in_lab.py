@@ -1,8 +1,7 @@
 """Claims in the lab: their figures on the kernel's own TCP, beside the simulator's under the same settings.
 
-signal: the runs of a claim, real and simulated, with the settings of `[claim.lab]` · model: a figure agrees where the two
-lie within its tolerance (and within the bounds that it states for the lab); what a kernel cannot do, or what lies outside
-of the shorter time, is not run · action: one `LabOutcome` per figure.
+A figure agrees where lab and simulator lie within its tolerance (and within the bounds that it states for the lab). What
+a kernel cannot do, or what lies outside of the lab's shorter time, is not run. The result is one `LabOutcome` per figure.
 """
 
 from __future__ import annotations

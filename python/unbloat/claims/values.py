@@ -1,7 +1,7 @@
 """Values in a claim: keys that are known, bounds with units, times.
 
-signal: what TOML gives · model: a number, or text with a unit that is brought into the one that metric names end in ·
-action: a float, or KeyError with one line for what is wrong.
+A value of TOML is a number, or text with a unit; the unit is converted into the one that metric names end in. What is
+wrong is a KeyError with one line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`compare`: transfers side by side. CUBIC against BBR, LTE against Wi-Fi, one direction of a capture against the other.
 
-signal: the main flow of each capture (most payload bytes), or the two main directions of one capture; of runs of one scenario,
-simulated or of the lab, the same transfer · model: the measures of `measures.py`, each with its better end; of a scenario also
-every other figure, by name · action: a table, and a verdict in words.
+Captures are compared by their main flow (most payload bytes), a single capture by its two main directions, runs of one
+scenario by the same transfer. `flow_measures.py` has the measures, each with its better end; of a scenario every other
+figure is compared by its name, too. The result is a table, and a verdict in words.
 """
 
 from __future__ import annotations

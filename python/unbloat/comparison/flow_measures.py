@@ -1,7 +1,6 @@
 """What two transfers are compared by: one table of measures, which feeds the terminal, the page, `--json` and Python.
 
-signal: one row of `flows`, and the 100 ms samples of that flow · model: none beyond the coefficient of variation ·
-action: a value per measure, and which way is better.
+A measure is made from one row of `flows` and the samples of that flow, and says which way is better.
 """
 
 from __future__ import annotations

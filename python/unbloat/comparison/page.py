@@ -1,7 +1,7 @@
 """The page that lays transfers side by side: one time axis, one curve per run, ribbons stacked, measures in a table.
 
-signal: one flow of each run · model: its series from its first data on, so that runs of different hours share an
-axis; measures and sentence are those of `unbloat compare` · action: the page of the report, with several layers.
+Every series begins with the flow's first data, so that runs of different hours share an axis. Measures and sentences are
+those of `unbloat compare`; the charts are those of the report, with several layers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`locate`: on which segment of a path the queue stands, from captures of successive points.
 
-signal: two to eight captures of one path · model: one native pass finds every packet at all points, removes clock offset and
-drift, and counts delay and loss by segment and direction; words are made here · action: a `Located`.
+One native pass over two to eight captures finds every packet at all points, removes clock offset and drift, and counts
+delay and loss by segment and direction. `words.py` makes sentences of them.
 """
 
 from __future__ import annotations

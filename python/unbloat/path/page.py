@@ -1,7 +1,7 @@
 """The page of `unbloat locate`: delay of each segment over time in both directions, losses marked.
 
-signal: a `Located` · model: a curve per segment, a cross per loss; tables of segments, clocks and points in the page
-itself · action: one file that holds everything it shows, drawn by the charts of the report.
+Each segment has a curve, each loss a cross; tables of segments, clocks and points stand in the page. It is one file that
+holds everything it shows, drawn by the charts of the report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What `locate` says: segment by segment on a screen, and in one paragraph.
+"""What `locate` prints: segment by segment, then clocks, what the captures missed, and the verdict.
 
-signal: a `Located` · model: none, everything was measured before; how much is worth a word is decided here · action: lines
-of at most 80 columns.
+Everything was measured before. Lines have at most 80 columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Curves of a whole run: what waited in each queue, what each probe measured.
 
-signal: `queues` and `probes` of a simulated run · model: a queue without a row in a bin was empty, so its delay was 0;
-a bin in which packets waited and none left has no figure · action: encoded tables, and where each of them lies.
+They come from `queues` and `probes` of the run of a scenario. A queue without a row in a bin was empty, so its delay was
+0; a bin in which packets waited and none left has no figure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writing the report: one HTML file that holds everything it shows.
 
-signal: the tables of a run · model: figures as JSON, series as encoded columns per flow · action: a jinja2 template
-with autoescape fills in style, program and data. Nothing is loaded from anywhere: a Content-Security-Policy in the
-page forbids it. The page draws the largest connections; the others are listed with their figures.
+Figures stand in it as JSON, series as encoded columns per flow; a jinja2 template with autoescape fills in style, program
+and data. Nothing is loaded from anywhere: a Content-Security-Policy in the page forbids it. The page draws the largest
+connections; the others are listed with their figures.
 """
 
 from __future__ import annotations

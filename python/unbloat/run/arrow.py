@@ -1,9 +1,8 @@
 """Native columns become Arrow tables.
 
-signal: `(name, type, data, validity, offsets)` as the extension module hands them out, already in Arrow's memory
-layout · model: `pyarrow.Array.from_buffers`, so that nothing is copied · action: one `pyarrow.Table` per table of
-docs/format.md. Columns that hold a handful of words over many rows become dictionaries, which the SQL engines and
-data frames know how to group by.
+The extension module returns `(name, type, data, validity, offsets)`, already in Arrow's memory layout:
+`pyarrow.Array.from_buffers` copies nothing. There is one `pyarrow.Table` per table of docs/format.md. Columns with a
+handful of words over many rows become dictionaries, which the SQL engines and data frames know how to group by.
 """
 
 from __future__ import annotations

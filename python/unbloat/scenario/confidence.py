@@ -1,7 +1,6 @@
 """Repeated runs: their mean and its 95 % confidence interval.
 
-signal: the same figure of runs that differ by their seed alone · model: Student's t with n − 1 degrees of freedom,
-since the variance is estimated from the same few runs · action: mean and half the width of the interval.
+The interval is Student's t with n − 1 degrees of freedom, since the variance is estimated from the same few runs.
 """
 
 from __future__ import annotations

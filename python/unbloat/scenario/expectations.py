@@ -1,7 +1,7 @@
 """Whether a run is as its scenario expects.
 
-signal: the `[[expect]]` tables, a run · model: an expectation that names no flow, probe or link speaks of every one
-that has the figure, and fails where none has · action: one `Check` per bound and place.
+An expectation that names no flow, probe or link is about every one that has the figure, and fails where none has. There
+is one `Check` per bound and place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scenarios as objects: what a scenario file says, built in Python.
 
-signal: plain values, lists and dictionaries under the keys of docs/scenario.md · model: none, nothing is checked here;
-the one checker is the native side, which names key and nearest known name · action: TOML text.
+Plain values, lists and dictionaries under the keys of docs/scenario.md become TOML text. Nothing is checked here: the one
+checker is the native side, which names key and nearest known name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`simulate`: from a scenario to its runs.
 
-signal: a scenario as file, text, dictionary or object · model: the native engine, one call per run, the interpreter lock
-free meanwhile, so that threads use all processors; any executor of `concurrent.futures` may take their place, since a
-`Job` and what it gives can be pickled · action: a `Run`, or a `RunSet` where the scenario sweeps.
+A scenario is a file, text, a dictionary or an object. The native engine is called once per run, the interpreter lock free
+meanwhile, so that threads use all processors. Any executor of `concurrent.futures` may take their place, since a `Job`
+and its result can be pickled. The result is a `Run`, or a `RunSet` where the scenario sweeps.
 """
 
 from __future__ import annotations

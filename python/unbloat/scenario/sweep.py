@@ -1,7 +1,7 @@
 """Several runs of one scenario: the product of a sweep, each combination with one or several seeds.
 
-signal: runs and their labels · model: runs that differ by their seed alone are one case; its figures
-are means with 95 % confidence intervals · action: one row per case, an Arrow table, a comparison side by side.
+Runs that differ by their seed alone are one case; its figures are means with 95 % confidence intervals. A `RunSet` gives
+one row per run or case as an Arrow table, and a comparison side by side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What `sim` prints: of one run its transfers, queues, probes and applications; of a sweep one row per case.
 
-signal: a `RunSet` · model: none, every figure comes from `figures.py` · action: lines; tables that shrink to what the
-terminal holds, the figures that decide first.
+Every figure comes from `run/figures.py`. Tables shrink to the width of the terminal, the figures that decide first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Trace files for scenarios: where the text of a trace comes from, since the native side opens no file.
 
-signal: the names that a scenario uses, a directory · model: `NAME`, or `NAME.csv`, in that directory; a path of the
-scenario's `[traces]` also beside the scenario file · action: name → text. What is not there is left out: the runs that
-name it are refused, the others go on.
+A trace is `NAME`, or `NAME.csv`, in the given directory; a path of the scenario's `[traces]` also beside the scenario
+file. What is not there is left out: the runs that name it are refused, the others go on.
 """
 
 from __future__ import annotations
