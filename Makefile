@@ -14,7 +14,7 @@ bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
 
-# The documentation as a site in site/; a broken link fails.
+# The documentation as a site in site/; a broken link fails. Its search needs a server: .venv/bin/mkdocs serve
 docs:
 	./setup --docs
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict

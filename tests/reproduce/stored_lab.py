@@ -1,4 +1,6 @@
-"""What the lab measured of each claim, kept in docs/claims-lab.json, so that a check needs no lab to hold it against the simulator.
+"""The lab's figures of each claim, stored in docs/generated/claims-lab.json.
+
+So a check compares them with the simulator without running the lab.
 
 UNBLOAT_BLESS_LAB=1 runs the lab (as root, most of an hour) and writes it; a claim's name, or several with commas, runs those.
 """
@@ -14,7 +16,7 @@ from typing import Any
 from unbloat.claims.claim import Claim
 from unbloat.claims.reproduce_in_lab import Laboratory, Measured, machine
 
-PATH = Path(__file__).parents[2] / "docs/claims-lab.json"
+PATH = Path(__file__).parents[2] / "docs/generated/claims-lab.json"
 FORMAT = 1
 BLESS = "UNBLOAT_BLESS_LAB"
 

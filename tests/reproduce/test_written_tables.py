@@ -1,6 +1,6 @@
-"""docs/claims.md and docs/matrix.md are what a run of all claims gives: UNBLOAT_BLESS=1 writes them.
+"""docs/generated/claims.md and matrix.md equal a run of all claims: UNBLOAT_BLESS=1 writes them.
 
-What the lab gave is read from docs/claims-lab.json (see stored_lab.py) and compared with the simulator of today.
+The lab's figures are read from docs/generated/claims-lab.json (see stored_lab.py) and compared with the present simulator.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from unbloat.claims.reproduce import FIGURE_FAILED, Outcome, reproduce, with_lab
 from unbloat.claims.reproduce_in_lab import compared, simulated
 from unbloat.text.format import NOTHING
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/generated"
 CLAIMS = """\
 # Claims
 
 What `unbloat reproduce` gives: what the source says, what came out, between which bounds it has to lie, and the control in which it
-must not. [commands/reproduce.md](commands/reproduce.md) says what states and marks mean, each scenario why its bounds are where they
+must not. [commands/reproduce.md](../commands/reproduce.md) says what states and marks mean, each scenario why its bounds are where they
 are. Claims that replay recorded traces are skipped here.
 
 `lab` is the same figure on the kernel's own TCP, `likewise` what the simulator gives under the lab's settings (shorter runs, as the
@@ -72,7 +72,7 @@ def row(cells: Sequence[str]) -> str:
 
 def heading(claim: Sequence[Outcome]) -> str:
     of = claim[0].claim
-    return f"\n## {of.title}\n\n[{of.id}.toml](../scenarios/{of.id}.toml)"
+    return f"\n## {of.title}\n\n[{of.id}.toml](../../scenarios/{of.id}.toml)"
 
 
 def claim_table(claim: Sequence[Outcome]) -> str:
