@@ -1,5 +1,5 @@
 //! Every key of a scenario file: form, default, meaning. The parser reads by these tables and the
-//! reference in `docs/scenario.md` is printed from them.
+//! reference in `docs/generated/scenario.md` is printed from them.
 
 use algo::Unit;
 use settings::{Form, Key};

@@ -1,26 +1,27 @@
-//! `docs/scenario.md`: the introduction is written by hand, the reference below its mark is printed
-//! from the tables. `UNBLOAT_BLESS=1` writes it again.
+//! `docs/generated/scenario.md`: the reference below its mark is printed from the tables.
+//! `UNBLOAT_BLESS=1` writes it again. The introduction, `docs/scenario.md`, is written by hand.
 
 use std::path::Path;
 
 const MARK: &str =
     "<!-- printed from the tables: UNBLOAT_BLESS=1 cargo test -p unbloat-scenario -->\n";
 
+const OUTDATED: &str = "docs/generated/scenario.md is out of date: UNBLOAT_BLESS=1 cargo test";
+
 #[test]
 fn the_manual_says_what_the_parser_reads() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenario.md");
-    let text = std::fs::read_to_string(&file).expect("docs/scenario.md is there");
-    let (introduction, stored) = text.split_once(MARK).expect("the mark is there");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/generated/scenario.md");
+    let text = std::fs::read_to_string(&file).expect("docs/generated/scenario.md is there");
+    let (head, stored) = text.split_once(MARK).expect("the mark is there");
     let printed = scenario::describe();
     if std::env::var_os("UNBLOAT_BLESS").is_some() {
-        std::fs::write(&file, format!("{introduction}{MARK}{printed}"))
-            .expect("docs can be written");
+        std::fs::write(&file, format!("{head}{MARK}{printed}")).expect("docs can be written");
         return;
     }
     for (ours, theirs) in printed.lines().zip(stored.lines()) {
-        assert_eq!(ours, theirs, "docs/scenario.md is out of date: UNBLOAT_BLESS=1 cargo test");
+        assert_eq!(ours, theirs, "{OUTDATED}");
     }
-    assert_eq!(printed, stored, "docs/scenario.md is out of date: UNBLOAT_BLESS=1 cargo test");
+    assert_eq!(printed, stored, "{OUTDATED}");
 }
 
 #[test]
