@@ -96,3 +96,35 @@ pub(crate) fn section_name(name: &str) -> &'static str {
         _ => "[[change]]",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(key: &str, value: &str) -> std::result::Result<String, String> {
+        let text = "[link.up]\nqueue = \"codel\"\n[[flow]]\nname = \"x\"\nmss = \"1 KB\"";
+        let mut tree = Tree::parse(text).expect("TOML");
+        let new = Tree::from_outside(key, value).map_err(|e| e.to_string())?;
+        set(&mut tree, key, new).map_err(|e| e.to_string())?;
+        Ok(tree.toml())
+    }
+
+    #[test]
+    fn elements_are_addressed_by_name_and_number_and_a_bare_name_becomes_a_kind() {
+        let by_name = changed("flow.x.mss", "2 KB").expect("by name");
+        assert_eq!(Ok(&by_name), changed("flow.0.mss", "2 KB").as_ref());
+        assert!(by_name.contains("mss = \"2 KB\""), "{by_name}");
+        let queue = changed("link.up.queue.target", "5 ms").expect("a parameter");
+        assert!(queue.contains("queue = { kind = \"codel\", target = \"5 ms\" }"), "{queue}");
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_is_refused_by_name() {
+        let error = |key| changed(key, "1").expect_err(key);
+        assert!(error("link.upp.rate").contains("did you mean \"up\"?"));
+        assert!(error("flow.y.mss").contains("no flow is called \"y\""));
+        assert!(error("probe.0.every").ends_with("there is no [[probe]]"));
+        assert!(error("flow.0.mss.x").contains("expected a table with the key x"));
+        assert!(error("link..rate").contains("expected a dotted key"));
+    }
+}

@@ -270,3 +270,69 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(letters)
         && !text.chars().all(|c| c.is_ascii_digit())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: &[Key] = &[
+        Key {
+            name: "delay",
+            form: Form::Plain(Unit::Duration, Some(("1 ms", "2 s"))),
+            default: "20 ms",
+            about: "",
+        },
+        Key { name: "label", form: Form::Name, default: "", about: "" },
+        Key {
+            name: "mode",
+            form: Form::Plain(Unit::Choice(&["on", "off"]), None),
+            default: "off",
+            about: "",
+        },
+        Key {
+            name: "rates",
+            form: Form::Other("list of rates"),
+            default: "1 kbit/s, 2 kbit/s",
+            about: "",
+        },
+    ];
+
+    fn message<T>(text: &str, read: impl Fn(&Section<'_>) -> Result<T>) -> String {
+        let tree = Tree::parse(text).expect("TOML");
+        let section = Section::open(&tree, "link.up".to_owned(), &[KEYS], &[]);
+        section.and_then(|s| read(&s)).err().map_or_else(String::new, |e| e.to_string())
+    }
+
+    #[test]
+    fn defaults_come_from_the_table_and_values_from_the_file() {
+        let tree = Tree::parse("delay = \"1500 ms\"\nmode = \"on\"").expect("TOML");
+        let section = Section::open(&tree, String::new(), &[KEYS], &[]).expect("known keys");
+        assert_eq!(section.duration("delay"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(section.choice("mode"), Ok(0));
+        let absent = Section::absent(String::new(), Place::Nowhere, &[KEYS]);
+        assert_eq!(absent.duration("delay"), Ok(Duration::from_millis(20)));
+        assert_eq!(absent.choice("mode"), Ok(1));
+        assert_eq!(absent.text("label"), Ok(None));
+        assert_eq!(absent.defaults::<Rate>("rates"), [Rate(1_000), Rate(2_000)]);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_line_key_and_what_fits() {
+        let delay = |s: &Section<'_>| s.duration("delay");
+        assert_eq!(
+            message("\ndealy = \"1 ms\"", delay),
+            "line 2: link.up.dealy: unknown key; did you mean \"delay\"? known: delay, label, mode, rates"
+        );
+        assert_eq!(
+            message("delay = \"3 s\"", delay),
+            "line 1: link.up.delay: 3 s is out of range: 1 ms to 2 s"
+        );
+        assert!(message("delay = 3", delay).ends_with("not negative, 1 ms to 2 s, found 3"));
+        assert!(message("mode = \"offf\"", |s| s.choice("mode")).contains("did you mean \"off\"?"));
+        assert!(message("label = \"7\"", |s| s.text("label").map(drop)).contains("not a number"));
+        let list = |s: &Section<'_>| s.list::<Rate>("rates", ("1 bit/s", "1 Gbit/s"), 2);
+        assert_eq!(message("rates = []", list), "line 1: link.up.rates: an empty list");
+        let three = "rates = [\"1 bit/s\", \"2 bit/s\", \"3 bit/s\"]";
+        assert!(message(three, list).ends_with("3 elements; 2 at most"));
+    }
+}

@@ -283,3 +283,40 @@ fn value(from: &TomlValue, lines: &Lines) -> Tree {
     };
     Tree { item, place: lines.place(from.span()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_knows_its_line_and_is_written_as_it_was_read() {
+        let text = "a = 1\n[[flow]]\nname = \"x\"\nlimits = [1, 2.5]\n[flow.app]\nkind = \"a \\\"b\\\" c\"\n";
+        let tree = Tree::parse(text).expect("TOML");
+        let flow = &tree.root("flow").and_then(Tree::list).expect("a list")[0];
+        let get = |key: &str| flow.table().and_then(|t| t.get(key)).expect("there");
+        assert_eq!((get("name").place, get("limits").place), (Place::Line(3), Place::Line(4)));
+        assert_eq!(get("app").place, Place::Line(5));
+        assert_eq!(get("limits").toml(), "[1, 2.5]");
+        let again = Tree::from_outside("app", &get("app").toml()).expect("its own TOML");
+        assert_eq!(again.label(), get("app").label());
+        assert_eq!(again.place, Place::Set);
+    }
+
+    #[test]
+    fn keys_are_flattened_but_tables_in_braces_are_values() {
+        let tree = Tree::parse("a.b = 1\nc = { d = 2 }\n[e.f]\ng = 3").expect("TOML");
+        let mut keys = Vec::new();
+        flatten(tree.table().expect("a table"), "", &mut keys);
+        let keys: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["a.b", "c", "e.f.g"]);
+    }
+
+    #[test]
+    fn text_from_outside_need_not_be_toml_unless_it_looks_like_it() {
+        let item = |text| Tree::from_outside("key", text).map(|t| t.item);
+        assert!(matches!(item("12 Mbit/s"), Ok(Item::Text(t)) if t == "12 Mbit/s"));
+        assert!(matches!(item(" 3 "), Ok(Item::Whole(3))));
+        let error = item("[1, 2").expect_err("a list without end").to_string();
+        assert!(error.starts_with("set: key: "), "{error}");
+    }
+}

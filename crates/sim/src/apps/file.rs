@@ -122,3 +122,45 @@ impl Rates {
         out.push(Command::Wake(now + WRITE_EVERY));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_file_is_followed_at_once_and_an_early_one_at_its_time() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        for (done, next) in [(40, 100), (250, 250)] {
+            let mut app = File::new(Bytes(1_000), Some(Duration::from_millis(100)));
+            let mut out = Commands::new();
+            app.on_start(at(0), &mut out);
+            app.on_received(at(done), false, 999, &mut out);
+            assert!(matches!(out[..], [Command::Open { tag: 0 }]));
+            app.on_received(at(done), false, 1, &mut out);
+            let [_, Command::Report { kind: "file_ms", value }, Command::Wake(wake)] = out[..]
+            else {
+                panic!("{out:?}");
+            };
+            assert_eq!((value, wake), (done as f64, at(next)));
+        }
+    }
+
+    #[test]
+    fn data_made_at_a_rate_adds_up_to_it_over_every_slot() {
+        // 8 Mbit/s and silence by turns of 10 ms: 10,000 bytes every 20 ms.
+        let mut app = Rates::new(vec![Rate(8_000_000), Rate(0)], Duration::from_millis(10));
+        let (mut out, mut written, mut now) = (Commands::new(), 0, Instant::ZERO);
+        app.on_opening(1);
+        app.on_opened(now, &mut out);
+        while now < Instant(100_000_000) {
+            let Some(Command::Wake(at)) = out.pop() else { panic!("it wakes itself") };
+            now = at;
+            app.on_timer(now, &mut out);
+            if let Some(Command::Write { up: false, bytes, .. }) = out.first() {
+                written += bytes;
+            }
+            out.drain(..out.len() - 1);
+        }
+        assert_eq!(written, 50_000);
+    }
+}

@@ -80,3 +80,34 @@ impl Requests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_timed_from_its_request_and_the_next_one_waits_for_the_pause() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let mut app = Requests::new(Bytes(100), Bytes(3_000), Duration::from_millis(50));
+        let mut out = Commands::new();
+        app.on_opened(at(10), 7, &mut out);
+        app.on_received(at(20), 7, true, 60, &mut out);
+        assert!(matches!(out[..], [Command::Write { connection: 7, up: true, bytes: 100 }]));
+        out.clear();
+        // The server answers once the whole request has arrived.
+        app.on_received(at(30), 7, true, 40, &mut out);
+        assert!(matches!(out[..], [Command::Write { connection: 7, up: false, bytes: 3_000 }]));
+        out.clear();
+        app.on_received(at(40), 7, false, 2_999, &mut out);
+        app.on_timer(at(45), &mut out);
+        assert!(out.is_empty(), "neither a response nor a second request");
+        app.on_received(at(50), 7, false, 1, &mut out);
+        let [Command::Report { kind: "response_ms", value }, Command::Wake(wake)] = out[..] else {
+            panic!("{out:?}");
+        };
+        assert_eq!((value, wake), (40.0, at(100)));
+        out.clear();
+        app.on_timer(wake, &mut out);
+        assert!(matches!(out[..], [Command::Write { up: true, bytes: 100, .. }]));
+    }
+}

@@ -212,4 +212,30 @@ mod tests {
         video.on_received(at(1_000), 1, false, 12_000, &mut out);
         assert_eq!(video.rate, Rate(400_000));
     }
+
+    #[test]
+    fn a_stall_lasts_from_the_empty_buffer_to_the_next_segment() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let second = Duration::from_secs(1);
+        let mut video = Video::new(vec![Rate(8_000)], second, second, second * 30, 0.8);
+        let mut out = Commands::new();
+        video.on_start(at(0), &mut out);
+        video.on_opened(at(100), 1, &mut out);
+        // A segment of 1,000 bytes is a second of play time: it plays from 300 to 1,300 ms.
+        for when in [300, 2_000] {
+            video.on_received(at(when), 1, false, 1_000, &mut out);
+        }
+        let reports: Vec<(&str, f64)> = out
+            .iter()
+            .filter_map(|c| match c {
+                Command::Report { kind, value } if *kind != "bitrate_bps" => Some((*kind, *value)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reports, [("startup_ms", 300.0), ("stall_ms", 700.0)]);
+        // Play time ends at 3,000 ms; the run ends within the next stall.
+        out.clear();
+        video.on_end(at(3_400), &mut out);
+        assert!(matches!(out[..], [Command::Report { kind: "stall_ms", value: 400.0 }]), "{out:?}");
+    }
 }

@@ -117,4 +117,17 @@ mod tests {
         assert!((3.25..3.35).contains(&mos(Duration::from_millis(100), 0.1)));
         assert_eq!(mos(Duration::from_secs(5), 0.5), 1.0);
     }
+
+    #[test]
+    fn a_packet_later_than_the_jitter_buffer_is_lost() {
+        let ms = Duration::from_millis;
+        let mut voice = Voice::new(ms(20), ms(60));
+        for i in 0..100 {
+            voice.on_sent(Instant::ZERO + ms(20) * i);
+            // Every tenth packet comes 61 ms later than the fastest.
+            voice.on_arrived(if i % 10 == 9 { ms(101) } else { ms(40) });
+        }
+        assert_eq!(voice.total(), Some(mos(ms(40 + 60 + 20), 0.1)));
+        assert_eq!(Voice::new(ms(20), ms(60)).total(), None);
+    }
 }

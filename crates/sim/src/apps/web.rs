@@ -231,3 +231,55 @@ impl Web {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves whatever the browser asks for: every step takes a millisecond. Returns the most
+    /// connections at a time and the reports.
+    fn load(mut web: Web) -> (usize, Vec<(&'static str, f64)>) {
+        let (mut out, mut todo) = (Commands::new(), VecDeque::new());
+        let (mut now, mut opened, mut max_open, mut reports) = (Instant::ZERO, 0, 0, Vec::new());
+        web.on_start(now, &mut out);
+        loop {
+            todo.extend(out.drain(..));
+            let Some(command) = todo.pop_front() else { return (max_open, reports) };
+            now = now + Duration::from_millis(1);
+            match command {
+                Command::Open { tag } => {
+                    opened += 1;
+                    max_open = max_open.max(opened);
+                    web.on_opening(tag, tag + 100);
+                    web.on_opened(now, tag + 100, &mut out);
+                }
+                Command::Write { connection, up, bytes } => {
+                    web.on_received(now, connection, up, bytes, &mut out);
+                }
+                Command::Report { kind, value } => reports.push((kind, value)),
+                Command::Close { .. } => opened -= 1,
+                Command::Wake(_) | Command::Endless { .. } => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_object_is_loaded_once_over_no_more_connections_than_allowed() {
+        for (max, expected) in [(1, 1), (3, 3), (6, 4)] {
+            let web = Web::new(
+                Bytes(5_000),
+                vec![Bytes(1_000); 8],
+                2,
+                max,
+                Bytes(500),
+                Duration::from_secs(10),
+            );
+            let (max_open, reports) = load(web);
+            let count = |kind| reports.iter().filter(|(k, _)| *k == kind).count();
+            // Two layers of four objects: a fifth connection is never of use.
+            assert_eq!(max_open, expected, "{max}");
+            assert_eq!((count("object_ms"), count("first_byte_ms")), (9, 9));
+            assert_eq!((count("connect_ms"), count("page_load_ms")), (1, 1));
+        }
+    }
+}

@@ -24,100 +24,59 @@ const REORDER_PERSIST: u32 = 16;
 /// Duplicate ACKs that mean loss (RFC 5681; RFC 6675 DupThresh).
 const DUP_THRESHOLD: u64 = 3;
 
+/// What one ACK delivered, as the steps of [`Sender::on_ack`] collect it.
+#[derive(Default)]
+struct Delivery {
+    rate: RateSample,
+    /// The most recently sent of the delivered segments.
+    newest: Option<Segment>,
+    rtt: Option<Duration>,
+    /// A segment that was sent once, before the timeout (RFC 5682: only that proves something).
+    original: bool,
+    /// When the newest of the segments that this ACK SACKs first was sent.
+    sacked_sent: Option<Instant>,
+    /// The cumulative ACK advanced.
+    advanced: bool,
+}
+
+/// State of the sender before the ACK.
+#[derive(Clone, Copy)]
+struct Before {
+    in_flight: u64,
+    una: u64,
+    delivered: u64,
+    lost: u64,
+}
+
 impl Sender {
     /// An ACK arrived; call [`Sender::send`] afterwards.
     pub fn on_ack(&mut self, now: Instant, f: &Frame) {
         if f.ack > self.nxt {
             return;
         }
-        let prior_in_flight = self.in_flight();
-        let prior_una = self.una;
-        let prior_delivered = self.delivered;
-        let prior_lost = self.board.lost_total;
-        if f.ack > self.una || (f.ack == self.una && f.window > self.window) {
-            if self.window == 0 && f.window > 0 {
-                self.persist_backoff = 0;
-            }
-            self.window = f.window;
-            self.max_window = self.max_window.max(f.window);
-        }
-
-        let mut sample = RateSample::default();
-        let mut newest: Option<Segment> = None;
-        let mut rtt = None;
-        // RFC 5682: only what was sent before the timeout proves something.
-        let originals_end = self.frto.map_or(0, |f| f.end);
-        let mut acked_original = false;
-        // When the newest of the segments that this ACK SACKs first was sent.
-        let mut sacked_sent: Option<Instant> = None;
-        while let Some(segment) = self.board.pop_acked(f.ack) {
-            self.una = segment.end();
-            if !segment.sacked {
-                self.delivered += u64::from(segment.len);
-                acked_original |= segment.sends == 1 && segment.end() <= originals_end;
-                take(&mut self.flight_sent, &mut sample, &mut newest, &segment);
-                rtt = if segment.sends == 1 { Some(now.since(segment.sent)) } else { None };
-                if segment.sends == 1 && segment.end() < self.highest {
-                    self.reorder_seen = true;
-                }
-                self.rack_update(now, &segment, f.ts_ecr);
-            }
-        }
-        let advanced = self.una > prior_una;
-        if advanced {
-            self.board.sacked_ranges.remove_below(self.una);
-            self.highest = self.highest.max(self.una);
-        }
+        let before = Before {
+            in_flight: self.in_flight(),
+            una: self.una,
+            delivered: self.delivered,
+            lost: self.board.lost_total,
+        };
+        self.update_window(f);
+        let mut d = Delivery::default();
+        self.take_cumulative(now, f, before.una, &mut d);
         if self.settings.sack && f.sacks > 0 {
-            let mut blocks = f.sack;
-            if f.dsack {
-                self.on_dsack(f.sack[0]);
-                blocks[0] = (0, 0);
-            }
-            for &(from, to) in &blocks[..f.sacks as usize] {
-                if to <= self.una || from >= to || to > self.nxt {
-                    continue;
-                }
-                let mut delivered = 0;
-                let mut found: [Option<Segment>; 1] = [None];
-                let mut board = std::mem::take(&mut self.board);
-                board.sack(from.max(self.una), to, |segment| {
-                    delivered += u64::from(segment.len);
-                    if segment.sends == 1 {
-                        acked_original |= segment.end() <= originals_end;
-                        sacked_sent = Some(segment.sent.max(sacked_sent.unwrap_or(segment.sent)));
-                        let sample = now.since(segment.sent);
-                        if rtt.is_none_or(|r: Duration| sample < r) {
-                            rtt = Some(sample);
-                        }
-                        if segment.end() < self.highest {
-                            self.reorder_seen = true;
-                        }
-                    }
-                    take(&mut self.flight_sent, &mut sample, &mut newest, segment);
-                    if found[0].is_none_or(|f| (f.sent, f.end()) < (segment.sent, segment.end())) {
-                        found[0] = Some(*segment);
-                    }
-                });
-                self.board = board;
-                self.delivered += delivered;
-                if let Some(segment) = found[0] {
-                    self.rack_update(now, &segment, 0);
-                }
-                self.highest = self.highest.max(to);
-            }
+            self.take_sacks(now, f, &mut d);
         } else if !self.settings.sack {
-            self.count_duplicate(f, advanced, prior_una);
+            self.count_duplicate(f, d.advanced, before.una);
         }
-        let acked = self.delivered - prior_delivered;
+        let acked = self.delivered - before.delivered;
         if acked > 0 {
             self.delivered_at = now;
         }
-        if let Some(rtt) = rtt {
+        if let Some(rtt) = d.rtt {
             self.take_rtt(now, rtt);
         }
-        self.take_one_way(f, prior_una, newest.as_ref());
-        self.finish_sample(now, &mut sample, newest.as_ref());
+        self.take_one_way(f, before.una, d.newest.as_ref());
+        self.finish_sample(now, &mut d.rate, d.newest.as_ref());
         if let Some(afc) = &mut self.afc {
             let ack = afc::SenderAck {
                 acknowledged: Bytes(self.una),
@@ -128,61 +87,164 @@ impl Sender {
             };
             afc.on_ack(now, &ack);
         }
-        self.check_timeout_was_needed(now, f, advanced, acked_original);
-        let before = self.board.lost_total;
-        if !advanced && acked == 0 && f.window < self.settings.mss && !f.dsack && f.len == 0 {
-            self.detect_refused(now);
-        }
-        self.detect_losses(now);
-        if !self.settings.sack {
-            self.detect_by_duplicates(advanced);
-        }
-        let newly_lost = self.board.lost_total - before;
-        self.on_probe_answered(now, f, advanced);
-        self.step_recovery(now, newly_lost > 0, prior_in_flight);
-
+        let newly_lost = self.judge_losses(now, f, acked, &d, before.in_flight);
         if let Some(window) = self.restart {
             // Slow start from there to what the window was.
             self.restart = Some(window + acked).filter(|w| *w < self.cc.window().0);
         }
-        let marked = self.on_ecn_echo(now, f, prior_in_flight, acked);
-        if acked > 0 || self.board.lost_total > prior_lost {
-            let in_flight = self.in_flight();
-            let window = self.cc.window().0;
-            let limited = prior_in_flight + self.settings.mss > window
-                || (prior_in_flight * 2 > window && self.slow_start());
-            let ack = Ack {
-                acked: Bytes(acked),
-                delivered: Bytes(self.delivered),
-                rtt,
-                srtt: self.rto.srtt,
-                min_rtt: self.rto.min,
-                one_way: self.one_way,
-                prior_in_flight: Bytes(prior_in_flight),
-                in_flight: Bytes(in_flight),
-                lost: Bytes(self.board.lost_total.saturating_sub(self.lost_reported)),
-                window_limited: limited,
-                marked: Bytes(marked),
-                recovery: self.recovery,
-                rate: sample,
-            };
-            self.lost_reported = self.board.lost_total;
-            self.cc.on_ack(now, &ack, &mut self.rng);
-            if self.recovery == Recovery::Recovering && !self.cc.rules_recovery() {
-                let safe = advanced && newly_lost == 0;
-                self.allowed = self.prr.on_ack(acked, in_flight, safe, self.settings.mss);
-            }
+        let marked = self.on_ecn_echo(now, f, before.in_flight, acked);
+        if acked > 0 || self.board.lost_total > before.lost {
+            self.report_ack(now, acked, marked, newly_lost, &d, before.in_flight);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
         // Segments sent before the head are still arriving, so the head's ACK is not overdue: Linux
-        // starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like
-        // a lost retransmission.
+        // starts the timer again (tcp_clean_rtx_queue), or a deep queue that grows would look like a
+        // lost retransmission.
         let older =
-            sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
-        if advanced || older {
+            d.sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
+        if d.advanced || older {
             self.arm(now);
+        }
+    }
+
+    #[inline]
+    fn update_window(&mut self, f: &Frame) {
+        if f.ack > self.una || (f.ack == self.una && f.window > self.window) {
+            if self.window == 0 && f.window > 0 {
+                self.persist_backoff = 0;
+            }
+            self.window = f.window;
+            self.max_window = self.max_window.max(f.window);
+        }
+    }
+
+    /// Takes the segments below the cumulative ACK off the scoreboard.
+    #[inline]
+    fn take_cumulative(&mut self, now: Instant, f: &Frame, prior_una: u64, d: &mut Delivery) {
+        let originals_end = self.frto.map_or(0, |f| f.end);
+        while let Some(segment) = self.board.pop_acked(f.ack) {
+            self.una = segment.end();
+            if !segment.sacked {
+                self.delivered += u64::from(segment.len);
+                d.original |= segment.sends == 1 && segment.end() <= originals_end;
+                take(&mut self.flight_sent, &mut d.rate, &mut d.newest, &segment);
+                // Karn's rule: a segment sent twice gives no sample.
+                d.rtt = (segment.sends == 1).then(|| now.since(segment.sent));
+                if segment.sends == 1 && segment.end() < self.highest {
+                    self.reorder_seen = true;
+                }
+                self.rack_update(now, &segment, f.ts_ecr);
+            }
+        }
+        d.advanced = self.una > prior_una;
+        if d.advanced {
+            self.board.sacked_ranges.remove_below(self.una);
+            self.highest = self.highest.max(self.una);
+        }
+    }
+
+    /// Marks the segments of the SACK blocks; the first block may be a DSACK.
+    fn take_sacks(&mut self, now: Instant, f: &Frame, d: &mut Delivery) {
+        let originals_end = self.frto.map_or(0, |f| f.end);
+        let mut blocks = f.sack;
+        if f.dsack {
+            self.on_dsack(f.sack[0]);
+            blocks[0] = (0, 0);
+        }
+        for &(from, to) in &blocks[..f.sacks as usize] {
+            if to <= self.una || from >= to || to > self.nxt {
+                continue;
+            }
+            let mut delivered = 0;
+            let mut last_sent: Option<Segment> = None;
+            let mut board = std::mem::take(&mut self.board);
+            board.sack(from.max(self.una), to, |segment| {
+                delivered += u64::from(segment.len);
+                if segment.sends == 1 {
+                    d.original |= segment.end() <= originals_end;
+                    d.sacked_sent = Some(segment.sent.max(d.sacked_sent.unwrap_or(segment.sent)));
+                    let sample = now.since(segment.sent);
+                    if d.rtt.is_none_or(|r| sample < r) {
+                        d.rtt = Some(sample);
+                    }
+                    if segment.end() < self.highest {
+                        self.reorder_seen = true;
+                    }
+                }
+                take(&mut self.flight_sent, &mut d.rate, &mut d.newest, segment);
+                if last_sent.is_none_or(|l| (l.sent, l.end()) < (segment.sent, segment.end())) {
+                    last_sent = Some(*segment);
+                }
+            });
+            self.board = board;
+            self.delivered += delivered;
+            if let Some(segment) = last_sent {
+                self.rack_update(now, &segment, 0);
+            }
+            self.highest = self.highest.max(to);
+        }
+    }
+
+    /// Marks segments lost, and begins or ends recovery; the bytes newly marked.
+    fn judge_losses(
+        &mut self,
+        now: Instant,
+        f: &Frame,
+        acked: u64,
+        d: &Delivery,
+        prior_in_flight: u64,
+    ) -> u64 {
+        self.check_timeout_was_needed(now, f, d.advanced, d.original);
+        let before = self.board.lost_total;
+        if !d.advanced && acked == 0 && f.window < self.settings.mss && !f.dsack && f.len == 0 {
+            self.detect_refused(now);
+        }
+        self.detect_losses(now);
+        if !self.settings.sack {
+            self.detect_by_duplicates(d.advanced);
+        }
+        let newly_lost = self.board.lost_total - before;
+        self.on_probe_answered(now, f, d.advanced);
+        self.step_recovery(now, newly_lost > 0, prior_in_flight);
+        newly_lost
+    }
+
+    /// Reports the ACK to the congestion control; in recovery PRR says what may be in flight.
+    fn report_ack(
+        &mut self,
+        now: Instant,
+        acked: u64,
+        marked: u64,
+        newly_lost: u64,
+        d: &Delivery,
+        prior_in_flight: u64,
+    ) {
+        let in_flight = self.in_flight();
+        let window = self.cc.window().0;
+        let limited = prior_in_flight + self.settings.mss > window
+            || (prior_in_flight * 2 > window && self.slow_start());
+        let ack = Ack {
+            acked: Bytes(acked),
+            delivered: Bytes(self.delivered),
+            rtt: d.rtt,
+            srtt: self.rto.srtt,
+            min_rtt: self.rto.min,
+            one_way: self.one_way,
+            prior_in_flight: Bytes(prior_in_flight),
+            in_flight: Bytes(in_flight),
+            lost: Bytes(self.board.lost_total.saturating_sub(self.lost_reported)),
+            window_limited: limited,
+            marked: Bytes(marked),
+            recovery: self.recovery,
+            rate: d.rate,
+        };
+        self.lost_reported = self.board.lost_total;
+        self.cc.on_ack(now, &ack, &mut self.rng);
+        if self.recovery == Recovery::Recovering && !self.cc.rules_recovery() {
+            let safe = d.advanced && newly_lost == 0;
+            self.allowed = self.prr.on_ack(acked, in_flight, safe, self.settings.mss);
         }
     }
 
