@@ -6,38 +6,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from itertools import count
 from pathlib import Path
 from statistics import fmean
 
 import pytest
-from acks_bed import (
-    ADDRESSES_6,
-    Acks,
-    bed_ask,
-    between,
-    capture,
-    changed,
-    program,
-    retractions,
-    six,
-    told,
-)
-from uplink_bed import (
-    NOTEBOOK,
-    OUTAGE,
-    SERVER,
-    STEPS,
-    Bed,
-    Figures,
-    Ping,
-    measured,
-    scenario,
-    undone,
-)
+from ack_windows import Acks, capture, changed, pure_acks, retractions, six
+from measured import Figures, judged
+from uplink import NOTEBOOK, OUTAGE, SERVER, SERVER6, STEPS, Uplink, scenario
+
+from unbloat.lab.instruments import Ping
+
+pytestmark = pytest.mark.usefixtures("acks_program")
 
 BASE_MS = 60.0
 DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
@@ -47,34 +28,15 @@ SECONDS, BEGINNING = 11, 2
 """Of a transfer, and what is left out of its goodput at its beginning."""
 
 
-@pytest.fixture(scope="module")
-def emulator() -> str:
-    """The emulator; without it or what else is needed the test is left out."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: network namespaces and BPF")
-    missing = [
-        name
-        for name in ("ip", "tc", "ping", "iperf3", "tcpdump", "tshark")
-        if shutil.which(name) is None
-    ]
-    missing += [
-        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()
-    ]
-    found = shutil.which(os.environ.get("UNBLOAT_EMU", "unbloat-emu"))
-    if missing or not found or not program():
-        pytest.skip(
-            f"not to be had here: {missing or 'unbloat-emu, or cargo build --example acks'}"
-        )
-    return found
-
-
 def transfer(
-    bed: Bed, node: str, *options: str, seconds: int = SECONDS, server: str = ""
+    testbed: Uplink, node: str, *options: str, seconds: int = SECONDS, server: str = ""
 ) -> tuple[float, Ping]:
     """Goodput in Mbit/s after its beginning, as its receiver tells; and a ping of the phone's beside it."""
-    ping = bed.ping()
-    told = bed.iperf(node, seconds, "--get-server-output", *CUBIC, *options, server=server).done()
-    receiver = told if "-R" in options else told["server_output_json"]
+    ping = testbed.ping()
+    report = testbed.iperf(
+        node, seconds, "--get-server-output", *CUBIC, *options, server=server
+    ).done()
+    receiver = report if "-R" in options else report["server_output_json"]
     rates = [
         one["sum"]["bits_per_second"]
         for one in receiver["intervals"]
@@ -85,69 +47,67 @@ def transfer(
 
 @pytest.mark.parametrize(("factor", "node"), [(3.0, "notebook"), (1.5, "notebook"), (2.0, "phone")])
 def test_a_download_through_the_router_has_lambda_times_the_smallest_rtt(
-    tmp_path: Path, emulator: str, factor: float, node: str
+    tmp_path: Path, factor: float, node: str
 ) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        Acks(bed, f"down={int(factor * 16)}")
-        goodput, ping = transfer(bed, node, "-R")
+    with Uplink(tmp_path, scenario()) as testbed:
+        Acks(testbed, f"down={int(factor * 16)}")
+        goodput, ping = transfer(testbed, node, "-R")
     assert ping.p(0.5) == pytest.approx(factor * BASE_MS, rel=0.12)
     assert ping.p(0.95) <= 1.12 * factor * BASE_MS
     assert goodput >= 0.98 * DOWN
 
 
-def test_without_the_cure_the_same_bed_has_seconds_of_delay(tmp_path: Path, emulator: str) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        _, ping = transfer(bed, "notebook")
-    assert ping.p(0.95) > 2_000, "the bed shows what the cure is for"
+def test_without_the_cure_the_same_bed_has_seconds_of_delay(tmp_path: Path) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        _, ping = transfer(testbed, "notebook")
+    assert ping.p(0.95) > 2_000, "the testbed shows what the cure is for"
 
 
 @pytest.mark.parametrize("node", ["phone", "notebook"])
 def test_an_upload_without_telemetry_keeps_delay_low_and_the_link_full(
-    tmp_path: Path, emulator: str, node: str
+    tmp_path: Path, node: str
 ) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        Acks(bed)
-        goodput, ping = transfer(bed, node)
+    with Uplink(tmp_path, scenario()) as testbed:
+        Acks(testbed)
+        goodput, ping = transfer(testbed, node)
     assert ping.p(0.95) <= 125
     assert goodput >= 0.97 * UP
 
 
-def test_after_an_outage_an_upload_has_no_larger_window_than_before(
-    tmp_path: Path, emulator: str
-) -> None:
+def test_after_an_outage_an_upload_has_no_larger_window_than_before(tmp_path: Path) -> None:
     """It was silent for as long as a pause, but had data on its way: no flow that begins anew. What its sender's
     cwnd grew to on the link before would be a second of the link afterwards."""
-    with Bed(tmp_path, scenario('rate = "10 Mbit/s"', steps=OUTAGE), emulator) as bed:
-        Acks(bed)
-        _, ping = transfer(bed, "phone", seconds=14)
+    with Uplink(tmp_path, scenario('rate = "10 Mbit/s"', steps=OUTAGE)) as testbed:
+        Acks(testbed)
+        _, ping = transfer(testbed, "phone", seconds=14)
     after = sorted(ms for at, ms in ping.rtts if at >= ping.rtts[0][0] + 8.5)
     assert after[len(after) // 2] < 2.5 * BASE_MS
 
 
-def test_after_every_step_of_the_rate_delay_is_low_again(tmp_path: Path, emulator: str) -> None:
-    with Bed(tmp_path, scenario(steps=STEPS), emulator) as bed:
-        Acks(bed)
-        goodput, ping = transfer(bed, "notebook", seconds=40)
+def test_after_every_step_of_the_rate_delay_is_low_again(tmp_path: Path) -> None:
+    with Uplink(tmp_path, scenario(steps=STEPS)) as testbed:
+        Acks(testbed)
+        goodput, ping = transfer(testbed, "notebook", seconds=40)
     assert ping.p(0.95) <= 140
     assert goodput >= 0.9 * (2 + 0.5 + 4 + 2) / 4 * 1448 / 1500
 
 
 @pytest.mark.parametrize("down", [False, True])
 def test_on_the_wire_no_window_is_raised_no_edge_goes_back_and_every_checksum_is_right(
-    tmp_path: Path, emulator: str, down: bool
+    tmp_path: Path, down: bool
 ) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        links = json.loads(bed.start("server", "ip", "-j", "link").communicate()[0])
+    with Uplink(tmp_path, scenario()) as testbed:
+        links = json.loads(testbed.start("server", "ip", "-j", "link").communicate()[0])
         device = next(link["ifname"] for link in links if link["ifname"] != "lo")
-        acks = Acks(bed)
+        acks = Acks(testbed)
         with (
-            capture(bed, "notebook", "lan", "notebook") as near,
-            capture(bed, "server", device, "server") as far,
+            capture(testbed, "notebook", "lan", "notebook") as near,
+            capture(testbed, "server", device, "server") as far,
         ):
-            transfer(bed, "notebook", *(["-R"] if down else []), seconds=8)
+            transfer(testbed, "notebook", *(["-R"] if down else []), seconds=8)
         rewritten = acks.off()["rewritten"]
     source = NOTEBOOK if down else SERVER
-    before, after = (told(path, source) for path in ((near, far) if down else (far, near)))
+    before, after = (pure_acks(path, source) for path in ((near, far) if down else (far, near)))
     lower, raised = changed(before, after)
     assert raised == 0
     assert lower > 0.5 * rewritten > 100
@@ -156,48 +116,48 @@ def test_on_the_wire_no_window_is_raised_no_edge_goes_back_and_every_checksum_is
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_four_flows_share_one_low_delay(tmp_path: Path, emulator: str, down: bool) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        Acks(bed)
-        goodput, ping = transfer(bed, "notebook", "-P", "4", *(["-R"] if down else []))
+def test_four_flows_share_one_low_delay(tmp_path: Path, down: bool) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        Acks(testbed)
+        goodput, ping = transfer(testbed, "notebook", "-P", "4", *(["-R"] if down else []))
     # Four floors of two segments and the rounding to the scale come on top of λ.
     assert ping.p(0.95) <= (1.15 * 3 if down else 1.25 * 2) * BASE_MS
     assert goodput >= 0.97 * (DOWN if down else UP)
 
 
-def test_a_late_flow_knows_the_empty_path_from_the_first(tmp_path: Path, emulator: str) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        acks = Acks(bed)
-        ping, first = bed.ping(), bed.iperf("notebook", 16, *CUBIC, "-R")
+def test_a_late_flow_knows_the_empty_path_from_the_first(tmp_path: Path) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        acks = Acks(testbed)
+        ping, first = testbed.ping(), testbed.iperf("notebook", 16, *CUBIC, "-R")
         time.sleep(5)
-        late = bed.iperf("notebook", 10, *CUBIC, "-R")
+        late = testbed.iperf("notebook", 10, *CUBIC, "-R")
         time.sleep(8)
         flows = [flow for flow in acks.last()["flows"] if flow["bytes"] > 100_000]
         late.mbps(), first.mbps()
         ping.stop()
     assert len(flows) == 2
     assert all(flow["rtt_min_ms"] < 1.1 * BASE_MS for flow in flows)
-    assert between(ping, 9, 15, 0.5) <= 1.15 * 3 * BASE_MS
+    assert ping.p(0.5, 9, 15) <= 1.15 * 3 * BASE_MS
 
 
 def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_where_not(
-    tmp_path: Path, emulator: str
+    tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        ping, upload = bed.ping(), bed.iperf("phone", 26, *CUBIC)
+    with Uplink(tmp_path, scenario()) as testbed:
+        ping, upload = testbed.ping(), testbed.iperf("phone", 26, *CUBIC)
         time.sleep(4)
-        acks = Acks(bed)
+        acks = Acks(testbed)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in upload.done()["intervals"]]
         ping.stop()
         assert acks.off()["rewritten"] > 100
-    assert between(ping, 3, 5, 0.95) > 300, "the queue stands when the agent comes"
+    assert ping.p(0.95, 3, 5) > 300, "the queue stands when the agent comes"
     # Its socket has seen the empty path in its handshake, and tells.
-    assert between(ping, 14, 25, 0.5) <= 1.1 * 2 * BASE_MS
+    assert ping.p(0.5, 14, 25) <= 1.1 * 2 * BASE_MS
     assert sum(seconds[14:25]) / 11 >= 0.97 * UP
-    with Bed(tmp_path / "forwarded", scenario(), emulator) as bed:
-        upload = bed.iperf("notebook", 6, *CUBIC)
+    with Uplink(tmp_path / "forwarded", scenario()) as testbed:
+        upload = testbed.iperf("notebook", 6, *CUBIC)
         time.sleep(2)
-        acks = Acks(bed)
+        acks = Acks(testbed)
         upload.mbps()
         last = acks.off()
     assert last["rewritten"] == 0
@@ -205,85 +165,85 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_without_timestamps_sequence_numbers_and_windows_tell(
-    tmp_path: Path, emulator: str, down: bool
-) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        for space in bed.spaces.values():
-            bed.sysctl(space, "ipv4/tcp_timestamps", "0")
-        Acks(bed)
-        goodput, ping = transfer(bed, "notebook", *(["-R"] if down else []))
+def test_without_timestamps_sequence_numbers_and_windows_tell(tmp_path: Path, down: bool) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        for space in testbed.spaces.values():
+            testbed.sysctl(space, "ipv4/tcp_timestamps", "0")
+        Acks(testbed)
+        goodput, ping = transfer(testbed, "notebook", *(["-R"] if down else []))
     assert ping.p(0.95) <= (1.2 * 3 if down else 1.1 * 2) * BASE_MS
     assert goodput >= 0.97 * (DOWN if down else UP)
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_ipv6_is_treated_alike(tmp_path: Path, emulator: str, down: bool) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        six(bed)
-        Acks(bed)
-        goodput, ping = transfer(
-            bed, "phone", *(["-R"] if down else []), server=ADDRESSES_6["server"]
-        )
+def test_ipv6_is_treated_alike(tmp_path: Path, down: bool) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        six(testbed)
+        Acks(testbed)
+        goodput, ping = transfer(testbed, "phone", *(["-R"] if down else []), server=SERVER6)
     assert ping.p(0.95) <= (1.12 * 3 * BASE_MS if down else 125)
     assert goodput >= 0.97 * (DOWN if down else UP) * 1428 / 1448
 
 
 @pytest.mark.parametrize("node", ["phone", "notebook"])
-def test_large_segments_are_held_alike(tmp_path: Path, emulator: str, node: str) -> None:
+def test_large_segments_are_held_alike(tmp_path: Path, node: str) -> None:
     """At the phone by offload of its link; at the notebook on Ethernet, where its card cuts them."""
 
-    with Bed(tmp_path, scenario(), emulator, "--offload", "on") as bed:
-        acks = Acks(bed, node=node, device="lan" if node == "notebook" else "")
-        with capture(bed, "notebook", "lan", "notebook") as near:
-            goodput, ping = transfer(bed, "notebook")
+    with Uplink(tmp_path, scenario(), "--offload", "on") as testbed:
+        acks = Acks(testbed, node=node, device="lan" if node == "notebook" else "")
+        with capture(testbed, "notebook", "lan", "notebook") as near:
+            goodput, ping = transfer(testbed, "notebook")
         last = acks.off()
     assert last["superpackets"] > 100
     assert last["rewritten"] > 100
     assert ping.p(0.95) <= 125
     assert goodput >= 0.97 * UP
-    assert node == "notebook" or retractions(told(near, SERVER)) == 0
+    assert node == "notebook" or retractions(pure_acks(near, SERVER)) == 0
 
 
-def test_when_the_lease_ends_every_window_passes(tmp_path: Path, emulator: str) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        acks = Acks(bed, "lease=no")
-        _, ping = transfer(bed, "notebook", seconds=15)
+def test_when_the_lease_ends_every_window_passes(tmp_path: Path) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        acks = Acks(testbed, "lease=no")
+        _, ping = transfer(testbed, "notebook", seconds=15)
         lines = [line["rewritten"] for line in acks.lines() if "flows" in line]
         acks.off()
     assert lines[-1] == lines[-10], "nothing after the lease"
-    assert between(ping, 12, 15, 0.5) > 500, "the queue is that of an uncured upload"
+    assert ping.p(0.5, 12, 15) > 500, "the queue is that of an uncured upload"
 
 
 def test_an_upload_that_fills_the_other_direction_does_not_close_a_downloads_window(
-    tmp_path: Path, emulator: str
+    tmp_path: Path,
 ) -> None:
     """Datagrams, which nobody holds back, make a queue on the way of the ACKs that grows to two seconds."""
 
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        acks = Acks(bed)
-        ping, download = bed.ping(), bed.iperf("notebook", 22, *CUBIC, "-R")
+    with Uplink(tmp_path, scenario()) as testbed:
+        acks = Acks(testbed)
+        ping, download = testbed.ping(), testbed.iperf("notebook", 22, *CUBIC, "-R")
         time.sleep(6)
-        flood = bed.iperf("phone", 14, "-u", "-b", "2.2M", "-l", "1200")
+        flood = testbed.iperf("phone", 14, "-u", "-b", "2.2M", "-l", "1200")
         time.sleep(10)
         towards, away = max((one[1:3] for one in acks.last()["known"]), key=max)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in download.done()["intervals"]]
         flood.done()
         ping.stop()
-    assert between(ping, 12, 18, 0.5) > 600, "the queue is there"
+    assert ping.p(0.5, 12, 18) > 600, "the queue is there"
     assert away > 600_000, "and known for what it is"
     assert towards < 0.5 * away, "its own has not grown beyond what it may"
     assert sum(seconds[10:20]) / 10 >= 0.8 * DOWN
 
 
-def test_both_directions_at_once_are_cured(tmp_path: Path, emulator: str) -> None:
+@pytest.mark.measured
+def test_both_directions_at_once_are_cured(tmp_path: Path) -> None:
     attempts = count()
 
     def play() -> Figures:
-        with Bed(tmp_path / str(next(attempts)), scenario(), emulator) as bed:
-            Acks(bed)
-            ping = bed.ping()
-            up, down = bed.iperf("notebook", 24, *CUBIC), bed.iperf("notebook", 22, *CUBIC, "-R")
+        with Uplink(tmp_path / str(next(attempts)), scenario()) as testbed:
+            Acks(testbed)
+            ping = testbed.ping()
+            up, down = (
+                testbed.iperf("notebook", 24, *CUBIC),
+                testbed.iperf("notebook", 22, *CUBIC, "-R"),
+            )
             rates = {"up": up.mbps(), "down": down.mbps()}
             ping.stop()
         return {"p95": ping.p(0.95), **rates}
@@ -295,27 +255,25 @@ def test_both_directions_at_once_are_cured(tmp_path: Path, emulator: str) -> Non
         "down": (">=", 0.95 * 0.97 * DOWN),
         "up": (">=", 0.7 * UP),
     }
-    measured({"both": play}, bounds)
+    judged({"both": play}, bounds)
 
 
-def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(
-    tmp_path: Path, emulator: str
-) -> None:
+def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(tmp_path: Path) -> None:
     """λ = 1/4: a window for a quarter of the link."""
-    with Bed(tmp_path, scenario(buffer="60 KB"), emulator) as bed:
-        acks = Acks(bed, "up=4", "trial=4")
-        upload = bed.iperf("notebook", 28, *CUBIC)
+    with Uplink(tmp_path, scenario(buffer="60 KB")) as testbed:
+        acks = Acks(testbed, "up=4", "trial=4")
+        upload = testbed.iperf("notebook", 28, *CUBIC)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in upload.done()["intervals"]]
         tried = acks.trials()
     assert [word.split("(")[0] for word in tried[:3]] == ["Lift", "Restore", "Withdraw"]
     assert sum(seconds[-8:]) > 1.5 * sum(seconds[1:5]) * 2
 
 
-def test_a_killed_agent_leaves_nothing_on_the_device(tmp_path: Path, emulator: str) -> None:
+def test_a_killed_agent_leaves_nothing_on_the_device(tmp_path: Path) -> None:
     """Its programs are links of TCX, which go with the process."""
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        acks = Acks(bed)
-        ping, upload = bed.ping(), bed.iperf("notebook", 13, *CUBIC)
+    with Uplink(tmp_path, scenario()) as testbed:
+        acks = Acks(testbed)
+        ping, upload = testbed.ping(), testbed.iperf("notebook", 13, *CUBIC)
         time.sleep(5)
         held = acks.last()["rewritten"]
         acks.process.kill()
@@ -323,28 +281,28 @@ def test_a_killed_agent_leaves_nothing_on_the_device(tmp_path: Path, emulator: s
         upload.mbps()
         ping.stop()
         assert held > 100
-        assert bed_ask(bed, "phone", "tc", "filter", "show", "dev", bed.device, "ingress") == ""
-        assert "clsact" not in bed_ask(bed, "phone", "tc", "qdisc", "show", "dev", bed.device)
-    assert between(ping, 3, 5, 0.5) < 135
-    assert between(ping, 10, 13, 0.5) > 400, "the queue is that of an uncured upload"
+        assert testbed.ask("phone", "tc", "filter", "show", "dev", testbed.device, "ingress") == ""
+        assert "clsact" not in testbed.ask("phone", "tc", "qdisc", "show", "dev", testbed.device)
+    assert ping.p(0.5, 3, 5) < 135
+    assert ping.p(0.5, 10, 13) > 400, "the queue is that of an uncured upload"
 
 
-def test_on_a_clsact_discipline_it_is_undone_from_the_journal(
-    tmp_path: Path, emulator: str
-) -> None:
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        acks = Acks(bed, "clsact")
-        _, ping = transfer(bed, "notebook", seconds=8)
+def test_on_a_clsact_discipline_it_is_undone_from_the_journal(tmp_path: Path) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        acks = Acks(testbed, "clsact")
+        _, ping = transfer(testbed, "notebook", seconds=8)
         assert ping.p(0.5) < 135
-        show = ["tc", "filter", "show", "dev", bed.device, "ingress"]
-        assert "acks_in" in bed.start("phone", *show).communicate()[0]
+        show = ["tc", "filter", "show", "dev", testbed.device, "ingress"]
+        assert "acks_in" in testbed.start("phone", *show).communicate()[0]
         acks.process.kill()
         acks.process.wait()
-        _, ping = transfer(bed, "notebook", seconds=10)
+        _, ping = transfer(testbed, "notebook", seconds=10)
         assert ping.p(0.95) > 500, "the filter is there yet, and lets everything pass"
-        assert "acks_in" in bed.start("phone", *show).communicate()[0]
-        undone(bed, "phone", acks.journal)
+        assert "acks_in" in testbed.start("phone", *show).communicate()[0]
+        testbed.undone("phone", acks.journal)
         assert (
             "clsact"
-            not in bed.start("phone", "tc", "qdisc", "show", "dev", bed.device).communicate()[0]
+            not in testbed.start(
+                "phone", "tc", "qdisc", "show", "dev", testbed.device
+            ).communicate()[0]
         )

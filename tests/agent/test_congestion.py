@@ -9,27 +9,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed, ended, uses
+from download import Agent, Download
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.testbed import end
+
+pytestmark = pytest.mark.usefixtures("machine")
 
 
 @contextlib.contextmanager
-def uploads(bed: Bed, group: Path) -> Iterator[None]:
-    """One from a cgroup (port 5201), one from the bed's own (port 5202), both with cubic; iperf3's other connections are the host's."""
+def uploads(testbed: Download, group: Path) -> Iterator[None]:
+    """One from a cgroup (port 5201), one from the testbed's own (port 5202), both with cubic; iperf3's other connections are the host's."""
     group.mkdir()
     for port in (5201, 5202):
-        bed.iperf_server(port)
+        testbed.iperf_server(port)
     client = ("iperf3", "-c", "10.0.0.2", "-t", "60", "-C", "cubic", "-p")
     enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
-    argv = ["sh", "-c", enter, "sh", "ip", "netns", "exec", bed.host, *client, "5201"]
+    argv = ["sh", "-c", enter, "sh", "ip", "netns", "exec", testbed.spaces["host"], *client, "5201"]
     inside = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
-    bed.start(bed.host, *client, "5202")
+    testbed.start("host", *client, "5202")
     try:
         time.sleep(2)
         yield
     finally:
-        ended(inside)
+        end(inside)
         for _ in range(50):
             with contextlib.suppress(OSError):
                 group.rmdir()
@@ -38,32 +40,32 @@ def uploads(bed: Bed, group: Path) -> Iterator[None]:
 
 
 def test_a_cgroup_has_its_own_congestion_control_and_gives_it_back(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed:
-        group = bed.cgroup / "bulk"
+    with Download(tmp_path) as testbed:
+        group = testbed.cgroup / "bulk"
         named = f'congestion.cgroups={{ "{group}" = "bbr" }}'
-        with uploads(bed, group), Agent(bed, "receive.enabled=false", named) as agent:
-            before = uses(bed, 5201), uses(bed, 5202)
+        with uploads(testbed, group), Agent(testbed, "receive.enabled=false", named) as agent:
+            before = testbed.congestion(5201), testbed.congestion(5202)
             assert all("cubic" in names for names in before)
             agent.serve()
-            assert uses(bed, 5201) == {"bbr"}
-            assert uses(bed, 5202) == before[1], "who is not in it stays"
+            assert testbed.congestion(5201) == {"bbr"}
+            assert testbed.congestion(5202) == before[1], "who is not in it stays"
             # A destination is for all, a cgroup counts more.
             agent.set('congestion.routes={ "10.0.0.0/8" = "reno" }')
-            assert uses(bed, 5201) == {"bbr"}
-            assert uses(bed, 5202) == {"reno"}
+            assert testbed.congestion(5201) == {"bbr"}
+            assert testbed.congestion(5202) == {"reno"}
             agent.do("off")
-            assert (uses(bed, 5201), uses(bed, 5202)) == before
+            assert (testbed.congestion(5201), testbed.congestion(5202)) == before
             agent.nothing_left()
 
 
 def test_a_cgroup_that_is_none_and_a_name_that_the_kernel_lacks_are_refused(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed:
+    with Download(tmp_path) as testbed:
         for group, name, word in (
             (tmp_path, "bbr", "is no cgroup"),
-            (bed.cgroup, "nosuch", "this kernel has"),
+            (testbed.cgroup, "nosuch", "this kernel has"),
         ):
             named = f'congestion.cgroups={{ "{group}" = "{name}" }}'
-            with Agent(bed, "receive.enabled=false", named) as agent:
+            with Agent(testbed, "receive.enabled=false", named) as agent:
                 words = agent.argv("serve", *agent.sets())
                 refused = subprocess.run(words, capture_output=True, text=True, timeout=60)
                 assert refused.returncode == 1

@@ -5,60 +5,46 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_bed import Daemon, missing, network, phone, reports, space_words, upload, window, within
-from uplink_bed import SERVER, Ping, ip, scenario
+from daemon import Daemon, network, phone, reports, upload, window, within
+from uplink import SERVER, scenario
 
-pytestmark = pytest.mark.usefixtures("receiving", "tools")
+from unbloat.lab.testbed import Testbed
+
+pytestmark = pytest.mark.usefixtures("machine")
 HELD = 60_000
 """A window that is held: 30 KB are two round trips of 60 ms at 2 Mbit/s; the server's own are beyond 80 KB."""
-
-
-@pytest.fixture
-def tools() -> None:
-    """What the beds of these tests need on top."""
-    if missing():
-        pytest.skip(f"the daemon cannot be tried here: no {', '.join(missing())}")
-
-
-def p95(ping: Ping, begin_s: float, end_s: float = 1e9) -> float:
-    """Of the answers between two times after the first, ms."""
-    first = ping.rtts[0][0]
-    some = sorted(ms for at, ms in ping.rtts if begin_s <= at - first < end_s)
-    return some[int(0.95 * len(some))]
 
 
 def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_does(
     tmp_path: Path,
 ) -> None:
-    with phone(tmp_path, scenario()) as (bed, agent):
-        modem = reports(bed, tmp_path)
+    with phone(tmp_path, scenario()) as (testbed, agent):
+        modem = reports(testbed, tmp_path)
         agent.serve()
         assert within(6, lambda: agent.active() == "gate") > 1.0, "not before reports are steady"
-        ping, transfer = bed.ping(), bed.iperf("phone", 26, "-C", "cubic")
+        ping, transfer = testbed.ping(), testbed.iperf("phone", 26, "-C", "cubic")
         begun = time.monotonic()
         time.sleep(12)
         assert "gate holds uploads" in agent.do("status")
-        assert window(bed) > HELD, "two do not hold the same queue"
+        assert window(testbed) > HELD, "two do not hold the same queue"
         modem.cut()
         cut = time.monotonic() - begun
         took = within(5, lambda: agent.active() == "acks")
         time.sleep(6)
         (flow,) = (flow for flow in agent.status()["flows"] if flow["cure"] == "acks up")
         assert flow["limit"] == "agent"
-        back = reports(bed, tmp_path)
+        back = reports(testbed, tmp_path)
         within(9, lambda: agent.active() == "gate")
         goodput = transfer.mbps()
         ping.stop()
         back.cut()
     assert took < 4
-    assert p95(ping, 4, cut) <= 125
-    assert p95(ping, cut + took, cut + took + 8) <= 180
+    assert ping.p(0.95, 4, cut) <= 125
+    assert ping.p(0.95, cut + took, cut + took + 8) <= 180
     assert goodput >= 1.6, goodput
     log = agent.log()
     assert log.count("the gate holds uploads now") == 2
@@ -69,55 +55,55 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
 def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str) -> None:
     """Windows tell whether ACKs are still rewritten; `tc` shows what hangs on clsact, and TCX shows nothing."""
     with phone(tmp_path, scenario(), f"uplink.clsact={clsact}", "forward.enabled=true") as (
-        bed,
+        testbed,
         agent,
     ):
-        before = network(bed.spaces["phone"])
-        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        before = network(testbed)
+        transfer = testbed.iperf("phone", 30, "-C", "cubic")
 
         def begin() -> None:
             agent.serve()
-            assert (before == network(bed.spaces["phone"])) == (clsact == "false")
-            within(6, lambda: 0 < window(bed) < HELD)
+            assert (before == network(testbed)) == (clsact == "false")
+            within(6, lambda: 0 < window(testbed) < HELD)
 
         begin()
         agent.do("off")
-        assert network(bed.spaces["phone"]) == before
+        assert network(testbed) == before
         assert agent.pending() == ""
-        within(2, lambda: window(bed) > HELD)
+        within(2, lambda: window(testbed) > HELD)
         begin()
         agent.kill()
         # Its supervisor, before the lease ends.
-        within(1.5, lambda: network(bed.spaces["phone"]) == before and agent.pending() == "")
+        within(1.5, lambda: network(testbed) == before and agent.pending() == "")
         begin()
         agent.kill(supervisor=True)
-        within(3.5, lambda: window(bed) > HELD)
+        within(3.5, lambda: window(testbed) > HELD)
         # What hangs on clsact does nothing any more, but hangs there.
-        assert (network(bed.spaces["phone"]) == before) == (clsact == "false")
+        assert (network(testbed) == before) == (clsact == "false")
         agent.do("off")
-        assert network(bed.spaces["phone"]) == before
+        assert network(testbed) == before
         assert agent.pending() == ""
         transfer.process.kill()
 
 
 def test_a_shaper_is_taken_away_by_whoever_is_left(tmp_path: Path) -> None:
-    with phone(tmp_path, scenario(), "shaper.enabled=true") as (bed, agent):
-        modem = reports(bed, tmp_path)
-        before = network(bed.spaces["phone"])
-        shaped = lambda: "htb" in network(bed.spaces["phone"])  # noqa: E731
-        transfer = bed.iperf("phone", 30, "-C", "cubic")
+    with phone(tmp_path, scenario(), "shaper.enabled=true") as (testbed, agent):
+        modem = reports(testbed, tmp_path)
+        before = network(testbed)
+        shaped = lambda: "htb" in network(testbed)  # noqa: E731
+        transfer = testbed.iperf("phone", 30, "-C", "cubic")
         agent.serve()
         within(4, shaped)
         within(4, lambda: agent.active() == "shaper")
         agent.kill()
-        within(1.5, lambda: network(bed.spaces["phone"]) == before)
+        within(1.5, lambda: network(testbed) == before)
         agent.serve()
         within(4, shaped)
         modem.cut()
-        within(3, lambda: network(bed.spaces["phone"]) == before)
+        within(3, lambda: network(testbed) == before)
         assert agent.active() == "acks"
         agent.do("off")
-        assert network(bed.spaces["phone"]) == before
+        assert network(testbed) == before
         assert agent.pending() == ""
         transfer.process.kill()
 
@@ -126,11 +112,11 @@ def test_a_shaper_is_taken_away_by_whoever_is_left(tmp_path: Path) -> None:
 def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(
     tmp_path: Path, clsact: str
 ) -> None:
-    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}") as (bed, agent):
-        before = network(bed.spaces["phone"])
+    with phone(tmp_path, scenario(), f"uplink.clsact={clsact}") as (testbed, agent):
+        before = network(testbed)
         agent.serve()
-        sends, takes = upload(bed, 4_000_000, SERVER)
-        ping = bed.ping()
+        sends, takes = upload(testbed, 4_000_000, SERVER)
+        ping = testbed.ping()
         time.sleep(3)
         for _ in range(2):
             old = agent.daemon
@@ -138,35 +124,35 @@ def test_an_upgrade_during_an_upload_loses_no_byte_and_lets_no_queue_grow(
             agent.serve("--take-over")
             assert old.wait(5) == 0
             time.sleep(1.5)
-            assert 0 < window(bed) < HELD
+            assert 0 < window(testbed) < HELD
         assert "undoing" not in agent.log()
         ours, _ = sends.communicate(timeout=30)
         theirs, _ = takes.communicate(timeout=30)
         assert ours == theirs != ""
         # Nothing but what was said at the beginning: the window was held all the time.
-        assert p95(ping.stop(), 2) <= 200
+        assert ping.stop().p(0.95, 2) <= 200
         # What the next one has no use for goes with it.
         agent.settings = ["receive.enabled=false", "uplink.clsact=false", "uplink.telemetry="]
         agent.serve("--take-over")
-        assert network(bed.spaces["phone"]) == before
+        assert network(testbed) == before
         agent.do("off")
-        assert network(bed.spaces["phone"]) == before
+        assert network(testbed) == before
         assert agent.pending() == ""
 
 
 def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(
     tmp_path: Path,
 ) -> None:
-    with phone(tmp_path, scenario(), "shaper.enabled=true") as (bed, agent):
-        modem, space = reports(bed, tmp_path), bed.spaces["phone"]
-        before = network(space)
+    with phone(tmp_path, scenario(), "shaper.enabled=true") as (testbed, agent):
+        modem = reports(testbed, tmp_path)
+        before = network(testbed)
 
         def sent() -> int:
-            shown = ["tc", "-s", "-j", "qdisc", "show", "dev", bed.device]
-            said = subprocess.run(space_words(space, *shown), capture_output=True, text=True).stdout
-            return sum(one["bytes"] for one in json.loads(said) if one["kind"] == "htb")
+            shown = ("tc", "-s", "-j", "qdisc", "show", "dev", testbed.device)
+            disciplines = json.loads(testbed.ask("phone", *shown))
+            return sum(one["bytes"] for one in disciplines if one["kind"] == "htb")
 
-        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        transfer = testbed.iperf("phone", 30, "-C", "cubic")
         agent.serve()
         within(4, lambda: sent() > 100_000)
         for _ in range(2):
@@ -180,7 +166,7 @@ def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(
 
         within(3, lambda: rated() and sent() > had)
         modem.cut()
-        within(3, lambda: network(space) == before)
+        within(3, lambda: network(testbed) == before)
         agent.do("off")
         assert agent.pending() == ""
         transfer.process.kill()
@@ -188,66 +174,66 @@ def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(
 
 def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_path: Path) -> None:
     """A configuration that nobody writes stops the loop, as a walk over many sockets, a status of many flows or a slow kernel would."""
-    with phone(tmp_path, scenario()) as (bed, agent):
+    with phone(tmp_path, scenario()) as (testbed, agent):
         file = tmp_path / "agent.toml"
         file.write_text("")
-        transfer = bed.iperf("phone", 60, "-C", "cubic")
+        transfer = testbed.iperf("phone", 60, "-C", "cubic")
         daemon = agent.serve("--config", str(file))
-        within(6, lambda: 0 < window(bed) < HELD)
+        within(6, lambda: 0 < window(testbed) < HELD)
         file.unlink()
         os.mkfifo(file)
         daemon.send_signal(signal.SIGHUP)
         stopped = time.monotonic()
         while time.monotonic() < stopped + 6:
-            assert 0 < window(bed) < HELD, f"let go after {time.monotonic() - stopped:.1f} s"
+            assert 0 < window(testbed) < HELD, f"let go after {time.monotonic() - stopped:.1f} s"
             time.sleep(0.2)
-        within(8, lambda: window(bed) > HELD)
+        within(8, lambda: window(testbed) > HELD)
         assert time.monotonic() - stopped > 9
         file.write_text("")
-        within(8, lambda: 0 < window(bed) < HELD)
+        within(8, lambda: 0 < window(testbed) < HELD)
         assert "read the configuration anew" in agent.log()
         transfer.process.kill()
 
 
 def test_settings_change_while_it_runs(tmp_path: Path) -> None:
-    with phone(tmp_path, scenario()) as (bed, agent):
+    with phone(tmp_path, scenario()) as (testbed, agent):
         file = tmp_path / "agent.toml"
         file.write_text("[uplink]\nlambda = 2.0\n")
-        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        transfer = testbed.iperf("phone", 30, "-C", "cubic")
         daemon = agent.serve("--config", str(file))
-        within(6, lambda: 0 < window(bed) < HELD)
+        within(6, lambda: 0 < window(testbed) < HELD)
         assert agent.ask({"ask": "lift", "lifted": True}) == {"ok": True}
         assert agent.status()["lifted"] is True
-        within(3, lambda: window(bed) > HELD)
+        within(3, lambda: window(testbed) > HELD)
         assert agent.ask({"ask": "lift", "lifted": False}) == {"ok": True}
-        within(6, lambda: 0 < window(bed) < HELD)
+        within(6, lambda: 0 < window(testbed) < HELD)
         assert not agent.ask({"ask": "lift"})["ok"]
         wrong = ("uplink.mode=off", f"metrics.listen=unix:{tmp_path}/nowhere/metrics.sock")
         assert "metrics: " in agent.do("on", *agent.sets(*wrong), works=False)
         # All of it or nothing.
-        within(6, lambda: 0 < window(bed) < HELD)
+        within(6, lambda: 0 < window(testbed) < HELD)
         assert agent.status()["problems"] == []
         file.write_text("[uplink]\nlambdda = 2.0\n")
         daemon.send_signal(signal.SIGHUP)
         within(2, lambda: "did you mean lambda?" in agent.log())
-        assert 0 < window(bed) < HELD
+        assert 0 < window(testbed) < HELD
         file.write_text('[uplink]\nmode = "off"\n')
         daemon.send_signal(signal.SIGHUP)
-        within(3, lambda: window(bed) > HELD)
+        within(3, lambda: window(testbed) > HELD)
         assert agent.active() == "none"
         file.write_text('[uplink]\nmode = "acks"\n')
         daemon.send_signal(signal.SIGHUP)
-        within(6, lambda: 0 < window(bed) < HELD)
+        within(6, lambda: 0 < window(testbed) < HELD)
         transfer.process.kill()
 
 
 def test_a_cure_is_lifted_for_a_moment_and_stays_where_it_costs_nothing(tmp_path: Path) -> None:
     tried = ("trial.every=2 s", "trial.span=1.5 s", "uplink.driver=false")
-    with phone(tmp_path, scenario(), *tried) as (bed, agent):
+    with phone(tmp_path, scenario(), *tried) as (testbed, agent):
         agent.serve()
-        transfer = bed.iperf("phone", 30, "-C", "cubic")
+        transfer = testbed.iperf("phone", 30, "-C", "cubic")
         within(14, lambda: "are lifted for a few seconds" in agent.log())
-        within(2, lambda: window(bed) > HELD)
+        within(2, lambda: window(testbed) > HELD)
         within(8, lambda: "cost nothing" in agent.log())
         (trial,) = agent.status()["trials"]
         assert (trial["cure"], trial["remote"], trial["state"]) == ("acks", SERVER, "resting")
@@ -255,24 +241,19 @@ def test_a_cure_is_lifted_for_a_moment_and_stays_where_it_costs_nothing(tmp_path
         transfer.process.kill()
 
 
-@pytest.fixture
-def space() -> Iterator[str]:
-    """A network namespace."""
-    name = f"ub-daemon-{time.monotonic_ns() % 1_000_000_000}"
-    ip("netns", "add", name)
-    yield name
-    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
 def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(
-    tmp_path: Path, space: str
+    tmp_path: Path,
 ) -> None:
-    def device(name: str) -> None:
-        ip("-n", space, "link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
-        for end in (name, f"{name}-far"):
-            ip("-n", space, "link", "set", end, "up")
+    settings = ("uplink.driver=false", "uplink.telemetry=")
+    with Testbed(tmp_path, "phone") as testbed, Daemon(testbed, "phone", *settings) as agent:
 
-    with Daemon(space, tmp_path, "uplink.driver=false", "uplink.telemetry=") as agent:
+        def ip(*lines: str) -> None:
+            testbed.ip("phone", *lines)
+
+        def device(name: str) -> None:
+            far = f"{name}-far"
+            ip(f"link add {name} type veth peer name {far}", f"link set {far} up")
+            ip(f"link set {name} up")
 
         def arrives(name: str | None) -> None:
             within(3, lambda: agent.status()["device"] == name)
@@ -282,27 +263,28 @@ def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(
         assert "waiting for one" in agent.log()
         for name in ("rmnet0", "usb0"):
             device(name)
-        ip("-n", space, "route", "add", "default", "dev", "rmnet0", "metric", "100")
+        ip("route add default dev rmnet0 metric 100")
         arrives("rmnet0")
-        ip("-n", space, "route", "add", "default", "dev", "usb0", "metric", "50")
+        ip("route add default dev usb0 metric 50")
         arrives("usb0")
         assert "uplink: it is usb0 now, no longer rmnet0" in agent.log()
-        ip("-n", space, "link", "del", "usb0")
+        ip("link del usb0")
         arrives("rmnet0")
         assert "uplink: usb0 is gone" in agent.log()
-        ip("-n", space, "link", "del", "rmnet0")
+        ip("link del rmnet0")
         arrives(None)
         device("rmnet0")
-        ip("-n", space, "-6", "route", "add", "default", "dev", "rmnet0")
+        ip("-6 route add default dev rmnet0")
         arrives("rmnet0")
         assert agent.active() == "acks"
         agent.do("off")
         assert agent.pending() == ""
 
 
-def test_nothing_to_do_is_an_error_in_one_line(tmp_path: Path, space: str) -> None:
-    agent = Daemon(space, tmp_path, "uplink.mode=off")
-    said = agent.do("serve", *agent.sets(), works=False)
-    assert said.strip().endswith("no cure is switched on in the configuration")
-    said = agent.do("serve", *agent.sets("metrics.listen=0.0.0.0:9469"), works=False)
-    assert "0.0.0.0 is no loopback address" in said
+def test_nothing_to_do_is_an_error_in_one_line(tmp_path: Path) -> None:
+    with Testbed(tmp_path, "phone") as testbed:
+        agent = Daemon(testbed, "phone", "uplink.mode=off")
+        text = agent.do("serve", *agent.sets(), works=False)
+        assert text.strip().endswith("no cure is switched on in the configuration")
+        text = agent.do("serve", *agent.sets("metrics.listen=0.0.0.0:9469"), works=False)
+        assert "0.0.0.0 is no loopback address" in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receive_bed import PATIENCE_S, Agent, Bed, Goodput, ended, finished, program
+from agent_program import agent_path
+from download import Agent, Download
+from requirements import CHROMIUM, require, require_module
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.instruments import Goodput
+from unbloat.lab.testbed import TIMEOUT_S, end
+
+pytestmark = pytest.mark.usefixtures("machine")
 BASE_MS = 60.0
 LINK_MBPS = 7.7  # what TCP carries of 8 Mbit/s
-CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium")
 
 
 def front(agent: Agent, *words: str) -> subprocess.Popen[str]:
-    """`unbloat agent`, with the program and the places of a bed."""
-    name = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
+    """`unbloat agent`, with the program and the places of a testbed."""
+    name = agent_path()
     argv = [
         "agent",
         "--runtime",
@@ -47,22 +50,25 @@ def front(agent: Agent, *words: str) -> subprocess.Popen[str]:
 def measured(folder: Path) -> tuple[dict[str, Any], Goodput]:
     """A run beside a download: what it says, and what iperf3 does."""
     folder.mkdir()
-    with Bed(folder) as bed, Agent(bed, "uplink.mode=off", "receive.lambda=2") as agent:
-        bed.iperf_server()
-        download = bed.download(32)
+    with (
+        Download(folder) as testbed,
+        Agent(testbed, "uplink.mode=off", "receive.lambda=2") as agent,
+    ):
+        testbed.iperf_server()
+        download = testbed.download(32)
         time.sleep(4)  # the queue stands
         running = front(
             agent, "run", "--for", "20s", "--json", "--report", str(folder / "run.html")
         )
-        out, errors = running.communicate(timeout=PATIENCE_S)
+        out, errors = running.communicate(timeout=TIMEOUT_S)
         assert running.returncode == 0, errors
         agent.nothing_left()
         done: dict[str, Any] = json.loads(out)
-        return done, finished(download)
+        return done, Goodput.of(download)
 
 
 def test_a_run_says_by_how_much_rtt_fell_and_leaves_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("unbloat._native", reason="unbloat is not installed")
+    require_module("unbloat._native")
     for number in range(3):
         folder = tmp_path / str(number)
         done, judged = measured(folder)
@@ -83,8 +89,7 @@ def test_a_run_says_by_how_much_rtt_fell_and_leaves_nothing(tmp_path: Path) -> N
 
 def shows(page: Path, verdict: str) -> None:
     """A browser draws the page's charts, and complains about nothing."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium to open the page with")
+    require("chromium")
     switches = [
         "--headless",
         "--no-sandbox",
@@ -99,7 +104,7 @@ def shows(page: Path, verdict: str) -> None:
         "--dump-dom",
         page.as_uri(),
     ]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert 'data-shown="locate"' in done.stdout, done.stderr[-2000:]
     for chart in ("agent-rtt", "agent-goodput", "agent-windows"):
         assert re.search(rf'id="chart-{chart}".*?<canvas', done.stdout, re.S), chart
@@ -109,9 +114,9 @@ def shows(page: Path, verdict: str) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 def test_a_run_that_is_ended_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "uplink.mode=off") as agent:
-        bed.iperf_server()
-        download = bed.download(12)
+    with Download(tmp_path) as testbed, Agent(testbed, "uplink.mode=off") as agent:
+        testbed.iperf_server()
+        download = testbed.download(12)
         argv = agent.argv("run", "--for", "8s", "--stream", *agent.sets())
         running = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert running.stdout is not None
@@ -120,7 +125,7 @@ def test_a_run_that_is_ended_leaves_nothing(tmp_path: Path, how: signal.Signals)
                 break
         clamped = json.loads(line)["status"]["cures"]["receive"]["applied"]
         running.send_signal(how)
-        running.communicate(timeout=PATIENCE_S)
+        running.communicate(timeout=TIMEOUT_S)
         assert running.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
         assert clamped > 0
         for _ in range(100):
@@ -129,4 +134,4 @@ def test_a_run_that_is_ended_leaves_nothing(tmp_path: Path, how: signal.Signals)
             time.sleep(0.05)
         agent.nothing_left()
         assert json.loads(agent.do("--json", "status"))["state"] == "off"
-        ended(download)
+        end(download)

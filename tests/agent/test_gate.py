@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,73 +11,29 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from measured import Figures, judged
 from modem import relay, steady
-from uplink_bed import SERVER, STEPS, Bed, Figures, Gate, measured, scenario, undone
+from uplink import SERVER, STEPS, Gate, Uplink, scenario
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
 OPEN_MS = 170.0
 """More than a gate that holds lets a ping take, less than CUBIC brings about within seconds of its opening."""
-TREE = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def programs() -> tuple[str, str]:
-    """The emulator and the gate's program; else the tests are left out, with the reason."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: network namespaces and BPF")
-    missing = [name for name in ("ip", "tc", "ping", "iperf3") if shutil.which(name) is None]
-    missing += [
-        path for path in ("/dev/net/tun", "/sys/kernel/btf/vmlinux") if not Path(path).exists()
-    ]
-    emulator = os.environ.get("UNBLOAT_EMU") or shutil.which("unbloat-emu")
-    gate = os.environ.get("UNBLOAT_GATE") or built()
-    missing += [
-        name
-        for name, path in (("unbloat-emu", emulator), ("the gate's example", gate))
-        if path is None
-    ]
-    if missing or emulator is None or gate is None:
-        pytest.skip(f"the gate cannot be tried here: no {', '.join(missing)}")
-    return emulator, gate
-
-
-def built() -> str | None:
-    """The gate's program, built where cargo is."""
-    if shutil.which("cargo") is None:
-        return None
-    command = [
-        "cargo",
-        "build",
-        "--message-format=json",
-        "-p",
-        "unbloat-agent",
-        "--example",
-        "gate",
-    ]
-    said = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    for line in said.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("target", {}).get("name") == "gate" and message.get("executable"):
-            return str(message["executable"])
-    return None
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Iterator[Path]:
-    """One for each bed."""
+    """One for each testbed."""
     return (tmp_path / str(i) for i in range(100))
 
 
-def test_an_upload_keeps_the_rate_and_the_ping(
-    folders: Iterator[Path], programs: tuple[str, str]
-) -> None:
-    emulator, program = programs
+@pytest.mark.measured
+def test_an_upload_keeps_the_rate_and_the_ping(folders: Iterator[Path], gate_program: str) -> None:
 
     def play(node: str, flows: int, six: bool) -> Figures:
-        with Bed(next(folders), scenario(), emulator, six=six) as bed:
-            gate, ping = bed.gate(program), bed.ping(node)
-            goodput = bed.iperf(node, 12, "-C", "cubic", "-O", "3", "-P", str(flows)).mbps()
+        with Uplink(next(folders), scenario(), six=six) as testbed:
+            gate, ping = testbed.gate(gate_program), testbed.ping(node)
+            goodput = testbed.iperf(node, 12, "-C", "cubic", "-O", "3", "-P", str(flows)).mbps()
             ping.stop()
             last = gate.off()
         assert last["refused_own" if node == "phone" else "refused_forwarded"] > 0
@@ -88,16 +41,15 @@ def test_an_upload_keeps_the_rate_and_the_ping(
 
     cases = [("phone", 1, False), ("notebook", 1, True), ("phone", 4, True), ("notebook", 4, False)]
     plays = {f"{case}": partial(play, *case) for case in cases}
-    measured(plays, {"goodput": (">=", 0.97 * CARRIED), "p95": ("<=", 110)})
+    judged(plays, {"goodput": (">=", 0.97 * CARRIED), "p95": ("<=", 110)})
 
 
 def test_segments_that_are_cut_later_count_with_all_their_headers(
-    tmp_path: Path, programs: tuple[str, str]
+    tmp_path: Path, gate_program: str
 ) -> None:
-    emulator, program = programs
-    with Bed(tmp_path, scenario('rate = "40 Mbit/s"'), emulator) as bed:
-        gate = bed.gate(program)
-        sent = bed.iperf("notebook", 3, "-C", "cubic").done()["end"]["sum_sent"]["bytes"]
+    with Uplink(tmp_path, scenario('rate = "40 Mbit/s"')) as testbed:
+        gate = testbed.gate(gate_program)
+        sent = testbed.iperf("notebook", 3, "-C", "cubic").done()["end"]["sum_sent"]["bytes"]
         last = gate.off()
     assert last["passed_bytes"] > 1_600 * last["passed"], "larger than any packet on the air"
     # 1,448 bytes of data in 1,500; what a full buffer refused is not in it, nor what was under way at the end.
@@ -105,99 +57,96 @@ def test_segments_that_are_cut_later_count_with_all_their_headers(
 
 
 def test_the_modem_s_share_of_the_delay_is_gone_and_comes_back_without_a_lease(
-    folders: Iterator[Path], programs: tuple[str, str]
+    folders: Iterator[Path], gate_program: str
 ) -> None:
-    emulator, program = programs
 
     def play(*options: str) -> tuple[float, float]:
-        with Bed(next(folders), scenario(), emulator) as bed:
-            gate = bed.gate(program, *options)
+        with Uplink(next(folders), scenario()) as testbed:
+            gate = testbed.gate(gate_program, *options)
             # Datagrams fill a megabyte in seconds; CUBIC alone takes half a minute.
-            bed.iperf("phone", 8, "-u", "-b", "6M").done()
+            testbed.iperf("phone", 8, "-u", "-b", "6M").done()
             last = gate.off()
-        return bed.firmware_ms(4, 8), last["unguarded"]
+        return testbed.firmware_ms(4, 8), last["unguarded"]
 
     with ThreadPoolExecutor(2) as pool:
         open_, held = pool.submit(play, "lease=no"), pool.submit(play)
         (before, unguarded), (after, _) = open_.result(), held.result()
     assert before > 1_000, (
-        "a gate whose lease is not renewed is open, and the bed shows what a gate is for"
+        "a gate whose lease is not renewed is open, and the testbed shows what a gate is for"
     )
     assert unguarded > 50
     assert after <= 0.04 * before, "QCUT section 7.2: 96 % and more of the delay in the firmware"
 
 
+@pytest.mark.measured
 def test_the_delay_follows_every_step_of_the_rate(
-    folders: Iterator[Path], programs: tuple[str, str]
+    folders: Iterator[Path], gate_program: str
 ) -> None:
-    emulator, program = programs
 
     def play(node: str) -> Figures:
-        with Bed(next(folders), scenario(steps=STEPS), emulator) as bed:
-            bed.gate(program)
-            ping = bed.ping(node)
-            goodput = bed.iperf(node, 39, "-C", "cubic").mbps()
+        with Uplink(next(folders), scenario(steps=STEPS)) as testbed:
+            testbed.gate(gate_program)
+            ping = testbed.ping(node)
+            goodput = testbed.iperf(node, 39, "-C", "cubic").mbps()
             ping.stop()
         return {"goodput": goodput, "p95": ping.p(0.95, 2)}
 
     # Of the 2.05 Mbit/s that TCP could carry in that time.
     plays = {node: partial(play, node) for node in ("phone", "notebook")}
-    measured(plays, {"goodput": (">=", 0.85 * 2.05), "p95": ("<=", 250)})
+    judged(plays, {"goodput": (">=", 0.85 * 2.05), "p95": ("<=", 250)})
 
 
+@pytest.mark.measured
 def test_a_flood_of_datagrams_leaves_the_ping_alone_and_an_upload_its_share(
-    folders: Iterator[Path], programs: tuple[str, str]
+    folders: Iterator[Path], gate_program: str
 ) -> None:
-    emulator, program = programs
 
     def flood(node: str) -> Figures:
-        with Bed(next(folders), scenario(), emulator) as bed:
-            bed.gate(program)
-            ping = bed.ping(node)
-            bed.iperf(node, 8, "-u", "-b", "10M").done()
+        with Uplink(next(folders), scenario()) as testbed:
+            testbed.gate(gate_program)
+            ping = testbed.ping(node)
+            testbed.iperf(node, 8, "-u", "-b", "10M").done()
             ping.stop()
         # The last one may be under way.
         return {"lost": ping.lost() - 1, "p95": ping.p(0.95, 2)}
 
     def beside(node: str) -> Figures:
         # Packets of QUIC's size, at twice what the link carries.
-        with Bed(next(folders), scenario(), emulator) as bed:
-            bed.gate(program)
-            bed.iperf(node, 12, "-u", "-b", "4M", "-l", "1200")
-            upload = bed.iperf("phone", 8, "-C", "cubic", "-O", "2").mbps()
+        with Uplink(next(folders), scenario()) as testbed:
+            testbed.gate(gate_program)
+            testbed.iperf(node, 12, "-u", "-b", "4M", "-l", "1200")
+            upload = testbed.iperf("phone", 8, "-C", "cubic", "-O", "2").mbps()
         return {"share": upload / CARRIED}
 
     plays: dict[str, Callable[[], Figures]] = {}
     for node in ("phone", "notebook"):
         plays[f"flood of the {node}"] = partial(flood, node)
         plays[f"upload beside one of the {node}"] = partial(beside, node)
-    measured(plays, {"lost": ("<=", 0), "p95": ("<=", 110), "share": (">=", 0.25)})
+    judged(plays, {"lost": ("<=", 0), "p95": ("<=", 110), "share": (">=", 0.25)})
 
 
-def test_voice_beside_two_uploads_loses_nothing(tmp_path: Path, programs: tuple[str, str]) -> None:
-    emulator, program = programs
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        bed.gate(program)
-        uploads = [bed.iperf(node, 9, "-C", "cubic") for node in ("phone", "notebook")]
+def test_voice_beside_two_uploads_loses_nothing(tmp_path: Path, gate_program: str) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        testbed.gate(gate_program)
+        uploads = [testbed.iperf(node, 9, "-C", "cubic") for node in ("phone", "notebook")]
         time.sleep(2)
-        voice = bed.iperf("notebook", 5, "-u", "-b", "80k", "-l", "160").done()
+        voice = testbed.iperf("notebook", 5, "-u", "-b", "80k", "-l", "160").done()
         shares = [upload.mbps() for upload in uploads]
     assert voice["end"]["sum"]["lost_percent"] <= 0.5
     assert min(shares) >= 0.25 * sum(shares), "neither upload is starved"
 
 
 def test_a_download_beside_the_upload_is_as_fast_as_alone(
-    folders: Iterator[Path], programs: tuple[str, str]
+    folders: Iterator[Path], gate_program: str
 ) -> None:
-    emulator, program = programs
 
     def play(upload: bool) -> float:
-        with Bed(next(folders), scenario(), emulator) as bed:
-            bed.gate(program)
+        with Uplink(next(folders), scenario()) as testbed:
+            testbed.gate(gate_program)
             if upload:
-                bed.iperf("phone", 25, "-C", "cubic")
+                testbed.iperf("phone", 25, "-C", "cubic")
             time.sleep(3)
-            return bed.iperf("phone", 6, "-C", "cubic", "-R", "-O", "2").mbps()
+            return testbed.iperf("phone", 6, "-C", "cubic", "-R", "-O", "2").mbps()
 
     with ThreadPoolExecutor(2) as pool:
         alone, beside = pool.map(play, (False, True))
@@ -225,17 +174,16 @@ for _ in range(30):
 
 
 def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
-    tmp_path: Path, programs: tuple[str, str]
+    tmp_path: Path, gate_program: str
 ) -> None:
     """As after an outage: the modem is full. A refusal would tell the socket nothing, no ACK being on its way."""
-    emulator, program = programs
     full = steady(tmp_path / "modem.sock", occupancy=16_000, drained=0)
-    with full as modem, Bed(tmp_path / "bed", scenario(), emulator) as bed:
-        bed.gate(program, f"socket={modem.path}")
-        answers = bed.start("server", sys.executable, "-c", ANSWERS)
+    with full as modem, Uplink(tmp_path / "testbed", scenario()) as testbed:
+        testbed.gate(gate_program, f"socket={modem.path}")
+        answers = testbed.start("server", sys.executable, "-c", ANSWERS)
         assert answers.stdout is not None
         assert answers.stdout.readline() == "listening\n"
-        said, errors = bed.start("phone", sys.executable, "-c", ASKS, SERVER).communicate(
+        said, errors = testbed.start("phone", sys.executable, "-c", ASKS, SERVER).communicate(
             timeout=60
         )
     took = sorted(map(float, said.split()))
@@ -244,23 +192,23 @@ def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
     assert took[20] < 0.15
 
 
+@pytest.mark.measured
 def test_an_upload_beside_a_download_that_nobody_holds_is_not_starved(
-    folders: Iterator[Path], programs: tuple[str, str]
+    folders: Iterator[Path], gate_program: str
 ) -> None:
     """Two seconds of round trip, most of it the download's queue: a window that fills the uplink is half a megabyte, and comes
     in bursts. An eighth of what TCP carries was left to it before bursts were allowed on an idle link."""
-    emulator, program = programs
 
     def play() -> Figures:
-        with Bed(next(folders), scenario(), emulator) as bed:
-            bed.gate(program)
+        with Uplink(next(folders), scenario()) as testbed:
+            testbed.gate(gate_program)
             upload, download = (
-                bed.iperf("phone", 24, "-C", "cubic", *way) for way in ((), ("-R",))
+                testbed.iperf("phone", 24, "-C", "cubic", *way) for way in ((), ("-R",))
             )
             return {"up": upload.mbps(), "down": download.mbps()}
 
     # The download is on its own for the seconds in which its queue grows.
-    measured({"both": play}, {"up": (">=", 0.2 * CARRIED), "down": (">=", 0.85 * 8 * 1448 / 1500)})
+    judged({"both": play}, {"up": (">=", 0.2 * CARRIED), "down": (">=", 0.85 * 8 * 1448 / 1500)})
 
 
 def eventually(gate: Gate, wanted: Callable[[dict[str, object]], bool]) -> bool:
@@ -280,16 +228,15 @@ def state(status: dict[str, object]) -> object:
 
 
 def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
-    tmp_path: Path, programs: tuple[str, str]
+    tmp_path: Path, gate_program: str
 ) -> None:
-    emulator, program = programs
     with (
-        Bed(tmp_path, scenario(), emulator) as bed,
-        relay(bed.out / "telemetry.sock", tmp_path / "relay.sock") as modem,
+        Uplink(tmp_path, scenario()) as testbed,
+        relay(testbed.out / "telemetry.sock", tmp_path / "relay.sock") as modem,
     ):
-        gate = bed.gate(program, f"socket={modem.path}")
+        gate = testbed.gate(gate_program, f"socket={modem.path}")
         assert eventually(gate, lambda status: state(status) == "fresh")
-        upload, ping = bed.iperf("phone", 12, "-C", "cubic"), bed.ping()
+        upload, ping = testbed.iperf("phone", 12, "-C", "cubic"), testbed.ping()
         time.sleep(3)
         modem.quiet.set()
         assert eventually(gate, lambda status: state(status) == "silent")
@@ -304,12 +251,11 @@ def test_telemetry_that_dries_up_opens_the_gate_and_says_so(
 
 
 def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(
-    tmp_path: Path, programs: tuple[str, str]
+    tmp_path: Path, gate_program: str
 ) -> None:
-    emulator, program = programs
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        gate, ping = bed.gate(program), bed.ping()
-        upload = bed.iperf("phone", 10, "-C", "cubic")
+    with Uplink(tmp_path, scenario()) as testbed:
+        gate, ping = testbed.gate(gate_program), testbed.ping()
+        upload = testbed.iperf("phone", 10, "-C", "cubic")
         time.sleep(4)
         gate.process.kill()
         gate.process.wait()
@@ -323,43 +269,41 @@ def test_a_killed_gate_leaves_nothing_and_its_uploads_go_on(
 
 
 def test_by_clsact_a_killed_gate_is_opened_by_its_lease_and_taken_away_by_the_journal(
-    tmp_path: Path, programs: tuple[str, str]
+    tmp_path: Path, gate_program: str
 ) -> None:
-    emulator, program = programs
 
-    def tc(bed: Bed, *words: str) -> str:
-        command = ["ip", "netns", "exec", bed.spaces["phone"], "tc", *words]
+    def tc(testbed: Uplink, *words: str) -> str:
+        command = ["ip", "netns", "exec", testbed.spaces["phone"], "tc", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    with Bed(tmp_path, scenario(), emulator) as bed:
-        clean = tc(bed, "qdisc", "show", "dev", bed.device)
-        gate, ping = bed.gate(program, "clsact"), bed.ping()
-        upload = bed.iperf("phone", 8, "-C", "cubic")
+    with Uplink(tmp_path, scenario()) as testbed:
+        clean = tc(testbed, "qdisc", "show", "dev", testbed.device)
+        gate, ping = testbed.gate(gate_program, "clsact"), testbed.ping()
+        upload = testbed.iperf("phone", 8, "-C", "cubic")
         time.sleep(2)
-        assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress")
+        assert "egress" in tc(testbed, "filter", "show", "dev", testbed.device, "egress")
         gate.process.kill()
         gate.process.wait()
         killed = time.time()
         time.sleep(3)
-        assert "egress" in tc(bed, "filter", "show", "dev", bed.device, "egress"), (
+        assert "egress" in tc(testbed, "filter", "show", "dev", testbed.device, "egress"), (
             "clsact outlives the process"
         )
         upload.done()
         ping.stop()
         after = [ms for at, ms in ping.rtts if at > killed + 3.5]
         assert max(after) > OPEN_MS, "its lease has opened it"
-        undone(bed, "phone", tmp_path / "journal.jsonl")
-        assert tc(bed, "qdisc", "show", "dev", bed.device) == clean
+        testbed.undone("phone", tmp_path / "journal.jsonl")
+        assert tc(testbed, "qdisc", "show", "dev", testbed.device) == clean
         # And an end as it should be leaves the device as it was.
-        again = bed.gate(program, "clsact")
-        assert tc(bed, "qdisc", "show", "dev", bed.device) != clean
+        again = testbed.gate(gate_program, "clsact")
+        assert tc(testbed, "qdisc", "show", "dev", testbed.device) != clean
         again.off()
-        assert tc(bed, "qdisc", "show", "dev", bed.device) == clean
+        assert tc(testbed, "qdisc", "show", "dev", testbed.device) == clean
 
 
-def test_without_a_device_it_says_so_in_one_line(programs: tuple[str, str], tmp_path: Path) -> None:
-    _, program = programs
-    command = [program, "no-such-device", f"journal={tmp_path / 'journal'}"]
+def test_without_a_device_it_says_so_in_one_line(gate_program: str, tmp_path: Path) -> None:
+    command = [gate_program, "no-such-device", f"journal={tmp_path / 'journal'}"]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.returncode != 0
     assert "no-such-device" in said.stderr

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from receive_bed import Agent, Bed
+from download import Agent, Download
+from requirements import require
 
-pytestmark = pytest.mark.usefixtures("receiving")
+pytestmark = pytest.mark.usefixtures("machine")
 # What a line of the journal says, and the call that makes the change: a program on sockets, a discipline and two filters on a device
 # (RTM_NEWQDISC, RTM_NEWTFILTER), which not every strace knows by their names.
 CHANGES = (
@@ -22,36 +22,23 @@ CALLS = "calls.txt"
 
 
 class Traced(Agent):
-    """An agent on the bed's host, whose uplink is the emulator's; the calls of its daemon are written down."""
+    """An agent on the testbed's host, whose uplink is the emulator's; the calls of its daemon are written down."""
 
-    def __init__(self, bed: Bed, *settings: str) -> None:
-        super().__init__(bed, *settings)
-        # `ip netns exec` would hide the mounts of cgroups and BPF.
-        self.enter = ["nsenter", f"--net=/run/netns/{bed.host}"]
-        self.calls = bed.folder / CALLS
+    def __init__(self, testbed: Download, *settings: str) -> None:
+        super().__init__(testbed, *settings, inside=True)
+        self.calls = testbed.folder / CALLS
 
     def argv(self, *words: str) -> list[str]:
         """A command line in the namespace."""
-        trace = [
-            "strace",
-            "-f",
-            "-y",
-            "-s",
-            "300",
-            "-e",
-            "trace=write,fsync,bpf,sendto",
-            "-o",
-            str(self.calls),
-        ]
-        return [*self.enter, *(trace if words[0] == "serve" else []), *super().argv(*words)]
+        calls = ("-e", "trace=write,fsync,bpf,sendto", "-o", str(self.calls))
+        trace = ["strace", "-f", "-y", "-s", "300", *calls]
+        return [*(trace if words[0] == "serve" else []), *super().argv(*words)]
 
 
 def test_what_is_changed_is_on_disk_before(tmp_path: Path) -> None:
-    missing = [name for name in ("strace", "nsenter") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"no {', '.join(missing)} to look at the agent's calls with")
+    require("strace")
     uplink = ("uplink.mode=acks", "uplink.clsact=true", "uplink.driver=false", "scope.device=up")
-    with Bed(tmp_path) as bed, Traced(bed, *uplink) as agent:
+    with Download(tmp_path) as testbed, Traced(testbed, *uplink) as agent:
         agent.serve()
         calls = (tmp_path / CALLS).read_text().splitlines()
         agent.do("off")

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_program import agent_path
+from download import Agent, Download
 from modem import steady
-from receive_bed import Agent, Bed, ended, run, until
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.testbed import end, run, until
+
+pytestmark = pytest.mark.usefixtures("machine")
 TREE = Path(__file__).resolve().parents[2]
 DASHBOARD = TREE / "packaging/grafana/unbloat-agent.json"
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -59,19 +62,6 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-class InHost(Agent):
-    """An agent on the bed's host, whose uplink is the emulator's."""
-
-    def __init__(self, bed: Bed, *settings: str) -> None:
-        super().__init__(bed, *settings)
-        # `ip netns exec` would hide the mounts of cgroups and BPF.
-        self.enter = ["nsenter", f"--net=/run/netns/{bed.host}"]
-
-    def argv(self, *words: str) -> list[str]:
-        """A command line in the namespace."""
-        return [*self.enter, *super().argv(*words)]
-
-
 @pytest.fixture
 def modem(tmp_path: Path) -> Iterator[Path]:
     """A modem whose buffer stays as good as empty."""
@@ -108,18 +98,26 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
     figures = (f"metrics.listen=unix:{path}", "metrics.flows=2")
     # Trials begin soon, so that there are some.
     with (
-        Bed(tmp_path) as bed,
-        InHost(
-            bed, *settings, *figures, "receive.start=1 KB", "trial.enabled=true", "trial.every=1 s"
+        Download(tmp_path) as testbed,
+        Agent(
+            testbed,
+            *settings,
+            *figures,
+            "receive.start=1 KB",
+            "trial.enabled=true",
+            "trial.every=1 s",
+            inside=True,
         ) as agent,
     ):
-        bed.iperf_server()
-        bed.iperf_server(5202)
+        testbed.iperf_server()
+        testbed.iperf_server(5202)
         agent.serve()
         assert path.stat().st_mode & 0o777 == 0o600
         down, up = (
-            bed.download(30),
-            bed.start(bed.host, "iperf3", "-c", bed.addresses[4][1], "-p", "5202", "-t", "30"),
+            testbed.download(30),
+            testbed.start(
+                "host", "iperf3", "-c", testbed.addresses[4][1], "-p", "5202", "-t", "30"
+            ),
         )
 
         def under_way(cure: str) -> bool:
@@ -159,11 +157,11 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
         about = agent.status()["cures"]
         missing |= {f'"{cure}", "{key}"' for cure in about for key in numbers(about[cure])}
         for process in (down, up):
-            ended(process)
+            end(process)
         exported = {name.partition("{")[0] for text in (gate, acks) for name in samples(text)}
         assert named_by_panels() - exported == set()
         # A number that a cure has more than before belongs on the page.
-        families = (TREE / "crates/agent/src/metrics/families.rs").read_text()
+        families = next((TREE / "crates/agent/src").rglob("families.rs")).read_text()
         assert {one for one in missing if one not in families} <= {'"gate", "telemetry.for_s"'}
         if importlib.util.find_spec("prometheus_client") is not None:
             parser = importlib.import_module("prometheus_client.openmetrics.parser")
@@ -201,7 +199,10 @@ def answered(agent: Agent) -> float:
 
 
 def test_silent_slow_and_many_clients_hinder_nobody(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "uplink.mode=off", "metrics.listen=127.0.0.1:0") as agent:
+    with (
+        Download(tmp_path) as testbed,
+        Agent(testbed, "uplink.mode=off", "metrics.listen=127.0.0.1:0") as agent,
+    ):
         agent.serve()
         port = port_of(agent)
 
@@ -245,7 +246,10 @@ for _ in range(1500):
 
 
 def test_requests_that_are_none_get_an_answer_that_says_so(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "uplink.mode=off", "metrics.listen=[::1]:0") as agent:
+    with (
+        Download(tmp_path) as testbed,
+        Agent(testbed, "uplink.mode=off", "metrics.listen=[::1]:0") as agent,
+    ):
         agent.serve()
         port = port_of(agent)
         wanted = {
@@ -268,10 +272,9 @@ def test_requests_that_are_none_get_an_answer_that_says_so(tmp_path: Path) -> No
     "listen", ["0.0.0.0:9469", "[::]:9469", "192.0.2.1:9469", "metrics.sock", "unix:metrics.sock"]
 )
 def test_beyond_loopback_is_refused_before_anything_begins(tmp_path: Path, listen: str) -> None:
-    agent = Agent.__new__(Agent)
-    agent.runtime, agent.pins = tmp_path / "run", tmp_path / "pins"
+    places = ("--runtime", str(tmp_path / "run"), "--pins", str(tmp_path / "pins"))
     done = subprocess.run(
-        agent.argv("serve", "--set", f"metrics.listen={listen}"),
+        [agent_path(), *places, "serve", "--set", f"metrics.listen={listen}"],
         capture_output=True,
         text=True,
         timeout=20,
@@ -279,13 +282,13 @@ def test_beyond_loopback_is_refused_before_anything_begins(tmp_path: Path, liste
     (line,) = done.stderr.splitlines()
     assert done.returncode == 3
     assert "metrics.listen: " in line
-    assert not agent.runtime.exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_port_that_is_taken_is_said_and_the_cures_go_on(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, socket.create_server(("127.0.0.1", 0)) as taken:
+    with Download(tmp_path) as testbed, socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"metrics.listen=127.0.0.1:{taken.getsockname()[1]}"
-        with Agent(bed, "uplink.mode=off", listen) as agent:
+        with Agent(testbed, "uplink.mode=off", listen) as agent:
             agent.serve()
             status = agent.status()
             (problem,) = status["problems"]

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receive_bed import cgroups, program
+from agent_program import agent_path
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.cleanup.session import cgroup_root
+
+pytestmark = pytest.mark.usefixtures("machine")
 NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
 NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
-REMOUNTED = f'umount {cgroups()}; mount -t cgroup2 none {cgroups()}; exec "$@"'
+REMOUNTED = f'umount {cgroup_root()}; mount -t cgroup2 none {cgroup_root()}; exec "$@"'
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS = "downloads: windows of this host's new connections (DRWA)"
 ACKS = "uploads: windows of passing ACKs, also of hosts behind this one"
@@ -28,7 +30,7 @@ HTB = "the shaper (HTB)"
 
 def no_cgroups() -> str:
     """Until none is mounted."""
-    return f"while umount {cgroups()} 2>/dev/null; do :; done"
+    return f"while umount {cgroup_root()} 2>/dev/null; do :; done"
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def agent() -> Iterator[str]:
     """The program where everybody may run it, and a place of its own for what it writes."""
     with tempfile.TemporaryDirectory(prefix="ub-missing-") as folder:
         Path(folder).chmod(0o777)
-        yield shutil.copy(program("unbloat-agent", "UNBLOAT_AGENT") or "", folder)
+        yield shutil.copy(agent_path(), folder)
 
 
 def without(lack: str, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -133,7 +135,7 @@ def test_pins_in_a_wrong_place_are_refused_and_leave_nothing_to_undo(agent: str)
 
 
 def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent: str) -> None:
-    group = Path(cgroups()) / Path(agent).parent.name / "part"
+    group = Path(cgroup_root()) / Path(agent).parent.name / "part"
     group.mkdir(parents=True)
     try:
         # A container: its cgroup is the root of all that it sees.
@@ -142,7 +144,7 @@ def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent
             enter,
             agent,
             "uplink.mode=off",
-            f'scope.cgroup="{cgroups()}/part"',
+            f'scope.cgroup="{cgroup_root()}/part"',
             before=("unshare", "--cgroup", "sh", "-c", REMOUNTED, "sh"),
         )
         assert "a part of the cgroups cannot be chosen from within a container" in line

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from reading import Reader, Sender, right_edges
-from receive_bed import Agent, Bed, quantile, rtts, run, scenario
-from room_bed import BUFFER, Paced, counters
+from download import Agent, Download, rtts, scenario
+from paced_reader import BUFFER, Paced, counters
+from reader import Reader, Sender, right_edges
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.testbed import quantile, run
+
+pytestmark = pytest.mark.usefixtures("machine")
 LINK = scenario(down="20 Mbit/s", up="10 Mbit/s", delay="50 ms", queue="6 MB")
 RATE_TERM = ("receive.lambda=3", "receive.rate_term=true")
 BUFFER_CAP = 6.1
@@ -40,22 +42,22 @@ def lost(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(
     tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
-        without = Paced(bed, 1000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
+        without = Paced(testbed, 1000)
         time.sleep(2)
         assert mbits(without, 4) == pytest.approx(BUFFER_CAP, rel=0.1), (
-            "the bed shows what the term is for"
+            "the testbed shows what the term is for"
         )
         without.process.kill()
         agent.serve()
-        before = counters(bed)
-        reader, ping = Paced(bed, 1000), bed.ping(16)
+        before = counters(testbed)
+        reader, ping = Paced(testbed, 1000), testbed.ping(16)
         time.sleep(8)
         assert mbits(reader, 6) > 17
         assert quantile(rtts(ping, 8), 0.5) < 160
         assert reader.buffer() > 2 * 2 * BUFFER
-        assert lost(before, counters(bed)) == {}
+        assert lost(before, counters(testbed)) == {}
         agent.do("off")
         assert reader.buffer() == 2 * BUFFER
         assert reader.clamp() <= 2 * BUFFER
@@ -65,48 +67,48 @@ def test_a_fixed_buffer_holds_back_neither_a_fast_reader_nor_the_empty_queue(
 
 
 def test_a_reader_by_turns_gets_what_it_reads(tmp_path: Path) -> None:
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
-        without = Paced(bed, 0, 12, 12)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
+        without = Paced(testbed, 0, 12, 12)
         time.sleep(2)
         assert mbits(without, 7.2) < 5
         without.process.kill()
         agent.serve()
-        before = counters(bed)
-        reader = Paced(bed, 0, 12, 12)
+        before = counters(testbed)
+        reader = Paced(testbed, 0, 12, 12)
         time.sleep(6)
         assert mbits(reader, 7.2) > 7.2, "8 Mbit/s on average"
-        assert lost(before, counters(bed)) == {}
+        assert lost(before, counters(testbed)) == {}
 
 
 def test_a_reader_that_stops_finds_every_byte_in_memory(tmp_path: Path) -> None:
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
         agent.serve()
-        before = counters(bed)
-        reader = Paced(bed, 1000)
+        before = counters(testbed)
+        reader = Paced(testbed, 1000)
         time.sleep(8)
         larger = reader.buffer()
         reader.ask("rates 0")
         time.sleep(3)
         assert reader.buffer() <= larger * 9 / 8, "nothing more is promised"
-        assert counters(bed)["TCPToZeroWindowAdv"] > before["TCPToZeroWindowAdv"], "it is full"
-        assert lost(before, counters(bed)) == {}
+        assert counters(testbed)["TCPToZeroWindowAdv"] > before["TCPToZeroWindowAdv"], "it is full"
+        assert lost(before, counters(testbed)) == {}
         # Full, and given back: what is in it stays, and what comes has to wait.
         agent.do("off")
         assert reader.buffer() == 2 * BUFFER
         reader.ask("rates 1000")
         time.sleep(3)
         assert mbits(reader, 3) == pytest.approx(BUFFER_CAP, rel=0.1)
-        assert lost(before, counters(bed)) == {}
+        assert lost(before, counters(testbed)) == {}
 
 
 def test_the_kernel_gives_the_buffer_back_where_nobody_else_can(tmp_path: Path) -> None:
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
         agent.serve()
-        before = counters(bed)
-        reader = Paced(bed, 1000)
+        before = counters(testbed)
+        reader = Paced(testbed, 1000)
         time.sleep(6)
         assert reader.buffer() > 2 * 2 * BUFFER
         os.kill(agent.supervisor(), signal.SIGKILL)
@@ -114,14 +116,14 @@ def test_the_kernel_gives_the_buffer_back_where_nobody_else_can(tmp_path: Path) 
         # Two seconds of lease, and the round trips in which what was promised arrives.
         time.sleep(3.5)
         assert reader.buffer() == 2 * BUFFER
-        assert lost(before, counters(bed)) == {}
+        assert lost(before, counters(testbed)) == {}
 
 
 def test_what_the_application_sets_itself_is_its_own(tmp_path: Path) -> None:
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
         agent.serve()
-        tuned, fixed = Paced(bed, 1000, buffer=0), Paced(bed, 1000)
+        tuned, fixed = Paced(testbed, 1000, buffer=0), Paced(testbed, 1000)
         time.sleep(4)
         kernels = agent.status()["cures"]["receive"]["raised"]
         assert kernels > 0
@@ -136,12 +138,12 @@ def test_what_the_application_sets_itself_is_its_own(tmp_path: Path) -> None:
 
 def test_no_window_is_larger_than_its_memory_from_the_first_one_on(tmp_path: Path) -> None:
     small = 16_384
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        sender = Sender(bed, 6_000_000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        sender = Sender(testbed, 6_000_000)
         agent.serve()
-        with bed.capture() as capture:
+        with testbed.captured() as capture:
             reader = Reader(
-                bed, setup=f"s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, {small})"
+                testbed, setup=f"s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, {small})"
             )
             time.sleep(4)
             agent.do("off")
@@ -160,10 +162,10 @@ def test_nothing_is_promised_where_memory_is_scarce(tmp_path: Path) -> None:
     marks = Path("/proc/sys/net/ipv4/tcp_mem")
     was = marks.read_text()
     low, pressure, high = was.split()
-    with Bed(tmp_path, LINK) as bed, Agent(bed, *RATE_TERM) as agent:
-        Sender(bed, 200_000_000)
+    with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
+        Sender(testbed, 200_000_000)
         agent.serve()
-        reader = Paced(bed, 1000)
+        reader = Paced(testbed, 1000)
         time.sleep(5)
         assert reader.buffer() > 2 * 2 * BUFFER
         try:

@@ -7,10 +7,13 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from reading import Reader, Sender
-from receive_bed import Agent, Bed, finished, quantile, rtts, scenario, until
+from download import Agent, Download, rtts, scenario
+from reader import Reader, Sender
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.instruments import Goodput
+from unbloat.lab.testbed import quantile, until
+
+pytestmark = pytest.mark.usefixtures("machine")
 BASE_MS = 60.0
 LINK = 7.72
 """What TCP carries of 8 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
@@ -22,11 +25,11 @@ LINK = 7.72
 def test_a_download_has_lambda_times_the_smallest_rtt_and_all_of_the_link(
     tmp_path: Path, factor: float, bound: float, version: int
 ) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, f"receive.lambda={factor}") as agent:
-        bed.iperf_server()
+    with Download(tmp_path) as testbed, Agent(testbed, f"receive.lambda={factor}") as agent:
+        testbed.iperf_server()
         agent.serve()
-        ping, download = bed.ping(12, version), bed.download(12, version=version)
-        goodput, found = finished(download), rtts(ping)
+        ping, download = testbed.ping(12, version), testbed.download(12, version=version)
+        goodput, found = Goodput.of(download), rtts(ping)
         assert 0.9 * factor * BASE_MS < quantile(found, 0.5) <= bound * BASE_MS, "λ · RTTmin"
         assert quantile(found, 0.95) <= (bound + 0.1) * BASE_MS
         assert goodput.mean >= 0.99 * LINK * (1428 / 1448 if version == 6 else 1)
@@ -38,26 +41,26 @@ def test_a_download_has_lambda_times_the_smallest_rtt_and_all_of_the_link(
 def test_without_the_agent_the_same_download_has_half_a_second_of_delay_and_more(
     tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path) as bed:
-        bed.iperf_server()
-        ping, download = bed.ping(12), bed.download(12)
-        finished(download)
-        assert quantile(rtts(ping), 0.5) > 500, "the bed shows what the agent is for"
+    with Download(tmp_path) as testbed:
+        testbed.iperf_server()
+        ping, download = testbed.ping(12), testbed.download(12)
+        Goodput.of(download)
+        assert quantile(rtts(ping), 0.5) > 500, "the testbed shows what the agent is for"
 
 
 def test_a_large_path_is_filled_where_a_phones_fixed_window_leaves_most_of_it(
     tmp_path: Path,
 ) -> None:
     text = scenario(down="30 Mbit/s", up="10 Mbit/s", delay="50 ms", queue="6 MB")
-    with Bed(tmp_path, text) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        bed.iperf_server()
-        kernels = bed.ask(bed.host, "sysctl", "-n", "net.ipv4.tcp_rmem").strip()
-        bed.ask(bed.host, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 87380 110208")
-        fixed = finished(bed.download(5))
-        bed.ask(bed.host, "sysctl", "-qw", f"net.ipv4.tcp_rmem={kernels}")
+    with Download(tmp_path, text) as testbed, Agent(testbed, "receive.lambda=1.5") as agent:
+        testbed.iperf_server()
+        kernels = testbed.ask("host", "sysctl", "-n", "net.ipv4.tcp_rmem").strip()
+        testbed.ask("host", "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 87380 110208")
+        fixed = Goodput.of(testbed.download(5))
+        testbed.ask("host", "sysctl", "-qw", f"net.ipv4.tcp_rmem={kernels}")
         agent.serve()
-        ping, download = bed.ping(14), bed.download(14)
-        goodput = finished(download)
+        ping, download = testbed.ping(14), testbed.download(14)
+        goodput = Goodput.of(download)
         assert quantile(rtts(ping), 0.5) <= 1.6 * 100
         # Single seconds of iperf3 swing by a twentieth.
         assert fmean(goodput.seconds[3:]) >= 0.985 * 30 * 1448 / 1500
@@ -66,11 +69,14 @@ def test_a_large_path_is_filled_where_a_phones_fixed_window_leaves_most_of_it(
 
 def test_the_delay_is_back_soon_after_every_step_of_the_rate(tmp_path: Path) -> None:
     steps = (("6 s", "2 Mbit/s"), ("14 s", "16 Mbit/s"))
-    with Bed(tmp_path, scenario(steps=steps)) as bed, Agent(bed, "receive.lambda=3") as agent:
-        bed.iperf_server()
+    with (
+        Download(tmp_path, scenario(steps=steps)) as testbed,
+        Agent(testbed, "receive.lambda=3") as agent,
+    ):
+        testbed.iperf_server()
         agent.serve()
-        ping, download = bed.ping(22), bed.download(22)
-        goodput, found = finished(download), rtts(ping, after_s=0)
+        ping, download = testbed.ping(22), testbed.download(22)
+        goodput, found = Goodput.of(download), rtts(ping, after_s=0)
         # What was under way at the step has to pass a link of a quarter of the rate: no receiver can change that.
         after = found[int(len(found) * 10 / 22) : int(len(found) * 13.5 / 22)]
         assert quantile(after, 0.5) < 4 * BASE_MS, "four seconds after the step down"
@@ -78,10 +84,10 @@ def test_the_delay_is_back_soon_after_every_step_of_the_rate(tmp_path: Path) -> 
 
 
 def test_short_replies_keep_the_kernels_window(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed) as agent:
-        Sender(bed, 15_000)
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
+        Sender(testbed, 15_000)
         agent.serve()
-        readers = [Reader(bed) for _ in range(5)]
+        readers = [Reader(testbed) for _ in range(5)]
         sums = {reader.ask("sum") for reader in readers}
         assert len(sums) == 1
         counters = agent.status()["cures"]["receive"]
@@ -91,10 +97,10 @@ def test_short_replies_keep_the_kernels_window(tmp_path: Path) -> None:
 
 
 def test_destinations_that_are_excepted_are_left_alone(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, 'receive.except=["10.0.0.0/8"]') as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, 'receive.except=["10.0.0.0/8"]') as agent:
+        Sender(testbed)
         agent.serve()
-        four, six = Reader(bed), Reader(bed, version=6)
+        four, six = Reader(testbed), Reader(testbed, version=6)
         until(lambda: {flow["remote"] for flow in agent.status()["flows"]} == {"fd00:1::2"})
         time.sleep(3)
         assert {flow["remote"] for flow in agent.status()["flows"]} == {"fd00:1::2"}
@@ -107,15 +113,15 @@ def test_destinations_that_are_excepted_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_whole_host_is_the_scope_without_a_cgroup(tmp_path: Path) -> None:
-    # Restricted to a prefix of the bed's own, since this host has other connections than the test's.
+    # Restricted to a prefix of the testbed's own, since this host has other connections than the test's.
     text, only = scenario(), 'receive.only=["fd00:77::/64"]'
-    with Bed(tmp_path, text, net6="fd00:77") as bed, Agent(bed, only) as agent:
+    with Download(tmp_path, text, net6="fd00:77") as testbed, Agent(testbed, only) as agent:
         agent.settings[0] = "scope.cgroup="
-        Sender(bed)
-        early = Reader(bed, version=6, inside=False)
+        Sender(testbed)
+        early = Reader(testbed, version=6, inside=False)
         time.sleep(2)
         agent.serve()
-        late = Reader(bed, version=6)
+        late = Reader(testbed, version=6)
         until(lambda: len(agent.status()["flows"]) == 2)
         assert {flow["remote"] for flow in agent.status()["flows"]} == {"fd00:77::2"}
         until(lambda: max(early.clamp(), late.clamp()) < 400_000)

@@ -14,24 +14,26 @@ import time
 from pathlib import Path
 
 import pytest
-from reading import Reader, Sender
-from receive_bed import PATIENCE_S, Agent, Bed, rtt_now, run, scenario, until, uses
+from download import Agent, Download, scenario
+from reader import Reader, Sender
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.testbed import TIMEOUT_S, run, until
+
+pytestmark = pytest.mark.usefixtures("machine")
 LEASE_S = 2.0
 SOURCES = Path(__file__).resolve().parents[2] / "crates/agent/src"
 # Of the pins.
-(LAYOUT,) = re.findall(r"LAYOUT: u32 = (\d+);", (SOURCES / "sockets.rs").read_text())
+(LAYOUT,) = re.findall(r"LAYOUT: u32 = (\d+);", next(SOURCES.rglob("socket_walk.rs")).read_text())
 
 
-def lifted(reader: Reader, held: int, patience_s: float) -> float:
+def lifted(reader: Reader, held: int, timeout_s: float) -> float:
     """How long it took until the clamp was the kernel's again."""
-    return until(lambda: reader.clamp() > 1.5 * held, patience_s)
+    return until(lambda: reader.clamp() > 1.5 * held, timeout_s)
 
 
-def holding(bed: Bed, agent: Agent) -> tuple[Reader, int]:
+def holding(testbed: Download, agent: Agent) -> tuple[Reader, int]:
     """A download that is held, and its clamp. λ falls at the end, so that the kernel's own window is far away."""
-    reader = Reader(bed)
+    reader = Reader(testbed)
     time.sleep(4)
     agent.set("receive.lambda=1.5")
     time.sleep(2)
@@ -41,17 +43,17 @@ def holding(bed: Bed, agent: Agent) -> tuple[Reader, int]:
 
 
 def test_off_puts_everything_back_exactly(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=4") as agent:
+        Sender(testbed)
         agent.serve()
-        reader, held = holding(bed, agent)
+        reader, held = holding(testbed, agent)
         agent.do("off")
         clamp, buffer = reader.clamp(), int(reader.ask("buffer"))
         assert clamp > 1.5 * held
         agent.nothing_left()
-        assert "receive" not in run("bpftool", "cgroup", "show", str(bed.cgroup))
+        assert "receive" not in run("bpftool", "cgroup", "show", str(testbed.cgroup))
         # One that never saw the agent: the kernel's clamp is the same part of its buffer.
-        other = Reader(bed, inside=False)
+        other = Reader(testbed, inside=False)
         time.sleep(3)
         assert clamp / buffer == pytest.approx(other.clamp() / int(other.ask("buffer")), rel=0.02)
         # And it is autotuned again.
@@ -60,13 +62,13 @@ def test_off_puts_everything_back_exactly(tmp_path: Path) -> None:
 
 
 def test_a_killed_daemon_is_undone_by_its_supervisor_at_once(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=4") as agent:
+        Sender(testbed)
         agent.serve()
-        reader, held = holding(bed, agent)
+        reader, held = holding(testbed, agent)
         agent.kill()
         assert lifted(reader, held, 5) < LEASE_S, "not by the lease"
-        agent.nothing_left(PATIENCE_S)
+        agent.nothing_left(TIMEOUT_S)
         assert "the agent ended without undoing what it did" in agent.log()
 
 
@@ -75,24 +77,24 @@ def test_where_the_kernel_has_no_walk_new_connections_are_held_and_given_back(
     tmp_path: Path, how: str
 ) -> None:
     """As before Linux 5.15; here a map of another kind in a map's place makes the kernel refuse the program that walks."""
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=4") as agent:
         (agent.pins / LAYOUT).mkdir(parents=True)
         kind = ("type", "hash", "key", "4", "value", "4", "entries", "1", "name", "switched")
         run("bpftool", "map", "create", str(agent.pins / LAYOUT / "switched"), *kind)
-        Sender(bed)
+        Sender(testbed)
         agent.serve()
-        reader, held = holding(bed, agent)
+        reader, held = holding(testbed, agent)
         assert "connections that existed before stay as they are" in agent.log()
         if how == "off":
             agent.do("off")
         else:
             agent.kill()
         assert lifted(reader, held, 5) < LEASE_S
-        agent.nothing_left(PATIENCE_S)
+        agent.nothing_left(TIMEOUT_S)
 
 
 def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed) as agent:
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
         agent.serve()
         first = agent.supervisor()
         os.kill(first, signal.SIGKILL)
@@ -103,10 +105,10 @@ def test_a_killed_supervisor_is_replaced(tmp_path: Path) -> None:
 def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_killed(
     tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=4") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=4") as agent:
+        Sender(testbed)
         agent.serve()
-        reader, held = holding(bed, agent)
+        reader, held = holding(testbed, agent)
         os.kill(agent.supervisor(), signal.SIGKILL)
         agent.kill()
         # Two seconds of lease, and an ACK.
@@ -118,10 +120,10 @@ def test_the_clamp_is_lifted_by_the_kernel_where_daemon_and_supervisor_are_kille
 
 
 def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        Sender(bed, 3_000_000)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=1.5") as agent:
+        Sender(testbed, 3_000_000)
         agent.serve()
-        reader = Reader(bed)
+        reader = Reader(testbed)
         until(lambda: reader.bytes() == 3_000_000)
         held = reader.clamp()
         os.kill(agent.supervisor(), signal.SIGKILL)
@@ -137,9 +139,9 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
     tmp_path: Path,
 ) -> None:
     dice = random.Random(1)
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=2") as agent:
-        sender = Sender(bed)
-        readers = [Reader(bed), Reader(bed, version=6)]
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=2") as agent:
+        sender = Sender(testbed)
+        readers = [Reader(testbed), Reader(testbed, version=6)]
         for number in range(34):
             agent.serve()
             if number % 3 == 0:
@@ -156,7 +158,7 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
             )
             time.sleep(dice.uniform(0, 0.1))
             early.kill()
-            early.wait(PATIENCE_S)
+            early.wait(TIMEOUT_S)
         agent.serve()
         until(lambda: len(agent.status()["flows"]) == 2)
         sender.end()
@@ -166,17 +168,17 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
 
 
 def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        sender = Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=1.5") as agent:
+        sender = Sender(testbed)
         agent.serve()
-        reader = Reader(bed)
+        reader = Reader(testbed)
         time.sleep(4)
         highest = 0
         for _ in range(5):
             before = agent.daemon
             agent.serve("--take-over")
             assert before is not None
-            assert before.wait(PATIENCE_S) == 0
+            assert before.wait(TIMEOUT_S) == 0
             for _ in range(10):
                 highest = max(highest, reader.clamp())
                 time.sleep(0.05)
@@ -190,7 +192,7 @@ def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed) as agent:
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
         daemon = agent.serve()
         second = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
         assert second.returncode == 1
@@ -199,13 +201,13 @@ def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
 
 
 def test_the_control_socket_is_roots_alone_and_nobody_is_waited_for(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed) as agent:
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
         agent.serve()
         for path, mode in ((agent.runtime, 0o700), (agent.runtime / "control.sock", 0o600)):
             assert stat.S_IMODE(path.stat().st_mode) == mode, path
         silent, rubbish = (socket.socket(socket.AF_UNIX) for _ in range(2))
         for client in (silent, rubbish):
-            client.settimeout(PATIENCE_S)
+            client.settimeout(TIMEOUT_S)
             client.connect(str(agent.runtime / "control.sock"))
         rubbish.sendall(b"\xff\xfe no json\n{}\n")
         silent.sendall(b'{"ask": "sta')
@@ -217,7 +219,7 @@ def test_the_control_socket_is_roots_alone_and_nobody_is_waited_for(tmp_path: Pa
 
 
 def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed) as agent:
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
         agent.serve()
         wrong = subprocess.run(
             agent.argv("on", "--set", "receive.lamda=2"), capture_output=True, text=True
@@ -225,7 +227,7 @@ def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> 
         assert wrong.returncode == 3
         assert "did you mean lambda?" in wrong.stderr
         file = tmp_path / "agent.toml"
-        file.write_text("[receive]\nlambda = 2.5\n[scope]\n" + f'cgroup = "{bed.cgroup}"\n')
+        file.write_text("[receive]\nlambda = 2.5\n[scope]\n" + f'cgroup = "{testbed.cgroup}"\n')
         agent.do("on", "--config", str(file))
         file.write_text("[recieve]\n")
         assert agent.daemon is not None
@@ -236,19 +238,19 @@ def test_settings_that_are_wrong_leave_the_old_ones_in_force(tmp_path: Path) -> 
 
 def test_congestion_control_changes_on_a_running_upload_and_changes_back(tmp_path: Path) -> None:
     route = 'congestion.routes={ "10.0.0.2/32" = "bbr" }'
-    with Bed(tmp_path) as bed, Agent(bed, "receive.enabled=false", route) as agent:
-        bed.iperf_server()
-        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "120", "-C", "cubic", "-J")
-        until(lambda: rtt_now(bed) > 400)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.enabled=false", route) as agent:
+        testbed.iperf_server()
+        testbed.start("host", "iperf3", "-c", "10.0.0.2", "-t", "120", "-C", "cubic", "-J")
+        until(lambda: testbed.rtt_now() > 400)
         # iperf3's other connection has what this host's kernel gives it.
-        before = uses(bed)
+        before = testbed.congestion()
         assert "cubic" in before
         agent.serve()
-        assert uses(bed) == {"bbr"}
+        assert testbed.congestion() == {"bbr"}
         # Three round trips through the full queue until BBR knows that there is no more bandwidth, then it drains.
-        until(lambda: rtt_now(bed) < 200, 60)
+        until(lambda: testbed.rtt_now() < 200, 60)
         agent.do("off")
-        assert uses(bed) == before
+        assert testbed.congestion() == before
         agent.nothing_left()
 
 
@@ -256,11 +258,11 @@ def test_new_connections_get_their_congestion_control_and_the_kernels_names_are_
     tmp_path: Path,
 ) -> None:
     routes = 'congestion.routes={ "10.0.0.2/32" = "reno", "::/0" = "cubic" }'
-    with Bed(tmp_path) as bed, Agent(bed, routes) as agent:
-        bed.iperf_server()
+    with Download(tmp_path) as testbed, Agent(testbed, routes) as agent:
+        testbed.iperf_server()
         agent.serve()
-        bed.start(bed.host, "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
-        until(lambda: uses(bed) == {"reno"}, 5)
+        testbed.start("host", "iperf3", "-c", "10.0.0.2", "-t", "20", "-J")
+        until(lambda: testbed.congestion() == {"reno"}, 5)
         assert agent.status()["cures"]["congestion"]["switched"] >= 1
         wrong = subprocess.run(
             agent.argv("on", "--set", 'congestion.routes={ "::/0" = "nosuch" }'),
@@ -278,12 +280,12 @@ def test_windows_that_cost_goodput_are_found_out_and_withdrawn(tmp_path: Path) -
     longer = '\n[[change]]\nat = "6 s"\n"link.down.delay" = "100 ms"\n'
     tried = ("trial.enabled=true", "trial.every=4 s", "trial.span=3 s")
     with (
-        Bed(tmp_path, scenario(delay="5 ms") + longer) as bed,
-        Agent(bed, "receive.lambda=1.5", *tried) as agent,
+        Download(tmp_path, scenario(delay="5 ms") + longer) as testbed,
+        Agent(testbed, "receive.lambda=1.5", *tried) as agent,
     ):
-        Sender(bed)
+        Sender(testbed)
         agent.serve()
-        reader = Reader(bed)
+        reader = Reader(testbed)
 
         def mbits(seconds: float) -> float:
             before, begun = reader.bytes(), time.monotonic()

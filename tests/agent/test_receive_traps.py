@@ -13,22 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from reading import Reader, Sender, right_edges
-from receive_bed import (
-    PATIENCE_S,
-    Agent,
-    Bed,
-    ended,
-    finished,
-    quantile,
-    rtt_now,
-    rtts,
-    run,
-    scenario,
-    until,
-)
+from download import Agent, Download, rtts, scenario
+from reader import Reader, Sender, right_edges
+from requirements import unavailable
 
-pytestmark = pytest.mark.usefixtures("receiving")
+from unbloat.lab.instruments import Goodput
+from unbloat.lab.testbed import TIMEOUT_S, end, quantile, run, until
+
+pytestmark = pytest.mark.usefixtures("machine")
 HERE = Path(__file__).resolve().parent
 BASE_MS = 60.0
 LINK = 7.72
@@ -36,32 +28,32 @@ LINK = 7.72
 
 
 def test_a_connection_that_exists_already_is_treated_within_seconds(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        Sender(bed)
-        reader = Reader(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
+        Sender(testbed)
+        reader = Reader(testbed)
         # The queue is there before the agent comes.
-        until(lambda: rtt_now(bed) > 400)
+        until(lambda: testbed.rtt_now() > 400)
         agent.serve()
         until(lambda: "connections that existed are treated now" in agent.log(), 10)
         # The handshake's RTT is the socket's smallest: it tells the empty path although the queue stands.
-        until(lambda: rtt_now(bed) < 3.3 * BASE_MS, 30)
+        until(lambda: testbed.rtt_now() < 3.3 * BASE_MS, 30)
         begun, before = time.monotonic(), reader.bytes()
-        assert rtt_now(bed) == pytest.approx(3 * BASE_MS, rel=0.2)
+        assert testbed.rtt_now() == pytest.approx(3 * BASE_MS, rel=0.2)
         time.sleep(3)
         assert (reader.bytes() - before) * 8e-6 / (time.monotonic() - begun) > 0.9 * LINK
 
 
 def test_a_latecomer_knows_the_empty_path_from_the_flow_before_it(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        bed.iperf_server()
-        bed.iperf_server(5202)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
+        testbed.iperf_server()
+        testbed.iperf_server(5202)
         agent.serve()
-        ping, first = bed.ping(20), bed.download(20)
+        ping, first = testbed.ping(20), testbed.download(20)
         time.sleep(6)
-        second = bed.download(13, port=5202)
+        second = testbed.download(13, port=5202)
         time.sleep(8)
         flows = [flow for flow in agent.status()["flows"] if flow["bytes"] > 200_000]
-        one, two = finished(first), finished(second)
+        one, two = Goodput.of(first), Goodput.of(second)
         found = rtts(ping, after_s=12)
         assert len(flows) == 2
         assert all(flow["rtt_min_ms"] == pytest.approx(BASE_MS, rel=0.1) for flow in flows), flows
@@ -71,22 +63,22 @@ def test_a_latecomer_knows_the_empty_path_from_the_flow_before_it(tmp_path: Path
 
 
 def test_windows_are_found_without_timestamps(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        for space in (bed.host, bed.server):
-            bed.ask(space, "sysctl", "-qw", "net.ipv4.tcp_timestamps=0")
-        bed.iperf_server()
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
+        for space in (testbed.spaces["host"], testbed.spaces["server"]):
+            testbed.ask(space, "sysctl", "-qw", "net.ipv4.tcp_timestamps=0")
+        testbed.iperf_server()
         agent.serve()
-        ping, download = bed.ping(12), bed.download(12)
-        goodput, found = finished(download), rtts(ping)
+        ping, download = testbed.ping(12), testbed.download(12)
+        goodput, found = Goodput.of(download), rtts(ping)
         assert quantile(found, 0.5) == pytest.approx(3 * BASE_MS, rel=0.2)
         assert goodput.mean >= 0.99 * LINK
 
 
 def test_the_clamp_comes_back_whenever_autotuning_moves_it(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
+        Sender(testbed)
         agent.serve()
-        reader = Reader(bed)
+        reader = Reader(testbed)
         time.sleep(6)
         wanted = agent.status()["flows"][0]["wanted_bytes"]
         assert reader.clamp() == pytest.approx(wanted, rel=0.2)
@@ -102,12 +94,12 @@ def test_the_clamp_comes_back_whenever_autotuning_moves_it(tmp_path: Path) -> No
 @pytest.mark.parametrize("shrink", [False, True])
 def test_the_right_edge_of_the_window_never_moves_back(tmp_path: Path, shrink: bool) -> None:
     """But where an administrator has allowed the kernel to take windows back, it does; no byte may be lost by that."""
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=6") as agent:
-        bed.ask(bed.host, "sysctl", "-qw", f"net.ipv4.tcp_shrink_window={int(shrink)}")
-        sender = Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=6") as agent:
+        testbed.ask("host", "sysctl", "-qw", f"net.ipv4.tcp_shrink_window={int(shrink)}")
+        sender = Sender(testbed)
         agent.serve()
-        with bed.capture() as capture:
-            reader = Reader(bed)
+        with testbed.captured() as capture:
+            reader = Reader(testbed)
             time.sleep(3)
             # Down and up, in mid-flow.
             for factor in ("1.5", "4", "1", "3"):
@@ -116,7 +108,7 @@ def test_the_right_edge_of_the_window_never_moves_back(tmp_path: Path, shrink: b
             assert reader.bytes() > 4_000_000
         sender.end()
         assert reader.ask("sum") == sender.sum()
-        assert bed.ask(bed.host, "sysctl", "-n", "net.ipv4.tcp_shrink_window").strip() == str(
+        assert testbed.ask("host", "sysctl", "-n", "net.ipv4.tcp_shrink_window").strip() == str(
             int(shrink)
         )
         edges = right_edges(capture, 5301)
@@ -138,10 +130,10 @@ def test_the_right_edge_of_the_window_never_moves_back(tmp_path: Path, shrink: b
 
 def test_a_clamp_of_the_application_is_not_exceeded_and_comes_back(tmp_path: Path) -> None:
     own = 40_000
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=6") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=6") as agent:
+        Sender(testbed)
         # A locked buffer: else autotuning takes the application's clamp away by itself.
-        reader = Reader(bed, setup="s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 400_000)")
+        reader = Reader(testbed, setup="s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 400_000)")
         # The kernel takes it away once more when it has learnt how full segments are.
         time.sleep(2)
         reader.ask(f"set {own}")
@@ -153,13 +145,13 @@ def test_a_clamp_of_the_application_is_not_exceeded_and_comes_back(tmp_path: Pat
 
 
 def test_a_socket_stays_in_the_cgroup_in_which_it_was_made(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5") as agent:
-        Sender(bed)
-        ours, theirs = Reader(bed), Reader(bed, inside=False)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=1.5") as agent:
+        Sender(testbed)
+        ours, theirs = Reader(testbed), Reader(testbed, inside=False)
         until(lambda: min(ours.bytes(), theirs.bytes()) > 100_000)
         # Both processes change places; neither of the sockets does.
-        elsewhere = bed.cgroup.parent
-        (bed.cgroup / "cgroup.procs").write_text(str(theirs.process.pid))
+        elsewhere = testbed.cgroup.parent
+        (testbed.cgroup / "cgroup.procs").write_text(str(theirs.process.pid))
         (elsewhere / "cgroup.procs").write_text(str(ours.process.pid))
         agent.serve()
         until(lambda: ours.clamp() < 150_000)
@@ -170,14 +162,17 @@ def test_a_socket_stays_in_the_cgroup_in_which_it_was_made(tmp_path: Path) -> No
 
 
 @contextmanager
-def another(bed: Bed) -> Iterator[Path]:
-    """Another program on the bed's sockets, which sets and counts callbacks of its own; where its maps are."""
+def another(testbed: Download) -> Iterator[Path]:
+    """Another program on the testbed's sockets, which sets and counts callbacks of its own; where its maps are."""
     clang = shutil.which("clang-14") or shutil.which("clang")
     if clang is None or shutil.which("bpftool") is None or not Path("/usr/include/bpf").exists():
-        pytest.skip(
-            "needs clang, libbpf's headers and bpftool, for another program on the same sockets"
+        unavailable(
+            "clang", "clang, libbpf's headers and bpftool make another program on the same sockets"
         )
-    compiled, pins = bed.folder / "another.bpf.o", Path("/sys/fs/bpf") / f"{bed.name}-another"
+    compiled, pins = (
+        testbed.folder / "another.bpf.o",
+        Path("/sys/fs/bpf") / f"{testbed.name}-another",
+    )
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
     options = ("-O2", "-g", "-target", "bpf", include, "-c", str(HERE / "another.bpf.c"))
     run(clang, *options, "-o", str(compiled))
@@ -188,7 +183,7 @@ def another(bed: Bed) -> Iterator[Path]:
             "bpftool",
             "cgroup",
             "attach",
-            str(bed.cgroup),
+            str(testbed.cgroup),
             "sock_ops",
             "pinned",
             str(pins / "program"),
@@ -206,31 +201,35 @@ def counted(pins: Path) -> int:
 
 
 def test_flags_that_another_program_replaced_are_set_again(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=3") as agent:
-        Sender(bed)
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
+        Sender(testbed)
         agent.serve()
-        with another(bed):
-            reader = Reader(bed)
+        with another(testbed):
+            reader = Reader(testbed)
             said = r"another sock_ops program had replaced the callback flags of \d+ connection"
             # A walk over a host's many namespaces is repeated the more rarely.
-            until(lambda: re.search(said, agent.log()) is not None, 2 * PATIENCE_S)
+            until(lambda: re.search(said, agent.log()) is not None, 2 * TIMEOUT_S)
             until(lambda: 0 < reader.clamp() < 300_000)
             # What stands in the queue by then drains.
             time.sleep(6)
-            assert quantile(rtts(bed.ping(3), after_s=0), 0.5) == pytest.approx(180, rel=0.15)
+            assert quantile(rtts(testbed.ping(3), after_s=0), 0.5) == pytest.approx(180, rel=0.15)
 
 
 def test_flags_of_another_program_stay_while_the_agent_comes_and_goes(tmp_path: Path) -> None:
     # An uplink on which RTT is measured often: its callback comes once a round trip.
     fast = scenario(up="20 Mbit/s")
-    with Bed(tmp_path, fast) as bed, Agent(bed, "receive.lambda=3") as agent, another(bed) as pins:
+    with (
+        Download(tmp_path, fast) as testbed,
+        Agent(testbed, "receive.lambda=3") as agent,
+        another(testbed) as pins,
+    ):
         for port in (5201, 5202):
-            bed.iperf_server(port)
+            testbed.iperf_server(port)
 
         def upload(port: int) -> subprocess.Popen[str]:
             # Its own data has to be acknowledged for that callback.
-            return bed.start(
-                bed.host, "iperf3", "-c", "10.0.0.2", "-p", f"{port}", "-t", "60", "-C", "cubic"
+            return testbed.start(
+                "host", "iperf3", "-c", "10.0.0.2", "-p", f"{port}", "-t", "60", "-C", "cubic"
             )
 
         def called() -> None:
@@ -242,7 +241,7 @@ def test_flags_of_another_program_stay_while_the_agent_comes_and_goes(tmp_path: 
         agent.serve()
         called()
         assert old.poll() is None
-        ended(old)
+        end(old)
         # One that begins under both: the agent's program sets its flag after the other has set its own.
         new = upload(5202)
         called()

@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import receive_bed as host
-import uplink_bed as uplink
-from daemon_bed import missing, phone, within
+import uplink
+from daemon import phone, within
+from download import Agent, Download, scenario
 
-pytestmark = pytest.mark.usefixtures("receiving", "tools")
+from unbloat.lab.testbed import end
+
+pytestmark = pytest.mark.usefixtures("machine")
 TRIED = ("trial.enabled=true", "trial.every=2 s", "trial.span=1.5 s")
-
-
-@pytest.fixture
-def tools() -> None:
-    """What the beds of these tests need on top."""
-    if missing():
-        pytest.skip(f"trials cannot be held here: no {', '.join(missing())}")
 
 
 def trial(status: dict[str, Any], cure: str) -> dict[str, Any]:
@@ -33,12 +28,12 @@ def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_on
 ) -> None:
     """20 Mbit/s over 60 ms are 150 KB: 64 KB carry not half of it, three round trips all."""
     with (
-        host.Bed(tmp_path, host.scenario(down="20 Mbit/s")) as bed,
-        host.Agent(bed, *TRIED) as agent,
+        Download(tmp_path, scenario(down="20 Mbit/s")) as testbed,
+        Agent(testbed, *TRIED) as agent,
     ):
         agent.serve()
-        bed.iperf_server()
-        download = bed.download(60)
+        testbed.iperf_server()
+        download = testbed.download(60)
         within(15, lambda: "cost nothing" in agent.log())
         found = trial(agent.status(), "receive")
         assert found["state"] == "resting"
@@ -54,18 +49,18 @@ def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_on
         assert "! withdrawn: the cure of downloads: " in agent.do("status")
         assert "a larger receive.lambda costs less" in agent.log()
         within(3, lambda: not any(flow["applied"] for flow in agent.status()["flows"]))
-        host.ended(download)
+        end(download)
 
 
 def test_windows_of_an_upload_whose_path_became_longer_are_withdrawn(tmp_path: Path) -> None:
     """A longer path looks like a queue: windows for 60 ms carry an eighth of it over 500."""
     longer = '[[change]]\nat = "8 s"\n"link.up.delay" = "470 ms"\n'
     with phone(tmp_path, uplink.scenario(more=longer), *TRIED, "uplink.driver=false") as (
-        bed,
+        testbed,
         agent,
     ):
         agent.serve()
-        transfer = bed.iperf("phone", 60, "-C", "cubic")
+        transfer = testbed.iperf("phone", 60, "-C", "cubic")
         # The first trial acquits it, mostly; the path becomes longer in its midst.
         within(40, lambda: "are withdrawn, since they cost goodput" in agent.log())
         found = trial(agent.status(), "acks")

@@ -3,9 +3,7 @@ do is done by hand: capabilities, the read-only cgroup tree, words on its socket
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,9 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from reading import Reader, Sender
-from receive_bed import Agent, Bed, cgroups, program, run
+from agent_program import agent_path
+from download import Agent, Download
+from reader import Reader, Sender
+from requirements import require
 from unit_file import UNIT, capabilities, value, with_only
+
+from unbloat.lab.cleanup.session import cgroup_root
+from unbloat.lab.testbed import run
 
 BITS = {
     "CAP_NET_ADMIN": 12,
@@ -32,8 +35,8 @@ FREE = 1 << 20
 class Confined(Agent):
     """An agent with some capabilities only, and with cgroups read-only."""
 
-    def __init__(self, bed: Bed, *settings: str, held: list[str]) -> None:
-        super().__init__(bed, *settings)
+    def __init__(self, testbed: Download, *settings: str, held: list[str]) -> None:
+        super().__init__(testbed, *settings)
         self.held = held
 
     def argv(self, *words: str) -> list[str]:
@@ -46,27 +49,23 @@ class Confined(Agent):
             "-c",
             read_only,
             "sh",
-            str(cgroups()),
+            str(cgroup_root()),
             *with_only(*self.held),
         ]
         return [*confine, *super().argv(*words)]
 
 
 class ConfinedHost(Confined):
-    """The same on the bed's host, whose uplink is the emulator's."""
+    """The same on the testbed's host, whose uplink is the emulator's."""
 
     def argv(self, *words: str) -> list[str]:
         """A command line in the namespace."""
-        return ["nsenter", f"--net=/run/netns/{self.host}", *super().argv(*words)]
-
-    def __init__(self, bed: Bed, *settings: str, held: list[str]) -> None:
-        self.host = bed.host
-        super().__init__(bed, *settings, held=held)
+        return self.testbed.argv("host", *super().argv(*words), grouped=False)
 
 
-def clamp_soon(reader: Reader, small: bool, patience_s: float = 12.0) -> int:
+def clamp_soon(reader: Reader, small: bool, timeout_s: float = 12.0) -> int:
     """The clamp, when it has become small or large."""
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + timeout_s
     while True:
         clamp = reader.clamp()
         if (clamp < FREE) == small or time.monotonic() > until:
@@ -74,15 +73,18 @@ def clamp_soon(reader: Reader, small: bool, patience_s: float = 12.0) -> int:
         time.sleep(0.1)
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespaces_too(
     tmp_path: Path,
 ) -> None:
-    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off", held=capabilities()) as agent:
-        Sender(bed, 60_000_000)
-        reader = Reader(bed)
+    with (
+        Download(tmp_path) as testbed,
+        Confined(testbed, "uplink.mode=off", held=capabilities()) as agent,
+    ):
+        Sender(testbed, 60_000_000)
+        reader = Reader(testbed)
         time.sleep(1)
-        free = clamp_soon(reader, small=False, patience_s=5)
+        free = clamp_soon(reader, small=False, timeout_s=5)
         daemon = agent.serve()
         effective = re.search(r"CapEff:\s*(\w+)", Path(f"/proc/{daemon.pid}/status").read_text())
         assert effective is not None
@@ -98,10 +100,13 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
         agent.nothing_left()
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 def test_with_them_the_uplinks_cures_begin_and_reports_reach_the_kernel(tmp_path: Path) -> None:
     settings = ("scope.device=up", "uplink.mode=gate", "uplink.telemetry=", "receive.enabled=false")
-    with Bed(tmp_path) as bed, ConfinedHost(bed, *settings, held=capabilities()) as agent:
+    with (
+        Download(tmp_path) as testbed,
+        ConfinedHost(testbed, *settings, held=capabilities()) as agent,
+    ):
         agent.serve()
         time.sleep(1)
         status = agent.status()
@@ -115,14 +120,14 @@ def test_with_them_the_uplinks_cures_begin_and_reports_reach_the_kernel(tmp_path
         agent.nothing_left()
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("name", ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"])
 def test_without_one_of_them_nothing_begins_and_the_line_names_it(
     tmp_path: Path, name: str
 ) -> None:
     # CAP_SYS_ADMIN stands for the first two, as it did before Linux 5.8.
     held = [one for one in capabilities() if one not in (name, "CAP_SYS_ADMIN")]
-    agent = program("unbloat-agent", "UNBLOAT_AGENT") or "unbloat-agent"
+    agent = agent_path()
     argv = [*with_only(*held), agent, "--runtime", str(tmp_path / "run"), "serve"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     (line,) = done.stderr.splitlines()
@@ -132,38 +137,41 @@ def test_without_one_of_them_nothing_begins_and_the_line_names_it(
     assert not (tmp_path / "run").exists(), "nothing was begun"
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("name", ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE"])
 def test_without_the_other_two_containers_are_not_reached_and_the_log_says_so(
     tmp_path: Path, name: str
 ) -> None:
     held = [one for one in capabilities() if one != name]
-    with Bed(tmp_path) as bed, Confined(bed, "uplink.mode=off", held=held) as agent:
+    with Download(tmp_path) as testbed, Confined(testbed, "uplink.mode=off", held=held) as agent:
         agent.serve()
         assert f"no {name}" in agent.log()
 
 
 def test_the_unit_is_valid_and_exposes_little(tmp_path: Path) -> None:
-    analyze = shutil.which("systemd-analyze")
-    agent = program("unbloat-agent", "UNBLOAT_AGENT")
-    if analyze is None or agent is None:
-        pytest.skip("needs systemd-analyze (package systemd) and the agent")
+    require("systemd-analyze", "unbloat-agent")
     unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/usr/bin/unbloat-agent", agent))
+    unit.write_text(UNIT.read_text().replace("/usr/bin/unbloat-agent", agent_path()))
     done = subprocess.run(
-        [analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
     # 3.1 of 10: what is left is what it is for (BPF, devices, other namespaces). 9.6 is a unit that says nothing.
-    words = (analyze, "security", "--offline=yes", "--no-pager", "--threshold=32", str(unit))
+    words = (
+        "systemd-analyze",
+        "security",
+        "--offline=yes",
+        "--no-pager",
+        "--threshold=32",
+        str(unit),
+    )
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout[-300:]
 
 
 def test_what_the_unit_runs_is_what_the_program_understands() -> None:
-    agent = program("unbloat-agent", "UNBLOAT_AGENT")
-    if agent is None:
-        pytest.skip("needs the agent")
+    require("unbloat-agent")
+    agent = agent_path()
     for key in ("ExecStart", "ExecStopPost"):
         name, *words = value(key).split()
         assert Path(name).name == "unbloat-agent"
@@ -174,19 +182,22 @@ def test_what_the_unit_runs_is_what_the_program_understands() -> None:
     assert f"/run/{value('RuntimeDirectory')}" in run(agent, "--help")
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert value("Type") == "notify"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening, Bed(tmp_path) as bed:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening,
+        Download(tmp_path) as testbed,
+    ):
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv(
             "WATCHDOG_USEC", str(int(float(value("WatchdogSec").removesuffix("s")) * 1e6))
         )
-        with Agent(bed, "uplink.mode=off") as agent:
+        with Agent(testbed, "uplink.mode=off") as agent:
             daemon = agent.serve()
             assert listening.recv(4096) == b"READY=1"
             assert listening.recv(4096) == b"WATCHDOG=1"
@@ -206,14 +217,12 @@ def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
             assert said == b"STOPPING=1"
 
 
-@pytest.mark.usefixtures("receiving")
+@pytest.mark.usefixtures("machine")
 def test_the_filter_of_system_calls_lets_pass_what_the_agent_calls(tmp_path: Path) -> None:
-    analyze, strace = shutil.which("systemd-analyze"), shutil.which("strace")
-    if analyze is None or strace is None:
-        pytest.skip("needs systemd-analyze and strace")
+    require("systemd-analyze", "strace")
 
     def calls(group: str) -> set[str]:
-        words = run(analyze, "syscall-filter", "--no-pager", group).split("\n")
+        words = run("systemd-analyze", "syscall-filter", "--no-pager", group).split("\n")
         names = [
             word.strip() for word in words[1:] if word.strip() and not word.strip().startswith("#")
         ]
@@ -224,10 +233,10 @@ def test_the_filter_of_system_calls_lets_pass_what_the_agent_calls(tmp_path: Pat
     allowed: set[str] = set()
     for word in value("SystemCallFilter").split():
         allowed |= calls(word) if word.startswith("@") else {word}
-    with Bed(tmp_path) as bed:
-        agent = Agent(bed, "uplink.mode=off", "metrics.listen=127.0.0.1:0")
+    with Download(tmp_path) as testbed:
+        agent = Agent(testbed, "uplink.mode=off", "metrics.listen=127.0.0.1:0")
         trace = tmp_path / "calls"
-        argv = [strace, "-f", "-qq", "-o", str(trace), *agent.argv("serve", *agent.sets())]
+        argv = ["strace", "-f", "-qq", "-o", str(trace), *agent.argv("serve", *agent.sets())]
         with (tmp_path / "agent.log").open("w") as log, agent:
             daemon = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True)
             assert daemon.stdout is not None
@@ -244,6 +253,5 @@ def test_the_filter_of_system_calls_lets_pass_what_the_agent_calls(tmp_path: Pat
 
 
 def test_root_is_who_these_tests_are_for() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
+    require("root")
     assert set(capabilities()) == set(BITS), "a capability more or less is another text of the docs"

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from reading import Reader, Sender
-from receive_bed import Agent, Bed
+from download import Agent, Download
+from reader import Reader, Sender
 
-pytestmark = pytest.mark.usefixtures("receiving")
+pytestmark = pytest.mark.usefixtures("machine")
 # The socket belongs to who makes it.
 OTHER = "import os; os.seteuid({uid}); s.close(); s = socket.socket(family, socket.SOCK_STREAM); os.seteuid(0)"
 
@@ -29,12 +29,15 @@ def treated(agent: Agent) -> set[int]:
 def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
     other = OTHER.format(uid=nobody)
-    with Bed(tmp_path) as bed, Agent(bed, "receive.lambda=1.5", 'scope.user="nobody"') as agent:
-        Sender(bed, 30_000_000)
-        early, roots = Reader(bed, setup=other), Reader(bed)
+    with (
+        Download(tmp_path) as testbed,
+        Agent(testbed, "receive.lambda=1.5", 'scope.user="nobody"') as agent,
+    ):
+        Sender(testbed, 30_000_000)
+        early, roots = Reader(testbed, setup=other), Reader(testbed)
         time.sleep(2)
         agent.serve()
-        late, also_roots = Reader(bed, setup=other, version=6), Reader(bed, version=6)
+        late, also_roots = Reader(testbed, setup=other, version=6), Reader(testbed, version=6)
         time.sleep(5)
         assert treated(agent) == {port(early), port(late)}
         # Another user at run time: who was treated gets its own back, who was not is treated from now on.
@@ -48,7 +51,7 @@ def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path
 
 
 def test_a_user_whom_this_host_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
-    with Bed(tmp_path) as bed, Agent(bed, 'scope.user="nosuchuser"') as agent:
+    with Download(tmp_path) as testbed, Agent(testbed, 'scope.user="nosuchuser"') as agent:
         done = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
         assert done.returncode == 3
         assert "nosuchuser" in done.stderr

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup import janitor
 
 SHORT = """
 name = "short"
@@ -47,14 +47,14 @@ class Lab:
             env=os.environ | env,
             start_new_session=True,  # so that a Ctrl-C for it does not reach the tests
         )
-        self.state: keeper.State = {}
+        self.state: janitor.State = {}
 
     def under_way(self, processes: int = 6) -> Lab:
         """Waits until so many of its processes run: emulator, two captures, two ends, a ping."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            for path in keeper.STATES.glob("*.json") if keeper.STATES.is_dir() else ():
-                state = keeper.read(path)
+            for path in janitor.STATES.glob("*.json") if janitor.STATES.is_dir() else ():
+                state = janitor.read(path)
                 if state is not None and state["owner"][0] == self.process.pid:
                     self.state = state
             if self.state and len(self.state["processes"]) >= processes:
@@ -81,9 +81,9 @@ class Lab:
 
     def left(self) -> list[str]:
         """What is still there of it."""
-        found = [f"process {pid}" for pid in sorted(keeper.members(self.state))]
-        found += [name for name in self.state["namespaces"] if (keeper.NAMESPACES / name).exists()]
-        found += [str(path) for path in (keeper.state_path(self.id),) if path.exists()]
+        found = [f"process {pid}" for pid in sorted(janitor.members(self.state))]
+        found += [name for name in self.state["namespaces"] if (janitor.NAMESPACES / name).exists()]
+        found += [str(path) for path in (janitor.state_path(self.id),) if path.exists()]
         places = [*self.state["leftovers"], *self.state["cgroups"]]
         found += [place for place in places if Path(place).exists()]
         folder = self.state["folder"]

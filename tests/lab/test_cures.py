@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from running import SHORT, plan_of
 
-from unbloat.lab.agent.config import Cure, configuration, cure_vetoes, cures
-from unbloat.lab.setup.unsupported import plan_vetoes
+from unbloat.lab.agent.config import Cure, configuration, unsupported_cures, cures
+from unbloat.lab.setup.unsupported import unsupported_in_plan
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +46,7 @@ def told(text: str, cure: Cure) -> dict[str, Any]:
 def only_cure(text: str) -> tuple[Cure, dict[str, Any]]:
     """The one agent of a scenario."""
     plan = plan_of(text)
-    assert plan_vetoes(plan) == []
+    assert unsupported_in_plan(plan) == []
     (cure,) = cures(plan)
     return cure, told(text, cure)
 
@@ -172,5 +172,5 @@ def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
 )
 def test_what_an_agent_cannot_do_is_said_with_its_key(text: str, words: str) -> None:
     plan = plan_of(text)
-    assert words in plan_vetoes(plan)
-    assert len(cure_vetoes(plan)) <= 1
+    assert words in unsupported_in_plan(plan)
+    assert len(unsupported_cures(plan)) <= 1

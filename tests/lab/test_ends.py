@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from running import SHORT, Lab, unbloat
 
-from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup import janitor
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -77,7 +77,7 @@ def test_killed_while_programs_start_it_is_cleaned_too(tmp_path: Path) -> None:
 
 def test_without_its_keeper_it_cleans_up_itself(tmp_path: Path) -> None:
     lab = Lab(tmp_path).under_way()
-    os.kill(lab.state["keeper"][0], signal.SIGKILL)
+    os.kill(lab.state["janitor"][0], signal.SIGKILL)
     code, _, errors = lab.end()
     assert (code, errors) == (0, "")
     assert lab.left() == []
@@ -86,7 +86,7 @@ def test_without_its_keeper_it_cleans_up_itself(tmp_path: Path) -> None:
 def test_clean_removes_what_the_dead_left_and_leaves_the_living_alone(tmp_path: Path) -> None:
     living = Lab(tmp_path, text=LONG).under_way()
     dead = Lab(tmp_path, text=LONG).under_way()
-    os.kill(dead.state["keeper"][0], signal.SIGKILL)
+    os.kill(dead.state["janitor"][0], signal.SIGKILL)
     dead.process.kill()
     dead.process.wait()
     assert dead.left(), "nobody was there to clean"
@@ -96,7 +96,7 @@ def test_clean_removes_what_the_dead_left_and_leaves_the_living_alone(tmp_path: 
     assert living.id in cleaned.stdout.split("left alone", 1)[1]
     assert dead.left() == []
     assert living.process.poll() is None
-    assert all((keeper.NAMESPACES / name).exists() for name in living.state["namespaces"])
+    assert all((janitor.NAMESPACES / name).exists() for name in living.state["namespaces"])
     living.interrupt()
     living.end()
     assert living.left() == []
@@ -107,7 +107,7 @@ def test_clean_finds_namespaces_whose_state_file_is_lost(tmp_path: Path) -> None
     subprocess.run(["ip", "netns", "add", name], check=True)
     cleaned = unbloat("lab", "clean")
     assert "0123abcd" in cleaned.stdout
-    assert not (keeper.NAMESPACES / name).exists()
+    assert not (janitor.NAMESPACES / name).exists()
 
 
 def test_clean_never_touches_namespaces_of_others(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_clean_never_touches_namespaces_of_others(tmp_path: Path) -> None:
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         unbloat("lab", "clean")
-        assert (keeper.NAMESPACES / name).exists()
+        assert (janitor.NAMESPACES / name).exists()
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
@@ -123,19 +123,19 @@ def test_clean_never_touches_namespaces_of_others(tmp_path: Path) -> None:
 def test_a_number_that_passed_to_another_process_is_not_the_one_that_was_meant() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        start = keeper.started(child.pid)
+        start = janitor.started(child.pid)
         assert start is not None
-        assert keeper.lives([child.pid, start])
+        assert janitor.lives([child.pid, start])
         state = {
             "id": "00000000",
             "owner": [1, 0],
-            "keeper": None,
+            "janitor": None,
             "namespaces": [],
             "processes": [[child.pid, start + 1]],
             "folder": None,
         }
-        assert keeper.members(state) == set()
-        assert keeper.clean(state) == []
+        assert janitor.members(state) == set()
+        assert janitor.clean(state) == []
         assert child.poll() is None
     finally:
         child.kill()

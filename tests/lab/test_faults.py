@@ -14,7 +14,7 @@ from running import SHORT, Lab, inside
 import unbloat as package
 from unbloat.lab import emulator
 from unbloat.lab import testbed as bed
-from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup import janitor
 
 HERE = Path(__file__).resolve().parent
 LONG = SHORT.replace('"2 s"', '"60 s"')
@@ -22,11 +22,11 @@ LONG = SHORT.replace('"2 s"', '"60 s"')
 
 def labs() -> set[str]:
     """Everything of any lab of this process."""
-    states = keeper.STATES.glob("*.json") if keeper.STATES.is_dir() else ()
+    states = janitor.STATES.glob("*.json") if janitor.STATES.is_dir() else ()
     own = {
         path.name
         for path in states
-        if (keeper.read(path) or {}).get("owner", [0])[0] == os.getpid()
+        if (janitor.read(path) or {}).get("owner", [0])[0] == os.getpid()
     }
     return own
 
@@ -148,7 +148,7 @@ class TestInMidRun:
         assert errors.count("\n") == 1
         assert not [
             path
-            for path in keeper.NAMESPACES.iterdir()
+            for path in janitor.NAMESPACES.iterdir()
             if not path.is_symlink() and path.stat().st_size > 0
         ]
 

@@ -11,7 +11,7 @@ import pytest
 from running import SHORT, Lab, inside, plan_of
 
 import unbloat
-from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.cleanup.session import Session
 from unbloat.lab.emulator import Emulator
 from unbloat.lab.setup import namespaces as netns
 
@@ -60,10 +60,10 @@ def chain(tmp_path: Path) -> Iterator[list[str]]:
     (tmp_path / "logs").mkdir()
     (tmp_path / "emu").mkdir()
     (tmp_path / "scenario.toml").write_text(CHAIN)
-    with Custody() as custody:
-        namespaces = custody.namespaces([node["name"] for node in plan["nodes"]])
+    with Session() as session:
+        namespaces = session.namespaces([node["name"] for node in plan["nodes"]])
         netns.create(namespaces, plan)
-        emulator = Emulator(custody, plan, namespaces, tmp_path, (), {})
+        emulator = Emulator(session, plan, namespaces, tmp_path, (), {})
         netns.connect(namespaces, plan, emulator.devices())
         begin_ns, _ = emulator.go()
         time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from running import SHORT, plan_of
 
-from unbloat.lab.setup import unsupported as vetoes
+from unbloat.lab.setup import unsupported
 from unbloat.lab.setup.routes import first_links, path
 from unbloat.lab.setup.tcp_settings import disagreements, node_sysctls, route_options
-from unbloat.lab.setup.unsupported import plan_vetoes, plan_warnings
+from unbloat.lab.setup.unsupported import unsupported_in_plan, plan_warnings
 
 CLIENT, SERVER = 0, 1
 OTHER = '[[flow]]\nname = "other"\nfrom = "client"\n'
@@ -23,7 +23,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel with three congestion controls."""
     listed = tmp_path / "available"
     listed.write_text("reno cubic bbr\n")
-    monkeypatch.setattr(vetoes, "AVAILABLE", listed)
+    monkeypatch.setattr(unsupported, "AVAILABLE", listed)
 
 
 def with_flow(keys: str, receiver: str = "") -> str:
@@ -118,7 +118,7 @@ def test_routes_are_told_initial_window_and_mss_and_the_congestion_control_of_se
     ],
 )
 def test_flows_that_share_a_setting_must_agree(text: str, words: str) -> None:
-    found = plan_vetoes(plan_of(text))
+    found = unsupported_in_plan(plan_of(text))
     assert f"{words}; Linux has one value for all of them" in found
 
 
@@ -129,7 +129,7 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
         + 'congestion = "bbr"\nmss = "500 B"\n[flow.receiver]\nwindow = { kind = "fixed", window = "1 MB" }\n'
     )
     assert disagreements(plan_of(text)) == []
-    assert plan_vetoes(plan_of(text)) == []
+    assert unsupported_in_plan(plan_of(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
     ],
 )
 def test_what_a_stock_kernel_cannot_do_is_said_with_its_key(text: str, words: str) -> None:
-    assert words in plan_vetoes(plan_of(text))
+    assert words in unsupported_in_plan(plan_of(text))
 
 
-def test_the_kernels_own_rules_of_cubic_are_no_veto() -> None:
+def test_the_kernels_own_rules_of_cubic_are_supported() -> None:
     for congestion in (
         '"cubic"',
         '{ kind = "cubic", rules = "linux", hystart = "linux" }',
         '"newreno"',
         '"bbr"',
     ):
-        assert plan_vetoes(plan_of(with_flow(f"congestion = {congestion}"))) == []
+        assert unsupported_in_plan(plan_of(with_flow(f"congestion = {congestion}"))) == []
 
 
 def test_small_queues_have_no_effect_and_that_is_said() -> None:

@@ -1,22 +1,21 @@
-"""The emulator's program, as the lab sees it: events as JSON lines, two words to it.
+"""`unbloat-emu` as a process: it writes events as JSON lines and reads the words `go` and `stop`.
 
-signal: `devices`, `started`, `counters` once a second, `done` · model: each event has its time limit · action: devices to
-configure, time zero, how far the run is; one clear error where the program dies, is silent or talks nonsense.
+Its events are `devices`, `started`, `counters` once a second, and `done`. Each event has a timeout. A program that dies,
+stays silent or writes anything else becomes one `LabError` with the reason.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from unbloat.errors import LabError
-from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.cleanup.session import Session
 from unbloat.lab.process import Child
 from unbloat.lab.requirements import found
 from unbloat.lab.setup.namespaces import Device
-from unbloat.lab.setup.tcp_settings import Plan
 
 # Making TUN devices takes milliseconds; traces of a day take seconds to read.
 DEVICES_S, STARTED_S = 20.0, 5.0
@@ -27,32 +26,22 @@ Event = dict[str, Any]
 
 
 class Emulator:
-    """One run of `unbloat-emu`."""
+    """One run of `unbloat-emu`; `namespaces` gives each node of the scenario its namespace."""
 
     def __init__(
         self,
-        custody: Custody,
-        plan: Plan,
-        namespaces: Sequence[str],
-        raw: Path,
-        overrides: Sequence[tuple[str, str]],
-        traces: dict[str, Path],
+        session: Session,
+        scenario: Path,
+        out: Path,
+        namespaces: Mapping[str, str],
+        logs: Path,
+        options: Sequence[str] = (),
     ) -> None:
-        argv = [
-            found("unbloat-emu") or "unbloat-emu",
-            "run",
-            str(raw / "scenario.toml"),
-            "--out",
-            str(raw / "emu"),
-        ]
-        argv += ["--seed", str(plan["seed"])]
-        for node, namespace in zip(plan["nodes"], namespaces, strict=True):
-            argv += ["--netns", f"{node['name']}={namespace}"]
-        for key, value in overrides:
-            argv += ["--set", f"{key}={value}"]
-        for name, path in traces.items():
-            argv += ["--trace", f"{name}={path}"]
-        self.child = Child(custody, "unbloat-emu", argv, raw / "logs")
+        program = found("unbloat-emu") or "unbloat-emu"
+        argv = [program, "run", str(scenario), "--out", str(out)]
+        for node, namespace in namespaces.items():
+            argv += ["--netns", f"{node}={namespace}"]
+        self.child = Child(session, "unbloat-emu", [*argv, *options], logs)
         self.summary: Event | None = None
 
     def devices(self) -> list[Device]:
@@ -86,6 +75,11 @@ class Emulator:
             if event["event"] == "done":
                 self.summary = event
         return events
+
+    def stop(self) -> Event:
+        """Ends it before the end of the scenario; its summary."""
+        self.child.say("stop")
+        return self.finish()
 
     def finish(self) -> Event:
         """Waits for the summary, lets go of the devices, and waits for the program's end."""

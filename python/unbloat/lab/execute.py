@@ -149,13 +149,13 @@ def plan_of(job: Job) -> Plan:
 
 def plan_or_reason(job: Job) -> Plan | TraceMissing | str:
     """The plan of a run, or why it is left out."""
-    from unbloat.lab.setup.unsupported import plan_vetoes
+    from unbloat.lab.setup.unsupported import unsupported_in_plan
 
     try:
         plan = plan_of(job)
     except TraceMissing as error:
         return error
-    return "; ".join(plan_vetoes(plan)) or plan
+    return "; ".join(unsupported_in_plan(plan)) or plan
 
 
 def run_job(
@@ -165,15 +165,14 @@ def run_job(
     share: Callable[[float], None],
 ) -> Run:
     """One run: its raw files come and go, or stay where they are asked for."""
-    from unbloat.lab.cleanup.session import Custody
+    from unbloat.lab.cleanup.session import Session
     from unbloat.lab.result.run import run_of
-    from unbloat.lab.testbed import Order, copied
-    from unbloat.lab.testbed import run as run_bed
+    from unbloat.lab.run import Order, copied, run_order
 
-    with Custody() as custody:
-        raw = custody.folder() if options.keep is None else kept_folder(Path(options.keep), job)
+    with Session() as session:
+        raw = session.folder() if options.keep is None else kept_folder(Path(options.keep), job)
         order = Order(plan, job.text, job.overrides, job.traces, raw, options.snap, share)
-        run_bed(custody, order)
+        run_order(session, order)
         run = run_of(raw)
         if job.pcap is not None:
             run.info["captures"] = copied(raw, Path(job.pcap))

@@ -1,4 +1,4 @@
-"""A process of the lab: started in its namespace, known to the keeper, dead when this process dies.
+"""A process of the lab: started in its namespace, known to the janitor, dead when this process dies.
 
 signal: lines on its standard output · model: none · action: lines within a time limit; what it said last on standard
 error, as the reason when it fails.
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from unbloat.errors import LabError
-from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.cleanup.session import Session
 from unbloat.lab.requirements import found
 
 # A program that is asked to end gets this long.
@@ -30,7 +30,7 @@ class Child:
 
     def __init__(
         self,
-        custody: Custody,
+        session: Session,
         name: str,
         argv: list[str],
         logs: Path,
@@ -56,11 +56,11 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=custody.environment,
+                env=session.environment,
                 start_new_session=True,
                 bufsize=0,
             )
-        custody.process(self.process.pid)
+        session.process(self.process.pid)
         assert self.process.stdout is not None, "it is a pipe"
         self.output = self.process.stdout.fileno()
         os.set_blocking(self.output, False)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.cleanup.session import Session
 from unbloat.lab.process import Child
 from unbloat.lab.requirements import found
 from unbloat.lab.setup.namespaces import Device
@@ -35,7 +35,7 @@ class Capture:
 
     def __init__(
         self,
-        custody: Custody,
+        session: Session,
         name: str,
         namespace: str,
         device: str,
@@ -47,7 +47,7 @@ class Capture:
         path = raw / "captures" / f"{name}.pcap"
         argv = [found("tcpdump") or "tcpdump", "-i", device, "-n", "--time-stamp-precision=nano"]
         argv += ["-s", str(snap), "-B", str(buffer_kib), "-Z", "root", "-w", str(path)]
-        self.child = Child(custody, f"tcpdump-{name}", argv, raw / "logs", namespace)
+        self.child = Child(session, f"tcpdump-{name}", argv, raw / "logs", namespace)
         self.child.endless, self.child.noise = True, COUNTED
 
     def wait_until_listening(self) -> None:
@@ -86,7 +86,7 @@ class Capture:
         ]
 
 
-def stop(captures: Sequence[Capture]) -> list[str]:
+def stop_captures(captures: Sequence[Capture]) -> list[str]:
     """Ends captures when everything that they have seen is written: the kernel hands packets over once a second, and
     tcpdump leaves at once when it is told to. Warnings."""
     seen: dict[str, int] = {}
@@ -115,8 +115,8 @@ def captured_nodes(plan: Plan) -> list[int]:
     )
 
 
-def start(
-    custody: Custody,
+def start_captures(
+    session: Session,
     plan: Plan,
     namespaces: Sequence[str],
     devices: Sequence[Device],
@@ -135,7 +135,7 @@ def start(
             )
     share = min(BUFFER_KIB, max(LEAST_BUFFER_KIB, BUFFERS_KIB // max(len(wanted), 1)))
     made = [
-        Capture(custody, name, where, device, raw, snap, share) for name, where, device in wanted
+        Capture(session, name, where, device, raw, snap, share) for name, where, device in wanted
     ]
     for capture in made:
         capture.wait_until_listening()

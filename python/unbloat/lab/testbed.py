@@ -1,214 +1,269 @@
-"""One run of the lab, from a plan to a directory of raw files.
+"""Network namespaces, what joins them, and programs in them: the testbed of tests, benchmarks and samples.
 
-signal: a resolved plan · model: namespaces, the emulator's devices, captures, agents, programs, in this order; nothing passes
-before all are ready · action: `RAW/`: plan.json, scenario.toml, lab.json, emu/, flows/, probes/, captures/, agent.jsonl, logs/. While it
-runs it is watched: a process that dies, a namespace that vanishes, a disk that fills end it with one clear line.
+It stands on what a run of the lab stands on: a `Session` whose janitor removes everything, however the process ends, and
+`Emulator` for links. A description of a testbed is a subclass whose `build` joins the nodes; it adds addresses and routes.
+
+Programs enter a namespace by `nsenter`: `ip netns exec` would hide the mounts of cgroup v2 and of the bpf file system.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import platform
-import select
-import shutil
+import re
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
 
 from unbloat.errors import LabError
-from unbloat.lab import tcpdump as captures
-from unbloat.lab.agent import process as agent
-from unbloat.lab.agent.config import cures, nodes_with_cgroup
-from unbloat.lab.cleanup import janitor as keeper
-from unbloat.lab.cleanup.session import Custody
-from unbloat.lab.emulator import Emulator
-from unbloat.lab.process import Child
-from unbloat.lab.setup import namespaces as netns
-from unbloat.lab.setup.tcp_settings import Plan
-from unbloat.lab.setup.unsupported import plan_warnings
-from unbloat.lab.traffic import commands
+from unbloat.lab.cleanup import janitor
+from unbloat.lab.cleanup.session import Session
+from unbloat.lab.emulator import Emulator, Event
+from unbloat.lab.requirements import found
+from unbloat.lab.setup.namespaces import Device, batch, set_sysctls
 
-# How often everything is looked at.
-LOOK_S = 0.1
-# A browser starts within seconds, on a busy machine in more.
-READY_S = 60.0
-# Programs end by themselves at the scenario's end; a browser writes its files first.
-END_S = 10.0
-# When a program dies, the emulator's own end is waited for so long: it may be the reason.
-CAUSE_S = 0.5
-# The last of the disk is left free: the end of a run is written, too.
-LEAST_FREE_BYTES = 1 << 20
+# For one program or one event: a machine under load takes tens of seconds to start a browser.
+TIMEOUT_S = 60.0
+# Between two looks at something that has to happen.
+POLL_S = 0.02
+# After the end of a measurement tcpdump's ring still holds packets; the kernel hands a block over within this time.
+CAPTURE_TAIL_S = 0.3
+
+NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
+"""Neighbour discovery and router solicitations would count among the packets."""
+
+T = TypeVar("T", bound="Testbed")
 
 
-@dataclass(frozen=True)
-class Order:
-    """What is run, and where to."""
+class Testbed:
+    """Nodes, each a network namespace; `with` makes them, and removes everything at the end of the block."""
 
-    plan: Plan
-    text: str
-    """The scenario file."""
-    overrides: Sequence[tuple[str, str]]
-    traces: dict[str, str]
-    raw: Path
-    snap: int
-    share: Callable[[float], None]
-    """Told how much of the run is over."""
+    __test__ = False  # pytest takes classes named Test… for tests
 
+    def __init__(self, folder: Path, *nodes: str, sysctls: Mapping[str, str] | None = None) -> None:
+        self.folder, self.nodes, self.sysctls = folder, nodes, dict(sysctls or {})
+        self.session = Session()
+        self.name = f"ub-{self.session.id}"
+        """Begins the name of everything that this testbed makes."""
+        self.spaces: dict[str, str] = {}
+        """The namespace of each node."""
+        self.cgroups: dict[str, Path] = {}
+        """Of the nodes that have one; their programs enter it."""
+        self.programs: list[subprocess.Popen[str]] = []
+        self.emulator: Emulator | None = None
+        self.out = folder / "emu"
+        """The emulator's files."""
 
-@dataclass
-class Bed:
-    """A run under way."""
+    def __enter__(self: T) -> T:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.session.__enter__()
+        try:
+            names = self.session.namespaces(list(self.nodes))
+            self.spaces = dict(zip(self.nodes, names, strict=True))
+            batch(None, [f"netns add {name}" for name in names])
+            for name in names:
+                batch(name, ["link set lo up"])
+                set_sysctls(name, self.sysctls)
+            self.build()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
 
-    custody: Custody
-    order: Order
-    namespaces: list[str]
-    captures: list[captures.Capture] = field(default_factory=list)
-    cgroups: dict[int, Path] = field(default_factory=dict)
-    """Of the nodes whose connections an agent has to know."""
-    agents: list[agent.Agent] = field(default_factory=list)
-    programs: list[Child] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    def build(self) -> None:
+        """Joins the nodes; a description of a testbed overrides it."""
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for program in reversed(self.programs):
+            end(program)
+        # In order where it still runs: it writes how late its packets were.
+        if self.emulator is not None and not self.emulator.child.has_ended():
+            with contextlib.suppress(LabError):
+                self.emulator.stop()
+        self.session.__exit__(kind, error, trace)
 
-def run(custody: Custody, order: Order) -> None:
-    """Runs it; raises `LabError` where it fails. The custody ends what is left of it."""
-    plan, raw = order.plan, order.raw
-    for name in ("emu", "logs", "traces"):
-        (raw / name).mkdir(parents=True)
-    (raw / "plan.json").write_text(json.dumps(plan, indent=1))
-    (raw / "scenario.toml").write_text(order.text)
-    traces = {}
-    for number, (name, text) in enumerate(order.traces.items()):
-        traces[name] = raw / "traces" / str(number)
-        traces[name].write_text(text)
-    bed = Bed(custody, order, custody.namespaces([node["name"] for node in plan["nodes"]]))
-    bed.warnings += plan_warnings(plan)
-    netns.create(bed.namespaces, plan)
-    wanted = cures(plan)
-    bed.cgroups = {
-        node: custody.cgroup(plan["nodes"][node]["name"]) for node in nodes_with_cgroup(wanted)
-    }
-    emulator = Emulator(custody, plan, bed.namespaces, raw, order.overrides, traces)
-    try:
-        devices = emulator.devices()
-        netns.connect(bed.namespaces, plan, devices)
-        bed.captures = captures.start(custody, plan, bed.namespaces, devices, raw, order.snap)
-        bed.agents = agent.start(custody, wanted, plan, bed.namespaces, devices, bed.cgroups, raw)
-        start_programs(bed)
-        begin_ns, unix_ns = emulator.go()
-        for program in bed.programs:
-            program.say(str(begin_ns))
-        watch(bed, emulator, begin_ns)
-        # The devices are there until the emulator is let go.
-        bed.warnings += captures.stop(bed.captures)
-        bed.warnings += [problem for one in bed.agents for problem in one.end()]
-        summary = emulator.finish()
-        end_programs(bed)
-    except OSError as error:
-        raise full(raw) or error from None
-    except LabError as error:
-        # A full disk kills whoever writes first; the disk is the reason.
-        raise full(raw) or error from None
-    noted = {
-        "id": custody.id,
-        "t0_monotonic_ns": begin_ns,
-        "t0_unix_ns": unix_ns,
-        "kernel": f"{platform.system()} {platform.release()}",
-        "offloads": [
-            f"{device['node']}.{device['name']}: segmentation offload {'on' if device['offload'] else 'off'}"
-            for device in summary.get("devices", [])
-        ],
-        "agents": [one.told() for one in bed.agents],
-        "namespaces": bed.namespaces,
-        "warnings": bed.warnings,
-        "vetoes": [],
-    }
-    (raw / "lab.json").write_text(json.dumps(noted, indent=1))
+    # ------------------------------------------------------------------------------------------------- network
 
+    def ip(self, node: str, *lines: str) -> None:
+        """Commands of iproute2 in a node's namespace."""
+        batch(self.spaces[node], lines)
 
-def start_programs(bed: Bed) -> None:
-    """Starts the programs that make traffic, and waits until all are ready."""
-    for one in commands(bed.order.plan, bed.order.raw):
-        name = f"{one.role}-{one.name}"
-        logs = bed.order.raw / "logs"
-        cgroup = bed.cgroups.get(one.node)
-        bed.programs.append(
-            Child(bed.custody, name, one.argv, logs, bed.namespaces[one.node], cgroup)
+    def sysctl(self, node: str, name: str, value: str) -> None:
+        """Sets one, where this kernel has it."""
+        set_sysctls(self.spaces[node], {name: value})
+
+    def address(self, node: str, device: str, *addresses: str) -> None:
+        """Gives a device addresses and brings it up."""
+        lines = [
+            f"address add {one} dev {device}{' nodad' if ':' in one else ''}" for one in addresses
+        ]
+        self.ip(node, *lines, f"link set dev {device} up")
+
+    def veth(self, one: str, other: str, device: str) -> None:
+        """Joins two nodes by a pair of Ethernet devices of the same name."""
+        a, b = self.spaces[one], self.spaces[other]
+        batch(None, [f"link add {device} netns {a} type veth peer name {device} netns {b}"])
+
+    def emulate(
+        self, text: str, *options: str, nodes: Mapping[str, str] | None = None
+    ) -> list[Device]:
+        """Starts the emulator on a scenario, at time zero as yet; `nodes`: scenario's node → node of the testbed."""
+        file, logs = self.folder / "scenario.toml", self.folder
+        file.write_text(text)
+        nodes = nodes or {node: node for node in self.nodes}
+        places = {name: self.spaces[node] for name, node in nodes.items()}
+        self.emulator = Emulator(self.session, file, self.out, places, logs, options)
+        return self.emulator.devices()
+
+    def go(self) -> int:
+        """Starts the emulator's clock, and waits for time zero: CLOCK_MONOTONIC, ns."""
+        assert self.emulator is not None
+        zero, _ = self.emulator.go()
+        time.sleep(max(0.0, (zero - time.monotonic_ns()) / 1e9))
+        return zero
+
+    def summary(self) -> Event:
+        """Stops the emulator: what it counted."""
+        assert self.emulator is not None
+        return self.emulator.stop()
+
+    def losses(self) -> list[dict[str, Any]]:
+        """Every packet loss that the emulator logged."""
+        return [json.loads(line) for line in (self.out / "losses.jsonl").read_text().splitlines()]
+
+    # ------------------------------------------------------------------------------------------------ programs
+
+    def make_cgroup(self, node: str) -> Path:
+        """Makes a cgroup that the node's programs enter from now on."""
+        self.cgroups[node] = self.session.cgroup(node)
+        return self.cgroups[node]
+
+    def argv(self, node: str, *words: str, grouped: bool = True) -> list[str]:
+        """A command line that runs in a node's namespace, and in its cgroup unless `grouped` is false."""
+        group = self.cgroups.get(node) if grouped else None
+        enter = [
+            found("nsenter") or "nsenter",
+            f"--net={janitor.NAMESPACES / self.spaces[node]}",
+            "--",
+        ]
+        if group is None:
+            return [*enter, *words]
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs", *enter, *words]
+
+    def start(
+        self, node: str, *words: str, grouped: bool = True, **options: Any
+    ) -> subprocess.Popen[str]:
+        """A program in a node; killed with the testbed."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        argv = self.argv(node, *words, grouped=grouped)
+        program: subprocess.Popen[str] = subprocess.Popen(
+            argv, text=True, env=self.session.environment, **(pipes | options)
         )
-    for program in bed.programs:
-        said = program.line(READY_S, '"ready"')
-        if said != "ready":
-            raise LabError(f'{program.name}: expected "ready", got {said[:100]!r}')
+        self.programs.append(program)
+        return program
+
+    def ask(self, node: str, *words: str, timeout_s: float = TIMEOUT_S) -> str:
+        """Output of a program that has to succeed."""
+        return output(self.start(node, *words), timeout_s)
+
+    def listens(self, node: str, port: int) -> None:
+        """Returns when a program listens on a TCP port of the node."""
+        listed = ("ss", "-Hltn", f"sport = :{port}")
+        until(lambda: bool(self.ask(node, *listed)), TIMEOUT_S, every_s=0.05)
+
+    @contextlib.contextmanager
+    def capture(
+        self, node: str, device: str, path: Path, *wanted: str, snap: int = 128
+    ) -> Iterator[Path]:
+        """What passes a device, in a file; `wanted` is a filter of tcpdump's."""
+        options = ("-n", "-U", "--immediate-mode", "-B", "32768", "-Z", "root", "-s", str(snap))
+        argv = ("tcpdump", "-i", device, *options, "-w", str(path), *wanted)
+        dump = self.start(node, *argv, grouped=False)
+        assert dump.stderr is not None
+        heard = iter(dump.stderr.readline, "")
+        assert any("listening on" in line for line in heard), f"tcpdump ended: {dump.wait()}"
+        yield path
+        time.sleep(CAPTURE_TAIL_S)
+        dump.send_signal(signal.SIGINT)
+        dump.communicate(timeout=TIMEOUT_S)
+
+    # ------------------------------------------------------------------------------------------------ counters
+
+    def counters(self, node: str) -> dict[str, int]:
+        """/proc/net/snmp and netstat as one table: `TcpRetransSegs`, `TcpExtTCPTimeouts` …"""
+        table: dict[str, int] = {}
+        lines = self.ask(node, "cat", "/proc/net/snmp", "/proc/net/netstat").splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            group, *keys = names.split()
+            pairs = zip(keys, values.split()[1:], strict=True)
+            table |= {group.rstrip(":") + key: int(value) for key, value in pairs}
+        return table
+
+    def counter(self, node: str, name: str) -> int:
+        """One counter of the kernel's TCP, UDP, IP or ICMP there."""
+        return self.counters(node)[name]
+
+    def device_losses(self, node: str) -> Counter[str]:
+        """Drops and errors of all devices. `tx` of a TUN: its reader was late; `rx`: what it wrote was refused."""
+        lost: Counter[str] = Counter()
+        for link in json.loads(self.ask(node, "ip", "-j", "-s", "link", "show")):
+            for direction, stats in link["stats64"].items():
+                for what, count in stats.items():
+                    if what not in ("bytes", "packets", "multicast"):
+                        lost[f"device {direction} {what}"] += count
+        return lost
+
+    def congestion_controls(self, node: str, *wanted: str) -> set[str]:
+        """Those of the node's TCP connections, by `ss`; `wanted` is a filter of its."""
+        shown = self.ask(node, "ss", "-Htin", *wanted)
+        return set(re.findall(r"^\s+(\w+) ", shown, re.MULTILINE)) - {"ESTAB"}
 
 
-def watch(bed: Bed, emulator: Emulator, begin_ns: int) -> None:
-    """Until the emulator is done: everything that must live does."""
-    duration = bed.order.plan["duration_s"]
-    while emulator.summary is None:
-        elapsed = (time.monotonic_ns() - begin_ns) / 1e9
-        bed.order.share(min(max(elapsed / duration, 0.0), 1.0))
-        so_far = f"after {elapsed:.1f} s of {duration:g} s"
-        check(bed, emulator, so_far)
-        agent.look(bed.agents, begin_ns)
-        endless = [*(one.child for one in bed.captures), *(one.child for one in bed.agents)]
-        dead = [child for child in [*endless, *bed.programs] if child.has_failed()]
-        if dead:
-            # Whoever uses a device dies with the emulator: that is told, if it is so.
-            emulator.child.wait_a_little(CAUSE_S)
-            check(bed, emulator, so_far)
-            raise dead[0].failure(f"{dead[0].status()} {so_far}")
-        if elapsed > duration + END_S:
-            raise emulator.child.failure(f"does not end: {duration:g} s are over since {END_S:g} s")
-        select.select([emulator.child.output], [], [], LOOK_S)
-    elapsed = (time.monotonic_ns() - begin_ns) / 1e9
-    if elapsed < duration - LOOK_S:
-        raise emulator.child.failure(f"stopped after {elapsed:.1f} s of {duration:g} s")
+def until(
+    happened: Callable[[], object], timeout_s: float = TIMEOUT_S, every_s: float = POLL_S
+) -> float:
+    """Waits for something that has to happen: how long it took, s."""
+    begun = time.monotonic()
+    while not happened():
+        assert time.monotonic() - begun < timeout_s, f"did not happen within {timeout_s:g} s"
+        time.sleep(every_s)
+    return time.monotonic() - begun
 
 
-def check(bed: Bed, emulator: Emulator, so_far: str) -> None:
-    """Disk, namespaces, emulator: what makes everything else fail."""
-    error = full(bed.order.raw)
-    if error is not None:
-        raise error
-    for name in bed.namespaces:
-        if not (keeper.NAMESPACES / name).exists():
-            raise LabError(f"the namespace {name} vanished {so_far}")
-    emulator.heard()
-    if emulator.summary is None and emulator.child.ended:
-        emulator.child.wait(END_S)
-        raise emulator.child.failure(f"{emulator.child.status()} {so_far}")
+def run(*argv: str, check: bool = True, timeout_s: float = TIMEOUT_S) -> str:
+    """Output of a program outside of any testbed."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s)
+    assert done.returncode == 0 or not check, f"{argv}: {done.stderr}"
+    return done.stdout
 
 
-def end_programs(bed: Bed) -> None:
-    """They end by themselves; one that does not is told so, and then killed."""
-    deadline = time.monotonic() + END_S
-    for program in bed.programs:
-        with contextlib.suppress(Exception):
-            program.process.wait(max(0.0, deadline - time.monotonic()))
-        if not program.has_ended():
-            bed.warnings.append(f"{program.name} did not end with the scenario")
-            program.let_go()
-            program.end()
-        elif program.process.returncode != 0:
-            raise program.failure(program.status())
+def output(program: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> str:
+    """Waits for a program that has to succeed: its output."""
+    out, errors = program.communicate(timeout=timeout_s)
+    assert program.returncode == 0, f"{program.args!r}: {errors} {out[-500:]}"
+    return out
 
 
-def full(raw: Path) -> LabError | None:
-    """An error where the disk is full."""
-    stat = os.statvfs(raw)
-    free = stat.f_bavail * stat.f_frsize
-    if free >= LEAST_FREE_BYTES:
-        return None
-    return LabError(f"the disk under {raw} is full ({free // 1024} KiB left): the run is given up")
+def end(program: subprocess.Popen[str]) -> None:
+    """Kills a program that may still run, and closes its pipes."""
+    if program.poll() is None:
+        program.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
+        program.communicate(timeout=TIMEOUT_S)
 
 
-def copied(raw: Path, folder: Path) -> list[str]:
-    """The captures of a run, in a folder of the user's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        str(shutil.copy2(path, folder / path.name))
-        for path in sorted((raw / "captures").glob("*.pcap"))
-    ]
+def quantile(values: Sequence[float], share: float) -> float:
+    """Of values of which there is at least one."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -2,7 +2,7 @@
 
 signal: a plan · model: a receiver's `drwa` is the agent's [receive] at that node; the same law on ACKs that pass a node is its
 [uplink] for data that leaves by the uplink and its [forward] for data that comes in for others; a gate of a device, where
-`[lab] gate = "agent"`, its [uplink] with the emulated modem's reports · action: `cures`, `cure_vetoes`, and of each cure the
+`[lab] gate = "agent"`, its [uplink] with the emulated modem's reports · action: `cures`, `unsupported_cures`, and of each cure the
 agent's configuration. Everything that the scenario does not ask for is switched off.
 
 Differences from the simulator:
@@ -136,7 +136,7 @@ def passing(plan: Plan, node: int) -> tuple[list[Flow], list[Flow]]:
     return out, through
 
 
-def cure_vetoes(plan: Plan) -> list[str]:
+def unsupported_cures(plan: Plan) -> list[str]:
     """What an agent cannot do of what a plan asks for."""
     found = []
     for number, node in enumerate(plan["nodes"]):
@@ -156,7 +156,10 @@ def cure_vetoes(plan: Plan) -> list[str]:
                     "unbloat-agent knows downloads by where they come from"
                 )
         if law is not None:
-            found += [f"{name}: {veto}" for veto in (*law_vetoes(law), *passing_vetoes(law))]
+            found += [
+                f"{name}: {reason}"
+                for reason in (*unsupported_law(law), *unsupported_in_forwarded_acks(law))
+            ]
             if uplink(plan, number) is None:
                 found.append(
                     f"{name}: window: no way leads to a node called {FAR}…, so that it has no uplink"
@@ -175,7 +178,7 @@ def cure_vetoes(plan: Plan) -> list[str]:
     return found
 
 
-def law_vetoes(law: Law) -> list[str]:
+def unsupported_law(law: Law) -> list[str]:
     """Of a window law, at a receiver or on the way."""
     if law["kind"] != "drwa":
         return [
@@ -191,7 +194,7 @@ def law_vetoes(law: Law) -> list[str]:
     return found
 
 
-def passing_vetoes(law: Law) -> list[str]:
+def unsupported_in_forwarded_acks(law: Law) -> list[str]:
     """Of a law on passing ACKs, beside."""
     if law["kind"] != "drwa":
         return []

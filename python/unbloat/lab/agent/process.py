@@ -17,8 +17,8 @@ from typing import Any
 
 from unbloat.errors import LabError, UnbloatError
 from unbloat.lab.agent.config import Cure, configuration
-from unbloat.lab.cleanup import janitor as keeper
-from unbloat.lab.cleanup.session import Custody
+from unbloat.lab.cleanup import janitor
+from unbloat.lab.cleanup.session import Session
 from unbloat.lab.process import Child
 from unbloat.lab.requirements import AGENT, found
 from unbloat.lab.setup.namespaces import Device
@@ -46,7 +46,7 @@ class Agent:
 
     def __init__(
         self,
-        custody: Custody,
+        session: Session,
         cure: Cure,
         plan: Plan,
         namespace: str,
@@ -59,7 +59,7 @@ class Agent:
         self.samples = raw / "agent.jsonl"
         self.last: Status = {}
         self.looked = 0.0
-        runtime, pins = custody.agent(self.node)
+        runtime, pins = session.agent(self.node)
         self.pins, self.socket = pins, runtime / "control.sock"
         config = raw / "agent" / f"{self.node}.toml"
         config.parent.mkdir(exist_ok=True)
@@ -69,8 +69,8 @@ class Agent:
         argv = [found(AGENT) or AGENT, "--runtime", str(runtime), "--pins", str(pins), "--json"]
         argv += ["serve", "--config", str(config)]
         # `ip netns exec` would hide the bpf file system and the cgroups.
-        into = [found("nsenter") or "nsenter", f"--net={keeper.NAMESPACES / namespace}", "--"]
-        self.child = Child(custody, f"{AGENT}-{self.node}", [*into, *argv], raw / "logs")
+        into = [found("nsenter") or "nsenter", f"--net={janitor.NAMESPACES / namespace}", "--"]
+        self.child = Child(session, f"{AGENT}-{self.node}", [*into, *argv], raw / "logs")
         self.child.endless = True
 
     def wait_until_ready(self) -> None:
@@ -172,8 +172,8 @@ def features(program: str) -> list[Status]:
     return listed
 
 
-def start(
-    custody: Custody,
+def start_agents(
+    session: Session,
     cures: Sequence[Cure],
     plan: Plan,
     namespaces: Sequence[str],
@@ -183,7 +183,7 @@ def start(
 ) -> list[Agent]:
     """All agents of a run, ready."""
     made = [
-        Agent(custody, cure, plan, namespaces[cure.node], devices, cgroups.get(cure.node), raw)
+        Agent(session, cure, plan, namespaces[cure.node], devices, cgroups.get(cure.node), raw)
         for cure in cures
     ]
     for agent in made:
@@ -191,7 +191,7 @@ def start(
     return made
 
 
-def look(agents: Sequence[Agent], begin_ns: int) -> None:
+def sample_agents(agents: Sequence[Agent], begin_ns: int) -> None:
     """At each of them."""
     for agent in agents:
         agent.look((time.monotonic_ns() - begin_ns) / 1e9)

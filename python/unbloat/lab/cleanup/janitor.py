@@ -1,11 +1,11 @@
-"""The keeper of a lab: whatever happens to the process that runs it, nothing of the lab stays behind.
+"""The janitor of a lab: whatever happens to the process that runs it, nothing of the lab stays behind.
 
 signal: end of file on standard input, or the owner gone from the process table · model: a state file that names
 everything before it comes to be: namespaces, processes with their start times, the temporary folder · action: ends the
 processes, deletes the namespaces, removes folders, cgroups, what agents pinned, and the state file.
 
-It runs by itself (`python -I -S keeper.py STATE`), in a session of its own so that no Ctrl-C reaches it, and needs
-nothing but the standard library. `clean` is also what `unbloat lab clean` calls for labs whose keeper died with them.
+It runs by itself (`python -I -S janitor.py STATE`), in a session of its own so that no Ctrl-C reaches it, and needs
+nothing but the standard library. `clean` is also what `unbloat lab clean` calls for labs whose janitor died with them.
 
 A process belongs to a lab if the state file names it, if it lives in one of its namespaces, or if its environment
 says so (`UNBLOAT_LAB`): browsers and servers start processes that nobody else knows of.
@@ -32,7 +32,7 @@ MARK = "UNBLOAT_LAB"
 
 # Programs get this long to end by themselves, then this long to vanish once they are killed.
 POLITE_S, FIRM_S = 0.5, 5.0
-# How often the keeper looks whether its owner lives, should somebody else hold the pipe open.
+# How often the janitor looks whether its owner lives, should somebody else hold the pipe open.
 LOOK_S = 1.0
 
 # A namespace of a lab: `ub-`, its id of eight hexadecimal digits, the node.
@@ -115,10 +115,13 @@ def marked(lab: str) -> set[int]:
 
 
 def members(state: State) -> set[int]:
-    """The living processes of a lab; never this one, nor its keeper and owner."""
+    """The living processes of a lab; never this one, nor its janitor and owner."""
     named = {pid for pid, start in state["processes"] if lives([pid, start])}
     found = named | inhabitants(state["namespaces"]) | marked(state["id"])
-    apart = {os.getpid(), *(one[0] for one in (state["owner"], state["keeper"]) if one is not None)}
+    apart = {
+        os.getpid(),
+        *(one[0] for one in (state["owner"], state["janitor"]) if one is not None),
+    }
     return {pid for pid in found - apart if started(pid) is not None}
 
 
@@ -201,7 +204,7 @@ def wait_for_end(owner: list[int]) -> None:
 
 
 def main(path: Path) -> int:
-    """The keeper's whole life."""
+    """The janitor's whole life."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     state = read(path)

@@ -1,6 +1,6 @@
 """`unbloat lab clean`: what dead labs left behind.
 
-signal: state files, namespaces named as a lab names them · model: a lab lives as long as its owner or its keeper does
+signal: state files, namespaces named as a lab names them · model: a lab lives as long as its owner or its janitor does
 (process number and start time) · action: the rest is removed, the living are left alone and told.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup import janitor
 from unbloat.lab.requirements import need_root
 
 
@@ -28,21 +28,21 @@ def clean() -> Cleaned:
     """Removes the leftovers of dead labs: processes, namespaces, temporary folders."""
     need_root()
     found = Cleaned()
-    for path in sorted(keeper.STATES.glob("*.json")) if keeper.STATES.is_dir() else []:
-        state = keeper.read(path)
+    for path in sorted(janitor.STATES.glob("*.json")) if janitor.STATES.is_dir() else []:
+        state = janitor.read(path)
         if state is None:
             if path.exists():  # else its lab has just ended
                 found.problems.append(f"{path}: no state file of a lab")
             continue
-        if keeper.lives(state["owner"]) or keeper.lives(state["keeper"]):
+        if janitor.lives(state["owner"]) or janitor.lives(state["janitor"]):
             found.living.append(state["id"])
             continue
-        problems = keeper.clean(state)
+        problems = janitor.clean(state)
         found.problems.extend(problems)
         if not problems:
             found.removed.append(state["id"])
     for lab, names in orphans().items():
-        problems = [problem for name in names for problem in keeper.delete(name)]
+        problems = [problem for name in names for problem in janitor.delete(name)]
         found.problems.extend(problems)
         if not problems:
             found.removed.append(lab)
@@ -52,14 +52,14 @@ def clean() -> Cleaned:
 def orphans() -> dict[str, list[str]]:
     """Namespaces of labs that have no state file, and in which nobody lives."""
     labs: dict[str, list[str]] = {}
-    if not keeper.NAMESPACES.is_dir():
+    if not janitor.NAMESPACES.is_dir():
         return labs
-    for path in sorted(keeper.NAMESPACES.iterdir()):
-        named = keeper.NAMED.fullmatch(path.name)
+    for path in sorted(janitor.NAMESPACES.iterdir()):
+        named = janitor.NAMED.fullmatch(path.name)
         if (
             named is not None
-            and not keeper.state_path(named[1]).exists()
-            and not keeper.inhabitants([path.name])
+            and not janitor.state_path(named[1]).exists()
+            and not janitor.inhabitants([path.name])
         ):
             labs.setdefault(named[1], []).append(path.name)
     return labs

@@ -1,7 +1,7 @@
-"""Custody of a lab: its id, its state file, its keeper.
+"""Session of a lab: its id, its state file, its janitor.
 
-signal: a lab begins · model: one state file in /run that names everything before it is made, one keeper that outlives
-this process · action: at the end, however it comes, the keeper cleans; where it was killed, this process does.
+signal: a lab begins · model: one state file in /run that names everything before it is made, one janitor that outlives
+this process · action: at the end, however it comes, the janitor cleans; where it was killed, this process does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from unbloat.errors import LabError
-from unbloat.lab.cleanup import janitor as keeper
+from unbloat.lab.cleanup import janitor
 
 # The bpf file system, where agents pin.
 PINS = Path("/sys/fs/bpf")
@@ -24,48 +24,48 @@ MOUNTS = Path("/proc/self/mounts")
 CLEAN_S = 30.0
 
 
-class Custody:
-    """`with Custody() as lab:` everything told to it is gone afterwards."""
+class Session:
+    """`with Session() as lab:` everything told to it is gone afterwards."""
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(4)
         own = os.getpid()
-        self.state: keeper.State = {
+        self.state: janitor.State = {
             "id": self.id,
-            "owner": [own, keeper.started(own)],
-            "keeper": None,
+            "owner": [own, janitor.started(own)],
+            "janitor": None,
             "namespaces": [],
             "processes": [],
             "folder": None,
             "cgroups": [],
             "leftovers": [],
         }
-        self.keeper: subprocess.Popen[str] | None = None
+        self.janitor: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Custody:
-        keeper.write(self.state)
+    def __enter__(self) -> Session:
+        janitor.write(self.state)
         # A file of its own, without unbloat's imports: it is there within a few milliseconds and needs little memory.
         argv = [
             sys.executable,
             "-I",
             "-S",
-            str(Path(keeper.__file__).resolve()),
-            str(keeper.state_path(self.id)),
+            str(Path(janitor.__file__).resolve()),
+            str(janitor.state_path(self.id)),
         ]
         try:
-            self.keeper = subprocess.Popen(
+            self.janitor = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
             )
-            self.state["keeper"] = [self.keeper.pid, keeper.started(self.keeper.pid)]
-            keeper.write(self.state)
-            said = self.keeper.stdout.readline() if self.keeper.stdout else ""
+            self.state["janitor"] = [self.janitor.pid, janitor.started(self.janitor.pid)]
+            janitor.write(self.state)
+            said = self.janitor.stdout.readline() if self.janitor.stdout else ""
             if said.strip() != "ready":
                 raise LabError(
-                    f"the keeper of the lab did not start: {said.strip() or 'it said nothing'}"
+                    f"the janitor of the lab did not start: {said.strip() or 'it said nothing'}"
                 )
         except BaseException:
             self.clean()
@@ -86,19 +86,19 @@ class Custody:
     @property
     def environment(self) -> dict[str, str]:
         """For every process of the lab: it says whose it is."""
-        return os.environ | {keeper.MARK: self.id}
+        return os.environ | {janitor.MARK: self.id}
 
     def namespaces(self, nodes: list[str]) -> list[str]:
-        """Names for the namespaces of nodes, known to the keeper from now on."""
+        """Names for the namespaces of nodes, known to the janitor from now on."""
         self.state["namespaces"] = [f"ub-{self.id}-{node}" for node in nodes]
-        keeper.write(self.state)
+        janitor.write(self.state)
         return list(self.state["namespaces"])
 
     def folder(self) -> Path:
         """A new temporary folder."""
         path = Path(tempfile.gettempdir()).resolve() / f"unbloat-lab-{self.id}"
         self.state["folder"] = str(path)
-        keeper.write(self.state)
+        janitor.write(self.state)
         path.mkdir(mode=0o700)
         return path
 
@@ -106,34 +106,34 @@ class Custody:
         """A new cgroup for a node's programs."""
         path = cgroup_root() / f"ub-{self.id}-{node}"
         self.state["cgroups"].append(str(path))
-        keeper.write(self.state)
+        janitor.write(self.state)
         path.mkdir()
         return path
 
     def agent(self, node: str) -> tuple[Path, Path]:
         """Where the agent of a node keeps what it needs, and where it pins; it makes both itself."""
-        runtime, pins = keeper.STATES / f"{self.id}-{node}", PINS / f"ub-{self.id}-{node}"
+        runtime, pins = janitor.STATES / f"{self.id}-{node}", PINS / f"ub-{self.id}-{node}"
         self.state["leftovers"] += [str(runtime), str(pins)]
-        keeper.write(self.state)
+        janitor.write(self.state)
         return runtime, pins
 
     def process(self, pid: int) -> None:
         """A process of the lab, just started."""
-        self.state["processes"].append([pid, keeper.started(pid)])
-        keeper.write(self.state)
+        self.state["processes"].append([pid, janitor.started(pid)])
+        janitor.write(self.state)
 
     def clean(self) -> list[str]:
         """Has everything removed; what could not be, in words."""
-        if self.keeper is not None:
+        if self.janitor is not None:
             try:
-                self.keeper.communicate("", timeout=CLEAN_S)
+                self.janitor.communicate("", timeout=CLEAN_S)
             except subprocess.TimeoutExpired:
-                self.keeper.kill()
-                self.keeper.communicate()
-            if self.keeper.returncode == 0:
+                self.janitor.kill()
+                self.janitor.communicate()
+            if self.janitor.returncode == 0:
                 return []
-            self.state["keeper"] = None
-        return keeper.clean(self.state)
+            self.state["janitor"] = None
+        return janitor.clean(self.state)
 
 
 def cgroup_root() -> Path:

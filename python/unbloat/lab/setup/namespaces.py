@@ -17,8 +17,8 @@ from unbloat.lab.requirements import found
 from unbloat.lab.setup.routes import first_links
 from unbloat.lab.setup.tcp_settings import Plan, route_options, sysctls
 
-# Longer than this, the kernel hangs.
-PATIENCE_S = 20.0
+# Timeout of one `ip` call: a kernel that takes longer hangs.
+IP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def set_sysctls(namespace: str, settings: dict[str, str]) -> None:
         # Names of devices have no dots here: only the scenario's own keys come this way.
         script += f"if [ -e {path} ]; then echo {shlex.quote(value)} > {path} || exit 1; fi\n"
     argv = [found("ip") or "ip", "netns", "exec", namespace, "sh", "-c", script]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=IP_TIMEOUT_S)
     if done.returncode != 0:
-        raise LabError(f"{namespace}: settings refused: {last_line(done.stderr)}")
+        raise LabError(f"{namespace}: settings refused: {line_of(done.stderr, -1)}")
 
 
 def connect(namespaces: Sequence[str], plan: Plan, devices: Sequence[Device]) -> None:
@@ -66,14 +66,14 @@ def connect(namespaces: Sequence[str], plan: Plan, devices: Sequence[Device]) ->
         lines = [f"addr add {address}/32 dev {device.name}" for device in own]
         lines.append(f"addr add {address}/32 dev lo")
         for other, link in first_links(plan, node).items():
-            device = leaving(own, plan, link)
+            device = device_for_link(own, plan, link)
             to = plan["nodes"][other]["address"]
             options = " ".join(route_options(plan, node, other))
             lines.append(f"route add {to}/32 dev {device.name} src {address} {options}".rstrip())
         batch(namespace, lines)
 
 
-def leaving(own: Sequence[Device], plan: Plan, link: int) -> Device:
+def device_for_link(own: Sequence[Device], plan: Plan, link: int) -> Device:
     """The device by which packets get to a link."""
     for device in own:
         if device.outgoing == link:
@@ -87,22 +87,13 @@ def batch(namespace: str | None, lines: Sequence[str]) -> None:
     inside = [] if namespace is None else ["-netns", namespace]
     argv = [found("ip") or "ip", *inside, "-batch", "-"]
     text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=IP_TIMEOUT_S)
     if done.returncode != 0:
         where = "" if namespace is None else f"{namespace}: "
-        raise LabError(f"{where}ip: {first_line(done.stderr)}")
+        raise LabError(f"{where}ip: {line_of(done.stderr, 0)}")
 
 
-def first_line(text: str) -> str:
-    """Of what a program said."""
-    return next(
-        (line.strip() for line in text.split("\n") if line.strip()), "it failed without a word"
-    )
-
-
-def last_line(text: str) -> str:
-    """Of what a program said."""
-    return next(
-        (line.strip() for line in reversed(text.split("\n")) if line.strip()),
-        "it failed without a word",
-    )
+def line_of(text: str, place: int) -> str:
+    """The first (0) or last (-1) line that is not empty of what a program wrote on standard error."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return lines[place] if lines else "exited with no error output"

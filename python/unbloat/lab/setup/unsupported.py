@@ -1,7 +1,7 @@
 """What neither a stock kernel nor unbloat-agent can do, said before anything is started.
 
 signal: a plan, the congestion controls of this kernel · model: the laws that only the simulator has ·
-action: `plan_vetoes`, one line each with the key and the reason: a run that has one is skipped; `plan_warnings`, what it
+action: `unsupported_in_plan`, one line each with the key and the reason: a run that has one is skipped; `plan_warnings`, what it
 does in another way.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab.agent.config import cure_vetoes, gated, law_vetoes
+from unbloat.lab.agent.config import gated, unsupported_cures, unsupported_law
 from unbloat.lab.setup.tcp_settings import (
     MSS_BYTES,
     Flow,
@@ -34,23 +34,28 @@ ACK_EVERY, ACK_DELAY_MS = 2, 40.0
 USUAL_CLASS = 1
 
 
-def plan_vetoes(plan: Plan) -> list[str]:
+def unsupported_in_plan(plan: Plan) -> list[str]:
     """Why a plan cannot be run on this kernel; empty where it can."""
-    found = [veto for flow in plan["flows"] if is_tcp(flow) for veto in flow_vetoes(flow, plan)]
+    found = [
+        reason
+        for flow in plan["flows"]
+        if is_tcp(flow)
+        for reason in unsupported_in_flow(flow, plan)
+    ]
     for change in plan["changes"]:
         found += [
-            f"at {change['at_s']:g} s: {veto}"
+            f"at {change['at_s']:g} s: {reason}"
             for what in change["what"]
-            for veto in change_vetoes(what, plan)
+            for reason in unsupported_change(what, plan)
         ]
-    return [*dict.fromkeys([*found, *cure_vetoes(plan), *disagreements(plan)])]
+    return [*dict.fromkeys([*found, *unsupported_cures(plan), *disagreements(plan)])]
 
 
-def flow_vetoes(flow: Flow, plan: Plan) -> list[str]:
+def unsupported_in_flow(flow: Flow, plan: Plan) -> list[str]:
     """Of one flow."""
     name, sender, receiver = flow["name"], flow["sender"], flow["receiver"]
-    found = [f"{name}: {veto}" for veto in congestion_vetoes(sender["congestion"])]
-    found += [f"{name}: {veto}" for veto in window_vetoes(receiver["window"])]
+    found = [f"{name}: {reason}" for reason in unsupported_congestion(sender["congestion"])]
+    found += [f"{name}: {reason}" for reason in unsupported_window(receiver["window"])]
     if advmss(flow) > MSS_BYTES:
         found.append(
             f"{name}: mss {sender['mss_bytes']} does not fit the TUN devices' MTU of 1500 bytes"
@@ -86,7 +91,7 @@ def maker(flow: Flow) -> str:
     return "iperf3" if flow["app"]["kind"] == "bulk" else "nginx"
 
 
-def congestion_vetoes(congestion: dict[str, Any]) -> list[str]:
+def unsupported_congestion(congestion: dict[str, Any]) -> list[str]:
     """Of a congestion control."""
     name = kernel_name(congestion)
     available = AVAILABLE.read_text().split()
@@ -99,12 +104,12 @@ def congestion_vetoes(congestion: dict[str, Any]) -> list[str]:
     return unlike_default("congestion", congestion, RULES.get(congestion["kind"], set()))
 
 
-def window_vetoes(law: dict[str, Any]) -> list[str]:
+def unsupported_window(law: dict[str, Any]) -> list[str]:
     """Of a window law."""
-    return [] if law["kind"] in ("fixed", "autotune") else law_vetoes(law)
+    return [] if law["kind"] in ("fixed", "autotune") else unsupported_law(law)
 
 
-def change_vetoes(what: dict[str, Any], plan: Plan) -> list[str]:
+def unsupported_change(what: dict[str, Any], plan: Plan) -> list[str]:
     """Of something that changes in mid-run."""
     if what["kind"] == "node_window":
         return [
@@ -122,12 +127,12 @@ def change_vetoes(what: dict[str, Any], plan: Plan) -> list[str]:
             f"{flow['name']}: {what['kind']} of a live connection of {maker(flow)} cannot be changed"
         ]
     if what["kind"] == "congestion":
-        vetoes = congestion_vetoes(what["to"])
+        reasons = unsupported_congestion(what["to"])
     elif "drwa" in (what["to"]["kind"], flow["receiver"]["window"]["kind"]):
-        vetoes = ["window drwa of unbloat-agent holds from beginning to end"]
+        reasons = ["window drwa of unbloat-agent holds from beginning to end"]
     else:
-        vetoes = window_vetoes(what["to"])
-    return [f"{flow['name']}: {veto}" for veto in vetoes]
+        reasons = unsupported_window(what["to"])
+    return [f"{flow['name']}: {reason}" for reason in reasons]
 
 
 def unlike_default(key: str, algorithm: dict[str, Any], free: set[str]) -> list[str]:

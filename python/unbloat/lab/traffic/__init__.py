@@ -7,7 +7,7 @@ started in its node's network namespace, with standard input and output as pipes
     T0\\n      on standard input: time zero of the scenario, nanoseconds of CLOCK_MONOTONIC; from then on it works
                and ends by itself at the scenario's end; at once at SIGTERM, or when standard input ends
 
-Exit status 0, or 1 with a line on standard error. What it measured is in JSON lines (see book.py), in `FOLDER/flows` and
+Exit status 0, or 1 with a line on standard error. What it measured is in JSON lines (see log.py), in `FOLDER/flows` and
 `FOLDER/probes`.
 
 | role | one process per | what it does |

@@ -27,7 +27,7 @@ from threading import Thread
 from typing import Any
 
 from unbloat.lab.traffic.devtools import PROGRAMS, Browser
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, hurry, now_ns
 from unbloat.lab.traffic.page import document
 from unbloat.lab.traffic.sock_diag import Watch
@@ -70,8 +70,8 @@ def rehearsal(app: Json) -> Iterator[str]:
 class Pages:
     """Loads one page after another."""
 
-    def __init__(self, loop: Loop, browser: Browser, book: Book, spec: Json) -> None:
-        self._loop, self._browser, self._book = loop, browser, book
+    def __init__(self, loop: Loop, browser: Browser, log: EventLog, spec: Json) -> None:
+        self._loop, self._browser, self._log = loop, browser, log
         self._flow, self._warmup_s = spec["flow"], spec["warmup_s"]
         self._url = f"http://{spec['peer']}:{spec['port']}/page"
         self._context = self._session = ""
@@ -174,7 +174,7 @@ class Pages:
         if error and not self._complained:
             # Once: what goes wrong goes wrong every time.
             self._complained = True
-            self._book.error(f"page not loaded: {error}")
+            self._log.error(f"page not loaded: {error}")
         begun, self._begun_ns = self._begun_ns, None
         self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
         self.prepare()
@@ -198,7 +198,7 @@ class Pages:
         # In order of time; at the same time the page comes last.
         for at, name, value in sorted(rows, key=lambda row: row[0]):
             if t_s(at) >= self._warmup_s:
-                self._book.tell("app", t_s=t_s(at), name=name, value=value)
+                self._log.write("app", t_s=t_s(at), name=name, value=value)
 
     def stop(self) -> None:
         """No more pages; the one under way is given up."""
@@ -212,22 +212,22 @@ class Pages:
         at = now_ns()
         if self._begun_ns is not None and self._loop.seconds(at) >= self._warmup_s:
             age = (at - self._begun_ns) / 1e6
-            self._book.tell("app", t_s=self._loop.seconds(at), name="page_unfinished_ms", value=age)
+            self._log.write("app", t_s=self._loop.seconds(at), name="page_unfinished_ms", value=age)
 
 
 def run(spec: Json) -> None:
     """The whole life of the process."""
     loop = Loop()
-    book = Book(spec["out"])
+    log = EventLog(spec["out"])
     for note in spec["notes"]:
-        book.error(note)
+        log.error(note)
     program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         raise OSError("chromium is not installed")
     browser = Browser(program, spec["work"])
     try:
         hurry()
-        pages = Pages(loop, browser, book, spec)
+        pages = Pages(loop, browser, log, spec)
         pages.prepare()
         browser.wait(lambda: pages.prepared, _START_PATIENCE_S)
         with rehearsal(spec["flow"]["app"]) as url:
@@ -237,13 +237,13 @@ def run(spec: Json) -> None:
             return
         flow = spec["flow"]
         loop.watch(browser.fd, READ, browser.read)
-        Watch(loop, book, flow, "receiver", remote_port=spec["port"]).start(spec["bin_ms"])
+        Watch(loop, log, flow, "receiver", remote_port=spec["port"]).start(spec["bin_ms"])
         pages.begin_at(loop.ns(flow["start_s"]))
         if flow["stop_s"] is not None:
             loop.at(loop.ns(flow["stop_s"]), pages.stop)
         loop.run(loop.ns(spec["duration_s"]))
         pages.finish()
     finally:
-        book.close()
+        log.close()
         browser.end()
         shutil.rmtree(f"{spec['work']}/profile", ignore_errors=True)

@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 from unbloat.lab.traffic import sockets, voice
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 
 # In Linux SO_TIMESTAMPNS and the message that it brings have the same number (asm-generic/socket.h).
@@ -94,12 +94,12 @@ class Talker:
     """Sends numbered and stamped UDP packets."""
 
     def __init__(
-        self, sock: socket.socket, peer: tuple[str, int], ip_bytes: int, book: Book
+        self, sock: socket.socket, peer: tuple[str, int], ip_bytes: int, log: EventLog
     ) -> None:
-        self._sock, self._peer, self._book = sock, peer, book
+        self._sock, self._peer, self._log = sock, peer, log
         self._padding = bytes(max(ip_bytes - _IP_UDP - _STAMP.size, 0))
         if ip_bytes < _IP_UDP + _STAMP.size:
-            book.error(
+            log.error(
                 f"packets have {_IP_UDP + _STAMP.size} bytes, not {ip_bytes}: room for their times"
             )
         self._refused = False
@@ -112,7 +112,7 @@ class Talker:
             )
         except OSError as error:
             if not self._refused:
-                self._book.error(f"a packet could not be sent: {error.strerror}")
+                self._log.error(f"a packet could not be sent: {error.strerror}")
             self._refused = True
 
 
@@ -122,12 +122,12 @@ class Call:
     def __init__(self, loop: Loop, spec: dict[str, Any], own: str) -> None:
         self._loop, self._flow, self._side = loop, spec["flow"], spec["side"]
         self._app = self._flow["app"]
-        self._book = Book(spec["out"])
+        self._log = EventLog(spec["out"])
         self._peer = spec["peer"]
         self._sock = _socket(socket.SOCK_DGRAM, 0, own, self._flow["sender"]["class"])
         self._sock.bind((own, spec["port"]))
         self._talker = Talker(
-            self._sock, (spec["peer"], spec["port"]), self._app["bytes"], self._book
+            self._sock, (spec["peer"], spec["port"]), self._app["bytes"], self._log
         )
         # (when it came, in scenario time; how long it took)
         self._arrived: list[tuple[float, float]] = []
@@ -164,10 +164,10 @@ class Call:
         there = self._side == "to"
         if there:
             for t_s, value in windows:
-                self._book.tell("app", t_s=t_s, name="mos_10s", value=value)
+                self._log.write("app", t_s=t_s, name="mos_10s", value=value)
         if total is not None:
-            self._book.tell("app", t_s=end_s, name="mos" if there else "mos_back", value=total)
-        self._book.close()
+            self._log.write("app", t_s=end_s, name="mos" if there else "mos_back", value=total)
+        self._log.close()
 
 
 class Listener:
@@ -175,7 +175,7 @@ class Listener:
 
     def __init__(self, loop: Loop, spec: dict[str, Any], own: str) -> None:
         self._loop, self._probe, self._peer = loop, spec["probe"], spec["peer"]
-        self._book = Book(spec["out"])
+        self._log = EventLog(spec["out"])
         self._sock = _socket(socket.SOCK_DGRAM, 0, own, 1)
         self._sock.bind((own, spec["port"]))
         # Number of the packet: when it was sent, how long it took.
@@ -198,18 +198,20 @@ class Listener:
         planned = times(self._probe["start_s"], self._probe["every_s"], end_s)
         for number, t_s in enumerate(planned):
             self._seen.setdefault(number, (t_s, -1.0))
-        _tell_rows(self._book, self._seen, "owd_ms", end_s)
+        _tell_rows(self._log, self._seen, "owd_ms", end_s)
 
 
-def _tell_rows(book: Book, rows: dict[int, tuple[float, float]], name: str, end_s: float) -> None:
+def _tell_rows(
+    log: EventLog, rows: dict[int, tuple[float, float]], name: str, end_s: float
+) -> None:
     """Probe rows; a negative delay: no answer."""
     last = max((number for number, (_, delay) in rows.items() if delay >= 0), default=-1)
     for number, (t_s, delay) in sorted(rows.items()):
         there = delay >= 0
         lost = not there and (number < last or t_s < end_s - _PATIENCE_NS / 1e9)
         figures = {"rtt_ms": None, "owd_ms": None, name: delay if there else None}
-        book.tell("probe", t_s=t_s, lost=lost, **figures)
-    book.close()
+        log.write("probe", t_s=t_s, lost=lost, **figures)
+    log.close()
 
 
 class Ping:
@@ -217,7 +219,7 @@ class Ping:
 
     def __init__(self, loop: Loop, spec: dict[str, Any], own: str, ident: int) -> None:
         self._loop, self._probe, self._peer = loop, spec["probe"], spec["peer"]
-        self._book = Book(spec["out"])
+        self._log = EventLog(spec["out"])
         self._sock = _socket(socket.SOCK_RAW, socket.IPPROTO_ICMP, own, self._probe["class"])
         self._sock.bind((own, 0))
         self._ident = ident
@@ -243,7 +245,7 @@ class Ping:
             self._sock.sendto(head + self._data, (self._peer, 0))
         except OSError as error:
             if not self._refused:
-                self._book.error(f"a ping could not be sent: {error.strerror}")
+                self._log.error(f"a ping could not be sent: {error.strerror}")
             self._refused = True
 
     def _on_packet(self, _events: int) -> None:
@@ -264,7 +266,7 @@ class Ping:
 
     def finish(self, end_s: float) -> None:
         """A row for every packet."""
-        _tell_rows(self._book, self._rows, "rtt_ms", end_s)
+        _tell_rows(self._log, self._rows, "rtt_ms", end_s)
 
 
 def _checksum(data: bytes) -> int:
@@ -287,18 +289,18 @@ def run(spec: dict[str, Any]) -> None:
         Ping(loop, ping, own, (os.getpid() * 31 + i) & 0xFFFF)
         for i, ping in enumerate(spec.get("pings", ()))
     ]
-    books = []
+    logs = []
     talkers = []
     for send in spec.get("sends", ()):
         # What the sender has to say goes beside the rows, which are the listener's.
-        book = Book(send["out"].removesuffix(".jsonl") + ".sender.jsonl")
-        books.append(book)
+        log = EventLog(send["out"].removesuffix(".jsonl") + ".sender.jsonl")
+        logs.append(log)
         sock = _socket(socket.SOCK_DGRAM, 0, own, send["probe"]["class"])
         sock.bind((own, 0))
         talkers.append(
             (
                 send["probe"],
-                Talker(sock, (send["peer"], send["port"]), send["probe"]["bytes"], book),
+                Talker(sock, (send["peer"], send["port"]), send["probe"]["bytes"], log),
             )
         )
     if not loop.wait_for_start():
@@ -312,5 +314,5 @@ def run(spec: dict[str, Any]) -> None:
     end_s = min(loop.seconds(), spec["duration_s"])
     for part in parts:
         part.finish(end_s)
-    for book in books:
-        book.close()
+    for log in logs:
+        log.close()

@@ -1,6 +1,6 @@
 """What a program that is not ours does otherwise than the scenario says: warnings, said once per flow.
 
-What no program can do on a stock kernel is refused before anything starts (lab/vetoes.py).
+What no program can do on a stock kernel is refused before anything starts (`lab/setup/unsupported.py`).
 """
 
 from __future__ import annotations

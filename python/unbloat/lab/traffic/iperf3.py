@@ -19,9 +19,8 @@ import subprocess
 import time
 from typing import Any
 
-from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic import subprocesses as children
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic import sockets, subprocesses
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import Loop
 from unbloat.lab.traffic.sock_diag import Watch
 
@@ -68,15 +67,17 @@ def run(spec: dict[str, Any]) -> None:
     """The whole life of the process."""
     loop = Loop()
     flow = spec["flow"]
-    book = Book(spec["out"])
+    log = EventLog(spec["out"])
     for note in spec["notes"]:
-        book.error(note)
+        log.error(note)
     process: subprocess.Popen[bytes] | None = None
     with open(spec["json"], "wb") as report:
 
         def begin(length_s: float) -> None:
             nonlocal process
-            process = children.start(_argv(spec, length_s), stdout=report, stderr=subprocess.STDOUT)
+            process = subprocesses.start(
+                _argv(spec, length_s), stdout=report, stderr=subprocess.STDOUT
+            )
 
         def stop() -> None:
             if process is not None:
@@ -94,7 +95,7 @@ def run(spec: dict[str, Any]) -> None:
         if loop.wait_for_start():
             data_port = spec["port"] + _DATA_PORT
             where = {"remote_port": data_port} if server else {"local_port": data_port}
-            Watch(loop, book, flow, spec["side"], **where).start(spec["bin_ms"])
+            Watch(loop, log, flow, spec["side"], **where).start(spec["bin_ms"])
             if not server:
                 # To the whole second above: it is stopped at the right time.
                 loop.at(loop.ns(flow["start_s"]), lambda: begin(end_s - flow["start_s"] + 1))
@@ -102,9 +103,9 @@ def run(spec: dict[str, Any]) -> None:
             loop.run(loop.ns(spec["duration_s"]))
         if process is not None:
             # SIGINT: it writes its report.
-            children.end(process, signal.SIGINT, _PATIENCE_S)
-    _complain(spec, book)
-    book.close()
+            subprocesses.end(process, signal.SIGINT, _PATIENCE_S)
+    _complain(spec, log)
+    log.close()
 
 
 def _wait_until_listening(port: int) -> None:
@@ -118,7 +119,7 @@ def _wait_until_listening(port: int) -> None:
     raise OSError(f"iperf3 does not listen on port {port}")
 
 
-def _complain(spec: dict[str, Any], book: Book) -> None:
+def _complain(spec: dict[str, Any], log: EventLog) -> None:
     """What iperf3 itself found wrong; that it was stopped is not wrong."""
     try:
         with open(spec["json"], encoding="utf-8") as file:
@@ -126,4 +127,4 @@ def _complain(spec: dict[str, Any], book: Book) -> None:
     except (OSError, ValueError):
         error = "no report"
     if error and "interrupt" not in error and "terminated" not in error:
-        book.error(f"iperf3: {error}")
+        log.error(f"iperf3: {error}")

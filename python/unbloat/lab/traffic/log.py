@@ -9,19 +9,19 @@ import json
 from typing import Any
 
 
-class Book:
+class EventLog:
     """One file of JSON lines."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "w", encoding="utf-8", buffering=1 << 16)  # noqa: SIM115 - open as long as the run
 
-    def tell(self, kind: str, **what: Any) -> None:
+    def write(self, kind: str, **what: Any) -> None:
         """One line."""
         self._file.write(json.dumps({"kind": kind, **what}, separators=(",", ":")) + "\n")
 
     def error(self, text: str) -> None:
         """Said to the user as a warning; on disk at once."""
-        self.tell("error", text=text)
+        self.write("error", text=text)
         self.flush()
 
     def flush(self) -> None:

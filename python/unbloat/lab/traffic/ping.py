@@ -19,9 +19,8 @@ import signal
 import time
 from typing import Any
 
-from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic import subprocesses as children
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic import sockets, subprocesses
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 
 _ANSWER = re.compile(rb"^\[(\d+)\.(\d{6})\] .* icmp_seq=(\d+) .*time=([\d.]+) ms(.*)")
@@ -35,7 +34,7 @@ class Ping:
 
     def __init__(self, loop: Loop, spec: dict[str, Any], own: str) -> None:
         self._loop, self._probe, self._spec, self._own = loop, spec["probe"], spec, own
-        self._book = Book(spec["out"])
+        self._log = EventLog(spec["out"])
         self._process: Any = None
         self._rest = b""
         self._sent = 0
@@ -59,7 +58,7 @@ class Ping:
             str(sockets.tos(probe["class"])),
         ]
         # A line as soon as it is there: ping writes to a pipe in lines since s20150815.
-        process = children.start(
+        process = subprocesses.start(
             [*argv, self._spec["peer"]], stdout=-1, stderr=-2, env={**os.environ, "LC_ALL": "C"}
         )
         assert process.stdout is not None
@@ -84,7 +83,7 @@ class Ping:
         if line.startswith(b"ping: ") and not self._complained:
             # Once: it says so for every packet.
             self._complained = True
-            self._book.error(line.decode(errors="replace"))
+            self._log.error(line.decode(errors="replace"))
         if total := _TOTAL.search(line):
             self._sent = int(total[1])
         found = _ANSWER.match(line)
@@ -104,12 +103,12 @@ class Ping:
         """A row for every packet."""
         if self._process is not None:
             # SIGINT: it says how many it sent.
-            children_end = self._process
-            children_end.send_signal(signal.SIGINT)
+            process = self._process
+            process.send_signal(signal.SIGINT)
             try:
-                rest, _ = children_end.communicate(timeout=1)
+                rest, _ = process.communicate(timeout=1)
             except Exception:  # whatever it was, it must be gone
-                children_end.kill()
+                process.kill()
                 rest = b""
             for line in (self._rest + (rest or b"")).split(b"\n"):
                 self._on_line(line)
@@ -124,8 +123,8 @@ class Ping:
             if t_s >= end_s:
                 break
             lost = rtt is None and (number < last or t_s < end_s - _PATIENCE_S)
-            self._book.tell("probe", t_s=t_s, rtt_ms=rtt, owd_ms=None, lost=lost)
-        self._book.close()
+            self._log.write("probe", t_s=t_s, rtt_ms=rtt, owd_ms=None, lost=lost)
+        self._log.close()
 
     def _between(self, before: tuple[int, float], number: int) -> float:
         after = next(

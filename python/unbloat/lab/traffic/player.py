@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import Loop, now_ns
 from unbloat.lab.traffic.page import segment_bytes
 from unbloat.lab.traffic.stream import Stream
@@ -122,8 +122,8 @@ class Player:
 class Session:
     """A player on a connection."""
 
-    def __init__(self, loop: Loop, book: Book, spec: dict[str, Any]) -> None:
-        self._loop, self._book, self._spec, self._flow = loop, book, spec, spec["flow"]
+    def __init__(self, loop: Loop, log: EventLog, spec: dict[str, Any]) -> None:
+        self._loop, self._log, self._spec, self._flow = loop, log, spec, spec["flow"]
         self._player = Player(self._flow["app"], self._tell)
         self._stream: Stream | None = None
         self._started = False
@@ -133,16 +133,16 @@ class Session:
     def _tell(self, name: str, value: float) -> None:
         t_s = self._loop.seconds()
         if t_s >= self._spec["warmup_s"]:
-            self._book.tell("app", t_s=t_s, name=name, value=value)
+            self._log.write("app", t_s=t_s, name=name, value=value)
 
     def start(self) -> None:
         """The viewer presses play."""
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        stream = Stream(self._loop, self._book, self._flow, "receiver", sock)
+        stream = Stream(self._loop, self._log, self._flow, "receiver", sock)
         try:
             sockets.prepare(sock, self._flow, "receiver")
         except OSError as error:
-            self._book.error(f"{error.strerror}; this flow does not run")
+            self._log.error(f"{error.strerror}; this flow does not run")
             return
         assert stream.window is not None
         stream.window.prepare(sock)
@@ -179,7 +179,7 @@ class Session:
                 return
             if b" 200 " not in stream.head[:15]:
                 status = stream.head.split(b"\r\n")[0].decode(errors="replace")
-                self._book.error(f"segment refused: {status}")
+                self._log.error(f"segment refused: {status}")
                 stream.drop()
                 return
             self._left = self._size - (len(stream.head) - end - 4)
@@ -193,13 +193,13 @@ class Session:
 
     def _on_end(self) -> None:
         if not self._stopped and self._loop.seconds() < self._spec["duration_s"]:
-            self._book.error("the connection ended")
+            self._log.error("the connection ended")
 
     def sample(self) -> None:
         """The connection, now."""
         if self._stream is not None:
             self._stream.sample()
-        self._book.flush()
+        self._log.flush()
 
     def stop(self) -> None:
         """The viewer goes away."""
@@ -217,10 +217,10 @@ class Session:
 def run(spec: dict[str, Any]) -> None:
     """The whole life of the process."""
     loop = Loop()
-    book = Book(spec["out"])
+    log = EventLog(spec["out"])
     for note in spec["notes"]:
-        book.error(note)
-    session = Session(loop, book, spec)
+        log.error(note)
+    session = Session(loop, log, spec)
     if loop.wait_for_start():
         flow = spec["flow"]
         loop.at(loop.ns(flow["start_s"]), session.start)
@@ -230,4 +230,4 @@ def run(spec: dict[str, Any]) -> None:
         loop.every(loop.ns(0) + bin_ns, bin_ns, session.sample)
         loop.run(loop.ns(spec["duration_s"]))
         session.finish()
-    book.close()
+    log.close()

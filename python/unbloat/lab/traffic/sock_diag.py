@@ -12,7 +12,7 @@ import struct
 from typing import Any
 
 from unbloat.lab.traffic import tcp_info
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import Loop, now_ns
 from unbloat.lab.traffic.sockets import name_of
 
@@ -105,9 +105,9 @@ class Watch:
     """Tells of a flow's connections, bin by bin."""
 
     def __init__(
-        self, loop: Loop, book: Book, flow: dict[str, Any], side: str, **port: int
+        self, loop: Loop, log: EventLog, flow: dict[str, Any], side: str, **port: int
     ) -> None:
-        self._loop, self._book, self._flow, self._side, self._port = loop, book, flow, side, port
+        self._loop, self._log, self._flow, self._side, self._port = loop, log, flow, side, port
         self.seen: set[tuple[str, str]] = set()
         self._failed = False
 
@@ -123,20 +123,22 @@ class Watch:
             found = connections(**self._port)
         except OSError as error:
             if not self._failed:
-                self._book.error(f"no samples: {error.strerror}")
+                self._log.error(f"no samples: {error.strerror}")
             self._failed = True
             return
         for one in found:
-            self.tell(one.local, one.remote, t_s, one.congestion)
-            self._book.tell("sample", local=one.local, remote=one.remote, t_s=t_s, **one.sample)
-        self._book.flush()
+            self.record_connection(one.local, one.remote, t_s, one.congestion)
+            self._log.write("sample", local=one.local, remote=one.remote, t_s=t_s, **one.sample)
+        self._log.flush()
 
-    def tell(self, local: str, remote: str, t_s: float, congestion: str | None) -> None:
+    def record_connection(
+        self, local: str, remote: str, t_s: float, congestion: str | None
+    ) -> None:
         """A connection, the first time that it is seen."""
         if (local, remote) in self.seen:
             return
         self.seen.add((local, remote))
-        self._book.tell(
+        self._log.write(
             "connection",
             local=local,
             remote=remote,

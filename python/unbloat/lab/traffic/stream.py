@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unbloat.lab.traffic import sockets, tcp_info
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, WRITE, Loop, now_ns
 from unbloat.lab.traffic.window import Window
 
@@ -60,9 +60,9 @@ class Stream:
     """See the module text. `on_bytes(stream, n)` is called with what was read, `on_end(stream)` once when it is over."""
 
     def __init__(
-        self, loop: Loop, book: Book, flow: dict[str, Any], side: str, sock: socket.socket
+        self, loop: Loop, log: EventLog, flow: dict[str, Any], side: str, sock: socket.socket
     ) -> None:
-        self.loop, self.book, self.flow, self.side, self.sock = loop, book, flow, side, sock
+        self.loop, self.log, self.flow, self.side, self.sock = loop, log, flow, side, sock
         self.local = self.remote = ""
         self.opened_ns = 0
         self.pending = 0
@@ -121,7 +121,7 @@ class Stream:
         self._set_ahead(_AHEAD_FIRST)
         if self.window is not None:
             self.window.on_open(self.sock)
-        self.book.tell(
+        self.log.write(
             "connection",
             local=self.local,
             remote=self.remote,
@@ -154,7 +154,7 @@ class Stream:
         self.on_end(self)
 
     def _fail(self, error: OSError) -> None:
-        self.book.error(f"{self.local or self.side}: {error.strerror or error}")
+        self.log.error(f"{self.local or self.side}: {error.strerror or error}")
         self.drop()
 
     # ---------------------------------------------------------------------------------------------------- writing
@@ -295,7 +295,7 @@ class Stream:
         row = tcp_info.read(self.sock)
         if row is None:
             return
-        self.book.tell(
+        self.log.write(
             "sample", local=self.local, remote=self.remote, t_s=self.loop.seconds(), **row
         )
         if self.window is not None:
@@ -313,9 +313,9 @@ class Stream:
         try:
             now_runs = sockets.set_congestion(self.sock, name)
         except OSError as error:
-            self.book.error(str(error.strerror))
+            self.log.error(str(error.strerror))
             return
-        self.book.tell(
+        self.log.write(
             "congestion",
             local=self.local,
             remote=self.remote,

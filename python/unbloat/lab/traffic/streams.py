@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from unbloat.lab.traffic import sockets
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 from unbloat.lab.traffic.stream import ENDLESS, Stream
 from unbloat.lab.traffic.window import Window
@@ -36,7 +36,7 @@ class End:
     def __init__(self, loop: Loop, spec: dict[str, Any], own: str, warmup_s: float) -> None:
         self.loop, self.spec, self.flow, self.own = loop, spec, spec["flow"], own
         self.side: str = spec["side"]
-        self.book = Book(spec["out"])
+        self.log = EventLog(spec["out"])
         self.app: dict[str, Any] = self.flow["app"]
         self.kind: str = self.app["kind"]
         self.streams: list[Stream] = []
@@ -58,7 +58,7 @@ class End:
             if self.side == "receiver":
                 Window(self.flow["receiver"]["window"]).prepare(sock)
         except OSError as error:
-            self.book.error(f"{error.strerror}; this flow does not run")
+            self.log.error(f"{error.strerror}; this flow does not run")
             self.stopped = True
         return sock
 
@@ -82,7 +82,7 @@ class End:
         sock = self._socket()
         if self.stopped:
             return
-        stream = Stream(self.loop, self.book, self.flow, self.side, sock)
+        stream = Stream(self.loop, self.log, self.flow, self.side, sock)
         self._add(stream)
         stream.connect((self.spec["peer"], self.spec["port"]), self.own)
         self._insist(sock)
@@ -91,7 +91,7 @@ class End:
         try:
             sockets.against_route(sock, self.flow)
         except OSError as error:
-            self.book.error(str(error.strerror))
+            self.log.error(str(error.strerror))
 
     def _accept(self, _events: int) -> None:
         assert self._listening is not None
@@ -103,7 +103,7 @@ class End:
             sock.close()
             return
         self._insist(sock)
-        stream = Stream(self.loop, self.book, self.flow, self.side, sock)
+        stream = Stream(self.loop, self.log, self.flow, self.side, sock)
         self._add(stream)
         stream.begin()
 
@@ -137,20 +137,20 @@ class End:
         """Every open connection, now."""
         for stream in list(self.streams):
             stream.sample()
-        self.book.flush()
+        self.log.flush()
 
     def finish(self) -> None:
         """The scenario is over."""
         self.sample()
-        self.book.close()
+        self.log.close()
 
     # ------------------------------------------------------------------------------------------------- application
 
-    def tell(self, name: str, since_ns: int) -> None:
+    def record(self, name: str, since_ns: int) -> None:
         """A figure of the application, in milliseconds; none before the warm-up is over."""
         at = now_ns()
         if not self.stopped and self.loop.seconds(at) >= self._warmup_s:
-            self.book.tell("app", t_s=self.loop.seconds(at), name=name, value=(at - since_ns) / 1e6)
+            self.log.write("app", t_s=self.loop.seconds(at), name=name, value=(at - since_ns) / 1e6)
 
     @property
     def _stamped(self) -> bool:
@@ -214,7 +214,7 @@ class End:
             since = stream.asked_ns or stream.opened_ns
             if self._stamped:
                 since = int.from_bytes(stream.head, "big")
-            self.tell("file_ms", since)
+            self.record("file_ms", since)
             stream.close()
             self._next_file()
 
@@ -226,7 +226,7 @@ class End:
                 stream.write(max(self.app["response_bytes"], 1))
         elif stream.got >= max(self.app["response_bytes"], 1):
             stream.got = 0
-            self.tell("response_ms", stream.asked_ns)
+            self.record("response_ms", stream.asked_ns)
             self.loop.at(now_ns() + round(self.app["think_s"] * 1e9), lambda: self._ask(stream))
 
     def _next_file(self) -> None:

@@ -23,9 +23,8 @@ import subprocess
 import time
 from typing import Any
 
-from unbloat.lab.traffic import page, sockets
-from unbloat.lab.traffic import subprocesses as children
-from unbloat.lab.traffic.log import Book
+from unbloat.lab.traffic import page, sockets, subprocesses
+from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import Loop, now_ns
 from unbloat.lab.traffic.sock_diag import Watch
 
@@ -64,14 +63,14 @@ _SERVER = """    server {{
 """
 
 
-def _listen(site: dict[str, Any], own: str, book: Book) -> socket.socket | None:
+def _listen(site: dict[str, Any], own: str, log: EventLog) -> socket.socket | None:
     flow = site["flow"]
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sockets.prepare(sock, flow, "sender")
     except OSError as error:
-        book.error(f"{error.strerror}; this flow does not run")
+        log.error(f"{error.strerror}; this flow does not run")
         return None
     sock.bind((own, site["port"]))
     sock.listen(511)
@@ -79,16 +78,16 @@ def _listen(site: dict[str, Any], own: str, book: Book) -> socket.socket | None:
     return sock
 
 
-def _start(spec: dict[str, Any], books: list[Book]) -> subprocess.Popen[bytes] | None:
+def _start(spec: dict[str, Any], logs: list[EventLog]) -> subprocess.Popen[bytes] | None:
     work = spec["work"]
     os.makedirs(f"{work}/temp", exist_ok=True)
     servers = []
     open_sockets = []
-    for site, book in zip(spec["sites"], books, strict=True):
+    for site, log in zip(spec["sites"], logs, strict=True):
         root = f"{work}/{site['flow']['name']}"
         for text in page.write_site(site["flow"]["app"], root):
-            book.error(text)
-        sock = _listen(site, spec["address"], book)
+            log.error(text)
+        sock = _listen(site, spec["address"], log)
         if sock is not None:
             open_sockets.append(sock)
             servers.append(_SERVER.format(address=spec["address"], port=site["port"], root=root))
@@ -98,7 +97,7 @@ def _start(spec: dict[str, Any], books: list[Book]) -> subprocess.Popen[bytes] |
     with open(config, "w", encoding="utf-8") as file:
         file.write(_CONFIG.format(work=work, keep=_KEEP_ALIVE, servers="".join(servers)))
     numbers = [sock.fileno() for sock in open_sockets]
-    process = children.start(
+    process = subprocesses.start(
         ["nginx", "-p", f"{work}/", "-c", config, "-e", f"{work}/error.log"],
         pass_fds=numbers,
         env={
@@ -144,17 +143,17 @@ def _tell_unseen(spec: dict[str, Any], loop: Loop, watches: dict[int, Watch]) ->
         begun = float(words[0]) - float(words[6])
         t_s = loop.seconds(round(begun * 1e9) - offset)
         local = sockets.name_of((spec["address"], int(words[2])))
-        watches[int(words[2])].tell(local, words[1], t_s, None)
+        watches[int(words[2])].record_connection(local, words[1], t_s, None)
 
 
 def run(spec: dict[str, Any]) -> None:
     """The whole life of the process."""
     loop = Loop()
-    books = [Book(site["out"]) for site in spec["sites"]]
-    process = _start(spec, books)
+    logs = [EventLog(site["out"]) for site in spec["sites"]]
+    process = _start(spec, logs)
     watches = {
-        site["port"]: Watch(loop, book, site["flow"], "sender", local_port=site["port"])
-        for site, book in zip(spec["sites"], books, strict=True)
+        site["port"]: Watch(loop, log, site["flow"], "sender", local_port=site["port"])
+        for site, log in zip(spec["sites"], logs, strict=True)
     }
     try:
         if not loop.wait_for_start():
@@ -170,8 +169,8 @@ def run(spec: dict[str, Any]) -> None:
         loop.run(loop.ns(spec["duration_s"]))
     finally:
         if process is not None:
-            children.end(process)
+            subprocesses.end(process)
         if loop.t0:
             _tell_unseen(spec, loop, watches)
-        for book in books:
-            book.close()
+        for log in logs:
+            log.close()

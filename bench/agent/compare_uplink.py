@@ -1,6 +1,6 @@
 """Cures of one upload side by side, in one run: nothing, cake-autorate's law, the gate, and whatever else is given.
 
-    sudo python tests/agent/compare_uplink.py --emulator E --gate G --acks A [--link steps] [--node notebook]
+    sudo .venv/bin/python bench/agent/compare_uplink.py --gate G --acks A [--link steps] [--node notebook]
 
 cake-autorate is the emulator's: its law on the modem's own queue with FQ-CoDel, with the rates that its user would set by hand. A cure
 is a program that runs in the phone's namespace until its input ends; {device}, {telemetry} and {journal} are filled in. Links are the rate's steps
@@ -23,7 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from uplink_bed import STEPS, Bed, scenario
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "agent"))
+
+from uplink import STEPS, Uplink, scenario  # noqa: E402
 
 DOWN = 'rate = "20 Mbit/s"'
 """Enough that acknowledgements and pings never wait there."""
@@ -75,7 +78,7 @@ def links() -> list[Link]:
     rates = ("0.2 Mbit/s", "2 Mbit/s", "5 Mbit/s")
     found = [Link("steady", 30, rates), Link("steps", 40, rates, STEPS)]
     shared = os.environ.get("UNBLOAT_SHARED")
-    root = Path(shared) if shared else Path(__file__).resolve().parents[2].parent / "shared"
+    root = Path(shared) if shared else ROOT.parent / "shared"
     for name, rates in TRACES:
         path = root / "traces" / "mahimahi" / f"{name}.up.gz"
         if path.exists():
@@ -86,37 +89,41 @@ def links() -> list[Link]:
 
 
 @contextlib.contextmanager
-def cured(bed: Bed, folder: Path, command: str | None) -> Iterator[None]:
+def cured(testbed: Uplink, folder: Path, command: str | None) -> Iterator[None]:
     """A cure in the phone's namespace; it must live as long as the upload."""
     if command is None:
         yield
         return
     words = command.format(
-        device=bed.device, telemetry=bed.out / "telemetry.sock", journal=folder / "journal.jsonl"
+        device=testbed.device,
+        telemetry=testbed.out / "telemetry.sock",
+        journal=folder / "journal.jsonl",
     )
-    # Its words are not of interest.
-    running = bed.start("phone", *words.split(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    # What it writes is not of interest.
+    running = testbed.start(
+        "phone", *words.split(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     time.sleep(0.5)
     yield
     assert running.poll() is None, f"it ended by itself: {running.stderr and running.stderr.read()}"
     running.communicate("", timeout=10)
 
 
-def measure(link: Link, cure: str, command: str | None, told: argparse.Namespace) -> str:
+def measure(link: Link, cure: str, command: str | None, options: argparse.Namespace) -> str:
     """A line of the table."""
     gate = link.autorate() if cure == "autorate" else '"none"'
     with tempfile.TemporaryDirectory(prefix="compare-") as name:
         folder = Path(name)
-        bed = Bed(folder, link.text(gate), told.emulator, *link.options(folder))
-        with bed, cured(bed, folder, command):
+        testbed = Uplink(folder, link.text(gate), *link.options(folder))
+        with testbed, cured(testbed, folder, command):
             ping, upload = (
-                bed.ping(told.node),
-                bed.iperf(told.node, link.seconds - 2, "-C", "cubic"),
+                testbed.ping(options.node),
+                testbed.iperf(options.node, link.seconds - 2, "-C", "cubic"),
             )
             try:
                 ended = upload.done()["end"]
             except subprocess.TimeoutExpired:
-                # Without a cure an outage can cost all its acknowledgements, and its end then never comes.
+                # Without a cure an outage can cost all its acknowledgements, and then it never ends.
                 return f"{link.name:22} {cure:12} the upload did not end within two minutes"
             ping.stop()
     received = ended["sum_received"]["bits_per_second"] / 1e6
@@ -127,33 +134,32 @@ def measure(link: Link, cure: str, command: str | None, told: argparse.Namespace
 
 
 def main() -> None:
-    """See the module text."""
+    """Prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--emulator", required=True)
     parser.add_argument("--gate", help="the gate's example program")
     parser.add_argument("--acks", help="that of the windows of passing acknowledgements")
     parser.add_argument("--cure", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of the cures")
     parser.add_argument("--link", action="append", default=[])
     parser.add_argument("--node", default="phone", choices=("phone", "notebook"))
-    told = parser.parse_args()
+    options = parser.parse_args()
     # A table that is ended early leaves nothing behind, either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cures: dict[str, str | None] = {"nothing": None, "autorate": None}
-    if told.gate:
-        cures["gate"] = f"{told.gate} {{device}} socket={{telemetry}} journal={{journal}}"
-    if told.acks:
-        cures["acks"] = f"{told.acks} {{device}} down=no journal={{journal}}"
-    cures |= dict(cure.split("=", 1) for cure in told.cure)
+    if options.gate:
+        cures["gate"] = f"{options.gate} {{device}} socket={{telemetry}} journal={{journal}}"
+    if options.acks:
+        cures["acks"] = f"{options.acks} {{device}} down=no journal={{journal}}"
+    cures |= dict(cure.split("=", 1) for cure in options.cure)
     print(
         f"{'link':22} {'cure':12} {'Mbit/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'p99 ms':>8} {'lost %':>6}"
     )
     for link in links():
         for cure, command in cures.items():
-            if link.name in (told.link or [link.name]) and cure in (told.only or [cure]):
-                print(measure(link, cure, command, told), flush=True)
+            if link.name in (options.link or [link.name]) and cure in (options.only or [cure]):
+                print(measure(link, cure, command, options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A reader with a receive buffer of its own size and a pace of its own: what the tests of the rate term share."""
+"""A reader with a receive buffer of a given size that reads at a given rate: shared by the tests of the rate term."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from receive_bed import Bed
+from download import Download
 
 BUFFER = 65_536
 """What the application asks for; the kernel doubles it and takes half for its overhead."""
@@ -59,21 +59,22 @@ class Paced:
 
     def __init__(
         self,
-        bed: Bed,
+        testbed: Download,
         *rates: float,
         buffer: int = BUFFER,
         slot_s: float = 0.6,
         port: int = 5301,
         version: int = 4,
     ) -> None:
-        words = (bed.addresses[version][1], str(port), str(buffer), str(slot_s), *map(str, rates))
-        self.process = subprocess.Popen(
-            bed.words(bed.host, sys.executable, "-c", PACED, *words, inside=True),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        words = (
+            testbed.addresses[version][1],
+            str(port),
+            str(buffer),
+            str(slot_s),
+            *map(str, rates),
         )
-        bed.processes.append(self.process)
+        argv = (sys.executable, "-c", PACED, *words)
+        self.process = testbed.start("host", *argv, stdin=subprocess.PIPE)
 
     def ask(self, word: str) -> str:
         """Its answer."""
@@ -96,10 +97,7 @@ class Paced:
         return int(self.ask("buffer"))
 
 
-def counters(bed: Bed) -> dict[str, int]:
+def counters(testbed: Download) -> dict[str, int]:
     """What the host's TCP dropped, threw away, and how often a window closed."""
-    lines = bed.ask(bed.host, "cat", "/proc/net/netstat").splitlines()
-    found: dict[str, int] = {}
-    for names, values in zip(lines[::2], lines[1::2], strict=True):
-        found |= dict(zip(names.split()[1:], map(int, values.split()[1:]), strict=True))
-    return {name: found[name] for name in COUNTERS if name in found}
+    table = testbed.counters("host")
+    return {name: table[f"TcpExt{name}"] for name in COUNTERS if f"TcpExt{name}" in table}

@@ -7,7 +7,9 @@ import sys
 import threading
 from pathlib import Path
 
-from receive_bed import PATIENCE_S, Bed, run
+from download import Download
+
+from unbloat.lab.testbed import TIMEOUT_S, run
 
 TCP_WINDOW_CLAMP = 10
 
@@ -69,14 +71,14 @@ threading.Event().wait()
 """
 
 
-def heard(process: subprocess.Popen[str], patience_s: float = PATIENCE_S) -> str:
-    """A program's next line; who says nothing for so long is ended."""
+def next_line(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> str:
+    """A program's next line; kills it after the timeout."""
     assert process.stdout is not None
-    timer = threading.Timer(patience_s, process.kill)
+    timer = threading.Timer(timeout_s, process.kill)
     timer.start()
     line = process.stdout.readline()
     timer.cancel()
-    assert line, f"it says nothing: {process.args!r}"
+    assert line, f"no line: {process.args!r}"
     return line.strip()
 
 
@@ -84,17 +86,29 @@ class Reader:
     """A download whose socket can be looked at."""
 
     def __init__(
-        self, bed: Bed, port: int = 5301, version: int = 4, setup: str = "", inside: bool = True
+        self,
+        testbed: Download,
+        port: int = 5301,
+        version: int = 4,
+        setup: str = "",
+        inside: bool = True,
     ) -> None:
-        argv = (sys.executable, "-c", READER, bed.addresses[version][1], str(port), setup or "pass")
-        self.process = bed.start(bed.host, *argv, inside=inside, stdin=subprocess.PIPE)
+        argv = (
+            sys.executable,
+            "-c",
+            READER,
+            testbed.addresses[version][1],
+            str(port),
+            setup or "pass",
+        )
+        self.process = testbed.start("host", *argv, grouped=inside, stdin=subprocess.PIPE)
 
     def ask(self, word: str) -> str:
         """Its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
-        return heard(self.process)
+        return next_line(self.process)
 
     def clamp(self) -> int:
         """TCP_WINDOW_CLAMP of its socket, now."""
@@ -108,9 +122,9 @@ class Reader:
 class Sender:
     """A `SENDER` in the server's namespace: `size` bytes to each reader, or bytes on end."""
 
-    def __init__(self, bed: Bed, size: int = 0, port: int = 5301) -> None:
+    def __init__(self, testbed: Download, size: int = 0, port: int = 5301) -> None:
         argv = (sys.executable, "-c", SENDER, str(port), str(size))
-        self.process = bed.start(bed.server, *argv, inside=False, stdin=subprocess.PIPE)
+        self.process = testbed.start("server", *argv, stdin=subprocess.PIPE)
         assert self.sum() == "listens"
 
     def end(self) -> None:
@@ -121,7 +135,7 @@ class Sender:
 
     def sum(self) -> str:
         """What the next transfer that ended was."""
-        return heard(self.process)
+        return next_line(self.process)
 
 
 def right_edges(capture: Path, port: int) -> list[int]:

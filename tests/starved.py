@@ -1,0 +1,123 @@
+"""The one layer of retries: a failed test runs again only where its own run measured that the machine starved it.
+
+While a test runs, a thread sleeps for moments on end and measures by how much it wakes up late: so do the senders,
+readers and judges of a testbed. The emulator measures the same of its packets. A test may add a measurement of its own
+with `measured`. Without such a measurement a failure is a failure. There is one retry, with fixtures and folder anew,
+and each is a line of `target/retries.jsonl` (UNBLOAT_RETRIES names another file).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+REAL_CLOCKS = ("acceptance", "agent", "lab", "truth")
+"""Folders whose tests run on real clocks."""
+RETRIES = Path(__file__).resolve().parents[1] / "target" / "retries.jsonl"
+
+NAP_S = 0.01
+LATE_S = 0.02
+"""A wake-up later than this counts: a ping of 90 ms may be wrong by a tenth."""
+MAX_LATE_SHARE = 0.01
+MAX_LATE_S = 0.2
+MAX_LINK_LATE_US = 5_000
+
+_FOLDER = pytest.StashKey[Path]()
+_own: list[str] = []
+
+
+def measured(what: str) -> None:
+    """Called by a test whose run measured itself that the machine was too slow for it."""
+    _own.append(what)
+
+
+class Watch:
+    """The thread that measures late wake-ups."""
+
+    def __init__(self) -> None:
+        self.late_s, self.worst_s, self.begun = 0.0, 0.0, time.monotonic()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._nap, daemon=True)
+        self.thread.start()
+
+    def _nap(self) -> None:
+        before = time.monotonic()
+        while not self.over.wait(NAP_S):
+            now = time.monotonic()
+            late, before = now - before - NAP_S, now
+            self.worst_s = max(self.worst_s, late)
+            self.late_s += late if late > LATE_S else 0.0
+
+    def end(self) -> None:
+        """Ends the thread."""
+        self.over.set()
+        self.thread.join()
+
+    def starvation(self, folder: Path | None) -> dict[str, Any] | None:
+        """What was measured, by this thread, the test, or emulators with files below the folder; None: nothing."""
+        if _own:
+            return {"why": "; ".join(_own)}
+        share = self.late_s / (time.monotonic() - self.begun)
+        if share > MAX_LATE_SHARE or self.worst_s > MAX_LATE_S:
+            return {
+                "why": f"wake-ups were late for {share:.1%} of the time, by up to {self.worst_s:.3f} s",
+                "late_share": round(share, 4),
+                "late_max_s": round(self.worst_s, 3),
+            }
+        for path in sorted(folder.rglob("emu.json")) if folder is not None else ():
+            p99_us = json.loads(path.read_text())["lateness_us"]["p99"]
+            if p99_us is not None and p99_us > MAX_LINK_LATE_US:
+                why = f"1 % of the emulator's packets were late by {p99_us / 1000:.1f} ms or more"
+                return {"why": why, "emulator_late_p99_us": p99_us}
+        return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Runs a test, and once more where it failed starved."""
+    if item.path.parent.name not in REAL_CLOCKS:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    _own.clear()
+    watch = Watch()
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    watch.end()
+    failed = next((report for report in reports if report.failed), None)
+    starvation = failed and watch.starvation(item.stash.get(_FOLDER, None))
+    if failed and starvation:
+        record(item.nodeid, starvation, failed)
+        item._initrequest()  # type: ignore[attr-defined]  # fixtures anew, as pytest-rerunfailures does
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        for report in reports:
+            report.user_properties.append(("retried", starvation["why"]))
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Notes the test's folder, which fixtures forget at their end."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if isinstance(folder, Path):
+        item.stash[_FOLDER] = folder
+    return (yield)
+
+
+def record(test: str, starvation: dict[str, Any], failed: pytest.TestReport) -> None:
+    """A line of the file of retries."""
+    path = Path(os.environ.get("UNBLOAT_RETRIES", RETRIES))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    crash = getattr(failed.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(failed.longrepr)
+    row = {"test": test, "starvation": starvation, "failure": (text.splitlines() or [""])[0]}
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
