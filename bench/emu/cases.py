@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import math
-import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from bench.emu import bed, roads
-from bench.emu.programs import Stream, send_udp, transfer
-from bench.emu.roads import Maker, Road, Setting, Tools
+from bench.emu.costs import memory_mb
+from bench.emu.paths import Maker
+from bench.emu.tcp import transfer
+from emulated_path import FREE, LinkPath, Setting, Tools, address, emulated, testbed
+from udp_load import FULL, Stream, ideal, rate_setting, saturated, send_udp, traces
 
-ROOT = Path(__file__).resolve().parents[2]
-FULL = 1500  # bytes of an IP packet
 # 83 opportunities of 1,500 bytes in each millisecond: 996 Mbit/s
 GIGABIT, GIGABIT_BPS = 83, 83 * FULL * 8 * 1000
 USERS = 64
@@ -34,14 +33,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure on several roads."""
+    """One thing to measure on several paths."""
 
     group: str
     label: str
     setting: Setting
-    measure: Callable[[Road, Tools], Outcome]
-    only: tuple[str, ...] = ()  # these roads; none: all
-    make: Maker | None = None  # a road of its own, for the emulator alone
+    measure: Callable[[LinkPath, Tools], Outcome]
+    only: tuple[str, ...] = ()  # these paths; none: all
+    make: Maker | None = None  # a path of its own, for the emulator alone
     rounds: int = 0  # so many at most; 0: as many as asked for
 
     def __hash__(self) -> int:
@@ -66,29 +65,17 @@ def counted(stream: Stream) -> dict[str, float]:
     }
 
 
-def rate_setting(rate_bps: int, ip_bytes: int) -> Setting:
-    """A link with a buffer of half a second, so that it stays busy while a sender is kept waiting."""
-    return Setting(0, rate_bps, None, max(200 * ip_bytes, rate_bps // 16))
-
-
-def saturated(rate_bps: int, ip_bytes: int, packets: int, road: Road, tools: Tools) -> Stream:
-    """A sender well above the rate until the link has sent so many packets: twice the rate where a sender can."""
-    per_s = rate_bps / 8 / ip_bytes
-    offered = max(per_s * 1.15, min(per_s * 2, 60_000))
-    return send_udp(road, tools, offered, ip_bytes, packets / per_s, burst=50)
-
-
-def rate_held(rate_bps: int, ip_bytes: int, packets: int, road: Road, tools: Tools) -> Outcome:
+def rate_held(rate_bps: int, ip_bytes: int, packets: int, path: LinkPath, tools: Tools) -> Outcome:
     """Delivered rate against the rate set."""
-    stream = saturated(rate_bps, ip_bytes, packets, road, tools)
+    stream = saturated(rate_bps, ip_bytes, packets, path, tools)
     return Outcome(counted(stream) | {"error_pct": (stream.rate_bps / rate_bps - 1) * 100})
 
 
 def delay_error(
-    delay_ms: float, packets_per_s: float, seconds: float, road: Road, tools: Tools
+    delay_ms: float, packets_per_s: float, seconds: float, path: LinkPath, tools: Tools
 ) -> Outcome:
     """One-way delay beyond what was set."""
-    stream = send_udp(road, tools, packets_per_s, 200, seconds)
+    stream = send_udp(path, tools, packets_per_s, 200, seconds)
     figures = counted(stream) | {
         name: stream.delay_ms[name] - delay_ms
         for name in ("mean", "min", "p50", "p99", "p999", "max")
@@ -97,35 +84,19 @@ def delay_error(
     return Outcome(figures, [(round(us - delay_ms * 1000), n) for us, n in stream.histogram_us])
 
 
-def tcp(congestion: str, seconds: float, road: Road, tools: Tools) -> Outcome:
+def tcp(congestion: str, seconds: float, path: LinkPath, tools: Tools) -> Outcome:
     """One connection."""
-    done = transfer(road, congestion, seconds)
+    done = transfer(path, congestion, seconds)
     return Outcome(
         {"goodput_bps": done.goodput_bps, "retransmits": done.retransmits, "cpu": done.cpu}
     )
 
 
-def step(packets_per_s: float, seconds: float, road: Road, tools: Tools) -> Outcome:
+def step(packets_per_s: float, seconds: float, path: LinkPath, tools: Tools) -> Outcome:
     """One step of the ladder."""
-    stream = send_udp(road, tools, packets_per_s, FULL, seconds)
+    stream = send_udp(path, tools, packets_per_s, FULL, seconds)
     lost = (1 - stream.received / stream.sent) * 100 if stream.sent else 0.0
     return Outcome(counted(stream) | {"lost_pct": lost, "p99": stream.delay_ms["p99"]})
-
-
-def opportunities(trace: Path) -> list[int]:
-    """The times of a mahimahi trace in ms."""
-    return [int(line) for line in trace.read_text().split()]
-
-
-def ideal(trace: Path, until_ms: int) -> list[int]:
-    """Bytes that a trace offers in each millisecond, looped: its last value is its period."""
-    times, offered = opportunities(trace), [0] * until_ms
-    period = times[-1]
-    for turn in range(until_ms // period + 1):
-        for t in times:
-            if turn * period + t < until_ms:
-                offered[turn * period + t] += FULL
-    return offered
 
 
 def longest_pause(trace: Path) -> float:
@@ -143,16 +114,16 @@ def nrms(got: Sequence[int], wanted: Sequence[int], bin_ms: int) -> float:
 
 
 def trace_held(
-    trace: Path, packets_per_s: float, seconds: float, road: Road, tools: Tools
+    trace: Path, packets_per_s: float, seconds: float, path: LinkPath, tools: Tools
 ) -> Outcome:
     """Delivered bytes against the opportunities, from a second after the beginning to half a second before the end."""
-    begin = (time.monotonic_ns() - road.origin_ns) / 1e9
+    begin = (time.monotonic_ns() - path.origin_ns) / 1e9
     stream = send_udp(
-        road, tools, packets_per_s, FULL, seconds, idle=longest_pause(trace), drain=20.0
+        path, tools, packets_per_s, FULL, seconds, idle=longest_pause(trace), drain=20.0
     )
     first, last = round((begin + 1) * 1000), round((begin + seconds - 0.5) * 1000)
     figures = counted(stream)
-    if road.origin_ns:
+    if path.origin_ns:
         wanted = ideal(trace, last)[first:]
         got = [*stream.per_ms, *[0] * last][first:last]
         total = sum(wanted)
@@ -165,27 +136,27 @@ def trace_held(
 
 
 def crowd(
-    targets: Sequence[str], packets_per_s: float, seconds: float, road: Road, tools: Tools
+    targets: Sequence[str], packets_per_s: float, seconds: float, path: LinkPath, tools: Tools
 ) -> Outcome:
     """Many receivers at once: how even their shares are, what it costs."""
-    before = bed.memory_mb(road.pid)
-    stream = send_udp(road, tools, packets_per_s, FULL, seconds, to=targets)
+    before = memory_mb(path.pid)
+    stream = send_udp(path, tools, packets_per_s, FULL, seconds, to=targets)
     shares = [*stream.per_flow, *[0] * (len(targets) - len(stream.per_flow))]
     mean = sum(shares) / len(shares)
     jain = sum(shares) ** 2 / (len(shares) * sum(s * s for s in shares)) if mean else 0.0
-    figures = counted(stream) | {"jain": jain, "rss_before": before, "rss": bed.memory_mb(road.pid)}
+    figures = counted(stream) | {"jain": jain, "rss_before": before, "rss": memory_mb(path.pid)}
     figures |= {"least": min(shares) / mean, "most": max(shares) / mean} if mean else {}
     return Outcome(figures)
 
 
-def memory(ip_bytes: int, packets: int, road: Road, tools: Tools) -> Outcome:
+def memory(ip_bytes: int, packets: int, path: LinkPath, tools: Tools) -> Outcome:
     """Fills a buffer that hardly drains, and looks how much memory that took."""
-    before = bed.memory_mb(road.pid)
-    stream = send_udp(road, tools, 50_000, ip_bytes, packets / 50_000, drain=0.5)
+    before = memory_mb(path.pid)
+    stream = send_udp(path, tools, 50_000, ip_bytes, packets / 50_000, drain=0.5)
     return Outcome(
         {
             "rss_before": before,
-            "rss": bed.memory_mb(road.pid),
+            "rss": memory_mb(path.pid),
             "offered": stream.sent * ip_bytes / 1e6,
         }
     )
@@ -196,9 +167,9 @@ def cell(users: int) -> str:
     nodes = "\n".join(f'[[node]]\nname = "{name}"' for name in ("server", "base", *names(users)))
     links = [
         link("cell", "server", "base", '"100 Mbit/s"', "user"),
-        link("back", "base", "server", f'"{roads.FREE}"'),
+        link("back", "base", "server", f'"{FREE}"'),
     ]
-    links += both_ways("base", users, f'"{roads.FREE}"')
+    links += both_ways("base", users, f'"{FREE}"')
     return scenario(nodes, links, users)
 
 
@@ -229,7 +200,7 @@ def both_ways(middle: str, users: int, rate: str) -> list[str]:
     """A link to each user and back."""
     there = [link(f"to{i}", middle, name, rate) for i, name in enumerate(names(users))]
     return there + [
-        link(f"from{i}", name, middle, f'"{roads.FREE}"') for i, name in enumerate(names(users))
+        link(f"from{i}", name, middle, f'"{FREE}"') for i, name in enumerate(names(users))
     ]
 
 
@@ -240,41 +211,28 @@ def scenario(nodes: str, links: Sequence[str], users: int) -> str:
 
 
 @contextlib.contextmanager
-def crowded(text: str, middle: bool, tools: Tools, setting: Setting) -> Iterator[Road]:
+def crowded(text: str, middle: bool, tools: Tools, setting: Setting) -> Iterator[LinkPath]:
     """The emulator on a star; all users live in one namespace."""
-    with bed.namespaces("a", "m", "b") as (a, m, b):
-        places = {"server": a} | ({"base": m} if middle else {}) | dict.fromkeys(names(USERS), b)
-        with roads.emulated(tools, text, places) as road:
+    with tempfile.TemporaryDirectory() as scratch, testbed(Path(scratch), "a", "m", "b") as made:
+        places = {"server": "a"} | ({"base": "m"} if middle else {})
+        places |= dict.fromkeys(names(USERS), "b")
+        with emulated(made, text, places) as path:
             if middle:
-                base = (
-                    bed.run("ip", "-n", a, "-o", "link", "show", "type", "tun")
-                    .split(":")[1]
-                    .strip()
+                shown = made.ask("a", "ip", "-o", "link", "show", "type", "tun")
+                base = shown.split(":")[1].strip()
+                made.ip(
+                    "a",
+                    *(
+                        f"route append {one}/32 dev {base} src 10.0.0.1"
+                        for one in user_addresses(2)
+                    ),
                 )
-                bed.batch(
-                    a,
-                    [
-                        f"route append {address}/32 dev {base} src 10.0.0.1"
-                        for address in user_addresses(2)
-                    ],
-                )
-            yield road
+            yield path
 
 
 def user_addresses(first: int) -> list[str]:
     """Addresses of the users, who come after `first` other nodes."""
-    return [roads.address(first + i) for i in range(USERS)]
-
-
-def traces(scratch: Path) -> list[Path]:
-    """The 13 recorded traces of mahimahi, unpacked; none where they are not there."""
-    shared = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared")) / "traces" / "mahimahi"
-    found = []
-    for path in sorted(shared.glob("*.gz")):
-        plain = scratch / path.stem
-        plain.write_bytes(gzip.decompress(path.read_bytes()))
-        found.append(plain)
-    return found
+    return [address(first + i) for i in range(USERS)]
 
 
 def gigabit(scratch: Path) -> Path:

@@ -41,11 +41,11 @@ def told(outcomes: Sequence[Outcome], figure: str, form: str = ",.0f", scale: fl
 
 
 def of(results: Results, group: str) -> list[tuple[Case, dict[str, list[Outcome]]]]:
-    """The cases of a group, in their order, with what each road gave."""
+    """The cases of a group, in their order, with what each path gave."""
     found: dict[Case, dict[str, list[Outcome]]] = {}
-    for (case, road), outcomes in results.items():
+    for (case, path), outcomes in results.items():
         if case.group == group:
-            found.setdefault(case, {})[road] = outcomes
+            found.setdefault(case, {})[path] = outcomes
     return list(found.items())
 
 
@@ -61,35 +61,35 @@ def yes(held: bool) -> str:
 
 def rate_table(results: Results) -> list[str]:
     rows = []
-    for case, by_road in of(results, "rate"):
-        for road, outcomes in by_road.items():
+    for case, by_path in of(results, "rate"):
+        for path, outcomes in by_path.items():
             worst = max((abs(v) for v in values(outcomes, "error_pct")), default=math.nan)
             row = [
                 case.label,
-                road,
+                path,
                 told(outcomes, "rate_bps", ",.3f", 1e-6),
                 told(outcomes, "error_pct", "+.3f"),
             ]
             row += [told(outcomes, "received"), told(outcomes, "cpu", ".0%"), yes(worst <= 0.5)]
             rows.append(row)
-    head = ("set", "road", "delivered Mbit/s", "error %", "packets", "CPU", "within 0.5 %")
+    head = ("set", "path", "delivered Mbit/s", "error %", "packets", "CPU", "within 0.5 %")
     return grid(head, rows)
 
 
 def delay_table(results: Results) -> list[str]:
     rows, drawn = [], []
-    for case, by_road in of(results, "delay"):
-        for road, outcomes in by_road.items():
+    for case, by_path in of(results, "delay"):
+        for path, outcomes in by_path.items():
             figures = [
                 told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")
             ]
-            held = yes(middle(outcomes, "p99") < 0.3) if road == OWN else ""
+            held = yes(middle(outcomes, "p99") < 0.3) if path == OWN else ""
             figures.append(told(outcomes, "own late p99", ".3f"))
-            rows.append([case.label, road, *figures, told(outcomes, "cpu", ".0%"), held])
-        drawn += histogram(by_road)
+            rows.append([case.label, path, *figures, told(outcomes, "cpu", ".0%"), held])
+        drawn += histogram(by_path)
     head = (
         "case",
-        "road",
+        "path",
         "mean ms",
         "sd",
         "p50",
@@ -103,11 +103,11 @@ def delay_table(results: Results) -> list[str]:
     return grid(head, rows) + drawn
 
 
-def histogram(by_road: dict[str, list[Outcome]]) -> list[str]:
+def histogram(by_path: dict[str, list[Outcome]]) -> list[str]:
     """How the error of the one-way delay is distributed, all rounds together; a mark is two per cent."""
-    shares = {road: binned(outcomes) for road, outcomes in by_road.items()}
+    shares = {path: binned(outcomes) for path, outcomes in by_path.items()}
     lines = ["```", "error of the one-way delay, share of the packets of all rounds", ""]
-    lines.append(f"{'below ms':>9}" + "".join(f"  {road[:26]:<26}" for road in shares))
+    lines.append(f"{'below ms':>9}" + "".join(f"  {path[:26]:<26}" for path in shares))
     for i in range(len(EDGES) + 1):
         edge = f"{EDGES[i] / 1000:g}" if i < len(EDGES) else "more"
         parts = (
@@ -129,25 +129,25 @@ def binned(outcomes: Iterable[Outcome]) -> list[float]:
 
 def tcp_table(results: Results, group: str = "tcp") -> list[str]:
     rows = []
-    for case, by_road in of(results, group):
+    for case, by_path in of(results, group):
         if not case.label.startswith(("cubic", "bbr", "TCP")):
             continue
         floors = [
             middle(outcomes, "goodput_bps")
-            for road, outcomes in by_road.items()
-            if road.startswith(FLOOR)
+            for path, outcomes in by_path.items()
+            if path.startswith(FLOOR)
         ]
         floor = max((figure for figure in floors if not math.isnan(figure)), default=math.nan)
-        for road, outcomes in by_road.items():
+        for path, outcomes in by_path.items():
             own = middle(outcomes, "goodput_bps")
-            ratio = "" if road.startswith(FLOOR) or math.isnan(floor) else f"{own / floor:.2f}"
-            row = [case.label, road, told(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
+            ratio = "" if path.startswith(FLOOR) or math.isnan(floor) else f"{own / floor:.2f}"
+            row = [case.label, path, told(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
             row += [told(outcomes, "retransmits"), told(outcomes, "cpu", ".0%")]
             row += [told(outcomes, "named"), told(outcomes, "kernel")]
             rows.append(row)
     head = (
         "case",
-        "road",
+        "path",
         "goodput Mbit/s",
         "× the faster floor",
         "retransmits",
@@ -160,14 +160,14 @@ def tcp_table(results: Results, group: str = "tcp") -> list[str]:
 
 def ladder_table(results: Results) -> list[str]:
     rows = []
-    for case, by_road in of(results, "ladder"):
-        for road, outcomes in by_road.items():
-            row = [case.label, road, told(outcomes, "lost_pct", ".3f"), told(outcomes, "kernel")]
+    for case, by_path in of(results, "ladder"):
+        for path, outcomes in by_path.items():
+            row = [case.label, path, told(outcomes, "lost_pct", ".3f"), told(outcomes, "kernel")]
             row += [told(outcomes, name) for name in ("named", "unnamed")]
             rows.append([*row, told(outcomes, "p99", ".2f"), told(outcomes, "cpu", ".0%")])
     head = (
         "offered",
-        "road",
+        "path",
         "lost %",
         "by the kernel",
         "by its log",
@@ -179,16 +179,16 @@ def ladder_table(results: Results) -> list[str]:
 
 
 def loss_free(results: Results) -> list[str]:
-    """Up to which step each road lost nothing in half of the rounds."""
+    """Up to which step each path lost nothing in half of the rounds."""
     best: dict[str, str] = {}
     broken: set[str] = set()
-    for case, by_road in of(results, "ladder"):
-        for road, outcomes in by_road.items():
-            if middle(outcomes, "lost_pct") == 0 and road not in broken:
-                best[road] = case.label
+    for case, by_path in of(results, "ladder"):
+        for path, outcomes in by_path.items():
+            if middle(outcomes, "lost_pct") == 0 and path not in broken:
+                best[path] = case.label
             else:
-                broken.add(road)
-                best.setdefault(road, "no step")
+                broken.add(path)
+                best.setdefault(path, "no step")
     return (
         [f"Free of loss (median) up to: {'; '.join(f'{r} {s}' for r, s in best.items())}.", ""]
         if best
@@ -198,28 +198,28 @@ def loss_free(results: Results) -> list[str]:
 
 def trace_table(results: Results, group: str) -> list[str]:
     rows = []
-    for case, by_road in of(results, group):
-        for road, outcomes in by_road.items():
+    for case, by_path in of(results, group):
+        for path, outcomes in by_path.items():
             if not values(outcomes, "total") and not values(outcomes, "failed"):
                 continue
             row = [
                 case.label,
-                road,
+                path,
                 told(outcomes, "offered_bps", ",.2f", 1e-6),
                 told(outcomes, "total", ".4f"),
             ]
             row += [told(outcomes, "nrms10", ".4f"), told(outcomes, "nrms100", ".4f")]
             row += [told(outcomes, name) for name in ("named", "kernel", "unnamed")]
             rows.append([*row, told(outcomes, "cpu", ".0%")])
-    head = ("trace", "road", "offered Mbit/s", "delivered / offered", "nrms 10 ms", "100 ms", "lost by its log",
+    head = ("trace", "path", "offered Mbit/s", "delivered / offered", "nrms 10 ms", "100 ms", "lost by its log",
             "by the kernel", "unnamed", "CPU")  # fmt: skip
     return grid(head, rows)
 
 
 def crowd_table(results: Results) -> list[str]:
     rows = []
-    for case, by_road in of(results, "crowd"):
-        for outcomes in by_road.values():
+    for case, by_path in of(results, "crowd"):
+        for outcomes in by_path.values():
             row = [
                 case.label,
                 told(outcomes, "rate_bps", ",.2f", 1e-6),
@@ -239,8 +239,8 @@ def crowd_table(results: Results) -> list[str]:
 
 def memory_table(results: Results) -> list[str]:
     rows = []
-    for case, by_road in of(results, "memory"):
-        for outcomes in by_road.values():
+    for case, by_path in of(results, "memory"):
+        for outcomes in by_path.values():
             grown = middle(outcomes, "rss") - middle(outcomes, "rss_before")
             times = grown / (case.setting.buffer_bytes / 1e6)
             row = [
@@ -254,24 +254,24 @@ def memory_table(results: Results) -> list[str]:
 
 
 def books(results: Results) -> list[str]:
-    """Where packets were lost, by name, over all runs of each road."""
+    """Where packets were lost, by name, over all runs of each path."""
     kernel: dict[str, Counter[str]] = {}
     unnamed: Counter[str] = Counter()
     runs: Counter[str] = Counter()
-    for (case, road), outcomes in results.items():
+    for (case, path), outcomes in results.items():
         for outcome in outcomes:
-            runs[road] += 1
+            runs[path] += 1
             for figure, n in outcome.figures.items():
                 if figure.startswith("kernel: ") and n:
-                    kernel.setdefault(road, Counter())[figure.removeprefix("kernel: ")] += int(n)
+                    kernel.setdefault(path, Counter())[figure.removeprefix("kernel: ")] += int(n)
             if case.group != "memory":
-                unnamed[road] += int(abs(outcome.figures.get("unnamed", 0)))
+                unnamed[path] += int(abs(outcome.figures.get("unnamed", 0)))
     rows = []
-    for road, n in runs.items():
-        lost = ", ".join(f"{name} {count:,}" for name, count in kernel.get(road, Counter()).items())
-        rows.append([road, f"{n}", lost or "none", f"{unnamed[road]:,}"])
+    for path, n in runs.items():
+        lost = ", ".join(f"{name} {count:,}" for name, count in kernel.get(path, Counter()).items())
+        rows.append([path, f"{n}", lost or "none", f"{unnamed[path]:,}"])
     return grid(
-        ("road", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows
+        ("path", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows
     )
 
 

@@ -27,9 +27,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.emu import bed, pages  # noqa: E402
+from bench.emu import pages  # noqa: E402
 from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
-from bench.emu.roads import Maker, Tools, makers  # noqa: E402
+from bench.emu.costs import busy  # noqa: E402
+from bench.emu.paths import Maker, makers  # noqa: E402
+from emulated_path import Tools  # noqa: E402
+from udp_load import HERE as LOAD  # noqa: E402
+from udp_load import compiled
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "RESULTS.md"
@@ -39,11 +43,7 @@ QUIET = 0.1
 
 def build(into: Path, emulator: bool = True) -> Tools:
     """Compiles the programs. `UNBLOAT_EMU` names an emulator that is built already."""
-    for name in ("floor", "udp"):
-        source = str(HERE / f"{name}.c")
-        subprocess.run(
-            ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(into / name), source], check=True
-        )
+    floor, udp = compiled(HERE / "floor.c", into), compiled(LOAD / "udp.c", into)
     own = None
     if emulator and "UNBLOAT_EMU" in os.environ:
         own = Path(os.environ["UNBLOAT_EMU"])
@@ -51,36 +51,38 @@ def build(into: Path, emulator: bool = True) -> Tools:
         cargo = ["cargo", "build", "--release", "--quiet", "-p", "unbloat-emu"]
         subprocess.run(cargo, check=True, cwd=ROOT)
         own = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-emu"
-    return Tools(into / "floor", into / "udp", own)
+    if own is not None:
+        os.environ["UNBLOAT_EMU"] = str(own)
+    return Tools(floor, udp, own)
 
 
 def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
-    """One run of a case on a road, and who lost what."""
-    with maker(tools, case.setting) as road:
-        outcome = case.measure(road, tools)
+    """One run of a case on a path, and who lost what."""
+    with maker(tools, case.setting) as path:
+        outcome = case.measure(path, tools)
     figures = outcome.figures
-    figures["named"] = sum(road.named.values())
-    figures["kernel"] = sum(road.kernel.values())
+    figures["named"] = sum(path.named.values())
+    figures["kernel"] = sum(path.kernel.values())
     if "sent" in figures:
-        told = (int(figures[name]) for name in ("sent", "received", "socket"))
-        figures["unnamed"] = road.unnamed(*told)
-    for quantile, us in road.told.get("lateness_us", {}).items():
+        counts = (int(figures[name]) for name in ("sent", "received", "socket"))
+        figures["unnamed"] = path.unnamed(*counts)
+    for quantile, us in path.summary.get("lateness_us", {}).items():
         if us is not None:
             figures[f"own late {quantile}"] = us / 1000
-    for reason, n in road.kernel.items():
+    for reason, n in path.kernel.items():
         figures[f"kernel: {reason}"] = n
     return outcome
 
 
 def rounds(
-    cases: Sequence[Case], roads: dict[str, Maker], tools: Tools, count: int, patience: float
+    cases: Sequence[Case], paths: dict[str, Maker], tools: Tools, count: int, patience: float
 ) -> pages.Results:
-    """Every case on every road, `count` times, interleaved. Waits for a quiet machine as long as its patience lasts."""
+    """Every case on every path, `count` times, interleaved. Waits for a quiet machine as long as its patience lasts."""
     results: pages.Results = defaultdict(list)
-    for n, case, name in order(cases, list(roads), count):
+    for n, case, name in order(cases, list(paths), count):
         try:
             before, patience = quiet(patience)
-            outcome = perform(case, name, case.make or roads[name], tools)
+            outcome = perform(case, name, case.make or paths[name], tools)
         except KeyboardInterrupt:
             print("interrupted: what was measured follows", flush=True)
             break
@@ -88,25 +90,25 @@ def rounds(
             # Another emulator may fail where ours must not; the page says so.
             outcome = Outcome({"failed": 1.0})
             print(f"{name} failed: {error}", flush=True)
-        outcome.figures["busy"] = max(before, bed.busy())
+        outcome.figures["busy"] = max(before, busy())
         results[case, name].append(outcome)
         print(f"{n + 1}/{count} {case.group}: {case.label}: {name}: {brief(outcome)}", flush=True)
     return results
 
 
 def order(
-    cases: Sequence[Case], roads: Sequence[str], count: int
+    cases: Sequence[Case], paths: Sequence[str], count: int
 ) -> Iterator[tuple[int, Case, str]]:
-    """Round by round, the roads of a case one after the other."""
+    """Round by round, the paths of a case one after the other."""
     for n in range(count):
         for case in cases:
             if not case.rounds or n < case.rounds:
-                yield from ((n, case, name) for name in roads if not case.only or name in case.only)
+                yield from ((n, case, name) for name in paths if not case.only or name in case.only)
 
 
 def quiet(patience: float) -> tuple[float, float]:
     """Waits until others use little of the processors; what they use, and the patience left."""
-    while (share := bed.busy()) > QUIET and patience > 0:
+    while (share := busy()) > QUIET and patience > 0:
         time.sleep(2)
         patience -= 2.4
     return share, patience

@@ -274,7 +274,7 @@ def test_the_agent_goes_with_the_default_route_and_waits_where_there_is_none(
         ip("link del rmnet0")
         arrives(None)
         device("rmnet0")
-        ip("-6 route add default dev rmnet0")
+        ip("route add ::/0 dev rmnet0")
         arrives("rmnet0")
         assert agent.active() == "acks"
         agent.do("off")

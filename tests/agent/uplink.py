@@ -113,8 +113,8 @@ class Uplink(Testbed):
         ):
             self.sysctl(node, f"net.ipv6.conf.{device}.disable_ipv6", "0")
             self.address(node, device, f"{address}/64")
-        self.ip("server", f"-6 route add fd00:1::/64 dev {self.far} {CUBIC}")
-        self.ip("notebook", f"-6 route add default via fd00:1::1 {CUBIC}")
+        self.ip("server", f"route add fd00:1::/64 dev {self.far} {CUBIC}")
+        self.ip("notebook", f"route add ::/0 via fd00:1::1 {CUBIC}")
         self.sysctl("phone", "net.ipv6.conf.all.forwarding", "1")
 
     def ping(self, node: str = "phone", every_s: float = 0.1) -> Ping:

@@ -1,12 +1,12 @@
-"""What tests of the lab share."""
+"""What tests of the lab share: what they need of the machine."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from requirements import require, unavailable
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -14,19 +14,8 @@ sys.path.insert(0, str(HERE))
 
 @pytest.fixture
 def machine() -> None:
-    """Root, TUN devices and the lab's programs; else the test is left out, with the reason."""
-    from unbloat.errors import UnbloatError
-    from unbloat.lab.requirements import found, need_root
-
-    try:
-        need_root()
-    except UnbloatError as error:
-        pytest.skip(str(error))
-    missing = [
-        name for name in ("unbloat-emu", "ip", "tcpdump", "setpriv", "ss") if found(name) is None
-    ]
-    if missing or not os.path.exists("/dev/net/tun"):
-        pytest.skip(f"the lab cannot run here: no {', '.join(missing) or '/dev/net/tun'}")
+    """Root, TUN devices and the lab's programs."""
+    require("root", "tun", "unbloat-emu", "ip", "nsenter", "tcpdump", "setpriv", "ss")
 
 
 @pytest.fixture
@@ -35,11 +24,9 @@ def agent(machine: None) -> None:
     from unbloat.errors import UnbloatError
     from unbloat.lab.agent.config import Cure
     from unbloat.lab.agent.process import need_agent
-    from unbloat.lab.requirements import AGENT, found
 
-    if found(AGENT) is None:
-        pytest.skip("the lab cannot run an agent here: no unbloat-agent")
+    require("unbloat-agent", "bpf", "cgroup")
     try:
         need_agent([Cure(0, receive={})])
     except UnbloatError as error:
-        pytest.skip(str(error))
+        unavailable("bpf", str(error))

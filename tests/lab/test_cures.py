@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from running import SHORT, plan_of
 
-from unbloat.lab.agent.config import Cure, configuration, unsupported_cures, cures
+from unbloat.lab.agent.config import Cure, configuration, cures, unsupported_cures
 from unbloat.lab.setup.unsupported import unsupported_in_plan
 
 if sys.version_info >= (3, 11):

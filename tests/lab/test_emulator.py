@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from emulating import FLOOD, RECEIVE, SEND, Emulation, ip, replay
+from emulation import FLOOD, RECEIVE, SEND, Emulation, replay
 
 from unbloat.lab.requirements import found
+from unbloat.lab.testbed import output, run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -41,10 +42,9 @@ def scenario(up: str, more: str = "") -> str:
 def transfer(emulation: Emulation, size: int = MEGABYTES) -> bool:
     """Sends bytes from client to server; whether they arrived as they were sent."""
     receiver = emulation.start("server", sys.executable, "-c", RECEIVE)
-    time.sleep(0.5)
+    emulation.listens("server", 5001)
     sent = emulation.ask("client", sys.executable, "-c", SEND, "10.0.0.2", str(size))
-    received, errors = receiver.communicate(timeout=60)
-    assert receiver.returncode == 0, errors
+    received = output(receiver)
     return bool(sent) and sent == received
 
 
@@ -55,13 +55,13 @@ def test_bytes_arrive_unharmed_over_a_link_that_loses_and_marks(
     up = 'rate = "100 Mbit/s"\nloss = 0.002\nqueue = { kind = "codel", ecn = true, target = "1 ms", interval = "10 ms" }'
     with Emulation(tmp_path, scenario(up), "--offload", offload) as emulation:
         for node in ("client", "server"):
-            emulation.ask(node, "sysctl", "-qw", "net.ipv4.tcp_ecn=1")
-            emulation.ask(node, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
+            emulation.sysctl(node, "net.ipv4.tcp_ecn", "1")
+            emulation.sysctl(node, "net.ipv4.tcp_congestion_control", "reno")
         assert transfer(emulation, 4 * MEGABYTES)
         assert emulation.counter("server", "TcpInCsumErrors") == 0
         assert emulation.counter("server", "IpInHdrErrors") == 0
         marks = emulation.counter("server", "IpExtInCEPkts")
-        summary = emulation.done()
+        summary = emulation.summary()
         named = emulation.losses()
     assert marks > 0, "the queue marks, and the kernel sees a good header"
     assert {row["why"] for row in named} <= {"link", "aqm", "overflow"}
@@ -133,7 +133,7 @@ def test_a_run_replayed_without_a_clock_decides_the_same(tmp_path: Path, kind: s
         if kind == "probing":
             assert emulation.counter("server", "IcmpInEchos") > 30, "20 probes a second"
             assert emulation.counter("client", "IcmpInEchoReps") == 0, "the answers are the gate's"
-        emulation.done()
+        emulation.summary()
     again = replay(emulation.out)
     assert again.returncode == 0, again.stderr
     assert "all alike" in again.stdout
@@ -152,14 +152,14 @@ def test_what_the_kernel_drops_while_the_emulator_sleeps_is_told(tmp_path: Path)
     with Emulation(
         tmp_path, scenario('rate = "1 Gbit/s"\nqueue = { kind = "droptail", limit = "100 MB" }')
     ) as emulation:
-        emulation.process.send_signal(signal.SIGSTOP)
+        emulation.child.process.send_signal(signal.SIGSTOP)
         taken = int(
             emulation.ask("client", sys.executable, "-c", FLOOD, "10.0.0.2", "14000", "100")
         )
-        emulation.process.send_signal(signal.SIGCONT)
+        emulation.child.process.send_signal(signal.SIGCONT)
         time.sleep(1)
         came = emulation.counter("server", "UdpNoPorts")
-        summary = emulation.done()
+        summary = emulation.summary()
     # Its ring holds 10,000 packets; the answers of the far kernel take the other way.
     assert summary["kernel_drops"] > 3_000
     assert came + summary["kernel_drops"] == taken
@@ -184,7 +184,7 @@ def test_telemetry_tells_the_firmware_buffer_with_its_age(tmp_path: Path) -> Non
                 ages_ms.append((time.monotonic_ns() - written_ns) / 1e6)
                 numbers.append(number)
                 occupancies.append(held)
-        emulation.done()
+        emulation.summary()
     assert numbers == list(range(numbers[0], numbers[0] + 100)), "none is missing"
     assert max(occupancies) >= 60_000, "the buffer fills"
     assert min(ages_ms) > 37, "no report is younger than its delay allows"
@@ -194,7 +194,7 @@ def test_telemetry_tells_the_firmware_buffer_with_its_age(tmp_path: Path) -> Non
 def test_several_queues_carry_what_one_does(tmp_path: Path) -> None:
     with Emulation(tmp_path, scenario('rate = "100 Mbit/s"'), "--queues", "4") as emulation:
         assert transfer(emulation)
-        summary = emulation.done()
+        summary = emulation.summary()
     assert summary["kernel_drops"] == 0
     assert replay(emulation.out).returncode == 0
 
@@ -204,9 +204,9 @@ def test_it_stops_cleanly_when_told_and_takes_its_devices_along(tmp_path: Path, 
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
         emulation.ask("client", "ping", "-c", "1", "10.0.0.2")
         if end == "stop":
-            emulation.say("stop")
+            emulation.child.say("stop")
         elif end.startswith("SIG"):
-            emulation.process.send_signal(getattr(signal, end))
+            emulation.child.process.send_signal(getattr(signal, end))
         code, errors = emulation.end()
         assert (code, errors) == (0, "")
         assert "up" not in emulation.ask("client", "ip", "-br", "link")
@@ -215,18 +215,18 @@ def test_it_stops_cleanly_when_told_and_takes_its_devices_along(tmp_path: Path, 
 
 def test_killed_it_leaves_no_device(tmp_path: Path) -> None:
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
-        emulation.process.kill()
-        assert emulation.process.wait(10) == -signal.SIGKILL
+        emulation.child.process.kill()
+        assert emulation.child.process.wait(10) == -signal.SIGKILL
         assert "up" not in emulation.ask("client", "ip", "-br", "link")
 
 
 def test_a_namespace_or_device_that_is_taken_away_is_one_line(tmp_path: Path) -> None:
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
-        ip("netns", "del", emulation.spaces["server"])
+        run("ip", "netns", "del", emulation.spaces["server"])
         code, errors = emulation.ended()
     assert (code, errors) == (1, f"unbloat-emu: namespace {emulation.spaces['server']} is gone\n")
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
-        ip("-n", emulation.spaces["client"], "link", "del", "dev", "up")
+        emulation.ip("client", "link del dev up")
         code, errors = emulation.ended()
     assert code == 1
     assert errors.startswith("unbloat-emu: up: ")
@@ -239,7 +239,9 @@ def test_a_full_disk_is_one_line_and_no_hung_run(tmp_path: Path) -> None:
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
     subprocess.run(mount, check=True)
     try:
-        with Emulation(small, scenario('rate = "50 Mbit/s"')) as emulation:
+        emulation = Emulation(small, scenario('rate = "50 Mbit/s"'))
+        emulation.logs = tmp_path
+        with emulation:
             with contextlib.suppress(AssertionError):
                 emulation.ask("client", sys.executable, "-c", FLOOD, "10.0.0.2", "20000", "60")
             code, errors = emulation.ended()

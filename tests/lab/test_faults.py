@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from running import SHORT, Lab, inside
 
-import unbloat as package
-from unbloat.lab import emulator
-from unbloat.lab import testbed as bed
+import unbloat
+from unbloat.lab import emulator, run
 from unbloat.lab.cleanup import janitor
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +41,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: None) -> pyte
     monkeypatch.setenv("UNBLOAT_EMU", str(program))
     monkeypatch.setattr(emulator, "DEVICES_S", 2.0)
     monkeypatch.setattr(emulator, "STARTED_S", 2.0)
-    monkeypatch.setattr(bed, "END_S", 1.0)
+    monkeypatch.setattr(run, "END_S", 1.0)
     return monkeypatch
 
 
@@ -64,8 +63,8 @@ def test_an_emulator_that_goes_wrong_is_told_of(
     fake: pytest.MonkeyPatch, mode: str, words: str
 ) -> None:
     fake.setenv("FAKE", mode)
-    with pytest.raises(package.LabError) as told:
-        package.lab(SHORT)
+    with pytest.raises(unbloat.LabError) as told:
+        unbloat.lab(SHORT)
     assert words in str(told.value)
     assert "\n" not in str(told.value)
     assert labs() == set()
@@ -188,8 +187,8 @@ def test_missing_programs_are_named_at_once(tmp_path: Path, machine: None) -> No
 
 def test_what_a_stock_kernel_cannot_do_is_skipped_with_the_reason(machine: None) -> None:
     text = SHORT + '[sweep]\n"flow.0.receiver.window" = ["rledbat", "autotune"]\n'
-    runs = package.lab(text)
-    assert isinstance(runs, package.RunSet)
+    runs = unbloat.lab(text)
+    assert isinstance(runs, unbloat.RunSet)
     assert len(runs) == 1
     assert [one.labels for one in runs.skipped] == [(("window", "rledbat"),)]
     assert "window rledbat is no law of a stock kernel" in runs.skipped[0].reason

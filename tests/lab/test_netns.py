@@ -13,7 +13,7 @@ from running import SHORT, Lab, inside, plan_of
 import unbloat
 from unbloat.lab.cleanup.session import Session
 from unbloat.lab.emulator import Emulator
-from unbloat.lab.setup import namespaces as netns
+from unbloat.lab.setup.namespaces import connect, create
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -62,9 +62,11 @@ def chain(tmp_path: Path) -> Iterator[list[str]]:
     (tmp_path / "scenario.toml").write_text(CHAIN)
     with Session() as session:
         namespaces = session.namespaces([node["name"] for node in plan["nodes"]])
-        netns.create(namespaces, plan)
-        emulator = Emulator(session, plan, namespaces, tmp_path, (), {})
-        netns.connect(namespaces, plan, emulator.devices())
+        create(namespaces, plan)
+        places = dict(zip((node["name"] for node in plan["nodes"]), namespaces, strict=True))
+        scenario, out = tmp_path / "scenario.toml", tmp_path / "emu"
+        emulator = Emulator(session, scenario, out, places, tmp_path / "logs")
+        connect(namespaces, plan, emulator.devices())
         begin_ns, _ = emulator.go()
         time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9))
         yield namespaces

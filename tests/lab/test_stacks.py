@@ -12,7 +12,7 @@ from running import SHORT, plan_of
 from unbloat.lab.setup import unsupported
 from unbloat.lab.setup.routes import first_links, path
 from unbloat.lab.setup.tcp_settings import disagreements, node_sysctls, route_options
-from unbloat.lab.setup.unsupported import unsupported_in_plan, plan_warnings
+from unbloat.lab.setup.unsupported import plan_warnings, unsupported_in_plan
 
 CLIENT, SERVER = 0, 1
 OTHER = '[[flow]]\nname = "other"\nfrom = "client"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traffic_bed import CLIENT, SERVER, Bed, Told, Traffic, bed, flow, needs, plan, probe
+from traffic_testbed import CLIENT, SERVER, Logs, Pair, Traffic, flow, needs, pair_of, plan, probe
 
 import unbloat
 from unbloat.lab.traffic import voice
@@ -21,20 +21,18 @@ BACKWARDS: dict[str, Any] = {"from": SERVER, "to": CLIENT}
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Bed]:
-    yield from bed("datagrams")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    yield from pair_of(tmp_path_factory)
 
 
-def outage(pair: Bed, node: int, after: float, length: float) -> None:
+def outage(pair: Pair, node: str, after: float, length: float) -> None:
     """What a node sends goes nowhere for a while: a bucket into which no packet fits."""
-    argv = ["tc", "-n", pair.spaces[node], "qdisc"]
+    qdisc = ("tc", "qdisc")
     time.sleep(after)
-    subprocess.run(
-        [*argv, "add", "dev", "net", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1"],
-        check=True,
-    )
+    bucket = ("root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1")
+    pair.ask(node, *qdisc, "add", "dev", "net", *bucket)
     time.sleep(length)
-    subprocess.run([*argv, "del", "dev", "net", "root"], check=True)
+    pair.ask(node, *qdisc, "del", "dev", "net", "root")
 
 
 def on_schedule(rows: list[dict[str, Any]], planned: list[float]) -> bool:
@@ -44,29 +42,29 @@ def on_schedule(rows: list[dict[str, Any]], planned: list[float]) -> bool:
 
 
 @needs("ping")
-def test_pings_are_answered(pair: Bed, tmp_path: Path) -> None:
+def test_pings_are_answered(pair: Pair, tmp_path: Path) -> None:
     probes = (
         probe("system", every=(0.1,)),
         probe("quick", every=(0.01,), start_s=0.5),
         probe("list", every=(0.02, 0.06), bytes=1000),
     )
-    told = pair.run(plan(duration=1.0, probes=probes), tmp_path)
+    logs = pair.run(plan(duration=1.0, probes=probes), tmp_path)
     # The system's ping waits some milliseconds longer than asked for.
-    assert 5 <= len(told.rows("probes/system.jsonl", "probe")) <= 10
-    assert on_schedule(told.rows("probes/quick.jsonl", "probe"), times(0.5, [0.01], 1.0))
-    rows = told.rows("probes/list.jsonl", "probe")
+    assert 5 <= len(logs.rows("probes/system.jsonl", "probe")) <= 10
+    assert on_schedule(logs.rows("probes/quick.jsonl", "probe"), times(0.5, [0.01], 1.0))
+    rows = logs.rows("probes/list.jsonl", "probe")
     assert on_schedule(rows, times(0.0, [0.02, 0.06], 1.0))
     for name in ("system", "quick", "list"):
-        for row in told.rows(f"probes/{name}.jsonl", "probe"):
+        for row in logs.rows(f"probes/{name}.jsonl", "probe"):
             assert row["lost"] is False
             assert row["owd_ms"] is None
             assert row["rtt_ms"] is None or row["rtt_ms"] > 0
-        assert sum(row["rtt_ms"] is None for row in told.rows(f"probes/{name}.jsonl", "probe")) <= 1
-    assert told.errors() == []
+        assert sum(row["rtt_ms"] is None for row in logs.rows(f"probes/{name}.jsonl", "probe")) <= 1
+    assert logs.errors() == []
 
 
 @needs("tcpdump")
-def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
+def test_probes_have_their_size_and_class(pair: Pair, tmp_path: Path) -> None:
     made = plan(
         flow("call", {**VOIP, "bytes": 160}, sender__class=0),
         duration=0.4,
@@ -78,7 +76,7 @@ def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
     )
     with Traffic(pair, made, tmp_path) as traffic:
         argv = ("tcpdump", "--immediate-mode", "-U", "-lvnt", "-i", "net", "src", "10.0.0.1")
-        dump = pair.start(CLIENT, *argv, stderr=subprocess.PIPE)
+        dump = pair.start("client", *argv, stderr=subprocess.PIPE)
         assert dump.stderr is not None
         assert "listening" in dump.stderr.readline()
         traffic.go()
@@ -94,7 +92,7 @@ def test_probes_have_their_size_and_class(pair: Bed, tmp_path: Path) -> None:
     assert seen >= {("0xb8", "160"), ("0xb8", "100"), ("0x20", "1000"), ("0x20", "300")}
 
 
-def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
+def test_what_is_lost_is_said(pair: Pair, tmp_path: Path) -> None:
     probes = (
         probe("iso", "isochronous", every=(0.01,), **BACKWARDS),
         probe("quick", every=(0.01,)),
@@ -102,41 +100,41 @@ def test_what_is_lost_is_said(pair: Bed, tmp_path: Path) -> None:
     )
     with Traffic(pair, plan(duration=2.5, probes=probes), tmp_path) as traffic:
         traffic.go()
-        outage(pair, SERVER, 0.5, 0.5)
+        outage(pair, "server", 0.5, 0.5)
         traffic.wait(10)
-    told = Told(tmp_path)
+    logs = Logs(tmp_path)
     for name, least in (("iso", 20), ("quick", 20), ("system", 3)):
-        rows = told.rows(f"probes/{name}.jsonl", "probe")
+        rows = logs.rows(f"probes/{name}.jsonl", "probe")
         lost = [row["t_s"] for row in rows if row["lost"]]
         assert len(lost) >= least
         assert all(t_s > 0.4 for t_s in lost)
         assert any(not row["lost"] for row in rows if row["t_s"] > max(lost))
         assert all(row["rtt_ms"] is None and row["owd_ms"] is None for row in rows if row["lost"])
         assert [row["t_s"] for row in rows] == sorted(row["t_s"] for row in rows)
-    assert len(told.rows("probes/iso.jsonl", "probe")) == 250
+    assert len(logs.rows("probes/iso.jsonl", "probe")) == 250
 
 
-def test_an_isochronous_probe_goes_one_way(pair: Bed, tmp_path: Path) -> None:
-    told = pair.run(
+def test_an_isochronous_probe_goes_one_way(pair: Pair, tmp_path: Path) -> None:
+    logs = pair.run(
         plan(duration=0.5, probes=(probe("iso", "isochronous", every=(0.01, 0.03)),)), tmp_path
     )
-    rows = told.rows("probes/iso.jsonl", "probe")
+    rows = logs.rows("probes/iso.jsonl", "probe")
     assert on_schedule(rows, times(0.0, [0.01, 0.03], 0.5))
     assert all(row["lost"] is False and row["rtt_ms"] is None for row in rows)
     assert all(row["owd_ms"] > 0 for row in rows[:-1])
 
 
 def test_a_call_on_a_good_line_scores_well_and_one_through_an_outage_does_not(
-    pair: Bed, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
     made = plan(flow("call", VOIP, upload=True), duration=1.5)
     with Traffic(pair, made, tmp_path) as traffic:
         traffic.go()
-        outage(pair, CLIENT, 0.5, 0.3)
+        outage(pair, "client", 0.5, 0.3)
         traffic.wait(10)
-    told = Told(tmp_path)
-    (there,) = told.values("flows/call.to.jsonl", "mos")
-    (back,) = told.values("flows/call.from.jsonl", "mos_back")
+    logs = Logs(tmp_path)
+    (there,) = logs.values("flows/call.to.jsonl", "mos")
+    (back,) = logs.values("flows/call.from.jsonl", "mos_back")
     # 80 ms of packet and jitter buffer: R = 93.2 − 1.92; a fifth of the packets lost leaves about 50.
     assert back == pytest.approx(voice.mos(0.08, 0.0), abs=0.1)
     assert there < 3.5

@@ -6,14 +6,13 @@ import itertools
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from traffic_bed import CLIENT, SERVER, Bed, Told, Traffic, bed, flow, needs, plan
+from traffic_testbed import Logs, Pair, Traffic, flow, needs, pair_of, plan
 
 from unbloat.lab.traffic.page import document, segment_bytes
 from unbloat.lab.traffic.player import Player
@@ -39,8 +38,8 @@ VIDEO = {
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Bed]:
-    yield from bed("web")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    yield from pair_of(tmp_path_factory)
 
 
 def logged(folder: Path) -> list[tuple[str, int, int, str]]:
@@ -68,11 +67,11 @@ def of_this_run(folder: Path) -> list[str]:
 
 
 @needs("nginx", "chromium", "ss")
-def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Bed, tmp_path: Path) -> None:
+def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Pair, tmp_path: Path) -> None:
     reno = {"kind": "newreno"}
     made = plan(flow("page", WEB, sender__congestion=reno, sender__class=2), duration=5.9)
-    told = pair.run(made, tmp_path)
-    assert told.errors() == []
+    logs = pair.run(made, tmp_path)
+    assert logs.errors() == []
     rows = logged(tmp_path)
     assert {status for _, status, _, _ in rows} == {200}
     # Sizes are exact: what was sent is the object and a header of the same length for all of a kind.
@@ -95,56 +94,55 @@ def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Bed, tmp_path: P
     clients = [{client for client, _, _, _ in rows[b:e]} for b, e in itertools.pairwise(begins)]
     for one, other in itertools.pairwise(clients):
         assert not one & other
-    loads = told.values("flows/page.receiver.jsonl", "page_load_ms")
-    connects = told.values("flows/page.receiver.jsonl", "connect_ms")
-    objects_ms = told.values("flows/page.receiver.jsonl", "object_ms")
+    loads = logs.values("flows/page.receiver.jsonl", "page_load_ms")
+    connects = logs.values("flows/page.receiver.jsonl", "connect_ms")
+    objects_ms = logs.values("flows/page.receiver.jsonl", "object_ms")
     assert len(loads) == len(connects) >= 2
     assert (
         len(objects_ms)
-        == len(told.values("flows/page.receiver.jsonl", "first_byte_ms"))
+        == len(logs.values("flows/page.receiver.jsonl", "first_byte_ms"))
         == 21 * len(loads)
     )
     # A page takes longer than any of its objects.
     assert min(loads) > 0
     assert max(loads) >= max(objects_ms)
     # What nginx accepted runs what the flow says, although this host's default is another.
-    served = told.rows("flows/page.sender.jsonl", "connection")
+    served = logs.rows("flows/page.sender.jsonl", "connection")
     answered = {client for client, _, _, _ in rows}
     accepted = {row["remote"] for row in served}
     assert answered <= accepted
     # Where a connection takes more than 250 ms, as on a busy machine, Chromium opens another in reserve, which asks for nothing.
     assert len(accepted - answered) <= len(begins)
     assert {row["congestion"] for row in served} - {None} == {"reno"}
-    assert told.rows("flows/page.sender.jsonl", "sample")
-    fetched = told.rows("flows/page.receiver.jsonl", "connection")
+    assert logs.rows("flows/page.sender.jsonl", "sample")
+    fetched = logs.rows("flows/page.receiver.jsonl", "connection")
     assert {row["data"] for row in fetched} == {"remote"}
     assert {row["local"] for row in fetched} <= {client for client, _, _, _ in rows}
     assert of_this_run(tmp_path) == []
 
 
 @needs("nginx", "chromium")
-def test_a_page_that_never_comes_is_told_with_its_age(pair: Bed, tmp_path: Path) -> None:
+def test_a_page_that_never_comes_is_told_with_its_age(pair: Pair, tmp_path: Path) -> None:
     made = plan(flow("page", {**WEB, "connections": 8}), duration=1.5)
     with Traffic(pair, made, tmp_path) as traffic:
         # The browser's questions go nowhere.
-        argv = ["tc", "-n", pair.spaces[CLIENT], "qdisc"]
-        tbf = ["dev", "net", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1"]
-        subprocess.run([*argv, "add", *tbf], check=True)
+        tbf = ("dev", "net", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1")
+        pair.ask("client", "tc", "qdisc", "add", *tbf)
         try:
             traffic.go()
             traffic.wait(15)
         finally:
-            subprocess.run([*argv, "del", "dev", "net", "root"], check=True)
-    told = Told(tmp_path)
-    (age,) = told.values("flows/page.receiver.jsonl", "page_unfinished_ms")
+            pair.ask("client", "tc", "qdisc", "del", "dev", "net", "root")
+    logs = Logs(tmp_path)
+    (age,) = logs.values("flows/page.receiver.jsonl", "page_unfinished_ms")
     assert 0 < age <= 1_600
-    assert told.values("flows/page.receiver.jsonl", "page_load_ms") == []
-    assert told.errors() == ["a browser opens 6 connections at most"]
+    assert logs.values("flows/page.receiver.jsonl", "page_load_ms") == []
+    assert logs.errors() == ["a browser opens 6 connections at most"]
 
 
 @needs("nginx", "chromium")
 def test_a_browser_and_nginx_end_with_their_parent_however_it_ends(
-    pair: Bed, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
     made = plan(flow("page", WEB), duration=60.0)
     with Traffic(pair, made, tmp_path) as traffic:
@@ -167,36 +165,22 @@ def test_a_browser_and_nginx_end_with_their_parent_however_it_ends(
 
 @needs("nginx", "ss")
 def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(
-    pair: Bed, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
     seen: list[str] = []
 
-    def look(_: Bed) -> None:
-        argv = [
-            "ip",
-            "netns",
-            "exec",
-            pair.spaces[SERVER],
-            "ss",
-            "-tinH",
-            "--tos",
-            "state",
-            "established",
-        ]
-        seen.append(
-            subprocess.run(
-                [*argv, "sport", "=", ":5001"], check=True, capture_output=True, text=True
-            ).stdout
-        )
+    def look(_: Pair) -> None:
+        shown = ("ss", "-tinH", "--tos", "state", "established", "sport", "=", ":5001")
+        seen.append(pair.ask("server", *shown))
 
     made = plan(flow("film", VIDEO, stop_s=2.6, sender__class=2), duration=3.0)
-    told = pair.run(made, tmp_path, during=look)
-    assert told.errors() == []
-    rates = told.values("flows/film.receiver.jsonl", "bitrate_bps")
+    logs = pair.run(made, tmp_path, during=look)
+    assert logs.errors() == []
+    rates = logs.values("flows/film.receiver.jsonl", "bitrate_bps")
     # Two segments at once, then one each half second, as they are played.
     assert 5 <= len(rates) <= 7
     assert rates[0] == 300_000
-    assert len(told.values("flows/film.receiver.jsonl", "startup_ms")) == 1
+    assert len(logs.values("flows/film.receiver.jsonl", "startup_ms")) == 1
     rows = logged(tmp_path)
     assert [uri for _, _, _, uri in rows] == [f"/r{rate}" for rate in rates[: len(rows)]]
     assert len({client for client, _, _, _ in rows}) == 1
@@ -212,7 +196,7 @@ class Viewer:
     """A player of one second's segments and what it tells; times in ms."""
 
     def __init__(self, **changes: Any) -> None:
-        self.told: list[tuple[str, float]] = []
+        self.logs: list[tuple[str, float]] = []
         app = {
             "ladder_bps": [100_000, 400_000, 900_000],
             "segment_s": 1.0,
@@ -221,7 +205,7 @@ class Viewer:
             "safety": 0.8,
             **changes,
         }
-        self.player = Player(app, lambda name, value: self.told.append((name, value)))
+        self.player = Player(app, lambda name, value: self.logs.append((name, value)))
         self.player.start(0)
 
     def ask(self, ms: float) -> float:
@@ -239,7 +223,7 @@ def test_a_long_round_trip_before_the_answer_does_not_lower_the_estimate() -> No
     viewer.segment(900, 1_000, 12_500)
     viewer.ask(1_000)
     assert viewer.player.rate == 400_000
-    assert viewer.told == [
+    assert viewer.logs == [
         ("bitrate_bps", 100_000),
         ("startup_ms", 1_000.0),
         ("bitrate_bps", 400_000),
@@ -270,13 +254,13 @@ def test_a_buffer_that_runs_dry_is_a_stall_until_the_start_buffer_is_there() -> 
     viewer.segment(2_900, 3_000, 12_500)
     viewer.ask(3_000)
     viewer.segment(3_400, 3_500, 12_500)
-    assert [row for row in viewer.told if row[0] != "bitrate_bps"] == [
+    assert [row for row in viewer.logs if row[0] != "bitrate_bps"] == [
         ("startup_ms", 200.0),
         ("stall_ms", 1_300.0),
     ]
     viewer.player.end(round(6_000e6))
     # Dry again at 5,500, and still at the end.
-    assert viewer.told[-1] == ("stall_ms", 500.0)
+    assert viewer.logs[-1] == ("stall_ms", 500.0)
 
 
 def test_a_full_buffer_waits_for_room() -> None:
@@ -293,7 +277,7 @@ def test_a_film_that_never_begins_is_told_with_its_age() -> None:
     viewer = Viewer()
     viewer.ask(0)
     viewer.player.end(round(700e6))
-    assert viewer.told[-1] == ("startup_unfinished_ms", 700.0)
+    assert viewer.logs[-1] == ("startup_unfinished_ms", 700.0)
 
 
 def test_a_document_has_its_exact_size_or_says_why_not() -> None:

@@ -59,6 +59,8 @@ class Testbed:
         self.emulator: Emulator | None = None
         self.out = folder / "emu"
         """The emulator's files."""
+        self.logs = folder
+        """Where its errors go."""
 
     def __enter__(self: T) -> T:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,11 +121,11 @@ class Testbed:
         self, text: str, *options: str, nodes: Mapping[str, str] | None = None
     ) -> list[Device]:
         """Starts the emulator on a scenario, at time zero as yet; `nodes`: scenario's node → node of the testbed."""
-        file, logs = self.folder / "scenario.toml", self.folder
+        file = self.folder / "scenario.toml"
         file.write_text(text)
         nodes = nodes or {node: node for node in self.nodes}
         places = {name: self.spaces[node] for name, node in nodes.items()}
-        self.emulator = Emulator(self.session, file, self.out, places, logs, options)
+        self.emulator = Emulator(self.session, file, self.out, places, self.logs, options)
         return self.emulator.devices()
 
     def go(self) -> int:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,74 +14,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requirements import require, requires
 
+from unbloat.lab.testbed import Testbed
 from unbloat.lab.traffic import Started, commands
 
 CLIENT, SERVER = 0, 1
+"""Nodes of a plan."""
+NODES = ("client", "server")
 ADDRESSES = ("10.0.0.1", "10.0.0.2")
 
 
-def missing(*programs: str) -> str:
-    """Why a test cannot run here; empty where it can."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    absent = [program for program in ("ip", *programs) if shutil.which(program) is None]
-    return f"not installed: {', '.join(absent)}" if absent else ""
-
-
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """Skips, with the reason, where root or a program is missing."""
-    reason = missing(*programs)
-    return pytest.mark.skipif(bool(reason), reason=reason)
+    """Leaves a test out where root or a program is missing."""
+    return requires("root", "ip", "nsenter", *programs)
 
 
-class Bed:
-    """See the module text."""
+class Pair(Testbed):
+    """Client and server, joined by a device `net` each."""
 
-    def __init__(self, name: str) -> None:
-        self.spaces = [f"ub-traffic-{name}-{side}" for side in "ab"]
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, *NODES)
 
-    def __enter__(self) -> Bed:
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def build(self) -> None:
+        """Addresses as the lab's."""
+        self.veth(*NODES, "net")
+        for node, own, other in zip(NODES, ADDRESSES, reversed(ADDRESSES), strict=True):
+            self.address(node, "net", f"{own}/32")
+            self.ip(node, f"route add {other}/32 dev net src {own}")
 
-    def _make(self) -> None:
-        for space in self.spaces:
-            _ip("netns", "add", space)
-        a, b = self.spaces
-        _ip("link", "add", "net", "netns", a, "type", "veth", "peer", "name", "net", "netns", b)
-        for space, own, other in zip(self.spaces, ADDRESSES, reversed(ADDRESSES), strict=True):
-            _ip("-n", space, "address", "add", f"{own}/32", "dev", "net")
-            _ip("-n", space, "link", "set", "lo", "up")
-            _ip("-n", space, "link", "set", "net", "up")
-            _ip("-n", space, "route", "add", f"{other}/32", "dev", "net", "src", own)
-
-    def __exit__(self, *_: object) -> None:
-        for space in self.spaces:
-            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
-
-    def start(self, node: int, *argv: str, **options: Any) -> subprocess.Popen[str]:
-        """A process in a node's namespace."""
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.spaces[node], *argv],
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            **options,
-        )
-
-    def counter(self, node: int, name: str) -> int:
-        """A counter of the kernel in a node's namespace."""
-        argv = ["ip", "netns", "exec", self.spaces[node], "nstat", "-asz", name]
-        said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-        return sum(int(line.split()[1]) for line in said.splitlines() if line.startswith(name))
-
-    def run(self, plan: dict[str, Any], folder: Path, **meanwhile: Any) -> Told:
-        """Runs a plan's traffic to its end; `during` is called with the bed half-way."""
+    def run(self, plan: dict[str, Any], folder: Path, **meanwhile: Any) -> Logs:
+        """Runs a plan's traffic to its end; `during` is called with the testbed half-way."""
         with Traffic(self, plan, folder) as traffic:
             traffic.go()
             during = meanwhile.get("during")
@@ -91,32 +52,35 @@ class Bed:
                 time.sleep(meanwhile.get("after", plan["duration_s"] / 2))
                 during(self)
             traffic.wait(plan["duration_s"] + 10)
-        return Told(folder)
+        return Logs(folder)
 
 
 class Traffic:
     """The processes of one run."""
 
-    def __init__(self, bed: Bed, plan: dict[str, Any], folder: Path) -> None:
-        self.bed, self.started = bed, commands(plan, folder)
+    def __init__(self, testbed: Pair, plan: dict[str, Any], folder: Path) -> None:
+        self.testbed, self.started = testbed, commands(plan, folder)
         self.processes: list[tuple[Started, subprocess.Popen[str]]] = []
         self.t0 = 0
 
     def __enter__(self) -> Traffic:
         try:
             for started in self.started:
-                self.processes.append((started, self.bed.start(started.node, *started.argv)))
+                program = self.testbed.start(
+                    NODES[started.node], *started.argv, stdin=subprocess.PIPE, stderr=None
+                )
+                self.processes.append((started, program))
             for started, process in self.processes:
                 assert process.stdout is not None
-                said = process.stdout.readline()
-                assert said == "ready\n", f"{started.role} {started.name} said {said!r}"
+                line = process.stdout.readline()
+                assert line == "ready\n", f"{started.role} {started.name}: {line!r}"
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def go(self) -> None:
-        """Tells time zero, which is a little ahead."""
+        """Passes time zero, which is a little ahead."""
         self.t0 = time.monotonic_ns() + 20_000_000
         for _, process in self.processes:
             assert process.stdin is not None
@@ -139,8 +103,8 @@ class Traffic:
                         pipe.close()
 
 
-class Told:
-    """What the programs of a run told."""
+class Logs:
+    """What the programs of a run logged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -156,7 +120,7 @@ class Told:
         return [row["value"] for row in self.rows(path, "app") if row["name"] == name]
 
     def errors(self) -> list[str]:
-        """All that was said to the user."""
+        """All errors for the user."""
         return [
             row["text"]
             for path in sorted(self.folder.glob("*/*.jsonl"))
@@ -164,15 +128,10 @@ class Told:
         ]
 
 
-def _ip(*argv: str) -> None:
-    subprocess.run(["ip", *argv], check=True, capture_output=True)
-
-
-def bed(name: str) -> Iterator[Bed]:
-    """A bed that is gone afterwards; skips, with the reason, where there can be none."""
-    if reason := missing():
-        pytest.skip(reason)
-    with Bed(f"{name}-{os.getpid()}") as made:
+def pair_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """For a fixture of a module's."""
+    require("root", "ip", "nsenter")
+    with Pair(tmp_path_factory.mktemp("pair")) as made:
         yield made
 
 
@@ -182,7 +141,7 @@ def bed(name: str) -> Iterator[Bed]:
 def flow(
     name: str, app: dict[str, Any] | str = "bulk", *, upload: bool = False, **changes: Any
 ) -> dict[str, Any]:
-    """A flow of a plan with the scenario's defaults: a download from the server unless told otherwise."""
+    """A flow of a plan with the scenario's defaults: a download from the server unless a change says otherwise."""
     sender = {
         "congestion": {"kind": "cubic"},
         "initial_window": 10,
