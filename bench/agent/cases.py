@@ -6,6 +6,7 @@ signal: iperf3 over a pair of devices, sockets of Python · model: each case wit
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import subprocess
@@ -15,7 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.agent.bed import SERVER, SHOW_AFTER_S, Agent, Cpu, Modem, Pair, counted, others
+from bench.agent.pair import SERVER, TIMEOUT_S, Agent, Cpu, Pair, counted, others
+from modem import steady
 
 Figures = dict[str, float]
 OFF = ("receive.enabled=false", "uplink.mode=off")
@@ -29,34 +31,28 @@ class Case:
     label: str
     settings: tuple[str, ...] | None
     """Of the agent; none: there is none."""
-    measure: Callable[[Case, Pair, str], Figures]
+    measure: Callable[[Case, Pair], Figures]
     ways: tuple[str, ...] = ()
     """Options of iperf3, or of the connections."""
     seconds: float = 8.0
 
 
-def listening(bed: Pair, port: int) -> subprocess.Popen[str]:
+def listening(testbed: Pair, port: int) -> subprocess.Popen[str]:
     """An iperf3 at the other end, for one transfer."""
-    server = bed.start(bed.server, "iperf3", "-s", "-1", "-p", str(port))
-    for _ in range(100):
-        done = subprocess.run(
-            bed.words(bed.server, "ss", "-Hltn"), capture_output=True, text=True, check=True
-        )
-        if f":{port} " in done.stdout:
-            return server
-        time.sleep(0.02)
-    raise RuntimeError("iperf3 does not listen")
+    server = testbed.start("server", "iperf3", "-s", "-1", "-p", str(port))
+    testbed.listens("server", port)
+    return server
 
 
-def transfer(bed: Pair, options: Sequence[str], seconds: float) -> tuple[float, Figures]:
+def transfer(testbed: Pair, options: Sequence[str], seconds: float) -> tuple[float, Figures]:
     """iperf3: gigabits that were carried, and the seconds that each took: of all processors, and of its two processes alone."""
-    server = listening(bed, 5201)
+    server = listening(testbed, 5201)
     idle = others()
     before = Cpu.now()
-    client = bed.start(bed.host, "iperf3", "-c", SERVER, "-t", str(seconds), "-J", *options)
-    said, errors = client.communicate(timeout=seconds + SHOW_AFTER_S)
+    client = testbed.start("host", "iperf3", "-c", SERVER, "-t", str(seconds), "-J", *options)
+    said, errors = client.communicate(timeout=seconds + TIMEOUT_S)
     used = Cpu.now().since(before, idle)
-    server.communicate(timeout=SHOW_AFTER_S)
+    server.communicate(timeout=TIMEOUT_S)
     if client.returncode != 0:
         raise RuntimeError(f"iperf3: {said[-300:]} {errors}")
     end = json.loads(said)["end"]
@@ -66,32 +62,29 @@ def transfer(bed: Pair, options: Sequence[str], seconds: float) -> tuple[float, 
     return carried, {"cpu s/gbit": used / carried, "process s/gbit": own / carried}
 
 
-def gigabits(case: Case, bed: Pair, program: str) -> Figures:
+def gigabits(case: Case, testbed: Pair) -> Figures:
     """CPU per gigabit; and, in a second transfer that is counted, what the programs take."""
-    modem = (
-        Modem(bed.folder / "modem.sock") if "uplink.mode=gate" in (case.settings or ()) else None
-    )
-    agent = Agent(program, bed, case.settings) if case.settings is not None else None
-    try:
+    with contextlib.ExitStack() as stack:
+        if "uplink.mode=gate" in (case.settings or ()):
+            # An empty modem of 40 Gbit/s: the gate is at work, and holds nothing back.
+            stack.enter_context(steady(testbed.folder / "modem.sock", 0, 50_000_000))
+        agent = None
+        if case.settings is not None:
+            agent = stack.enter_context(Agent(testbed, case.settings))
         time.sleep(1.0)
-        carried, cost = transfer(bed, case.ways, case.seconds)
+        carried, cost = transfer(testbed, case.ways, case.seconds)
         figures = {"gbit/s": carried / case.seconds, **cost}
         if agent is not None:
-            figures |= program_times(agent, bed, case)
+            figures |= program_times(agent, testbed, case)
         return figures
-    finally:
-        if agent is not None:
-            agent.end()
-        if modem is not None:
-            modem.end()
 
 
-def program_times(agent: Agent, bed: Pair, case: Case) -> Figures:
+def program_times(agent: Agent, testbed: Pair, case: Case) -> Figures:
     """Of all programs of the agent, for each packet that they saw and for each decision."""
     with counted():
         before = agent.programs()
         decided = decisions(agent)
-        carried, _ = transfer(bed, case.ways, max(2.0, case.seconds / 2))
+        carried, _ = transfer(testbed, case.ways, max(2.0, case.seconds / 2))
         after = agent.programs()
     ns = sum(t - before.get(name, (0, 0))[0] for name, (t, _) in after.items() if name != "walk")
     runs = sum(n - before.get(name, (0, 0))[1] for name, (_, n) in after.items() if name != "walk")
@@ -149,20 +142,23 @@ TRICKLE = 2_000
 """Messages a second, of all connections together."""
 
 
-def connections(case: Case, bed: Pair, program: str) -> Figures:
+def connections(case: Case, testbed: Pair) -> Figures:
     """What so many connections cost, silent and under a trickle."""
     count = int(case.ways[0])
-    agent = Agent(program, bed, case.settings) if case.settings is not None else None
-    pipes = {"stdin": subprocess.PIPE}
+    agent = Agent(testbed, case.settings) if case.settings is not None else None
     python = (sys.executable, "-c", MANY)
     ends = []
     try:
         empty_kernel = kernel_mb()
         empty = agent.memory_mb() if agent else math.nan
-        server = bed.start(bed.server, *python, "server", SERVER, "5300", str(count), **pipes)
+        server = testbed.start(
+            "server", *python, "server", SERVER, "5300", str(count), stdin=subprocess.PIPE
+        )
         ends.append(server)
         said(server, "listens")
-        client = bed.start(bed.host, *python, "client", SERVER, "5300", str(count), **pipes)
+        client = testbed.start(
+            "host", *python, "client", SERVER, "5300", str(count), stdin=subprocess.PIPE
+        )
         ends.append(client)
         said(server, "there")
         said(client, "there")
@@ -187,9 +183,9 @@ def connections(case: Case, bed: Pair, program: str) -> Figures:
     finally:
         for end in ends:
             end.kill()
-            end.communicate(timeout=SHOW_AFTER_S)
+            end.communicate(timeout=TIMEOUT_S)
         if agent is not None:
-            agent.end()
+            agent.__exit__()
 
 
 def trickle(server: subprocess.Popen[str], seconds: float) -> None:

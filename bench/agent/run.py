@@ -22,36 +22,35 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "lab"), str(ROOT / "tests" / "agent")]
 
 from bench.agent import pages  # noqa: E402
-from bench.agent.bed import pair  # noqa: E402
 from bench.agent.cases import Case, all_cases  # noqa: E402
+from bench.agent.pair import Pair  # noqa: E402
 from bench.emu.run import machine, quiet  # noqa: E402
 
 RESULTS = ROOT / "bench" / "RESULTS.md"
 
 
-def build() -> str:
+def build() -> None:
     """The program. `UNBLOAT_AGENT` names one that is built already."""
     if "UNBLOAT_AGENT" in os.environ:
-        return os.environ["UNBLOAT_AGENT"]
+        return
     subprocess.run(
         ["cargo", "build", "--release", "--quiet", "-p", "unbloat-agent"], check=True, cwd=ROOT
     )
-    return str(
-        Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "unbloat-agent"
-    )
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    os.environ["UNBLOAT_AGENT"] = str(target / "release" / "unbloat-agent")
 
 
-def rounds(cases: list[Case], program: str, count: int, patience: float) -> pages.Results:
+def rounds(cases: list[Case], count: int, patience: float) -> pages.Results:
     """Every case, `count` times, interleaved."""
     results: pages.Results = defaultdict(list)
     for n in range(count):
         for case in cases:
             _, patience = quiet(patience)
             try:
-                figures = perform(case, program)
+                figures = perform(case)
             except KeyboardInterrupt:
                 print("interrupted: what was measured follows", flush=True)
                 return results
@@ -61,11 +60,11 @@ def rounds(cases: list[Case], program: str, count: int, patience: float) -> page
     return results
 
 
-def perform(case: Case, program: str) -> dict[str, float]:
-    """One run, in a bed of its own."""
-    with tempfile.TemporaryDirectory() as scratch, pair(Path(scratch)) as bed:
+def perform(case: Case) -> dict[str, float]:
+    """One run, in a testbed of its own."""
+    with tempfile.TemporaryDirectory() as scratch, Pair(Path(scratch)) as testbed:
         settings = case.settings and tuple(text.format(folder=scratch) for text in case.settings)
-        return case.measure(replace(case, settings=settings), bed, program)
+        return case.measure(replace(case, settings=settings), testbed)
 
 
 def missing() -> str | None:
@@ -97,10 +96,10 @@ def main() -> None:
     if reason := missing():
         raise SystemExit(reason)
     where, begin, count = machine(), time.monotonic(), 1 if args.quick else args.rounds
-    program = build()
+    build()
     wanted = tuple(args.group or ("",))
     cases = [case for case in all_cases(args.quick) if case.group.startswith(wanted)]
-    results = rounds(cases, program, count, args.patience)
+    results = rounds(cases, count, args.patience)
     took = (time.monotonic() - begin) / 60
     text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
     print("\n".join(text))

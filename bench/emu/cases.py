@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.emu.costs import memory_mb
 from bench.emu.paths import Maker
 from bench.emu.tcp import transfer
-from emulated_path import FREE, LinkPath, Setting, Tools, address, emulated, testbed
+from emulated_path import FREE, LinkPath, Setting, Tools, address, emulated, path_testbed
 from udp_load import FULL, Stream, ideal, rate_setting, saturated, send_udp, traces
 
 # 83 opportunities of 1,500 bytes in each millisecond: 996 Mbit/s
@@ -213,7 +213,10 @@ def scenario(nodes: str, links: Sequence[str], users: int) -> str:
 @contextlib.contextmanager
 def crowded(text: str, middle: bool, tools: Tools, setting: Setting) -> Iterator[LinkPath]:
     """The emulator on a star; all users live in one namespace."""
-    with tempfile.TemporaryDirectory() as scratch, testbed(Path(scratch), "a", "m", "b") as made:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        path_testbed(Path(scratch), "a", "m", "b") as made,
+    ):
         places = {"server": "a"} | ({"base": "m"} if middle else {})
         places |= dict.fromkeys(names(USERS), "b")
         with emulated(made, text, places) as path:

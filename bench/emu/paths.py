@@ -26,8 +26,8 @@ from emulated_path import (
     Tools,
     command_in,
     kernel_losses,
+    path_testbed,
     softnet_losses,
-    testbed,
 )
 
 # The length of the transmit queue of the floor's devices: as the emulator's.
@@ -39,7 +39,7 @@ Maker = Callable[[Tools, Setting], AbstractContextManager[LinkPath]]
 @contextlib.contextmanager
 def floor(tools: Tools, setting: Setting, fifo: bool = False) -> Iterator[LinkPath]:
     """Our own minimal forwarder."""
-    with tempfile.TemporaryDirectory() as scratch, testbed(Path(scratch), "a", "b") as made:
+    with tempfile.TemporaryDirectory() as scratch, path_testbed(Path(scratch), "a", "b") as made:
         before = softnet_losses()
         figures = (
             setting.delay_ms * 1000,
@@ -131,7 +131,7 @@ def emulator(tools: Tools, setting: Setting) -> Iterator[LinkPath]:
 @contextlib.contextmanager
 def other(name: str, variable: str, command: list[str]) -> Iterator[LinkPath]:
     """Another emulator: it starts again with each sender, so its processor time is not taken."""
-    with tempfile.TemporaryDirectory() as scratch, testbed(Path(scratch), "m") as made:
+    with tempfile.TemporaryDirectory() as scratch, path_testbed(Path(scratch), "m") as made:
         before = softnet_losses()
         wrapped = shell_of(made.argv("m", *command), variable)
         path = LinkPath(name, wrapped, command_in(made, "m"), "ADDRESS", 0)

@@ -25,15 +25,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "lab"), str(ROOT / "tests" / "agent")]
 
+import udp_load  # noqa: E402
 from bench.emu import pages  # noqa: E402
 from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
 from bench.emu.costs import busy  # noqa: E402
 from bench.emu.paths import Maker, makers  # noqa: E402
 from emulated_path import Tools  # noqa: E402
-from udp_load import HERE as LOAD  # noqa: E402
-from udp_load import compiled
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "RESULTS.md"
@@ -43,7 +42,9 @@ QUIET = 0.1
 
 def build(into: Path, emulator: bool = True) -> Tools:
     """Compiles the programs. `UNBLOAT_EMU` names an emulator that is built already."""
-    floor, udp = compiled(HERE / "floor.c", into), compiled(LOAD / "udp.c", into)
+    floor, udp = (
+        udp_load.compiled(path, into) for path in (HERE / "floor.c", udp_load.HERE / "udp.c")
+    )
     own = None
     if emulator and "UNBLOAT_EMU" in os.environ:
         own = Path(os.environ["UNBLOAT_EMU"])

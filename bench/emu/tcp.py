@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 
 from emulated_path import LinkPath
-from udp_load import cpu_seconds
 
+from unbloat.lab.instruments import cpu_seconds
 from unbloat.lab.testbed import run
 
 IPERF_PORT = 5201

@@ -83,7 +83,7 @@ class Tools:
     emulator: Path | None  # None: it is not measured
 
 
-def testbed(folder: Path, *nodes: str) -> Testbed:
+def path_testbed(folder: Path, *nodes: str) -> Testbed:
     """Namespaces of a path."""
     return Testbed(folder, *nodes, sysctls=SYSCTLS)
 
@@ -190,7 +190,7 @@ def emulator(folder: Path, setting: Setting) -> Iterator[LinkPath]:
     options = ["--trace", f"measured={setting.trace}"] if setting.trace else []
     places = {"client": "a", "server": "b"}
     with (
-        testbed(folder, "a", "b") as made,
+        path_testbed(folder, "a", "b") as made,
         emulated(made, scenario(setting), places, options=options) as path,
     ):
         yield path

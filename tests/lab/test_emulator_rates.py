@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from emulated_path import LinkPath, Tools, address, emulated, emulator, testbed
+from emulated_path import LinkPath, Tools, address, emulated, emulator, path_testbed
 from measured import RUNS
 from requirements import require, unavailable
 from udp_load import HERE, Stream, compiled, ideal, rate_setting, saturated, send_udp, traces
@@ -82,7 +82,7 @@ def test_every_recorded_trace_is_replayed_under_load(tools: Tools, tmp_path: Pat
     places = {"server": "a"} | {f"user{i}": "b" for i in range(len(found))}
     options = [word for i, path in enumerate(found) for word in ("--trace", f"trace{i}={path}")]
     with (
-        testbed(tmp_path / "testbed", "a", "b") as made,
+        path_testbed(tmp_path / "testbed", "a", "b") as made,
         emulated(made, many_traces(found), places, options=options) as link,
     ):
         stream = send_udp(link, tools, 26_000, 1_500, 2.0, to=to, idle=3.0, drain=12.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import subprocess
 import time
@@ -15,13 +14,13 @@ from typing import Any
 
 from emulated_path import Lines, LinkPath, Setting, Tools
 
+from unbloat.lab.instruments import cpu_seconds
 from unbloat.lab.testbed import run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PORT = 7000
 FULL = 1500  # bytes of an IP packet
-TICK = os.sysconf("SC_CLK_TCK")
 # Of the sender: minutes at the slowest rates.
 TIMEOUT_S = 600.0
 
@@ -32,14 +31,6 @@ def compiled(source: Path, into: Path) -> Path:
     argv = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(source)]
     subprocess.run(argv, check=True)
     return program
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time that a process and its threads have used; no process, no figure."""
-    if not pid:
-        return math.nan
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 @dataclass(frozen=True)

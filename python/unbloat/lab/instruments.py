@@ -1,17 +1,21 @@
-"""ping and iperf3 in a testbed: the judges of tests and benchmarks."""
+"""ping and iperf3 in a testbed, and the processor time of a process: the judges of tests and benchmarks."""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 import signal
 import statistics
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from unbloat.lab.testbed import TIMEOUT_S, Testbed, output, quantile
 
+TICK = os.sysconf("SC_CLK_TCK")
 # Of an iperf3 whose last acknowledgements come through a queue of seconds.
 END_TIMEOUT_S = 120.0
 
@@ -113,3 +117,11 @@ class Goodput:
         """Waits for its end."""
         seconds = Transfer(transfer).seconds()
         return Goodput(statistics.fmean(seconds[1:]), seconds)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process and its threads have used; no process, no figure."""
+    if not pid:
+        return math.nan
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
