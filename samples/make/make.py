@@ -1,6 +1,6 @@
 """Makes the captures in `samples/`: `python3 samples/make/make.py [NAME…]` as root.
 
-One table says what there is. Every scenario runs in namespaces of its own (`bed.py`), the link is `relay.c`; the
+One table says what there is. Every scenario runs in namespaces of its own (`relay_testbed.py`), the link is `relay.c`; the
 capture at the named end is turned into pcapng, cut to headers and compressed with `zstd`. The capture at the other
 end, the relay's log and the kernel's counters stay in `--keep DIR`.
 """
@@ -16,12 +16,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import bed
 import pcapng
-from bed import SERVER, Scenario, Traffic
+import relay_testbed
+from relay_testbed import SERVER, Scenario, Traffic
 
-SAMPLES = bed.HERE.parent
-TRAFFIC = str(bed.HERE / "traffic.py")
+SAMPLES = relay_testbed.HERE.parent
+TRAFFIC = str(relay_testbed.HERE / "traffic.py")
 
 
 def tool(host: str, *argv: str, start_s: float = 0.0, awaited: bool = True) -> Traffic:
@@ -166,8 +166,8 @@ TABLE = (
             "rate=4e6,queue=300000,delay=20,seed=1",
             "rate=4e6,queue=1e6,delay=20,seed=1",
             (
-                tool("phone", "sink", bed.PHONE, "5201"),
-                tool("server", "send", bed.PHONE, "5201", "--seconds", "15", start_s=0.5),
+                tool("phone", "sink", relay_testbed.PHONE, "5201"),
+                tool("server", "send", relay_testbed.PHONE, "5201", "--seconds", "15", start_s=0.5),
             ),
             50,
         ),
@@ -232,9 +232,9 @@ def make(sample: Sample, keep: Path, tools: Path) -> Path:
     scenario = sample.scenario
     for attempt in range(3):
         try:
-            out = bed.run(scenario, keep / scenario.name, tools)
+            out = relay_testbed.run_scenario(scenario, keep / scenario.name, tools)
             break
-        except bed.BedError as doubt:
+        except relay_testbed.RunError as doubt:
             print(f"{scenario.name}: {doubt}", file=sys.stderr)
             if attempt == 2:
                 raise
@@ -255,9 +255,11 @@ def main() -> None:
     known = {s.scenario.name: s for s in TABLE}
     if unknown := set(args.names) - set(known):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    if reason := bed.missing_tools() or (None if shutil.which("zstd") else "zstd is not installed"):
+    if reason := relay_testbed.missing_tools() or (
+        None if shutil.which("zstd") else "zstd is not installed"
+    ):
         sys.exit(reason)
-    bed.stop_on_signals()
+    relay_testbed.stop_on_signals()
     with tempfile.TemporaryDirectory(prefix="unbloat-samples-") as scratch:
         keep = args.keep or Path(scratch) / "runs"
         for name in args.names or known:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from requirements import unavailable
 
 import unbloat
 
@@ -30,15 +31,15 @@ def bbr() -> Reading:
 @pytest.fixture(scope="session")
 def wifi(tmp_path_factory: pytest.TempPathFactory) -> Reading:
     """Upload and download of post 4, the upload chosen."""
-    import bed
+    import relay_testbed
     import wifi
 
-    if reason := bed.missing_tools():
-        pytest.skip(f"the capture cannot be made here: {reason}")
+    if reason := relay_testbed.missing_tools():
+        unavailable("root", f"the capture cannot be made here: {reason}")
     try:
         made = wifi.make(tmp_path_factory.mktemp("wifi"))
-    except bed.BedError as doubt:
-        pytest.skip(f"this machine does not hold the rates: {doubt}")
+    except relay_testbed.RunError as doubt:
+        unavailable("rates", f"this machine does not keep up with the rates: {doubt}")
     print(f"made at {made.scale:g} of the post's rates")
     run = unbloat.analyze(made.capture)
     to_server = next(row for row in run.connections.to_pylist() if row["b_port"] == 5201)

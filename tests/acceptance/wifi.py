@@ -2,7 +2,7 @@
 
 signal: nothing but the figures of the post: iRTT 18 ms, about 30 ms under load and often 50, a window of about 3 MB; a
         download on the same path, slower, with one dip
-model:  the bed of `samples/make`. The phone is the author's notebook: its Wi-Fi driver takes packets no faster than the air
+model:  the testbed of `samples/make`. The phone is the author's notebook: its Wi-Fi driver takes packets no faster than the air
         does, here pacing just below the link's rate. The air hands over aggregates, here every 15 ms; seven times it is busy
         with others for 270 ms
 action: DIR/…/phone.pcap with both transfers, and the scale at which it was made
@@ -18,10 +18,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import bed
-from bed import PHONE, SERVER, Scenario, Traffic
+import relay_testbed
+from relay_testbed import PHONE, SERVER, Scenario, Traffic
 
-TRAFFIC = str(bed.HERE / "traffic.py")
+TRAFFIC = str(relay_testbed.HERE / "traffic.py")
 UPLOAD_S = 8.0
 DOWNLOAD_AT_S = 10.0
 # bit/s on the wire at full scale, so that payload stays "well above 500 Mbit/s"
@@ -106,7 +106,7 @@ def upload(run: Path) -> tuple[int, float]:
         if entry["host"] == "phone" and "send" in entry["argv"]:
             end = entry["report"]["connections"][0]
             return int(end["sent"]), end["tcp_info"]["rwnd_limited_us"] / 1e6
-    raise bed.BedError("the upload left no report")
+    raise relay_testbed.RunError("the upload left no report")
 
 
 def starved(run: Path) -> int:
@@ -122,8 +122,8 @@ def make(into: Path) -> Made:
         for name, seconds, download in (("try", 2.0, False), ("whole", UPLOAD_S, True)):
             run = into / f"{name}-{scale}"
             try:
-                bed.run(scenario(scale, seconds, download), run, into)
-            except bed.BedError as doubt:
+                relay_testbed.run_scenario(scenario(scale, seconds, download), run, into)
+            except relay_testbed.RunError as doubt:
                 doubts.append(f"{scale}: {doubt}")
                 break
             sent, limited = upload(run)
@@ -136,9 +136,9 @@ def make(into: Path) -> Made:
                 break
             if download:
                 return Made(run / "phone.pcap", scale, limited)
-    raise bed.BedError("; ".join(doubts))
+    raise relay_testbed.RunError("; ".join(doubts))
 
 
 if __name__ == "__main__":
-    bed.stop_on_signals()
+    relay_testbed.stop_on_signals()
     print(make(Path(sys.argv[1])))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from requirements import SHARED, require, unavailable
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "samples" / "make")]
@@ -18,11 +19,11 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one sub-directory per pair."""
     if found := os.environ.get("UNBLOAT_TRUTH"):
         return Path(found)
-    import bed
     import generate
+    import relay_testbed
 
-    if reason := bed.missing_tools():
-        pytest.skip(f"the pairs cannot be made here: {reason}")
+    if reason := relay_testbed.missing_tools():
+        unavailable("root", f"the pairs cannot be made here: {reason}")
     into = tmp_path_factory.mktemp("truth")
     generate.generate(into)
     return into
@@ -31,10 +32,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Captures of others, which are not part of the repository."""
-    path = Path(os.environ.get("UNBLOAT_SHARED", HERE.parents[2] / "shared"))
-    if not (path / "captures").is_dir():
-        pytest.skip(f"{path} holds no captures; set UNBLOAT_SHARED")
-    return path
+    require("captures")
+    return SHARED
 
 
 @pytest.fixture(scope="session")

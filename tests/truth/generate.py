@@ -1,7 +1,7 @@
 """Makes capture pairs whose truth is known: `python3 tests/truth/generate.py DIR` as root.
 
 signal: the scenarios below, each with one impairment
-model:  the bed of `samples/make`: real Linux stacks, a relay that writes down what it did to every packet
+model:  the testbed of `samples/make`: real Linux stacks, a relay that writes down what it did to every packet
 action: DIR/NAME/ with phone.pcap, server.pcap and truth.json; NAME is also what the tests call the pair
 
 `truth.json` is derived by `truth.py` from the relay's log and the kernel's own figures, never from a capture.
@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "samples" / "make"), str(ROOT / "tests" / "truth")]
 
-import bed  # noqa: E402
+import relay_testbed  # noqa: E402
 import truth  # noqa: E402
-from bed import PHONE, SERVER, SERVER6, Scenario, Traffic  # noqa: E402
+from relay_testbed import PHONE, SERVER, SERVER6, Scenario, Traffic  # noqa: E402
 
-TRAFFIC = str(bed.HERE / "traffic.py")
-# The bed is idle most of the time: the links are slow. More at once would disturb each other's timing.
+TRAFFIC = str(relay_testbed.HERE / "traffic.py")
+# The testbed is idle most of the time: the links are slow. More at once would disturb each other's timing.
 AT_ONCE = 6
 # 40 ms of base RTT and room for a whole window, so that nothing but the named impairment happens.
 CLEAN = "rate=20e6,queue=1e6,delay=20"
@@ -188,12 +188,14 @@ def make(scenario: Scenario, into: Path, tools: Path) -> str:
     stood still between a packet and its copy is not the scenario."""
     for attempt in range(3):
         try:
-            bed.run(scenario, into / scenario.name, tools)
+            relay_testbed.run_scenario(scenario, into / scenario.name, tools)
             known = truth.write(into / scenario.name, scenario.name)
             if (gap := known.get("path", {}).get("copy_ms_max", 0.0)) > COPY_MS:
-                raise bed.BedError(f"{scenario.name}: a copy came {gap:.0f} ms behind its original")
+                raise relay_testbed.RunError(
+                    f"{scenario.name}: a copy came {gap:.0f} ms behind its original"
+                )
             break
-        except bed.BedError:
+        except relay_testbed.RunError:
             if attempt == 2:
                 raise
     return scenario.name
@@ -224,7 +226,7 @@ def generate(into: Path, names: list[str] | None = None) -> None:
     """All pairs, several at once."""
     chosen = [s for s in SCENARIOS if not names or s.name in names]
     into.mkdir(parents=True, exist_ok=True)
-    bed.build_relay(into)
+    relay_testbed.build_relay(into)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(make, scenario, into, into) for scenario in chosen]
         try:
@@ -259,10 +261,10 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.names) - {s.name for s in SCENARIOS}:
         parser.error(f"no such pair: {', '.join(sorted(unknown))}")
-    if reason := bed.missing_tools():
+    if reason := relay_testbed.missing_tools():
         print(f"the pairs cannot be made here: {reason}", file=sys.stderr)
         return 1
-    bed.stop_on_signals()
+    relay_testbed.stop_on_signals()
     begin = time.monotonic()
     generate(args.into, args.names)
     print(f"{time.monotonic() - begin:.0f} s")

@@ -179,10 +179,10 @@ class Testbed:
         """Output of a program that has to succeed."""
         return output(self.start(node, *words), timeout_s)
 
-    def listens(self, node: str, port: int) -> None:
+    def listens(self, node: str, port: int, timeout_s: float = TIMEOUT_S) -> None:
         """Returns when a program listens on a TCP port of the node."""
         listed = ("ss", "-Hltn", f"sport = :{port}")
-        until(lambda: bool(self.ask(node, *listed)), TIMEOUT_S, every_s=0.05)
+        until(lambda: self.ask(node, *listed), timeout_s, every_s=0.05)
 
     @contextlib.contextmanager
     def capture(
