@@ -62,7 +62,7 @@ def unavailable(name: str, reason: str) -> NoReturn:
     """Leaves the test out, or fails it where `name` is required."""
     if required() & {name, "all"}:
         pytest.fail(f"{name} is required (UNBLOAT_REQUIRE): {reason}", pytrace=False)
-    pytest.skip(f"{name}: {reason}")
+    pytest.skip(f"{name}: {reason}", allow_module_level=True)
 
 
 def require(*names: str) -> None:

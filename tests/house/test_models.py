@@ -7,15 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from requirements import SHARED, requires
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared"))
 
 
-@pytest.mark.skipif(
-    not (SHARED / "traces").is_dir(), reason="the traces that the models are fitted to are not here"
-)
+@requires("traces")
 def test_the_fitted_models_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.fit_links", "--check"],

@@ -6,7 +6,6 @@ docs/known-truth.md is the table of all of it; UNBLOAT_BLESS=1 renews it.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import held
 import paths
 import pytest
 from held import Case
+from requirements import require
 
 PAGE = Path(__file__).parents[2] / "docs" / "known-truth.md"
 NAMES = list(paths.BODIES)
@@ -88,8 +88,7 @@ def test_vantage_is_inferred(case: Cases, name: str) -> None:
 
 
 def tshark(path: Path, expression: str) -> list[str]:
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    require("tshark")
     command = [
         "tshark",
         "-n",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requirements import unavailable
 
 import unbloat
 from unbloat.path.locate import Located
@@ -311,7 +312,7 @@ def test_a_pair_of_real_kernels_loses_what_the_sender_sent_again() -> None:
     shared = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared")) / "captures" / "made"
     files = [shared / f"truth_bulk_smallq_{end}.pcap.gz" for end in ("snd", "rcv")]
     if not all(file.exists() for file in files):
-        pytest.skip(f"{files[0]} is not here")
+        unavailable("captures", f"{files[0]} is not there")
     found = unbloat.locate(files)
     # The kernel: retrans 259.
     assert found.segments(FORWARD)[0].row["lost_packets"] == 259

@@ -172,7 +172,8 @@ def pruned(pair: Pair) -> int:
     return pair.counter("client", "TcpExtRcvPruned")
 
 
-@needs("nstat")
+@needs()
+@pytest.mark.measured
 def test_a_slow_reader_reads_by_its_profile_and_the_buffer_stays_full(
     pair: Pair, tmp_path: Path
 ) -> None:

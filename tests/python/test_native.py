@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, SHARED
+from requirements import unavailable
 
 import unbloat
 from unbloat import _native as native
@@ -26,7 +27,7 @@ def shared(*parts: str) -> Path:
     """A capture that lies beside the repository."""
     path = SHARED.joinpath("captures", *parts)
     if not path.exists():
-        pytest.skip(f"{path} is not here")
+        unavailable("captures", f"{path} is not there")
     return path
 
 

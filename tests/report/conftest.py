@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from requirements import CHROMIUM, require, require_module
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,7 +18,6 @@ from unbloat.comparison.compare import compare
 from unbloat.comparison.page import write_compare
 from unbloat.report import write_report
 
-CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 SWITCHES = [
     "--headless",
     "--no-sandbox",
@@ -48,9 +46,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no chromium at {CHROMIUM} (UNBLOAT_CHROMIUM names another)")
+    playwright = require_module("playwright.sync_api")
+    require("chromium")
     with playwright.sync_playwright() as driver:
         program = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
         yield program

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from conftest import Opener
+from requirements import require_module
 from test_page import inked, settle
 
 import unbloat
 from unbloat.charts import CHARTS
 from unbloat.report import write_report
 
-native = pytest.importorskip("unbloat._native", reason="the extension module is not built")
+native = require_module("unbloat._native")
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared"))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from made_claims import Writer
+from requirements import CHROMIUM, require, require_module
 
 from unbloat.claims.claim import read_claim
 from unbloat.claims.page import write_page
 from unbloat.claims.reproduce import examine
-
-CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 
 
 @pytest.fixture
@@ -53,9 +50,8 @@ def test_it_loads_nothing(page: Path) -> None:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_sticks_out_of_the_screen(page: Path, width: int) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no chromium at {CHROMIUM} (UNBLOAT_CHROMIUM names another)")
+    playwright = require_module("playwright.sync_api")
+    require("chromium")
     complaints: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import generate
 import ours
 import page
 import pytest
+from requirements import require
 
 NAMES = [s.name for s in generate.SCENARIOS] + list(generate.CUT)
 # tcpdump's and the relay's clock readings of one packet lie apart by scheduling on a busy machine.
@@ -240,9 +240,7 @@ def test_giants_are_counted_by_their_bytes(pairs: Path) -> None:
 
 
 def test_the_page_of_judges_says_what_the_tests_say(pairs: Path) -> None:
-    for tool in ("tshark", "tcptrace"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    require("tshark", "tcptrace")
     opinions = [
         page.gather(pairs, n, end) for n in NAMES if n != "giants" for end in ("sender", "receiver")
     ]

@@ -1,5 +1,7 @@
 //! When a test of the kernel side may be skipped: where this process must not use BPF, or the
 //! kernel is too old. A kernel that has every feature and still refuses a program is a failure.
+//!
+//! `UNBLOAT_REQUIRE=bpf,root` (or `all`) turns skipping into a failure, as in `tests/requirements.py`.
 
 use agent::cures::{CureError, Result};
 use aya::util::KernelVersion;
@@ -16,8 +18,16 @@ pub fn or_skip<T>(loaded: Result<T>) -> Option<T> {
         _ => false,
     };
     assert!(excused, "{why}");
-    eprintln!("left out: {why}");
+    let name = if matches!(why, CureError::Rights(_)) { "root" } else { "bpf" };
+    assert!(!required(name), "{name} is required (UNBLOAT_REQUIRE): {why}");
+    eprintln!("left out: {name}: {why}");
     None
+}
+
+/// Whether UNBLOAT_REQUIRE names something; BPF needs root, so that `bpf` names both.
+fn required(name: &str) -> bool {
+    let names = std::env::var("UNBLOAT_REQUIRE").unwrap_or_default();
+    names.split([',', ' ']).any(|one| one == name || one == "bpf" || one == "all")
 }
 
 fn older(since: &str) -> bool {
