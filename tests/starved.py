@@ -2,7 +2,7 @@
 
 While a test runs, a thread sleeps for moments on end and measures by how much it wakes up late: so do the senders,
 readers and judges of a testbed. The emulator measures the same of its packets. A test may add a measurement of its own
-with `measured`. Without such a measurement a failure is a failure. There is one retry, with fixtures and folder anew,
+with `measured`. Without such a measurement a failure is a failure. There is one retry, with new fixtures and a new folder,
 and each is a line of `target/retries.jsonl` (UNBLOAT_RETRIES names another file).
 """
 
@@ -93,7 +93,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     starvation = failed and watch.starvation(item.stash.get(_FOLDER, None))
     if failed and starvation:
         record(item.nodeid, starvation, failed)
-        item._initrequest()  # type: ignore[attr-defined]  # fixtures anew, as pytest-rerunfailures does
+        item._initrequest()  # type: ignore[attr-defined]  # new fixtures, as pytest-rerunfailures does
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         for report in reports:
             report.user_properties.append(("retried", starvation["why"]))

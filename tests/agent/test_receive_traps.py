@@ -64,7 +64,7 @@ def test_a_latecomer_knows_the_empty_path_from_the_flow_before_it(tmp_path: Path
 
 def test_windows_are_found_without_timestamps(tmp_path: Path) -> None:
     with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
-        for space in (testbed.spaces["host"], testbed.spaces["server"]):
+        for space in ("host", "server"):
             testbed.ask(space, "sysctl", "-qw", "net.ipv4.tcp_timestamps=0")
         testbed.iperf_server()
         agent.serve()
