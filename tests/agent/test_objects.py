@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from requirements import unavailable
 
 BPF = Path(__file__).resolve().parents[2] / "crates" / "agent" / "bpf"
 PINNED_CLANG = "14.0.6"
@@ -23,13 +24,15 @@ def require_pinned_clang() -> None:
     """Skips the test, with the reason, where the clang that made the objects is missing."""
     clang = shutil.which("clang-14") or shutil.which("clang")
     if clang is None or not (shutil.which("llvm-strip-14") or shutil.which("llvm-strip")):
-        pytest.skip("needs clang and llvm-strip")
+        unavailable("clang", "needs clang and llvm-strip")
     if not Path("/usr/include/bpf/bpf_helpers.h").exists():
-        pytest.skip("needs libbpf's headers")
+        unavailable("clang", "needs libbpf's headers")
     text = subprocess.run([clang, "--version"], capture_output=True, text=True, check=True).stdout
     version = re.search(r"clang version ([\d.]+)", text)
     if version is None or version[1] != PINNED_CLANG:
-        pytest.skip(f"the objects were made by clang {PINNED_CLANG}, not {text.splitlines()[0]}")
+        unavailable(
+            "clang", f"the objects were made by clang {PINNED_CLANG}, not {text.splitlines()[0]}"
+        )
 
 
 def objects(folder: Path) -> dict[str, bytes]:
