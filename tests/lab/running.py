@@ -27,7 +27,7 @@ from = "client"
 every = "100 ms"
 """
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class Lab:
@@ -51,7 +51,7 @@ class Lab:
 
     def under_way(self, processes: int = 6) -> Lab:
         """Waits until so many of its processes run: emulator, two captures, two ends, a ping."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             for path in janitor.STATES.glob("*.json") if janitor.STATES.is_dir() else ():
                 state = janitor.read(path)
@@ -63,7 +63,7 @@ class Lab:
             if self.process.poll() is not None:
                 raise AssertionError(f"it ended: {self.process.communicate()}")
             time.sleep(0.02)
-        raise AssertionError(f"not under way after {PATIENCE_S} s: {self.state}")
+        raise AssertionError(f"not under way after {TIMEOUT_S} s: {self.state}")
 
     @property
     def id(self) -> str:
@@ -76,7 +76,7 @@ class Lab:
 
     def end(self) -> tuple[int, str, str]:
         """Waits for its end: exit code, output, errors."""
-        out, errors = self.process.communicate(timeout=PATIENCE_S * 2)
+        out, errors = self.process.communicate(timeout=TIMEOUT_S * 2)
         return self.process.returncode, out, errors
 
     def left(self) -> list[str]:
@@ -91,7 +91,7 @@ class Lab:
 
     def gone(self) -> bool:
         """Whether everything of it goes away within a few seconds."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.left() and time.monotonic() < deadline:
             time.sleep(0.05)
         return not self.left()
@@ -100,7 +100,7 @@ class Lab:
 def unbloat(*args: str) -> subprocess.CompletedProcess[str]:
     """A command, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "unbloat", *args], capture_output=True, text=True, timeout=PATIENCE_S
+        [sys.executable, "-m", "unbloat", *args], capture_output=True, text=True, timeout=TIMEOUT_S
     )
 
 

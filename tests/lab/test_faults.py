@@ -52,7 +52,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: None) -> pyte
         ("silent", 'unbloat-emu said nothing for 2 s, waiting for event "devices"'),
         ("nonsense", "unbloat-emu said what is no event: 'hello'"),
         ("other", 'unbloat-emu: expected event "devices", got "counters"'),
-        ("half", "unbloat-emu told of devices without 'links'"),
+        ("half", "unbloat-emu named devices without 'links'"),
         ("stops", "unbloat-emu ended with exit code 1 after"),
         ("stops", "fake: cannot write queues.jsonl"),
         ("killed", "unbloat-emu was killed by SIGKILL after"),

@@ -164,11 +164,11 @@ def test_a_call_scores_as_in_the_simulator(delay_ms: int, loss: float) -> None:
     assert len(planned) == sent
     on_the_way = 200 * 8 / 1e9
 
-    def heard(delay_s: float, most: int) -> list[tuple[float, float]]:
+    def arrivals(delay_s: float, most: int) -> list[tuple[float, float]]:
         return [(t_s + delay_s, delay_s) for t_s in planned if t_s + delay_s <= 9.01][:most]
 
-    back = heard(0.01 + on_the_way, sent)
-    there = heard(delay_ms / 1e3 + on_the_way, delivered - len(back))
+    back = arrivals(0.01 + on_the_way, sent)
+    there = arrivals(delay_ms / 1e3 + on_the_way, delivered - len(back))
     assert voice.scores(0.02, 0.06, planned, back)[1] == pytest.approx(
         expected["mos_back"], abs=1e-6
     )

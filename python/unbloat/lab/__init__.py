@@ -1,8 +1,8 @@
 """The lab: scenarios on the kernel's own TCP, in network namespaces, through a link emulator in user space.
 
-signal: a scenario, as `simulate` takes it · model: what the kernel does by itself it is told to do (stacks.py); what it
-cannot do is said beforehand (vetoes.py); links and queues are `unbloat-emu`'s · action: `lab` gives the tables that
-`simulate` gives, `clean` removes what a dead lab left behind.
+A scenario becomes sysctls, routes and socket options where the kernel can do what it asks for (`setup/tcp_settings.py`). What
+the kernel cannot do is reported before anything starts (`setup/unsupported.py`). Links and queues are `unbloat-emu`'s.
+`lab` gives the tables that `simulate` gives; `clean` removes the leftovers of labs that were killed.
 """
 
 from unbloat.lab.cleanup.leftovers import Cleaned, clean

@@ -50,7 +50,7 @@ class Emulator:
         try:
             return [Device.of(device) for device in event["devices"]]
         except (KeyError, TypeError, IndexError) as error:
-            raise LabError(f"unbloat-emu told of devices without {error}") from None
+            raise LabError(f"unbloat-emu named devices without {error}") from None
 
     def go(self) -> tuple[int, int]:
         """Starts the links' clock; time zero on the monotonic clock and on the calendar's, in ns."""
@@ -59,7 +59,7 @@ class Emulator:
         try:
             return int(event["t0_monotonic_ns"]), int(event["t0_unix_ns"])
         except (KeyError, TypeError, ValueError) as error:
-            raise LabError(f"unbloat-emu started without telling when ({error})") from None
+            raise LabError(f"unbloat-emu started without its time ({error})") from None
 
     def expect(self, kind: str, within_s: float) -> Event:
         """The next event, which must be this one."""
@@ -68,9 +68,9 @@ class Emulator:
             raise LabError(f'unbloat-emu: expected event "{kind}", got "{event["event"]}"')
         return event
 
-    def heard(self) -> list[Event]:
+    def read_events(self) -> list[Event]:
         """What it has said since; the summary is kept."""
-        events = [parsed(line) for line in self.child.hear()]
+        events = [parsed(line) for line in self.child.read_lines()]
         for event in events:
             if event["event"] == "done":
                 self.summary = event

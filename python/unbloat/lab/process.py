@@ -21,7 +21,7 @@ from unbloat.lab.requirements import found
 
 # A program that is asked to end gets this long.
 END_S = 3.0
-# Of what it said: the line that tells why is the last.
+# Read of its standard error: the last line gives the reason.
 TAIL_BYTES = 4096
 
 
@@ -39,9 +39,9 @@ class Child:
     ) -> None:
         self.name = name
         self.endless = False
-        """It ends only when it is told to."""
+        """It has to live until the run ends it."""
         self.noise = re.compile(r"(?!)")
-        """What it says without meaning anything by it."""
+        """Lines on standard error that are no error."""
         self.errors = logs / f"{name}.err"
         # A session of its own: Ctrl-C is for the lab, which ends its processes in order.
         outer = [found("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
@@ -81,7 +81,7 @@ class Child:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
 
-    def hear(self) -> list[str]:
+    def read_lines(self) -> list[str]:
         """The lines that it has said since."""
         while not self.ended:
             try:
@@ -98,7 +98,7 @@ class Child:
         """The next line; an error where none comes in time, or the process ends before."""
         deadline = time.monotonic() + within_s
         while True:
-            said = self.hear()
+            said = self.read_lines()
             if said:
                 self.waiting = said[1:] + self.waiting
                 return said[0]
@@ -155,11 +155,11 @@ class Child:
             self.process.send_signal(number)
         return self.wait(END_S)
 
-    def end_within(self, patience_s: float) -> bool:
-        """As `end`, with more patience."""
+    def end_with_timeout(self, timeout_s: float) -> bool:
+        """As `end`, with a longer timeout."""
         if not self.has_ended():
             self.process.send_signal(signal.SIGTERM)
-        return self.wait(patience_s)
+        return self.wait(timeout_s)
 
     def wait(self, within_s: float) -> bool:
         """Waits, and kills it when that was too long; whether it ended by itself."""

@@ -40,7 +40,7 @@ END_S = 10.0
 # When a program dies, the emulator's own end is waited for so long: it may be the reason.
 CAUSE_S = 0.5
 # The last of the disk is left free: the end of a run is written, too.
-LEAST_FREE_BYTES = 1 << 20
+MIN_FREE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Order:
     raw: Path
     snap: int
     share: Callable[[float], None]
-    """Told how much of the run is over."""
+    """Called with the share of the run that is over."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ def run_order(session: Session, order: Order) -> None:
     except OSError as error:
         raise full(raw) or error from None
     except LabError as error:
-        # A full disk kills whoever writes first; the disk is the reason.
+        # On a full disk the first program that writes dies; the disk is the reason.
         raise full(raw) or error from None
     noted = {
         "id": session.id,
@@ -128,7 +128,7 @@ def run_order(session: Session, order: Order) -> None:
             f"{device['node']}.{device['name']}: segmentation offload {'on' if device['offload'] else 'off'}"
             for device in summary.get("devices", [])
         ],
-        "agents": [one.told() for one in state.agents],
+        "agents": [one.description() for one in state.agents],
         "namespaces": state.namespaces,
         "warnings": state.warnings,
         "vetoes": [],
@@ -163,7 +163,7 @@ def watch(state: RunState, emulator: Emulator, begin_ns: int) -> None:
         endless = [*(one.child for one in state.captures), *(one.child for one in state.agents)]
         dead = [child for child in [*endless, *state.programs] if child.has_failed()]
         if dead:
-            # Whoever uses a device dies with the emulator: that is told, if it is so.
+            # Programs that use a device die with the emulator; then the emulator is the reason.
             emulator.child.wait_a_little(CAUSE_S)
             check(state, emulator, so_far)
             raise dead[0].failure(f"{dead[0].status()} {so_far}")
@@ -183,14 +183,14 @@ def check(state: RunState, emulator: Emulator, so_far: str) -> None:
     for name in state.namespaces:
         if not (janitor.NAMESPACES / name).exists():
             raise LabError(f"the namespace {name} vanished {so_far}")
-    emulator.heard()
+    emulator.read_events()
     if emulator.summary is None and emulator.child.ended:
         emulator.child.wait(END_S)
         raise emulator.child.failure(f"{emulator.child.status()} {so_far}")
 
 
 def end_programs(state: RunState) -> None:
-    """They end by themselves; one that does not is told so, and then killed."""
+    """They end by themselves; the standard input of one that does not is closed, then it is killed."""
     deadline = time.monotonic() + END_S
     for program in state.programs:
         with contextlib.suppress(Exception):
@@ -207,7 +207,7 @@ def full(raw: Path) -> LabError | None:
     """An error where the disk is full."""
     stat = os.statvfs(raw)
     free = stat.f_bavail * stat.f_frsize
-    if free >= LEAST_FREE_BYTES:
+    if free >= MIN_FREE_BYTES:
         return None
     return LabError(f"the disk under {raw} is full ({free // 1024} KiB left): the run is given up")
 

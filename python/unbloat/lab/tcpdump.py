@@ -20,7 +20,7 @@ from unbloat.lab.setup.tcp_settings import Plan
 
 # The kernel's buffers in KiB, of one capture and of all: some tenths of a second of small packets at a gigabit per second;
 # the memory is locked, so that many captures have to share.
-BUFFER_KIB, BUFFERS_KIB, LEAST_BUFFER_KIB = 32_768, 262_144, 2_048
+BUFFER_KIB, BUFFERS_KIB, MIN_BUFFER_KIB = 32_768, 262_144, 2_048
 READY_S = 10.0
 # How often tcpdump is asked for its counts in the end, and for how long.
 ASK_S, WRITTEN_S = 0.1, 2.0
@@ -133,7 +133,7 @@ def start_captures(
             wanted.append(
                 (f"{name}.{device.name}" if len(own) > 1 else name, namespaces[node], device.name)
             )
-    share = min(BUFFER_KIB, max(LEAST_BUFFER_KIB, BUFFERS_KIB // max(len(wanted), 1)))
+    share = min(BUFFER_KIB, max(MIN_BUFFER_KIB, BUFFERS_KIB // max(len(wanted), 1)))
     made = [
         Capture(session, name, where, device, raw, snap, share) for name, where, device in wanted
     ]

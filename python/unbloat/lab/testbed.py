@@ -193,8 +193,8 @@ class Testbed:
         argv = ("tcpdump", "-i", device, *options, "-w", str(path), *wanted)
         dump = self.start(node, *argv, grouped=False)
         assert dump.stderr is not None
-        heard = iter(dump.stderr.readline, "")
-        assert any("listening on" in line for line in heard), f"tcpdump ended: {dump.wait()}"
+        lines = iter(dump.stderr.readline, "")
+        assert any("listening on" in line for line in lines), f"tcpdump ended: {dump.wait()}"
         yield path
         time.sleep(CAPTURE_TAIL_S)
         dump.send_signal(signal.SIGINT)

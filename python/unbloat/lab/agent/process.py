@@ -110,7 +110,7 @@ class Agent:
 
     def end(self) -> list[str]:
         """Has it undo everything; what was not as it should be."""
-        ended = self.child.end_within(END_S)
+        ended = self.child.end_with_timeout(END_S)
         found = [
             f"unbloat-agent at {self.node}: {problem}" for problem in self.last.get("problems", [])
         ]
@@ -122,7 +122,7 @@ class Agent:
             found.append(f"unbloat-agent at {self.node} left something below {self.pins}")
         return found
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Which one it was and what it did, for the result."""
         version = self.last.get("version", "of unknown version")
         return f"{self.node}: unbloat-agent {version}, {', '.join(self.cure.said())}"
@@ -136,7 +136,7 @@ def device_of(cure: Cure, devices: Sequence[Device]) -> str:
 
 
 def telemetry(plan: Plan, cure: Cure, raw: Path) -> Path | None:
-    """Where the emulator tells of the modem of a node."""
+    """The socket on which the emulator reports on the modem of a node."""
     if cure.gate is None:
         return None
     one = sum(node["device"] is not None for node in plan["nodes"]) == 1
@@ -148,7 +148,7 @@ def need_agent(cures: Sequence[Cure]) -> None:
     """Refuses in one line what this kernel has no place for."""
     program = found(AGENT)
     if program is None or not cures:
-        return  # what is not there is told with the other programs
+        return  # a missing program is reported with all others
     wanted = {NEEDS["receive"]} if any(cure.receive for cure in cures) else set()
     wanted |= {NEEDS["acks"]} if any(cure.acks or cure.forward for cure in cures) else set()
     wanted |= {NEEDS["gate"]} if any(cure.gate for cure in cures) else set()

@@ -8,7 +8,7 @@ It runs by itself (`python -I -S janitor.py STATE`), in a session of its own so 
 nothing but the standard library. `clean` is also what `unbloat lab clean` calls for labs whose janitor died with them.
 
 A process belongs to a lab if the state file names it, if it lives in one of its namespaces, or if its environment
-says so (`UNBLOAT_LAB`): browsers and servers start processes that nobody else knows of.
+says so (`UNBLOAT_LAB`): browsers and servers start processes of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARK = "UNBLOAT_LAB"
 
 # Programs get this long to end by themselves, then this long to vanish once they are killed.
 POLITE_S, FIRM_S = 0.5, 5.0
-# How often the janitor looks whether its owner lives, should somebody else hold the pipe open.
+# How often the janitor looks whether its owner lives, in case another process holds the pipe open.
 LOOK_S = 1.0
 
 # A namespace of a lab: `ub-`, its id of eight hexadecimal digits, the node.
@@ -42,7 +42,7 @@ State = dict[str, Any]
 
 
 def started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with its number, who it is. None where there is none."""
+    """When a process started, in clock ticks since boot: with its number this identifies it. None where there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -127,8 +127,8 @@ def members(state: State) -> set[int]:
 
 def end(state: State) -> set[int]:
     """Ends all processes of a lab: asks, then kills; those that stay are returned."""
-    for number, patience in ((signal.SIGTERM, POLITE_S), (signal.SIGKILL, FIRM_S)):
-        deadline = time.monotonic() + patience
+    for number, timeout_s in ((signal.SIGTERM, POLITE_S), (signal.SIGKILL, FIRM_S)):
+        deadline = time.monotonic() + timeout_s
         asked: set[int] = set()
         while left := members(state):
             for pid in left - asked:
@@ -204,7 +204,7 @@ def wait_for_end(owner: list[int]) -> None:
 
 
 def main(path: Path) -> int:
-    """The janitor's whole life."""
+    """Waits for the end of the lab, and removes everything of it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     state = read(path)
@@ -220,7 +220,7 @@ def main(path: Path) -> int:
     try:
         for problem in problems:
             print(problem, flush=True)
-    except BrokenPipeError:  # nobody is left to hear it
+    except BrokenPipeError:  # no reader is left
         pass
     return 1 if problems else 0
 

@@ -1,7 +1,7 @@
 """`unbloat lab clean`: what dead labs left behind.
 
-signal: state files, namespaces named as a lab names them · model: a lab lives as long as its owner or its janitor does
-(process number and start time) · action: the rest is removed, the living are left alone and told.
+A lab lives as long as its owner or its janitor does (process number and start time). Labs that live are reported and left
+alone; the state files, namespaces and processes of all others are removed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def clean() -> Cleaned:
 
 
 def orphans() -> dict[str, list[str]]:
-    """Namespaces of labs that have no state file, and in which nobody lives."""
+    """Namespaces of labs that have no state file, and in which no process lives."""
     labs: dict[str, list[str]] = {}
     if not janitor.NAMESPACES.is_dir():
         return labs

@@ -1,7 +1,7 @@
-"""Session of a lab: its id, its state file, its janitor.
+"""The session of a lab or a testbed: its id, its state file, its janitor.
 
-signal: a lab begins · model: one state file in /run that names everything before it is made, one janitor that outlives
-this process · action: at the end, however it comes, the janitor cleans; where it was killed, this process does.
+One state file in /run names everything before it is made; a janitor process outlives this process. At the end, however
+it comes, the janitor removes everything. Where the janitor was killed, this process does.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from unbloat.lab.cleanup import janitor
 # The bpf file system, where agents pin.
 PINS = Path("/sys/fs/bpf")
 MOUNTS = Path("/proc/self/mounts")
-# Killing, deleting namespaces: a second. Longer than this, something hangs.
+# Timeout of the janitor: killing processes and deleting namespaces take a second.
 CLEAN_S = 30.0
 
 
 class Session:
-    """`with Session() as lab:` everything told to it is gone afterwards."""
+    """`with Session() as lab:` everything that it names is removed at the end."""
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(4)
@@ -64,9 +64,7 @@ class Session:
             janitor.write(self.state)
             said = self.janitor.stdout.readline() if self.janitor.stdout else ""
             if said.strip() != "ready":
-                raise LabError(
-                    f"the janitor of the lab did not start: {said.strip() or 'it said nothing'}"
-                )
+                raise LabError(f"the lab's janitor did not start: {said.strip() or 'no output'}")
         except BaseException:
             self.clean()
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import Raw
-from unbloat.lab.result.traffic_logs import Known, Told
+from unbloat.lab.result.traffic_logs import Known, TrafficLogs
 from unbloat.run.figures import statistics
 from unbloat.run.tables import Row
 
@@ -103,7 +103,7 @@ def with_facts(
 
 
 def with_sockets(
-    raw: Raw, table: pa.Table, flows: pa.Table, picks: dict[int, Pick], told: Told
+    raw: Raw, table: pa.Table, flows: pa.Table, picks: dict[int, Pick], logs: TrafficLogs
 ) -> pa.Table:
     """What the sender's socket told at the end of each bin, and the queueing delay that its round trips show."""
     import pyarrow as pa
@@ -126,7 +126,7 @@ def with_sockets(
             known = picks[flow // 2].known
             ends = (known.sender, known.receiver)
             found[flow] = at(
-                told.sockets.get(ends if flow % 2 == picks[flow // 2].way else ends[::-1], []),
+                logs.sockets.get(ends if flow % 2 == picks[flow // 2].way else ends[::-1], []),
                 late_s,
             )
         row = found[flow](t_s + span_s)

@@ -24,7 +24,7 @@ from unbloat.lab.result.annotate import (
 )
 from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import FLOW_PORT, Raw
-from unbloat.lab.result.traffic_logs import Known, Told
+from unbloat.lab.result.traffic_logs import Known, TrafficLogs
 from unbloat.run.arrow import arrow_table
 from unbloat.run.tables import Row
 
@@ -71,7 +71,7 @@ def analysed(
     )
 
 
-def seen_at(raw: Raw, node: int, told: Told) -> Seen:
+def seen_at(raw: Raw, node: int, logs: TrafficLogs) -> Seen:
     """A node's captures, and which of their connections are transfers whose data it sends."""
     info, tables, first_seqs = analysed(raw, node, {"samples": "all", "events": "all"})
     shift = float(info["start_s"]) - raw.t0_ns / 1e9 if info["packets"] else 0.0
@@ -79,24 +79,24 @@ def seen_at(raw: Raw, node: int, told: Told) -> Seen:
     picks = []
     names = ["id", "proto", "a_addr", "a_port", "b_addr", "b_port"]
     for row in tables["connections"].select(names).to_pylist():
-        known = carried(raw, row, told) if row["proto"] == "tcp" else None
+        known = carried(raw, row, logs) if row["proto"] == "tcp" else None
         if known is not None and known.transfer in sent:
             way = 0 if known.sender == f"{row['a_addr']}:{row['a_port']}" else 1
             picks.append(Pick(row["id"], -1, way, known))
     return Seen(node, raw.captures(node), shift, tables, first_seqs, info, picks)
 
 
-def carried(raw: Raw, row: Row, told: Told) -> Known | None:
+def carried(raw: Raw, row: Row, logs: TrafficLogs) -> Known | None:
     """Whose a connection is: as the programs told, or by its port where none told of that transfer."""
     a, b = f"{row['a_addr']}:{row['a_port']}", f"{row['b_addr']}:{row['b_port']}"
-    known = told.connections.get(frozenset((a, b)))
+    known = logs.connections.get(frozenset((a, b)))
     if known is not None:
         return known
     place = row["b_port"] - FLOW_PORT
     if not 0 <= place < len(raw.transfers):
         return None
     flow = raw.plan["flows"][place]
-    if any(one.transfer == flow["name"] for one in told.connections.values()):
+    if any(one.transfer == flow["name"] for one in logs.connections.values()):
         return None
     opener, server = (
         (flow["from"], flow["to"]) if flow["sender_opens"] else (flow["to"], flow["from"])
@@ -125,7 +125,7 @@ def numbered(seen: Sequence[Seen]) -> None:
 def merged(
     raw: Raw,
     seen: Sequence[Seen],
-    told: Told,
+    logs: TrafficLogs,
     losses: dict[tuple[str, str], list[Loss]],
     empty: dict[str, pa.Table],
 ) -> dict[str, pa.Table]:
@@ -134,7 +134,7 @@ def merged(
 
     parts: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
     for one in [Seen(-1, [], 0.0, empty, [], {}, []), *seen]:
-        for name, table in own_tables(raw, one, told, losses).items():
+        for name, table in own_tables(raw, one, logs, losses).items():
             parts[name].append(table)
     whole: dict[str, pa.Table] = {}
     for name, tables in parts.items():
@@ -147,7 +147,7 @@ def merged(
 
 
 def own_tables(
-    raw: Raw, seen: Seen, told: Told, losses: dict[tuple[str, str], list[Loss]]
+    raw: Raw, seen: Seen, logs: TrafficLogs, losses: dict[tuple[str, str], list[Loss]]
 ) -> dict[str, pa.Table]:
     """The picked connections of one capture, with what the lab knows besides."""
     new = {pick.old: pick.new for pick in seen.picks}
@@ -181,7 +181,7 @@ def own_tables(
     first = {of_flow[old]: seq for old, seq in enumerate(seen.first_seqs) if old in of_flow}
     tables["connections"] = with_transfers(tables["connections"], picks)
     tables["flows"] = with_facts(raw, tables["flows"], picks, lost)
-    tables["samples"] = with_sockets(raw, tables["samples"], tables["flows"], picks, told)
+    tables["samples"] = with_sockets(raw, tables["samples"], tables["flows"], picks, logs)
     tables["flows"] = in_flight_by_bin(raw, tables["flows"], tables["samples"])
     tables["events"] = with_losses(tables["events"], lost, first)
     return tables

@@ -1,6 +1,6 @@
 """Connections, flows and series without a capture: what the kernel says of each socket.
 
-signal: TCP_INFO of the sender's socket, once per bin · model: counters of the kernel (bytes acknowledged, segments resent, time
+signal: TCP_INFO of the sender's socket, once per bin · model: counters of the kernel (bytes acknowledged, segments retransmitted, time
 that the window held it back) and its smoothed round trip, after the warm-up · action: the tables of docs/format.md; what only a
 capture shows is null
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unbloat.lab.result.annotate import segments
 from unbloat.lab.result.links import Loss
 from unbloat.lab.result.raw_files import Raw
-from unbloat.lab.result.traffic_logs import Known, Told
+from unbloat.lab.result.traffic_logs import Known, TrafficLogs
 from unbloat.run.figures import Statistics, statistics
 from unbloat.run.tables import Row
 from unbloat.text.format import LIMITS
@@ -29,7 +29,7 @@ MAJORITY = 0.5
 def from_sockets(
     raw: Raw,
     known: Sequence[Known],
-    told: Told,
+    logs: TrafficLogs,
     losses: dict[tuple[str, str], list[Loss]],
     first_id: int,
     schemas: dict[str, pa.Schema],
@@ -39,7 +39,7 @@ def from_sockets(
 
     rows: dict[str, list[Row]] = {name: [] for name in ("connections", "flows", "samples")}
     for number, one in enumerate(sorted(known, key=lambda one: one.start_s), first_id):
-        sent = told.sockets.get((one.sender, one.receiver), [])
+        sent = logs.sockets.get((one.sender, one.receiver), [])
         bins = bin_rows(raw, one, sent)
         end = sent[-1]["t_s"] if sent else one.start_s
         rows["connections"].append(connection_row(number, one, end, sent))
@@ -151,7 +151,7 @@ def bin_rows(raw: Raw, known: Known, sent: Sequence[Row]) -> list[Row]:
         if span <= 0:
             continue
         delivered = max((now.get("bytes_acked") or 0) - (then.get("bytes_acked") or 0), 0)
-        resent = max((now.get("retransmits") or 0) - (then.get("retransmits") or 0), 0)
+        retransmitted = max((now.get("retransmits") or 0) - (then.get("retransmits") or 0), 0)
         rows.append(
             {
                 "t_s": then["t_s"],
@@ -165,7 +165,7 @@ def bin_rows(raw: Raw, known: Known, sent: Sequence[Row]) -> list[Row]:
                 "in_flight_bytes": segments(now, "in_flight_segments"),
                 "rwnd_bytes": now.get("send_window_bytes"),
                 "window_full_s": grown([now], [then], "rwnd_limited_s") or 0.0,
-                "retransmissions": resent,
+                "retransmissions": retransmitted,
                 "limit": limit(then, now, span),
                 "cwnd_bytes": segments(now, "cwnd_segments"),
                 "ssthresh_bytes": segments(now, "ssthresh_segments"),

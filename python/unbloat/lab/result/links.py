@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TCP = 6
 # Headers of IPv4 and TCP without options, and with all the options that fit: a packet of not more bytes than that is
 # an ACK, whose options may be SACK blocks.
-LEAST_HEADERS, MOST_HEADERS = 40, 80
+MIN_HEADERS, MAX_HEADERS = 40, 80
 STAMPS = 12
 # What a loss is called in `events`; what could not be delivered was lost on the link's far side.
 WHY = {
@@ -43,11 +43,11 @@ class Loss:
 def data_losses(raw: Raw) -> dict[tuple[str, str], list[Loss]]:
     """Losses of TCP data by sender and receiver, in order of time."""
     stamps = {str(flow["name"]): bool(flow["sender"]["timestamps"]) for flow in raw.plan["flows"]}
-    header = LEAST_HEADERS + (STAMPS if all(stamps.values()) else 0)
+    header = MIN_HEADERS + (STAMPS if all(stamps.values()) else 0)
     found: dict[tuple[str, str], list[Loss]] = {}
     for row in raw.lines("emu/losses.jsonl"):
         size = int(row["bytes"])
-        if row["proto"] not in (TCP, "tcp") or size <= MOST_HEADERS:
+        if row["proto"] not in (TCP, "tcp") or size <= MAX_HEADERS:
             continue
         ends = f"{row['src']}:{row['sport']}", f"{row['dst']}:{row['dport']}"
         loss = Loss(

@@ -26,7 +26,7 @@ from unbloat.lab.result.from_captures import (
 from unbloat.lab.result.from_tcp_info import from_sockets
 from unbloat.lab.result.links import data_losses, link_tables
 from unbloat.lab.result.raw_files import Raw, raw_of
-from unbloat.lab.result.traffic_logs import Known, Told, told, told_tables
+from unbloat.lab.result.traffic_logs import Known, TrafficLogs, log_tables, read_logs
 from unbloat.lab.traffic.sockets import KERNEL_NAMES
 from unbloat.run.arrow import SERIES, arrow_table
 from unbloat.run.run import Run
@@ -46,7 +46,7 @@ EMPTY_PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 def run_of(raw: Path) -> Run:
     """The run whose files lie in a directory. Labels, settings and the scenario's text are the caller's to add."""
     found = raw_of(Path(raw))
-    programs = told(found)
+    programs = read_logs(found)
     losses = data_losses(found)
     sending = sorted({flow["from"] for flow in found.plan["flows"]})
     seen = [seen_at(found, node, programs) for node in sending if found.captures(node)]
@@ -57,7 +57,7 @@ def run_of(raw: Path) -> Run:
         schemas = {name: table.schema for name, table in tables.items()}
         first_id = sum(len(one.picks) for one in seen)
         tables = joined(tables, from_sockets(found, blind, programs, losses, first_id, schemas))
-    tables |= link_tables(found) | told_tables(programs)
+    tables |= link_tables(found) | log_tables(programs)
     info = info_of(found, tables, seen) | {"warnings": warnings(found, programs, seen, blind)}
     kept = {name: table for name, table in tables.items() if name not in SERIES}
     return Run(info, kept, Series(found, tables, info, seen))
@@ -77,7 +77,7 @@ def empty_tables(raw: Raw) -> dict[str, pa.Table]:
     return {name: table.slice(0, 0) for name, table in tables.items()}
 
 
-def unseen(seen: Sequence[Seen], programs: Told) -> list[Known]:
+def unseen(seen: Sequence[Seen], programs: TrafficLogs) -> list[Known]:
     """Connections that the programs told of and no capture shows."""
     shown = {
         frozenset((pick.known.sender, pick.known.receiver)) for one in seen for pick in one.picks
@@ -235,7 +235,9 @@ def capture_drops(seen: Sequence[Seen]) -> int:
     return sum(int(one.info.get("reported_drops", 0)) for one in seen)
 
 
-def warnings(raw: Raw, programs: Told, seen: Sequence[Seen], blind: Sequence[Known]) -> list[str]:
+def warnings(
+    raw: Raw, programs: TrafficLogs, seen: Sequence[Seen], blind: Sequence[Known]
+) -> list[str]:
     """Everything that makes a figure doubtful."""
     lines = [*map(str, raw.plan.get("warnings", []))]
     lines += [
@@ -274,7 +276,7 @@ def warnings(raw: Raw, programs: Told, seen: Sequence[Seen], blind: Sequence[Kno
     return lines + list(dict.fromkeys(programs.errors)) + raw.broken
 
 
-def other_congestion(raw: Raw, programs: Told) -> list[str]:
+def other_congestion(raw: Raw, programs: TrafficLogs) -> list[str]:
     """Transfers whose congestion control was not the one that was asked for."""
     asked = {
         str(flow["name"]): str(flow["sender"]["congestion"]["kind"]) for flow in raw.plan["flows"]
@@ -289,7 +291,7 @@ def other_congestion(raw: Raw, programs: Told) -> list[str]:
     return sorted(lines)
 
 
-def missing_transfers(raw: Raw, programs: Told, seen: Sequence[Seen]) -> list[str]:
+def missing_transfers(raw: Raw, programs: TrafficLogs, seen: Sequence[Seen]) -> list[str]:
     """TCP transfers that ought to have begun and of which nothing is known."""
     begun = {known.transfer for known in programs.connections.values()}
     begun |= {pick.known.transfer for one in seen for pick in one.picks}

@@ -33,7 +33,7 @@ class Known:
 
 
 @dataclass
-class Told:
+class TrafficLogs:
     """Everything that the programs wrote."""
 
     connections: dict[Ends, Known] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class Told:
     errors: list[str] = field(default_factory=list)
 
 
-def told(raw: Raw) -> Told:
+def read_logs(raw: Raw) -> TrafficLogs:
     """Reads all files."""
-    found = Told()
+    found = TrafficLogs()
     for file in raw.files("flows"):
         stem = file.removeprefix("flows/").removesuffix(".jsonl")
         for row in raw.lines(file):
@@ -73,7 +73,7 @@ def told(raw: Raw) -> Told:
     return found
 
 
-def take_flow(found: Told, row: Row, transfer: str) -> None:
+def take_flow(found: TrafficLogs, row: Row, transfer: str) -> None:
     """One line of a program that made traffic."""
     kind = row.get("kind")
     if kind == "connection":
@@ -93,7 +93,7 @@ def take_flow(found: Told, row: Row, transfer: str) -> None:
         found.errors.append(f"{transfer}: {row.get('text', 'an error without words')}")
 
 
-def take_connection(found: Told, row: Row, transfer: str) -> None:
+def take_connection(found: TrafficLogs, row: Row, transfer: str) -> None:
     """Either end may tell of it first; what ran at the sender of the data is told there."""
     local, remote = str(row["local"]), str(row["remote"])
     sends = row.get("data") == "local"
@@ -111,7 +111,7 @@ def take_connection(found: Told, row: Row, transfer: str) -> None:
         known.congestion = str(row["congestion"])
 
 
-def take_probe(found: Told, row: Row, probe: str) -> None:
+def take_probe(found: TrafficLogs, row: Row, probe: str) -> None:
     """One line of a probe."""
     if row.get("kind") == "probe":
         found.probes.append(
@@ -127,7 +127,7 @@ def take_probe(found: Told, row: Row, probe: str) -> None:
         found.errors.append(f"{probe}: {row.get('text', 'an error without words')}")
 
 
-def told_tables(found: Told) -> dict[str, pa.Table]:
+def log_tables(found: TrafficLogs) -> dict[str, pa.Table]:
     """`probes` and `apps`, with the columns of a simulated run."""
     import pyarrow as pa
 

@@ -33,7 +33,7 @@ class Device:
 
     @staticmethod
     def of(said: dict[str, Any]) -> Device:
-        """As the emulator tells it."""
+        """From the emulator's event."""
         return Device(said["node"], said["peer"], said["name"], said["links"][0])
 
 

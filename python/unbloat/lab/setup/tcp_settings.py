@@ -1,4 +1,4 @@
-"""What Linux must be told so that its TCP is the scenario's: sysctls of a node's namespace, options of its routes.
+"""Settings with which Linux's TCP is the scenario's: sysctls of a node's namespace, options of its routes.
 
 signal: the flows of a plan · model: what a socket can be told (congestion control, MSS, buffers, pacing) the traffic
 programs tell it, flow by flow; the rest belongs to a namespace or to a route, and flows that share one must agree ·
@@ -86,7 +86,7 @@ def shared(plan: Plan, node: int) -> Shared:
     ends = [flow for flow in tcp if node in (flow["from"], flow["to"])]
     sent = [flow for flow in tcp if flow["from"] == node]
     received = [flow for flow in tcp if flow["to"] == node]
-    told = [flow for flow in sent if not has_own_sockets(flow, plan)]
+    by_route = [flow for flow in sent if not has_own_sockets(flow, plan)]
     largest = max((flow["sender"]["buffer_bytes"] for flow in sent), default=WMEM_MAX)
     wanted: dict[str, tuple[str, dict[str, list[str]]]] = {}
 
@@ -110,7 +110,7 @@ def shared(plan: Plan, node: int) -> Shared:
         "1",
     )
     ask("tcp_rmem", received, lambda flow: rmem(flow, plan), f"{LEAST} {RMEM} {RMEM_MAX}")
-    ask("tcp_wmem", told, lambda flow: wmem(flow["sender"]["buffer_bytes"]), wmem(largest))
+    ask("tcp_wmem", by_route, lambda flow: wmem(flow["sender"]["buffer_bytes"]), wmem(largest))
     return wanted
 
 
@@ -155,10 +155,10 @@ def route_options(plan: Plan, node: int, to: int) -> list[str]:
     initial = {flow["sender"]["initial_window"] for flow in sent}
     if len(initial) == 1:
         options += ["initcwnd", str(*initial)]
-    # Our own sockets are told one by one.
-    told = [flow for flow in sent if not has_own_sockets(flow, plan)]
-    if told:
-        options += ["congctl", kernel_name(told[0]["sender"]["congestion"])]
+    # Our own programs set their sockets one by one.
+    by_route = [flow for flow in sent if not has_own_sockets(flow, plan)]
+    if by_route:
+        options += ["congctl", kernel_name(by_route[0]["sender"]["congestion"])]
     advertised = {advmss(flow) for flow in both}
     if len(advertised) == 1 and advertised != {MSS_BYTES}:
         options += ["advmss", str(*advertised)]

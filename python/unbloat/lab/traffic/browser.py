@@ -33,7 +33,7 @@ from unbloat.lab.traffic.page import document
 from unbloat.lab.traffic.sock_diag import Watch
 
 # On a busy machine; it takes one or two.
-_START_PATIENCE_S = 60.0
+_START_TIMEOUT_S = 60.0
 
 Json = dict[str, Any]
 
@@ -163,11 +163,11 @@ class Pages:
             self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
             self.prepare()
         elif self._begun_ns is not None:
-            told = json.loads(params["payload"])
-            if told["e"]:
-                self._over(told["e"])
+            report = json.loads(params["payload"])
+            if report["e"]:
+                self._over(report["e"])
             else:
-                self._tell(told)
+                self._record(report)
                 self._over("")
 
     def _over(self, error: str) -> None:
@@ -181,19 +181,19 @@ class Pages:
         every_ns = round(self._flow["app"]["every_s"] * 1e9)
         self.begin_at(max((begun or now_ns()) + every_ns, now_ns()))
 
-    def _tell(self, told: Json) -> None:
+    def _record(self, report: Json) -> None:
         offset_ns = time.time_ns() - now_ns()
 
         def t_s(ms: float) -> float:
-            return self._loop.seconds(round((told["t"] + ms) * 1e6) - offset_ns)
+            return self._loop.seconds(round((report["t"] + ms) * 1e6) - offset_ns)
 
-        document = told["a"][0]
+        document = report["a"][0]
         start = document[0]
         rows = [(document[1], "connect_ms", document[1] - start)]
-        for _, _, asked, first, last, _ in told["a"]:
+        for _, _, asked, first, last, _ in report["a"]:
             rows.append((first, "first_byte_ms", first - asked))
             rows.append((last, "object_ms", last - asked))
-        end = max(timing[4] for timing in told["a"])
+        end = max(timing[4] for timing in report["a"])
         rows.append((end, "page_load_ms", end - start))
         # In order of time; at the same time the page comes last.
         for at, name, value in sorted(rows, key=lambda row: row[0]):
@@ -208,7 +208,7 @@ class Pages:
             self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
 
     def finish(self) -> None:
-        """A page that never came is told as the time that it has taken so far."""
+        """A page that never came is report as the time that it has taken so far."""
         at = now_ns()
         if self._begun_ns is not None and self._loop.seconds(at) >= self._warmup_s:
             age = (at - self._begun_ns) / 1e6
@@ -229,10 +229,10 @@ def run(spec: Json) -> None:
         hurry()
         pages = Pages(loop, browser, log, spec)
         pages.prepare()
-        browser.wait(lambda: pages.prepared, _START_PATIENCE_S)
+        browser.wait(lambda: pages.prepared, _START_TIMEOUT_S)
         with rehearsal(spec["flow"]["app"]) as url:
             pages.warm_up(url)
-            browser.wait(lambda: pages.warm and pages.prepared, _START_PATIENCE_S)
+            browser.wait(lambda: pages.warm and pages.prepared, _START_TIMEOUT_S)
         if not loop.wait_for_start():
             return
         flow = spec["flow"]

@@ -32,7 +32,7 @@ _STAMP = struct.Struct("!IQQ")
 _IP_UDP = 28
 _IP_ICMP = 28
 # Later than this nothing comes back that is still of interest; what is younger at the end is neither lost nor answered.
-_PATIENCE_NS = 2_000_000_000
+_TIMEOUT_NS = 2_000_000_000
 
 
 def _socket(kind: int, protocol: int, own: str, priority: int) -> socket.socket:
@@ -198,17 +198,17 @@ class Listener:
         planned = times(self._probe["start_s"], self._probe["every_s"], end_s)
         for number, t_s in enumerate(planned):
             self._seen.setdefault(number, (t_s, -1.0))
-        _tell_rows(self._log, self._seen, "owd_ms", end_s)
+        _record_rows(self._log, self._seen, "owd_ms", end_s)
 
 
-def _tell_rows(
+def _record_rows(
     log: EventLog, rows: dict[int, tuple[float, float]], name: str, end_s: float
 ) -> None:
     """Probe rows; a negative delay: no answer."""
     last = max((number for number, (_, delay) in rows.items() if delay >= 0), default=-1)
     for number, (t_s, delay) in sorted(rows.items()):
         there = delay >= 0
-        lost = not there and (number < last or t_s < end_s - _PATIENCE_NS / 1e9)
+        lost = not there and (number < last or t_s < end_s - _TIMEOUT_NS / 1e9)
         figures = {"rtt_ms": None, "owd_ms": None, name: delay if there else None}
         log.write("probe", t_s=t_s, lost=lost, **figures)
     log.close()
@@ -266,7 +266,7 @@ class Ping:
 
     def finish(self, end_s: float) -> None:
         """A row for every packet."""
-        _tell_rows(self._log, self._rows, "rtt_ms", end_s)
+        _record_rows(self._log, self._rows, "rtt_ms", end_s)
 
 
 def _checksum(data: bytes) -> int:

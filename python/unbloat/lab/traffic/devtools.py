@@ -120,13 +120,13 @@ class Browser:
                     message.get("sessionId", ""), message["method"], message.get("params", {})
                 )
 
-    def wait(self, done: Callable[[], bool], patience_s: float) -> None:
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> None:
         """Hands out what it says until `done`."""
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + timeout_s
         while not done():
             left = until - time.monotonic()
             if left <= 0:
-                raise OSError(f"the browser did not answer within {patience_s:g} s")
+                raise OSError(f"the browser did not answer within {timeout_s:g} s")
             if select.select([self.fd], [], [], left)[0]:
                 self.read()
 

@@ -25,7 +25,7 @@ from unbloat.lab.traffic.loop import Loop
 from unbloat.lab.traffic.sock_diag import Watch
 
 _DATA_PORT = 20_000
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 def _argv(spec: dict[str, Any], length_s: float) -> list[str]:
@@ -103,7 +103,7 @@ def run(spec: dict[str, Any]) -> None:
             loop.run(loop.ns(spec["duration_s"]))
         if process is not None:
             # SIGINT: it writes its report.
-            subprocesses.end(process, signal.SIGINT, _PATIENCE_S)
+            subprocesses.end(process, signal.SIGINT, _TIMEOUT_S)
     _complain(spec, log)
     log.close()
 

@@ -1,4 +1,4 @@
-"""What a traffic program tells: JSON lines, one object each.
+"""What a traffic program logs: JSON lines, one object each.
 
 Kinds: `connection`, `congestion` (switched in mid-run), `sample`, `app`, `probe`, `error`. Times are scenario time.
 """
@@ -25,7 +25,7 @@ class EventLog:
         self.flush()
 
     def flush(self) -> None:
-        """What was told is on disk."""
+        """All lines so far are on disk."""
         self._file.flush()
 
     def close(self) -> None:

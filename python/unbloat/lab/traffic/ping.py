@@ -26,7 +26,7 @@ from unbloat.lab.traffic.loop import READ, Loop, now_ns
 _ANSWER = re.compile(rb"^\[(\d+)\.(\d{6})\] .* icmp_seq=(\d+) .*time=([\d.]+) ms(.*)")
 _TOTAL = re.compile(rb"(\d+) packets transmitted")
 _IP_ICMP = 28
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 class Ping:
@@ -122,7 +122,7 @@ class Ping:
             t_s, rtt = found if found is not None else (self._between(known[-1], number), None)
             if t_s >= end_s:
                 break
-            lost = rtt is None and (number < last or t_s < end_s - _PATIENCE_S)
+            lost = rtt is None and (number < last or t_s < end_s - _TIMEOUT_S)
             self._log.write("probe", t_s=t_s, rtt_ms=rtt, owd_ms=None, lost=lost)
         self._log.close()
 

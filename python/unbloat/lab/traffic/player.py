@@ -27,24 +27,24 @@ from unbloat.lab.traffic.stream import Stream
 _NEWEST = 0.3
 # Bytes of a request with its headers; the simulator's.
 _REQUEST = 400
-# What comes in less than this tells no rate (ExoPlayer's clock).
+# What comes in less than this shows no rate (ExoPlayer's clock).
 _SHORTEST_NS = 1_000_000
 _HEADER_MOST = 4096
 
-Tell = Callable[[str, float], None]
+Report = Callable[[str, float], None]
 
 
 class Player:
     """Which segment, when, and what the viewer sees of it; times are nanoseconds of any clock."""
 
-    def __init__(self, app: dict[str, Any], tell: Tell) -> None:
+    def __init__(self, app: dict[str, Any], report: Report) -> None:
         self._ladder = app["ladder_bps"]
         self.segment_s = app["segment_s"]
         self._segment: int = round(app["segment_s"] * 1e9)
         self._start_buffer: int = round(app["start_buffer_s"] * 1e9)
         self._max_buffer: int = round(app["max_buffer_s"] * 1e9)
         self._safety = app["safety"]
-        self._tell = tell
+        self._report = report
         self._started = self._at = 0
         self._buffered = 0
         self._playing = False
@@ -81,7 +81,7 @@ class Player:
                 (rate for rate in reversed(self._ladder) if rate <= budget), self._ladder[0]
             )
         self._first = None
-        self._tell("bitrate_bps", self.rate)
+        self._report("bitrate_bps", self.rate)
         return 0
 
     def on_first_bytes(self, now: int) -> None:
@@ -104,19 +104,19 @@ class Player:
         if not self._playing and self._buffered >= self._start_buffer:
             self._playing = True
             if self._stalled_since is not None:
-                self._tell("stall_ms", (now - self._stalled_since) / 1e6)
+                self._report("stall_ms", (now - self._stalled_since) / 1e6)
                 self._stalled_since = None
             elif not self._begun:
                 self._begun = True
-                self._tell("startup_ms", (now - self._started) / 1e6)
+                self._report("startup_ms", (now - self._started) / 1e6)
 
     def end(self, now: int) -> None:
-        """A stall that is still on is told as far as it has come."""
+        """A stall that is still on is reported as far as it has come."""
         self._play(now)
         if self._stalled_since is not None:
-            self._tell("stall_ms", (now - self._stalled_since) / 1e6)
+            self._report("stall_ms", (now - self._stalled_since) / 1e6)
         elif not self._begun:
-            self._tell("startup_unfinished_ms", (now - self._started) / 1e6)
+            self._report("startup_unfinished_ms", (now - self._started) / 1e6)
 
 
 class Session:
@@ -124,13 +124,13 @@ class Session:
 
     def __init__(self, loop: Loop, log: EventLog, spec: dict[str, Any]) -> None:
         self._loop, self._log, self._spec, self._flow = loop, log, spec, spec["flow"]
-        self._player = Player(self._flow["app"], self._tell)
+        self._player = Player(self._flow["app"], self._report)
         self._stream: Stream | None = None
         self._started = False
         self._stopped = False
         self._size = self._left = 0
 
-    def _tell(self, name: str, value: float) -> None:
+    def _report(self, name: str, value: float) -> None:
         t_s = self._loop.seconds()
         if t_s >= self._spec["warmup_s"]:
             self._log.write("app", t_s=t_s, name=name, value=value)

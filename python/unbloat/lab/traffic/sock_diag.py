@@ -31,7 +31,7 @@ _REQUEST = struct.Struct("=BBBBIHH16s16sIII")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16s")
 _MESSAGE_LENGTH = 72
 
-LEAST_STEP_NS = 100_000_000
+MIN_STEP_NS = 100_000_000
 
 
 class Seen:
@@ -113,7 +113,7 @@ class Watch:
 
     def start(self, bin_ms: float) -> None:
         """From now on."""
-        step = max(round(bin_ms * 1e6), LEAST_STEP_NS)
+        step = max(round(bin_ms * 1e6), MIN_STEP_NS)
         self._loop.every(self._loop.ns(0) + step, step, self.look)
 
     def look(self) -> None:

@@ -1,4 +1,4 @@
-"""One end of a TCP connection under our hands: writes what is to be sent, reads as told, tells how it goes."""
+"""One end of a TCP connection: writes what is to be sent, reads by its profile, logs its samples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Reading:
 
 
 class Stream:
-    """See the module text. `on_bytes(stream, n)` is called with what was read, `on_end(stream)` once when it is over."""
+    """One end. `on_bytes(stream, n)` is called with what was read, `on_end(stream)` once when it is over."""
 
     def __init__(
         self, loop: Loop, log: EventLog, flow: dict[str, Any], side: str, sock: socket.socket

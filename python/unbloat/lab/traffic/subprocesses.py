@@ -33,13 +33,13 @@ def start(
 
 
 def end(
-    process: subprocess.Popen[bytes], number: int = signal.SIGTERM, patience_s: float = 1.0
+    process: subprocess.Popen[bytes], number: int = signal.SIGTERM, timeout_s: float = 1.0
 ) -> None:
     """Asks it to end, then makes it."""
     if process.poll() is None:
         process.send_signal(number)
         try:
-            process.wait(patience_s)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
@@ -50,9 +50,9 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap_orphans(patience_s: float) -> None:
+def reap_orphans(timeout_s: float) -> None:
     """Waits for all that is still ours to end."""
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:

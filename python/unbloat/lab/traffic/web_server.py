@@ -129,7 +129,7 @@ def _last_line(path: str) -> str:
         return "no error log"
 
 
-def _tell_unseen(spec: dict[str, Any], loop: Loop, watches: dict[int, Watch]) -> None:
+def _record_unseen(spec: dict[str, Any], loop: Loop, watches: dict[int, Watch]) -> None:
     """Connections that were too short for a look: from the access log."""
     offset = time.time_ns() - now_ns()
     try:
@@ -171,6 +171,6 @@ def run(spec: dict[str, Any]) -> None:
         if process is not None:
             subprocesses.end(process)
         if loop.t0:
-            _tell_unseen(spec, loop, watches)
+            _record_unseen(spec, loop, watches)
         for log in logs:
             log.close()

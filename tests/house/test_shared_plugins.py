@@ -1,0 +1,79 @@
+"""The plugins of all test folders: what is left out is counted and can be required; retries need a measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).resolve().parents[1]
+NEVER_STARVED = "import starved\nstarved.MAX_LATE_SHARE = starved.MAX_LATE_S = 1e9\n"
+FAILS_ONCE = """
+from pathlib import Path
+def test_it(tmp_path):
+    marker = Path(__file__).with_name("ran")
+    first = not marker.exists()
+    marker.touch()
+    {measured}
+    assert not first, "the first time"
+"""
+
+
+def run(folder: Path, text: str, **env: str) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
+    """A test file in a folder of real clocks: exit code, summary, retries."""
+    where = folder / "agent"
+    where.mkdir()
+    (where / "test_it.py").write_text(NEVER_STARVED + text)
+    files = {
+        "UNBLOAT_RETRIES": str(folder / "retries"),
+        "UNBLOAT_TEST_SUMMARY": str(folder / "summary"),
+    }
+    plugins = [word for name in ("requirements", "starved", "summary") for word in ("-p", name)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *plugins, str(where)],
+        cwd=folder,
+        env=os.environ | files | {"PYTHONPATH": str(TESTS), "UNBLOAT_REQUIRE": ""} | env,
+        capture_output=True,
+        text=True,
+    )
+    (summary,) = map(json.loads, (folder / "summary").read_text().splitlines())
+    retries = folder / "retries"
+    lines = retries.read_text().splitlines() if retries.exists() else []
+    return done.returncode, summary, [json.loads(line) for line in lines]
+
+
+def test_what_is_missing_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    text = "import requirements\n@requirements.requires('nosuch')\ndef test_it(): pass\n"
+    code, summary, _ = run(tmp_path, text)
+    assert code == 0
+    assert summary["skipped"] == {"nosuch: not installed": 1}
+
+
+def test_what_is_required_and_missing_fails(tmp_path: Path) -> None:
+    text = "import requirements\ndef test_it(): requirements.require('nosuch')\n"
+    code, summary, _ = run(tmp_path, text, UNBLOAT_REQUIRE="root,nosuch")
+    assert code == 1
+    assert (summary["failed"], summary["skipped"]) == (1, {})
+
+
+def test_a_failure_without_a_measurement_is_a_failure(tmp_path: Path) -> None:
+    code, summary, retries = run(tmp_path, FAILS_ONCE.format(measured=""))
+    assert (code, summary["failed"], retries) == (1, 1, [])
+
+
+def test_a_failure_that_measured_starvation_is_tried_once_more_and_noted(tmp_path: Path) -> None:
+    text = FAILS_ONCE.format(measured="starved.measured('3 packets were dropped')")
+    code, summary, (retry,) = run(tmp_path, text)
+    assert (code, summary["passed"]) == (0, 1)
+    assert summary["retried"] == [retry["test"]]
+    assert retry["starvation"] == {"why": "3 packets were dropped"}
+    assert retry["failure"].startswith("AssertionError: the first time")
+
+
+def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
+    text = "def test_it():\n    starved.measured('late')\n    assert False\n"
+    code, summary, retries = run(tmp_path, text)
+    assert (code, summary["failed"], len(retries)) == (1, 1, 1)
