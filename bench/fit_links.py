@@ -1,12 +1,15 @@
-"""Fits the Markov link models: `python3 -m bench.fit_links` reads the traces and writes `link/models.rs`.
+"""Fits the Markov link models: `python3 -m bench.fit_links` reads traces, writes `link/models.txt`.
 
-signal: delivery opportunities (mahimahi) and rates per second (irish5g, norway3g) under $UNBLOAT_SHARED/traces
-model:  a Markov chain over seconds; its states are classes of the rate, cut where no quantile of interest lies on an
-        edge, and seconds without any delivery a state of their own; where the trace is finer than a second, each
-        state has ten shares, the mean profile of its seconds' tenths in ascending order, dealt in random order
-action: the table that `algo` compiles, with the figures of trace and model beside each other
+signal: delivery opportunities (mahimahi) and rates per second (irish5g, norway3g) under
+        $UNBLOAT_SHARED/traces
+model:  a Markov chain over seconds. Its states are classes of the rate, cut so that no quantile of
+        interest lies on an edge; seconds without any delivery are a state of their own. Where the
+        trace is finer than a second, each state has ten shares: the mean profile of its seconds'
+        tenths in ascending order. The simulator shuffles them in every step
+action: the data file that `algo` compiles in, with the figures of trace and model for comparison
 
-`--check` writes nothing and fails where the file is not what the traces give. Standard library only.
+`--check` writes nothing and fails if the file differs from what the traces give. Standard library
+only. A new model also needs a line in the enum `Model` of `link/chain.rs`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import subprocess
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -23,20 +25,38 @@ from pathlib import Path
 from bench.link_traces import Trace, irish5g, mahimahi, norway3g, one_second
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "crates/algo/src/link/models.rs"
-# Classes by rank. The 10 %, 50 % and 90 % quantiles lie in the middle of a class, so that the model's quantiles do
-# not jump with the luck of the draw; the last one keeps the peaks.
+OUTPUT = ROOT / "crates/algo/src/link/models.txt"
+# Of the data file.
+HEAD = """\
+# Markov link models: written by `python3 -m bench.fit_links`, not by hand. chain.rs reads them.
+#
+# They contain only statistics of the traces: mean rates of classes of seconds, and how often one
+# class follows another.
+#
+# chain   name in scenario files
+# about   what it was fitted to
+# trace   figures of the trace, whole seconds: number of seconds, mean (bit/s), coefficient of
+#         variation, 10 % quantile, median, 90 % quantile (bit/s), correlation after 1 s, after 10 s,
+#         coefficient of variation of tenths of a second (-: the trace has none)
+# model   the same figures of the chain
+# step    milliseconds that a state lasts
+# start   probability of each state over a long time, cumulative, in millionths
+# state   mean rate (kbit/s); rates of its equal parts in thousandths of the mean; probability of
+#         each next state, cumulative, in millionths"""
+# Edges between the classes, as shares of the ranks. The 10 %, 50 % and 90 % quantiles lie in the
+# middle of a class, so that small changes do not move them far; the last class keeps the peaks.
 EDGES = (0.0, 0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 0.99, 1.0)
-# Seconds without delivery become a state of their own from this share on: below, there are too few to count.
+# Seconds without delivery become a state of their own from this share on: below it, there are too
+# few of them for transition counts.
 OUTAGE_SHARE = 0.01
 MILLION = 1_000_000
-# Long enough that the third digit of the model's figures does not depend on the seed.
+# So many that the third digit of the model's figures does not depend on the seed.
 SIMULATED_SECONDS = 200_000
 
 
 @dataclass
 class State:
-    """One class of seconds: its mean rate, its tenths in ascending order, and where it goes."""
+    """One class of seconds: its mean rate, its tenths in ascending order, its next states."""
 
     kbps: int
     shares: list[int]
@@ -60,10 +80,9 @@ class Figures:
 
 @dataclass
 class Model:
-    """A fitted or invented chain; `step` in milliseconds."""
+    """A fitted or invented chain. `word`: name in scenario files; `step`: in milliseconds."""
 
     word: str
-    variant: str
     about: str
     step: int
     states: list[State]
@@ -115,7 +134,7 @@ def classify(seconds: list[float]) -> list[int]:
     zeros = sum(1 for x in seconds if x == 0)
     edges = list(EDGES)
     if 0.05 < zeros / len(seconds) < 0.1:
-        # so many outages that they reach into the class of the 10 % quantile: it is kept in the middle of the rest
+        # The outages reach into the class of the 10 % quantile: keep it in the middle of the rest.
         edges.insert(2, 0.2 - zeros / len(seconds))
     classes = [0] * len(seconds)
     for rank, i in enumerate(order):
@@ -147,7 +166,7 @@ def shares(seconds: list[list[float]]) -> list[int]:
 
 
 def fit(trace: Trace) -> tuple[list[State], list[int]]:
-    """The chain that has the trace's classes and transitions; the end is taken to lead back to the beginning."""
+    """The chain with the trace's classes and transitions; the last second leads to the first."""
     seconds = one_second(trace)
     classes = classify(seconds)
     count = max(classes) + 1
@@ -166,25 +185,24 @@ def fit(trace: Trace) -> tuple[list[State], list[int]]:
 
 def simulate(states: list[State], start: list[int], per_second: int) -> Trace:
     """What the chain does, second by second."""
-    dice = random.Random(1)
-    current = bisect_right(start, dice.random() * MILLION)
+    rng = random.Random(1)
+    current = bisect_right(start, rng.random() * MILLION)
     made: Trace = []
     for _ in range(SIMULATED_SECONDS):
         second: list[float] = []
         for _ in range(per_second):
             state = states[current]
             second.extend(state.kbps * share for share in state.shares or [1_000])
-            current = bisect_right(state.successors, dice.random() * MILLION)
+            current = bisect_right(state.successors, rng.random() * MILLION)
         made.append(second)
     return made
 
 
-def fitted(word: str, variant: str, about: str, trace: Trace) -> Model:
+def fitted(word: str, about: str, trace: Trace) -> Model:
     """A model of a trace."""
     states, start = fit(trace)
     return Model(
         word,
-        variant,
         about,
         1_000,
         states,
@@ -195,7 +213,7 @@ def fitted(word: str, variant: str, about: str, trace: Trace) -> Model:
 
 
 def wifi_busy() -> Model:
-    """Invented: a station among others that send too. It gets all of the channel, shares of it, or nothing."""
+    """Invented: a station among other senders; it gets the whole channel, a share, or nothing."""
     rates = [0, 6_000, 18_000, 36_000, 54_000]
     moves = [
         [40, 35, 15, 5, 5],
@@ -206,7 +224,7 @@ def wifi_busy() -> Model:
     ]
     states = [State(rate, [], per_million(row)) for rate, row in zip(rates, moves, strict=True)]
     occupied = [1.0 / len(rates)] * len(rates)
-    # far more rounds than the chain remembers: its stationary distribution
+    # The stationary distribution: far more rounds than the chain remembers.
     for _ in range(1_000):
         occupied = [
             sum(occupied[i] * moves[i][j] / 100 for i in range(len(rates)))
@@ -216,7 +234,6 @@ def wifi_busy() -> Model:
     about = "synthetic, fitted to nothing: a WiFi station whose channel is busy with others"
     return Model(
         "wifi-busy",
-        "WifiBusy",
         about,
         100,
         states,
@@ -227,99 +244,61 @@ def wifi_busy() -> Model:
 
 
 def models(traces: Path) -> list[Model]:
-    """All of them, in the order of the table."""
+    """All models, in the order of the file."""
     made = []
-    for word, variant, files in (
-        ("lte-drive", "LteDrive", ["ATT-LTE-driving", "ATT-LTE-driving-2016"]),
-        ("umts-drive", "UmtsDrive", ["TMobile-UMTS-driving"]),
-        ("evdo-drive", "EvdoDrive", ["Verizon-EVDO-driving"]),
+    for word, files in (
+        ("lte-drive", ["ATT-LTE-driving", "ATT-LTE-driving-2016"]),
+        ("umts-drive", ["TMobile-UMTS-driving"]),
+        ("evdo-drive", ["Verizon-EVDO-driving"]),
     ):
         for suffix, ending, direction in (("", "down", "downlink"), (".up", "up", "uplink")):
             names = [f"{name}.{ending}" for name in files]
             trace = [s for name in names for s in mahimahi(traces / "mahimahi" / f"{name}.gz")]
             about = f"{direction}, fitted to mahimahi's {' and '.join(names)}"
-            made.append(fitted(word + suffix, variant + ("Up" if suffix else ""), about, trace))
-    for word, variant, prefix, mode in (
-        ("5g-drive", "FiveGDrive", "Driving", "runs at least half on 5G"),
-        ("5g-static", "FiveGStatic", "Static", "all runs"),
+            made.append(fitted(word + suffix, about, trace))
+    for word, prefix, mode in (
+        ("5g-drive", "Driving", "runs at least half on 5G"),
+        ("5g-static", "Static", "all runs"),
     ):
         trace, count = irish5g(traces / "irish5g", prefix)
-        about = f"downlink, fitted to {count} {prefix} runs of UCC's 5G set ({mode}; pauses between downloads cut out)"
-        made.append(fitted(word, variant, about, trace))
+        about = (
+            f"downlink, fitted to {count} {prefix} runs of UCC's 5G set "
+            f"({mode}; pauses between downloads cut out)"
+        )
+        made.append(fitted(word, about, trace))
     trace, count = norway3g(traces / "norway3g", "norway_bus")
     about = f"downlink, fitted to {count} bus rides of the Norway 3G set"
-    made.append(fitted("hsdpa-bus", "HsdpaBus", about, trace))
+    made.append(fitted("hsdpa-bus", about, trace))
     return [*made, wifi_busy()]
 
 
-def rust_figures(f: Figures) -> str:
-    """As a Rust literal."""
-    tenth = "None" if f.cv_tenth is None else f"Some({f.cv_tenth:.3f})"
+def figures_line(key: str, f: Figures) -> str:
+    """The figures as a line of the data file, in the order that its head names."""
+    tenth = "-" if f.cv_tenth is None else f"{f.cv_tenth:.3f}"
     return (
-        f"Figures {{ seconds: {f.seconds}, mean: {f.mean:.0f}.0, cv: {f.cv:.3f}, p10: {f.p10:.0f}.0, "
-        f"p50: {f.p50:.0f}.0, p90: {f.p90:.0f}.0, lag1: {f.lag1:.3f}, lag10: {f.lag10:.3f}, cv_tenth: {tenth} }}"
+        f"{key} {f.seconds} {f.mean:.0f} {f.cv:.3f} {f.p10:.0f} {f.p50:.0f} {f.p90:.0f} "
+        f"{f.lag1:.3f} {f.lag10:.3f} {tenth}"
     )
 
 
-def rust(made: list[Model]) -> str:
-    """The whole file, as rustfmt leaves it."""
-    lines = [
-        "//! Markov link models: written by `python3 -m bench.fit_links`, not by hand.",
-        "//!",
-        "//! signal: the traces named in each entry · model: chains over classes of a second's rate, see the script ·",
-        "//! action: the table that [`super::markov`] runs. Nothing of the traces is in here but their statistics: means",
-        "//! of classes, frequencies of changes between them. Rates in kbit/s, shares in thousandths of the state's rate,",
-        "//! probabilities cumulative in millionths.",
-        "//!",
-        "//! Trace and model, whole seconds, Mbit/s:",
-        "//!",
-        "//! | model | of | seconds | mean | cv | p10 | p50 | p90 | lag 1 s | lag 10 s | cv of tenths |",
-        "//! |---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+def spaced(numbers: list[int]) -> str:
+    """The numbers with blanks between them."""
+    return " ".join(map(str, numbers))
+
+
+def text_of(made: list[Model]) -> str:
+    """The whole data file."""
+    lines = [HEAD]
     for model in made:
-        for kind, f in (("trace", model.trace), ("model", model.figures)):
-            if f is not None:
-                rates = " | ".join(f"{x / 1e6:.3f}" for x in (f.p10, f.p50, f.p90))
-                tenth = "–" if f.cv_tenth is None else f"{f.cv_tenth:.2f}"
-                lines.append(
-                    f"//! | {model.word} | {kind} | {f.seconds} | {f.mean / 1e6:.3f} | {f.cv:.2f} | {rates} | "
-                    f"{f.lag1:.2f} | {f.lag10:.2f} | {tenth} |"
-                )
-    lines += [
-        "",
-        "use super::markov::{Chain, ChainState, Figures};",
-        "",
-        "choice! {",
-        "    /// Which network.",
-    ]
-    lines += ["    pub enum Model {"]
-    for model in made:
-        lines += [f"        /// {model.about[0].upper()}{model.about[1:]}."]
-        lines += [f'        {model.variant} = "{model.word}",']
-    lines += [
-        "    }",
-        "}",
-        "",
-        "/// The chains, in the order of [`Model`].",
-        "pub static CHAINS: &[Chain] = &[",
-    ]
-    for model in made:
-        trace = "None" if model.trace is None else f"Some({rust_figures(model.trace)})"
-        lines += [f'Chain {{ name: "{model.word}", about: "{model.about}", step_ms: {model.step},']
-        lines += [
-            f"start: &{model.start}, trace: {trace}, model: {rust_figures(model.figures)}, states: &["
-        ]
+        lines += ["", f"chain {model.word}", f"about {model.about}"]
+        if model.trace is not None:
+            lines.append(figures_line("trace", model.trace))
+        lines.append(figures_line("model", model.figures))
+        lines += [f"step {model.step}", f"start {spaced(model.start)}"]
         for state in model.states:
-            lines.append(
-                f"ChainState {{ kbps: {state.kbps}, shares: &{state.shares}, successors: &{state.successors} }},"
-            )
-        lines += ["] },"]
-    lines += ["];", ""]
-    command = ["rustfmt", "--edition", "2024", "--config-path", str(ROOT)]
-    formatted = subprocess.run(
-        command, input="\n".join(lines), capture_output=True, text=True, check=True
-    )
-    return formatted.stdout
+            fields = (str(state.kbps), spaced(state.shares), spaced(state.successors))
+            lines.append(f"state {'; '.join(fields)}")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
@@ -336,14 +315,10 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    text = rust(models(traces))
+    text = text_of(models(traces))
     if not arguments.check:
         OUTPUT.write_text(text, encoding="utf-8")
-        print(
-            "\n".join(
-                line.removeprefix("//! ") for line in text.splitlines() if line.startswith("//! |")
-            )
-        )
+        print("\n".join(x for x in text.splitlines() if x.startswith(("chain", "trace", "model"))))
         return 0
     if OUTPUT.read_text(encoding="utf-8") != text:
         print(

@@ -1,19 +1,27 @@
-//! Every decision that unbloat takes about a packet, a window or a queue, as pure state machines.
+//! Every decision of unbloat about a packet, a window or a queue, as pure state machines.
 //!
-//! signal: what happened, as a struct, with the time as first argument · model: one file per published algorithm ·
-//! action: the decision is the return value. Nothing here knows whether a simulator, an emulator or a live host asks:
-//! no clock, no file, no dice of its own (time and [`Rng`] are arguments).
+//! signal: an event, as a struct, with the time as first argument · model: one file per published
+//! algorithm · action: the return value is the decision. The simulator, the emulator and the agent
+//! call the same code. Nothing here has a clock, a file or a random source of its own: time and
+//! [`Rng`] are arguments.
 //!
-//! Seven conventions hold in every family: (1) `now` comes first; (2) events are structs; (3) the decision is returned;
-//! (4) who needs waking says so in `next_wakeup`, and a spurious wake-up is harmless; (5) luck is an argument;
-//! (6) `Config::default()` is the published value, each cited; (7) `state()` is a small copyable struct for charts.
+//! Seven conventions apply to every family:
 //!
-//! Each family has a `TABLE` of [`Entry`]s; scenario files, the command line, error messages, documentation, golden
-//! curves and operation fuzzing all come from it. Adding an algorithm is one file and one line in its family's
-//! `family!` list.
+//! 1. `now` comes first.
+//! 2. Events are structs.
+//! 3. The return value is the decision.
+//! 4. `next_wakeup` says when the algorithm needs a call without an event; a spurious call is
+//!    harmless.
+//! 5. Random numbers come from an argument.
+//! 6. `Config::default()` has the published values, each with its source.
+//! 7. `state()` is a small copyable struct for charts.
 //!
-//! Floating point goes through `libm`, whose results are the same on every machine; `drwa` and `qcut_d` use integers
-//! only, because the kernel side of the agent has to decide bit-identically.
+//! Each family has a `TABLE` of [`Entry`]s. Scenario files, the command line, error messages,
+//! documentation, golden curves and operation fuzzing all read it. A new algorithm is one file, its
+//! `mod` line and one line in the `family!` list.
+//!
+//! Floating point goes through `libm`, whose results are the same on every machine. `drwa` and
+//! `qcut_d` use integers only: the agent's eBPF programs take the same decisions bit for bit.
 #![no_std]
 
 extern crate alloc;

@@ -252,12 +252,12 @@ macro_rules! config {
     };
 }
 
-/// A family: its modules, the enum over them, its `TABLE`, and dispatch without `dyn`. Each module provides `NAME`,
-/// `ABOUT`, `SOURCE`, `Config` (from `config!`) and `Type::new(Config, &Setup)`.
+/// A family: the enum over its algorithms, its `TABLE`, and dispatch without `dyn`. Each module
+/// provides `NAME`, `ABOUT`, `SOURCE`, `Config` (from `config!`) and `Type::new(Config, &Setup)`.
+/// The `mod` lines stand outside the macro, where `cargo fmt` and editors see them.
 macro_rules! family {
     ($(#[$doc:meta])* pub enum $any:ident($setup:ty): $trait:ident { $($module:ident :: $type:ident),+ $(,)? }
      changes { $($changes:tt)* } asks { $($asks:tt)* }) => {
-        $(pub mod $module;)+
         $(#[$doc])*
         #[derive(Clone, Debug)]
         #[allow(clippy::large_enum_variant)]

@@ -9,7 +9,15 @@ use units::{Bytes, Instant, Rate};
 
 use crate::{Packet, Rng};
 
+pub mod cake;
+pub mod codel;
+pub mod drophead;
+pub mod droptail;
 mod fifo;
+pub mod fq_codel;
+pub mod pie;
+pub mod prio;
+pub mod red;
 mod slab;
 
 /// The circumstances of one queue.

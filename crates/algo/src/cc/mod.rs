@@ -12,9 +12,20 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::Rng;
 
+pub mod bbr;
+pub mod bbr3;
+pub mod bic;
+pub mod cubic;
 mod filter;
+pub mod highspeed;
+pub mod htcp;
 pub mod hystart;
+pub mod ledbat;
+pub mod lp;
+pub mod newreno;
 mod rounds;
+pub mod vegas;
+pub mod westwood;
 mod window;
 
 pub use filter::Windowed;

@@ -8,8 +8,14 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
+pub mod autorate;
+pub mod bql;
+pub mod none;
 mod occupancy;
+pub mod qcut_b;
+pub mod qcut_d;
 mod slack;
+pub mod tsq;
 
 pub use occupancy::{Occupancy, RING, averaged, drained, held_after, occupancy_at, rate_over};
 pub use slack::Slack;

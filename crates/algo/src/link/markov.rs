@@ -1,30 +1,32 @@
 //! A rate that a Markov chain changes, fitted to measured networks.
 //!
-//! signal: the packet's length · model: a chain whose states are rates, one step a second (or as the entry says);
-//! within a step the state's shares, the profile of its tenths, are dealt in random order, so that both the slow and
-//! the fast changes of a radio link are there · action: the packet leaves when its bits are served, across as many
-//! changes as it takes; one that finds the rate at zero waits in its queue.
+//! signal: the packet's length · model: a chain whose states are rates, with one step per second (or
+//! as the entry says). Within a step, the state's shares (the profile of its tenths) come in random
+//! order: the link has the slow and the fast changes of a radio link · action: the packet leaves
+//! when its bits are served, across as many changes as that takes. A packet that finds the rate at
+//! zero waits in its queue.
 //!
-//! The chains and how far their figures meet the traces' are in [`super::models`]. Deviations: a chain forgets faster
-//! than a drive does (compare the correlations over 10 s there), and the order of the tenths within a second is random,
-//! so that outages shorter than a second are scattered.
+//! Source: `bench/fit_links.py` fits the chains; `models.txt` lists their figures beside those of
+//! the traces. Deviations: a chain forgets faster than a drive does (see the correlation over 10 s
+//! there); the order of the tenths within a second is random, so outages shorter than a second are
+//! scattered.
 
 use units::{Bytes, Instant, Rate};
 
-use super::models::{CHAINS, Model};
+use super::chain::{CERTAIN, CHAINS, Chain, MAX_PARTS, Model};
 use super::service::Service;
 use super::{Grants, Head, Medium, Setup, Slot, State};
 use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "markov";
-/// One line.
+/// One-line description for `unbloat list`.
 pub const ABOUT: &str = "a Markov chain of rates, fitted to a kind of network";
 /// Where it is specified.
 pub const SOURCE: &str = "fitted: bench/fit_links.py";
 
 config! {
-    /// Which network, and how fast.
+    /// The network, and a factor on its rates.
     pub struct Config {
         /// The chain.
         model: Model = Model::LteDrive;
@@ -33,77 +35,23 @@ config! {
     }
 }
 
-/// A chain.
-#[derive(Debug)]
-pub struct Chain {
-    /// The word for it.
-    pub name: &'static str,
-    /// What it was fitted to.
-    pub about: &'static str,
-    /// Milliseconds that a state lasts before the next draw.
-    pub step_ms: u64,
-    /// How likely each state is over a long time, cumulative, in millionths.
-    pub start: &'static [u64],
-    /// Its states, the slowest first.
-    pub states: &'static [ChainState],
-    /// What the trace has; `None`: it is synthetic.
-    pub trace: Option<Figures>,
-    /// What the chain has.
-    pub model: Figures,
-}
+/// After this many steps without a packet, the state is drawn again: no chain here remembers a
+/// hundred of them.
+const MEMORY_STEPS: u64 = 3_600;
 
-/// A state of a chain.
-#[derive(Debug)]
-pub struct ChainState {
-    /// Mean rate, kbit/s.
-    pub kbps: u64,
-    /// Rates of its equal parts in thousandths of the mean, ascending; empty: it has no parts.
-    pub shares: &'static [u64],
-    /// How likely each state follows, cumulative, in millionths.
-    pub successors: &'static [u64],
-}
-
-/// Figures of the rates of whole seconds, bit/s.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Figures {
-    /// How many seconds.
-    pub seconds: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation over mean.
-    pub cv: f64,
-    /// The quantile below which a tenth lies.
-    pub p10: f64,
-    /// The median.
-    pub p50: f64,
-    /// The quantile above which a tenth lies.
-    pub p90: f64,
-    /// Correlation with one second later.
-    pub lag1: f64,
-    /// Correlation with ten seconds later.
-    pub lag10: f64,
-    /// Standard deviation over mean of the tenths of a second, where the trace has them.
-    pub cv_tenth: Option<f64>,
-}
-
-/// Parts of a step at most.
-const PARTS: usize = 10;
-/// After so many steps without a packet the state is drawn anew: no chain here remembers a hundred of them.
-const FORGOTTEN: u64 = 3_600;
-
-/// See the module text.
+/// The Markov link; times are nanoseconds since the start.
 #[derive(Clone, Debug)]
 pub struct Markov {
     chain: &'static Chain,
     scale: f64,
     state: usize,
-    /// The shares of the current step in their order; only the first `parts` count.
-    order: [u64; PARTS],
+    /// The shares of the current step in their random order; only the first `parts` count.
+    order: [u64; MAX_PARTS],
     parts: usize,
     part: usize,
     /// Rate of the current part, bit/s.
     rate: u64,
-    /// When it ends; 0: not begun.
+    /// When the current part ends; 0: no step has begun.
     ends: u64,
     service: Service,
 }
@@ -111,13 +59,13 @@ pub struct Markov {
 impl Markov {
     /// A link whose first packet draws its state.
     pub fn new(config: Config, _setup: &Setup) -> Markov {
-        // The table is written with one chain for each word; were one missing, the first would stand in.
-        let chain = CHAINS.get(config.model as usize).unwrap_or(&CHAINS[0]);
+        // A test compares the words of `Model` with the chains of `models.txt`.
+        let chain = &CHAINS[config.model as usize];
         Markov {
             chain,
             scale: config.scale,
             state: 0,
-            order: [1_000; PARTS],
+            order: [1_000; MAX_PARTS],
             parts: 1,
             part: 0,
             rate: 0,
@@ -130,17 +78,17 @@ impl Markov {
         self.chain.step_ms * 1_000_000
     }
 
-    /// Begins a step in a state drawn with these odds.
-    fn enter(&mut self, odds: &[u64], rng: &mut Rng) {
-        let dice = rng.below(1_000_000);
-        self.state = odds.partition_point(|&limit| limit <= dice).min(self.chain.states.len() - 1);
-        let shares = self.chain.states[self.state].shares;
-        self.parts = shares.len().clamp(1, PARTS);
+    /// Begins a step in a state drawn with these cumulative probabilities.
+    fn enter(&mut self, probabilities: &[u64], rng: &mut Rng) {
+        let drawn = rng.below(CERTAIN);
+        self.state = probabilities.partition_point(|&limit| limit <= drawn);
+        let shares = self.chain.states()[self.state].shares();
+        self.parts = shares.len().max(1);
         if shares.is_empty() {
             self.order[0] = 1_000;
         } else {
-            self.order[..self.parts].copy_from_slice(&shares[..self.parts]);
-            // Fisher and Yates: every order is equally likely
+            self.order[..self.parts].copy_from_slice(shares);
+            // Fisher and Yates: every order is equally likely.
             for last in (1..self.parts).rev() {
                 self.order.swap(last, rng.below(last as u64 + 1) as usize);
             }
@@ -150,7 +98,7 @@ impl Markov {
 
     fn begin(&mut self, part: usize) {
         self.part = part;
-        let mean = self.chain.states[self.state].kbps as f64 * self.scale;
+        let mean = self.chain.states()[self.state].kbps as f64 * self.scale;
         self.rate = (mean * self.order[part] as f64 + 0.5) as u64;
         self.ends = self.ends.saturating_add(self.step() / self.parts as u64);
     }
@@ -159,16 +107,16 @@ impl Markov {
         if self.part + 1 < self.parts {
             self.begin(self.part + 1);
         } else {
-            self.enter(self.chain.states[self.state].successors, rng);
+            self.enter(&self.chain.states()[self.state].successors, rng);
         }
     }
 
-    /// Moves to the part that holds at `now`.
+    /// Moves to the part of the step that `now` lies in.
     fn seek(&mut self, now: u64, rng: &mut Rng) {
         let behind = now.saturating_sub(self.ends) / self.step();
-        if self.ends == 0 || behind > FORGOTTEN {
+        if self.ends == 0 || behind > MEMORY_STEPS {
             self.ends = now / self.step() * self.step();
-            self.enter(self.chain.start, rng);
+            self.enter(&self.chain.start, rng);
         }
         while now >= self.ends && self.ends < u64::MAX {
             self.advance(rng);
@@ -202,7 +150,7 @@ impl Medium for Markov {
         Grants { granted: self.service.take_sent(), padding: Bytes::ZERO }
     }
 
-    /// As the last packet found it.
+    /// Rate and state at the last packet.
     fn state(&self, _now: Instant) -> State {
         State { rate: (self.ends > 0).then_some(Rate(self.rate)), state: Some(self.state as u32) }
     }
@@ -211,8 +159,46 @@ impl Medium for Markov {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::chain::MODELS;
     use crate::{Setting, Unit};
+    use std::string::{String, ToString};
     use std::vec::Vec;
+
+    /// Figures of the rates of whole seconds, bit/s; columns as in `models.txt`.
+    #[derive(Debug)]
+    struct Figures {
+        seconds: f64,
+        mean: f64,
+        cv: f64,
+        p10: f64,
+        p50: f64,
+        p90: f64,
+        lag1: f64,
+        lag10: f64,
+        /// Coefficient of variation of the tenths, if the seconds have parts.
+        cv_tenth: Option<f64>,
+    }
+
+    /// The values of all lines of `models.txt` with this key.
+    fn lines(text: &'static str, key: &str) -> Vec<&'static str> {
+        text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' ')).collect()
+    }
+
+    fn parsed(line: &str) -> Figures {
+        let columns: Vec<Option<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
+        let column = |i: usize| columns[i].unwrap();
+        Figures {
+            seconds: column(0),
+            mean: column(1),
+            cv: column(2),
+            p10: column(3),
+            p50: column(4),
+            p90: column(5),
+            lag1: column(6),
+            lag10: column(7),
+            cv_tenth: columns[8],
+        }
+    }
 
     fn link(index: usize, scale: f64) -> Markov {
         let model = Model::from_value(&crate::Value::Choice(index)).unwrap();
@@ -256,7 +242,7 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         let quantile = |share: f64| sorted[(share * sorted.len() as f64) as usize];
         Figures {
-            seconds: rates.len() as u64,
+            seconds: rates.len() as f64,
             mean: average,
             cv: variance.sqrt() / average,
             p10: quantile(0.1),
@@ -271,54 +257,80 @@ mod tests {
     #[test]
     fn every_word_has_its_chain() {
         let Unit::Choice(words) = Model::UNIT else { panic!("a choice") };
-        assert_eq!(words.to_vec(), CHAINS.iter().map(|chain| chain.name).collect::<Vec<_>>());
+        assert_eq!(words.to_vec(), lines(MODELS, "chain"));
+        assert_eq!(words.len(), CHAINS.len());
+    }
+
+    /// The numbers that the parser of `chain.rs` read, written as `models.txt` has them.
+    #[test]
+    fn the_parser_reads_every_number() {
+        let spaced =
+            |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<String>>().join(" ");
+        let mut steps = Vec::new();
+        let mut starts = Vec::new();
+        let mut states = Vec::new();
+        for chain in &CHAINS {
+            let count = chain.states().len();
+            steps.push(chain.step_ms.to_string());
+            starts.push(spaced(&chain.start[..count]));
+            for state in chain.states() {
+                let (shares, next) = (spaced(state.shares()), spaced(&state.successors[..count]));
+                states.push(std::format!("{}; {shares}; {next}", state.kbps));
+            }
+        }
+        assert_eq!(steps, lines(MODELS, "step"));
+        assert_eq!(starts, lines(MODELS, "start"));
+        assert_eq!(states, lines(MODELS, "state"));
     }
 
     #[test]
     fn every_chain_is_one() {
-        for chain in CHAINS {
-            let is_cumulative = |odds: &[u64]| {
-                odds.len() == chain.states.len()
-                    && odds.is_sorted()
-                    && odds.last() == Some(&1_000_000)
-            };
-            assert!(is_cumulative(chain.start), "{}", chain.name);
-            assert!(chain.states.is_sorted_by_key(|state| state.kbps));
-            for state in chain.states {
-                assert!(is_cumulative(state.successors), "{}", chain.name);
-                assert!(state.shares.is_empty() || state.shares.len() == PARTS);
-                assert!(chain.step_ms * 1_000_000 % state.shares.len().max(1) as u64 == 0);
-                // the shares of a state average to its rate
-                let total: u64 = state.shares.iter().sum();
+        for (chain, name) in CHAINS.iter().zip(lines(MODELS, "chain")) {
+            let last = chain.states().len() - 1;
+            let is_cumulative = |p: &[u64]| p.is_sorted() && p[last] == CERTAIN;
+            assert!(is_cumulative(&chain.start), "{name}");
+            assert!(chain.states().is_sorted_by_key(|state| state.kbps));
+            for state in chain.states() {
+                assert!(is_cumulative(&state.successors), "{name}");
+                let shares = state.shares();
+                assert!(shares.is_empty() || shares.len() == MAX_PARTS);
+                assert!(chain.step_ms * 1_000_000 % shares.len().max(1) as u64 == 0);
+                // The shares of a state average to its rate.
+                let total: u64 = shares.iter().sum();
                 assert!(
-                    state.shares.is_empty() || total.abs_diff(1_000 * PARTS as u64) <= 10,
+                    shares.is_empty() || total.abs_diff(1_000 * MAX_PARTS as u64) <= 10,
                     "{total}"
                 );
             }
         }
     }
 
-    // 20,000 s of chains that remember some ten seconds: two thousand independent looks, a few per cent of error.
+    // 20,000 s of chains that remember some ten seconds: two thousand independent samples, a few
+    // per cent of error.
     #[test]
     fn every_chain_has_the_mean_quantiles_and_correlation_of_its_trace() {
-        for (index, chain) in CHAINS.iter().enumerate() {
-            let got = figures(&seconds(&mut link(index, 1.0), 20_000));
-            for wanted in chain.trace.iter().chain([&chain.model]) {
-                let context = std::format!("{}\nwanted {wanted:?}\ngot    {got:?}", chain.name);
-                assert!((got.mean / wanted.mean - 1.0).abs() < 0.10, "mean of {context}");
-                // Where outages make up nearly a tenth, the 10 % quantile rises from nothing to a seventh of the mean
-                // within three per cent of the ranks; there a tenth of the mean is what it can be held to.
-                let is_near = |a: f64, b: f64| (a - b).abs() < (0.25 * b).max(0.10 * wanted.mean);
-                assert!(is_near(got.p10, wanted.p10), "10 % quantile of {context}");
-                assert!((got.p50 / wanted.p50 - 1.0).abs() < 0.15, "median of {context}");
-                assert!((got.p90 / wanted.p90 - 1.0).abs() < 0.25, "90 % quantile of {context}");
-                assert!((got.lag1 - wanted.lag1).abs() < 0.10, "correlation of {context}");
-                assert!((got.cv / wanted.cv - 1.0).abs() < 0.15, "deviation of {context}");
+        for (index, section) in MODELS.split("\nchain ").skip(1).enumerate() {
+            let measured = figures(&seconds(&mut link(index, 1.0), 20_000));
+            let trace = lines(section, "trace").first().map(|line| parsed(line));
+            let model = parsed(lines(section, "model")[0]);
+            for expected in trace.iter().chain([&model]) {
+                let context =
+                    std::format!("{section}\nexpected {expected:?}\nmeasured {measured:?}");
+                let ratio = |a: f64, b: f64| (a / b - 1.0).abs();
+                assert!(ratio(measured.mean, expected.mean) < 0.10, "mean of {context}");
+                // Where outages make up nearly a tenth, the 10 % quantile rises from zero to a
+                // seventh of the mean within three per cent of the ranks. Hence the second bound.
+                let bound = (0.25 * expected.p10).max(0.10 * expected.mean);
+                assert!((measured.p10 - expected.p10).abs() < bound, "10 % quantile of {context}");
+                assert!(ratio(measured.p50, expected.p50) < 0.15, "median of {context}");
+                assert!(ratio(measured.p90, expected.p90) < 0.25, "90 % quantile of {context}");
+                assert!((measured.lag1 - expected.lag1).abs() < 0.10, "correlation of {context}");
+                assert!(ratio(measured.cv, expected.cv) < 0.15, "deviation of {context}");
             }
-            // the tenths: between those of the trace and what classes must lose of them
-            if let (Some(trace), Some(tenth)) = (chain.trace.and_then(|t| t.cv_tenth), got.cv_tenth)
+            // Classes of seconds lose some of the variation of the trace's tenths.
+            if let (Some(trace), Some(tenth)) = (trace.and_then(|t| t.cv_tenth), measured.cv_tenth)
             {
-                assert!((0.8..=1.1).contains(&(tenth / trace)), "{} {tenth} {trace}", chain.name);
+                assert!((0.8..=1.1).contains(&(tenth / trace)), "{section} {tenth} {trace}");
             }
         }
     }
@@ -348,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_long_idle_time_the_state_is_drawn_anew_and_the_steps_keep_their_grid() {
+    fn after_a_long_idle_time_the_state_is_drawn_again_and_the_steps_keep_their_grid() {
         let mut sleeper = link(0, 1.0);
         let mut rng = Rng::new(2, "test");
         for now in [5_500_000_000, 5_600_000_000, 86_400_250_000_000, 1_000_000_000_000_000_000] {

@@ -12,10 +12,15 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::Rng;
 
+mod chain;
+pub mod fixed;
+pub mod grants;
 pub mod layer;
-pub mod models;
+pub mod markov;
 pub mod parse;
+pub mod rates;
 mod service;
+pub mod trace;
 
 use layer::{Layer, LayerControl};
 

@@ -9,6 +9,11 @@
 
 use units::{Bytes, Duration, Instant};
 
+pub mod afc;
+pub mod autotune;
+pub mod drwa;
+pub mod fixed;
+pub mod rledbat;
 mod rtt;
 
 pub use rtt::WindowRtt;

@@ -7,6 +7,13 @@ use units::{Duration, Instant};
 use super::Head;
 use crate::Rng;
 
+pub mod arq;
+pub mod burst_loss;
+pub mod jitter;
+pub mod loss;
+pub mod outage;
+pub mod promotion;
+
 /// The circumstances of a layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
