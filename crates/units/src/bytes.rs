@@ -5,7 +5,7 @@ use core::ops::{Add, AddAssign, Div, Mul, Sub};
 use core::str::FromStr;
 
 use crate::parse::{ParseError, scaled};
-use crate::time::short;
+use crate::text;
 use crate::{Duration, Rate};
 
 /// A number of bytes.
@@ -13,10 +13,10 @@ use crate::{Duration, Rate};
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Bytes = Bytes(0);
 
-    /// The plain number.
+    /// The number of bytes.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
@@ -73,12 +73,7 @@ impl Div<Rate> for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..1_000 => write!(f, "{} B", self.0),
-            1_000..1_000_000 => short(f, self.0 as f64 / 1e3, "KB"),
-            1_000_000..1_000_000_000 => short(f, self.0 as f64 / 1e6, "MB"),
-            _ => short(f, self.0 as f64 / 1e9, "GB"),
-        }
+        text::three_digits(f, self.0, [" B", " KB", " MB", " GB"])
     }
 }
 

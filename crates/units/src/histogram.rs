@@ -1,34 +1,32 @@
-//! Quantiles of a stream of whole numbers without keeping the stream.
+//! Quantiles of a stream of whole numbers (nanoseconds, bytes) in constant memory.
 //!
-//! signal: one `u64` per sample (nanoseconds, bytes) · model: buckets whose width grows with the value, 64 to
-//! each power of two, as in HdrHistogram (Gil Tene, hdrhistogram.org: linear sub-buckets inside powers of
-//! two) · action: [`Histogram::quantiles`] for a row of the result.
+//! The buckets grow with the value, 64 to each power of two, as in HdrHistogram (Gil Tene,
+//! hdrhistogram.org: linear sub-buckets inside powers of two). A value below 128 has a bucket of its
+//! own. Above, a bucket is at most 1/64 of its lower edge wide and its middle stands for its samples:
+//! the error is at most 1/128 = 0.8 %. The smallest and the largest value are exact.
 //!
-//! A value below 128 has a bucket of its own; above, a bucket is at most 1/64 of its lower edge wide and
-//! answers with its middle, so the error is at most 1/128 = 0.8 %. Smallest and largest value are kept
-//! exactly.
-//!
-//! Deviation from HdrHistogram: no range is fixed beforehand. The counters cover only the buckets between the
-//! smallest and the largest value met, in steps of 16, and nothing is allocated before the first sample: tens
-//! of thousands of flows are alive at a time and most of them measure a narrow range or nothing.
+//! Deviation from HdrHistogram: no range is fixed beforehand. The counters cover only the buckets
+//! between the smallest and the largest sample, in steps of 16, and nothing is allocated before the
+//! first sample. Tens of thousands of flows are alive at a time, and most of them measure a narrow
+//! range or have no sample.
 
 use alloc::vec::Vec;
 
-/// min, p50, p95, p99, max of one quantity, with the number of samples. Quantiles come from a log-bucketed
-/// histogram (≤ 1 % error); min and max are exact.
+/// min, p50, p95, p99, max of one quantity, with the number of samples. Quantiles come from a
+/// log-bucketed histogram (≤ 1 % error); min and max are exact.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Quantiles {
-    /// Number of samples.
+    /// How many samples there are.
     pub count: u64,
-    /// Smallest.
+    /// Smallest sample, exact.
     pub min: f64,
-    /// Median.
+    /// Median (50th percentile).
     pub p50: f64,
-    /// 95th percentile.
+    /// 95th percentile of the samples.
     pub p95: f64,
-    /// 99th percentile.
+    /// 99th percentile of the samples.
     pub p99: f64,
-    /// Largest.
+    /// Largest sample, exact.
     pub max: f64,
 }
 
@@ -40,21 +38,21 @@ const SUB: usize = 1 << SUB_BITS;
 /// Counters are added in steps of this many: one cache line of `u32`.
 const CHUNK: usize = 16;
 
-/// A log-bucketed histogram of `u64` samples; see the module text.
+/// A log-bucketed histogram of `u64` samples.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     /// Counters of the buckets `base ..`; the length is a multiple of [`CHUNK`].
     counts: Vec<u32>,
     /// Number of the first bucket in `counts`, a multiple of [`CHUNK`].
     base: usize,
-    /// Samples of value 0: kept apart, since they would stretch `counts` down to the bottom.
+    /// Samples of value 0: counted apart, since they would extend `counts` down to bucket 0.
     zeros: u64,
     count: u64,
     min: u64,
     max: u64,
 }
 
-/// Number of the bucket that holds `v` (v > 0); below 128 it is `v` itself.
+/// Number of the bucket of `v` (v > 0); below 128 it is `v` itself.
 #[inline]
 fn bucket(v: u64) -> usize {
     let exponent = 63 - (v | 1).leading_zeros();
@@ -80,12 +78,12 @@ fn rank(q: f64, count: u64) -> u64 {
 }
 
 impl Histogram {
-    /// An empty one; allocates nothing.
+    /// An empty histogram; allocates nothing.
     pub const fn new() -> Histogram {
         Histogram { counts: Vec::new(), base: 0, zeros: 0, count: 0, min: 0, max: 0 }
     }
 
-    /// Adds one sample.
+    /// Adds the sample `v`.
     #[inline]
     pub fn record(&mut self, v: u64) {
         if self.count == 0 {
@@ -131,19 +129,19 @@ impl Histogram {
             self.counts = grown;
             self.base = low;
         }
-        let mut wanted = high - self.base;
-        if wanted > self.counts.len() {
-            // A range beyond a power of two mostly goes on growing, and each step costs an allocation: half as much
-            // again. A narrow one stays exact.
+        let mut length = high - self.base;
+        if length > self.counts.len() {
+            // A range beyond a power of two mostly continues to grow, and each step costs an
+            // allocation: add half as much again. A narrow range stays exact.
             if self.counts.len() >= SUB {
-                wanted = wanted.max((self.counts.len() / 2 * 3).next_multiple_of(CHUNK));
+                length = length.max((self.counts.len() / 2 * 3).next_multiple_of(CHUNK));
             }
-            self.counts.reserve_exact(wanted - self.counts.len());
-            self.counts.resize(wanted, 0);
+            self.counts.reserve_exact(length - self.counts.len());
+            self.counts.resize(length, 0);
         }
     }
 
-    /// Number of samples.
+    /// How many samples there are.
     #[inline]
     pub const fn count(&self) -> u64 {
         self.count
@@ -178,36 +176,37 @@ impl Histogram {
             return None;
         }
         // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
-        let mut found = [self.max; N];
+        let mut values = [self.max; N];
         let mut ranks =
-            quantiles.into_iter().zip(&mut found).map(|(q, out)| (rank(q, self.count), out));
+            quantiles.into_iter().zip(&mut values).map(|(q, out)| (rank(q, self.count), out));
         let mut next = ranks.next();
-        let mut seen = self.zeros;
-        while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
+        let mut passed = self.zeros;
+        while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= passed) {
             *out = 0;
             next = ranks.next();
         }
-        // A line of counters at a time: most of them lie between two ranks.
+        // A chunk of counters at a time: most chunks lie between two ranks.
         for (line, counts) in self.counts.chunks_exact(CHUNK).enumerate() {
             let Some((rank, _)) = &next else { break };
             let whole = counts.iter().map(|c| u64::from(*c)).sum::<u64>();
-            if seen + whole < *rank {
-                seen += whole;
+            if passed + whole < *rank {
+                passed += whole;
                 continue;
             }
             for (i, &c) in counts.iter().enumerate() {
-                seen += u64::from(c);
-                while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= seen) {
+                passed += u64::from(c);
+                while let Some((_, out)) = next.take_if(|(rank, _)| *rank <= passed) {
                     *out = middle(self.base + line * CHUNK + i).clamp(self.min, self.max);
                     next = ranks.next();
                 }
             }
         }
         drop(ranks);
-        Some(found)
+        Some(values)
     }
 
-    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None` without samples.
+    /// min, p50, p95, p99, max, each times `scale` (1e-6 turns nanoseconds into milliseconds); `None`
+    /// without samples.
     pub fn quantiles(&self, scale: f64) -> Option<Quantiles> {
         let [p50, p95, p99] = self.at([0.50, 0.95, 0.99])?.map(|v| v as f64 * scale);
         let (min, max) = (self.min as f64 * scale, self.max as f64 * scale);
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_the_largest_number_are_counted_without_stretching_the_buckets() {
+    fn zeros_and_the_largest_number_are_counted_without_more_buckets() {
         let mut h = of(&[0, 0, 0, 1_000_000]);
         assert_eq!(h.counts.len(), CHUNK);
         assert_eq!(

@@ -1,14 +1,16 @@
-//! The four quantities that every other room speaks in, with the unit in the type.
+//! The four quantities of all crates, with the unit in the type: [`Instant`], [`Duration`],
+//! [`Bytes`] and [`Rate`].
 //!
-//! Integers throughout: nanoseconds, bytes, bits per second. Only operators that mean something exist
-//! (`Bytes / Rate → Duration`, `Rate * Duration → Bytes`), so that a rate can never be added to a time.
-//! Text forms follow the field's habit: `20 ms`, `12 Mbit/s`; Mbit/s is 10⁶ bit/s, KB is 1,000 bytes and
+//! They are integers: nanoseconds, bytes, bits per second. Only operators with a meaning exist
+//! (`Bytes / Rate → Duration`, `Rate * Duration → Bytes`): adding a rate to a time does not compile.
+//! Text forms are the usual ones: `20 ms`, `12 Mbit/s`. Mbit/s is 10⁶ bit/s, KB is 1,000 bytes and
 //! KiB is 1,024.
 //!
-//! [`Histogram`] and [`Limit`] are here too, because the analysis and the simulator measure with the same ones.
+//! Arithmetic saturates; it neither wraps nor panics. The times come from capture files, whose clocks
+//! may run backwards.
 //!
-//! Deviation: arithmetic saturates instead of wrapping or panicking, because the times come from capture
-//! files whose clocks may run backwards.
+//! [`Histogram`] and [`Limit`] are here because analysis and simulator use the same ones; [`text`]
+//! has the number formats of every terminal output.
 #![no_std]
 
 extern crate alloc;
@@ -20,6 +22,7 @@ mod histogram;
 mod limit;
 mod parse;
 mod rate;
+pub mod text;
 mod time;
 
 pub use bytes::Bytes;

@@ -1,10 +1,11 @@
-//! What held a flow back: one word per interval, the same in captures, simulations and measurements.
+//! What limited a flow: one word per interval, the same in captures, simulations and measurements.
 //!
-//! In the tradition of T-RAT and rate-limit analysis. Shares of time over the limits sum to 1.
+//! The idea is that of T-RAT (Zhang, Breslau, Paxson, Shenker: "On the characteristics and origins of
+//! Internet flow rates", SIGCOMM 2002). Shares of time over the limits sum to 1.
 
 use crate::Duration;
 
-/// What held a flow back. In order of precedence where several hold.
+/// What limited a flow, in order of precedence where several limits apply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Limit {
@@ -18,17 +19,17 @@ pub enum Limit {
     SlowStart = 3,
     /// Rate-limited behind a standing queue: at least 30 ms in the last second.
     Bufferbloat = 4,
-    /// Rate-limited, shallow queue.
+    /// Rate-limited, and the queue is shorter than that.
     Bottleneck = 5,
     /// The congestion window after loss or ECN.
     CongestionWindow = 6,
-    /// None could be shown.
+    /// No limit could be shown.
     Unknown = 7,
 }
 
 impl Limit {
-    /// Standing queue from which a flow counts as bloated, when it stood for a second: the upper end of grade A
-    /// (DSLReports).
+    /// Queueing delay above which a flow counts as bloated, if it lasts for a second: the upper end
+    /// of grade A (DSLReports).
     pub const BLOAT: Duration = Duration::from_millis(30);
     /// Every limit, in order of precedence.
     pub const ALL: [Limit; 8] = [

@@ -1,13 +1,13 @@
-//! Number and unit, as people write them: `20 ms`, `1.5 Mbit/s`, `256 KiB`.
+//! Reads a number with a unit: `20 ms`, `1.5 Mbit/s`, `256 KiB`.
 
 use core::fmt;
 
 /// Why a quantity could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
-    /// No number at the beginning.
+    /// The text does not begin with a number.
     Number,
-    /// A number, but no unit, or one that does not belong to this quantity.
+    /// The unit is missing or belongs to another quantity.
     Unit,
     /// The value does not fit 64 bits.
     Range,
@@ -46,16 +46,14 @@ pub(crate) fn scaled(text: &str, table: &[(&str, u64)]) -> Result<u64, ParseErro
         }
     }
     let mut total = value * u128::from(factor);
-    let mut place = u128::from(factor);
     let mut rest: u128 = 0;
     let mut denominator: u128 = 1;
-    // Nine decimals keep the product inside 128 bits and are finer than any unit here.
+    // Nine decimals keep the product inside 128 bits and resolve every unit of the tables.
     for c in frac.bytes().filter(|c| *c != b'_').take(9) {
         rest = rest * 10 + u128::from(c - b'0');
         denominator *= 10;
     }
-    place = place * rest / denominator;
-    total += place;
+    total += u128::from(factor) * rest / denominator;
     u64::try_from(total).map_err(|_| ParseError::Range)
 }
 
@@ -70,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_with_the_reason() {
+    fn other_text_is_an_error_with_its_reason() {
         assert_eq!(scaled("ms", &[("ms", 1)]), Err(ParseError::Number));
         assert_eq!(scaled("5 parsecs", &[("ms", 1)]), Err(ParseError::Unit));
         assert_eq!(scaled("99999999999999999999 B", &[("B", 1)]), Err(ParseError::Range));

@@ -5,15 +5,15 @@ use core::ops::Mul;
 use core::str::FromStr;
 
 use crate::parse::{ParseError, scaled};
-use crate::time::short;
+use crate::text;
 use crate::{Bytes, Duration};
 
-/// Bits per second.
+/// A data rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// Bits per second.
+    /// The number of bits per second.
     #[inline]
     pub const fn bps(self) -> u64 {
         self.0
@@ -22,7 +22,7 @@ impl Rate {
 
 impl Mul<Duration> for Rate {
     type Output = Bytes;
-    /// What this rate moves in `span`: with an RTT, the bandwidth-delay product.
+    /// The bytes that this rate carries in `span`: for an RTT, the bandwidth-delay product.
     fn mul(self, span: Duration) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(span.0) / 8 / 1_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -31,12 +31,7 @@ impl Mul<Duration> for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..1_000 => write!(f, "{} bit/s", self.0),
-            1_000..1_000_000 => short(f, self.0 as f64 / 1e3, "kbit/s"),
-            1_000_000..1_000_000_000 => short(f, self.0 as f64 / 1e6, "Mbit/s"),
-            _ => short(f, self.0 as f64 / 1e9, "Gbit/s"),
-        }
+        text::three_digits(f, self.0, [" bit/s", " kbit/s", " Mbit/s", " Gbit/s"])
     }
 }
 
@@ -59,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_rate_times_an_rtt_is_the_bdp() {
-        // TCP tracing, part 4: 500 Mbit/s at 50 ms is about 3 MB.
+        // 500 Mbit/s at 50 ms: about 3 MB.
         assert_eq!(Rate(500_000_000) * Duration::from_millis(50), Bytes(3_125_000));
     }
 

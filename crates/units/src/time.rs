@@ -1,13 +1,17 @@
 //! Points in time and spans of it, in whole nanoseconds.
+//!
+//! Arithmetic saturates, as in the whole crate: a capture's clock that ran backwards gives a span of
+//! zero, not a panic.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 use core::str::FromStr;
 
 use crate::parse::{ParseError, scaled};
+use crate::text;
 
-/// A point in time: nanoseconds since an origin that the run defines (the epoch for captures, the start of
-/// the run for simulations).
+/// A point in time: nanoseconds since an origin that the run defines (the epoch for captures, the
+/// start of the run for simulations).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Instant(pub u64);
 
@@ -16,13 +20,19 @@ pub struct Instant(pub u64);
 pub struct Duration(pub u64);
 
 impl Instant {
-    /// The origin itself.
+    /// The origin of the run.
     pub const ZERO: Instant = Instant(0);
 
     /// Nanoseconds since the origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
+    }
+
+    /// Seconds since the origin, with fraction.
+    #[inline]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
     }
 
     /// Time from `earlier` to `self`; zero where the clock ran backwards.
@@ -43,42 +53,42 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time at all.
+    /// A span of no time.
     pub const ZERO: Duration = Duration(0);
-    /// Longer than anything that is measured.
+    /// The longest span: stands for "never" and "unknown".
     pub const MAX: Duration = Duration(u64::MAX);
 
-    /// Whole nanoseconds.
+    /// A span of whole nanoseconds.
     #[inline]
     pub const fn from_nanos(ns: u64) -> Duration {
         Duration(ns)
     }
-    /// Whole microseconds.
+    /// A span of whole microseconds.
     #[inline]
     pub const fn from_micros(us: u64) -> Duration {
         Duration(us.saturating_mul(1_000))
     }
-    /// Whole milliseconds.
+    /// A span of whole milliseconds.
     #[inline]
     pub const fn from_millis(ms: u64) -> Duration {
         Duration(ms.saturating_mul(1_000_000))
     }
-    /// Whole seconds.
+    /// A span of whole seconds.
     #[inline]
     pub const fn from_secs(s: u64) -> Duration {
         Duration(s.saturating_mul(1_000_000_000))
     }
-    /// Nanoseconds.
+    /// The span in nanoseconds.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Milliseconds with fraction.
+    /// The span in milliseconds, with fraction.
     #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
-    /// Seconds with fraction.
+    /// The span in seconds, with fraction.
     #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -134,24 +144,7 @@ impl Div<u64> for Duration {
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0;
-        match ns {
-            0..1_000 => write!(f, "{ns} ns"),
-            1_000..1_000_000 => short(f, ns as f64 / 1e3, "µs"),
-            1_000_000..1_000_000_000 => short(f, ns as f64 / 1e6, "ms"),
-            _ => short(f, ns as f64 / 1e9, "s"),
-        }
-    }
-}
-
-/// Three significant digits, no trailing zeros beyond the point.
-pub(crate) fn short(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
-    if value >= 99.95 || value == (value as u64) as f64 {
-        write!(f, "{value:.0} {unit}")
-    } else if value >= 9.995 {
-        write!(f, "{value:.1} {unit}")
-    } else {
-        write!(f, "{value:.2} {unit}")
+        text::three_digits(f, self.0, [" ns", " µs", " ms", " s"])
     }
 }
 
