@@ -18,14 +18,14 @@ use crate::{Capacity, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "codel";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "drops at the head when the queueing delay has not been below target for an interval";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 8289";
 
 config! {
-    /// The published values.
+    /// Parameters; their defaults are the published values.
     pub struct Config {
         /// Sojourn that is acceptable as a standing queue: 5 ms (RFC 8289 section 4.3).
         target: Duration = Duration::from_millis(5), Duration::from_nanos(1), Duration::from_secs(60);
@@ -206,7 +206,7 @@ fn mark(law: &Law, packet: Packet, marks: &mut u64) -> Option<Packet> {
     Some(Packet { ecn: crate::Ecn::Marked, ..packet })
 }
 
-/// See the module text.
+/// One queue under the CoDel law.
 #[derive(Clone, Debug)]
 pub struct Codel {
     law: Law,
@@ -217,7 +217,7 @@ pub struct Codel {
 }
 
 impl Codel {
-    /// An empty queue.
+    /// A new, empty queue.
     pub fn new(config: Config, setup: &Setup) -> Codel {
         Codel {
             law: Law {
@@ -237,7 +237,7 @@ impl Codel {
 impl QueueDiscipline for Codel {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, dropped: &mut Dropped, _rng: &mut Rng) {
         packet.enqueued = now;
-        if self.queue.has_room(&packet, self.limit) {
+        if self.queue.has_space(&packet, self.limit) {
             self.queue.push(packet);
         } else {
             dropped.push((packet, Drop::Overflow));

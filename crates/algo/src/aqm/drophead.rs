@@ -14,7 +14,7 @@ use crate::{Capacity, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "drophead";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "first in, first out, the oldest dropped when full";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux sch_fifo.c (pfifo_head_drop)";
@@ -27,7 +27,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// A queue that drops its oldest packets when full.
 #[derive(Clone, Debug)]
 pub struct Drophead {
     limit: Capacity,
@@ -35,7 +35,7 @@ pub struct Drophead {
 }
 
 impl Drophead {
-    /// An empty queue.
+    /// A new, empty queue.
     pub fn new(config: Config, _setup: &Setup) -> Drophead {
         Drophead { limit: config.limit, queue: Fifo::default() }
     }
@@ -44,7 +44,7 @@ impl Drophead {
 impl QueueDiscipline for Drophead {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, dropped: &mut Dropped, _rng: &mut Rng) {
         packet.enqueued = now;
-        while !self.queue.has_room(&packet, self.limit) {
+        while !self.queue.has_space(&packet, self.limit) {
             match self.queue.pop() {
                 Some(oldest) => dropped.push((oldest, Drop::Overflow)),
                 None => {

@@ -12,7 +12,7 @@ use crate::{Capacity, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "droptail";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "first in, first out, dropped when full";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux sch_fifo.c";
@@ -25,7 +25,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// A queue that drops arrivals when full.
 #[derive(Clone, Debug)]
 pub struct Droptail {
     limit: Capacity,
@@ -34,7 +34,7 @@ pub struct Droptail {
 }
 
 impl Droptail {
-    /// An empty queue.
+    /// A new, empty queue.
     pub fn new(config: Config, _setup: &Setup) -> Droptail {
         Droptail { limit: config.limit, queue: VecDeque::new(), bytes: 0 }
     }

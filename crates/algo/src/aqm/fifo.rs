@@ -42,7 +42,7 @@ impl Fifo {
 
     /// Whether `packet` may join under `limit`.
     #[inline]
-    pub fn has_room(&self, packet: &Packet, limit: Capacity) -> bool {
+    pub fn has_space(&self, packet: &Packet, limit: Capacity) -> bool {
         match limit {
             Capacity::Packets(n) => (self.queue.len() as u64) < n,
             Capacity::Bytes(b) => self.bytes + u64::from(packet.bytes) <= b.0,

@@ -21,13 +21,13 @@ use crate::{Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "fq_codel";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a CoDel queue for each flow, sparse flows first, the others in turn";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 8290";
 
 config! {
-    /// The published values.
+    /// Parameters; their defaults are the published values.
     pub struct Config {
         /// Queues into which flows are hashed: 1,024 (RFC 8290 section 5.2.5).
         flows: u64 = 1_024, 1, 65_536;
@@ -78,7 +78,7 @@ impl Source for Queue<'_> {
     }
 }
 
-/// See the module text.
+/// FQ-CoDel: the flow queues of one link.
 #[derive(Clone, Debug)]
 pub struct FqCodel {
     law: Law,
@@ -100,7 +100,7 @@ pub(super) fn spread(hash: u32, n: usize) -> usize {
 }
 
 impl FqCodel {
-    /// Empty queues.
+    /// A new set of empty queues.
     pub fn new(config: Config, setup: &Setup) -> FqCodel {
         // A slot for at least one queue, and no more than a link can name.
         let count = config.flows.clamp(1, 1 << 20) as usize;

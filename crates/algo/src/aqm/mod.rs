@@ -50,9 +50,9 @@ pub type Dropped = Vec<(Packet, Drop)>;
 /// What charts and snapshots show of a queue.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct State {
-    /// Packets held.
+    /// Packets in the queue.
     pub packets: u64,
-    /// Bytes held.
+    /// Bytes in the queue.
     pub bytes: Bytes,
     /// Drop or mark probability, where the discipline has one.
     pub probability: Option<f64>,
@@ -67,13 +67,13 @@ pub trait QueueDiscipline {
     /// The next packet for the link, marked where the discipline marks; `None`: nothing, or not before
     /// [`QueueDiscipline::next_wakeup`].
     fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet>;
-    /// Packets held.
+    /// Packets in the queue.
     fn len(&self) -> usize;
-    /// Whether none is held.
+    /// Whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Bytes held.
+    /// Bytes in the queue.
     fn backlog(&self) -> Bytes;
     /// When a `dequeue` that just gave nothing, although packets are held, may give one (shapers).
     fn next_wakeup(&self) -> Option<Instant> {
@@ -81,7 +81,7 @@ pub trait QueueDiscipline {
     }
     /// A new shaped rate, from a gate that commands one (cake-autorate's law); disciplines that do not shape ignore it.
     fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
-    /// For charts and snapshots.
+    /// The state that charts and snapshots show.
     fn state(&self) -> State;
 }
 

@@ -19,7 +19,7 @@ use crate::{Capacity, Ecn, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "pie";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "drops arrivals with a probability that holds the queueing delay at a reference";
 /// Where it is specified.
@@ -36,7 +36,7 @@ choice! {
 }
 
 config! {
-    /// The published values.
+    /// Parameters; their defaults are the published values.
     pub struct Config {
         /// Delay to be held: QDELAY_REF, 15 ms (RFC 8033 section 4.2).
         target: Duration = Duration::from_millis(15), Duration::from_micros(1), Duration::from_secs(60);
@@ -219,7 +219,7 @@ impl Departures {
     }
 }
 
-/// See the module text.
+/// One queue under the PIE controller.
 #[derive(Clone, Debug)]
 pub struct Pie {
     config: Config,
@@ -233,7 +233,7 @@ pub struct Pie {
 }
 
 impl Pie {
-    /// An empty queue.
+    /// A new, empty queue.
     pub fn new(config: Config, setup: &Setup) -> Pie {
         let update = Duration(config.update.0.max(1));
         let awake = !config.sleeps;
@@ -305,7 +305,7 @@ impl QueueDiscipline for Pie {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, dropped: &mut Dropped, rng: &mut Rng) {
         self.catch_up(now);
         packet.enqueued = now;
-        if !self.queue.has_room(&packet, self.config.limit) {
+        if !self.queue.has_space(&packet, self.config.limit) {
             self.controller.accumulated = 0.0;
             dropped.push((packet, Drop::Overflow));
             return;

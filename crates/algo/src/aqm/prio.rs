@@ -14,7 +14,7 @@ use crate::{Capacity, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "prio";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "strict priority bands by class, each a drop-tail queue";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux sch_prio.c";
@@ -31,7 +31,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// The bands of one queue.
 #[derive(Clone, Debug)]
 pub struct Prio {
     bands: Vec<(Fifo, Capacity)>,
@@ -61,7 +61,7 @@ impl QueueDiscipline for Prio {
         packet.enqueued = now;
         let last = self.bands.len() - 1;
         let (queue, limit) = &mut self.bands[usize::from(packet.class).min(last)];
-        if queue.has_room(&packet, *limit) {
+        if queue.has_space(&packet, *limit) {
             queue.push(packet);
             self.packets += 1;
             self.bytes += u64::from(packet.bytes);

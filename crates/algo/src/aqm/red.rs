@@ -21,14 +21,14 @@ use crate::{Capacity, Ecn, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "red";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "drops arrivals with a probability that rises with the average queue length";
 /// Where it is specified.
 pub const SOURCE: &str = "Floyd and Jacobson 1993";
 
 config! {
-    /// The published values.
+    /// Parameters; their defaults are the published values.
     pub struct Config {
         /// Average length below which nothing is dropped, packets: 5 (1993, section 6).
         min: f64 = 5.0, 0.0, 1e9;
@@ -60,7 +60,7 @@ enum Verdict {
     Refuse,
 }
 
-/// See the module text.
+/// One queue under RED.
 #[derive(Clone, Debug)]
 pub struct Red {
     config: Config,
@@ -87,7 +87,7 @@ const RISE: f64 = 0.01;
 const FALL: f64 = 0.9;
 
 impl Red {
-    /// An empty queue.
+    /// A new, empty queue.
     pub fn new(config: Config, setup: &Setup) -> Red {
         let service = setup.rate.map(|rate| setup.mtu / rate);
         Red {
@@ -189,7 +189,7 @@ impl QueueDiscipline for Red {
         };
         if !kept {
             dropped.push((packet, Drop::Aqm));
-        } else if self.queue.has_room(&packet, self.config.limit) {
+        } else if self.queue.has_space(&packet, self.config.limit) {
             if verdict == Verdict::Signal {
                 packet.ecn = Ecn::Marked;
                 self.marks += 1;

@@ -16,7 +16,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "bic";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "binary search for the window of the last loss, CUBIC's ancestor";
 /// Where it is specified.
 pub const SOURCE: &str = "Xu, Harfoush, Rhee (INFOCOM 2004); Linux net/ipv4/tcp_bic.c";
@@ -39,7 +39,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// BIC for one connection.
 #[derive(Clone, Debug)]
 pub struct Bic {
     config: Config,
@@ -49,7 +49,7 @@ pub struct Bic {
 }
 
 impl Bic {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Bic {
         Bic { config, window: Window::new(setup), max: None, max_before: None }
     }

@@ -19,7 +19,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "cubic";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "cubic curve of time since the last loss, the default of Linux, Windows and Apple";
 /// Where it is specified.
@@ -78,7 +78,7 @@ struct Curve {
     epoch: Option<Epoch>,
 }
 
-/// See the module text.
+/// CUBIC for one connection.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     config: Config,
@@ -93,7 +93,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Cubic {
         let window = Window::new(setup);
         let curve = Curve { w_max: None, prior: window.segments(), epoch: None };

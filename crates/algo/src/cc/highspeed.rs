@@ -16,7 +16,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "highspeed";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "steeper growth and milder decrease for large windows";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 3649";
@@ -35,7 +35,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// HighSpeed TCP for one connection.
 #[derive(Clone, Debug)]
 pub struct HighSpeed {
     config: Config,
@@ -51,7 +51,7 @@ pub struct HighSpeed {
 }
 
 impl HighSpeed {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> HighSpeed {
         let span = log(config.high_window / config.low_window);
         // RFC 3649 section 5: Low_P is Reno's loss rate at Low_Window by w = 1.2 / √p (10⁻³ at 38 segments).

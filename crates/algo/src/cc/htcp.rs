@@ -15,7 +15,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "htcp";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "growth rises with the time since the last loss";
 /// Where it is specified.
 pub const SOURCE: &str = "draft-leith-tcp-htcp-06; Linux net/ipv4/tcp_htcp.c";
@@ -53,7 +53,7 @@ struct Path {
     old_max_rate: f64,
 }
 
-/// See the module text.
+/// H-TCP for one connection.
 #[derive(Clone, Debug)]
 pub struct Htcp {
     config: Config,
@@ -70,7 +70,7 @@ pub struct Htcp {
 }
 
 impl Htcp {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Htcp {
         let path = Path {
             loss_end: Instant::ZERO,

@@ -55,7 +55,7 @@ const ACK_DELTA: Duration = Duration::from_millis(2);
 /// Linux `hystart_ack_delay` at its cap.
 const ACK_DELAY: Duration = Duration::from_millis(1);
 
-/// See the module text.
+/// The slow-start exit of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct HyStart {
     kind: Kind,

@@ -16,7 +16,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "ledbat";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "background: holds the queue at a target delay";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 6817; draft-irtf-iccrg-ledbat-plus-plus";
@@ -75,7 +75,7 @@ enum Slowdown {
     Ramp { start: Instant },
 }
 
-/// See the module text.
+/// LEDBAT or LEDBAT++ for one connection.
 #[derive(Clone, Debug)]
 pub struct Ledbat {
     config: Config,
@@ -91,7 +91,7 @@ pub struct Ledbat {
 }
 
 impl Ledbat {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Ledbat {
         let default = Duration::from_millis(if config.form == Form::Rfc { 100 } else { 60 });
         Ledbat {

@@ -18,7 +18,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "lp";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "low priority: gives way as soon as one-way delay rises";
 /// Where it is specified.
 pub const SOURCE: &str = "Kuzmanovic and Knightly (INFOCOM 2003); Linux net/ipv4/tcp_lp.c";
@@ -48,7 +48,7 @@ struct Range {
     smoothed: f64,
 }
 
-/// See the module text.
+/// TCP-LP for one connection.
 #[derive(Clone, Debug)]
 pub struct Lp {
     config: Config,
@@ -62,7 +62,7 @@ pub struct Lp {
 }
 
 impl Lp {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Lp {
         let window = Window::new(setup);
         Lp {

@@ -198,7 +198,7 @@ pub trait CongestionControl {
     fn rules_recovery(&self) -> bool {
         false
     }
-    /// For charts and snapshots.
+    /// The state that charts and snapshots show.
     fn state(&self) -> State;
 }
 

@@ -13,7 +13,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "newreno";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "additive increase, halved on loss";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 5681, RFC 6582, RFC 3465";
@@ -28,7 +28,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// NewReno for one connection.
 #[derive(Clone, Debug)]
 pub struct NewReno {
     config: Config,
@@ -42,7 +42,7 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> NewReno {
         let window = setup.first_window();
         NewReno {

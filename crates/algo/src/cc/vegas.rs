@@ -16,7 +16,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "vegas";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "keeps two to four packets in the queue, by delay";
 /// Where it is specified.
 pub const SOURCE: &str = "Brakmo and Peterson (JSAC 1995); Linux net/ipv4/tcp_vegas.c";
@@ -48,7 +48,7 @@ config! {
 /// Linux: with two samples a round, both may be of delayed ACKs.
 const ENOUGH: u32 = 3;
 
-/// See the module text.
+/// Vegas for one connection.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: Config,
@@ -64,7 +64,7 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Vegas {
         Vegas {
             config,

@@ -16,7 +16,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "westwood";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "Reno that falls back to measured bandwidth times smallest RTT";
 /// Where it is specified.
 pub const SOURCE: &str =
@@ -44,7 +44,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// Westwood+ for one connection.
 #[derive(Clone, Debug)]
 pub struct Westwood {
     config: Config,
@@ -60,7 +60,7 @@ pub struct Westwood {
 }
 
 impl Westwood {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Westwood {
         Westwood {
             config,

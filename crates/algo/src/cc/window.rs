@@ -13,7 +13,7 @@ use super::{Setup, State, Timeout};
 /// 2 dates from before offloads, which acknowledge dozens of segments at once; Linux has no limit at all.
 pub const LIMIT: u64 = 8;
 
-/// See the module text.
+/// A congestion window in segments, with its slow-start threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     mss: f64,

@@ -1,14 +1,16 @@
 //! cake-autorate's law: the shaper's rate follows the delay of probes, without any telemetry.
 //!
-//! signal: one-way delay of a probe every 50 ms, bytes moved · model: a baseline per reflector, the delay above it in a
-//! window of six, the achieved rate over 200 ms · action: (1) cut where half the window is above the threshold, (2)
-//! raise where the link is loaded and delay is low, (3) else drift towards the base rate (cake-autorate 3.5, its bash
-//! source).
+//! signal: one-way delay of a probe every 50 ms, bytes sent · model: a baseline of the delay, the
+//! delay above it in a window of six probes, the achieved rate over 200 ms · action: (1) cut the rate
+//! if half of the window is above the threshold, (2) raise it if the link is loaded and delay is low,
+//! (3) otherwise drift towards the base rate.
 //!
-//! The gate shapes by itself, packet by packet in virtual time, as CAKE would at that rate; [`Limit::Rate`] says which.
+//! The gate does the shaping itself, packet by packet in virtual time, as CAKE would at that rate;
+//! [`Limit::Rate`] has the rate.
 //!
-//! Deviations: one reflector (no replacement of late ones), probes at the rate that six pingers have together; no sleep
-//! of the pingers when idle, no stall detection.
+//! Source: cake-autorate 3.5, its bash source. Deviations: one reflector (late reflectors are not
+//! replaced), probed at the rate of six pingers together; the pingers do not sleep when idle; no
+//! stall detection.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -16,23 +18,23 @@ use super::{Event, Gate, Limit, Setup, State};
 
 /// Name in the table.
 pub const NAME: &str = "autorate";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "cake-autorate: a shaper that follows the delay of probes";
 /// Where it is specified.
 pub const SOURCE: &str = "cake-autorate 3.5";
 
 config! {
-    /// What its configuration file sets; rates are to be set by hand for each line.
+    /// Keys of its configuration file; the rates must be set by hand for each line.
     pub struct Config {
-        /// Smallest rate (min_ul_shaper_rate_kbps).
+        /// Smallest rate of the shaper (min_ul_shaper_rate_kbps).
         min: Rate = Rate(5_000_000), Rate(1_000), Rate(1_000_000_000_000);
-        /// Rate to which it drifts without load (base_ul_shaper_rate_kbps).
+        /// Rate that it drifts to without load (base_ul_shaper_rate_kbps).
         base: Rate = Rate(20_000_000), Rate(1_000), Rate(1_000_000_000_000);
-        /// Largest rate (max_ul_shaper_rate_kbps).
+        /// Largest rate of the shaper (max_ul_shaper_rate_kbps).
         max: Rate = Rate(35_000_000), Rate(1_000), Rate(1_000_000_000_000);
         /// Time between two probes: six pingers every 300 ms (no_pingers, reflector_ping_interval_s).
         probe: Duration = Duration::from_millis(50), Duration::from_millis(1), Duration::from_secs(10);
-        /// A delay so far above the baseline is late (ul_owd_delta_delay_thr_ms).
+        /// A probe is late if its delay is this far above the baseline (ul_owd_delta_delay_thr_ms).
         threshold: Duration = Duration::from_millis(30), Duration::from_millis(1), Duration::from_secs(10);
         /// At this average the cut is the largest (ul_avg_owd_delta_max_adjust_down_thr_ms).
         cut_most_at: Duration = Duration::from_millis(60), Duration::from_millis(1), Duration::from_secs(10);
@@ -41,38 +43,43 @@ config! {
     }
 }
 
-/// Samples of the window, and late ones among them that make bufferbloat (bufferbloat_detection_window, _thr).
+/// Probes of the window (bufferbloat_detection_window).
 const WINDOW: usize = 6;
+/// Late probes in the window that mean bufferbloat (bufferbloat_detection_thr).
 const LATE: usize = 3;
-/// No second cut, and no rise, for so long after a cut (bufferbloat_refractory_period_ms).
+/// Neither a cut nor a rise for this long after a cut (bufferbloat_refractory_period_ms).
 const AFTER_CUT: Duration = Duration::from_millis(300);
 /// Time between two steps of the drift (decay_refractory_period_ms).
 const DRIFT_EVERY: Duration = Duration::from_millis(1_000);
-/// The achieved rate is measured over so long (monitor_achieved_rates_interval_ms).
+/// Interval over which the achieved rate is measured (monitor_achieved_rates_interval_ms).
 const MEASURE: Duration = Duration::from_millis(200);
-/// Loaded above this share of the rate (high_load_thr).
+/// The link is loaded above this share of the rate (high_load_thr).
 const LOADED: f64 = 0.75;
-/// Gain of the baseline when delay is above it and below (alpha_baseline_increase, _decrease).
+/// Gain of the baseline if the delay is above it (alpha_baseline_increase): a queue must not become
+/// the baseline.
 const UP: f64 = 0.001;
+/// Gain of the baseline if the delay is below it (alpha_baseline_decrease).
 const DOWN: f64 = 0.9;
 
-/// Rule 1's factor: 0.99 at the threshold, 0.75 from `most_at` on (shaper_rate_min_, _max_adjust_down_bufferbloat).
-/// All in milliseconds, with C in both thresholds.
-pub fn cut(average: f64, threshold: f64, most_at: f64) -> f64 {
-    0.99 - 0.24 * share(average - threshold, most_at - threshold)
+/// Rule 1's factor: 0.99 at the threshold, 0.75 from `max_at` on (shaper_rate_min_,
+/// _max_adjust_down_bufferbloat). All in milliseconds, with C in both thresholds.
+pub fn cut(average: f64, threshold: f64, max_at: f64) -> f64 {
+    0.99 - 0.24 * share(average - threshold, max_at - threshold)
 }
 
-/// Rule 2's factor: 1 at the threshold, 1.04 up to `most_at` (shaper_rate_min_, _max_adjust_up_load_high).
-pub fn raise(average: f64, threshold: f64, most_at: f64) -> f64 {
-    1.0 + 0.04 * share(threshold - average, threshold - most_at)
+/// Rule 2's factor: 1 at the threshold, 1.04 up to `max_at` (shaper_rate_min_,
+/// _max_adjust_up_load_high).
+pub fn raise(average: f64, threshold: f64, max_at: f64) -> f64 {
+    1.0 + 0.04 * share(threshold - average, threshold - max_at)
 }
 
-/// Rule 3: one per cent towards the base rate and not beyond (shaper_rate_adjust_down_load_low, _up_load_low).
+/// Rule 3: one per cent towards the base rate and not beyond (shaper_rate_adjust_down_load_low,
+/// _up_load_low).
 pub fn drift(rate: f64, base: f64) -> f64 {
     if rate > base { (rate * 0.99).max(base) } else { (rate * 1.01).min(base) }
 }
 
-/// `part` of `whole`, clamped to 0 … 1; a threshold beyond its own end jumps.
+/// `part` of `whole`, clamped to 0 … 1; a jump from 0 to 1 if `whole` is not positive.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         (part / whole).clamp(0.0, 1.0)
@@ -83,15 +90,15 @@ fn share(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// See the module text.
+/// cake-autorate's shaper for one device.
 #[derive(Clone, Debug)]
 pub struct Autorate {
     config: Config,
-    /// Longest packet, bits.
+    /// Size of the longest packet, bits.
     packet: f64,
-    /// Bits per second.
+    /// The shaper's rate, bit/s.
     rate: f64,
-    /// Milliseconds; `None` before the first probe.
+    /// Baseline of the delay, ms; `None` before the first probe.
     baseline: Option<f64>,
     window: [f64; WINDOW],
     late: [bool; WINDOW],
@@ -103,12 +110,12 @@ pub struct Autorate {
     fresh: bool,
     last_cut: Option<Instant>,
     last_drift: Instant,
-    /// When the shaper lets the next packet go.
+    /// When the shaper lets the next packet pass.
     next: Instant,
 }
 
 impl Autorate {
-    /// At the base rate.
+    /// A shaper at the base rate.
     pub fn new(config: Config, setup: &Setup) -> Autorate {
         let rate = clamped(&config, config.base.0 as f64);
         Autorate {
@@ -145,7 +152,7 @@ impl Autorate {
     }
 
     fn on_probe(&mut self, now: Instant, delay: f64) {
-        // C, the time of one packet on the wire at this rate, is in every threshold.
+        // Every threshold contains C, the serialization delay of one packet at this rate.
         let packet = self.packet / self.rate * 1e3;
         let threshold = self.config.threshold.as_millis_f64() + packet;
         let baseline = self.baseline.unwrap_or(delay);
@@ -187,7 +194,7 @@ impl Autorate {
     }
 }
 
-/// Between the smallest and the largest rate, which may be given in the wrong order.
+/// `rate` between the smallest and the largest rate; the configuration may have them swapped.
 fn clamped(config: &Config, rate: f64) -> f64 {
     rate.min(config.max.0 as f64).max(config.min.0 as f64).max(1.0)
 }

@@ -1,11 +1,12 @@
-//! Byte queue limits: as much below the queue as the device completes between two of its completion runs.
+//! Byte queue limits: the limit is what the device completes between two of its completion runs.
 //!
-//! signal: what passed, what the device completed · model: starved (over the limit, and all of it done) or slack (the
-//! least excess over what was needed, seen in a second) · action: the limit grows by what starved it, and falls by the
-//! slack (Linux `lib/dynamic_queue_limits.c`, Herbert 2011).
+//! signal: bytes that passed, bytes that the device completed · model: the device starved (the queue
+//! was over the limit and all of it was completed), or there is slack (the smallest excess over the
+//! need within a second) · action: the limit grows by the missing bytes and falls by the slack.
 //!
-//! Deviation: counters are 64 bits wide and do not wrap; jiffies are nanoseconds; a completion of more than is queued,
-//! which stops the kernel, counts as a completion of all.
+//! Source: Linux `lib/dynamic_queue_limits.c` (Herbert, 2011). Deviations: counters are 64 bits wide
+//! and do not wrap; time is in nanoseconds, not jiffies; a completion of more than is queued, which
+//! is a kernel bug there, counts as a completion of all.
 
 use units::{Bytes, Duration, Instant};
 
@@ -13,24 +14,24 @@ use super::{Event, Gate, Limit, Setup, State};
 
 /// Name in the table.
 pub const NAME: &str = "bql";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "byte queue limits: what the device completes at a time";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux lib/dynamic_queue_limits.c";
 
 config! {
-    /// `/sys/class/net/*/queues/tx-*/byte_queue_limits`.
+    /// The files in `/sys/class/net/*/queues/tx-*/byte_queue_limits`.
     pub struct Config {
         /// Smallest limit (`limit_min`, 0 in the kernel).
         limit_min: Bytes = Bytes(0), Bytes(0), Bytes(1_879_048_192);
-        /// Largest limit (`limit_max`; the kernel's is DQL_MAX_LIMIT, half of 32 bits less room for one object).
+        /// Largest limit (`limit_max`; the kernel's is DQL_MAX_LIMIT, half of 32 bits minus one object).
         limit_max: Bytes = Bytes(1_879_048_192), Bytes(0), Bytes(1_879_048_192);
-        /// Slack is the least seen in so long (`hold_time`, HZ ticks in the kernel).
+        /// Interval over which the smallest slack counts (`hold_time`, HZ ticks in the kernel).
         hold_time: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
     }
 }
 
-/// See the module text; the names are the kernel's.
+/// The byte queue limits of one device queue; names are the kernel's.
 #[derive(Clone, Debug)]
 pub struct Bql {
     min_limit: u64,
@@ -71,7 +72,7 @@ impl Bql {
         self.num_queued.saturating_sub(self.num_completed)
     }
 
-    /// dql_completed
+    /// The kernel's `dql_completed`.
     fn complete(&mut self, now: Instant, count: u64) {
         let count = count.min(self.queued());
         let completed = self.num_completed + count;
@@ -82,14 +83,14 @@ impl Bql {
         let all_prev_completed = completed >= self.prev_num_queued;
 
         if (ovlimit > 0 && inprogress == 0) || (self.prev_ovlimit > 0 && all_prev_completed) {
-            // Starved: more by what was both queued and completed since, and by what had been over the limit.
+            // Starved: add what was both queued and completed since, and what was over the limit.
             let burst = completed.saturating_sub(self.prev_num_queued);
             limit = limit.saturating_add(burst).saturating_add(self.prev_ovlimit);
             self.slack_start_time = now;
             self.lowest_slack = u64::MAX;
         } else if inprogress > 0 && prev_inprogress > 0 && !all_prev_completed {
-            // Busy the whole time: twice what was completed is enough, and of the last packet only the part that
-            // crossed the limit is needed.
+            // Busy the whole time: twice the completed bytes are enough, and only that part of the
+            // last packet was needed that crossed the limit.
             let slack =
                 limit.saturating_add(self.prev_ovlimit).saturating_sub(count.saturating_mul(2));
             let of_last = if self.prev_ovlimit > 0 {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_passes_a_limit_of_nothing() {
+    fn one_packet_passes_a_limit_of_zero() {
         let mut gate = bql();
         assert_eq!(fill(&mut gate, Instant::ZERO), 1);
     }

@@ -1,9 +1,9 @@
-//! Gates: how much may lie below the operating system's queue, where no queue discipline reaches any more.
+//! Gates limit the data below the operating system's queue, out of the reach of queue disciplines.
 //!
-//! signal: the modem's delayed reports, completions, probe round trips · model: one file per law · action: a limit,
-//! as bytes below the queue, or as a rate of the queue's shaper.
+//! signal: the modem's delayed reports, completions, probe round trips · model: one file per law ·
+//! action: a limit, as bytes below the queue or as the rate of the queue's shaper.
 //!
-//! The device asks [`Gate::open`] before it takes the next packet from its queue, and again at
+//! The device calls [`Gate::open`] before it takes the next packet from its queue, and again at
 //! [`Gate::next_wakeup`] or after any event.
 
 use units::{Bytes, Duration, Instant, Rate};
@@ -17,13 +17,13 @@ pub mod qcut_d;
 mod slack;
 pub mod tsq;
 
-pub use occupancy::{Occupancy, RING, averaged, drained, held_after, occupancy_at, rate_over};
+pub use occupancy::{Occupancy, RING, averaged, drained, occupancy_at, rate_over, remaining};
 pub use slack::Slack;
 
 /// The circumstances of one device.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Largest packet.
+    /// Largest packet on the IP layer.
     pub mtu: Bytes,
 }
 
@@ -33,7 +33,7 @@ impl Default for Setup {
     }
 }
 
-/// What a gate can learn.
+/// An input of a gate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
     /// A packet went from the queue into the device.
@@ -41,50 +41,52 @@ pub enum Event {
         /// Its length on the IP layer.
         bytes: Bytes,
     },
-    /// The device says that packets have left it (BQL's `dql_completed`): exact, and at once.
+    /// The device reports packets that left it (BQL's `dql_completed`): exact and immediate.
     Completed {
-        /// Since the last event of this kind.
+        /// Bytes since the last event of this kind.
         bytes: Bytes,
     },
     /// A report of the modem reached the kernel.
     Report {
         /// When the modem wrote it, on the kernel's clock: `now` less the report's delay.
         at: Instant,
-        /// Bytes in the firmware buffer at that time (the BSR level's upper edge, where only a level is told).
+        /// Bytes in the firmware buffer at that time; the upper edge of the level, if the modem
+        /// reports levels only (buffer status reports).
         occupancy: Bytes,
         /// Granted by the base station since the previous report.
         granted: Bytes,
-        /// Of that, filled with padding.
+        /// Bytes of the grants that carried padding.
         padding: Bytes,
     },
-    /// A probe came back.
+    /// A probe of the path returned.
     Probe {
         /// One-way delay, or half the RTT, as cake-autorate takes it.
         delay: Duration,
-        /// Bytes that the uplink moved since the previous probe, and in which time.
+        /// Bytes that the uplink carried since the previous probe.
         moved: Bytes,
-        /// That time.
+        /// Time since the previous probe.
         span: Duration,
     },
 }
 
-/// What a gate allows.
+/// The limit that a gate sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Anything.
+    /// No limit at all.
     None,
-    /// Another packet while no more than this lies below the queue.
+    /// The next packet may pass while at most this much lies below the queue.
     Bytes(Bytes),
-    /// The queue is shaped to this rate; the gate does it by itself, through `open` and `next_wakeup`.
+    /// The queue is shaped to this rate. The gate does the shaping itself, through `open` and
+    /// `next_wakeup`.
     Rate(Rate),
 }
 
 /// What charts and snapshots show of a gate.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct State {
-    /// Bytes that the gate believes to lie below the queue.
+    /// Estimated bytes below the queue.
     pub occupancy: Option<Bytes>,
-    /// Uplink rate that it believes in.
+    /// Estimated uplink rate.
     pub rate: Option<Rate>,
     /// The limit in bytes, where there is one.
     pub limit: Option<Bytes>,
@@ -92,19 +94,19 @@ pub struct State {
 
 /// The contract of a gate.
 pub trait Gate {
-    /// Something was learnt.
+    /// Takes an event into account.
     fn on_event(&mut self, now: Instant, event: &Event);
-    /// What is allowed now.
+    /// The limit at this time.
     fn limit(&self, now: Instant) -> Limit;
     /// Whether the next packet may pass.
     fn open(&self, now: Instant) -> bool;
-    /// When a closed gate opens by the passing of time alone.
+    /// When a closed gate opens without a further event.
     fn next_wakeup(&self, now: Instant) -> Option<Instant>;
-    /// Whether the law needs probes, and how often.
+    /// Interval of the probes that the law needs; `None`: it needs none.
     fn probe_every(&self) -> Option<Duration> {
         None
     }
-    /// For charts and snapshots.
+    /// The state that charts and snapshots show.
     fn state(&self, now: Instant) -> State;
 }
 

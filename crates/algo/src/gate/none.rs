@@ -1,7 +1,7 @@
 //! No gate: the queue drains into the device as fast as the device takes it.
 //!
-//! signal: none · model: none · action: always open. What every phone ships with: the device's own buffer fills first,
-//! then the queue above it (QCUT section 4).
+//! signal: none · model: none · action: always open. Source: QCUT section 4. Phones are shipped like
+//! this: the device's own buffer fills first, then the queue above it.
 
 use units::Instant;
 
@@ -9,22 +9,22 @@ use super::{Event, Gate, Limit, Setup, State};
 
 /// Name in the table.
 pub const NAME: &str = "none";
-/// One line.
-pub const ABOUT: &str = "the device takes all it can hold";
+/// One-line description for lists and documentation.
+pub const ABOUT: &str = "the device takes all that fits its buffer";
 /// Where it is specified.
 pub const SOURCE: &str = "QCUT section 4";
 
 config! {
-    /// Nothing to set.
+    /// This gate has no parameters.
     pub struct Config {}
 }
 
-/// See the module text.
+/// The gate that is always open.
 #[derive(Clone, Debug)]
 pub struct Open;
 
 impl Open {
-    /// The open gate.
+    /// A gate that is always open.
     pub fn new(_config: Config, _setup: &Setup) -> Open {
         Open
     }

@@ -1,11 +1,11 @@
-//! QCUT-B: another packet while the firmware buffer is estimated to hold no more than a fixed number of bytes.
+//! QCUT-B: a fixed limit in bytes on the estimated firmware buffer.
 //!
-//! signal: the modem's delayed reports, packets that passed · model: the estimate of [`Occupancy`] · action: open at or
-//! below the limit (QCUT section 6, figure 15). No one figure serves: 2 KB was best at −110 dBm, 20 KB at −98,
-//! 50 KB at −85.
+//! signal: the modem's delayed reports, packets that passed · model: the estimate of [`Occupancy`] ·
+//! action: open at or below the limit. Source: QCUT section 6, figure 15. No single limit fits all
+//! conditions: 2 KB was best at −110 dBm, 20 KB at −98, 50 KB at −85.
 //!
-//! Deviation: open until the first report, and again when no report has come for `patience`; a gate that trusts a dead
-//! modem stops the phone.
+//! Deviation: the gate is open until the first report, and again after `patience` without a report.
+//! Otherwise a modem that stops reporting would stop the phone.
 
 use units::{Bytes, Duration, Instant};
 
@@ -13,35 +13,35 @@ use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_b";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a fixed number of bytes in the firmware buffer, by the modem's reports";
 /// Where it is specified.
 pub const SOURCE: &str = "QCUT section 6, figure 15";
 
 config! {
-    /// How much, and how long to trust the last report.
+    /// The limit, and the timeout of reports.
     pub struct Config {
         /// Bytes that may lie in the firmware buffer when another packet goes in. 20 KB was best at −98 dBm.
         limit: Bytes = Bytes(20_000), Bytes(0), Bytes(100_000_000);
-        /// Without a report for so long the gate opens; ten times the age of QCUT's reports (100 ms).
+        /// Timeout: without a report for this long the gate opens. Ten times the age of QCUT's reports (100 ms).
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
     }
 }
 
-/// See the module text.
+/// The QCUT-B gate of one device.
 #[derive(Clone, Debug)]
 pub struct QcutB {
     limit: Bytes,
-    patience: Duration,
+    report_timeout: Duration,
     occupancy: Occupancy,
 }
 
 impl QcutB {
-    /// For an idle device.
+    /// The state of an idle device.
     pub fn new(config: Config, _setup: &Setup) -> QcutB {
         QcutB {
             limit: config.limit,
-            patience: config.patience,
+            report_timeout: config.patience,
             occupancy: Occupancy::new(false, Slack::default()),
         }
     }
@@ -52,17 +52,17 @@ impl Gate for QcutB {
         self.occupancy.on_event(now, event);
     }
     fn limit(&self, now: Instant) -> Limit {
-        if self.occupancy.silent(now, self.patience) {
+        if self.occupancy.silent(now, self.report_timeout) {
             Limit::None
         } else {
             Limit::Bytes(self.limit)
         }
     }
     fn open(&self, now: Instant) -> bool {
-        self.occupancy.silent(now, self.patience) || self.occupancy.bytes(now) <= self.limit
+        self.occupancy.silent(now, self.report_timeout) || self.occupancy.bytes(now) <= self.limit
     }
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
-        if self.open(now) { None } else { self.occupancy.opens(self.limit, self.patience) }
+        if self.open(now) { None } else { self.occupancy.opens(self.limit, self.report_timeout) }
     }
     fn state(&self, now: Instant) -> State {
         State {

@@ -1,19 +1,23 @@
-//! QCUT-D: another packet while what is estimated to lie in the firmware buffer drains within 20 ms. Integers only.
+//! QCUT-D: a fixed limit on the time that the estimated firmware buffer takes to drain. Integers only.
 //!
-//! signal: the modem's delayed reports, packets that passed · model: the estimate B of [`Occupancy`] and its uplink
-//! rate R · action: open while B / R ≤ target (QCUT section 6), decided as B ≤ R · target.
+//! signal: the modem's delayed reports, packets that passed · model: the estimate B of [`Occupancy`]
+//! and its uplink rate R · action: open while B / R ≤ target, computed as B ≤ R · target. Source: QCUT
+//! section 6.
 //!
-//! Deviations: a floor below which the gate is open whatever the rate, because at rate zero the paper's rule would let
-//! nothing pass that could ever be measured; open until the first report, and again when no report has come for
-//! `patience`. `hold` leaves intervals out of the average in which nothing was there to send, and takes one that was
-//! padded because data ran out for a lower bound: neither says what is *achievable*, which the paper means to predict, and
-//! the gate itself makes such intervals. The paper does not say what it does with them; averaged like the others (`hold =
-//! false`) they make a low rate a fixed point, where at −98 dBm half of the throughput is lost that the paper keeps, and
-//! the handshake of the next connection pulls a known rate down.
-//!
-//! Beyond the paper, and off by default: `slack`, by which the target may grow on a link whose rate jumps ([`Slack`]). The
-//! paper's rule supposes a rate that lasts as long as its reports are old; recorded LTE uplinks change theirs by factors
-//! within 100 ms, and a buffer of 20 ms at the average runs dry at every peak, which costs up to two thirds of the throughput.
+//! Deviations:
+//! - Below a floor the gate is open at any rate. At rate zero the paper's rule would let no packet
+//!   pass, and the rate could never be measured again.
+//! - The gate is open until the first report, and again after `patience` without a report.
+//! - `hold` keeps two kinds of intervals from lowering the average: those without data to send are
+//!   left out, and those padded because data ran out count as a lower bound. Neither shows the
+//!   *achievable* rate, which the paper wants to predict, and the gate itself causes such intervals.
+//!   The paper does not mention them. With `hold = false` they are averaged like the others. Then a
+//!   low rate is a fixed point: at −98 dBm half of the paper's throughput is lost, and the handshake
+//!   of the next connection pulls a known rate down.
+//! - `slack`, off by default, lets the target grow on a link whose rate jumps ([`Slack`]). The paper's
+//!   rule assumes that a rate lasts as long as its reports are old. Recorded LTE uplinks change their
+//!   rate by factors within 100 ms; a buffer of 20 ms at the average rate is empty at every peak,
+//!   which costs up to two thirds of the throughput.
 
 use units::{Bytes, Duration, Instant};
 
@@ -21,29 +25,30 @@ use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_d";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a fixed drain time of the firmware buffer, by the modem's reports";
 /// Where it is specified.
 pub const SOURCE: &str = "QCUT section 6";
 
 config! {
-    /// How long, how much longer where the rate jumps, and how long to trust the last report.
+    /// The drain time, its extension if the rate jumps, and the timeout of reports.
     pub struct Config {
-        /// What lies in the firmware buffer may take so long to drain (QCUT section 6 chose 20 ms).
+        /// Time that the firmware buffer may take to drain (QCUT section 6 chose 20 ms).
         target: Duration = Duration::from_millis(20), Duration::from_millis(1), Duration::from_millis(4_000);
-        /// Packets that may always lie in the firmware buffer: two, as TSQ and BQL allow, one on the air and one behind.
+        /// Packets that the firmware buffer may always contain: two, as with TSQ and BQL, one on the air and one behind it.
         floor: u64 = 2, 1, 1_000;
-        /// Leaves intervals out of the average in which nothing was sent because nothing was there (see above).
+        /// Leaves intervals without data to send out of the average rate, and takes padded ones as a lower bound.
         hold: bool = true;
-        /// Without a report for so long the gate opens; ten times the age of QCUT's reports (100 ms).
+        /// Timeout: without a report for this long the gate opens. Ten times the age of QCUT's reports (100 ms).
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
-        /// The most that is added to the target while the link runs dry before the estimate does; none: as published.
+        /// Upper bound of the extra time while the link is idle although the estimate is not zero; 0: as published.
         slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
     }
 }
 
-/// The bytes that may lie in the firmware buffer when another packet goes in: R · (target + slack), or what the slower
-/// average moves in the slack; at least `floor`. What the kernel side computes from the same numbers.
+/// Bytes that the firmware buffer may contain when the next packet enters: R · (target + slack), or
+/// what the slower average drains in the slack if that is more; at least `floor`. The eBPF program
+/// computes the same from the same numbers.
 #[inline]
 pub const fn limit(
     bytes_per_second: u64,
@@ -58,24 +63,24 @@ pub const fn limit(
     if limit > floor { limit } else { floor }
 }
 
-/// See the module text.
+/// The QCUT-D gate of one device.
 #[derive(Clone, Debug)]
 pub struct QcutD {
     target: Duration,
     floor: u64,
-    patience: Duration,
+    report_timeout: Duration,
     occupancy: Occupancy,
 }
 
 impl QcutD {
-    /// For an idle device.
+    /// The state of an idle device.
     pub fn new(config: Config, setup: &Setup) -> QcutD {
-        // "No more than so much lies below, then one more": the last packet comes on top.
+        // The rule is "at most this much below, then one more packet": the last one is on top.
         let floor = (setup.mtu * config.floor.saturating_sub(1)).0;
         QcutD {
             target: config.target,
             floor,
-            patience: config.patience,
+            report_timeout: config.patience,
             occupancy: Occupancy::new(
                 config.hold,
                 Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
@@ -95,17 +100,17 @@ impl Gate for QcutD {
         self.occupancy.on_event(now, event);
     }
     fn limit(&self, now: Instant) -> Limit {
-        if self.occupancy.silent(now, self.patience) {
+        if self.occupancy.silent(now, self.report_timeout) {
             Limit::None
         } else {
             Limit::Bytes(self.bytes())
         }
     }
     fn open(&self, now: Instant) -> bool {
-        self.occupancy.silent(now, self.patience) || self.occupancy.bytes(now) <= self.bytes()
+        self.occupancy.silent(now, self.report_timeout) || self.occupancy.bytes(now) <= self.bytes()
     }
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
-        if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.patience) }
+        if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.report_timeout) }
     }
     fn state(&self, now: Instant) -> State {
         State {

@@ -1,12 +1,14 @@
-//! TCP small queues: each connection has only so many bytes below its socket.
+//! TCP small queues: a limit on the bytes of each connection below its socket.
 //!
-//! signal: what passed and what the device completed · model: a limit per flow, fixed or 1 ms of its pacing rate ·
-//! action: a flow above its limit waits (Linux `tcp_small_queue_check`; QCUT section 7.1 sweeps the size).
+//! signal: bytes that passed, bytes that the device completed · model: a limit per flow, fixed or
+//! 1 ms of its pacing rate · action: a flow above its limit waits. Source: Linux
+//! `tcp_small_queue_check`; QCUT section 7.1 varies the size.
 //!
-//! TSQ belongs to the sender: it counts one flow's bytes in the queue *and* the device, and stops the flow, not the
-//! queue. A sender asks [`flow_limit`] for it. The gate of this file is the sum that `flows` such senders can have
-//! below the queue when the queue itself is empty; as in QCUT, it bounds the firmware buffer only where it is smaller
-//! than that, and a packet that is in the firmware counts until the firmware hands it back.
+//! Deviation: TSQ belongs to the sender. It counts one flow's bytes in the queue *and* the device, and
+//! stops the flow, not the queue; simulated senders use [`flow_limit`] for that. The gate in this file
+//! is the sum that `flows` such senders can have below an empty queue. As in QCUT, it bounds the
+//! firmware buffer only if it is smaller than that buffer, and a packet counts until the firmware has
+//! sent it.
 
 use units::{Bytes, Instant, Rate};
 
@@ -14,30 +16,32 @@ use super::{Event, Gate, Limit, Setup, State};
 
 /// Name in the table.
 pub const NAME: &str = "tsq";
-/// One line.
-pub const ABOUT: &str = "TCP small queues: so many bytes per connection";
+/// One-line description for lists and documentation.
+pub const ABOUT: &str = "TCP small queues: a limit in bytes per connection";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux tcp_small_queue_check; QCUT section 7.1";
 
 config! {
-    /// The sender's limit.
+    /// The limit of each sender.
     pub struct Config {
         /// `tcp_limit_output_bytes`: 128 KB in the kernels of QCUT (section 7.1); 4 MiB in Linux 6.18.
         size: Bytes = Bytes(131_072), Bytes(1), Bytes(1 << 30);
         /// Pacing rate of a flow, where the limit follows it; without it the limit is `size`, as in the kernels of 2012.
         pacing: Option<Rate> = None, Some(Rate(1)), Some(Rate(1_000_000_000_000));
-        /// Connections that send.
+        /// Number of sending connections.
         flows: u64 = 1, 1, 100_000;
     }
 }
 
-/// Bytes that one flow may have below its socket: 1/1,024 s of its pacing rate, at least two packets, at most `size`.
+/// Bytes that one flow may have below its socket: 1/1,024 s of its pacing rate, at least two packets,
+/// at most `size`.
 pub fn flow_limit(pacing: Option<Rate>, packet: Bytes, size: Bytes) -> Bytes {
-    // tcp_small_queue_check: max(2 · truesize, sk_pacing_rate >> sk_pacing_shift (10)), at most tcp_limit_output_bytes
+    // tcp_small_queue_check: max(2 · truesize, sk_pacing_rate >> sk_pacing_shift (10)), at most
+    // tcp_limit_output_bytes
     pacing.map_or(size, |rate| Bytes(rate.0 / 8 / 1_024).max(packet * 2).min(size))
 }
 
-/// See the module text.
+/// The TCP small queues of one device.
 #[derive(Clone, Debug)]
 pub struct Tsq {
     limit: Bytes,
@@ -45,7 +49,7 @@ pub struct Tsq {
 }
 
 impl Tsq {
-    /// For an idle device.
+    /// The state of an idle device.
     pub fn new(config: Config, setup: &Setup) -> Tsq {
         Tsq {
             limit: flow_limit(config.pacing, setup.mtu, config.size) * config.flows,

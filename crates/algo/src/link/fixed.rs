@@ -10,7 +10,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "fixed";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a constant rate";
 /// Where it is specified.
 pub const SOURCE: &str = "closed form: bytes / rate";
@@ -33,7 +33,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// An idle link.
+    /// The state of an idle link.
     pub fn new(config: Config, _setup: &Setup) -> Fixed {
         Fixed { rate: config.rate.0.max(1), carried: 0, sent: 0 }
     }

@@ -34,7 +34,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "grants";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a scheduled LTE uplink: reports, grants, padding";
 /// Where it is specified.
 pub const SOURCE: &str =
@@ -131,7 +131,7 @@ struct Report {
     used: u64,
 }
 
-/// See the module text.
+/// An uplink whose base station grants transmissions.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
     /// Bits per second, and so thousands of bits in 1,000 TTIs.

@@ -20,7 +20,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "markov";
-/// One-line description for `unbloat list`.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a Markov chain of rates, fitted to a kind of network";
 /// Where it is specified.
 pub const SOURCE: &str = "fitted: bench/fit_links.py";
@@ -167,14 +167,12 @@ mod tests {
     /// Figures of the rates of whole seconds, bit/s; columns as in `models.txt`.
     #[derive(Debug)]
     struct Figures {
-        seconds: f64,
         mean: f64,
         cv: f64,
         p10: f64,
         p50: f64,
         p90: f64,
         lag1: f64,
-        lag10: f64,
         /// Coefficient of variation of the tenths, if the seconds have parts.
         cv_tenth: Option<f64>,
     }
@@ -188,14 +186,12 @@ mod tests {
         let columns: Vec<Option<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
         let column = |i: usize| columns[i].unwrap();
         Figures {
-            seconds: column(0),
             mean: column(1),
             cv: column(2),
             p10: column(3),
             p50: column(4),
             p90: column(5),
             lag1: column(6),
-            lag10: column(7),
             cv_tenth: columns[8],
         }
     }
@@ -242,14 +238,12 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         let quantile = |share: f64| sorted[(share * sorted.len() as f64) as usize];
         Figures {
-            seconds: rates.len() as f64,
             mean: average,
             cv: variance.sqrt() / average,
             p10: quantile(0.1),
             p50: quantile(0.5),
             p90: quantile(0.9),
             lag1: lag(1),
-            lag10: lag(10),
             cv_tenth: (tenths.len() > rates.len()).then_some(spread),
         }
     }

@@ -91,7 +91,7 @@ pub trait Medium {
     fn on_backlog(&mut self, now: Instant, backlog: Bytes);
     /// Grants since the last call; media without a scheduler say what they sent.
     fn take_grants(&mut self, now: Instant) -> Grants;
-    /// For charts and snapshots.
+    /// The state that charts and snapshots show.
     fn state(&self, now: Instant) -> State;
 }
 
@@ -127,7 +127,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// An idle link.
+    /// The state of an idle link.
     pub fn new(medium: AnyMedium, delay: Duration, layers: Vec<Layer>) -> Link {
         Link { medium, delay, layers, last_arrival: Instant::ZERO }
     }

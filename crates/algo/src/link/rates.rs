@@ -20,7 +20,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "rates";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "rates over time from a file, looped";
 /// Where it is specified.
 pub const SOURCE: &str = "closed form: the integral of the rate over time";
@@ -35,7 +35,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// A link whose rate follows a file.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// (beginning within the lap in nanoseconds, bit/s), ascending; the first begins at 0.

@@ -23,7 +23,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "trace";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "delivery opportunities from a mahimahi trace, looped";
 /// Where it is specified.
 pub const SOURCE: &str = "mahimahi mm-link; Winstein et al. NSDI 2013";
@@ -40,7 +40,7 @@ pub const OPPORTUNITY: u64 = 1_500;
 /// figures are usually given.
 const HALF_WINDOW: u64 = 500_000_000;
 
-/// See the module text.
+/// A link that follows a mahimahi trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Nanoseconds within the lap, ascending.

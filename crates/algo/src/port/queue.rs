@@ -80,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// Packets held.
+    /// Packets in the queue.
     pub fn len(&self) -> usize {
         match self {
             Queue::Shared(queue) => queue.len(),
@@ -88,12 +88,12 @@ impl Queue {
         }
     }
 
-    /// Whether none is held.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held.
+    /// Bytes in the queue.
     pub fn backlog(&self) -> Bytes {
         match self {
             Queue::Shared(queue) => queue.backlog(),

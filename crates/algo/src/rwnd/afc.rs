@@ -1,33 +1,36 @@
-//! AFC: adaptive flow control. The sender is told how fast the application reads, and sends that much on top of the
-//! window.
+//! AFC: adaptive flow control. The receiver reports how fast its application reads, and the sender adds
+//! that rate to the window.
 //!
-//! signal: the rate at which the application drains the buffer · model: classic flow control is an integral controller
-//! (rate = window / RTT, and the window integrates the error), so it never follows a fluctuating reader; a term with
-//! the reading rate AR itself makes the error decay · action, in four parts:
-//! 1. the receiver advertises its free buffer and, in an option of one byte, AR; the sender's flow window is
-//!    `advertised + AR · RTT` ([`Sender::window`]);
-//! 2. losses by an overflowing buffer are no congestion: [`Sender::hides_loss`];
-//! 3. the receiver tells of a drastic change of AR at once, without data to acknowledge: `wants_ack`;
-//! 4. what a reopened window releases is spread over time: [`Sender::pacing_rate`].
+//! signal: the rate at which the application drains the buffer · model: classic flow control is an
+//! integral controller (rate = window / RTT, and the window integrates the error), so it never follows
+//! a fluctuating reader; a term with the reading rate AR itself makes the error decay · action, in
+//! four components:
+//! 1. The receiver advertises its free buffer and, in an option of one byte, AR. The sender's flow
+//!    window is `advertised + AR · RTT` ([`Sender::window`]).
+//! 2. Losses by an overflowing buffer are no congestion signal: [`Sender::hides_loss`].
+//! 3. The receiver reports a drastic change of AR at once, without data to acknowledge: `wants_ack`.
+//! 4. The sender paces the burst that a reopened window allows: [`Sender::pacing_rate`].
 //!
-//! Source: Sanadhya, Sivakumar: "Adaptive Flow Control for TCP on Mobile Phones", INFOCOM 2011 (slides; the option's
-//! "one byte for the type of option and one for the value" is in Wireless Networks 7/2014).
+//! Source: Sanadhya, Sivakumar: "Adaptive Flow Control for TCP on Mobile Phones", INFOCOM 2011 (slides;
+//! the option's "one byte for the type of option and one for the value" is in Wireless Networks
+//! 7/2014).
 //!
-//! Chosen here, because no source that could be read says it:
-//! - AR is averaged over slots of 100 ms with weight 1/32, so over about three seconds: what is told arrives an RTT
-//!   late, so following pulses that are as short as an RTT does harm. On the path of `tests/rwnd.rs` (15 Mbit/s, 530 ms,
-//!   256 KiB, no congestion control) a reader of 0-6-6 Mbit/s, by slots of 600 ms and of 3 s, gets 94-99 % of its 4
-//!   Mbit/s with weights of 1/64 and 1/32, 88-91 % with 1/8, and 73-81 % with 1/2.
-//! - Slots in which nothing lay in the buffer are left out: they say nothing about the application. Otherwise a sender
-//!   that is late once would be told to stay slow.
-//! - "drastically": the rate of the last slot differs from that of the slot before the last ACK by more than half of the
-//!   larger; at most once per slot.
-//! - the byte is a floating-point code ([`option`]), and on the wire the option is an experimental one with an
-//!   identifier (RFC 6994), because the paper's bare 2-byte option has no number assigned.
-//! - what to pace with, and when: see [`sender`].
+//! Choices of this project, where no available source has details:
+//! - AR is averaged over slots of 100 ms with weight 1/32, so over about three seconds. The sender
+//!   knows a rate one RTT late, so following pulses as short as an RTT does harm. On the path of
+//!   `tests/rwnd.rs` (15 Mbit/s, 530 ms, 256 KiB, no congestion control) a reader of 0-6-6 Mbit/s, by
+//!   slots of 600 ms and of 3 s, gets 94-99 % of its 4 Mbit/s with weights of 1/64 and 1/32, 88-91 %
+//!   with 1/8, and 73-81 % with 1/2.
+//! - Slots with an empty buffer are left out: they do not describe the application. Otherwise one late
+//!   sender would get a low AR and stay slow.
+//! - "drastically": the rate of the last slot differs from that of the slot before the last ACK by more
+//!   than half of the larger; at most once per slot.
+//! - The byte is a floating-point code ([`option`]). On the wire the option is an experimental one with
+//!   an identifier (RFC 6994), because the paper's bare 2-byte option has no number assigned.
+//! - When and how fast to pace: see [`sender`].
 //!
-//! The receiver has to accept data beyond the right edge that it advertised as far as its buffer reaches, and to drop
-//! the rest: with AFC a sender passes that edge on purpose.
+//! The receiver has to accept data beyond the right edge that it advertised as far as its buffer
+//! reaches, and to drop the rest: with AFC a sender passes that edge on purpose.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -41,68 +44,68 @@ pub use sender::{Sender, SenderAck, SenderConfig};
 
 /// Name in the table.
 pub const NAME: &str = "afc";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "adaptive flow control: free buffer and the application's reading rate, in an option";
 /// Where it is specified.
 pub const SOURCE: &str = "AFC (INFOCOM 2011) slides, \"Adaptive Flow Control\"";
 
 config! {
-    /// The receiver's half.
+    /// Parameters of both halves.
     pub struct Config {
-        /// Payload that the buffer holds: 256 KiB in the slides' example.
+        /// Payload that fits the buffer: 256 KiB in the slides' example.
         buffer: Bytes = Bytes(262_144), Bytes(4_096), Bytes(1 << 30);
-        /// How long the reading rate is measured before it enters the average.
+        /// Length of one measurement of the reading rate.
         slot: Duration = Duration::from_millis(100), Duration::from_millis(1), Duration::from_secs(10);
-        /// Weight of a new slot in the average: 1/32, see the module text.
+        /// Weight of a new slot in the average: 1/32, about three seconds.
         gain: f64 = 0.03125, 0.001, 1.0;
-        /// Tell of a change by this share at once.
+        /// Report a change by this share at once.
         change: f64 = 0.5, 0.05, 10.0;
-        /// Whether to tell at all (component 3).
+        /// Whether to report changes at once (component 3).
         proactive: bool = true;
         /// Whether the sender adds the reading rate to the window (component 1).
         rate_term: bool = true;
         /// Whether the sender hides overflow losses from congestion control (component 2).
         hide_losses: bool = true;
-        /// Whether the sender paces what a reopened window releases (component 4).
+        /// Whether the sender paces the burst of a reopened window (component 4).
         pace: bool = true;
     }
 }
 
-/// The receiver's half; see the module text.
+/// The receiver's half of AFC for one connection.
 #[derive(Clone, Debug)]
 pub struct Afc {
     config: Config,
     /// AR in bit/s, and of how many slots it is the average.
     rate: f64,
     slots: f64,
-    /// The rate in the last slot, and in the last one before the last ACK.
+    /// The rate in the last slot, and in the last slot before the last ACK.
     latest: f64,
-    told: f64,
+    reported: f64,
     received: Bytes,
     copied: Bytes,
     slot: Option<Slot>,
     wants_ack: bool,
 }
 
-/// A slot that is being measured.
+/// The current measurement of the reading rate.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     begun: Instant,
     copied: Bytes,
-    /// Something was there to be read.
+    /// There was data to read.
     busy: bool,
 }
 
 impl Afc {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, _setup: &Setup) -> Afc {
         Afc {
             config,
             rate: 0.0,
             slots: 0.0,
             latest: 0.0,
-            told: 0.0,
+            reported: 0.0,
             received: Bytes::ZERO,
             copied: Bytes::ZERO,
             slot: None,
@@ -110,7 +113,7 @@ impl Afc {
         }
     }
 
-    /// How the sender's half of the same connection works.
+    /// The configuration of the sender's half of the same connection.
     pub fn sender_config(&self, mss: Bytes) -> SenderConfig {
         let Config { rate_term, hide_losses, pace, .. } = self.config;
         SenderConfig { rate_term, hide_losses, pace, mss }
@@ -121,17 +124,17 @@ impl Afc {
         Rate(self.rate as u64)
     }
 
-    /// Ends the slot that is over, and starts the next while there is something to read.
-    fn turn(&mut self, now: Instant) {
+    /// Ends the slot if it is over, and starts the next one while there is data to read.
+    fn end_slot(&mut self, now: Instant) {
         let Some(slot) = self.slot else { return };
         let length = now.since(slot.begun);
         if length < self.config.slot {
             return;
         }
         if slot.busy {
-            // A late timer makes a longer slot, and its true length counts.
+            // A late timer makes the slot longer; its true length counts.
             let drained = (self.copied - slot.copied).0 as f64 * 8e9 / length.0.max(1) as f64;
-            // The plain mean until the average has seen enough, so that it does not hang on the first slot.
+            // A plain mean of the first slots, so that the first one does not dominate.
             self.slots += 1.0;
             self.rate += self.config.gain.max(1.0 / self.slots) * (drained - self.rate);
             self.latest = drained;
@@ -141,18 +144,18 @@ impl Afc {
         self.slot = busy.then_some(Slot { begun: now, copied: self.copied, busy });
     }
 
-    /// Component 3. What the code of the option cannot tell apart is no change.
+    /// Component 3. A change that the option cannot express is none.
     fn changed(&self) -> bool {
-        let (latest, told) = (self.latest, self.told);
-        let differs = (latest - told).max(told - latest) > self.config.change * latest.max(told);
-        differs && option::encode(Rate(latest as u64)) != option::encode(Rate(told as u64))
+        let (latest, old) = (self.latest, self.reported);
+        let differs = (latest - old).max(old - latest) > self.config.change * latest.max(old);
+        differs && option::encode(Rate(latest as u64)) != option::encode(Rate(old as u64))
     }
 }
 
 impl WindowControl for Afc {
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes> {
-        // The slot that ends now ends without what happens now.
-        self.turn(now);
+        // A slot that ends now does not include this event.
+        self.end_slot(now);
         self.received = self.received.max(sample.received);
         self.copied = self.copied.max(sample.copied.min(self.received));
         if self.received > self.copied || sample.cause == Cause::Copied {
@@ -175,7 +178,7 @@ impl WindowControl for Afc {
         self.wants_ack
     }
     fn on_ack_sent(&mut self, _now: Instant) {
-        self.told = self.latest;
+        self.reported = self.latest;
         self.wants_ack = false;
     }
     fn next_wakeup(&self) -> Option<Instant> {
@@ -220,18 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn the_option_tells_the_average_reading_rate() {
+    fn the_option_has_the_average_reading_rate() {
         let mut law = Afc::new(Config::default(), &Setup::default());
         let mut at = (0, 0);
         run(&mut law, 0, 20_000, 8_000_000, 4_000_000, &mut at);
         let rate = law.drain_rate().0;
         assert!(rate.abs_diff(4_000_000) < 40_000, "{rate}");
-        let told = option::decode(law.rate_option().unwrap_or(0)).0;
-        assert!(told.abs_diff(4_000_000) < 125_000, "{told}");
+        let reported = option::decode(law.rate_option().unwrap_or(0)).0;
+        assert!(reported.abs_diff(4_000_000) < 125_000, "{reported}");
     }
 
     #[test]
-    fn an_application_that_stops_or_starts_again_is_told_of_without_data_to_acknowledge() {
+    fn an_application_that_stops_or_starts_again_is_reported_without_data_to_acknowledge() {
         let mut law = Afc::new(Config::default(), &Setup::default());
         let mut at = (0, 0);
         run(&mut law, 0, 5_000, 8_000_000, 4_000_000, &mut at);
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_buffer_says_nothing_about_the_application_and_lets_the_timer_rest() {
+    fn an_empty_buffer_is_not_measured_and_needs_no_timer() {
         let mut law = Afc::new(Config::default(), &Setup::default());
         let mut at = (0, 0);
         run(&mut law, 0, 2_000, 4_000_000, 4_000_000, &mut at);

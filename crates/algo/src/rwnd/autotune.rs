@@ -1,16 +1,17 @@
 //! Linux dynamic right-sizing (DRS), as kernel 6.18 does it: a window that only ever grows.
 //!
-//! signal: bytes that the application read within one RTT · model: that was the sender's congestion window, and it
-//! may have doubled since · action: the buffer follows to twice that (more while it still grows), up to `tcp_rmem`'s
-//! third value; the window follows the buffer, two segments per segment received.
+//! signal: bytes that the application read within one RTT · model: that was the sender's congestion
+//! window, and it may have doubled since · action: the buffer grows to twice that (more during slow
+//! start), up to the third value of `tcp_rmem`. The window follows the buffer, by two segments per
+//! segment received.
 //!
-//! Sources: Linux 6.18 `net/ipv4/tcp_input.c`: `tcp_init_buffer_space`, `tcp_grow_window`, `tcp_rcv_rtt_update`,
-//! `tcp_rcv_space_adjust`, `tcp_rcvbuf_grow` (its form with two arguments); Fisk and Feng, "Dynamic right-sizing in
-//! TCP", 2001; DRWA section 5 names it as what DRWA replaces.
+//! Sources: Linux 6.18 `net/ipv4/tcp_input.c`: `tcp_init_buffer_space`, `tcp_grow_window`,
+//! `tcp_rcv_rtt_update`, `tcp_rcv_space_adjust`, `tcp_rcvbuf_grow` (its form with two arguments);
+//! Fisk and Feng, "Dynamic right-sizing in TCP", 2001. DRWA (section 5) replaces it.
 //!
-//! Deviations: memory pressure, `tcp_shrink_window` and `SO_RCVBUF` are left out (the scenario has `fixed` for a locked
-//! buffer); the scaling ratio is a parameter, where Linux measures it from the memory that each segment takes; time is
-//! in nanoseconds, where Linux counts microseconds.
+//! Deviations: memory pressure, `tcp_shrink_window` and `SO_RCVBUF` are left out (scenarios have
+//! `fixed` for a locked buffer). The scaling ratio is a parameter; Linux measures it from the memory
+//! of each segment. Time is in nanoseconds; Linux counts microseconds.
 
 use units::{Bytes, Duration, Instant};
 
@@ -18,18 +19,18 @@ use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
 
 /// Name in the table.
 pub const NAME: &str = "autotune";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "Linux dynamic right-sizing: the buffer follows twice what was read per RTT, and never shrinks";
 /// Where it is specified.
 pub const SOURCE: &str = "Linux 6.18 tcp_rcv_space_adjust, tcp_rcvbuf_grow";
 
 config! {
-    /// `tcp_rmem` and what a byte of it holds.
+    /// `tcp_rmem`, and the payload per byte of it.
     pub struct Config {
         /// Buffer of a new connection, second value of `tcp_rmem`: 131,072 bytes by Linux's default.
         initial: Bytes = Bytes(131_072), Bytes(4_096), Bytes(1 << 30);
-        /// Buffer that is never exceeded, third value of `tcp_rmem`: 32 MiB in Linux 6.18, 6 MiB in most before it.
+        /// Largest buffer, third value of `tcp_rmem`: 32 MiB in Linux 6.18, 6 MiB in most before it.
         max: Bytes = Bytes(33_554_432), Bytes(4_096), Bytes(1 << 30);
         /// Payload per byte of buffer: `scaling_ratio` / 256. Linux starts with 128 of 256 (since 6.6); 160 was measured
         /// with full segments over a TUN device.
@@ -37,37 +38,39 @@ config! {
     }
 }
 
-/// The window that fits the 16-bit field of a SYN, and so the first one of every connection (RFC 9293 section 3.1).
+/// The largest window of a SYN's 16-bit field: the first window of every connection (RFC 9293 section
+/// 3.1).
 const FIRST_WINDOW: u64 = 65_535;
-/// `TCP_INIT_CWND`: what a sender may send in its first round (RFC 6928), where right-sizing starts counting from.
+/// `TCP_INIT_CWND`: segments that a sender may send in its first round (RFC 6928). Right-sizing
+/// starts from there.
 const FIRST_ROUND_SEGMENTS: u64 = 10;
-/// `tcp_event_data_recv`: smaller segments tell nothing about bulk data.
+/// `tcp_event_data_recv`: smaller segments are no bulk data and do not open the window.
 const SMALL_SEGMENT: u64 = 128;
 
-/// See the module text.
+/// Dynamic right-sizing for one connection; names are the kernel's.
 #[derive(Clone, Debug)]
 pub struct Autotune {
     mss: u64,
-    /// `scaling_ratio`, in 1/256.
+    /// The kernel's `scaling_ratio`, in 1/256.
     ratio: u64,
     max: u64,
-    /// `sk_rcvbuf`.
+    /// The kernel's `sk_rcvbuf`, bytes.
     rcvbuf: u64,
-    /// `rcv_ssthresh`: the window that is advertised as long as it is free.
+    /// `rcv_ssthresh`: the advertised window, if that much buffer is free.
     ssthresh: u64,
-    /// `rcvq_space`: what was read in the best RTT, and since when and where the current one is counted.
+    /// `rcvq_space`: bytes read in the best RTT; and the time and total at which the current RTT began.
     space: u64,
     since: Option<(Instant, Bytes)>,
     /// `rcv_rtt_est`, eight times the estimate, in ns; zero before the first sample.
     rtt8: u64,
     window_rtt: Option<WindowRtt>,
-    /// Everything that has arrived, beyond holes too.
+    /// Highest byte that arrived, also beyond holes.
     arrived: u64,
     received: u64,
 }
 
 impl Autotune {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Autotune {
         let ratio = ((config.ratio * 256.0) as u64).clamp(1, 256);
         let mss = setup.mss.0.max(1);
@@ -90,22 +93,22 @@ impl Autotune {
         }
     }
 
-    /// `window_clamp`.
+    /// The kernel's `window_clamp`: the window that fits the buffer.
     fn clamp(&self) -> u64 {
         window_of(self.rcvbuf, self.ratio)
     }
 
-    /// `tcp_grow_window`: two segments more per segment, so that the window doubles per RTT while the buffer allows.
+    /// `tcp_grow_window`: two segments more per segment. The window doubles per RTT within the buffer.
     fn grow_window(&mut self, sample: &Sample, bytes: u64) {
-        let held = (sample.received - sample.copied) + sample.out_of_order;
-        let room =
-            self.clamp().saturating_sub(held.0).min(self.clamp()).saturating_sub(self.ssthresh);
+        let buffered = (sample.received - sample.copied) + sample.out_of_order;
+        let free = self.clamp().saturating_sub(buffered.0);
         let step = (2 * self.mss).max(bytes.saturating_mul(2));
-        self.ssthresh += room.min(step);
+        self.ssthresh += free.saturating_sub(self.ssthresh).min(step);
     }
 
-    /// `tcp_rcv_rtt_update`: a smaller sample counts at once (since 6.16), a larger one by an eighth, and not while
-    /// data waits for the application, because then the sender may have waited for the window.
+    /// `tcp_rcv_rtt_update`: a smaller sample counts at once (since 6.16), a larger one by an eighth. A
+    /// larger one does not count while data waits for the application: the sender may have waited for
+    /// the window.
     fn on_rtt(&mut self, rtt: Duration, by_window: bool, queue_empty: bool) {
         let rtt8 = rtt.0.max(1).saturating_mul(8);
         if self.rtt8 == 0 || rtt8 < self.rtt8 {
@@ -115,13 +118,13 @@ impl Autotune {
         }
     }
 
-    /// `tcp_rcv_space_adjust`.
+    /// `tcp_rcv_space_adjust`: once per RTT, compares the bytes read with the best RTT.
     fn on_read(&mut self, now: Instant, sample: &Sample) {
         let (since, from) = *self.since.get_or_insert((now, sample.copied));
         if self.rtt8 == 0 || now.since(since).0 < self.rtt8 / 8 {
             return;
         }
-        // What still waits was not read in this RTT, but in none either: it counts against the reader.
+        // Unread data lowers the measured rate of the reader, as in the kernel.
         let unread = sample.received - sample.copied;
         let read = ((sample.copied - from) - unread).0;
         if read > self.space {
@@ -130,8 +133,9 @@ impl Autotune {
         self.since = Some((now, sample.copied));
     }
 
-    /// `tcp_rcvbuf_grow`: twice, because the measurement is one RTT late; more by the growth itself, so that slow start
-    /// can go on doubling; and what lies beyond a hole takes no room from the rest.
+    /// `tcp_rcvbuf_grow`: twice the bytes read, because the measurement is one RTT late; plus the
+    /// growth itself, so that slow start can continue to double; plus the out-of-order data, which
+    /// must not take space from the rest.
     fn grow_buffer(&mut self, read: u64, out_of_order: u64) {
         let before = self.space.max(1);
         self.space = read;
@@ -144,7 +148,7 @@ impl Autotune {
     }
 }
 
-/// `tcp_win_from_space`.
+/// `tcp_win_from_space`: the payload that fits a buffer of `space` bytes.
 fn window_of(space: u64, ratio: u64) -> u64 {
     (space.saturating_mul(ratio) >> 8).max(1)
 }
@@ -227,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn a_window_limited_sender_is_never_held_for_long_until_the_maximum_is_reached() {
+    fn the_window_does_not_limit_a_sender_for_long_until_the_maximum_is_reached() {
         let mut law =
             Autotune::new(Config { max: Bytes(6_291_456), ..Config::default() }, &Setup::default());
         download(&mut law, 40, |_, window| window.0 / 1448);
         assert_eq!(law.buffer(), Bytes(6_291_456 / 2));
-        // The segment that has just arrived takes its room from the growth (`tcp_space`).
+        // The segment that has just arrived takes its space from the growth (`tcp_space`).
         assert!(law.window() + Bytes(2 * 1448) >= law.buffer());
     }
 

@@ -1,36 +1,45 @@
 //! DRWA: the receiver lets the sender have λ bandwidth-delay products in flight, up and down.
 //!
-//! signal: bytes that the application read in one RTT, RTT samples, the smallest RTT · model: what was read in one RTT
-//! is the sender's window; RTT / RTTmin says how much of it stands in a queue · action, once per RTT, when data is
-//! copied to the application: `cwnd_est ← α·cwnd_est + (1−α)·read`, `rwnd ← λ · RTTmin / RTT · cwnd_est`.
-//! A window-limited sender then settles at RTT = λ·RTTmin with rwnd = λ·BDP: the queue is (λ−1) bandwidth-delay products.
+//! signal: bytes that the application read in one RTT, RTT samples, the smallest RTT · model: the bytes
+//! read in one RTT are the sender's window; RTT / RTTmin gives the part of it in a queue · action,
+//! once per RTT, when data is copied to the application: `cwnd_est ← α·cwnd_est + (1−α)·read`,
+//! `rwnd ← λ · RTTmin / RTT · cwnd_est`. A window-limited sender then settles at RTT = λ·RTTmin with
+//! rwnd = λ·BDP: the queue is (λ−1) bandwidth-delay products.
 //!
-//! Sources: Jiang, Wang, Lee, Rhee: "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5, as paraphrased and
-//! coded by an independent port to Android (`Koderok/drwa-android-ics`: report section 3 and its kernel change, which
-//! uses α = 1/2 and λ = 3); US patents 9,444,688 and 9,838,325.
+//! Sources: Jiang, Wang, Lee, Rhee: "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5, as
+//! paraphrased and coded by an independent port to Android (`Koderok/drwa-android-ics`: report section
+//! 3 and its kernel change, which uses α = 1/2 and λ = 3); US patents 9,444,688 and 9,838,325.
 //!
-//! Integers only (bytes, microseconds, sixteenths; [`decide`] is the whole arithmetic, in 64 bits without overflow),
-//! because an eBPF program has to decide bit-identically.
+//! Integers only: bytes, microseconds, sixteenths. [`decide`] is the whole arithmetic, in 64 bits
+//! without overflow; an eBPF program computes the same bit for bit.
 //!
 //! Deviations, each with its reason:
-//! - `form = rate` keeps an average of the *rate* and advertises λ·RTTmin·rate: the same fixed point, but the lag of
-//!   the average no longer multiplies with a rising RTT (measured on a live kernel: 180 ms again 2 s after a rate step).
-//! - The bytes of a round that lasted longer than one RTT, because the application reads rarely, are scaled to one RTT.
-//! - Idle: a round of more than two RTTs in which nothing arrived for more than one says nothing about the path and is
-//!   dropped; the window stays. The paper says nothing about it; taken literally, a pause would close the window.
-//! - Until the first round has ended the window is Linux's first one, so that short transfers run as ever.
-//! - `rtt_min_age` measures RTTmin anew when it has not been seen for so long, off by default: a longer route then no
-//!   longer starves. The window goes down to half a bandwidth-delay product until everything offered before has arrived
-//!   and one window more (two with the window estimator, whose samples overlap); the smallest RTT of these is the new
-//!   RTTmin, the old window comes back, and the next round begins when that has arrived. Without emptying the queue first, λ·RTTmin would be taken for the path, and
-//!   RTT would grow by λ per age. Others' standing queues it cannot empty. The paper's RTTmin never ages.
-//! - `rtt_min_seed`, [`Drwa::learn_rtt_min`]: RTTmin known from other connections to the same place. A latecomer into a
-//!   standing queue never sees the empty path and would take λ times the others' share of delay.
-//! - `increment` adds some segments to every decision, off by default. The paper's law multiplies all windows at one
-//!   bottleneck by the same factor, so they keep the proportions that they began with, and a millisecond between two
-//!   RTTmin multiplies up until one of them starves. With `a` bytes more per decision a window settles at
-//!   a / (1 − λ·RTTmin / RTT), the same for all; the price is an RTT above λ·RTTmin by a / λ·BDP for each of them.
-//! - `quick`: the average jumps up to a larger value at once; ramp-up then multiplies by λ per RTT, not by α + (1−α)λ.
+//! - `form = rate` averages the *rate* and advertises λ·RTTmin·rate. The fixed point is the same, but
+//!   the lag of the average does not multiply with a rising RTT (measured on a live kernel: back at
+//!   180 ms within 2 s of a rate step).
+//! - If the application reads rarely and a round lasts longer than one RTT, its bytes are scaled to one
+//!   RTT.
+//! - Idle: a round of more than two RTTs with a pause of more than one RTT is dropped, and the window
+//!   stays, because such a round does not describe the path. The paper does not mention idle times;
+//!   taken literally, a pause would close the window.
+//! - Until the first round has ended, the window is Linux's first one: short transfers stay as they are.
+//! - `rtt_min_age`, off by default, measures RTTmin again if no sample was that small for this time.
+//!   Otherwise a longer route would starve. The window falls to half a bandwidth-delay product until
+//!   everything advertised before has arrived, and one window more (two with the window estimator,
+//!   whose samples overlap). The smallest RTT of these windows is the new RTTmin. Then the old window
+//!   returns, and the next round begins when data sent under it has arrived. Without the smaller
+//!   window the law would take λ·RTTmin for the path, and RTT would grow by λ per age. It cannot empty
+//!   the standing queues of other flows. The paper's RTTmin never ages.
+//! - `rtt_min_seed`, [`Drwa::learn_rtt_min`]: RTTmin known from other connections to the same host. A
+//!   latecomer into a standing queue never measures the empty path and would take λ times the others'
+//!   share of delay.
+//! - `increment`, off by default, adds segments to every decision. The paper's law multiplies all
+//!   windows at one bottleneck by the same factor, so they keep their initial proportions; a
+//!   difference of a millisecond in RTTmin multiplies until one flow starves. With `a` bytes more per
+//!   decision a window settles at a / (1 − λ·RTTmin / RTT), the same for all flows. The price is an
+//!   RTT above λ·RTTmin by a / λ·BDP for each flow.
+//! - `quick`: the average jumps to a larger value at once. Ramp-up then multiplies by λ per RTT, not
+//!   by α + (1−α)λ.
 
 use alloc::vec::Vec;
 
@@ -40,17 +49,17 @@ use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
 
 /// Name in the table.
 pub const NAME: &str = "drwa";
-/// One line.
-pub const ABOUT: &str = "λ · RTTmin / RTT · bytes read per RTT: holds RTT at λ · RTTmin";
+/// One-line description for lists and documentation.
+pub const ABOUT: &str = "λ · RTTmin / RTT · bytes read per RTT: keeps RTT at λ · RTTmin";
 /// Where it is specified.
 pub const SOURCE: &str = "DRWA section 5";
 
 choice! {
-    /// Which quantity is averaged.
+    /// The quantity that is averaged.
     pub enum Form {
-        /// `cwnd_est`, as in the paper.
+        /// The window `cwnd_est`, as in the paper.
         Paper = "paper",
-        /// The rate.
+        /// The rate, in bytes per second.
         Rate = "rate",
     }
 }
@@ -58,15 +67,16 @@ choice! {
 choice! {
     /// Which of the paper's two estimators gives RTT samples.
     pub enum Estimator {
-        /// The mean of the samples from timestamps within the last RTT; the other one where there are no timestamps.
+        /// The mean of the samples from timestamps within the last RTT. Without timestamps: the other
+        /// estimator.
         Timestamps = "timestamps",
-        /// From a window on offer to the data beyond it: [`WindowRtt`].
+        /// From an advertised window to the data beyond it: [`WindowRtt`].
         Window = "window",
     }
 }
 
 config! {
-    /// The law and its bounds.
+    /// Parameters of the law, and its bounds.
     pub struct Config {
         /// `paper` averages the window, `rate` the rate.
         form: Form = Form::Paper;
@@ -81,70 +91,71 @@ config! {
         quick: bool = false;
         /// Smallest window in segments: two keep delayed ACKs going (RFC 9293 section 3.8.6.3).
         min_window: u64 = 2, 1, 1_000;
-        /// Window before the first round has ended: what Linux offers first.
+        /// Window before the first round has ended: Linux's first window.
         initial: Bytes = Bytes(65_535), Bytes(1_448), Bytes(1 << 30);
-        /// Payload that the buffer holds, and so the largest window: half (`scaling_ratio` 128 of 256) of Linux 6.18's
+        /// Payload that fits the buffer, and so the largest window: half (`scaling_ratio` 128 of 256) of Linux 6.18's
         /// 32 MiB.
         max: Bytes = Bytes(16_777_216), Bytes(65_536), Bytes(1 << 30);
-        /// Empty the queue and measure RTTmin anew when it has not been seen for so long. A deviation, off by default.
+        /// Age of RTTmin at which the queue is emptied and RTTmin measured again. A deviation, off by default.
         rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
-        /// Segments that every decision adds, so that windows at one bottleneck become alike. A deviation, off by default.
+        /// Segments that every decision adds, so that windows at one bottleneck become equal. A deviation, off by default.
         increment: u64 = 0, 0, 1_000;
-        /// RTTmin that is known from other connections to the same place.
+        /// RTTmin known from other connections to the same host.
         rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));
     }
 }
 
-/// Windows end here (RFC 7323 section 2.3: 2³⁰), and so do the bytes of a round: keeps products inside 64 bits.
+/// Largest window (RFC 7323 section 2.3: 2³⁰), and largest count of bytes in a round: products then
+/// fit 64 bits.
 const MAX_BYTES: u64 = 1 << 30;
-/// Longer RTTs are errors: 30 s, below 2²⁵ µs.
+/// Longer RTTs are measurement errors: 30 s, below 2²⁵ µs.
 const MAX_RTT_US: u64 = 30_000_000;
-/// 2³² bytes per second.
+/// Upper bound of a rate, 2³² bytes per second: products then fit 64 bits.
 const MAX_RATE: u64 = 1 << 32;
 
-/// The constants of [`decide`], as a kernel program gets them.
+/// The constants of [`decide`], as the eBPF program has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Law {
-    /// Average of the rate instead of the window.
+    /// Averages the rate instead of the window.
     pub rate_form: bool,
     /// Weight of the old value, in sixteenths, at most 15.
     pub alpha: u64,
     /// λ in sixteenths, at most 256.
     pub lambda: u64,
-    /// The average jumps up.
+    /// The average jumps to a larger value at once.
     pub quick: bool,
-    /// What every decision adds, bytes.
+    /// Bytes that every decision adds.
     pub increment: u64,
-    /// Smallest window, bytes.
+    /// The smallest window, in bytes.
     pub floor: u64,
-    /// Largest window, bytes.
+    /// The largest window, in bytes.
     pub max: u64,
 }
 
-/// What was measured in one round.
+/// The measurements of one round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round {
-    /// How long it took, µs.
+    /// Length of the round, µs.
     pub elapsed_us: u64,
-    /// What the application read in it.
+    /// Bytes that the application read in it.
     pub bytes: u64,
     /// Mean of the RTT samples in it, µs.
     pub rtt_us: u64,
-    /// Smallest RTT, µs.
+    /// Smallest RTT of the connection, µs.
     pub rtt_min_us: u64,
 }
 
-/// The averages that live from round to round; zero before the first.
+/// The averages over all rounds; zero before the first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Estimate {
-    /// `cwnd_est`, bytes.
+    /// The paper's `cwnd_est`, in bytes.
     pub cwnd: u64,
-    /// Bytes per second.
+    /// The average rate, in bytes per second.
     pub rate: u64,
 }
 
-/// One decision: a pure function of what was recorded, for comparison with a kernel program. Divisions round down, in
-/// the order that is written here.
+/// One decision: a pure function of the round, so that a test can compare it with the eBPF program.
+/// Divisions round down, in the order that is written here.
 pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     let rtt_min = round.rtt_min_us.clamp(1, MAX_RTT_US);
     let rtt = round.rtt_us.clamp(rtt_min, MAX_RTT_US);
@@ -154,13 +165,13 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
 
     let cwnd = average(law, old.cwnd, (bytes * rtt / elapsed).min(MAX_BYTES));
     let rate = average(law, old.rate, (bytes * 1_000_000 / elapsed).min(MAX_RATE));
-    let wanted = if law.rate_form {
-        // λ last: 2³² · 2²⁵ · 2⁸ would not fit.
+    let target = if law.rate_form {
+        // λ last: 2³² · 2²⁵ · 2⁸ would not fit 64 bits.
         rate * rtt_min / 1_000_000 * lambda / 16
     } else {
         cwnd * lambda * rtt_min / (16 * rtt)
     };
-    (Estimate { cwnd, rate }, wanted.saturating_add(law.increment).max(law.floor).min(law.max))
+    (Estimate { cwnd, rate }, target.saturating_add(law.increment).max(law.floor).min(law.max))
 }
 
 fn average(law: &Law, old: u64, new: u64) -> u64 {
@@ -171,7 +182,7 @@ fn average(law: &Law, old: u64, new: u64) -> u64 {
     (alpha * old + (16 - alpha) * new) / 16
 }
 
-/// A sequence of samples, recorded anywhere, to the window after each.
+/// The window after each sample of a recorded sequence.
 pub fn replay(config: Config, setup: &Setup, samples: &[(Instant, Sample)]) -> Vec<Bytes> {
     let mut law = Drwa::new(config, setup);
     let step = |(now, sample): &(Instant, Sample)| {
@@ -181,24 +192,27 @@ pub fn replay(config: Config, setup: &Setup, samples: &[(Instant, Sample)]) -> V
     samples.iter().map(step).collect()
 }
 
-/// RTTmin is measured anew, with the queue emptied.
+/// A measurement of an aged RTTmin, with the queue emptied.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// The window before.
+    /// The window before, which returns at the end.
     resume: u64,
-    /// The step ends when data beyond this arrives: what follows was sent under the small window.
+    /// The current step ends when data beyond this arrives: later data was sent under the small
+    /// window.
     edge: Bytes,
-    /// Windows to wait for yet: the first one empties the queue, then one or two are measured, then [`SETTLING`].
+    /// Windows still to wait for: the first one empties the queue, then one or two are measured, then
+    /// [`SETTLING`].
     left: u8,
     /// Smallest RTT since the queue was empty, µs.
     min_us: u64,
 }
 
-/// Windows from the return of the old window to the next decision: one until data comes that was sent under it, and that
-/// one itself. Before, RTT is that of the empty path and `cwnd_est` that of the full one, which multiplies.
+/// Windows from the return of the old window to the next decision: one until data arrives that was
+/// sent under it, and that one itself. Before, RTT would be that of the empty path and `cwnd_est`
+/// that of the full one, and their quotient too large.
 const SETTLING: u8 = 2;
 
-/// See the module text.
+/// DRWA for one connection.
 #[derive(Clone, Debug)]
 pub struct Drwa {
     law: Law,
@@ -209,7 +223,7 @@ pub struct Drwa {
     /// Mean RTT of the last round, µs; zero before the first sample.
     rtt_us: u64,
     rtt_min_us: u64,
-    rtt_min_seen: Instant,
+    rtt_min_at: Instant,
     rtt_min_age: Option<Duration>,
     probe: Option<Probe>,
     /// The current round: when and where it began, its RTT samples, and its longest silence.
@@ -218,12 +232,12 @@ pub struct Drwa {
     rtt_count: u64,
     silence: Duration,
     arrived: Instant,
-    /// What the application had read at the last sample.
+    /// Total that the application had read at the last sample.
     copied: Bytes,
 }
 
 impl Drwa {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Drwa {
         let max = config.max.0.clamp(1, MAX_BYTES);
         let floor = config.min_window.saturating_mul(setup.mss.0).clamp(1, max);
@@ -245,7 +259,7 @@ impl Drwa {
             window_rtt: by_window.then(WindowRtt::default),
             rtt_us: 0,
             rtt_min_us: config.rtt_min_seed.map_or(MAX_RTT_US, micros),
-            rtt_min_seen: Instant::ZERO,
+            rtt_min_at: Instant::ZERO,
             rtt_min_age: config.rtt_min_age,
             probe: None,
             begun: None,
@@ -257,29 +271,30 @@ impl Drwa {
         }
     }
 
-    /// Another connection to the same place saw this RTT: what is shared per destination.
+    /// Takes the smallest RTT of another connection to the same host.
     pub fn learn_rtt_min(&mut self, rtt: Duration) {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
     }
 
-    /// RTTmin is the smallest of *all* samples; RTT_est the mean of those of one round (see [`Estimator`]).
+    /// RTTmin is the smallest of *all* samples; RTT_est is the mean of those of one round (see
+    /// [`Estimator`]).
     fn on_rtt(&mut self, now: Instant, rtt: Duration) {
         let us = micros(rtt);
         let first = self.rtt_us == 0 && self.rtt_count == 0;
         if us <= self.rtt_min_us || first {
             self.rtt_min_us = self.rtt_min_us.min(us);
-            self.rtt_min_seen = now;
+            self.rtt_min_at = now;
         }
         self.rtt_sum_us = self.rtt_sum_us.saturating_add(us);
         self.rtt_count += 1;
     }
 
-    /// Begins, carries on and ends the measuring of an RTTmin that has aged.
+    /// Begins, continues and ends the measurement of an aged RTTmin.
     fn on_aging(&mut self, now: Instant, sample: &Sample, rtt: Option<Duration>, age: Duration) {
         let measured = if self.window_rtt.is_some() { 2 } else { 1 };
         let Some(probe) = &mut self.probe else {
-            if self.rtt_us > 0 && now.since(self.rtt_min_seen) > age {
-                // Half a bandwidth-delay product: the queue empties, and the ACKs keep going.
+            if self.rtt_us > 0 && now.since(self.rtt_min_at) > age {
+                // Half a bandwidth-delay product: the queue drains, and ACKs still arrive.
                 let half = self.estimate.cwnd / 2 * self.rtt_min_us / self.rtt_us;
                 let (resume, edge) = (self.window, sample.right_edge);
                 self.probe =
@@ -301,7 +316,7 @@ impl Drwa {
             if probe.min_us < MAX_RTT_US {
                 self.rtt_min_us = probe.min_us;
             }
-            self.rtt_min_seen = now;
+            self.rtt_min_at = now;
             self.window = probe.resume;
         }
         if probe.left == 0 {
@@ -352,7 +367,7 @@ impl WindowControl for Drwa {
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes> {
         let before = self.window;
         if self.begun.is_none() {
-            // The first data belongs to the first round; what was read before does not.
+            // The first data belongs to the first round; data read before does not.
             self.arrived = now;
             self.copied = sample.copied;
             self.begin_round(now, sample.copied);
@@ -371,8 +386,8 @@ impl WindowControl for Drwa {
                 self.on_aging(now, sample, rtt, age);
             }
         }
-        // The paper's trigger is the copy to user space. On a box between, and at the sending side, `copied` is
-        // `received`, and every arrival is one.
+        // The paper's trigger is the copy to user space. On a router and at the sending host,
+        // `copied` is `received`, and every arrival is a trigger.
         if sample.copied > self.copied {
             self.copied = sample.copied;
             self.on_read(now, sample.copied);

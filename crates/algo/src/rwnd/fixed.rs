@@ -1,6 +1,6 @@
-//! A window that never changes: the static `tcp_rmem` maximum of phones, or a figure of one's own.
+//! A window that never changes: the static `tcp_rmem` maximum of phones, or any given window.
 //!
-//! signal: none · model: buffer × Linux's scaling ratio · action: the window is what is left of the buffer.
+//! signal: none · model: buffer × Linux's scaling ratio · action: the window is the free buffer.
 //! Sources: DRWA section 4 (phones' static maxima), Linux `tcp_win_from_space`.
 
 use units::{Bytes, Instant};
@@ -9,15 +9,15 @@ use super::{Sample, Setup, State, WindowControl};
 
 /// Name in the table.
 pub const NAME: &str = "fixed";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a static buffer: what phones set with tcp_rmem";
 /// Where it is specified.
 pub const SOURCE: &str = "DRWA section 4; Linux tcp_win_from_space";
 
 config! {
-    /// A window or the buffer that it comes from.
+    /// A window, or the buffer that it is computed from.
     pub struct Config {
-        /// What is advertised. Without it the window is `rmem_max` × `ratio`.
+        /// The advertised window. Without it the window is `rmem_max` × `ratio`.
         window: Option<Bytes> = None, Some(Bytes(1)), Some(Bytes(1 << 30));
         /// Maximum of the receive buffer, the third value of `tcp_rmem`. 110,208 bytes is Android 2.3's UMTS value.
         rmem_max: Bytes = Bytes(110_208), Bytes(1_024), Bytes(1 << 30);
@@ -27,14 +27,14 @@ config! {
     }
 }
 
-/// See the module text.
+/// The static window of one connection.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     window: Bytes,
 }
 
 impl Fixed {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, _setup: &Setup) -> Fixed {
         let from_buffer = Bytes((config.rmem_max.0 as f64 * config.ratio) as u64);
         Fixed { window: config.window.unwrap_or(from_buffer) }

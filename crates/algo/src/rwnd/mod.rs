@@ -1,11 +1,11 @@
 //! Receive-window control: how much the receiver lets a sender have in flight.
 //!
-//! signal: data that arrived, data that the application read, round-trip times · model: one file per law · action:
-//! the window to advertise, counted from the next byte expected.
+//! signal: data that arrived, data that the application read, round-trip times · model: one file per
+//! law · action: the window to advertise, counted from the next byte expected.
 //!
-//! The same laws run in three places: in the receiver; on the ACKs that a router passes on; and on the ACKs that come
-//! in at the *sending* side, where they hold an upload by RTT alone. Where the law is not in the receiver itself,
-//! `copied` equals `received` and the result can only lower the window that the ACK carries.
+//! The same laws run in three places: in the receiver; on the ACKs that a router forwards; and on the
+//! ACKs that arrive at the *sending* host, where they limit an upload by its RTT alone. Outside the
+//! receiver, `copied` equals `received`, and the law can only lower the window in the ACK.
 
 use units::{Bytes, Duration, Instant};
 
@@ -23,7 +23,7 @@ pub use rtt::WindowRtt;
 pub struct Setup {
     /// Payload bytes of a full segment.
     pub mss: Bytes,
-    /// The sender offers timestamps, so that `Sample::rtt` will come. Without them a law has to use
+    /// The connection uses TCP timestamps, so samples have an RTT. Without them a law has to use
     /// [`WindowRtt`].
     pub timestamps: bool,
 }
@@ -34,73 +34,75 @@ impl Default for Setup {
     }
 }
 
-/// What made the sample.
+/// The event behind a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cause {
     /// A data segment arrived.
     #[default]
     Arrived,
-    /// The application read.
+    /// The application read data.
     Copied,
-    /// A timer that the law asked for.
+    /// The timer of [`WindowControl::next_wakeup`].
     Timer,
 }
 
-/// Where the receiver (or whoever watches the connection) stands. Totals count from the first payload byte.
+/// State of the connection at the receiver, or at the host that watches it. Totals count from the
+/// first payload byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// Why now.
+    /// The event behind this sample.
     pub cause: Cause,
-    /// Received in order.
+    /// Total received in order.
     pub received: Bytes,
-    /// Read by the application; `received` less this is the unread data in the buffer.
+    /// Total read by the application; `received` minus this is the unread data in the buffer.
     pub copied: Bytes,
-    /// Highest byte received less `received`: data held beyond a hole.
+    /// Highest byte received minus `received`: out-of-order data beyond a hole.
     pub out_of_order: Bytes,
-    /// Right edge that the last ACK offered: the total up to which the sender may send.
+    /// Right edge that the last ACK advertised: the total up to which the sender may send.
     pub right_edge: Bytes,
-    /// A new RTT sample, from a timestamp echo, or (at the sending side) from data to its ACK.
+    /// A new RTT sample: from a timestamp echo, or (at the sending host) from data to its ACK.
     pub rtt: Option<Duration>,
 }
 
 /// What charts and snapshots show of a window law.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct State {
-    /// Window that the law wants to see advertised.
+    /// Target window: the law's window before the free buffer limits it.
     pub window: Bytes,
-    /// Its estimate of the sender's congestion window, where it makes one.
+    /// Estimate of the sender's congestion window, if the law makes one.
     pub cwnd_estimate: Option<Bytes>,
-    /// RTT estimate.
+    /// The law's RTT estimate.
     pub rtt: Option<Duration>,
-    /// Smallest RTT.
+    /// Smallest RTT that the law knows.
     pub rtt_min: Option<Duration>,
 }
 
 /// The contract of a window law.
 pub trait WindowControl {
-    /// Something happened; the window wanted from now on when it changed. The receiver advertises the smaller of it
-    /// and the free buffer, and never moves the right edge to the left (RFC 9293 section 3.8.6.2.1).
+    /// Takes an event into account; returns the target window if it changed. The receiver advertises
+    /// the smaller of it and the free buffer, and never moves the right edge to the left (RFC 9293
+    /// section 3.8.6.2.1).
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes>;
-    /// The window wanted.
+    /// The target window, in bytes.
     fn window(&self) -> Bytes;
-    /// Payload that may lie unread: the buffer, in the same measure as the window. Free buffer is this less unread
-    /// and out-of-order data.
+    /// Size of the buffer in payload bytes, comparable with the window. Free buffer is this minus
+    /// unread and out-of-order data.
     fn buffer(&self) -> Bytes;
     /// The value of AFC's rate option for the next ACK; `None` for every other law.
     fn rate_option(&self) -> Option<u8> {
         None
     }
-    /// Whether an ACK has to go out now although no data asks for it (AFC's proactive feedback).
+    /// Whether to send an ACK now without data to acknowledge (AFC's proactive feedback).
     fn wants_ack(&self) -> bool {
         false
     }
-    /// An ACK went out, with the window and option that were asked.
+    /// An ACK was sent with the current window and option.
     fn on_ack_sent(&mut self, _now: Instant) {}
-    /// When the law wants a sample with [`Cause::Timer`].
+    /// When the law needs a sample with [`Cause::Timer`].
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
-    /// For charts and snapshots.
+    /// The state that charts and snapshots show.
     fn state(&self) -> State;
 }
 

@@ -1,18 +1,21 @@
-//! rLEDBAT: the receiver holds a download back until the queue that it sees is short, as LEDBAT++ would at the sender.
+//! rLEDBAT: the receiver slows a download down to keep the queue short, as LEDBAT++ would at the sender.
 //!
-//! signal: RTT samples of the receiver, its own holes · model: queueing delay = the smallest of the last ten samples
-//! less the smallest of the last ten minutes · action: below the target the window grows by GAIN segments per RTT, above
-//! it shrinks once per RTT in proportion to the excess, at most to half; a loss halves it. Now and then it falls to two
-//! segments for two RTTs, so that the base RTT is seen again.
+//! signal: RTT samples of the receiver, holes in the received data · model: queueing delay = the
+//! smallest of the last ten samples minus the smallest of the last ten minutes · action: below the
+//! target the window grows by GAIN segments per RTT. Above, it shrinks once per RTT in proportion to
+//! the excess, at most to half; a loss halves it. Periodically it falls to two segments for two RTTs,
+//! to measure the base RTT again.
 //!
-//! Sources: RFC 9840 (rLEDBAT; the receiver's window and "do not move the right edge to the left", section 4.1; RTT
-//! measurement, 4.2; losses seen by the receiver, 4.3), draft-irtf-iccrg-ledbat-plus-plus (gain, decrease, slow
-//! start, slowdown), RFC 6817 (base history, halving). Public Linux receivers use the same target, gain and floor.
+//! Sources: RFC 9840 (rLEDBAT; the receiver's window and "do not move the right edge to the left",
+//! section 4.1; RTT measurement, 4.2; losses seen by the receiver, 4.3),
+//! draft-irtf-iccrg-ledbat-plus-plus (gain, decrease, slow start, slowdown), RFC 6817 (base history,
+//! halving). Public Linux receivers use the same target, gain and floor.
 //!
-//! Deviations: losses are inferred from a hole that stayed open for half a base RTT or more (a reordered segment fills
-//! it sooner), because a sample does not carry sequence numbers of resent segments; growth needs the window to have
-//! been half used in the round before, which stands for the flight-size rule of RFC 6817, unknown to a receiver.
-//! Without timestamps the RTT comes from [`WindowRtt`], which RFC 9840 does not allow: it asks for them.
+//! Deviations: a hole counts as a loss if it stays open for half a base RTT or more (a reordered
+//! segment fills it sooner), because samples have no sequence numbers of retransmitted segments. The
+//! window grows only if half of it was used in the round before, in place of RFC 6817's rule on the
+//! flight size, which a receiver does not know. Without timestamps the RTT comes from [`WindowRtt`];
+//! RFC 9840 requires timestamps.
 
 use units::{Bytes, Duration, Instant};
 
@@ -20,47 +23,49 @@ use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
 
 /// Name in the table.
 pub const NAME: &str = "rledbat";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "LEDBAT++ at the receiver: background downloads that yield at 60 ms of queue";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 9840; draft-irtf-iccrg-ledbat-plus-plus";
 
 config! {
-    /// LEDBAT++ with RFC 9840's bounds.
+    /// Parameters of LEDBAT++, with the bounds of RFC 9840.
     pub struct Config {
-        /// Queueing delay that is aimed at: 60 ms in LEDBAT++.
+        /// Target of the queueing delay: 60 ms in LEDBAT++.
         target: Duration = Duration::from_millis(60), Duration::from_millis(1), Duration::from_secs(1);
-        /// The slowest growth is one segment per so many RTTs: 16 in LEDBAT++.
+        /// The slowest growth is one segment per this many RTTs: 16 in LEDBAT++.
         slowest_gain: u64 = 16, 1, 256;
         /// Smallest window in segments: 2 (RFC 6817 MIN_CWND).
         min_window: u64 = 2, 1, 1_000;
-        /// Payload that the buffer holds, and so the largest window: half of Linux 6.18's 32 MiB.
+        /// Payload that fits the buffer, and so the largest window: half of Linux 6.18's 32 MiB.
         max: Bytes = Bytes(16_777_216), Bytes(65_536), Bytes(1 << 30);
-        /// LEDBAT++'s periodic slowdowns, to see the empty path again.
+        /// LEDBAT++'s periodic slowdowns, which measure the empty path again.
         slowdown: bool = true;
     }
 }
 
-/// RFC 6817 section 2.4.2: the base is remembered as so many minima of a minute each.
+/// The base RTT is the smallest of this many minima of one minute each (RFC 6817 section 2.4.2).
 const BASE_MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Queueing delay is the smallest of so many samples, so that delayed ACKs and bursts do not count.
+/// The current RTT is the smallest of this many samples: delayed ACKs and bursts do not count.
 const CURRENT_SAMPLES: usize = 10;
-/// LEDBAT++: a slowdown lasts two RTTs, and at most a tenth of the time goes to slowdowns: 9 times their length between.
+/// Length of a slowdown in RTTs (LEDBAT++).
 const SLOWDOWN_RTTS: u64 = 2;
-const SLOWDOWN_SHARE: u64 = 9;
+/// Time between two slowdowns, in lengths of a slowdown: they take a tenth of the time (LEDBAT++).
+const SLOWDOWN_PAUSE: u64 = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Slow start, from the beginning or after a slowdown; up to the old window then.
+    /// Slow start: at the beginning, or after a slowdown up to the old window.
     Start,
+    /// Congestion avoidance: growth below the target, decrease above.
     Avoid,
-    /// Two segments, since when.
+    /// A slowdown to the smallest window, since this time.
     Slow(Instant),
 }
 
-/// See the module text.
+/// rLEDBAT for one connection; windows are bytes.
 #[derive(Clone, Debug)]
 pub struct RLedbat {
     mss: f64,
@@ -69,12 +74,12 @@ pub struct RLedbat {
     target: f64,
     slowest_gain: u64,
     slowdown: bool,
-    /// What LEDBAT++ allows, bytes.
+    /// The window of LEDBAT++, bytes.
     window: f64,
-    /// What is advertised: `window`, or more as long as the right edge would have to move to the left.
-    offered: Bytes,
+    /// The advertised window: `window`, or more while the right edge would move to the left.
+    advertised: Bytes,
     phase: Phase,
-    /// Window before a slowdown; infinite before the first.
+    /// Window before the last slowdown; infinite before the first one.
     threshold: f64,
     slowdown_begun: Instant,
     next_slowdown: Option<Instant>,
@@ -92,7 +97,7 @@ pub struct RLedbat {
 }
 
 impl RLedbat {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> RLedbat {
         let mss = setup.mss.0.max(1) as f64;
         let max = config.max.0.max(1) as f64;
@@ -105,7 +110,7 @@ impl RLedbat {
             slowest_gain: config.slowest_gain.max(1),
             slowdown: config.slowdown,
             window: floor,
-            offered: Bytes(floor as u64),
+            advertised: Bytes(floor as u64),
             phase: Phase::Start,
             threshold: f64::INFINITY,
             slowdown_begun: Instant::ZERO,
@@ -132,7 +137,8 @@ impl RLedbat {
         self.recent.iter().copied().min().unwrap_or(Duration::MAX)
     }
 
-    /// LEDBAT++: GAIN = 1 / min(16, ⌈2·TARGET / base⌉), so that a short path is not taken over faster than Reno would.
+    /// LEDBAT++: GAIN = 1 / min(16, ⌈2·TARGET / base⌉). On a short path the window grows no faster
+    /// than Reno's.
     fn gain(&self) -> f64 {
         let steps = libm::ceil(2.0 * self.target / self.base().0.max(1) as f64) as u64;
         1.0 / steps.clamp(1, self.slowest_gain) as f64
@@ -160,7 +166,8 @@ impl RLedbat {
         }
         self.last_cut = Some(now);
         if matches!(self.phase, Phase::Slow(_)) {
-            return; // at the floor already, and the window to come back to is from before the hole
+            // At the floor already; the window to return to is from before the hole.
+            return;
         }
         self.window /= 2.0;
         self.threshold = self.window;
@@ -172,16 +179,17 @@ impl RLedbat {
     fn leave_start(&mut self, now: Instant) {
         self.phase = Phase::Avoid;
         let rtt = self.current();
-        // The initial slowdown follows two RTTs after slow start, later ones nine times the length of the last.
+        // The initial slowdown follows two RTTs after slow start, a later one after nine times the
+        // length of the last.
         let wait = if self.next_slowdown.is_none() {
             rtt * SLOWDOWN_RTTS
         } else {
-            now.since(self.slowdown_begun) * SLOWDOWN_SHARE
+            now.since(self.slowdown_begun) * SLOWDOWN_PAUSE
         };
         self.next_slowdown = Some(now + wait);
     }
 
-    /// Once per RTT.
+    /// Called once per RTT: the decrease, and the begin of slowdowns.
     fn on_round(&mut self, now: Instant) {
         let used = (self.received - self.round_from).0 as f64;
         self.window_used = used * 2.0 >= self.window;
@@ -203,7 +211,7 @@ impl RLedbat {
         }
     }
 
-    /// With every arrival.
+    /// Called with every arrival of data: phases and growth.
     fn on_data(&mut self, now: Instant, bytes: f64) {
         if self.base() == Duration::MAX {
             return;
@@ -220,7 +228,8 @@ impl RLedbat {
                 }
             }
             Phase::Start => {
-                // LEDBAT++: the first slow start ends at three quarters of the target, before the queue is long.
+                // LEDBAT++: the first slow start ends at three quarters of the target, before the
+                // queue is long.
                 let first = self.next_slowdown.is_none();
                 if first && delay > 0.75 * self.target || self.window >= self.threshold {
                     self.leave_start(now);
@@ -236,7 +245,7 @@ impl RLedbat {
         }
     }
 
-    /// A hole that stays open was a loss; see the module text.
+    /// A hole that stays open for half a base RTT was a loss.
     fn watch_holes(&mut self, now: Instant, sample: &Sample) {
         let open = sample.out_of_order > Bytes::ZERO;
         match self.hole {
@@ -269,14 +278,14 @@ impl WindowControl for RLedbat {
         self.watch_holes(now, sample);
         self.on_data(now, bytes.0 as f64);
         self.window = self.window.clamp(self.floor, self.max);
-        let before = self.offered;
-        // RFC 9840 section 4.1: less only by as much as arrives.
+        let before = self.advertised;
+        // RFC 9840 section 4.1: the window shrinks only by the data that arrives.
         let promised = sample.right_edge - sample.received;
-        self.offered = Bytes(self.window as u64).max(promised).min(Bytes(self.max as u64));
-        (self.offered != before).then_some(self.offered)
+        self.advertised = Bytes(self.window as u64).max(promised).min(Bytes(self.max as u64));
+        (self.advertised != before).then_some(self.advertised)
     }
     fn window(&self) -> Bytes {
-        self.offered
+        self.advertised
     }
     fn buffer(&self) -> Bytes {
         Bytes(self.max as u64)
@@ -284,7 +293,7 @@ impl WindowControl for RLedbat {
     fn state(&self) -> State {
         let known = |rtt: Duration| (rtt != Duration::MAX).then_some(rtt);
         State {
-            window: self.offered,
+            window: self.advertised,
             cwnd_estimate: Some(Bytes(self.window as u64)),
             rtt: known(self.current()),
             rtt_min: known(self.base()),

@@ -1,21 +1,24 @@
 //! The receiver's RTT without timestamps: the DRWA paper's second estimator.
 //!
-//! signal: right edge offered, bytes received · model: data beyond the right edge that was offered at some moment can
-//! only have been sent after that offer arrived, so it takes at least one RTT to come (DRWA section 5, Linux
-//! `tcp_rcv_rtt_measure`) · action: one sample per window. An upper bound where the window does not limit the sender.
+//! signal: right edge advertised, bytes received · model: the sender can send data beyond an
+//! advertised right edge only after a later ACK moved that edge, so such data arrives at least one
+//! RTT after the edge was advertised · action: one sample per window.
+//!
+//! Source: DRWA section 5, Linux `tcp_rcv_rtt_measure`. The sample is an upper bound of the RTT if
+//! the window does not limit the sender.
 
 use units::{Bytes, Duration, Instant};
 
-/// Measures window by window; see the module text.
+/// Measures the RTT window by window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WindowRtt {
-    /// The edge that has to be passed, and since when it has been on offer.
+    /// The edge that data has to pass, and when it was advertised.
     pending: Option<(Bytes, Instant)>,
 }
 
 impl WindowRtt {
-    /// Data up to `received` is here and the sender may send up to `right_edge`: the time that passed since the edge
-    /// then on offer was first offered, when it is reached.
+    /// Takes the data received and the current right edge. If the data passes the pending edge:
+    /// the time since that edge was advertised.
     pub fn on_data(
         &mut self,
         now: Instant,

@@ -31,7 +31,7 @@ use tin::{QUEUES, Tin};
 
 /// Name in the table.
 pub const NAME: &str = "cake";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "a shaper with flow queues, fair between hosts, COBALT in each";
 /// Where it is specified.
 pub const SOURCE: &str = "Hoiland-Jorgensen et al. 2018, Linux sch_cake.c";
@@ -59,7 +59,7 @@ choice! {
 }
 
 config! {
-    /// The published values.
+    /// Parameters; their defaults are the published values.
     pub struct Config {
         /// Shaped rate; without it nothing is shaped.
         rate: Option<Rate> = None, Some(Rate(512)), Some(Rate(1 << 40));
@@ -93,7 +93,7 @@ const TINS: [(u32, i64); 3] = [(0, 1_024), (4, 64), (2, 256)];
 /// Tin of each class, the classes above the last one being bulk.
 const TIN_OF_CLASS: [usize; 3] = [2, 0, 1];
 
-/// See the module text.
+/// CAKE: shaper, tins and flow queues of one link.
 #[derive(Clone, Debug)]
 pub struct Cake {
     config: Config,
@@ -109,7 +109,7 @@ pub struct Cake {
 }
 
 impl Cake {
-    /// Empty queues.
+    /// A new set of empty queues.
     pub fn new(config: Config, setup: &Setup) -> Cake {
         let count = match config.tins {
             Tins::BestEffort => 1,

@@ -12,7 +12,7 @@ const SLOT_ROUNDS: u64 = 5;
 /// Segments after which an epoch begins anew (`bbr_ack_epoch_acked_reset_thresh`): a very old one says little.
 const EPOCH_SEGMENTS: u64 = 1 << 20;
 
-/// See the module text.
+/// The ACK aggregation of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aggregation {
     slots: [Bytes; 2],

@@ -35,7 +35,7 @@ mod tests;
 
 /// Name in the table.
 pub const NAME: &str = "bbr";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "BBRv1: paces at the delivered rate, two bandwidth-delay products in flight";
 /// Where it is specified.
@@ -94,7 +94,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// See the module text.
+/// BBR version 1 for one connection.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     config: Config,
@@ -138,7 +138,7 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: Config, setup: &Setup) -> Bbr {
         let mss = setup.mss.max(Bytes(1));
         let window = setup.first_window().max(mss);

@@ -48,7 +48,7 @@ pub(in crate::cc) struct Seen {
     pub(in crate::cc) drops: u64,
 }
 
-/// See the module text.
+/// A simulated path for the tests of both versions.
 pub(in crate::cc) struct Path {
     /// Bottleneck.
     pub(in crate::cc) rate: Rate,

@@ -35,7 +35,7 @@ pub(super) struct Signs {
     pub(super) cycling: bool,
 }
 
-/// See the module text.
+/// The policer detection of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
     in_use: bool,

@@ -39,7 +39,7 @@ mod tests;
 
 /// Name in the table.
 pub const NAME: &str = "bbr3";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "BBRv3: BBR with bounds learnt from loss and headroom for others";
 /// Where it is specified.
 pub const SOURCE: &str = "draft-ietf-ccwg-bbr";
@@ -107,13 +107,13 @@ enum Phase {
 }
 
 impl Phase {
-    /// IsInAProbeBWState.
+    /// The draft's `IsInAProbeBWState`.
     #[inline]
     fn is_probe_bw(self) -> bool {
         matches!(self, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
     }
 
-    /// IsProbingBW.
+    /// The draft's `IsProbingBW`.
     #[inline]
     fn is_probing(self) -> bool {
         matches!(self, Phase::Startup | Phase::Refill | Phase::Up)
@@ -139,7 +139,7 @@ struct Undo {
     inflight_longterm: Bytes,
 }
 
-/// See the module text.
+/// BBR version 3 for one connection.
 #[derive(Clone, Debug)]
 pub struct Bbr3 {
     config: Config,
@@ -305,13 +305,13 @@ impl Bbr3 {
         self.mss * self.config.min_window.max(1)
     }
 
-    /// EnterDrain.
+    /// The draft's `EnterDrain`.
     fn enter_drain(&mut self) {
         self.phase = Phase::Drain;
         self.drain_round = self.rounds.count();
     }
 
-    /// CheckStartupDone, CheckDrainDone.
+    /// The draft's `CheckStartupDone` and `CheckDrainDone`.
     fn check_startup_and_drain(&mut self, now: Instant, ack: &Ack, rng: &mut Rng) {
         self.check_startup_loss(ack);
         if self.phase == Phase::Startup && self.full {
@@ -327,7 +327,7 @@ impl Bbr3 {
 }
 
 impl CongestionControl for Bbr3 {
-    /// HandleRestartFromIdle.
+    /// The draft's `HandleRestartFromIdle`.
     fn on_sent(&mut self, now: Instant, sent: &Sent, rng: &mut Rng) {
         self.begin(now);
         if sent.in_flight > Bytes::ZERO || !sent.app_limited {
@@ -342,7 +342,7 @@ impl CongestionControl for Bbr3 {
         }
     }
 
-    /// UpdateModelAndState, UpdateControlParameters.
+    /// The draft's `UpdateModelAndState` and `UpdateControlParameters`.
     fn on_ack(&mut self, now: Instant, ack: &Ack, rng: &mut Rng) {
         self.begin(now);
         self.delivered = self.delivered.max(ack.delivered);
@@ -372,12 +372,12 @@ impl CongestionControl for Bbr3 {
         self.set_window(ack);
     }
 
-    /// OnEnterFastRecovery.
+    /// The draft's `OnEnterFastRecovery`.
     fn on_loss(&mut self, _now: Instant, _loss: &Loss) {
         self.save_once();
     }
 
-    /// OnEnterRTO.
+    /// The draft's `OnEnterRTO`.
     fn on_timeout(&mut self, now: Instant, timeout: &Timeout) {
         self.begin(now);
         self.save_once();

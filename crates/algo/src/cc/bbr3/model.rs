@@ -50,7 +50,7 @@ impl Bbr3 {
         }
     }
 
-    /// UpdateLatestDeliverySignals.
+    /// The draft's `UpdateLatestDeliverySignals`.
     #[inline]
     pub(super) fn update_latest(&mut self, ack: &Ack, rate: f64) {
         self.loss_round_start = false;
@@ -62,7 +62,7 @@ impl Bbr3 {
         }
     }
 
-    /// UpdateMaxBw, UpdateRound.
+    /// The draft's `UpdateMaxBw` and `UpdateRound`.
     #[inline]
     pub(super) fn update_max_rate(&mut self, ack: &Ack, rate: f64, limited: bool) {
         self.round_start = self.rounds.on_ack(ack);
@@ -72,7 +72,7 @@ impl Bbr3 {
         }
     }
 
-    /// UpdateACKAggregation.
+    /// The draft's `UpdateACKAggregation`.
     pub(super) fn update_extra_acked(&mut self, now: Instant, ack: &Ack) {
         if ack.acked == Bytes::ZERO {
             return;
@@ -92,14 +92,14 @@ impl Bbr3 {
 
     // ---- the full pipe ----
 
-    /// ResetFullBW.
+    /// The draft's `ResetFullBW`.
     pub(super) fn reset_full(&mut self) {
         self.full_rate = 0.0;
         self.full_count = 0;
         self.full_now = false;
     }
 
-    /// CheckFullBWReached.
+    /// The draft's `CheckFullBWReached`.
     pub(super) fn check_full(&mut self, rate: f64, limited: bool) {
         if self.full_now || !self.round_start || limited {
             return;
@@ -135,7 +135,7 @@ impl Bbr3 {
 
     // ---- losses ----
 
-    /// IsInflightTooHigh.
+    /// The draft's `IsInflightTooHigh`.
     #[inline]
     pub(super) fn is_too_high(&self, ack: &Ack) -> bool {
         lost_since(ack).0 as f64 > flight_at_send(ack).0 as f64 * self.config.loss_threshold
@@ -173,7 +173,7 @@ impl Bbr3 {
         before + Bytes(prefix as u64)
     }
 
-    /// HandleInflightTooHigh.
+    /// The draft's `HandleInflightTooHigh`.
     fn handle_too_high(
         &mut self,
         now: Instant,
@@ -214,13 +214,13 @@ impl Bbr3 {
         self.loss_in_round = false;
     }
 
-    /// ResetShortTermModel.
+    /// The draft's `ResetShortTermModel`.
     pub(super) fn reset_shortterm(&mut self) {
         self.rate_shortterm = f64::INFINITY;
         self.inflight_shortterm = UNBOUNDED;
     }
 
-    /// ResetCongestionSignals.
+    /// The draft's `ResetCongestionSignals`.
     pub(super) fn reset_signals(&mut self) {
         self.loss_in_round = false;
         self.rate_latest = 0.0;
@@ -244,7 +244,7 @@ impl Bbr3 {
         };
     }
 
-    /// HandleSpuriousLossDetection.
+    /// The draft's `HandleSpuriousLossDetection`.
     pub(super) fn undo(&mut self) {
         let undo = self.undo;
         self.timed_out = None;
@@ -269,7 +269,7 @@ impl Bbr3 {
 
     // ---- what the path holds ----
 
-    /// BDPMultiple.
+    /// The draft's `BDPMultiple`.
     #[inline]
     pub(super) fn bdp(&self, rate: f64, gain: f64) -> Bytes {
         if self.min_rtt == Duration::MAX {
@@ -278,7 +278,7 @@ impl Bbr3 {
         Bytes((rate * self.min_rtt.as_secs_f64() * gain) as u64)
     }
 
-    /// TargetInflight.
+    /// The draft's `TargetInflight`.
     #[inline]
     pub(super) fn target_inflight(&self) -> Bytes {
         self.bdp(self.rate, 1.0).min(self.window)

@@ -19,7 +19,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "arq";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str =
     "link-layer retransmission with delivery in order: loss shows as delay and uses airtime";
 /// Where it is specified.
@@ -37,7 +37,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// The retransmissions of one link layer.
 #[derive(Clone, Debug)]
 pub struct Arq {
     config: Config,

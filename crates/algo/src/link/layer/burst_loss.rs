@@ -12,7 +12,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "burst_loss";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "losses in bursts: a good and a bad state, each with its own probability";
 /// Where it is specified.
 pub const SOURCE: &str = "Gilbert 1960; Elliott 1963; tc-netem(8), loss gemodel";
@@ -31,7 +31,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// Gilbert and Elliott's two states for one link.
 #[derive(Clone, Debug)]
 pub struct BurstLoss {
     config: Config,

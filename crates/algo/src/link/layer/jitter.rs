@@ -13,7 +13,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "jitter";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "each packet is delayed by a random time, in order unless told otherwise";
 /// Where it is specified.
 pub const SOURCE: &str = "tc-netem(8), delay TIME JITTER distribution";
@@ -44,7 +44,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// The random extra delay of one link.
 #[derive(Clone, Debug)]
 pub struct Jitter {
     config: Config,

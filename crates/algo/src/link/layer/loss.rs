@@ -8,7 +8,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "loss";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "each packet is lost with the same probability";
 /// Where it is specified.
 pub const SOURCE: &str = "tc-netem(8), loss random";
@@ -21,7 +21,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// Independent random loss on one link.
 #[derive(Clone, Debug)]
 pub struct Loss {
     rate: f64,

@@ -19,7 +19,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "outage";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "periodic or listed outages and handovers; packets wait, none is lost";
 /// Where it is specified.
 pub const SOURCE: &str = "3GPP TS 36.300 section 10.1.2 (handover with forwarding)";
@@ -40,7 +40,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// The outages of one link.
 #[derive(Clone, Debug)]
 pub struct Outage {
     every: u64,

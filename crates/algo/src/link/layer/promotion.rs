@@ -18,7 +18,7 @@ use crate::Rng;
 
 /// Name in the table.
 pub const NAME: &str = "promotion";
-/// One line.
+/// One-line description for lists and documentation.
 pub const ABOUT: &str = "after a pause the radio has to be woken first (RRC idle to connected)";
 /// Where it is specified.
 pub const SOURCE: &str = "Jiang et al. IMC 2012, figure 5; 3GPP TS 36.331 section 5.3.3";
@@ -39,7 +39,7 @@ config! {
     }
 }
 
-/// See the module text.
+/// The radio's sleep state on one link.
 #[derive(Clone, Debug)]
 pub struct Promotion {
     config: Config,

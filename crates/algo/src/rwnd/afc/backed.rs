@@ -1,38 +1,42 @@
-//! The rate term where the sender knows nothing of AFC: the receiver offers the whole window, and has the memory for it.
+//! AFC's rate term for a sender without AFC: the receiver advertises the whole window and has the
+//! memory for it.
 //!
-//! signal: what was received, read and offered, at each ACK · model: the reading rate AR as in [`super::Afc`]; a window of
-//! `free + AR · RTT` is the free part of a buffer that is larger by `AR · RTT` · action: how large the buffer should be.
+//! signal: bytes received, read and advertised, at each ACK · model: the reading rate AR as in
+//! [`super::Afc`]; a window of `free + AR · RTT` is the free part of a buffer that is larger by
+//! `AR · RTT` · action: the size of the buffer.
 //!
-//! So no byte is promised that has no place: a reader that stops finds all of it in memory. Differences from [`super::Afc`]:
-//! - RTT is the smallest. With the present one a queue would feed itself: a fast reader's window is `B + AR · RTT`, so RTT
-//!   becomes `RTT + B / AR` with every round.
-//! - No timer: slots end with the first ACK after their time, and their true length counts. A slot with a silence of two
-//!   RTTs while a window was on offer is left out: the sender had nothing to send.
-//! - Integers only (bytes per second, microseconds, nanoseconds; divisions round down), so that a kernel can do the same.
+//! Every advertised byte fits the memory, even if the reader stops. Source and deviations: see
+//! [`super`], but
+//! - RTT is the smallest one. With the current RTT a queue would reinforce itself: a fast reader's
+//!   window is `B + AR · RTT`, so RTT becomes `RTT + B / AR` with every round.
+//! - No timer: a slot ends with the first ACK after its time, and its true length counts. A slot with a
+//!   silence of two RTTs while the window was open is left out: the sender had no data.
+//! - Integers only (bytes per second, microseconds, nanoseconds; divisions round down): the agent's
+//!   eBPF program computes the same.
 
 use units::{Bytes, Duration, Instant};
 
-/// How long the reading rate is measured before it enters the average: as [`super::Config`] has it.
+/// Length of one measurement of the reading rate: the default of [`super::Config`].
 pub const SLOT: Duration = Duration::from_millis(100);
-/// Slots that the average remembers: the reciprocal of [`super::Config`]'s weight.
+/// Slots in the average: the reciprocal of [`super::Config`]'s weight.
 pub const SLOTS: u64 = 32;
-/// Rates are bounded so that products fit: 4 GB/s, as DRWA's.
-const MOST_RATE: u64 = 1 << 32;
-/// RFC 7323 section 2.3: windows end at 2^30.
-const MOST: u64 = 1 << 30;
-/// Longer RTTs are errors.
-const MOST_RTT_US: u64 = 30_000_000;
+/// Upper bound of a rate, 4 GB/s as in DRWA: products then fit 64 bits.
+const MAX_RATE: u64 = 1 << 32;
+/// Largest window (RFC 7323 section 2.3).
+const MAX_BYTES: u64 = 1 << 30;
+/// Longer RTTs are measurement errors.
+const MAX_RTT_US: u64 = 30_000_000;
 
-/// What the receiver knows at an ACK.
+/// State of the receiver when it sends an ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Received in order.
+pub struct AckSample {
+    /// Total received in order.
     pub received: Bytes,
-    /// Read by the application.
+    /// Total read by the application.
     pub copied: Bytes,
-    /// Up to which the sender may send.
+    /// Total up to which the sender may send.
     pub right_edge: Bytes,
-    /// RTT now; zero: not known yet.
+    /// Current RTT; zero if it is not known yet.
     pub rtt: Duration,
 }
 
@@ -41,14 +45,14 @@ pub struct Seen {
 pub struct Backed {
     rate: u64,
     slots: u64,
-    /// The slot that is being measured; none while nothing lies in the buffer.
+    /// The current slot, if `measuring`: there is none while the buffer is empty.
     begun_ns: u64,
     begun_copied: u64,
     measuring: bool,
-    /// A silence of the sender lies in it.
+    /// The sender was silent during the slot.
     silent: bool,
-    /// At the last ACK.
-    seen_ns: u64,
+    /// Time of the last ACK; the totals below are those at that time.
+    acked_ns: u64,
     received: u64,
     copied: u64,
     right_edge: u64,
@@ -56,30 +60,30 @@ pub struct Backed {
 
 impl Backed {
     /// An ACK is about to be sent.
-    pub fn on_ack(&mut self, now: Instant, seen: &Seen) {
+    pub fn on_ack(&mut self, now: Instant, sample: &AckSample) {
         let now = now.0;
-        let quiet_us = now.saturating_sub(self.seen_ns) / 1_000;
-        let rtt_us = (seen.rtt.0 / 1_000).min(MOST_RTT_US);
+        let quiet_us = now.saturating_sub(self.acked_ns) / 1_000;
+        let rtt_us = (sample.rtt.0 / 1_000).min(MAX_RTT_US);
         if self.right_edge > self.received && rtt_us > 0 && quiet_us > 2 * rtt_us {
             self.silent = true;
         }
-        self.received = self.received.max(seen.received.0);
-        let read = self.copied.max(seen.copied.0.min(self.received));
+        self.received = self.received.max(sample.received.0);
+        let read = self.copied.max(sample.copied.0.min(self.received));
         let reading = self.received > self.copied || read > self.copied;
         self.copied = read;
-        self.turn(now);
+        self.end_slot(now);
         if !self.measuring && reading {
             self.measuring = true;
             self.silent = false;
             self.begun_ns = now;
             self.begun_copied = self.copied;
         }
-        self.seen_ns = now;
-        self.right_edge = seen.right_edge.0;
+        self.acked_ns = now;
+        self.right_edge = sample.right_edge.0;
     }
 
-    /// Ends the slot that is over.
-    fn turn(&mut self, now: u64) {
+    /// Ends the slot if it is over, and averages its rate.
+    fn end_slot(&mut self, now: u64) {
         let length = now.saturating_sub(self.begun_ns);
         if !self.measuring || length < SLOT.0 {
             return;
@@ -88,9 +92,9 @@ impl Backed {
         if self.silent {
             return;
         }
-        let bytes = (self.copied - self.begun_copied).min(MOST);
-        let drained = (bytes * 1_000_000 / (length / 1_000).max(1)).min(MOST_RATE);
-        // The plain mean until the average has seen enough.
+        let bytes = (self.copied - self.begun_copied).min(MAX_BYTES);
+        let drained = (bytes * 1_000_000 / (length / 1_000).max(1)).min(MAX_RATE);
+        // A plain mean of the first slots.
         self.slots = (self.slots + 1).min(SLOTS);
         self.rate = (self.rate * (self.slots - 1) + drained) / self.slots;
     }
@@ -100,10 +104,11 @@ impl Backed {
         self.rate
     }
 
-    /// How much payload the buffer should hold, where the application's own holds `own` and the smallest RTT is that.
+    /// Size of the buffer in payload bytes, for a kernel buffer of `own` bytes and a smallest RTT of
+    /// `rtt_min`.
     pub fn buffer(&self, own: Bytes, rtt_min: Duration) -> Bytes {
-        let rtt_us = (rtt_min.0 / 1_000).min(MOST_RTT_US);
-        Bytes((own.0.min(MOST) + self.rate * rtt_us / 1_000_000).min(MOST))
+        let rtt_us = (rtt_min.0 / 1_000).min(MAX_RTT_US);
+        Bytes((own.0.min(MAX_BYTES) + self.rate * rtt_us / 1_000_000).min(MAX_BYTES))
     }
 }
 
@@ -120,13 +125,13 @@ mod tests {
         for i in 1..=ms / 10 {
             at.0 += comes;
             at.1 = at.0.min(at.1 + read);
-            let seen = Seen {
+            let sample = AckSample {
                 received: Bytes(at.0),
                 copied: Bytes(at.1),
                 right_edge: Bytes(at.0 + 65_536),
                 rtt: RTT,
             };
-            law.on_ack(Instant((from + 10 * i) * 1_000_000), &seen);
+            law.on_ack(Instant((from + 10 * i) * 1_000_000), &sample);
         }
     }
 
@@ -147,7 +152,7 @@ mod tests {
         let (mut received, mut copied) = (0, 0);
         for i in 1..4_000_u64 {
             let now = Instant(i * 10_000_000);
-            // A reader of 0, 6 and 6 by turns; the buffer never runs dry.
+            // A reader of 0, 6 and 6 by turns; the buffer is never empty.
             let read = if i / 60 % 3 == 0 { 0 } else { 6_000 };
             received += 5_000;
             copied = received.min(copied + read);
@@ -157,7 +162,7 @@ mod tests {
                 now,
                 &Sample { cause: Cause::Copied, received, copied, ..Sample::default() },
             );
-            law.on_ack(now, &Seen { received, copied, right_edge: edge, rtt: RTT });
+            law.on_ack(now, &AckSample { received, copied, right_edge: edge, rtt: RTT });
         }
         let floats = afc.drain_rate().0 / 8;
         assert!(law.rate().abs_diff(floats) < floats / 20, "{} {floats}", law.rate());
@@ -183,14 +188,14 @@ mod tests {
             let most = Bytes(u64::MAX);
             law.on_ack(
                 Instant(now),
-                &Seen {
+                &AckSample {
                     received: most,
                     copied: most,
                     right_edge: Bytes(3),
                     rtt: Duration(u64::MAX),
                 },
             );
-            assert!(law.buffer(most, Duration(u64::MAX)).0 <= MOST);
+            assert!(law.buffer(most, Duration(u64::MAX)).0 <= MAX_BYTES);
         }
     }
 }

@@ -1,16 +1,18 @@
 //! AFC's rate option: the reading rate in one byte, and the five bytes that carry it.
 //!
-//! signal: a rate · model: a floating-point code with four bits of exponent and four of mantissa, gradual below 32
-//! kbit/s · action: zero is zero, steps are 2 kbit/s at the bottom and between 1/32 and 1/16 of the value above, up to
-//! 1.016 Gbit/s; rounding is to the nearest, so that a decoded rate is at most 1/32 off.
+//! signal: a rate · model: a floating-point code with four bits of exponent and four of mantissa,
+//! gradual below 32 kbit/s · action: zero is zero. Steps are 2 kbit/s below that, and between 1/32 and
+//! 1/16 of the value above, up to 1.016 Gbit/s. Rounding to the nearest code changes a rate by at most
+//! 1/32.
 //!
 //! | byte | 0 | 1 | 2 | 3 | 4 |
 //! |---|---|---|---|---|---|
 //! | | kind 253 | length 5 | identifier, high | low | value |
 //!
-//! Source: the slides' AFC has "one byte for the type of option and one for the value"; kind 253 is for experiments
-//! (RFC 4727 section 2.2) and has to carry an identifier (RFC 6994 section 3.1). The identifier is this project's choice
-//! and not registered with IANA. The code of the value byte is this project's choice too: the papers name its size only.
+//! Source: the slides' AFC has "one byte for the type of option and one for the value". Kind 253 is for
+//! experiments (RFC 4727 section 2.2) and has to carry an identifier (RFC 6994 section 3.1). The
+//! identifier is this project's choice and not registered with IANA. The code of the value byte is
+//! this project's choice too: the papers give only its size.
 
 use units::Rate;
 
@@ -21,7 +23,7 @@ pub const LENGTH: u8 = 5;
 /// The 16-bit experiment identifier: "AF" for AFC and a number.
 pub const IDENTIFIER: u16 = 0xAFC1;
 
-/// Bits per second in a step at the bottom. With it the top is just above 1 Gbit/s.
+/// The smallest step, in bits per second. With it the largest code is just above 1 Gbit/s.
 const UNIT: u64 = 2_000;
 
 /// The rate of a value byte.
@@ -31,9 +33,9 @@ pub const fn decode(value: u8) -> Rate {
     Rate(UNIT * if exponent == 0 { mantissa } else { (16 + mantissa) << (exponent - 1) })
 }
 
-/// The value byte whose rate is nearest; the largest for everything above.
+/// The value byte with the nearest rate; the largest byte for all higher rates.
 pub const fn encode(rate: Rate) -> u8 {
-    // Codes grow with the rates, so the largest one at or below is found bit by bit.
+    // Codes grow with the rates, so the largest code at or below the rate is found bit by bit.
     let mut code: u8 = 0;
     let mut bit: u8 = 128;
     while bit > 0 {
@@ -54,7 +56,7 @@ pub const fn to_wire(value: u8) -> [u8; 5] {
     [KIND, LENGTH, high, low, value]
 }
 
-/// The value byte of an option; `None` where it is another one.
+/// The value byte of an option; `None` for any other option.
 pub const fn from_wire(option: [u8; 5]) -> Option<u8> {
     let [kind, length, high, low, value] = option;
     if kind == KIND && length == LENGTH && u16::from_be_bytes([high, low]) == IDENTIFIER {
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn another_experiment_is_not_taken_for_it() {
+    fn another_experimental_option_is_ignored() {
         let [kind, length, high, low, value] = to_wire(7);
         assert_eq!(from_wire([kind, length, high, low ^ 1, value]), None);
         assert_eq!(from_wire([254, length, high, low, value]), None);

@@ -1,36 +1,40 @@
 //! The sender's half of AFC: a wrapper round any congestion control.
 //!
-//! signal: window field and rate option of each ACK, the smoothed RTT · model: what the application reads while data is
-//! under way makes room for as much · action: a larger flow window, losses that are no congestion, paced bursts.
+//! signal: window field and rate option of each ACK, the smoothed RTT · model: while data is under way,
+//! the application reads and frees as much buffer · action: a larger flow window, losses that are no
+//! congestion signal, paced bursts.
 //!
-//! How the sender uses it. On *every* ACK (also pure window updates), after its cumulative number was taken in, it calls
-//! [`Sender::on_ack`]. Then
-//! - it may send up to `snd_una + min(Sender::window(), congestion window)`, instead of `snd_una + window field`;
-//!   the right edge of the ACK is not kept as a bound, and a window of zero does not start the persist timer as long as
-//!   `Sender::window()` is a segment or more (new data probes for it); the segment at `snd_una` may always be sent
-//!   again, or a buffer that is full of data beyond a hole would never be emptied;
-//! - while [`Sender::hides_loss`] holds, lost segments are sent again as ever, but the congestion control is told
-//!   nothing (`on_loss`, `on_timeout`, `on_ecn` are not called and PRR does not reduce);
-//! - it paces with the smaller of [`Sender::pacing_rate`] and the congestion control's own, where there is one;
+//! How the sender uses it. On *every* ACK (also pure window updates), after updating `snd_una`, it calls
+//! [`Sender::on_ack`]. Then:
+//! - It may send up to `snd_una + min(Sender::window(), congestion window)`, instead of `snd_una +
+//!   window field`. The right edge of the ACK is no bound. A window of zero does not start the persist
+//!   timer while `Sender::window()` is a segment or more: new data probes the window. The segment at
+//!   `snd_una` may always be retransmitted; otherwise a buffer full of data beyond a hole would never
+//!   drain.
+//! - While [`Sender::hides_loss`] is true, lost segments are retransmitted as usual, but the congestion
+//!   control does not learn of them: `on_loss`, `on_timeout`, `on_ecn` are not called, and PRR does not
+//!   reduce.
+//! - It paces with the smaller of [`Sender::pacing_rate`] and the congestion control's own rate, if any;
 //!   [`Sender::next_send`] is the same as a point in time.
 //!
-//! Chosen here, because the slides only name the parts: *fresh* data is what was sent for the first time after the last
-//! zero window was seen: until such data is acknowledged, whatever was under way when the buffer was full may be found
-//! missing. Bursts are paced at flow window / RTT = advertised / RTT + AR, the very `αW + AR` of the slides' fluid
-//! model, for one RTT after the right edge jumped by more than four segments with one ACK.
+//! Source: see [`super`]. Choices of this project, because the slides only name the components: *fresh*
+//! data is data first sent after the last zero window. Until fresh data is acknowledged, a missing
+//! segment may have met the full buffer. Bursts are paced at flow window / RTT = advertised / RTT +
+//! AR, the `αW + AR` of the slides' fluid model, for one RTT after the right edge jumped by more than
+//! four segments with one ACK.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::option;
 
-/// Which parts are at work, for ablations.
+/// The active components, for ablation studies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderConfig {
     /// Component 1: add AR · RTT.
     pub rate_term: bool,
     /// Component 2: hide overflow losses.
     pub hide_losses: bool,
-    /// Component 4: pace what a reopened window releases.
+    /// Component 4: pace the burst of a reopened window.
     pub pace: bool,
     /// Payload bytes of a full segment.
     pub mss: Bytes,
@@ -42,12 +46,12 @@ impl Default for SenderConfig {
     }
 }
 
-/// An ACK, as the sender's half needs it.
+/// The fields of an ACK that the sender's half needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderAck {
     /// Total acknowledged after this ACK, from the first payload byte: `snd_una`.
     pub acknowledged: Bytes,
-    /// Total ever sent, resends not counted: `snd_max`.
+    /// Total sent without retransmissions: `snd_max`.
     pub sent: Bytes,
     /// The window field, scaled.
     pub window: Bytes,
@@ -57,7 +61,7 @@ pub struct SenderAck {
     pub rtt: Duration,
 }
 
-/// See the module text.
+/// The sender's half of AFC for one connection.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -73,7 +77,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A new connection.
+    /// The state of a new connection.
     pub fn new(config: SenderConfig) -> Sender {
         Sender {
             config,
@@ -87,7 +91,7 @@ impl Sender {
         }
     }
 
-    /// An ACK came.
+    /// Takes an ACK into account, in order of arrival.
     pub fn on_ack(&mut self, now: Instant, ack: &SenderAck) {
         if ack.acknowledged < self.acknowledged {
             return; // overtaken by a newer one
@@ -106,8 +110,8 @@ impl Sender {
         self.watch_edge(now);
     }
 
-    /// Component 4: a jump of the right edge is what would leave as a burst. A delayed ACK for two segments, and a
-    /// reader that freed two more meanwhile, move it by four.
+    /// Component 4: a jump of the right edge would cause a burst. More than four segments count as a
+    /// jump: a delayed ACK for two segments, and two more that the reader freed meanwhile, make four.
     fn watch_edge(&mut self, now: Instant) {
         let edge = self.acknowledged + self.window();
         let jumped = self.edge.is_some_and(|before| edge > before + self.config.mss * 4);
@@ -124,17 +128,17 @@ impl Sender {
         if self.config.rate_term { self.advertised + self.rate * self.rtt } else { self.advertised }
     }
 
-    /// Component 2: whether a congestion signal that comes now is to be ignored.
+    /// Component 2: whether to ignore a congestion signal that arrives now.
     pub fn hides_loss(&self) -> bool {
         self.config.hide_losses && self.hidden_up_to.is_some()
     }
 
-    /// Component 4: the rate to send with, while a reopened window is being filled; `None`: as the ACKs clock it.
+    /// Component 4: the sending rate while a reopened window is being filled; `None`: ACK clocking.
     pub fn pacing_rate(&self) -> Option<Rate> {
         if !self.config.pace || self.paced_until.is_none() {
             return None;
         }
-        // At least a segment per RTT, so that a closed window cannot stop what congestion control wants to resend.
+        // At least a segment per RTT, so that a closed window cannot stop retransmissions.
         self.window().max(self.config.mss).over(self.rtt)
     }
 
@@ -146,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// The reading rate that the receiver told last.
+    /// The reading rate that the receiver reported last.
     pub fn application_rate(&self) -> Rate {
         self.rate
     }
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flow_window_is_the_advertised_one_and_what_is_read_in_one_rtt() {
+    fn the_flow_window_is_the_advertised_one_plus_the_bytes_read_in_one_rtt() {
         let mut sender = Sender::new(SenderConfig::default());
         sender.on_ack(Instant(1), &ack(0, 0, 100_000, 4_096_000));
         // 4.096 Mbit/s is a value of the code: (16 + 0) << 7, 2 kbit/s each.
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reopened_window_releases_is_spread_over_one_rtt() {
+    fn the_burst_of_a_reopened_window_is_spread_over_one_rtt() {
         let mut sender = Sender::new(SenderConfig::default());
         let at = |ms: u64| Instant(ms * 1_000_000);
         sender.on_ack(at(0), &ack(50_000, 100_000, 0, 0));
