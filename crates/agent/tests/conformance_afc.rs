@@ -5,7 +5,7 @@
 
 use agent::kernel::layouts::DrwaSample;
 use algo::Rng;
-use algo::rwnd::afc::backed::{Backed, Seen};
+use algo::rwnd::afc::backed::{AckSample, Backed};
 use streams::STREAM;
 use units::{Bytes, Duration, Instant};
 
@@ -90,7 +90,7 @@ fn every_buffer_of_any_stream_is_the_same_in_the_kernel() {
             let (received, copied, right_edge) =
                 (Bytes(received), Bytes(copied), Bytes(right_edge));
             let rtt = Duration::from_micros(step.rtt_us);
-            ours.on_ack(Instant(step.now_ns), &Seen { received, copied, right_edge, rtt });
+            ours.on_ack(Instant(step.now_ns), &AckSample { received, copied, right_edge, rtt });
             let buffer = ours.buffer(Bytes(own), Duration::from_micros(rtt_min_us)).0;
             assert_eq!((ours.rate(), buffer), (step.rate, step.buffer), "case {case}, ACK {i}");
             buffers.insert(buffer);

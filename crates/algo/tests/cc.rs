@@ -59,11 +59,7 @@ fn drive(cc: &mut Cc, stretch: u64) -> Vec<Second> {
             if in_flight == Bytes::ZERO {
                 (first_sent, delivered_at) = (now, now);
             }
-            cc.on_sent(
-                now,
-                &Sent { bytes: MSS, in_flight, app_limited: false, again: false },
-                &mut rng,
-            );
+            cc.on_sent(now, &Sent { bytes: MSS, in_flight, app_limited: false }, &mut rng);
             in_flight += MSS;
             let dropped = free.since(now).0 >= SLOT.0 * BUFFER;
             if !dropped {
@@ -379,11 +375,7 @@ fn run(
         match *operation {
             Operation::Sent(segments) => {
                 let bytes = MSS * segments;
-                cc.on_sent(
-                    now,
-                    &Sent { bytes, in_flight, app_limited: false, again: false },
-                    &mut rng,
-                );
+                cc.on_sent(now, &Sent { bytes, in_flight, app_limited: false }, &mut rng);
                 in_flight += bytes;
             }
             Operation::Ack { segments, rtt, limited, lost, marked } => {
@@ -491,7 +483,7 @@ proptest! {
                 match v[3] % 8 {
                     0 => {
                         let (bytes, in_flight) = (Bytes(v[4]), Bytes(v[5]));
-                        cc.on_sent(now, &Sent { bytes, in_flight, app_limited: v[6] % 2 == 0, again: false }, &mut rng);
+                        cc.on_sent(now, &Sent { bytes, in_flight, app_limited: v[6] % 2 == 0 }, &mut rng);
                     }
                     1 => cc.on_loss(now, &loss),
                     2 => cc.on_timeout(now, &Timeout { in_flight: loss.in_flight, count: v[4] as u32 }),

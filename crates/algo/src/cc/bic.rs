@@ -1,12 +1,13 @@
-//! BIC: binary search for the window between the last loss and now.
+//! BIC: binary search for the window between those before and after the last loss.
 //!
-//! signal: segments acknowledged, a loss · model: the right window lies between the window after the last loss and the
-//! one before it · action: go a quarter of the way each round, at most 16 segments; beyond the old maximum, search away
-//! from it with the same steps mirrored. Sources: Xu, Harfoush, Rhee, "Binary increase congestion control for fast,
-//! long distance networks" (INFOCOM 2004); Linux `tcp_bic.c` for what the paper leaves open.
+//! signal: segments acknowledged, a loss · model: the right window lies between the window after the
+//! last loss and the one before it · action: grow by a quarter of the distance each round, at most 16
+//! segments. Beyond the old maximum the same steps follow in reverse order.
 //!
-//! Deviations: Linux also multiplies the growth by its estimate of segments per ACK, which made up for counting ACKs;
-//! here segments are counted.
+//! Sources: Xu, Harfoush, Rhee, "Binary increase congestion control for fast, long distance networks"
+//! (INFOCOM 2004); Linux `tcp_bic.c` for details that the paper leaves open. Deviation: Linux also
+//! multiplies the growth by its estimate of segments per ACK, because it counts ACKs; here segments
+//! are counted.
 
 use units::{Bytes, Instant};
 
@@ -24,17 +25,17 @@ pub const SOURCE: &str = "Xu, Harfoush, Rhee (INFOCOM 2004); Linux net/ipv4/tcp_
 config! {
     /// The constants of the paper and of Linux.
     pub struct Config {
-        /// Share that is left after a loss (Linux 819/1024).
+        /// Share that remains after a loss (Linux 819/1024).
         beta: f64 = 0.8, 0.1, 0.95;
-        /// Segments per round at most: the paper's Smax (Linux `max_increment`).
+        /// Largest growth, in segments per round: the paper's Smax (Linux `max_increment`).
         max_increment: f64 = 16.0, 1.0, 1000.0;
-        /// Segments below which it is Reno (Linux `low_window`).
+        /// Window below which it behaves as Reno, in segments (Linux `low_window`).
         low_window: f64 = 14.0, 0.0, 10000.0;
-        /// The search goes this part of the distance (Linux `BICTCP_B`).
+        /// One round covers this part of the distance (Linux `BICTCP_B`).
         divisor: f64 = 4.0, 1.0, 100.0;
         /// Rounds from one step below the maximum to it (Linux `smooth_part`).
         smooth: f64 = 20.0, 1.0, 1000.0;
-        /// Give way to newcomers: lower the maximum when a loss comes before it was reached (the paper's section III).
+        /// Release bandwidth to new flows: a loss below the maximum lowers the maximum further (the paper's section III).
         fast_convergence: bool = true;
     }
 }
@@ -54,7 +55,7 @@ impl Bic {
         Bic { config, window: Window::new(setup), max: None, max_before: None }
     }
 
-    /// Segments per round at this window.
+    /// Growth at the current window, in segments per round.
     fn increment(&self) -> f64 {
         let c = &self.config;
         let window = self.window.segments();
@@ -73,7 +74,7 @@ impl Bic {
         } else {
             c.max_increment
         };
-        // Linux: nothing is known yet, so at least 5 % per round.
+        // Linux: before the first loss, at least 5 % per round.
         if self.max.is_none() { step.max(window / 20.0) } else { step }
     }
 
@@ -105,7 +106,7 @@ impl CongestionControl for Bic {
     fn on_timeout(&mut self, _now: Instant, timeout: &Timeout) {
         let left = if timeout.count <= 1 { self.decrease() } else { 0.0 };
         self.window.collapse(left, timeout);
-        // Linux bictcp_state: a timeout forgets the maximum.
+        // Linux bictcp_state: a timeout resets the maximum.
         self.max = None;
     }
 

@@ -1,13 +1,17 @@
-//! CUBIC: the window follows a cubic curve of time whose flat part is where the last loss was.
+//! CUBIC: the window follows a cubic curve of time with its plateau at the window of the last loss.
 //!
-//! signal: segments acknowledged, elapsed time, a loss · model: W(t) = C (t − K)³ + W_max, and the window that Reno would
-//! have by now · action: grow towards W(t + RTT), or be Reno where that is more; β of the window is left after a loss.
-//! Sources: RFC 9438; HyStart++ RFC 9406; `rules = "linux"` for `tcp_cubic.c`: the decrease starts from the window
-//! instead of the flight, at least 5 % are added per round before the first loss and 1 % at the curve's plateau, the curve
-//! is read one smallest RTT ahead, and a timeout forgets W_max.
+//! signal: segments acknowledged, elapsed time, a loss · model: W(t) = C (t − K)³ + W_max, and the
+//! window that Reno would have now · action: grow towards W(t + RTT), or to Reno's window if that is
+//! larger; a loss reduces the window to β of it.
 //!
-//! Deviations: time passes on the curve only while the window limits the sender (RFC 9438 section 5.8 asks for that of
-//! application-limited periods), measured from ACK to ACK. Linux's rounding to whole segments and jiffies is left out.
+//! Sources: RFC 9438; HyStart++ is RFC 9406. `rules = "linux"` is `tcp_cubic.c`: the decrease starts
+//! from the window instead of the flight; the window grows by at least 5 % per round before the first
+//! loss and by 1 % at the curve's plateau; the curve is evaluated one smallest RTT ahead; a timeout
+//! resets W_max.
+//!
+//! Deviations: time on the curve counts only while the window limits the sender, from ACK to ACK (RFC
+//! 9438 section 5.8 requires that for application-limited periods). Linux's rounding to whole segments
+//! and jiffies is left out.
 
 use libm::cbrt;
 use units::{Bytes, Instant};
@@ -26,11 +30,11 @@ pub const ABOUT: &str =
 pub const SOURCE: &str = "RFC 9438, RFC 9406; Linux net/ipv4/tcp_cubic.c";
 
 choice! {
-    /// Whose details.
+    /// The specification to follow where RFC and Linux differ.
     pub enum Rules {
-        /// RFC 9438.
+        /// The text of RFC 9438.
         Rfc = "rfc",
-        /// Linux 6.
+        /// `tcp_cubic.c` of Linux 6.
         Linux = "linux",
     }
 }
@@ -40,13 +44,13 @@ config! {
     pub struct Config {
         /// Steepness of the curve, segments per second³ (RFC 9438 section 5.1: 0.4).
         c: f64 = 0.4, 0.001, 100.0;
-        /// Share that is left after a loss (RFC 9438 section 4.6: 0.7; Linux 717/1024).
+        /// Share that remains after a loss (RFC 9438 section 4.6: 0.7; Linux 717/1024).
         beta: f64 = 0.7, 0.1, 0.95;
-        /// Give way to newcomers: lower W_max when a loss comes before it was reached (RFC 9438 section 4.7).
+        /// Release bandwidth to new flows: a loss below W_max lowers W_max further (RFC 9438 section 4.7).
         fast_convergence: bool = true;
         /// Never slower than Reno (RFC 9438 section 4.3).
         reno_friendly: bool = true;
-        /// Growth per round trip at most (RFC 9438 section 4.2: 1.5).
+        /// Largest growth per round trip (RFC 9438 section 4.2: 1.5).
         clamp: f64 = 1.5, 1.01, 2.0;
         /// How slow start ends without a loss (RFC 9438 section 4.10 recommends RFC 9406).
         hystart: Kind = Kind::PlusPlus;
@@ -60,17 +64,17 @@ config! {
 /// One stage of congestion avoidance: RFC 9438 section 4.1.2.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Seconds since it began, without application-limited time.
+    /// Seconds since the stage began, without application-limited time.
     age: f64,
     /// The curve's plateau, in segments.
     origin: f64,
     /// Seconds to the plateau.
     k: f64,
-    /// What Reno would have by now.
+    /// The window that Reno would have now, in segments.
     reno: f64,
 }
 
-/// What a spurious decrease gives back (RFC 9438 section 4.9).
+/// The state that the undo of a spurious decrease restores (RFC 9438 section 4.9).
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     w_max: Option<f64>,
@@ -114,7 +118,8 @@ impl Cubic {
 
     fn begin(&mut self) -> Epoch {
         let now = self.window.segments();
-        // RFC 9438 sections 4.8 and 4.10: after a timeout or a slow start without loss, K is 0 and W_max the window.
+        // RFC 9438 sections 4.8 and 4.10: after a timeout or a slow start without loss, K is 0 and
+        // W_max is the window.
         let origin = self.curve.w_max.filter(|_| !self.timed_out).unwrap_or(now).max(now);
         if self.curve.w_max.is_none() {
             self.curve.prior = now;
@@ -145,7 +150,8 @@ impl Cubic {
             (true, min) => min.as_secs_f64(),
             (false, _) => ack.srtt.as_secs_f64(),
         };
-        // RFC 9438 section 4.2: target between the window and 1.5 of it, approached within one RTT.
+        // RFC 9438 section 4.2: the target is between the window and 1.5 of it, reached within one
+        // RTT.
         let target =
             self.curve_at(&epoch, epoch.age + ahead).min(self.config.clamp * window).max(window);
         let mut step = target - window;
@@ -153,9 +159,9 @@ impl Cubic {
             let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
             step = step.max(floor);
         }
-        // RFC 9438 section 4.3: α is Reno's 1 again once the lost ground is made good.
-        let made_good = !linux && epoch.reno >= self.curve.prior;
-        epoch.reno += acked * (if made_good { 1.0 } else { self.alpha } / window).min(1.0);
+        // RFC 9438 section 4.3: α is Reno's 1 once the window is back at its old size.
+        let restored = !linux && epoch.reno >= self.curve.prior;
+        epoch.reno += acked * (if restored { 1.0 } else { self.alpha } / window).min(1.0);
         self.curve.epoch = Some(epoch);
         self.window.grow(acked, step);
         if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno {
@@ -163,18 +169,18 @@ impl Cubic {
         }
     }
 
-    /// Ends the stage and returns what shall be left.
+    /// Ends the stage; returns the window after the decrease, in segments.
     fn end_stage(&mut self, in_flight: Bytes) -> f64 {
         self.before = self.curve;
         let window = self.window.segments();
         self.curve.prior = window;
-        // RFC 9438 section 4.7.
+        // RFC 9438 section 4.7: fast convergence.
         let earlier =
             self.curve.w_max.is_some_and(|w_max| window < w_max) && self.config.fast_convergence;
         self.curve.w_max =
             Some(if earlier { window * (1.0 + self.config.beta) / 2.0 } else { window });
         self.curve.epoch = None;
-        // RFC 9438 section 4.6: of the flight, unless the sender's window cannot exceed what it used.
+        // RFC 9438 section 4.6: the decrease applies to the flight; Linux's window never exceeds it.
         let base = match self.config.rules {
             Rules::Rfc => self.window.flight(in_flight),
             Rules::Linux => window,
@@ -186,7 +192,7 @@ impl Cubic {
 impl CongestionControl for Cubic {
     fn on_sent(&mut self, now: Instant, sent: &Sent, _rng: &mut Rng) {
         if sent.in_flight == Bytes::ZERO {
-            // The time of idleness does not count (RFC 9438 section 5.8).
+            // Idle time does not count (RFC 9438 section 5.8).
             self.last = now;
         }
     }
@@ -239,7 +245,8 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ecn(&mut self, _now: Instant, loss: &Loss) {
-        // RFC 9438 section 4.6: a mark may leave one segment, where a loss leaves two; ssthresh stays at two.
+        // RFC 9438 section 4.6: a mark may reduce the window to one segment, a loss to two; ssthresh
+        // stays at two.
         let left = self.end_stage(loss.in_flight);
         self.window.decrease(left);
         self.window.set(left);

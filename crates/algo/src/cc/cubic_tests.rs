@@ -165,7 +165,7 @@ fn time_without_data_does_not_move_along_the_curve() {
     let busy = run(&mut cc, Instant::ZERO, Instant(5_000_000_000), rtt);
     let mut rng = Rng::new(1, "test");
     let later = Instant(60_000_000_000);
-    let sent = Sent { bytes: Bytes(MSS), in_flight: Bytes::ZERO, app_limited: true, again: false };
+    let sent = Sent { bytes: Bytes(MSS), in_flight: Bytes::ZERO, app_limited: true };
     cc.on_sent(later, &sent, &mut rng);
     cc.on_ack(later + rtt, &Ack { window_limited: false, ..ack(1, rtt) }, &mut rng);
     assert_eq!(cc.window.segments(), busy);

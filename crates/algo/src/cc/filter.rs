@@ -1,48 +1,49 @@
-//! The best value of a recent stretch of time or rounds, in three samples.
+//! The maximum or minimum over a sliding window of time or rounds, from three samples.
 //!
-//! signal: values with a time that never runs backwards (nanoseconds, rounds) · model: the best sample of the window
-//! and the best ones of its later parts, so that a successor is at hand when the best grows too old · action:
-//! [`Windowed::get`]. Kathleen Nichols' algorithm, as in Linux `lib/win_minmax.c`: constant memory, and exact while the
-//! signal is flat or improves; otherwise the answer is a value that was seen at most one window ago.
+//! Kathleen Nichols' algorithm, as in Linux `lib/win_minmax.c`. It stores the best sample of the window
+//! and the best ones of its later parts, which follow when the best is too old. Memory is constant.
+//! The result is exact while the signal is flat or improves; otherwise it is a value at most one
+//! window old. Times (nanoseconds or rounds) must not run backwards.
 
-/// What [`Windowed`] keeps of one sample.
+/// One sample of [`Windowed`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample<V> {
     at: u64,
     value: V,
 }
 
-/// A windowed maximum ([`Windowed::max`]) or minimum ([`Windowed::min`]); one instance is only ever one of the two.
+/// A windowed maximum ([`Windowed::max`]) or minimum ([`Windowed::min`]); use each instance for only
+/// one of the two.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Windowed<V> {
     best: [Sample<V>; 3],
 }
 
 impl<V: Copy + PartialOrd> Windowed<V> {
-    /// Knows one value.
+    /// A filter with one sample.
     pub fn new(at: u64, value: V) -> Windowed<V> {
         Windowed { best: [Sample { at, value }; 3] }
     }
 
-    /// The best value known.
+    /// The best value of the window.
     #[inline]
     pub fn get(&self) -> V {
         self.best[0].value
     }
 
-    /// Forgets everything but this value.
+    /// Discards all samples except this one.
     #[inline]
     pub fn reset(&mut self, at: u64, value: V) {
         *self = Windowed::new(at, value);
     }
 
-    /// Takes a value in and gives the maximum of the last `window`.
+    /// Adds a value; returns the maximum of the last `window`.
     #[inline]
     pub fn max(&mut self, window: u64, at: u64, value: V) -> V {
         self.update(window, Sample { at, value }, |new, old| new >= old)
     }
 
-    /// Takes a value in and gives the minimum of the last `window`.
+    /// Adds a value; returns the minimum of the last `window`.
     #[inline]
     pub fn min(&mut self, window: u64, at: u64, value: V) -> V {
         self.update(window, Sample { at, value }, |new, old| new <= old)
@@ -51,7 +52,7 @@ impl<V: Copy + PartialOrd> Windowed<V> {
     #[inline]
     fn update(&mut self, window: u64, new: Sample<V>, beats: impl Fn(V, V) -> bool) -> V {
         let [first, second, third] = &mut self.best;
-        // An equal value is a better one, because it is younger.
+        // An equal value is better because it is younger.
         if beats(new.value, first.value) || new.at.saturating_sub(third.at) > window {
             self.reset(new.at, new.value);
             return new.value;
@@ -72,7 +73,7 @@ impl<V: Copy + PartialOrd> Windowed<V> {
                 *second = *third;
             }
         } else if second.at == first.at && age > window / 4 {
-            // A quarter of the window without a second choice: this is one.
+            // A quarter of the window without a second sample: take this one.
             *second = new;
             *third = new;
         } else if third.at == second.at && age > window / 2 {

@@ -1,11 +1,12 @@
-//! HighSpeed TCP: the larger the window, the steeper the climb and the milder the fall.
+//! HighSpeed TCP: larger windows grow faster and decrease less.
 //!
-//! signal: segments acknowledged, a loss · model: a response function w = 0.12 / p^0.835 that leaves Reno's at 38 segments
-//! and reaches 83,000 at a loss rate of 10⁻⁷ · action: a(w) segments per round, the share b(w) taken on loss. Source:
-//! RFC 3649 sections 5 and appendix B.
+//! signal: segments acknowledged, a loss · model: a response function w = 0.12 / p^0.835 that equals
+//! Reno's at 38 segments and reaches 83,000 at a loss rate of 10⁻⁷ · action: growth by a(w) segments
+//! per round, decrease by the share b(w) on loss.
 //!
-//! Deviation: a(w) and b(w) are computed instead of read from appendix B's table, and only anew when the window has
-//! moved by a segment; beyond High_Window b stays at High_Decrease, where the formula would fall towards nothing.
+//! Source: RFC 3649 section 5 and appendix B. Deviations: a(w) and b(w) are computed instead of read
+//! from appendix B's table, and again only when the window has changed by a segment. Beyond
+//! High_Window b stays at High_Decrease; the formula would fall towards zero.
 
 use libm::{log, pow};
 use units::{Bytes, Instant};
@@ -22,15 +23,15 @@ pub const ABOUT: &str = "steeper growth and milder decrease for large windows";
 pub const SOURCE: &str = "RFC 3649";
 
 config! {
-    /// RFC 3649 section 5.
+    /// The constants of RFC 3649 section 5.
     pub struct Config {
-        /// Segments below which it is Reno (RFC 3649 section 5: Low_Window).
+        /// Window below which it behaves as Reno, in segments (RFC 3649 section 5: Low_Window).
         low_window: f64 = 38.0, 2.0, 10000.0;
         /// Segments that define the upper end of the response function (RFC 3649 section 5: High_Window).
         high_window: f64 = 83000.0, 20000.0, 1000000.0;
         /// Loss rate at the upper end (RFC 3649 section 5: High_P).
         high_p: f64 = 0.0000001, 0.000000001, 0.0001;
-        /// Share taken on loss at the upper end (RFC 3649 section 5: High_Decrease).
+        /// Share by which a loss reduces the window at the upper end (RFC 3649 section 5: High_Decrease).
         high_decrease: f64 = 0.1, 0.01, 0.5;
     }
 }
@@ -42,12 +43,12 @@ pub struct HighSpeed {
     window: Window,
     /// Exponent of p(w) ∝ w^exponent, between the two ends of the response function.
     exponent: f64,
-    /// p at Low_Window.
+    /// Loss rate p at Low_Window.
     low_p: f64,
-    /// ln(High_Window / Low_Window).
+    /// The logarithm ln(High_Window / Low_Window).
     span: f64,
-    /// Window for which a was computed, and a.
-    known: (f64, f64),
+    /// Window that a was computed for, and a.
+    computed: (f64, f64),
 }
 
 impl HighSpeed {
@@ -57,10 +58,17 @@ impl HighSpeed {
         // RFC 3649 section 5: Low_P is Reno's loss rate at Low_Window by w = 1.2 / √p (10⁻³ at 38 segments).
         let low_p = 1.44 / (config.low_window * config.low_window);
         let exponent = log(config.high_p / low_p) / span;
-        HighSpeed { config, window: Window::new(setup), exponent, low_p, span, known: (0.0, 1.0) }
+        HighSpeed {
+            config,
+            window: Window::new(setup),
+            exponent,
+            low_p,
+            span,
+            computed: (0.0, 1.0),
+        }
     }
 
-    /// Share taken on loss at window `w` (RFC 3649 section 5).
+    /// Share by which a loss reduces window `w` (RFC 3649 section 5).
     fn b(&self, w: f64) -> f64 {
         if w <= self.config.low_window {
             return 0.5;
@@ -69,7 +77,7 @@ impl HighSpeed {
         0.5 + (self.config.high_decrease - 0.5) * part
     }
 
-    /// Segments per round at window `w`: w² p(w) 2 b / (2 − b) (RFC 3649 section 5).
+    /// Growth in segments per round at window `w`: w² p(w) 2 b / (2 − b) (RFC 3649 section 5).
     fn a(&self, w: f64) -> f64 {
         if w <= self.config.low_window {
             return 1.0;
@@ -93,10 +101,10 @@ impl CongestionControl for HighSpeed {
         let rest = self.window.slow_start(self.window.count(ack.acked), LIMIT as f64);
         if rest > 0.0 {
             let window = self.window.segments();
-            if libm::fabs(window - self.known.0) >= 1.0 {
-                self.known = (window, self.a(window));
+            if libm::fabs(window - self.computed.0) >= 1.0 {
+                self.computed = (window, self.a(window));
             }
-            self.window.grow(rest, self.known.1);
+            self.window.grow(rest, self.computed.1);
         }
     }
 

@@ -1,11 +1,13 @@
-//! H-TCP: the longer ago the last loss, the faster the growth.
+//! H-TCP: the window grows faster the longer the last loss is ago.
 //!
-//! signal: segments acknowledged, time since the last loss, RTTs, throughput between losses · model: a path on which no
-//! loss comes for long has room; the ratio of smallest to largest RTT says what cut just empties the queue · action:
-//! α(Δ) segments per round, the share β = RTTmin / RTTmax left on loss. Sources: Leith, Shorten, "H-TCP: TCP for
-//! high-speed and long-distance networks" (PFLDnet 2004), draft-leith-tcp-htcp-06; Linux `tcp_htcp.c` for the smoothing.
+//! signal: segments acknowledged, time since the last loss, RTTs, throughput between losses · model: a
+//! path without loss for a long time has spare capacity; a decrease by the ratio of smallest to largest
+//! RTT just empties the queue · action: growth by α(Δ) segments per round, decrease to the share
+//! β = RTTmin / RTTmax on loss.
 //!
-//! Deviations: exact instead of fixed-point arithmetic; time in which nothing was in flight lowers no throughput.
+//! Sources: Leith, Shorten, "H-TCP: TCP for high-speed and long-distance networks" (PFLDnet 2004),
+//! draft-leith-tcp-htcp-06; Linux `tcp_htcp.c` for the smoothing. Deviations: exact instead of
+//! fixed-point arithmetic; idle time does not lower the throughput.
 
 use units::{Bytes, Duration, Instant};
 
@@ -23,11 +25,11 @@ pub const SOURCE: &str = "draft-leith-tcp-htcp-06; Linux net/ipv4/tcp_htcp.c";
 config! {
     /// The constants of the draft and of Linux.
     pub struct Config {
-        /// For so long after a loss it is Reno (draft: Δ_L = 1 s).
+        /// Time after a loss in which it behaves as Reno (draft: Δ_L = 1 s).
         delta_low: Duration = Duration::from_secs(1), Duration::ZERO, Duration::from_secs(60);
-        /// Share left on loss at least (draft: 0.5).
+        /// Smallest share that remains after a loss (draft: 0.5).
         beta_min: f64 = 0.5, 0.1, 0.95;
-        /// And at most (draft: 0.8).
+        /// Largest share that remains after a loss (draft: 0.8).
         beta_max: f64 = 0.8, 0.1, 0.95;
         /// Scale α by the smallest RTT over 100 ms (Linux `use_rtt_scaling` = 1).
         rtt_scaling: bool = true;
@@ -38,17 +40,17 @@ config! {
 
 /// Linux: the largest RTT grows by at most this per sample, so that one outlier does not count.
 const MAX_RTT_STEP: Duration = Duration::from_millis(20);
-/// Linux: with a shorter smallest RTT the ratio is noise.
+/// Linux: below this smallest RTT, the ratio of RTTs is noise.
 const MIN_RTT_FOR_RATIO: Duration = Duration::from_millis(10);
 
-/// What the two ends of the path's RTT and throughput were, and when the last loss ended.
+/// Range of RTT and throughput, and the time at which the last loss recovery ended.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     loss_end: Instant,
-    /// Zero before the first sample.
+    /// Smallest RTT; zero before the first sample.
     min_rtt: Duration,
     max_rtt: Duration,
-    /// Largest throughput since the last loss and between the two before it, segments per second.
+    /// Largest throughput since the last loss, and between the two losses before, segments per second.
     max_rate: f64,
     old_max_rate: f64,
 }
@@ -62,7 +64,7 @@ pub struct Htcp {
     alpha: f64,
     path: Path,
     before: Path,
-    /// The ratio of RTTs may be used: not at the first loss after a change of throughput.
+    /// The ratio of RTTs is valid: not at the first loss after a change of throughput.
     adaptive: bool,
     counted: f64,
     counted_since: Instant,
@@ -94,16 +96,16 @@ impl Htcp {
         }
     }
 
-    /// Segments per round, `elapsed` seconds after the last loss.
+    /// Growth in segments per round, `elapsed` seconds after the last loss.
     fn alpha(&self, elapsed: f64) -> f64 {
         // draft section 3: α(Δ) = 1 + 10 (Δ − Δ_L) + ((Δ − Δ_L) / 2)².
         let beyond = (elapsed - self.config.delta_low.as_secs_f64()).max(0.0);
         let mut alpha = 1.0 + 10.0 * beyond + 0.25 * beyond * beyond;
         if self.config.rtt_scaling && self.path.min_rtt > Duration::ZERO {
-            // Linux: rounds of 100 ms are the measure; ratio in [1/10, 2].
+            // Linux: scaled to rounds of 100 ms; the ratio is in [1/10, 2].
             alpha *= (self.path.min_rtt.as_secs_f64() / 0.1).clamp(0.1, 2.0);
         }
-        // draft section 3: the milder the cut, the milder the growth.
+        // draft section 3: a smaller decrease goes with slower growth.
         (2.0 * (1.0 - self.beta) * alpha.max(1.0)).max(1.0)
     }
 
@@ -131,7 +133,7 @@ impl Htcp {
         if round && self.counted >= self.window.segments() - self.alpha {
             let rate = self.counted / span.as_secs_f64();
             if now.since(path.loss_end).0 / path.min_rtt.0 <= 3 {
-                // Just after a cut: earlier rates say nothing.
+                // Just after a decrease, earlier rates do not count.
                 self.rate = rate;
                 path.max_rate = rate;
             } else {
@@ -158,7 +160,7 @@ impl Htcp {
         } else {
             self.adaptive = true;
         }
-        // Linux: the largest RTT fades, in case that the route changed.
+        // Linux: the largest RTT decays, because the route may have changed.
         let spread = path.max_rtt.saturating_sub(path.min_rtt);
         path.max_rtt = path.min_rtt + Duration((spread.0 as f64 * 0.95) as u64);
         path.loss_end = now;
@@ -197,7 +199,7 @@ impl CongestionControl for Htcp {
     }
 
     fn on_recovered(&mut self, now: Instant) {
-        // Linux htcp_state: the time counts from the end of recovery.
+        // Linux htcp_state: time counts from the end of recovery.
         self.path.loss_end = now;
     }
 

@@ -1,13 +1,15 @@
 //! Leaving slow start before the queue overflows.
 //!
-//! signal: round-trip times of each round · model: a round whose smallest RTT is longer than that of the round before
-//! means a queue · action: [`Verdict`]: grow as slow start does, grow a quarter of it, or leave. Sources: HyStart++ is
-//! RFC 9406; the older HyStart (Ha, Rhee: "Taming the elephants", 2011) as in Linux `tcp_cubic.c`, which also watches how
-//! long a train of closely spaced ACKs lasts.
+//! signal: round-trip times of each round · model: if the smallest RTT of a round is longer than that of
+//! the round before, there is a queue · action: [`Verdict`]: grow as in slow start, grow by a quarter
+//! of that, or leave slow start.
 //!
-//! Deviations: rounds are counted by delivered bytes instead of sequence numbers ([`super::Rounds`]), which is the same
-//! without reordering. Linux's allowance for offloads in the ACK train (`hystart_ack_delay`) is taken at its cap of
-//! 1 ms, which it has on every path below 2 Gbit/s.
+//! Sources: HyStart++ is RFC 9406; the older HyStart (Ha, Rhee: "Taming the elephants", 2011) is taken
+//! from Linux `tcp_cubic.c`, which also measures how long a train of closely spaced ACKs lasts.
+//!
+//! Deviations: rounds are counted by delivered bytes instead of sequence numbers ([`super::Rounds`]),
+//! which is the same without reordering. Linux's allowance for offloads in the ACK train
+//! (`hystart_ack_delay`) is its upper bound, 1 ms: the kernel uses that on every path below 2 Gbit/s.
 
 use units::{Duration, Instant};
 
@@ -16,19 +18,19 @@ use super::{Ack, Rounds};
 choice! {
     /// How slow start ends without a loss.
     pub enum Kind {
-        /// RFC 9406.
+        /// HyStart++ of RFC 9406.
         PlusPlus = "plus_plus",
-        /// Linux: delay and ACK train.
+        /// HyStart of Linux: delay and ACK train.
         Linux = "linux",
-        /// Only by loss.
+        /// Slow start ends only by loss.
         Off = "off",
     }
 }
 
-/// What slow start shall do with this ACK.
+/// How slow start continues after an ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Grow as usual.
+    /// Grow as in slow start.
     Grow,
     /// Conservative slow start: grow a [`CSS_GROWTH_DIVISOR`]th.
     Slow,
@@ -42,17 +44,17 @@ const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 /// RFC 9406 section 4.3: an eighth of the RTT in between.
 const MIN_RTT_DIVISOR: u64 = 8;
-/// RFC 9406 section 4.3: samples before the minimum of a round is trusted.
+/// RFC 9406 section 4.3: samples before the minimum of a round counts.
 const N_RTT_SAMPLE: u32 = 8;
 /// RFC 9406 section 4.3: growth in conservative slow start.
 pub const CSS_GROWTH_DIVISOR: f64 = 4.0;
 /// RFC 9406 section 4.3: rounds of conservative slow start before congestion avoidance.
 const CSS_ROUNDS: u32 = 5;
-/// Linux `hystart_low_window`: segments below which the train is too short to tell.
+/// Linux `hystart_low_window`: below this many segments, the train is too short.
 const LOW_WINDOW: f64 = 16.0;
 /// Linux `hystart_ack_delta_us`: ACKs closer than this are one train.
 const ACK_DELTA: Duration = Duration::from_millis(2);
-/// Linux `hystart_ack_delay` at its cap.
+/// Linux `hystart_ack_delay`, upper bound: see the deviations above.
 const ACK_DELAY: Duration = Duration::from_millis(1);
 
 /// The slow-start exit of one connection.
@@ -71,7 +73,7 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// At the beginning of slow start.
+    /// The state at the beginning of slow start.
     pub fn new(kind: Kind) -> HyStart {
         HyStart {
             kind,
@@ -85,12 +87,12 @@ impl HyStart {
         }
     }
 
-    /// Which of them it is.
+    /// The kind of exit that this one uses.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// For each ACK of slow start; `window` in segments.
+    /// Called for each ACK of slow start; `window` in segments.
     #[inline]
     pub fn on_ack(&mut self, now: Instant, ack: &Ack, window: f64) -> Verdict {
         match self.kind {
@@ -112,7 +114,7 @@ impl HyStart {
             self.begin_round();
             if let Some((_, rounds)) = &mut self.conservative {
                 *rounds += 1;
-                // The round in which it began counts, even if only in part.
+                // The round in which conservative slow start began counts, even a part of it.
                 if *rounds >= CSS_ROUNDS {
                     return Verdict::Leave;
                 }
@@ -122,12 +124,12 @@ impl HyStart {
             self.current_min = self.current_min.min(rtt);
             self.samples += 1;
         }
-        let trusted = self.samples >= N_RTT_SAMPLE && self.current_min != Duration::MAX;
+        let enough_samples = self.samples >= N_RTT_SAMPLE && self.current_min != Duration::MAX;
         match self.conservative {
-            Some((baseline, _)) if trusted && self.current_min < baseline => {
+            Some((baseline, _)) if enough_samples && self.current_min < baseline => {
                 self.conservative = None
             }
-            None if trusted && self.last_min != Duration::MAX => {
+            None if enough_samples && self.last_min != Duration::MAX => {
                 let thresh =
                     (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
                 if self.current_min >= self.last_min + thresh {

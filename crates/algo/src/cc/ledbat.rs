@@ -1,11 +1,12 @@
-//! LEDBAT: background transfers that keep the queue at a target delay and leave when others come.
+//! LEDBAT: background transfers that keep the queue at a target delay and yield to other flows.
 //!
-//! signal: one-way delay above the smallest of the last ten minutes · model: that difference is the queue · action: the
-//! window moves in proportion to the distance from the target. Sources: RFC 6817; `form = "plus_plus"` is
-//! draft-irtf-iccrg-ledbat-plus-plus: target 60 ms by RTT, slower growth on short paths, multiplicative decrease, slow
-//! start that ends at 3/4 of the target, and periodic slowdowns in which the base delay shows itself.
+//! signal: one-way delay above the smallest of the last ten minutes · model: that difference is the
+//! queueing delay · action: the window changes in proportion to the distance from the target.
 //!
-//! Deviations: without timestamps the RTT stands for the one-way delay. The congestion timeout is the sender's.
+//! Sources: RFC 6817; `form = "plus_plus"` is draft-irtf-iccrg-ledbat-plus-plus: a target of 60 ms by
+//! RTT, slower growth on short paths, multiplicative decrease, a slow start that ends at 3/4 of the
+//! target, and periodic slowdowns to measure the base delay. Deviations: without timestamps the RTT
+//! replaces the one-way delay. The congestion timeout is the sender's.
 
 use libm::ceil;
 use units::{Bytes, Duration, Instant};
@@ -17,16 +18,16 @@ use crate::Rng;
 /// Name in the table.
 pub const NAME: &str = "ledbat";
 /// One-line description for lists and documentation.
-pub const ABOUT: &str = "background: holds the queue at a target delay";
+pub const ABOUT: &str = "background: keeps the queue at a target delay";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 6817; draft-irtf-iccrg-ledbat-plus-plus";
 
 choice! {
-    /// Which LEDBAT.
+    /// The version of LEDBAT.
     pub enum Form {
-        /// RFC 6817.
+        /// LEDBAT of RFC 6817.
         Rfc = "rfc",
-        /// LEDBAT++.
+        /// LEDBAT++ of the IRTF draft.
         PlusPlus = "plus_plus",
     }
 }
@@ -36,7 +37,7 @@ config! {
     pub struct Config {
         /// RFC 6817 or LEDBAT++.
         form: Form = Form::Rfc;
-        /// Queueing delay to hold; by default 100 ms (RFC 6817 section 2.5: at most), for LEDBAT++ 60 ms.
+        /// Target of the queueing delay; by default 100 ms (RFC 6817 section 2.5: at most), for LEDBAT++ 60 ms.
         target: Option<Duration> = None, Some(Duration::from_millis(1)), Some(Duration::from_secs(10));
         /// Segments per window at an empty queue (RFC 6817 section 2.5: at most 1).
         gain: f64 = 1.0, 0.001, 1.0;
@@ -47,31 +48,31 @@ config! {
     }
 }
 
-/// RFC 6817 section 2.5: minutes of base delays that are remembered.
+/// RFC 6817 section 2.5: the base delay is the smallest of this many minutes.
 const BASE_HISTORY: usize = 10;
-/// RFC 6817 section 2.5: samples over which the current delay is the minimum.
+/// RFC 6817 section 2.5: the current delay is the smallest of this many samples.
 const CURRENT_FILTER: usize = 4;
-/// RFC 6817 section 2.5: segments below which the window does not fall, except on timeout.
+/// RFC 6817 section 2.5: smallest window in segments, except after a timeout.
 const MIN_WINDOW: f64 = 2.0;
-/// LEDBAT++: short paths grow at most this much slower.
+/// LEDBAT++: growth on short paths is slower by at most this factor.
 const MAX_DIVISOR: f64 = 16.0;
 /// LEDBAT++: slow start ends at this share of the target.
 const SLOW_START_SHARE: f64 = 0.75;
-/// LEDBAT++: round trips before the first slowdown, and at the minimum in each.
+/// LEDBAT++: round trips before the first slowdown, and at the minimum during each.
 const SLOWDOWN_ROUNDS: u64 = 2;
-/// LEDBAT++: the time between slowdowns in units of their length, so that they cost a tenth at most.
+/// LEDBAT++: time between slowdowns in lengths of a slowdown: they take a tenth of the time.
 const SLOWDOWN_SPACING: u64 = 9;
 
-/// LEDBAT++'s periodic slowdown.
+/// State of LEDBAT++'s periodic slowdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slowdown {
-    /// Not before slow start has ended.
+    /// None is planned before slow start has ended.
     Unplanned,
-    /// Begins then.
+    /// It begins at this time.
     Due(Instant),
-    /// Holding the minimal window.
-    Hold { start: Instant, until: Instant },
-    /// Back to the window from before.
+    /// The window is at its minimum.
+    Minimum { start: Instant, until: Instant },
+    /// Growth back to the window before the slowdown.
     Ramp { start: Instant },
 }
 
@@ -106,7 +107,7 @@ impl Ledbat {
         }
     }
 
-    /// RFC 6817 section 2.4.2, update_base_delay and update_current_delay.
+    /// RFC 6817 section 2.4.2: update_base_delay and update_current_delay.
     fn sample(&mut self, now: Instant, delay: Duration) {
         let minute = now.0 / Duration::from_secs(60).0;
         // Minutes without a sample have no minimum.
@@ -131,7 +132,7 @@ impl Ledbat {
             .then(|| Self::smallest(&self.current).saturating_sub(base).as_secs_f64())
     }
 
-    /// RFC 6817 section 2.4.2.
+    /// RFC 6817 section 2.4.2: the linear controller.
     fn linear(&mut self, queue: f64, ack: &Ack) {
         let window = self.window.segments();
         let off_target = (self.target - queue) / self.target;
@@ -141,12 +142,12 @@ impl Ledbat {
         self.window.set((window + step).min(allowed).max(MIN_WINDOW.min(window + step.max(0.0))));
     }
 
-    /// LEDBAT++ sections 4.2 to 4.4.
+    /// The controller of LEDBAT++, sections 4.2 to 4.4.
     fn plus_plus(&mut self, now: Instant, queue: f64, ack: &Ack) {
         let base = Self::smallest(&self.base).as_secs_f64().max(1e-9);
         let gain = self.config.gain / ceil(2.0 * self.target / base).clamp(1.0, MAX_DIVISOR);
         self.slow_down(now, ack.srtt);
-        if matches!(self.slowdown, Slowdown::Hold { .. }) {
+        if matches!(self.slowdown, Slowdown::Minimum { .. }) {
             return;
         }
         let acked = self.window.count(ack.acked);
@@ -178,9 +179,9 @@ impl Ledbat {
             Slowdown::Due(at) if now >= at => {
                 self.window.aim(self.window.segments());
                 self.window.set(MIN_WINDOW.min(self.window.segments()));
-                Slowdown::Hold { start: now, until: now + srtt * SLOWDOWN_ROUNDS }
+                Slowdown::Minimum { start: now, until: now + srtt * SLOWDOWN_ROUNDS }
             }
-            Slowdown::Hold { start, until } if now >= until => Slowdown::Ramp { start },
+            Slowdown::Minimum { start, until } if now >= until => Slowdown::Ramp { start },
             Slowdown::Ramp { start } if !slow_start => {
                 Slowdown::Due(now + now.since(start) * SLOWDOWN_SPACING)
             }
@@ -191,7 +192,7 @@ impl Ledbat {
 
 impl CongestionControl for Ledbat {
     fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
-        // LEDBAT++ section 4.1: round trips, because not every pair of hosts has good clocks.
+        // LEDBAT++ section 4.1: RTT, because not every pair of hosts has good clocks.
         let one_way = ack.one_way.filter(|_| self.config.form == Form::Rfc);
         if let Some(delay) = one_way.or(ack.rtt) {
             self.sample(now, delay);
@@ -228,7 +229,7 @@ impl CongestionControl for Ledbat {
         let state = self.window.state("avoidance");
         match (self.config.form, self.slowdown) {
             (Form::Rfc, _) => State { phase: "avoidance", ..state },
-            (_, Slowdown::Hold { .. } | Slowdown::Ramp { .. }) => {
+            (_, Slowdown::Minimum { .. } | Slowdown::Ramp { .. }) => {
                 State { phase: "slowdown", ..state }
             }
             _ => state,
@@ -336,7 +337,7 @@ mod tests {
         round(&mut cc, at(200), 100);
         assert_eq!((cc.window.segments(), cc.state().phase), (2.0, "slowdown"));
         let mut ms = 400;
-        while matches!(cc.slowdown, Slowdown::Hold { .. } | Slowdown::Ramp { .. }) {
+        while matches!(cc.slowdown, Slowdown::Minimum { .. } | Slowdown::Ramp { .. }) {
             round(&mut cc, at(ms), 100);
             ms += 100;
         }

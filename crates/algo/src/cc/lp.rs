@@ -1,14 +1,17 @@
-//! TCP-LP: only what others leave over.
+//! TCP-LP: uses only the bandwidth that other flows leave.
 //!
-//! signal: one-way delay, smoothed by an eighth · model: delay beyond 15 % of the range between smallest and largest seen
-//! is early congestion, caused by somebody else · action: halve and wait for three round trips without growth; if delay is
-//! high again meanwhile, one segment. Otherwise Reno. Sources: Kuzmanovic, Knightly, "TCP-LP: a distributed algorithm for
-//! low priority data transfer" (INFOCOM 2003); Linux `tcp_lp.c`.
+//! signal: one-way delay, smoothed by an eighth · model: delay beyond 15 % of the range between the
+//! smallest and the largest is early congestion, caused by other flows · action: halve the window and
+//! do not grow for three round trips; if the delay is high again in that time, one segment. Otherwise
+//! Reno.
 //!
-//! Deviations: after an indication Linux takes the smoothed delay as the smallest and twice of it as the largest, which
-//! depends on the unknown offset between the two clocks; here the largest is half a smoothed RTT above the smallest.
-//! Halving also ends slow start (the paper increases additively; Linux would double again). Without timestamps the RTT
-//! stands for the one-way delay.
+//! Sources: Kuzmanovic, Knightly, "TCP-LP: a distributed algorithm for low priority data transfer"
+//! (INFOCOM 2003); Linux `tcp_lp.c`.
+//!
+//! Deviations: after an indication Linux takes the smoothed delay as the smallest and twice that as the
+//! largest, which depends on the unknown offset between the two clocks. Here the largest is half a
+//! smoothed RTT above the smallest. Halving also ends slow start (the paper increases additively; Linux
+//! would double again). Without timestamps the RTT replaces the one-way delay.
 
 use units::{Bytes, Duration, Instant};
 
@@ -19,7 +22,7 @@ use crate::Rng;
 /// Name in the table.
 pub const NAME: &str = "lp";
 /// One-line description for lists and documentation.
-pub const ABOUT: &str = "low priority: gives way as soon as one-way delay rises";
+pub const ABOUT: &str = "low priority: slows down as soon as one-way delay rises";
 /// Where it is specified.
 pub const SOURCE: &str = "Kuzmanovic and Knightly (INFOCOM 2003); Linux net/ipv4/tcp_lp.c";
 
@@ -43,7 +46,7 @@ const TICK: f64 = 0.001;
 struct Range {
     min: f64,
     max: f64,
-    /// The largest ever: `max` follows it one record behind, so that a single outlier does not count.
+    /// The largest delay ever; `max` is the second largest, so that a single outlier does not count.
     reserve: f64,
     smoothed: f64,
 }
@@ -54,7 +57,7 @@ pub struct Lp {
     config: Config,
     window: Window,
     range: Option<Range>,
-    /// One-way delays are to be had: the RTT is not mixed with them.
+    /// One-way delays are available: the RTT is not mixed with them.
     one_way: bool,
     rtt: Duration,
     last_drop: Option<Instant>,
@@ -92,7 +95,8 @@ impl Lp {
         }
         range.smoothed += (delay - range.smoothed) * self.config.weight;
         let threshold = self.config.threshold * (range.max - range.min);
-        // Linux counts both sides in whole milliseconds (`LP_RESOL`): less than one tick of the clocks is no delay.
+        // Linux compares whole milliseconds (`LP_RESOL`): less than one tick of the clocks is no
+        // delay.
         if range.smoothed <= range.min + threshold.max(TICK) {
             return false;
         }
@@ -111,7 +115,7 @@ impl CongestionControl for Lp {
         let phase = self.rtt * self.config.inference;
         self.inferring = self.last_drop.is_some_and(|drop| now.since(drop) < phase);
         if ack.one_way.is_some() && !self.one_way {
-            // What the handshake's round trip has told is of another size.
+            // The handshake's RTT is not comparable with one-way delays.
             self.one_way = true;
             self.range = None;
         }

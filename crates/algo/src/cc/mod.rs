@@ -1,12 +1,12 @@
 //! Congestion control: how much a sender may have in flight, and how fast it may send.
 //!
-//! signal: ACKs with what they delivered, losses, timeouts, marks · model: one file per algorithm · action:
-//! [`CongestionControl::window`] and [`CongestionControl::pacing_rate`].
+//! signal: ACKs with the data they delivered, losses, timeouts, CE marks · model: one file per
+//! algorithm · action: [`CongestionControl::window`] and [`CongestionControl::pacing_rate`].
 //!
-//! Loss *recovery* is not here. The sender finds losses (SACK, RACK, RTO), calls [`CongestionControl::on_loss`] once
-//! per recovery episode, and while it lasts shares out the decrease itself (PRR, RFC 6937), unless the algorithm
-//! [`CongestionControl::rules_recovery`]. Windows are bytes; algorithms that are defined in segments divide by
-//! [`Setup::mss`].
+//! Loss *recovery* is not here. The sender detects losses (SACK, RACK, RTO) and calls
+//! [`CongestionControl::on_loss`] once per recovery episode. During the episode the sender spreads
+//! the decrease (PRR, RFC 6937), unless [`CongestionControl::rules_recovery`] is true. Windows are
+//! bytes; algorithms defined in segments divide by [`Setup::mss`].
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -24,6 +24,8 @@ pub mod ledbat;
 pub mod lp;
 pub mod newreno;
 mod rounds;
+#[cfg(test)]
+mod testing;
 pub mod vegas;
 pub mod westwood;
 mod window;
@@ -42,7 +44,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Setup {
-        // Ethernet's 1,500 bytes less 40 of headers and 12 of timestamps.
+        // Ethernet's 1,500 bytes minus 40 of headers and 12 of timestamps.
         Setup { mss: Bytes(1448), initial_window: 10 }
     }
 }
@@ -55,45 +57,44 @@ impl Setup {
     }
 }
 
-/// Data was handed to the network.
+/// A segment that the sender transmits.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Payload bytes.
+    /// Payload bytes of the segment.
     pub bytes: Bytes,
-    /// In flight before this packet. Zero means that the sender starts, or starts again after idleness.
+    /// In flight before this segment. Zero: the connection begins, or continues after idle time.
     pub in_flight: Bytes,
-    /// Whether the sender ran out of data since the last time that it was limited by the window.
+    /// The sender ran out of data since the window limited it last.
     pub app_limited: bool,
-    /// The segment was sent before.
-    pub again: bool,
 }
 
-/// Where the sender's loss recovery stands.
+/// State of the sender's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
-    /// Nothing is missing.
+    /// No loss is known.
     #[default]
     Open,
-    /// After a congestion signal (RFC 5681 fast recovery), until what was in flight then is acknowledged.
+    /// After a congestion signal (RFC 5681 fast recovery), until the data in flight then is
+    /// acknowledged.
     Recovering,
-    /// After a retransmission timeout, likewise.
+    /// After a retransmission timeout, with the same end.
     Lost,
 }
 
-/// The delivery rate that an ACK shows (draft-ietf-ccwg-bbr section 4.1.1, Linux `tcp_rate.c`).
+/// The delivery rate at an ACK (draft-ietf-ccwg-bbr section 4.1.1, Linux `tcp_rate.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
-    /// Delivered between the sending of the newest segment that this ACK delivers and now.
+    /// Bytes delivered since the newest segment that this ACK delivers was sent.
     pub delivered: Bytes,
-    /// In which time: the longer of the send and the ACK interval. Zero: no valid sample.
+    /// Time for them: the longer of the send and the ACK interval. Zero: no valid sample.
     pub interval: Duration,
-    /// Total delivered when that segment was sent: with it, rounds are counted.
+    /// Total delivered when that segment was sent; [`Rounds`] counts with it.
     pub prior_delivered: Bytes,
-    /// In flight when that segment was sent, itself included.
+    /// In flight when that segment was sent, including itself.
     pub in_flight_at_send: Bytes,
-    /// Marked lost since that segment was sent.
+    /// Bytes marked lost since that segment was sent.
     pub lost: Bytes,
-    /// The sender lacked data when that segment was sent, so that the rate may be too low.
+    /// The sender lacked data when that segment was sent: the rate may be too low.
     pub app_limited: bool,
 }
 
@@ -105,96 +106,97 @@ impl RateSample {
     }
 }
 
-/// An ACK arrived that tells something new.
+/// An ACK that delivers data, marks losses or carries an RTT.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ack {
-    /// Newly delivered: acknowledged or SACKed for the first time.
+    /// Bytes acknowledged or SACKed for the first time.
     pub acked: Bytes,
-    /// Total delivered since the connection began, this ACK included.
+    /// Total delivered since the connection began, including this ACK.
     pub delivered: Bytes,
-    /// A new round-trip time, by Karn's rule or from timestamps: that of the newest segment delivered.
+    /// New RTT sample, of the newest segment delivered: by Karn's rule or from timestamps.
     pub rtt: Option<Duration>,
     /// Smoothed RTT (RFC 6298), zero before the first sample.
     pub srtt: Duration,
     /// Smallest RTT of the connection; `Duration::MAX` before the first sample.
     pub min_rtt: Duration,
-    /// One-way delay from sender to receiver by the two ends' timestamps, with an unknown but constant offset. `None`
-    /// without timestamps, and for ACKs that waited for the receiver's timer.
+    /// One-way delay from sender to receiver by the two ends' timestamps, with an unknown but constant
+    /// offset. `None` without timestamps, and for ACKs that waited for the receiver's timer.
     pub one_way: Option<Duration>,
-    /// In flight before this ACK.
+    /// Bytes in flight before this ACK.
     pub prior_in_flight: Bytes,
-    /// In flight after it.
+    /// Bytes in flight after this ACK.
     pub in_flight: Bytes,
-    /// Newly marked lost by this ACK.
+    /// Bytes that this ACK marks lost.
     pub lost: Bytes,
-    /// The window, not the application, limited the sender: growth is allowed (RFC 7661's idea; Linux
+    /// The window, not the application, limited the sender: growth is allowed (RFC 7661, Linux's
     /// `tcp_is_cwnd_limited`).
     pub window_limited: bool,
-    /// Newly delivered with a CE mark (AccECN); with classic ECN the whole of `acked` when ECE is set.
+    /// Bytes delivered with a CE mark (AccECN); with classic ECN, all of `acked` if ECE is set.
     pub marked: Bytes,
     /// State of loss recovery after this ACK.
     pub recovery: Recovery,
-    /// The delivery rate it shows.
+    /// The delivery rate at this ACK.
     pub rate: RateSample,
 }
 
 /// A congestion signal that begins a recovery episode.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// Marked lost so far.
+    /// Bytes marked lost so far.
     pub lost: Bytes,
-    /// In flight before the losses were taken off: RFC 5681's FlightSize.
+    /// In flight before the losses were subtracted: RFC 5681's FlightSize.
     pub in_flight: Bytes,
 }
 
-/// The retransmission timer expired.
+/// An expiry of the retransmission timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// In flight before everything was marked lost.
+    /// Bytes in flight before all of it was marked lost.
     pub in_flight: Bytes,
-    /// How often in a row, from 1.
+    /// Number of consecutive expiries, from 1.
     pub count: u32,
 }
 
 /// What charts and snapshots show of a congestion control.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct State {
-    /// Congestion window.
+    /// The congestion window, in bytes.
     pub window: Bytes,
     /// Slow-start threshold; `None` while it is infinite or the algorithm has none.
     pub threshold: Option<Bytes>,
-    /// Pacing rate, where the algorithm paces.
+    /// Pacing rate, if the algorithm paces.
     pub pacing_rate: Option<Rate>,
-    /// The algorithm's own word for where it is: `slow_start`, `avoidance`, `probe_rtt` …
+    /// The algorithm's name for its state: `slow_start`, `avoidance`, `probe_rtt` …
     pub phase: &'static str,
 }
 
-/// The contract of a congestion control; see the module text for who calls what.
+/// The contract of a congestion control. The sender calls all methods.
 pub trait CongestionControl {
-    /// Data was sent.
+    /// The sender transmits a segment.
     fn on_sent(&mut self, _now: Instant, _sent: &Sent, _rng: &mut Rng) {}
-    /// An ACK delivered data or marked losses. Called in every state of recovery; algorithms under PRR do not grow
-    /// unless `ack.recovery` is `Open` (or `Lost`, where slow start begins again).
+    /// An ACK arrived. Called in every state of recovery; algorithms under PRR grow only if
+    /// `ack.recovery` is `Open` (or `Lost`, where slow start begins again).
     fn on_ack(&mut self, now: Instant, ack: &Ack, rng: &mut Rng);
-    /// Recovery begins: called once per episode; the window that shall be left *after* it.
+    /// Recovery begins: called once per episode. Sets the window for the time *after* it.
     fn on_loss(&mut self, now: Instant, loss: &Loss);
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Instant, timeout: &Timeout);
-    /// The receiver echoed a CE mark (at most once per round trip): by default as a loss, RFC 3168 section 6.1.2.
+    /// The receiver echoed a CE mark (called at most once per round trip). By default the same as a
+    /// loss: RFC 3168 section 6.1.2.
     fn on_ecn(&mut self, now: Instant, loss: &Loss) {
         self.on_loss(now, loss);
     }
-    /// Everything that was in flight at the last `on_loss` or `on_timeout` has been acknowledged.
+    /// All data in flight at the last `on_loss` or `on_timeout` has been acknowledged.
     fn on_recovered(&mut self, _now: Instant) {}
-    /// The last `on_loss` or `on_timeout` was a mistake (DSACK, Eifel, F-RTO): take the decrease back.
+    /// The last `on_loss` or `on_timeout` was spurious (DSACK, Eifel, F-RTO): undo the decrease.
     fn on_spurious(&mut self, now: Instant);
-    /// How much may be in flight.
+    /// The congestion window: bytes that may be in flight.
     fn window(&self) -> Bytes;
-    /// How fast data may be sent; `None`: as fast as the window opens.
+    /// The pacing rate; `None`: as fast as the window opens.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
-    /// Whether the algorithm itself sets the window during recovery (BBR), instead of PRR.
+    /// Whether the algorithm sets the window during recovery itself (BBR), instead of PRR.
     fn rules_recovery(&self) -> bool {
         false
     }

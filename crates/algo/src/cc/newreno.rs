@@ -1,10 +1,11 @@
 //! NewReno: one segment more per round trip, half the flight on loss.
 //!
-//! signal: bytes acknowledged, a loss episode, a timeout · model: additive increase, multiplicative decrease ·
-//! action: cwnd. Sources: RFC 5681 (window), RFC 6582 (one decrease per episode), RFC 3465 (bytes counted, L = 2),
-//! RFC 6928 (initial window).
+//! signal: bytes acknowledged, a loss episode, a timeout · model: additive increase, multiplicative
+//! decrease · action: the congestion window.
 //!
-//! Deviation: window inflation by duplicate ACKs (RFC 5681 section 3.2) is left to the sender's PRR, as in Linux.
+//! Sources: RFC 5681 (window), RFC 6582 (one decrease per episode), RFC 3465 (bytes counted, L = 2),
+//! RFC 6928 (initial window). Deviation: the sender's PRR replaces the window inflation by duplicate
+//! ACKs (RFC 5681 section 3.2), as in Linux.
 
 use units::{Bytes, Instant};
 
@@ -21,7 +22,7 @@ pub const SOURCE: &str = "RFC 5681, RFC 6582, RFC 3465";
 config! {
     /// The constants of RFC 5681.
     pub struct Config {
-        /// Share of the flight that is left after a loss (RFC 5681 equation 4).
+        /// Share of the flight that remains after a loss (RFC 5681 equation 4).
         beta: f64 = 0.5, 0.1, 0.95;
         /// Segments that one ACK may add in slow start (RFC 3465 section 2.2: L = 2, the ACK of two segments).
         limit: u64 = 2, 1, 64;
@@ -35,9 +36,9 @@ pub struct NewReno {
     mss: Bytes,
     window: Bytes,
     threshold: Option<Bytes>,
-    /// Acknowledged since the window last grew in congestion avoidance.
+    /// Bytes acknowledged since the window last grew in congestion avoidance.
     counted: Bytes,
-    /// Window and threshold before the last decrease, to take it back.
+    /// Window and threshold before the last decrease, to undo it.
     before: (Bytes, Option<Bytes>),
 }
 
@@ -58,7 +59,7 @@ impl NewReno {
     fn decrease(&mut self, in_flight: Bytes) -> Bytes {
         self.before = (self.window, self.threshold);
         self.counted = Bytes::ZERO;
-        // What was sent beyond the window (limited transmit) does not count.
+        // Data sent beyond the window (limited transmit) does not count.
         let flight = in_flight.min(self.window.max(self.mss * 2));
         let left = Bytes((flight.0 as f64 * self.config.beta) as u64).max(self.mss * 2);
         self.threshold = Some(left);
@@ -73,10 +74,10 @@ impl CongestionControl for NewReno {
         }
         let mut acked = ack.acked;
         if self.threshold.is_none_or(|t| self.window < t) {
-            let room = self.threshold.map_or(Bytes(u64::MAX), |t| t - self.window);
-            let step = acked.min(self.mss * self.config.limit).min(room);
+            let to_threshold = self.threshold.map_or(Bytes(u64::MAX), |t| t - self.window);
+            let step = acked.min(self.mss * self.config.limit).min(to_threshold);
             self.window += step;
-            acked = if step == room { acked - step } else { Bytes::ZERO };
+            acked = if step == to_threshold { acked - step } else { Bytes::ZERO };
         }
         self.counted += acked;
         if self.counted >= self.window {

@@ -1,13 +1,13 @@
-//! Round trips counted by delivered data.
+//! Round trips, counted by delivered data ([`super::RateSample::prior_delivered`]).
 //!
-//! signal: [`super::RateSample::prior_delivered`] of each ACK · model: a round ends when a segment that was sent after
-//! the round began is delivered (draft-ietf-ccwg-bbr section 5.5.1) · action: [`Rounds::on_ack`] says when.
+//! A round ends when a segment is delivered that was sent after the round began (draft-ietf-ccwg-bbr
+//! section 5.5.1).
 
 use units::Bytes;
 
 use super::Ack;
 
-/// Counts round trips.
+/// Counts the round trips of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rounds {
     next: Bytes,
@@ -26,12 +26,12 @@ impl Rounds {
         true
     }
 
-    /// Begins a round here: the next one starts when something sent from now on is delivered.
+    /// Begins a round now; the next one begins when data sent from now on is delivered.
     pub fn restart(&mut self, delivered: Bytes) {
         self.next = delivered;
     }
 
-    /// Rounds begun.
+    /// Number of rounds begun.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,12 +1,16 @@
-//! Vegas: a few packets in the queue, no more.
+//! Vegas: keeps a few packets in the queue.
 //!
-//! signal: smallest RTT of each round against the smallest ever · model: window · (RTT − base) / RTT packets stand in the
-//! queue · action: once per round one segment more below α, one less above β. Sources: Brakmo, Peterson, "TCP Vegas: end
-//! to end congestion avoidance on a global Internet" (JSAC 1995); Linux `tcp_vegas.c`, whose `form` divides by the base RTT
-//! instead, doubles in every round of slow start and forgets the base RTT when it starts again after idleness.
+//! signal: the smallest RTT of each round, and the smallest ever (base RTT) · model: window ·
+//! (RTT − base) / RTT packets are in the queue · action: once per round one segment more below α
+//! packets, one less above β.
 //!
-//! Deviations: the paper's finer retransmission timers are left to the sender; losses halve the flight as Linux has it
-//! (the paper takes a quarter for the first retransmission). Fewer than three RTT samples in a round: Reno, as Linux.
+//! Sources: Brakmo, Peterson, "TCP Vegas: end to end congestion avoidance on a global Internet" (JSAC
+//! 1995); `form = "linux"` is Linux `tcp_vegas.c`: it divides by the base RTT instead, doubles in every
+//! round of slow start and resets the base RTT after idle time.
+//!
+//! Deviations: the paper's finer retransmission timers belong to the sender; losses halve the flight,
+//! as in Linux (the paper reduces it by a quarter at the first retransmission). With fewer than three
+//! RTT samples in a round it behaves as Reno, as in Linux.
 
 use units::{Bytes, Duration, Instant};
 
@@ -22,11 +26,11 @@ pub const ABOUT: &str = "keeps two to four packets in the queue, by delay";
 pub const SOURCE: &str = "Brakmo and Peterson (JSAC 1995); Linux net/ipv4/tcp_vegas.c";
 
 choice! {
-    /// Whose details.
+    /// The source to follow where paper and Linux differ.
     pub enum Form {
-        /// Brakmo and Peterson.
+        /// The paper of Brakmo and Peterson.
         Paper = "paper",
-        /// Linux.
+        /// Linux's `tcp_vegas.c`.
         Linux = "linux",
     }
 }
@@ -40,13 +44,13 @@ config! {
         beta: f64 = 4.0, 0.0, 1000.0;
         /// Packets in the queue that end slow start (paper: 1).
         gamma: f64 = 1.0, 0.0, 1000.0;
-        /// The paper's or Linux's.
+        /// The algorithm of the paper, or of Linux.
         form: Form = Form::Paper;
     }
 }
 
-/// Linux: with two samples a round, both may be of delayed ACKs.
-const ENOUGH: u32 = 3;
+/// RTT samples in a round, at least (Linux): two may both be of delayed ACKs.
+const MIN_SAMPLES: u32 = 3;
 
 /// Vegas for one connection.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ pub struct Vegas {
     base: Duration,
     round_min: Duration,
     samples: u32,
-    /// The round under way began before a recovery or idleness: it decides nothing.
+    /// The current round began before a recovery or an idle time and does not count.
     stale: bool,
     /// The paper's slow start grows in every other round only.
     growing: bool,
@@ -84,7 +88,7 @@ impl Vegas {
         self.stale = true;
     }
 
-    /// Packets in the queue, and the window that would have none.
+    /// Packets in the queue, and the window that would have no queue.
     fn queue(&self) -> (f64, f64) {
         let (window, rtt, base) =
             (self.window.segments(), self.round_min.0 as f64, self.base.0 as f64);
@@ -92,20 +96,20 @@ impl Vegas {
         (window * (rtt - base) / divisor.max(1.0), window * base / rtt.max(1.0))
     }
 
-    /// Once per round.
+    /// The decision once per round.
     fn adjust(&mut self, may_grow: bool) {
         let (queue, target) = self.queue();
         let window = self.window.segments();
-        // Two segments keep ACKs coming; after a timeout there may be fewer, and a decrease does not add.
-        let least = window.min(2.0);
+        // Two segments, so that ACKs continue; a window below that (after a timeout) stays.
+        let floor = window.min(2.0);
         if self.window.in_slow_start() {
             if queue > self.config.gamma {
                 // Linux: the window of the actual rate, and one segment for the truncation.
-                self.window.set(window.min(target + 1.0).max(least));
+                self.window.set(window.min(target + 1.0).max(floor));
                 self.window.leave_slow_start();
             }
         } else if queue > self.config.beta {
-            self.window.set((window - 1.0).max(least));
+            self.window.set((window - 1.0).max(floor));
             self.window.leave_slow_start();
         } else if queue < self.config.alpha && may_grow {
             self.window.set(window + 1.0);
@@ -136,7 +140,7 @@ impl CongestionControl for Vegas {
         }
         let mut reno = ack.recovery == Recovery::Lost;
         if round {
-            let enough = self.samples >= ENOUGH && !self.stale && !reno;
+            let enough = self.samples >= MIN_SAMPLES && !self.stale && !reno;
             if enough {
                 self.adjust(ack.window_limited);
                 self.growing = self.config.form == Form::Linux || !self.growing;

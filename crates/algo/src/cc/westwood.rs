@@ -1,12 +1,13 @@
-//! Westwood+: Reno whose decrease goes to what the path carries.
+//! Westwood+: Reno with a decrease to the measured bandwidth-delay product.
 //!
-//! signal: bytes acknowledged per round trip · model: a low-pass filter of that bandwidth · action: after a loss the
-//! window is bandwidth · smallest RTT, so that a random loss costs little and an overflow empties the queue. Sources:
-//! Mascolo, Casetti, Gerla, Sanadidi, Wang, "TCP Westwood" (MobiCom 2001); Grieco, Mascolo, "Performance evaluation and
-//! comparison of Westwood+, New Reno, and Vegas TCP congestion control" (CCR 2004); Linux `tcp_westwood.c`.
+//! signal: bytes acknowledged per round trip · model: a low-pass filter of that bandwidth · action:
+//! after a loss the window is bandwidth · smallest RTT. A random loss then costs little, and an overflow
+//! empties the queue.
 //!
-//! Deviation: a loss before the first bandwidth sample halves the flight (RFC 5681), where Linux would leave two
-//! segments.
+//! Sources: Mascolo, Casetti, Gerla, Sanadidi, Wang, "TCP Westwood" (MobiCom 2001); Grieco, Mascolo,
+//! "Performance evaluation and comparison of Westwood+, New Reno, and Vegas TCP congestion control"
+//! (CCR 2004); Linux `tcp_westwood.c`. Deviation: a loss before the first bandwidth sample halves the
+//! flight (RFC 5681); Linux would reduce the window to two segments.
 
 use units::{Bytes, Duration, Instant};
 
@@ -23,11 +24,11 @@ pub const SOURCE: &str =
     "Mascolo et al. (MobiCom 2001), Grieco and Mascolo (CCR 2004); Linux net/ipv4/tcp_westwood.c";
 
 choice! {
-    /// How bandwidth samples are smoothed.
+    /// The filter that smooths bandwidth samples.
     pub enum Filter {
         /// One pole at 0.9, the mean of two samples: B ← 0.9 B + 0.1 (b + b₋₁) / 2.
         Tustin = "tustin",
-        /// Linux: two filters of 7/8 in series.
+        /// The filter of Linux: two of 7/8 in series.
         Linux = "linux",
     }
 }
@@ -79,7 +80,7 @@ impl Westwood {
             self.min_rtt = self.min_rtt.min(rtt);
         }
         let Some(since) = self.since else {
-            // What the first ACK delivers was sent before the sample began.
+            // The data of the first ACK was sent before the sample began.
             self.since = Some(now);
             return;
         };
@@ -126,7 +127,7 @@ impl Westwood {
 impl CongestionControl for Westwood {
     fn on_sent(&mut self, now: Instant, sent: &Sent, _rng: &mut Rng) {
         if sent.in_flight == Bytes::ZERO && self.since.is_some() {
-            // Idleness is not a low bandwidth.
+            // Idle time is no sign of low bandwidth.
             self.since = Some(now);
             self.counted = Bytes::ZERO;
         }

@@ -1,16 +1,16 @@
-//! The window of an algorithm that doubles until a threshold and is cut by losses.
+//! The parts that CUBIC, BIC, H-TCP, HighSpeed, Westwood+, Vegas, TCP-LP and LEDBAT share: slow start
+//! with byte counting (RFC 5681, RFC 3465), collapse on timeout, undo of a decrease.
 //!
-//! signal: segments acknowledged, decreases · model: window and threshold in segments as f64, so that growth below one
-//! segment (and below one byte) adds up exactly · action: whole bytes. The parts that all of CUBIC, BIC, H-TCP,
-//! HighSpeed, Westwood+, Vegas, TCP-LP and LEDBAT share: slow start with bytes counted (RFC 5681, RFC 3465), collapse on
-//! timeout, and taking a decrease back.
+//! Window and threshold are segments as f64, so that growth below one segment, and below one byte,
+//! adds up exactly. The result is in whole bytes.
 
 use units::{Bytes, Instant};
 
 use super::{Setup, State, Timeout};
 
-/// Segments that one ACK may add in slow start: RFC 9406 section 4.3 gives 8 for senders that do not pace. RFC 3465's
-/// 2 dates from before offloads, which acknowledge dozens of segments at once; Linux has no limit at all.
+/// Segments that one ACK may add in slow start: RFC 9406 section 4.3 has 8 for senders that do not
+/// pace. RFC 3465's 2 is older than offloads, which acknowledge dozens of segments at once; Linux has
+/// no limit.
 pub const LIMIT: u64 = 8;
 
 /// A congestion window in segments, with its slow-start threshold.
@@ -23,15 +23,15 @@ pub struct Window {
 }
 
 impl Window {
-    /// The initial window, the threshold infinite.
+    /// The initial window, with an infinite threshold.
     pub fn new(setup: &Setup) -> Window {
-        // A segment of no bytes would divide by zero below.
+        // At least 1: divisors below.
         let mss = setup.mss.0.max(1) as f64;
         let segments = setup.initial_window.max(1) as f64;
         Window { mss, segments, threshold: f64::INFINITY, before: (segments, f64::INFINITY) }
     }
 
-    /// `bytes` in segments.
+    /// Converts `bytes` to segments.
     #[inline]
     pub fn count(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 / self.mss
@@ -49,40 +49,40 @@ impl Window {
         Bytes((self.segments.max(1.0) * self.mss + 0.5) as u64)
     }
 
-    /// Below the threshold.
+    /// Whether the window is below the threshold.
     #[inline]
     pub fn in_slow_start(&self) -> bool {
         self.segments < self.threshold
     }
 
-    /// No decrease and no exit yet: the slow start for which HyStart++ was made.
+    /// Neither a decrease nor an exit yet: the slow start that HyStart++ applies to.
     #[inline]
     pub fn is_first_slow_start(&self) -> bool {
         self.threshold == f64::INFINITY
     }
 
-    /// What RFC 5681 section 3.1 calls FlightSize, in segments: what Limited Transmit sent beyond the window does not
-    /// count.
+    /// FlightSize of RFC 5681 section 3.1 in segments: data that Limited Transmit sent beyond the
+    /// window does not count.
     #[inline]
     pub fn flight(&self, in_flight: Bytes) -> f64 {
         self.count(in_flight).min(self.segments)
     }
 
-    /// Slow start with `acked` segments, at most `limit` at once; returns the segments that belong to congestion
-    /// avoidance, because the threshold was reached.
+    /// Slow start with `acked` segments, at most `limit` at once. Returns the segments beyond the
+    /// threshold, which belong to congestion avoidance.
     #[inline]
     pub fn slow_start(&mut self, acked: f64, limit: f64) -> f64 {
-        let room = self.threshold - self.segments;
-        if room <= 0.0 {
+        let to_threshold = self.threshold - self.segments;
+        if to_threshold <= 0.0 {
             return acked;
         }
         let step = acked.min(limit);
-        if step < room {
+        if step < to_threshold {
             self.segments += step;
             return 0.0;
         }
         self.segments = self.threshold;
-        acked - room
+        acked - to_threshold
     }
 
     /// Congestion avoidance: `per_window` segments for each window acknowledged, but never faster than slow start.
@@ -91,20 +91,20 @@ impl Window {
         self.segments += acked * (per_window / self.segments).clamp(0.0, 1.0);
     }
 
-    /// Sets the window outside of losses: what delay asks for, or a curve.
+    /// Sets the window outside of losses, by delay or by a curve.
     #[inline]
     pub fn set(&mut self, segments: f64) {
         self.segments = segments.max(1.0);
     }
 
-    /// Ends slow start here; also lowers a threshold above the window, so that a delay-based decrease is not undone by
-    /// slow start.
+    /// Ends slow start at this window. Also lowers a threshold above the window, so that slow start
+    /// does not undo a delay-based decrease.
     #[inline]
     pub fn leave_slow_start(&mut self) {
         self.threshold = self.threshold.min(self.segments);
     }
 
-    /// Slow start up to `segments`, whatever the threshold was.
+    /// Sets the threshold: slow start up to `segments`.
     pub fn aim(&mut self, segments: f64) {
         self.threshold = segments.max(2.0);
     }
@@ -124,13 +124,13 @@ impl Window {
         self.segments = 1.0;
     }
 
-    /// The last decrease was a mistake.
+    /// Undoes the last decrease, which was spurious.
     pub fn undo(&mut self) {
         self.segments = self.segments.max(self.before.0);
         self.threshold = self.before.1;
     }
 
-    /// For charts, with `avoidance` as the word for what follows slow start.
+    /// The state for charts; `avoidance` is the name of the state after slow start.
     pub fn state(&self, avoidance: &'static str) -> State {
         State {
             window: self.bytes(),

@@ -522,12 +522,7 @@ impl Sender {
                 self.restart = Some(window.max(self.initial_window));
             }
             self.last_sent = now;
-            let sent = Sent {
-                bytes: Bytes::ZERO,
-                in_flight: Bytes::ZERO,
-                app_limited: true,
-                again: false,
-            };
+            let sent = Sent { bytes: Bytes::ZERO, in_flight: Bytes::ZERO, app_limited: true };
             self.cc.on_sent(now, &sent, &mut self.rng);
         }
     }
@@ -560,7 +555,7 @@ impl Sender {
         };
         self.nxt += len;
         self.board.push(segment);
-        self.after_sending(now, &segment, in_flight, false);
+        self.after_sending(now, &segment, in_flight);
         let cwr = std::mem::take(&mut self.cwr);
         emit(Emit { seq: segment.seq, len: segment.len, fin, again: false, cwr });
     }
@@ -588,7 +583,7 @@ impl Sender {
         });
         self.counters.retransmitted += u64::from(segment.payload() > 0);
         self.counters.retransmitted_bytes += segment.payload();
-        self.after_sending(now, segment, in_flight, true);
+        self.after_sending(now, segment, in_flight);
         emit(Emit {
             seq: segment.seq,
             len: segment.len,
@@ -598,7 +593,7 @@ impl Sender {
         });
     }
 
-    fn after_sending(&mut self, now: Instant, segment: &Segment, in_flight: u64, again: bool) {
+    fn after_sending(&mut self, now: Instant, segment: &Segment, in_flight: u64) {
         let (len, payload) = (u64::from(segment.len), segment.payload());
         self.last_sent = now;
         self.counters.segments += u64::from(payload > 0);
@@ -611,7 +606,6 @@ impl Sender {
             bytes: Bytes(len),
             in_flight: Bytes(in_flight),
             app_limited: self.app_limited > 0,
-            again,
         };
         self.cc.on_sent(now, &sent, &mut self.rng);
     }

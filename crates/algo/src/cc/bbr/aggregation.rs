@@ -1,15 +1,18 @@
-//! How many bytes ACKs bring at once beyond what the bandwidth explains.
+//! ACK aggregation: the bytes that ACKs deliver at once beyond those explained by the bandwidth.
 //!
-//! signal: bytes delivered by each ACK · model: within an epoch, what was delivered less what the bandwidth would have;
-//! an epoch ends when ACKs fall behind the bandwidth; the largest excess of the last 5 to 10 rounds counts, in two
-//! slots of five · action: so much is added to the window, so that a sender keeps sending while ACKs are held back.
+//! signal: bytes delivered by each ACK · model: the excess of an epoch is the delivered data minus
+//! bandwidth · time; an epoch ends when ACKs fall behind the bandwidth; the largest excess of the last 5
+//! to 10 rounds counts, in two slots of five · action: the window grows by that excess, so that the
+//! sender continues while ACKs are delayed.
+//!
 //! Source: Linux `tcp_bbr.c` (`bbr_update_ack_aggregation`).
 
 use units::{Bytes, Instant};
 
 /// Rounds of one slot (`bbr_extra_acked_win_rtts`).
 const SLOT_ROUNDS: u64 = 5;
-/// Segments after which an epoch begins anew (`bbr_ack_epoch_acked_reset_thresh`): a very old one says little.
+/// Segments after which a new epoch begins (`bbr_ack_epoch_acked_reset_thresh`): an excess over a very
+/// long time is not aggregation.
 const EPOCH_SEGMENTS: u64 = 1 << 20;
 
 /// The ACK aggregation of one connection.
@@ -20,14 +23,14 @@ pub(super) struct Aggregation {
     rounds: u64,
     epoch: Instant,
     acked: Bytes,
-    /// Bytes after which an epoch begins anew.
-    longest: Bytes,
+    /// Bytes after which a new epoch begins.
+    max_epoch: Bytes,
 }
 
 impl Aggregation {
-    /// Nothing seen yet.
+    /// The state before the first ACK.
     pub(super) fn new(mss: Bytes) -> Aggregation {
-        Aggregation { longest: mss * EPOCH_SEGMENTS, ..Aggregation::default() }
+        Aggregation { max_epoch: mss * EPOCH_SEGMENTS, ..Aggregation::default() }
     }
 
     /// The largest excess of the last 5 to 10 rounds.
@@ -36,7 +39,7 @@ impl Aggregation {
         self.slots[0].max(self.slots[1])
     }
 
-    /// An epoch begins: the connection does, or it sends again after idleness.
+    /// Begins an epoch: at the start of the connection, and after idle time.
     pub(super) fn restart(&mut self, now: Instant) {
         self.epoch = now;
         self.acked = Bytes::ZERO;
@@ -61,7 +64,7 @@ impl Aggregation {
             }
         }
         let mut expected = Bytes((rate * now.since(self.epoch).as_secs_f64()) as u64);
-        if self.acked <= expected || self.acked + acked >= self.longest {
+        if self.acked <= expected || self.acked + acked >= self.max_epoch {
             self.restart(now);
             expected = Bytes::ZERO;
         }

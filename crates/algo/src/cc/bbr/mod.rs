@@ -1,34 +1,38 @@
-//! BBR, version 1: send at the rate that the path was seen to deliver, with two bandwidth-delay products in flight.
+//! BBR, version 1: sends at the measured delivery rate, with two bandwidth-delay products in flight.
 //!
-//! signal: the delivery rate and RTT of every ACK · model: bandwidth = largest rate of the last 10 rounds, RTT = smallest
-//! of the last 10 s; their product is what the path holds without a queue · action: a pacing rate and a window that are
-//! multiples of the model, by state: Startup (doubling), Drain (emptying what Startup queued), ProbeBW (a cycle of eight
-//! phases that tries a quarter more and then gives it back), ProbeRTT (four segments for 200 ms, to see the empty path).
-//! Loss alone changes nothing but one round of packet conservation. Source: Linux `net/ipv4/tcp_bbr.c`;
-//! draft-cardwell-iccrg-bbr-congestion-control-00; Cardwell et al., "BBR: congestion-based congestion control", ACM
-//! Queue 14(5), 2016.
+//! signal: the delivery rate and RTT of every ACK · model: bandwidth = largest rate of the last 10
+//! rounds, RTT = smallest of the last 10 s; their product is the flight that fills the path without a
+//! queue · action: a pacing rate and a window that are multiples of the model, by state. Startup
+//! doubles the rate. Drain empties the queue of Startup. ProbeBW is a cycle of eight phases: a quarter
+//! more, a quarter less, then the estimate. ProbeRTT has four segments in flight for 200 ms, to measure
+//! the empty path. Loss alone causes one round of packet conservation and no more.
+//!
+//! Sources: Linux `net/ipv4/tcp_bbr.c`; draft-cardwell-iccrg-bbr-congestion-control-00; Cardwell et
+//! al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016.
 //!
 //! Parts: `policer` (rate of a token bucket), `aggregation` (bursts of ACKs).
 //!
-//! Deviations: amounts are bytes, and gains are not rounded to 1/256 (2.885 instead of 739/256). Linux distrusts an RTT
-//! that shows only the receiver's delayed ACK when the 10 s are over; ACKs do not tell that here. Linux takes off what
-//! its pacing timer holds back already (departure times); here a segment counts as in flight when it leaves. While
-//! ProbeRTT lasts Linux marks the connection application-limited at the sender; here the samples are marked on arrival,
-//! over the same stretch of data. Before the first RTT the pacing rate assumes 1 ms, as Linux does; an ACK that delivers
-//! nothing but carries the handshake's RTT ends that before the first data.
+//! Deviations:
+//! - Amounts are bytes, and gains are not rounded to 1/256 (2.885 instead of 739/256).
+//! - When the 10 s are over, Linux ignores an RTT that contains the receiver's delayed ACK. ACKs have no
+//!   such mark here.
+//! - Linux subtracts data that waits for its pacing timer (departure times). Here a segment counts as in
+//!   flight when it leaves.
+//! - During ProbeRTT Linux marks the connection application-limited at the sender. Here the samples of
+//!   the same data are marked on arrival.
+//! - Before the first RTT the pacing rate assumes 1 ms, as in Linux. Here an ACK without data can carry
+//!   the handshake's RTT, so the assumption ends before the first data.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use self::aggregation::Aggregation;
-use self::policer::{Policer, Signs};
+use self::policer::{Evidence, Policer};
 use super::{
     Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed,
 };
 use crate::Rng;
 
 mod aggregation;
-#[cfg(test)]
-pub(super) mod path;
 mod policer;
 #[cfg(test)]
 mod tests;
@@ -46,44 +50,47 @@ config! {
     pub struct Config {
         /// Pacing and window gain of Startup: 2 / ln 2, the smallest that doubles the rate per round (`bbr_high_gain`).
         startup_gain: f64 = 2.885, 1.0, 10.0;
-        /// Pacing gain of Drain: the inverse, so that one round undoes Startup's last (`bbr_drain_gain`).
+        /// Pacing gain of Drain: the inverse, so that one round drains Startup's last (`bbr_drain_gain`).
         drain_gain: f64 = 1.0 / 2.885, 0.01, 1.0;
-        /// Window gain of ProbeBW: two bandwidth-delay products bear delayed and stretched ACKs (`bbr_cwnd_gain`).
+        /// Window gain of ProbeBW: two bandwidth-delay products tolerate delayed and stretch ACKs (`bbr_cwnd_gain`).
         window_gain: f64 = 2.0, 1.0, 10.0;
         /// Rounds over which the largest rate counts: the gain cycle and two more (`bbr_bw_rtts`).
         bandwidth_rounds: u64 = 10, 1, 1000;
         /// Time over which the smallest RTT counts, and between two ProbeRTTs (`bbr_min_rtt_win_sec`).
         min_rtt_window: Duration = Duration::from_secs(10), Duration::from_millis(100), Duration::from_secs(3600);
-        /// Least time that ProbeRTT keeps the window small (`bbr_probe_rtt_mode_ms`).
+        /// Shortest time that ProbeRTT keeps the window small (`bbr_probe_rtt_mode_ms`).
         probe_rtt_time: Duration = Duration::from_millis(200), Duration::from_millis(1), Duration::from_secs(10);
         /// Smallest window in segments: two pairs, for receivers that acknowledge every other (`bbr_cwnd_min_target`).
         min_window: u64 = 4, 1, 1000;
         /// Share by which it paces below the estimate, so that queues shrink (`bbr_pacing_margin_percent`).
         pacing_margin: f64 = 0.01, 0.0, 0.5;
-        /// How much of the excess of aggregated ACKs is added to the window (`bbr_extra_acked_gain`).
+        /// Part of the excess of aggregated ACKs that is added to the window (`bbr_extra_acked_gain`).
         extra_acked_gain: f64 = 1.0, 0.0, 10.0;
         /// Whether token-bucket policers are detected (`lt_bw` in the kernel).
         policer: bool = true;
     }
 }
 
-/// The gains of ProbeBW's phases: a quarter more, that quarter back, then six at the estimate (`bbr_pacing_gain`).
+/// The gains of ProbeBW's phases: a quarter more, a quarter less to drain it, then six at the estimate
+/// (`bbr_pacing_gain`).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The phase that tries more.
+/// Index of the phase with the higher gain.
 const PROBING: usize = 0;
-/// ProbeBW begins in any phase but the one that gives back (`bbr_cycle_rand`).
-const CYCLE_DICE: u64 = 7;
-/// The pipe is full when the estimate grew by less than this … (`bbr_full_bw_thresh`)
+/// Phases that ProbeBW may begin in: all except the one with the lower gain (`bbr_cycle_rand`).
+const FIRST_PHASES: u64 = 7;
+/// The pipe is full if the estimate grew by less than this factor … (`bbr_full_bw_thresh`)
 const FULL_GROWTH: f64 = 1.25;
-/// … in so many rounds: one for the receive window to grow, one to fill it, one to see it (`bbr_full_bw_cnt`).
+/// … in this many rounds: the receive window grows, the sender fills it, the rate shows it
+/// (`bbr_full_bw_cnt`).
 const FULL_ROUNDS: u32 = 3;
-/// Aggregation counts for no more than this at the estimated rate (`bbr_extra_acked_max_us`).
+/// Upper bound of the aggregation, as a time at the estimated rate (`bbr_extra_acked_max_us`).
 const EXTRA_ACKED_TIME: Duration = Duration::from_millis(100);
 /// Below 1.2 Mbit/s segments leave one by one (`bbr_min_tso_rate`), bytes per second.
 const MIN_BURST_RATE: f64 = 1_200_000.0 / 8.0;
-/// The largest burst that the kernel hands to the device: 64 KiB less headers (`GSO_LEGACY_MAX_SIZE`).
+/// The largest burst that the kernel passes to the device: 64 KiB minus headers
+/// (`GSO_LEGACY_MAX_SIZE`).
 const MAX_BURST: u64 = 65_536 - 1 - 320;
-/// RTT that is assumed before one is known.
+/// RTT before the first sample, as in Linux.
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,12 +109,12 @@ pub struct Bbr {
     first_window: Bytes,
     mode: Mode,
     window: Bytes,
-    /// Window before recovery or ProbeRTT cut it.
+    /// Window before recovery or ProbeRTT reduced it.
     prior_window: Bytes,
     recovery: Recovery,
-    /// In the first round of recovery as much leaves as arrives.
+    /// Packet conservation: the first round of recovery sends as much as it delivers.
     conserving: bool,
-    /// Bytes per second.
+    /// Pacing rate, bytes per second.
     pacing: f64,
     pacing_gain: f64,
     window_gain: f64,
@@ -116,13 +123,13 @@ pub struct Bbr {
     round_start: bool,
     /// Largest delivery rate, bytes per second over rounds.
     max_rate: Windowed<f64>,
-    /// `Duration::MAX` before the first sample.
+    /// Smallest RTT; `Duration::MAX` before the first sample.
     min_rtt: Duration,
-    /// When it was seen; `None` before anything happened.
+    /// Time of the smallest RTT; `None` before the first event.
     min_rtt_at: Option<Instant>,
     probe_rtt_until: Option<Instant>,
     probe_rtt_round_done: bool,
-    /// Data sent while so much was delivered counts as application-limited: ProbeRTT's own.
+    /// Range of delivered totals: data sent between them counts as application-limited (ProbeRTT's).
     limited: (Bytes, Bytes),
     idle_restart: bool,
     full_rate: f64,
@@ -189,7 +196,7 @@ impl Bbr {
         }
     }
 
-    /// The estimate that is acted upon: the policer's rate, where one was found.
+    /// The bandwidth in use: the policer's rate, if there is one, else the estimate.
     #[inline]
     fn rate(&self) -> f64 {
         self.policer.rate().unwrap_or_else(|| self.max_rate.get())
@@ -223,7 +230,7 @@ impl Bbr {
         }
     }
 
-    /// What the kernel would hand to the device at once (`bbr_tso_segs_goal`): a millisecond's worth, in segments.
+    /// Burst that the kernel would pass to the device (`bbr_tso_segs_goal`): the data of a millisecond.
     #[inline]
     fn burst(&self) -> Bytes {
         let least = if self.pacing < MIN_BURST_RATE { 1 } else { 2 };
@@ -231,7 +238,7 @@ impl Bbr {
         self.mss * (bytes / self.mss.0).clamp(least, 127)
     }
 
-    // ---- what the path holds ----
+    // ---- the flight that fills the path ----
 
     /// `gain` bandwidth-delay products in whole segments, rounded up.
     #[inline]
@@ -243,8 +250,9 @@ impl Bbr {
         self.mss * bytes.div_ceil(self.mss.0)
     }
 
-    /// Room for three bursts (sender's queue, its device, the receiver's coalescing), an even number of segments, and in
-    /// the probing phase two more, so that it exceeds even a tiny product (`bbr_quantization_budget`).
+    /// Adds three bursts (the sender's queue, its device, the receiver's coalescing), rounds up to an
+    /// even number of segments, and adds two in the probing phase, to exceed even a tiny product
+    /// (`bbr_quantization_budget`).
     #[inline]
     fn with_room(&self, bytes: Bytes) -> Bytes {
         let pair = self.mss * 2;
@@ -259,8 +267,8 @@ impl Bbr {
 
     // ---- the model ----
 
-    /// ProbeRTT's samples say nothing of the path: Linux marks what is sent from its first ACK on, until all that is
-    /// out after its last is delivered.
+    /// Whether a sample is ProbeRTT's own and does not show the path. Linux marks data sent from the
+    /// first ACK of ProbeRTT on, until all data in flight after its last ACK is delivered.
     #[inline]
     fn is_limited(&self, ack: &Ack) -> bool {
         let at_send = ack.rate.prior_delivered;
@@ -287,7 +295,7 @@ impl Bbr {
     }
 
     fn watch_policer(&mut self, now: Instant, losing: bool, app_limited: bool) {
-        let signs = Signs {
+        let evidence = Evidence {
             delivered: self.delivered,
             lost: self.lost,
             losing,
@@ -295,7 +303,7 @@ impl Bbr {
             round_start: self.round_start,
             cycling: self.mode == Mode::ProbeBw,
         };
-        self.restart_cycle |= self.policer.on_signs(now, &signs);
+        self.restart_cycle |= self.policer.on_ack(now, &evidence);
         if self.policer.rate().is_some() {
             self.pacing_gain = self.pacing_gain.min(1.0);
         }
@@ -319,7 +327,7 @@ impl Bbr {
 
     fn enter_probe_bw(&mut self, now: Instant, rng: &mut Rng) {
         self.mode = Mode::ProbeBw;
-        let before = CYCLE.len() - 1 - rng.below(CYCLE_DICE) as usize;
+        let before = CYCLE.len() - 1 - rng.below(FIRST_PHASES) as usize;
         self.phase = (before + 1) % CYCLE.len();
         self.phase_at = now;
     }
@@ -335,7 +343,7 @@ impl Bbr {
         let full_length = now.since(self.phase_at) > self.min_rtt;
         let rate = self.max_rate.get();
         if self.pacing_gain > 1.0 {
-            // More was tried when it is in flight, or does not fit.
+            // The probe is done when the larger flight is reached, or a loss shows that it does not fit.
             let in_network = ack.prior_in_flight + self.burst();
             full_length
                 && (ack.lost > Bytes::ZERO || in_network >= self.inflight(rate, self.pacing_gain))
@@ -358,7 +366,7 @@ impl Bbr {
     fn update_min_rtt(&mut self, now: Instant, ack: &Ack, rng: &mut Rng) {
         let expired = self.min_rtt_at.is_some_and(|at| now.since(at) > self.config.min_rtt_window);
         if let Some(rtt) = ack.rtt {
-            // The handshake may have seen less than the first data.
+            // The handshake's RTT may be smaller than that of the first data.
             let rtt = if self.min_rtt == Duration::MAX { rtt.min(ack.min_rtt) } else { rtt };
             if rtt < self.min_rtt || expired {
                 self.min_rtt = rtt;
@@ -522,7 +530,7 @@ impl CongestionControl for Bbr {
         self.begin(now);
         self.save_window();
         self.recovery = Recovery::Lost;
-        // Everything is lost: Linux leaves what is in flight and one segment.
+        // Everything is lost: Linux sets the flight (now zero) and one segment.
         self.window = self.mss;
         self.lost += timeout.in_flight;
         self.full_rate = 0.0;

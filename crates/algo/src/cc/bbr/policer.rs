@@ -1,37 +1,39 @@
-//! Token-bucket policers: two lossy stretches at the same rate say that the path drops what exceeds it.
+//! Detects token-bucket policers: two lossy intervals at the same rate.
 //!
-//! signal: bytes delivered and lost per stretch of rounds · model: stretches begin and end with a loss, when the bucket
-//! is empty; two neighbours that lost a fifth each and agree in rate are a policer · action: that rate replaces the
-//! estimate for 48 rounds. Source: Linux `tcp_bbr.c`, the `lt_bw` part; the phenomenon: Flach et al., "An Internet-wide
-//! analysis of traffic policing", SIGCOMM 2016.
+//! signal: bytes delivered and lost per interval of rounds · model: an interval begins and ends with a
+//! loss, when the bucket is empty. Two successive intervals that lost a fifth each at the same rate mean
+//! a policer · action: that rate replaces the estimate for 48 rounds.
+//!
+//! Source: Linux `tcp_bbr.c`, the `lt_bw` part; on policers: Flach et al., "An Internet-wide analysis of
+//! traffic policing", SIGCOMM 2016.
 
 use units::{Bytes, Instant};
 
-/// Rounds of the shortest stretch (`bbr_lt_intvl_min_rtts`); four times as many are the longest.
+/// Rounds of the shortest interval (`bbr_lt_intvl_min_rtts`); the longest has four times as many.
 const MIN_ROUNDS: u64 = 4;
-/// Share of the delivered bytes whose loss makes a stretch lossy (`bbr_lt_loss_thresh`, 50 / 256).
+/// Share of the delivered bytes whose loss makes an interval lossy (`bbr_lt_loss_thresh`, 50 / 256).
 const LOSSY: f64 = 50.0 / 256.0;
-/// Two rates agree that differ by at most an eighth (`bbr_lt_bw_ratio`) …
+/// Two rates are the same if they differ by at most an eighth (`bbr_lt_bw_ratio`) …
 const SAME_RATIO: f64 = 1.0 / 8.0;
 /// … or by 4 kbit/s, in bytes per second (`bbr_lt_bw_diff`).
 const SAME_DIFFERENCE: f64 = 4_000.0 / 8.0;
-/// Rounds for which the rate found is used (`bbr_lt_bw_max_rtts`).
+/// Rounds for which the policed rate is used (`bbr_lt_bw_max_rtts`).
 const MAX_ROUNDS: u64 = 48;
 
-/// What one ACK tells.
+/// The input from one ACK.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Signs {
-    /// Total delivered.
+pub(super) struct Evidence {
+    /// Total bytes delivered.
     pub(super) delivered: Bytes,
-    /// Total lost.
+    /// Total bytes lost.
     pub(super) lost: Bytes,
-    /// Something was marked lost just now.
+    /// The ACK marks data lost.
     pub(super) losing: bool,
     /// The application limits the sender.
     pub(super) app_limited: bool,
-    /// A round begins.
+    /// The ACK begins a round.
     pub(super) round_start: bool,
-    /// The gain cycle runs: only then do the rounds of use count.
+    /// The sender is in the gain cycle: only then do the rounds of use count.
     pub(super) cycling: bool,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct Signs {
 pub(super) struct Policer {
     in_use: bool,
     sampling: bool,
-    /// Bytes per second of the last lossy stretch, or the mean of the two that agreed; 0: none yet.
+    /// Bytes per second in the last lossy interval, or the mean of two equal ones; 0: none yet.
     rate: f64,
     rounds: u64,
     since: Instant,
@@ -49,29 +51,30 @@ pub(super) struct Policer {
 }
 
 impl Policer {
-    /// The policed rate, while it is to be used.
+    /// The policed rate, while it is in use.
     #[inline]
     pub(super) fn rate(&self) -> Option<f64> {
         self.in_use.then_some(self.rate)
     }
 
-    /// Forgets everything.
+    /// Returns to the initial state.
     pub(super) fn reset(&mut self) {
         *self = Policer::default();
     }
 
-    fn begin(&mut self, now: Instant, signs: &Signs) {
+    fn begin(&mut self, now: Instant, evidence: &Evidence) {
         self.since = now;
-        self.delivered = signs.delivered;
-        self.lost = signs.lost;
+        self.delivered = evidence.delivered;
+        self.lost = evidence.lost;
         self.rounds = 0;
     }
 
-    /// True when the use of the policed rate ends now and the gain cycle begins anew.
+    /// Takes an ACK into account. True if the use of the policed rate ends now and the gain cycle has
+    /// to restart.
     #[inline]
-    pub(super) fn on_signs(&mut self, now: Instant, signs: &Signs) -> bool {
+    pub(super) fn on_ack(&mut self, now: Instant, evidence: &Evidence) -> bool {
         if self.in_use {
-            if signs.cycling && signs.round_start {
+            if evidence.cycling && evidence.round_start {
                 self.rounds += 1;
                 if self.rounds >= MAX_ROUNDS {
                     self.reset();
@@ -80,19 +83,19 @@ impl Policer {
             }
             return false;
         }
-        // What comes before the first loss are the bucket's savings: too fast.
+        // Before the first loss the bucket still has tokens: that rate would be too high.
         if !self.sampling {
-            if !signs.losing {
+            if !evidence.losing {
                 return false;
             }
-            self.begin(now, signs);
+            self.begin(now, evidence);
             self.sampling = true;
         }
-        if signs.app_limited {
+        if evidence.app_limited {
             self.reset();
             return false;
         }
-        self.rounds += u64::from(signs.round_start);
+        self.rounds += u64::from(evidence.round_start);
         if self.rounds < MIN_ROUNDS {
             return false;
         }
@@ -100,17 +103,17 @@ impl Policer {
             self.reset();
             return false;
         }
-        if signs.losing {
-            self.end(now, signs);
+        if evidence.losing {
+            self.end(now, evidence);
         }
         false
     }
 
-    fn end(&mut self, now: Instant, signs: &Signs) {
-        let delivered = (signs.delivered - self.delivered).0 as f64;
-        let lost = (signs.lost - self.lost).0 as f64;
+    fn end(&mut self, now: Instant, evidence: &Evidence) {
+        let delivered = (evidence.delivered - self.delivered).0 as f64;
+        let lost = (evidence.lost - self.lost).0 as f64;
         let seconds = now.since(self.since).as_secs_f64();
-        // Below a millisecond the kernel's clock for this shows nothing.
+        // The kernel's clock for this has a resolution of a millisecond.
         if delivered == 0.0 || lost < LOSSY * delivered || seconds < 1e-3 {
             return;
         }
@@ -125,7 +128,7 @@ impl Policer {
             return;
         }
         self.rate = rate;
-        self.begin(now, signs);
+        self.begin(now, evidence);
     }
 }
 
@@ -137,7 +140,7 @@ mod tests {
     fn run(policer: &mut Policer, from: u64, rounds: u64, lost: u64) -> bool {
         let mut ended = false;
         for i in from..from + rounds {
-            let signs = Signs {
+            let evidence = Evidence {
                 delivered: Bytes(75_000 * i),
                 lost: Bytes(lost * i),
                 losing: lost > 0,
@@ -145,18 +148,18 @@ mod tests {
                 round_start: true,
                 cycling: true,
             };
-            ended |= policer.on_signs(Instant(100_000_000 * i), &signs);
+            ended |= policer.on_ack(Instant(100_000_000 * i), &evidence);
         }
         ended
     }
 
     #[test]
-    fn two_stretches_that_lose_a_quarter_at_the_same_rate_are_a_policer() {
+    fn two_intervals_that_lose_a_quarter_at_the_same_rate_are_a_policer() {
         let mut policer = Policer::default();
         run(&mut policer, 1, 4, 25_000);
-        assert_eq!(policer.rate(), None, "one stretch is not enough");
+        assert_eq!(policer.rate(), None, "one interval is not enough");
         run(&mut policer, 5, 6, 25_000);
-        let rate = policer.rate().expect("two stretches agree");
+        let rate = policer.rate().expect("two intervals agree");
         assert!((rate - 750_000.0).abs() < 1.0, "{rate}");
     }
 
@@ -179,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_without_data_is_not_policed() {
+    fn application_limited_intervals_do_not_count() {
         let mut policer = Policer::default();
         run(&mut policer, 1, 5, 25_000);
-        let signs = Signs { app_limited: true, losing: true, ..Signs::default() };
-        policer.on_signs(Instant(600_000_000), &signs);
+        let evidence = Evidence { app_limited: true, losing: true, ..Evidence::default() };
+        policer.on_ack(Instant(600_000_000), &evidence);
         run(&mut policer, 6, 4, 25_000);
         assert_eq!(policer.rate(), None);
     }

@@ -2,70 +2,29 @@
 
 use std::vec::Vec;
 
-use super::super::RateSample;
-use super::path::{MSS, Path};
 use super::*;
+use crate::cc::testing::{MSS, Path, RoundTrips, Summary, measure};
 
 const MS: u64 = 1_000_000;
 
-/// One ACK per round trip of 100 ms, each delivering what `rate` gives in it.
-struct Rounds100 {
-    cc: Bbr,
-    rng: Rng,
-    now: Instant,
-    delivered: u64,
+fn new() -> Bbr {
+    Bbr::new(Config::default(), &Setup::default())
 }
 
-impl Rounds100 {
-    fn new() -> Rounds100 {
-        Rounds100 {
-            cc: Bbr::new(Config::default(), &Setup::default()),
-            rng: Rng::new(1, "test"),
-            now: Instant(50_000 * MS),
-            delivered: 0,
-        }
+/// A connection in ProbeBW whose ACKs had this rate so far.
+fn probing(rate: u64) -> RoundTrips<Bbr> {
+    let mut it = RoundTrips::new(new());
+    for _ in 0..5 {
+        it.ack(rate, |_| {});
     }
-
-    fn ack(&mut self, bytes_per_second: u64, change: impl Fn(&mut Ack)) {
-        self.now = self.now + Duration::from_millis(100);
-        let bytes = bytes_per_second / 10;
-        let mut ack = Ack {
-            acked: Bytes(bytes),
-            delivered: Bytes(self.delivered + bytes),
-            rtt: Some(Duration::from_millis(100)),
-            srtt: Duration::from_millis(100),
-            min_rtt: Duration::from_millis(100),
-            prior_in_flight: Bytes(2 * bytes),
-            in_flight: Bytes(bytes),
-            window_limited: true,
-            rate: RateSample {
-                delivered: Bytes(bytes),
-                interval: Duration::from_millis(100),
-                prior_delivered: Bytes(self.delivered),
-                in_flight_at_send: Bytes(bytes),
-                ..RateSample::default()
-            },
-            ..Ack::default()
-        };
-        change(&mut ack);
-        self.delivered += bytes;
-        self.cc.on_ack(self.now, &ack, &mut self.rng);
-    }
-
-    fn full(rate: u64) -> Rounds100 {
-        let mut it = Rounds100::new();
-        for _ in 0..5 {
-            it.ack(rate, |_| {});
-        }
-        assert_eq!(it.cc.mode, Mode::ProbeBw);
-        it
-    }
+    assert_eq!(it.cc.mode, Mode::ProbeBw);
+    it
 }
 
 /// tcp_bbr.c, `bbr_check_full_bw_reached`: three rounds below 1.25 times end Startup.
 #[test]
 fn startup_ends_after_three_rounds_that_grow_by_less_than_a_quarter() {
-    let mut it = Rounds100::new();
+    let mut it = RoundTrips::new(new());
     for rate in [100_000, 200_000, 400_000, 800_000] {
         it.ack(rate, |_| {});
         assert_eq!(it.cc.state().phase, "startup");
@@ -80,10 +39,10 @@ fn startup_ends_after_three_rounds_that_grow_by_less_than_a_quarter() {
     assert_eq!(it.cc.state().phase, "probe_bw");
 }
 
-/// The same function: growth by a quarter begins the count anew, application-limited rounds do not count.
+/// The same function: growth by a quarter restarts the count, application-limited rounds do not count.
 #[test]
 fn startup_goes_on_while_the_rate_grows_or_the_application_is_slow() {
-    let mut it = Rounds100::new();
+    let mut it = RoundTrips::new(new());
     for i in 0..12_u64 {
         it.ack(100_000 * 13_u64.pow(i as u32 / 3) / 10_u64.pow(i as u32 / 3), |_| {});
     }
@@ -97,7 +56,7 @@ fn startup_goes_on_while_the_rate_grows_or_the_application_is_slow() {
 /// tcp_bbr.c, `bbr_bw_rtts` = 10: the estimate is the largest rate of ten rounds.
 #[test]
 fn the_bandwidth_is_the_largest_rate_of_ten_rounds() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     it.ack(2_000_000, |_| {});
     for _ in 0..10 {
         it.ack(1_000_000, |_| {});
@@ -110,7 +69,7 @@ fn the_bandwidth_is_the_largest_rate_of_ten_rounds() {
 /// tcp_bbr.c, `bbr_update_bw`: a slow application does not lower the estimate, a faster sample raises it all the same.
 #[test]
 fn an_application_limited_rate_counts_only_when_it_is_larger() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     for _ in 0..30 {
         it.ack(10_000, |ack| ack.rate.app_limited = true);
     }
@@ -121,10 +80,10 @@ fn an_application_limited_rate_counts_only_when_it_is_larger() {
 
 /// tcp_bbr.c, `bbr_pacing_gain` and `bbr_reset_probe_bw_mode`.
 #[test]
-fn the_gain_cycle_has_eight_phases_in_order_and_never_begins_with_the_one_that_gives_back() {
+fn the_gain_cycle_has_eight_phases_in_order_and_never_begins_with_the_one_that_drains() {
     let mut first = Vec::new();
     for seed in 0..200 {
-        let mut cc = Bbr::new(Config::default(), &Setup::default());
+        let mut cc = new();
         let mut rng = Rng::new(seed, "phase");
         cc.enter_probe_bw(Instant::ZERO, &mut rng);
         first.push(cc.phase);
@@ -133,7 +92,7 @@ fn the_gain_cycle_has_eight_phases_in_order_and_never_begins_with_the_one_that_g
     for phase in [0, 2, 3, 4, 5, 6, 7] {
         assert!(first.contains(&phase), "phase {phase}");
     }
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     let mut gains = Vec::new();
     for _ in 0..24 {
         it.ack(1_000_000, |ack| {
@@ -150,7 +109,7 @@ fn the_gain_cycle_has_eight_phases_in_order_and_never_begins_with_the_one_that_g
 /// tcp_bbr.c, `bbr_is_next_cycle_phase`: the probing phase lasts until 1.25 products are in flight, or something is lost.
 #[test]
 fn the_probing_phase_waits_for_its_target_or_a_loss() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     it.cc.phase = PROBING;
     it.cc.set_gains();
     for _ in 0..5 {
@@ -167,7 +126,7 @@ fn the_probing_phase_waits_for_its_target_or_a_loss() {
 /// tcp_bbr.c, `bbr_pacing_margin_percent`: 1 % below the estimate.
 #[test]
 fn it_paces_one_per_cent_below_the_estimate() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     it.cc.phase = 4;
     it.cc.set_gains();
     it.cc.set_pacing(1.0, Duration::ZERO);
@@ -177,11 +136,11 @@ fn it_paces_one_per_cent_below_the_estimate() {
 /// tcp_bbr.c, `bbr_init_pacing_rate_from_rtt`.
 #[test]
 fn the_first_pacing_rate_is_the_initial_window_over_a_round_trip() {
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     let nominal = 2.885 * 0.99 * 14_480.0 * 8.0 / 0.001;
     let near = |cc: &Bbr, rate: f64| (cc.pacing * 8.0 / rate - 1.0).abs() < 1e-9;
     assert!(near(&cc, nominal));
-    // The handshake's RTT, told by an ACK that delivers nothing.
+    // The handshake's RTT, in an ACK that delivers no data.
     let ack = Ack {
         rtt: Some(Duration::from_millis(40)),
         srtt: Duration::from_millis(40),
@@ -198,7 +157,7 @@ fn the_first_pacing_rate_is_the_initial_window_over_a_round_trip() {
 /// then the estimate is the new one and the window the old one.
 #[test]
 fn after_ten_seconds_four_segments_for_200_ms_and_a_round_renew_the_rtt() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     let window = it.cc.window();
     let entered = loop {
         it.ack(1_000_000, |ack| ack.rtt = Some(Duration::from_millis(120)));
@@ -222,15 +181,15 @@ fn after_ten_seconds_four_segments_for_200_ms_and_a_round_renew_the_rtt() {
     assert!(it.now.since(begun) > Duration::from_millis(200));
     assert!(it.now.since(begun) <= Duration::from_millis(400));
     assert!(it.cc.window() >= window, "{} of {window}", it.cc.window());
-    assert_eq!(it.cc.max_rate.get(), 1e6, "what ProbeRTT delivered is not the path's rate");
+    assert_eq!(it.cc.max_rate.get(), 1e6, "the rate in ProbeRTT is not that of the path");
 }
 
-/// tcp_bbr.c, `idle_restart`: who was silent has drained the queue already.
+/// tcp_bbr.c, `idle_restart`: during idle time the queue has drained already.
 #[test]
 fn after_idleness_no_probe_rtt_is_needed() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     it.now = it.now + Duration::from_secs(11);
-    let sent = Sent { bytes: Bytes(MSS), in_flight: Bytes::ZERO, app_limited: true, again: false };
+    let sent = Sent { bytes: Bytes(MSS), in_flight: Bytes::ZERO, app_limited: true };
     it.cc.on_sent(it.now, &sent, &mut it.rng);
     assert_eq!(it.cc.pacing_rate(), Some(Rate(7_920_000)));
     it.ack(1_000_000, |ack| ack.rtt = Some(Duration::from_millis(130)));
@@ -241,7 +200,7 @@ fn after_idleness_no_probe_rtt_is_needed() {
 /// tcp_bbr.c, `bbr_set_cwnd_to_recover_or_restore`.
 #[test]
 fn a_loss_conserves_packets_for_one_round_and_the_window_comes_back() {
-    let mut it = Rounds100::full(1_000_000);
+    let mut it = probing(1_000_000);
     let window = it.cc.window();
     it.cc.on_loss(it.now, &Loss { lost: Bytes(MSS), in_flight: window });
     it.ack(1_000_000, |ack| {
@@ -272,8 +231,8 @@ fn a_loss_conserves_packets_for_one_round_and_the_window_comes_back() {
 /// tcp_bbr.c, `bbr_set_state` and `tcp_enter_loss`: one segment after a timeout, four after the next ACK, then the old
 /// window.
 #[test]
-fn a_timeout_leaves_one_segment_until_all_is_repaired() {
-    let mut it = Rounds100::full(1_000_000);
+fn a_timeout_leaves_one_segment_until_all_losses_are_repaired() {
+    let mut it = probing(1_000_000);
     let window = it.cc.window();
     it.cc.on_timeout(it.now, &Timeout { in_flight: window, count: 1 });
     assert_eq!(it.cc.window(), Bytes(MSS));
@@ -289,7 +248,7 @@ fn a_timeout_leaves_one_segment_until_all_is_repaired() {
 /// tcp_bbr.c, `bbr_quantization_budget`: two products, three bursts of two segments, an even number.
 #[test]
 fn the_window_is_two_products_and_three_bursts() {
-    let mut it = Rounds100::full(144_800);
+    let mut it = probing(144_800);
     for _ in 0..40 {
         it.ack(144_800, |ack| ack.acked = Bytes(10 * MSS));
     }
@@ -303,51 +262,25 @@ fn the_window_is_two_products_and_three_bursts() {
     assert_eq!(it.cc.inflight(144_800.0, 2.0), Bytes((20 + 6 + 2) * MSS));
 }
 
-#[derive(Debug)]
-struct Summary {
-    mean_in_flight: f64,
-    mean_queue: Duration,
-    max_queue: Duration,
-    goodput: f64,
-    drops: u64,
-}
-
-fn steady(path: &mut Path, cc: &mut Bbr, warm: u64, seconds: u64) -> Summary {
-    let mut rng = Rng::new(9, "bbr");
-    path.run(Duration::from_secs(warm), cc, &mut rng, |_, _| {});
-    let mut seen = Vec::new();
-    path.run(Duration::from_secs(seconds), cc, &mut rng, |_, s| seen.push(*s));
-    let (first, last) = (seen[0], seen[seen.len() - 1]);
-    let n = seen.len() as f64;
-    Summary {
-        mean_in_flight: seen.iter().map(|s| s.in_flight as f64).sum::<f64>() / n,
-        mean_queue: Duration((seen.iter().map(|s| s.queue.0 as f64).sum::<f64>() / n) as u64),
-        max_queue: seen.iter().map(|s| s.queue).max().unwrap_or_default(),
-        goodput: (last.delivered - first.delivered) as f64 * 8.0
-            / last.at.since(first.at).as_secs_f64(),
-        drops: last.drops - first.drops,
-    }
+fn steady(path: &mut Path, cc: &mut Bbr, warm_up: u64, seconds: u64) -> Summary {
+    measure(path, cc, warm_up, seconds, Rng::new(9, "bbr"))
 }
 
 /// Queue paper, figure 1: the operating point is the bandwidth-delay product, not the buffer.
 #[test]
 fn on_a_fixed_link_it_fills_the_path_and_leaves_the_deep_buffer_empty() {
     let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(2_000_000));
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     let s = steady(&mut path, &mut cc, 5, 20);
     let bdp = path.bdp() as f64;
-    assert!(
-        s.mean_in_flight > bdp && s.mean_in_flight < 2.0 * bdp,
-        "{} of {bdp}",
-        s.mean_in_flight
-    );
-    assert!(s.goodput > 0.95 * path.goodput(), "{} of {}", s.goodput, path.goodput());
-    // The buffer would hold 1.6 s.
-    assert!(s.mean_queue < Duration::from_millis(20), "{}", s.mean_queue);
-    assert!(s.max_queue < Duration::from_millis(80), "{}", s.max_queue);
+    assert!(s.in_flight_mean > bdp && s.in_flight_mean < 2.0 * bdp, "{s:?}");
+    assert!(s.goodput > 0.95 * path.goodput(), "{s:?}");
+    // A full buffer would be a delay of 1.6 s.
+    assert!(s.queue_mean < Duration::from_millis(20), "{}", s.queue_mean);
+    assert!(s.queue_max < Duration::from_millis(80), "{}", s.queue_max);
     let rate = cc.max_rate.get() * 8.0;
     assert!((rate / path.goodput() - 1.0).abs() < 0.03, "{rate} of {}", path.goodput());
-    assert_eq!(s.drops, 0);
+    assert_eq!(s.loss_rate, 0.0);
 }
 
 /// A loss of 1 % that is no congestion does not slow it down.
@@ -355,43 +288,43 @@ fn on_a_fixed_link_it_fills_the_path_and_leaves_the_deep_buffer_empty() {
 fn random_loss_of_one_per_cent_costs_little() {
     let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(200_000));
     path.loss = 0.01;
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     let s = steady(&mut path, &mut cc, 5, 20);
-    assert!(s.goodput > 0.9 * path.goodput(), "{} of {}", s.goodput, path.goodput());
+    assert!(s.goodput > 0.9 * path.goodput(), "{s:?}");
 }
 
 /// The rate falls to a tenth: the estimate follows within the filter's ten rounds and the queue drains.
 #[test]
 fn when_the_link_slows_down_the_queue_drains_within_seconds() {
     let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(2_000_000));
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     steady(&mut path, &mut cc, 5, 1);
     path.rate = Rate(1_000_000);
     let s = steady(&mut path, &mut cc, 12, 5);
-    assert!(s.mean_queue < Duration::from_millis(150), "{}", s.mean_queue);
-    assert!(s.goodput > 0.9 * path.goodput(), "{} of {}", s.goodput, path.goodput());
+    assert!(s.queue_mean < Duration::from_millis(150), "{}", s.queue_mean);
+    assert!(s.goodput > 0.9 * path.goodput(), "{s:?}");
 }
 
 /// tcp_bbr.c, `bbr_cwnd_min_target`: where the product is two segments the path is full all the same.
 #[test]
 fn a_path_of_two_segments_is_filled_and_its_queue_stays_a_few_segments() {
     let mut path = Path::new(Rate(240_000), Duration::from_millis(100), Bytes(500_000));
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     let s = steady(&mut path, &mut cc, 20, 60);
-    assert!(s.goodput > 0.9 * path.goodput(), "{} of {}", s.goodput, path.goodput());
+    assert!(s.goodput > 0.9 * path.goodput(), "{s:?}");
     // A segment takes 50 ms here.
-    assert!(s.mean_queue < Duration::from_millis(400), "{}", s.mean_queue);
+    assert!(s.queue_mean < Duration::from_millis(400), "{}", s.queue_mean);
 }
 
 /// A slow application is not the path: the estimate stays and no queue grows.
 #[test]
 fn a_slow_application_leaves_the_estimate_alone() {
     let mut path = Path::new(Rate(10_000_000), Duration::from_millis(40), Bytes(2_000_000));
-    let mut cc = Bbr::new(Config::default(), &Setup::default());
+    let mut cc = new();
     steady(&mut path, &mut cc, 5, 1);
-    path.offered = Some(Rate(1_000_000));
+    path.app_rate = Some(Rate(1_000_000));
     let s = steady(&mut path, &mut cc, 2, 20);
-    assert!(s.max_queue < Duration::from_millis(10), "{}", s.max_queue);
+    assert!(s.queue_max < Duration::from_millis(10), "{}", s.queue_max);
     let rate = cc.max_rate.get() * 8.0;
     assert!((rate / path.goodput() - 1.0).abs() < 0.05, "{rate} of {}", path.goodput());
 }

@@ -5,7 +5,7 @@ use units::{Bytes, Duration};
 use super::{Bbr3, Phase, UNBOUNDED};
 use crate::cc::{Ack, Recovery};
 
-/// Largest burst that is handed to the device at once (SetSendQuantum).
+/// Largest burst for the device (SetSendQuantum).
 const MAX_QUANTUM: u64 = 65_536;
 
 impl Bbr3 {
@@ -49,15 +49,15 @@ impl Bbr3 {
         }
     }
 
-    // ---- what may be in flight ----
+    // ---- the flight ----
 
-    /// QuantizationBudget: three bursts of a millisecond (UpdateOffloadBudget, SetSendQuantum), the minimal pipe, and
-    /// two segments more to probe even a tiny product.
+    /// QuantizationBudget: at least three bursts of a millisecond (UpdateOffloadBudget, SetSendQuantum)
+    /// and the minimal pipe; two segments more to probe even a tiny product.
     #[inline]
     fn with_budget(&self, bytes: Bytes) -> Bytes {
         let quantum = Bytes(((self.pacing / 1e3) as u64).min(MAX_QUANTUM)).max(self.mss * 2);
-        let room = bytes.max(quantum * 3).max(self.least_window());
-        if self.phase == Phase::Up { room + self.mss * 2 } else { room }
+        let budget = bytes.max(quantum * 3).max(self.min_window());
+        if self.phase == Phase::Up { budget + self.mss * 2 } else { budget }
     }
 
     /// The draft's `Inflight`.
@@ -74,7 +74,7 @@ impl Bbr3 {
         self.prior_window = if good { self.window } else { self.prior_window.max(self.window) };
     }
 
-    /// Recovery begins and ends with what the sender says.
+    /// Follows the sender into and out of recovery.
     pub(super) fn follow_recovery(&mut self, ack: &Ack) {
         if self.recovery == Recovery::Open && ack.recovery != Recovery::Open {
             self.save_once();
@@ -103,7 +103,7 @@ impl Bbr3 {
         } else if self.window < most || ack.delivered < self.first_window {
             self.window += ack.acked;
         }
-        self.window = self.window.max(self.least_window());
+        self.window = self.window.max(self.min_window());
         self.bound_window();
     }
 
@@ -117,7 +117,7 @@ impl Bbr3 {
             Phase::Cruise | Phase::ProbeRtt => self.with_headroom(),
             Phase::Startup | Phase::Drain => UNBOUNDED,
         };
-        let bound = bound.min(self.inflight_shortterm).max(self.least_window());
+        let bound = bound.min(self.inflight_shortterm).max(self.min_window());
         self.window = self.window.min(bound);
     }
 }

@@ -1,27 +1,32 @@
-//! BBR, version 3: version 1's model of the path, plus bounds learnt from loss, for the rate and for what is in flight.
+//! BBR, version 3: version 1's model of the path, plus bounds on rate and flight learned from loss.
 //!
-//! signal: the delivery rate, RTT and losses of every ACK · model: bandwidth = largest rate of two probing cycles, RTT =
-//! smallest of 10 s, a long-term bound on the flight from probes that lost more than 2 %, short-term bounds on rate and
-//! flight from losses elsewhere, forgotten at the next probe · action: a pacing rate and a window that are multiples of
-//! the model, by state: Startup, Drain, ProbeBW with its phases Down (giving back), Cruise (with headroom for others),
-//! Refill and Up (trying more, for as long as it helps and loses little), ProbeRTT (half a product for 200 ms).
-//! Source: draft-ietf-ccwg-bbr, whose function names stand above what implements them.
+//! signal: the delivery rate, RTT and losses of every ACK · model: bandwidth = largest rate of two
+//! probing cycles; RTT = smallest of 10 s; a long-term bound on the flight from probes that lost more
+//! than 2 %; short-term bounds on rate and flight from other losses, reset at the next probe · action: a
+//! pacing rate and a window that are multiples of the model, by state: Startup, Drain, ProbeBW, ProbeRTT
+//! (half a bandwidth-delay product for 200 ms). ProbeBW has four phases. Down drains the queue of the
+//! probe. Cruise leaves headroom for other flows. Refill fills the pipe. Up sends more as long as the
+//! rate grows and few segments are lost.
 //!
-//! Parts: `model` (rates, losses, bounds), `probe` (the ProbeBW cycle), `rtt` (smallest RTT, ProbeRTT), `control`
-//! (pacing, window).
+//! Source: draft-ietf-ccwg-bbr; doc comments name the draft's functions. Parts: `model` (rates, losses,
+//! bounds), `probe` (the ProbeBW cycle), `rtt` (smallest RTT, ProbeRTT), `control` (pacing, window).
 //!
-//! Deviations: losses come per ACK, not per packet, so that all that one ACK marks lost counts as one packet, and the
-//! flight at its sending is that of the newest segment delivered. Startup counts ACKs that show losses instead of
-//! discontiguous ranges, as Linux's BBRv3 does. State for undoing is saved once per recovery episode. ProbeRTT marks
-//! its rate samples on arrival, not the connection at the sender. ProbeRTT comes every 5 s while the smallest RTT counts
-//! for 10 s, as in the published drafts (later editor's copies use 10 s for both: set `probe_rtt_interval`); the window
-//! of ProbeRTT is fixed when it begins, as in those copies. ECN marks change nothing, which the draft leaves out too.
-//! SACK is taken for granted.
+//! Deviations:
+//! - Losses come per ACK, not per packet. All losses that one ACK marks count as one packet, and the
+//!   flight at its sending is that of the newest segment delivered.
+//! - Startup counts ACKs with losses instead of discontiguous ranges, as Linux's BBRv3 does.
+//! - State for undo is saved once per recovery episode.
+//! - ProbeRTT marks its rate samples on arrival, not the connection at the sender.
+//! - ProbeRTT comes every 5 s and the smallest RTT counts for 10 s, as in the published drafts (later
+//!   editor's copies have 10 s for both: set `probe_rtt_interval`). The window of ProbeRTT is fixed when
+//!   it begins, as in those copies.
+//! - ECN marks have no effect; the draft leaves them out, too. SACK is assumed.
 //!
-//! Known limit, of the published constants: only a finished probe forgets an old rate, and a probe waits 2 to 3 s and
-//! takes four rounds. When the rate falls to a fifth or less before a buffer that never overflows, the queue makes rounds
-//! so long that ProbeRTT comes before the probe ends; half of a product that is five times too large does not drain the
-//! queue either, so that the smallest RTT is replaced by a larger one and the queue grows on.
+//! Known limit of the published constants: only a finished probe replaces an old rate; a probe waits 2
+//! to 3 s and takes four rounds. If the rate falls to a fifth or less and the buffer never overflows,
+//! the queue makes rounds so long that ProbeRTT comes before the probe ends. Half of a product that is
+//! five times too large does not drain the queue either. A larger RTT then replaces the smallest one,
+//! and the queue continues to grow.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -40,7 +45,7 @@ mod tests;
 /// Name in the table.
 pub const NAME: &str = "bbr3";
 /// One-line description for lists and documentation.
-pub const ABOUT: &str = "BBRv3: BBR with bounds learnt from loss and headroom for others";
+pub const ABOUT: &str = "BBRv3: BBR with bounds learned from loss and headroom for others";
 /// Where it is specified.
 pub const SOURCE: &str = "draft-ietf-ccwg-bbr";
 
@@ -55,17 +60,17 @@ config! {
         down_gain: f64 = 0.9, 0.1, 1.0;
         /// Pacing gain of ProbeBW_UP.
         up_gain: f64 = 1.25, 1.0, 4.0;
-        /// Window gain (DefaultCwndGain).
+        /// Window gain of all other states (DefaultCwndGain).
         window_gain: f64 = 2.0, 1.0, 10.0;
-        /// Window gain of ProbeBW_UP: room for its pacing gain.
+        /// Window gain of ProbeBW_UP: space for its pacing gain.
         up_window_gain: f64 = 2.25, 1.0, 10.0;
         /// Share by which it paces below the estimate, so that queues shrink (PacingMarginPercent).
         pacing_margin: f64 = 0.01, 0.0, 0.5;
-        /// Share of a flight that may be lost before a probe was too much (LossThresh).
+        /// Share of the flight that a probe may lose (LossThresh).
         loss_threshold: f64 = 0.02, 0.0, 0.5;
-        /// What is left of a bound after a lossy round, at least (Beta: not below CUBIC's).
+        /// Smallest share of a bound that remains after a lossy round (Beta: not below CUBIC's).
         beta: f64 = 0.7, 0.1, 1.0;
-        /// Share of the long-term bound that is left to others (Headroom).
+        /// Share of the long-term bound that remains for other flows (Headroom).
         headroom: f64 = 0.15, 0.0, 0.9;
         /// Losses in a round that end Startup (StartupFullLossCnt).
         startup_losses: u64 = 6, 1, 1000;
@@ -75,24 +80,24 @@ config! {
         min_rtt_window: Duration = Duration::from_secs(10), Duration::from_millis(100), Duration::from_secs(3600);
         /// Time between two ProbeRTTs (ProbeRTTInterval).
         probe_rtt_interval: Duration = Duration::from_secs(5), Duration::from_millis(100), Duration::from_secs(3600);
-        /// Least time that ProbeRTT keeps the window small (ProbeRTTDuration).
+        /// Shortest time that ProbeRTT keeps the window small (ProbeRTTDuration).
         probe_rtt_time: Duration = Duration::from_millis(200), Duration::from_millis(1), Duration::from_secs(10);
         /// Bandwidth-delay products in flight in ProbeRTT (ProbeRTTCwndGain).
         probe_rtt_gain: f64 = 0.5, 0.01, 1.0;
         /// Smallest window in segments (MinPipeCwnd).
         min_window: u64 = 4, 1, 1000;
-        /// Least time between two probes for bandwidth: what Reno needs for 25 Mbit/s at 30 ms (IsTimeToProbeBW).
+        /// Shortest time between two probes for bandwidth: the time that Reno needs for 25 Mbit/s at 30 ms (IsTimeToProbeBW).
         probe_wait: Duration = Duration::from_secs(2), Duration::from_millis(10), Duration::from_secs(60);
-        /// How much more that may be, at random.
+        /// Largest random addition to that time.
         probe_wait_spread: Duration = Duration::from_secs(1), Duration::ZERO, Duration::from_secs(60);
         /// Rounds between two probes, at most: Reno's time scale for 62 segments, 25 Mbit/s at 30 ms.
         probe_rounds: u64 = 63, 1, 10_000;
     }
 }
 
-/// No bound.
+/// The value of a bound that is not set.
 const UNBOUNDED: Bytes = Bytes(u64::MAX);
-/// RTT that is assumed before one is known (InitPacingRate).
+/// RTT before the first sample (InitPacingRate).
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,7 +125,7 @@ impl Phase {
     }
 }
 
-/// Which part of a probe the ACKs that arrive now show (`ack_phase`).
+/// The part of a probe that the current ACKs belong to (`ack_phase`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Feedback {
     None,
@@ -130,7 +135,7 @@ enum Feedback {
     Stopping,
 }
 
-/// What a spurious recovery gives back.
+/// State that is restored after a spurious recovery.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     phase: Option<Phase>,
@@ -152,14 +157,14 @@ pub struct Bbr3 {
     // control
     window: Bytes,
     prior_window: Bytes,
-    /// Bytes per second, like all rates here.
+    /// Pacing rate, bytes per second (as all rates here).
     pacing: f64,
     seen_rtt: bool,
     recovery: Recovery,
     /// State was saved for this episode of recovery.
     saved: bool,
     undo: Undo,
-    /// What was in flight when the timer expired, until the next ACK.
+    /// Bytes in flight when the timer expired, until the next ACK.
     timed_out: Option<Bytes>,
 
     // rates
@@ -168,7 +173,7 @@ pub struct Bbr3 {
     /// Largest rate of the last cycle and of this one (MaxBwFilterLen = 2).
     max_rates: [f64; 2],
     rate_shortterm: f64,
-    /// The lesser of the two.
+    /// The bandwidth in use, within the short-term bound.
     rate: f64,
     rate_latest: f64,
     limited: (Bytes, Bytes),
@@ -301,7 +306,7 @@ impl Bbr3 {
         }
     }
 
-    fn least_window(&self) -> Bytes {
+    fn min_window(&self) -> Bytes {
         self.mss * self.config.min_window.max(1)
     }
 
@@ -384,7 +389,7 @@ impl CongestionControl for Bbr3 {
         self.loss_in_round = true;
         self.timed_out = Some(timeout.in_flight);
         self.recovery = Recovery::Lost;
-        // Everything is lost: what is left in flight, and one segment.
+        // Everything is lost: the remaining flight (zero) and one segment.
         self.window = self.mss;
     }
 

@@ -1,4 +1,4 @@
-//! What the path can carry: rates, losses and the bounds that they set (draft section 5.5).
+//! The model of the path: rates, losses and the bounds from them (draft section 5.5).
 
 use units::{Bytes, Duration, Instant};
 
@@ -6,12 +6,12 @@ use super::{Bbr3, Phase, UNBOUNDED, Undo};
 use crate::Rng;
 use crate::cc::{Ack, Recovery};
 
-/// The pipe is full when the rate grew by less than this …
+/// The pipe is full if the rate grew by less than this factor …
 const FULL_GROWTH: f64 = 1.25;
-/// … in so many rounds, which is enough for a receive window to open (section 5.3.1.2).
+/// … in this many rounds, enough for a receive window to open (section 5.3.1.2).
 const FULL_ROUNDS: u32 = 3;
 
-/// The flight that was out when the newest segment delivered was sent; what is out now, where the ACK shows none.
+/// The flight when the newest delivered segment was sent; the current flight if the ACK has no sample.
 #[inline]
 fn flight_at_send(ack: &Ack) -> Bytes {
     if ack.rate.in_flight_at_send > Bytes::ZERO {
@@ -21,15 +21,15 @@ fn flight_at_send(ack: &Ack) -> Bytes {
     }
 }
 
-/// Lost since that segment was sent.
+/// Bytes lost since that segment was sent.
 #[inline]
 fn lost_since(ack: &Ack) -> Bytes {
     ack.rate.lost.max(ack.lost)
 }
 
 impl Bbr3 {
-    /// Samples of a slow application, or of ProbeRTT's own making (MarkConnectionAppLimited): what was sent after its
-    /// first ACK and before all was delivered that was out at its last.
+    /// Whether the sample is application-limited, or ProbeRTT's own (MarkConnectionAppLimited): of data
+    /// sent after its first ACK and before the flight at its last ACK was delivered.
     #[inline]
     pub(super) fn is_limited(&self, ack: &Ack) -> bool {
         let at_send = ack.rate.prior_delivered;
@@ -85,7 +85,7 @@ impl Bbr3 {
         }
         self.extra_delivered += ack.acked;
         let extra = (self.extra_delivered - expected).min(self.window);
-        // In Startup one round is enough: the rate doubles, and what it explains with it.
+        // In Startup one round is enough: the rate doubles, and with it the data that it explains.
         let rounds = if self.full { self.config.extra_acked_rounds } else { 1 };
         self.extra_acked.max(rounds, self.rounds.count(), extra.0);
     }
@@ -141,7 +141,7 @@ impl Bbr3 {
         lost_since(ack).0 as f64 > flight_at_send(ack).0 as f64 * self.config.loss_threshold
     }
 
-    /// HandleLostPacket, for all that this ACK marks lost, and before it for what a timeout did.
+    /// HandleLostPacket, for all losses that this ACK marks, and before for those of a timeout.
     pub(super) fn on_lost(&mut self, now: Instant, ack: &Ack, limited: bool, rng: &mut Rng) {
         if let Some(in_flight) = self.timed_out.take()
             && self.probe_sample
@@ -151,7 +151,7 @@ impl Bbr3 {
         if ack.lost == Bytes::ZERO {
             return;
         }
-        // NoteLoss
+        // The draft's NoteLoss.
         if !self.loss_in_round {
             self.loss_round_delivered = ack.delivered;
             self.save_once();
@@ -163,13 +163,14 @@ impl Bbr3 {
         }
     }
 
-    /// InflightAtLoss: at which flight the losses passed the threshold, if they fell evenly into what was lost last.
+    /// InflightAtLoss: the flight at which the losses passed the threshold, if the data marked lost
+    /// last was lost evenly.
     fn flight_at_loss(&self, ack: &Ack) -> Bytes {
         let threshold = self.config.loss_threshold;
         let before = flight_at_send(ack) - ack.lost;
         let lost_before = (lost_since(ack) - ack.lost).0 as f64;
         let prefix = (threshold * before.0 as f64 - lost_before) / (1.0 - threshold);
-        // A negative prefix, when the threshold was passed before, converts to zero.
+        // The prefix is negative if the threshold was passed before; the cast makes it zero.
         before + Bytes(prefix as u64)
     }
 
@@ -227,7 +228,7 @@ impl Bbr3 {
         self.inflight_latest = Bytes::ZERO;
     }
 
-    // ---- recovery that was a mistake ----
+    // ---- spurious recovery ----
 
     /// SaveStateUponLoss, once per episode.
     pub(super) fn save_once(&mut self) {
@@ -267,7 +268,7 @@ impl Bbr3 {
         self.end_recovery();
     }
 
-    // ---- what the path holds ----
+    // ---- bandwidth-delay products ----
 
     /// The draft's `BDPMultiple`.
     #[inline]

@@ -14,7 +14,7 @@ impl Bbr3 {
     pub(super) fn start_down(&mut self, now: Instant, delivered: Bytes, rng: &mut Rng) {
         self.reset_signals();
         self.up_acked_per_step = u64::MAX;
-        // PickProbeWait
+        // The draft's PickProbeWait.
         self.rounds_since_probe = rng.below(2);
         let spread = self.config.probe_wait_spread.0 as f64 * rng.uniform();
         self.probe_wait = self.config.probe_wait + Duration(spread as u64);
@@ -82,7 +82,7 @@ impl Bbr3 {
         }
     }
 
-    /// IsTimeToProbeBW: the wait is over, or Reno would have grown by as much.
+    /// IsTimeToProbeBW: the wait is over, or Reno would have grown by the same amount.
     fn starts_probe(&mut self, now: Instant, ack: &Ack) -> bool {
         let segments = self.target_inflight().0 / self.mss.0;
         let due = now.since(self.cycle_at) > self.probe_wait
@@ -102,7 +102,7 @@ impl Bbr3 {
     /// The draft's `IsTimeToGoDown`.
     pub(super) fn must_go_down(&mut self, ack: &Ack, rate: f64) -> bool {
         if self.too_high && ack.in_flight >= self.inflight_longterm {
-            // The last probe lost too much here: this one only looks whether it still does.
+            // The last probe lost too much at this flight: this one only tests that again.
             self.precautionary = true;
             return true;
         }
@@ -121,7 +121,7 @@ impl Bbr3 {
             return UNBOUNDED;
         }
         let share = Bytes((self.inflight_longterm.0 as f64 * self.config.headroom) as u64);
-        (self.inflight_longterm - share.max(self.mss)).max(self.least_window())
+        (self.inflight_longterm - share.max(self.mss)).max(self.min_window())
     }
 
     /// The draft's `RaiseInflightLongtermSlope`.
@@ -159,7 +159,7 @@ impl Bbr3 {
                             self.advance_max_rate();
                         }
                         if self.precautionary && !self.too_high {
-                            // The cautious probe lost nothing: a whole one follows at once.
+                            // The precautionary probe lost nothing: a full probe follows at once.
                             self.start_refill(ack.delivered);
                             return true;
                         }

@@ -1,4 +1,4 @@
-//! The smallest RTT, and the state that empties the path to see it (draft section 5.3.4).
+//! The smallest RTT, and ProbeRTT, which empties the path to measure it (draft section 5.3.4).
 
 use units::{Bytes, Duration, Instant};
 
@@ -7,16 +7,16 @@ use crate::Rng;
 use crate::cc::Ack;
 
 impl Bbr3 {
-    /// UpdateMinRTT: a short memory decides when to look, a long one keeps what was seen.
+    /// UpdateMinRTT: a short window decides when to probe, a long one is the estimate.
     pub(super) fn update_min_rtt(&mut self, now: Instant, ack: &Ack) {
         self.probe_rtt_expired = now.since(self.probe_rtt_min_at) > self.config.probe_rtt_interval;
         if self.probe_rtt_expired && self.phase != Phase::ProbeRtt {
-            // SaveProbeRTTCwnd: before a sample from a full queue may replace the old RTT.
+            // SaveProbeRTTCwnd: before a sample with a full queue may replace the old RTT.
             self.probe_rtt_window =
-                self.bdp(self.rate, self.config.probe_rtt_gain).max(self.least_window());
+                self.bdp(self.rate, self.config.probe_rtt_gain).max(self.min_window());
         }
         if let Some(rtt) = ack.rtt {
-            // The handshake may have seen less than the first data.
+            // The handshake's RTT may be smaller than that of the first data.
             let rtt = if self.min_rtt == Duration::MAX { rtt.min(ack.min_rtt) } else { rtt };
             if rtt < self.probe_rtt_min || self.probe_rtt_expired {
                 self.probe_rtt_min = rtt;
@@ -74,7 +74,7 @@ impl Bbr3 {
         self.window = self.window.max(self.prior_window);
         self.reset_shortterm();
         if self.full {
-            // The next probe waits as after any other; the queue is drained already.
+            // The next probe waits as after any other probe; the queue is empty already.
             self.start_down(now, self.delivered, rng);
             self.phase = Phase::Cruise;
         } else {

@@ -1,20 +1,24 @@
-//! A small path for tests: a paced sender, one bottleneck with a buffer, a receiver that acknowledges every other
-//! segment. Segments are numbered and never reused, so that each ACK shows one delivery rate without ambiguity.
+//! What the tests of both BBR versions share: single ACKs, and connections over a small path.
+//!
+//! The path has a paced sender, one bottleneck with a buffer, and a receiver that acknowledges every
+//! other segment. Segments are numbered and never reused, so the delivery rate of each ACK is
+//! unambiguous.
 
 use std::collections::VecDeque;
+use std::vec::Vec;
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::Rng;
 use crate::cc::{Ack, CongestionControl, Loss, RateSample, Recovery, Sent, Timeout};
 
-/// Payload of a segment.
+/// Payload bytes of a segment.
 pub(in crate::cc) const MSS: u64 = 1448;
-/// What it takes on the wire.
+/// Bytes of a segment on the wire.
 const WIRE: u64 = MSS + 52;
-/// How long the receiver waits for a second segment.
+/// Time that the receiver waits for a second segment.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// Segments delivered beyond a hole that prove it (RFC 5681).
+/// Segments delivered beyond a hole that make it a loss (RFC 5681).
 const REORDERING: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +35,10 @@ struct Segment {
     acked: bool,
 }
 
-/// What the path knows at an ACK.
+/// State of the path at an ACK.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cc) struct Seen {
-    /// When.
+pub(in crate::cc) struct Observation {
+    /// Time of the ACK.
     pub(in crate::cc) at: Instant,
     /// In flight after the ACK, payload bytes.
     pub(in crate::cc) in_flight: u64,
@@ -50,7 +54,7 @@ pub(in crate::cc) struct Seen {
 
 /// A simulated path for the tests of both versions.
 pub(in crate::cc) struct Path {
-    /// Bottleneck.
+    /// Rate of the bottleneck.
     pub(in crate::cc) rate: Rate,
     /// Both ways together, without queue.
     pub(in crate::cc) rtt: Duration,
@@ -58,8 +62,8 @@ pub(in crate::cc) struct Path {
     pub(in crate::cc) buffer: Bytes,
     /// Share of segments that the path loses at random.
     pub(in crate::cc) loss: f64,
-    /// What the application offers; `None`: always enough.
-    pub(in crate::cc) offered: Option<Rate>,
+    /// Rate at which the application has data; `None`: it always has data.
+    pub(in crate::cc) app_rate: Option<Rate>,
     now: Instant,
     rng: Rng,
     free_at: Instant,
@@ -83,7 +87,7 @@ pub(in crate::cc) struct Path {
 }
 
 impl Path {
-    /// An idle path; the clock begins at an odd second, so that nobody relies on zero.
+    /// An idle path; the clock begins at an odd time, so that no algorithm relies on zero.
     pub(in crate::cc) fn new(rate: Rate, rtt: Duration, buffer: Bytes) -> Path {
         let now = Instant(77_000_000_001);
         Path {
@@ -91,7 +95,7 @@ impl Path {
             rtt,
             buffer,
             loss: 0.0,
-            offered: None,
+            app_rate: None,
             now,
             rng: Rng::new(5, "path"),
             free_at: now,
@@ -115,7 +119,7 @@ impl Path {
         }
     }
 
-    /// What the path holds without a queue, payload bytes.
+    /// The bandwidth-delay product, in payload bytes.
     pub(in crate::cc) fn bdp(&self) -> u64 {
         (self.rate * self.rtt).0 * MSS / WIRE
     }
@@ -129,12 +133,7 @@ impl Path {
         let limited = self.app_limited_until > 0;
         cc.on_sent(
             self.now,
-            &Sent {
-                bytes: Bytes(MSS),
-                in_flight: Bytes(self.in_flight),
-                app_limited: limited,
-                again: false,
-            },
+            &Sent { bytes: Bytes(MSS), in_flight: Bytes(self.in_flight), app_limited: limited },
             rng,
         );
         if self.in_flight == 0 {
@@ -165,14 +164,15 @@ impl Path {
             self.free_at = start + Bytes(WIRE) / self.rate;
             self.receive(self.free_at + self.rtt / 2, number);
         }
-        let pace = match (cc.pacing_rate(), self.offered) {
-            (Some(pace), Some(offered)) => Some(pace.min(offered)),
-            (pace, offered) => pace.or(offered),
+        let pace = match (cc.pacing_rate(), self.app_rate) {
+            (Some(pace), Some(app_rate)) => Some(pace.min(app_rate)),
+            (pace, app_rate) => pace.or(app_rate),
         };
         if let Some(pace) = pace {
             self.next_send = self.next_send.max(self.now) + Bytes(MSS) / pace;
         }
-        if self.offered.is_some_and(|offered| cc.pacing_rate().is_none_or(|pace| offered < pace)) {
+        if self.app_rate.is_some_and(|app_rate| cc.pacing_rate().is_none_or(|pace| app_rate < pace))
+        {
             self.app_limited_until = (self.delivered + self.in_flight).max(1);
         }
     }
@@ -194,7 +194,7 @@ impl Path {
         number: u64,
         cc: &mut C,
         rng: &mut Rng,
-    ) -> Option<Seen> {
+    ) -> Option<Observation> {
         let prior_in_flight = self.in_flight;
         let mut newest: Option<Segment> = None;
         let mut acked = 0;
@@ -269,7 +269,7 @@ impl Path {
             ..Ack::default()
         };
         cc.on_ack(self.now, &ack, rng);
-        Some(Seen {
+        Some(Observation {
             at: self.now,
             in_flight: self.in_flight,
             queue: self.free_at.since(self.now),
@@ -279,13 +279,13 @@ impl Path {
         })
     }
 
-    /// Runs for `span` and shows every ACK.
+    /// Runs for `span`; calls `observe` at every ACK.
     pub(in crate::cc) fn run<C: CongestionControl>(
         &mut self,
         span: Duration,
         cc: &mut C,
         rng: &mut Rng,
-        mut see: impl FnMut(&C, &Seen),
+        mut observe: impl FnMut(&C, &Observation),
     ) {
         let end = self.now + span;
         loop {
@@ -316,18 +316,18 @@ impl Path {
             if sends {
                 self.send(cc, rng);
             } else if let Some((_, number)) = self.acks.pop_front()
-                && let Some(seen) = self.on_ack(number, cc, rng)
+                && let Some(observation) = self.on_ack(number, cc, rng)
             {
-                see(cc, &seen);
+                observe(cc, &observation);
             }
         }
     }
 
-    /// All of the flight was dropped: nothing comes back any more.
+    /// The retransmission timer expires: all of the flight was dropped.
     fn time_out<C: CongestionControl>(&mut self, cc: &mut C) {
         self.now = self.now + Duration::from_millis(200) + self.srtt;
         self.timeouts += 1;
-        assert!(self.timeouts < 50, "nothing gets through, or the window is below a segment");
+        assert!(self.timeouts < 50, "no segment arrives, or the window is below a segment");
         cc.on_timeout(
             self.now,
             &Timeout { in_flight: Bytes(self.in_flight), count: self.timeouts },
@@ -337,5 +337,96 @@ impl Path {
         self.flight.clear();
         self.recovery = Recovery::Lost;
         self.recovery_until = self.next_number;
+    }
+}
+
+/// Delivers one ACK per round trip of 100 ms, with the data that a given rate makes in it.
+pub(in crate::cc) struct RoundTrips<C> {
+    pub(in crate::cc) cc: C,
+    pub(in crate::cc) rng: Rng,
+    pub(in crate::cc) now: Instant,
+    /// Total payload delivered, bytes.
+    pub(in crate::cc) delivered: u64,
+}
+
+impl<C: CongestionControl> RoundTrips<C> {
+    /// The first ACK comes at 50.1 s.
+    pub(in crate::cc) fn new(cc: C) -> RoundTrips<C> {
+        RoundTrips { cc, rng: Rng::new(1, "test"), now: Instant(50_000_000_000), delivered: 0 }
+    }
+
+    /// The next ACK, after `change` has edited it.
+    pub(in crate::cc) fn ack(&mut self, bytes_per_second: u64, change: impl Fn(&mut Ack)) {
+        self.now = self.now + Duration::from_millis(100);
+        let bytes = bytes_per_second / 10;
+        let mut ack = Ack {
+            acked: Bytes(bytes),
+            delivered: Bytes(self.delivered + bytes),
+            rtt: Some(Duration::from_millis(100)),
+            srtt: Duration::from_millis(100),
+            min_rtt: Duration::from_millis(100),
+            prior_in_flight: Bytes(2 * bytes),
+            in_flight: Bytes(bytes),
+            window_limited: true,
+            rate: RateSample {
+                delivered: Bytes(bytes),
+                interval: Duration::from_millis(100),
+                prior_delivered: Bytes(self.delivered),
+                in_flight_at_send: Bytes(bytes),
+                ..RateSample::default()
+            },
+            ..Ack::default()
+        };
+        change(&mut ack);
+        self.delivered += bytes;
+        self.cc.on_ack(self.now, &ack, &mut self.rng);
+    }
+}
+
+/// The measured part of a connection over a [`Path`].
+#[derive(Debug)]
+pub(in crate::cc) struct Summary {
+    /// Mean payload bytes in flight.
+    pub(in crate::cc) in_flight_mean: f64,
+    pub(in crate::cc) queue_mean: Duration,
+    pub(in crate::cc) queue_max: Duration,
+    pub(in crate::cc) rtt_min: Duration,
+    /// Payload, bit/s.
+    pub(in crate::cc) goodput: f64,
+    /// Lost over delivered payload.
+    pub(in crate::cc) loss_rate: f64,
+    /// The phases of [`super::State`], in order.
+    pub(in crate::cc) phases: Vec<&'static str>,
+}
+
+/// Runs a connection for `warm_up` seconds, then measures for `seconds`.
+pub(in crate::cc) fn measure<C: CongestionControl>(
+    path: &mut Path,
+    cc: &mut C,
+    warm_up: u64,
+    seconds: u64,
+    mut rng: Rng,
+) -> Summary {
+    path.run(Duration::from_secs(warm_up), cc, &mut rng, |_, _| {});
+    let mut acks: Vec<Observation> = Vec::new();
+    let mut phases = Vec::new();
+    path.run(Duration::from_secs(seconds), cc, &mut rng, |cc, observation| {
+        acks.push(*observation);
+        let phase = cc.state().phase;
+        if phases.last() != Some(&phase) {
+            phases.push(phase);
+        }
+    });
+    let (first, last) = (acks[0], acks[acks.len() - 1]);
+    let count = acks.len() as f64;
+    let delivered = (last.delivered - first.delivered) as f64;
+    Summary {
+        in_flight_mean: acks.iter().map(|a| a.in_flight as f64).sum::<f64>() / count,
+        queue_mean: Duration((acks.iter().map(|a| a.queue.0 as f64).sum::<f64>() / count) as u64),
+        queue_max: acks.iter().map(|a| a.queue).max().unwrap_or_default(),
+        rtt_min: acks.iter().map(|a| a.rtt).min().unwrap_or_default(),
+        goodput: delivered * 8.0 / last.at.since(first.at).as_secs_f64(),
+        loss_rate: (last.drops - first.drops) as f64 * MSS as f64 / delivered,
+        phases,
     }
 }
