@@ -1,14 +1,15 @@
 //! CoDel: controlled delay.
 //!
-//! signal: how long the packet at the head has waited (its sojourn) · model: a standing queue is a sojourn that has not
-//! been below `target` for a whole `interval` · action: while it stands, one packet is dropped (or marked) at times that
-//! draw closer with the square root of their number, until the sojourn is below `target` once. RFC 8289.
+//! signal: sojourn time of the packet at the head · model: there is a standing queue if the sojourn time
+//! was not below `target` for a whole `interval` · action: while there is one, drop (or mark) packets at
+//! intervals that shrink with the square root of their number, until the sojourn time is below `target`
+//! once. Source: RFC 8289.
 //!
-//! [`Controller`] is the law alone, for one queue; FQ-CoDel keeps one in each of its queues.
+//! [`Controller`] is the law alone, for one queue; each queue of FQ-CoDel contains one.
 //!
-//! Deviations: the inverse square root is `interval / sqrt(count)` in double precision, where Linux iterates a 16-bit
-//! fixed-point value; IEEE 754 rounds a square root exactly, so that it is the same on every machine. Marking in place
-//! of dropping is Linux's (`codel_impl.h`): RFC 8289 leaves ECN to later work. No `ce_threshold`.
+//! Deviations: `interval / sqrt(count)` is computed in double precision; Linux iterates a 16-bit
+//! fixed-point value. IEEE 754 rounds a square root exactly, so it is the same on every machine. Marks
+//! instead of drops are Linux's (`codel_impl.h`): RFC 8289 leaves ECN to later work. No `ce_threshold`.
 
 use units::{Bytes, Duration, Instant};
 
@@ -27,35 +28,35 @@ pub const SOURCE: &str = "RFC 8289";
 config! {
     /// Parameters; their defaults are the published values.
     pub struct Config {
-        /// Sojourn that is acceptable as a standing queue: 5 ms (RFC 8289 section 4.3).
+        /// Acceptable sojourn time of a standing queue: 5 ms (RFC 8289 section 4.3).
         target: Duration = Duration::from_millis(5), Duration::from_nanos(1), Duration::from_secs(60);
-        /// The time in which it has to fall below: a worst-case round trip, 100 ms (RFC 8289 section 4.3).
+        /// Time within which it has to be reached: a worst-case round trip, 100 ms (RFC 8289 section 4.3).
         interval: Duration = Duration::from_millis(100), Duration::from_nanos(1), Duration::from_secs(600);
-        /// What it holds at most. 1,000 packets is Linux's default (`sch_codel.c`).
+        /// Largest queue. 1,000 packets is Linux's default (`sch_codel.c`).
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
-        /// Mark packets that can carry a mark instead of dropping them; Linux's `codel` does not unless told.
+        /// Mark packets that can carry a mark instead of dropping them; off by default in Linux's `codel`.
         ecn: bool = false;
     }
 }
 
-/// What the law is told.
+/// The parameters of the law.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
-    /// Acceptable sojourn.
+    /// Acceptable sojourn time of a standing queue.
     pub target: Duration,
-    /// The time within which it has to be reached.
+    /// Time within which the target has to be reached.
     pub interval: Duration,
     /// A backlog of one packet of this size is no standing queue.
     pub mtu: Bytes,
-    /// Mark where possible.
+    /// Mark packets that can carry a mark, instead of dropping them.
     pub ecn: bool,
 }
 
-/// A queue as the law sees it.
+/// The queue that the law controls.
 pub trait Source {
-    /// Takes the oldest packet out.
+    /// Removes the oldest packet.
     fn pop(&mut self) -> Option<Packet>;
-    /// Bytes that are left.
+    /// Bytes that remain in the queue.
     fn backlog(&self) -> Bytes;
 }
 
@@ -70,7 +71,7 @@ impl Source for Fifo {
     }
 }
 
-/// RFC 8289 section 3.3: the time of the next drop, after the one at `from` that was number `count`.
+/// RFC 8289 section 3.3: the time of the next drop, after drop number `count` at `from`.
 #[inline]
 pub fn control_law(from: Instant, interval: Duration, count: u32) -> Instant {
     from + Duration((interval.0 as f64 / libm::sqrt(f64::from(count.max(1)))) as u64)
@@ -79,7 +80,7 @@ pub fn control_law(from: Instant, interval: Duration, count: u32) -> Instant {
 /// The state of the law for one queue (RFC 8289 section 5.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Controller {
-    /// When the sojourn will have been above target for an interval; `None` while it is below.
+    /// When the sojourn time will have been above target for an interval; `None` while it is below.
     first_above: Option<Instant>,
     drop_next: Instant,
     count: u32,
@@ -88,7 +89,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Whether the queue has stood for an interval, judged by the packet that was just taken out. RFC 8289 section 5.5.
+    /// Whether there was a standing queue for an interval, by the packet that was just removed. RFC
+    /// 8289 section 5.5.
     #[inline]
     fn stands(&mut self, now: Instant, law: &Law, head: Option<&Packet>, left: Bytes) -> bool {
         let Some(packet) = head else {
@@ -130,7 +132,8 @@ impl Controller {
         if stands { self.begin(now, law, source, head, dropped, marks) } else { head }
     }
 
-    /// In the drop state: what is due is dropped, several at once where drops are due faster than packets leave.
+    /// In the drop state: drops all packets that are due, several at once if drops are due faster than
+    /// packets leave.
     fn drop_on<S: Source>(
         &mut self,
         now: Instant,
@@ -179,8 +182,8 @@ impl Controller {
             }
         };
         self.dropping = true;
-        // RFC 8289 section 5.6: the rate that controlled the queue a moment ago is where to begin. "A moment" is 16
-        // intervals, and what counts is how many drops the last cycle needed beyond where it began.
+        // RFC 8289 section 5.6: begin with the drop rate that controlled the queue less than 16
+        // intervals ago. `needed` is the number of drops of the last cycle beyond its beginning.
         let needed = self.count.saturating_sub(self.last_count);
         let recent = now.since(self.drop_next) < law.interval * 16;
         self.count = if needed > 1 && recent { needed } else { 1 };
@@ -189,14 +192,15 @@ impl Controller {
         head
     }
 
-    /// Packets of this queue were dropped for want of room: they count as drops (`fq_codel_drop` in Linux).
+    /// Packets of this queue were dropped because it was full: they count as drops (`fq_codel_drop` in
+    /// Linux).
     #[inline]
     pub fn on_overflow(&mut self, packets: u32) {
         self.count = self.count.saturating_add(packets);
     }
 }
 
-/// The packet with a mark, where it can carry one and the law wants that.
+/// The packet with a mark, if it can carry one and marking is on.
 #[inline]
 fn mark(law: &Law, packet: Packet, marks: &mut u64) -> Option<Packet> {
     if !(law.ecn && packet.ecn.is_capable()) {
@@ -279,7 +283,7 @@ mod tests {
     }
 
     /// Serves one packet each millisecond from `from` for `ms`, with `waiting` always in the queue at `delay` ms of
-    /// age, and tells when packets were dropped (or, with ECN, marked).
+    /// age, and returns when packets were dropped (or, with ECN, marked).
     fn serve(codel: &mut Codel, from: u64, ms: u64, delay: u64, ecn: Ecn) -> Vec<u64> {
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         let mut at = Vec::new();
@@ -292,7 +296,7 @@ mod tests {
                     &mut rng,
                 );
             }
-            // Ages as asked: this is a law about sojourn times, and the queue is only their bearer.
+            // The law is about sojourn times only, so the test sets them directly.
             let marks = codel.marks;
             codel.dequeue(Instant(t * MS), &mut dropped, &mut rng);
             at.extend(core::iter::repeat_n(t, dropped.len() + (codel.marks - marks) as usize));
@@ -307,13 +311,16 @@ mod tests {
         let mut codel = Codel::new(Config::default(), &Setup::default());
         let at = serve(&mut codel, 1_000, 2_000, 50, Ecn::NotCapable);
         // Above target at 1,000 ms, hence the first drop one interval later.
-        let mut want = alloc::vec![1_100.0];
+        let mut expected = alloc::vec![1_100.0];
         for n in 1..at.len() {
-            want.push(want[n - 1] + 100.0 / (n as f64).sqrt());
+            expected.push(expected[n - 1] + 100.0 / (n as f64).sqrt());
         }
         assert!(at.len() > 30, "{at:?}");
-        for (at, want) in at.iter().zip(&want) {
-            assert!((*at as f64 - want).abs() <= 1.0, "dropped at {at} ms, the law says {want}");
+        for (at, expected) in at.iter().zip(&expected) {
+            assert!(
+                (*at as f64 - expected).abs() <= 1.0,
+                "dropped at {at} ms, the law says {expected}"
+            );
         }
     }
 

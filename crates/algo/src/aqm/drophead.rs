@@ -1,10 +1,11 @@
-//! First in, first out; when full, the oldest packet makes room.
+//! First in, first out; a full queue drops its oldest packets.
 //!
-//! signal: occupancy · model: a capacity in packets or bytes · action: packets are dropped from the head until the
-//! arriving one fits, so that the sender learns of the loss a whole queue earlier than with a drop at the tail
-//! (Lakshman, Neidhardt, Ott: "The drop from front strategy in TCP and in TCP over ATM", 1996).
+//! signal: queue length · model: a capacity in packets or bytes · action: drop packets at the head until
+//! the arriving one fits. The sender detects the loss a whole queue earlier than with a drop at the tail.
 //!
-//! Deviation from Linux's `pfifo_head_drop`: a limit in bytes is possible; a packet larger than it is dropped itself.
+//! Sources: Lakshman, Neidhardt, Ott: "The drop from front strategy in TCP and in TCP over ATM", 1996;
+//! Linux's `pfifo_head_drop`. Deviation: a limit in bytes is possible; a packet larger than the limit is
+//! dropped itself.
 
 use units::{Bytes, Instant};
 
@@ -20,9 +21,9 @@ pub const ABOUT: &str = "first in, first out, the oldest dropped when full";
 pub const SOURCE: &str = "Linux sch_fifo.c (pfifo_head_drop)";
 
 config! {
-    /// Its size.
+    /// The capacity of the queue.
     pub struct Config {
-        /// Packets or bytes it holds. 1,000 packets is Linux's default `txqueuelen`.
+        /// Packets or bytes that fit the queue. 1,000 packets is Linux's default `txqueuelen`.
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
     }
 }
@@ -79,7 +80,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn the_oldest_packets_make_room_for_the_arriving_one() {
+    fn the_oldest_packets_are_dropped_for_the_arriving_one() {
         let mut queue =
             Drophead::new(Config { limit: Capacity::Bytes(Bytes(3_000)) }, &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
@@ -91,7 +92,7 @@ mod tests {
                 &mut rng,
             );
         }
-        // 3 needs the room of 0 and 1; 4 never fits, and everything before it has gone for nothing.
+        // 3 needs the space of 0 and 1; 4 never fits, although all packets before it are dropped.
         assert_eq!(dropped.iter().map(|(p, _)| p.handle).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert_eq!((queue.len(), queue.backlog()), (0, Bytes(0)));
     }

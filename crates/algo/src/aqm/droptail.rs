@@ -1,12 +1,12 @@
-//! First in, first out; what does not fit is dropped.
+//! First in, first out; an arriving packet that does not fit is dropped.
 //!
-//! signal: occupancy · model: a capacity in packets or bytes · action: the arriving packet is dropped when it would
-//! not fit. The deep buffers of base stations and modems that this project is about are of this kind.
-
-use alloc::collections::VecDeque;
+//! signal: queue length · model: a capacity in packets or bytes · action: drop the arriving packet if it
+//! does not fit. Source: Linux `sch_fifo.c`. The deep buffers of base stations and modems behind
+//! bufferbloat are of this kind.
 
 use units::{Bytes, Instant};
 
+use super::fifo::Fifo;
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
 use crate::{Capacity, Packet, Rng};
 
@@ -18,9 +18,9 @@ pub const ABOUT: &str = "first in, first out, dropped when full";
 pub const SOURCE: &str = "Linux sch_fifo.c";
 
 config! {
-    /// Its size.
+    /// The capacity of the queue.
     pub struct Config {
-        /// Packets or bytes it holds. 1,000 packets is Linux's default `txqueuelen`.
+        /// Packets or bytes that fit the queue. 1,000 packets is Linux's default `txqueuelen`.
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
     }
 }
@@ -29,36 +29,28 @@ config! {
 #[derive(Clone, Debug)]
 pub struct Droptail {
     limit: Capacity,
-    queue: VecDeque<Packet>,
-    bytes: u64,
+    queue: Fifo,
 }
 
 impl Droptail {
     /// A new, empty queue.
     pub fn new(config: Config, _setup: &Setup) -> Droptail {
-        Droptail { limit: config.limit, queue: VecDeque::new(), bytes: 0 }
+        Droptail { limit: config.limit, queue: Fifo::default() }
     }
 }
 
 impl QueueDiscipline for Droptail {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, dropped: &mut Dropped, _rng: &mut Rng) {
         packet.enqueued = now;
-        let fits = match self.limit {
-            Capacity::Packets(n) => (self.queue.len() as u64) < n,
-            Capacity::Bytes(b) => self.bytes + u64::from(packet.bytes) <= b.0,
-        };
-        if fits {
-            self.bytes += u64::from(packet.bytes);
-            self.queue.push_back(packet);
+        if self.queue.has_space(&packet, self.limit) {
+            self.queue.push(packet);
         } else {
             dropped.push((packet, Drop::Overflow));
         }
     }
 
     fn dequeue(&mut self, _now: Instant, _dropped: &mut Dropped, _rng: &mut Rng) -> Option<Packet> {
-        let packet = self.queue.pop_front()?;
-        self.bytes -= u64::from(packet.bytes);
-        Some(packet)
+        self.queue.pop()
     }
 
     fn len(&self) -> usize {
@@ -66,11 +58,11 @@ impl QueueDiscipline for Droptail {
     }
 
     fn backlog(&self) -> Bytes {
-        Bytes(self.bytes)
+        self.queue.bytes()
     }
 
     fn state(&self) -> State {
-        State { packets: self.queue.len() as u64, bytes: Bytes(self.bytes), ..State::default() }
+        State { packets: self.queue.len() as u64, bytes: self.queue.bytes(), ..State::default() }
     }
 }
 
@@ -88,7 +80,7 @@ mod tests {
             queue.enqueue(Instant(u64::from(handle)), packet, &mut dropped, &mut rng);
         }
         assert_eq!(dropped.iter().map(|(p, _)| p.handle).collect::<alloc::vec::Vec<_>>(), [2]);
-        let first = queue.dequeue(Instant(9), &mut dropped, &mut rng).expect("two are held");
+        let first = queue.dequeue(Instant(9), &mut dropped, &mut rng).expect("two are queued");
         assert_eq!((first.handle, first.enqueued, queue.backlog()), (0, Instant(0), Bytes(1_500)));
     }
 }

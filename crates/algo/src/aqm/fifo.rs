@@ -1,7 +1,7 @@
-//! One queue in order of arrival that knows its bytes.
+//! A first-in first-out queue with a byte count, for every discipline with single queues.
 //!
-//! signal: packets · model: a ring buffer that grows to the longest queue seen and is then reused, so that no packet
-//! allocates · action: the oldest packet. What every discipline with a single queue stands on.
+//! The ring buffer grows to the longest queue so far and is then reused: in steady state no packet
+//! allocates.
 
 use alloc::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use units::Bytes;
 
 use crate::{Capacity, Packet};
 
-/// Packets in order of arrival.
+/// A queue of packets in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fifo {
     queue: VecDeque<Packet>,
@@ -40,7 +40,7 @@ impl Fifo {
         Bytes(self.bytes)
     }
 
-    /// Whether `packet` may join under `limit`.
+    /// Whether `packet` fits under `limit`.
     #[inline]
     pub fn has_space(&self, packet: &Packet, limit: Capacity) -> bool {
         match limit {

@@ -1,14 +1,15 @@
 //! Flow queueing with CoDel in each queue.
 //!
-//! signal: the flow hash of arriving packets, and CoDel's sojourn times at the head of each queue · model: 1,024 queues;
-//! those that have just become busy stand in a *new* list and go first, for one quantum, the others share by deficit
-//! round robin, so that a flow that sends less than its share never waits behind the others (RFC 8290) · action: the
-//! next queue's head, after its own CoDel; when all together hold too much, the fattest queue loses up to half of its
-//! packets from the head, 64 at the most.
+//! signal: the flow hash of arriving packets, and CoDel's sojourn times at the head of each queue ·
+//! model: 1,024 queues. Queues that have just become busy are in a *new* list and go first, for one
+//! quantum; the others share by deficit round robin. A flow that sends less than its share never waits
+//! behind the others · action: the head of the next queue, after its own CoDel. If all queues together
+//! are too long, drop up to half of the longest queue at its head, at most 64 packets.
 //!
-//! Deviations: the hash is the caller's, spread by a multiplication, without RFC 8290's perturbation (a run has to be
-//! repeatable); no memory limit beside the packet limit; no `ce_threshold`. CoDel's "no more than one MTU is left" is
-//! asked of all queues together, as Linux does: with one or two packets in each of many queues it would never act.
+//! Source: RFC 8290. Deviations: the caller computes the hash; a multiplication spreads it, without RFC
+//! 8290's perturbation, because runs must be repeatable. No memory limit beside the packet limit; no
+//! `ce_threshold`. CoDel's "no more than one MTU is left" applies to all queues together, as in Linux:
+//! with one or two packets in each of many queues CoDel would never act.
 
 use alloc::vec::Vec;
 
@@ -29,13 +30,13 @@ pub const SOURCE: &str = "RFC 8290";
 config! {
     /// Parameters; their defaults are the published values.
     pub struct Config {
-        /// Queues into which flows are hashed: 1,024 (RFC 8290 section 5.2.5).
+        /// Number of queues that flows are hashed to: 1,024 (RFC 8290 section 5.2.5).
         flows: u64 = 1_024, 1, 65_536;
         /// Bytes that a queue may send in each turn: 1,514, an Ethernet frame (RFC 8290 section 5.2.4).
         quantum: Bytes = Bytes(1_514), Bytes(64), Bytes(1 << 20);
-        /// Packets that all queues hold together: 10,240 (RFC 8290 section 5.2.3).
+        /// Packets in all queues together: 10,240 (RFC 8290 section 5.2.3).
         limit: u64 = 10_240, 1, 1 << 24;
-        /// Packets that the fattest queue loses at most in one overflow: 64 (Linux `sch_fq_codel.c`).
+        /// Largest number of packets that one overflow drops: 64 (Linux `sch_fq_codel.c`).
         drop_batch: u64 = 64, 1, 65_536;
         /// CoDel's target: 5 ms (RFC 8290 section 5.2.2).
         target: Duration = Duration::from_millis(5), Duration::from_nanos(1), Duration::from_secs(60);
@@ -61,7 +62,7 @@ impl Linked for Flow {
     }
 }
 
-/// One queue of the slab, as CoDel sees it.
+/// One queue of the slab, for CoDel.
 struct Queue<'a> {
     slab: &'a mut Slab,
     index: usize,
@@ -92,8 +93,8 @@ pub struct FqCodel {
     marks: u64,
 }
 
-/// A hash spread over `n` queues by Fibonacci hashing: multiplied by 2³²/φ, of which the high bits count. Plain flow
-/// numbers, which a simulator may use as hashes, then fall into different queues too.
+/// The queue of a hash, out of `n`, by Fibonacci hashing: the high bits of the product with 2³²/φ. A
+/// simulator may use plain flow numbers as hashes; they go to different queues, too.
 #[inline]
 pub(super) fn spread(hash: u32, n: usize) -> usize {
     ((u64::from(hash.wrapping_mul(0x9e37_79b1)) * n as u64) >> 32) as usize
@@ -102,7 +103,7 @@ pub(super) fn spread(hash: u32, n: usize) -> usize {
 impl FqCodel {
     /// A new set of empty queues.
     pub fn new(config: Config, setup: &Setup) -> FqCodel {
-        // A slot for at least one queue, and no more than a link can name.
+        // At least one queue; the upper bound limits memory.
         let count = config.flows.clamp(1, 1 << 20) as usize;
         let flow =
             Flow { deficit: 0, controller: Controller::default(), next: NONE, listed: false };
@@ -124,10 +125,11 @@ impl FqCodel {
         }
     }
 
-    /// RFC 8290 section 4.1 drops from the queue with most bytes, at its head. To look for it costs time in proportion
-    /// to the number of busy queues, hence half of its bytes go at once, in 64 packets at the most (Linux `fq_codel_drop`).
-    fn drop_from_fattest(&mut self, dropped: &mut Dropped) {
-        let Some(index) = self.slab.fattest() else { return };
+    /// RFC 8290 section 4.1 drops at the head of the queue with most bytes. The search for it takes time
+    /// proportional to the number of busy queues; hence it drops half of its bytes at once, at most 64
+    /// packets (Linux `fq_codel_drop`).
+    fn drop_from_longest(&mut self, dropped: &mut Dropped) {
+        let Some(index) = self.slab.longest() else { return };
         let enough = self.slab.queue_bytes(index) / 2;
         let (mut packets, mut bytes) = (0, 0);
         while packets < self.drop_batch {
@@ -156,7 +158,7 @@ impl QueueDiscipline for FqCodel {
             self.new.push(&mut self.flows, index);
         }
         if self.slab.packets() > self.limit {
-            self.drop_from_fattest(dropped);
+            self.drop_from_longest(dropped);
         }
     }
 
@@ -185,8 +187,8 @@ impl QueueDiscipline for FqCodel {
                     flow.deficit -= i64::from(packet.bytes);
                     return Some(packet);
                 }
-                // A new queue that ran empty passes through the old list once, so that it cannot go first again and
-                // again with single packets and starve the others.
+                // An emptied new queue passes through the old list once. Otherwise it could always
+                // go first with single packets and starve the others.
                 None if is_new => {
                     self.new.pop(&mut self.flows);
                     self.old.push(&mut self.flows, index);
@@ -306,7 +308,7 @@ mod tests {
 
     // RFC 8290 section 4.1.
     #[test]
-    fn overflow_takes_half_of_the_fattest_queue_from_its_head_and_64_packets_at_most() {
+    fn overflow_takes_half_of_the_longest_queue_from_its_head_and_64_packets_at_most() {
         let mut bench = Bench::new(Config { limit: 100, ..Config::default() });
         for _ in 0..60 {
             bench.offer(1, 100);

@@ -1,7 +1,8 @@
 //! Queue disciplines: which packet goes next, and which one is dropped or marked.
 //!
-//! signal: packets in, time, the link asking for one · model: one file per discipline · action: packets out, in
-//! whatever order, and drops, each with its cause. Packets are conserved: in = out + dropped + held.
+//! signal: arriving packets, time, the link's request for a packet · model: one file per discipline ·
+//! action: packets out in any order, and drops with their cause. Packets are conserved: in = out +
+//! dropped + queued.
 
 use alloc::vec::Vec;
 
@@ -25,7 +26,7 @@ mod slab;
 pub struct Setup {
     /// Largest packet on the IP layer: quanta and the smallest backlog that an AQM touches.
     pub mtu: Bytes,
-    /// Rate of the link behind it, where one is known beforehand (RED's idle time, CAKE's target).
+    /// Rate of the link behind it, if it is known in advance (RED's idle time, CAKE's target).
     pub rate: Option<Rate>,
 }
 
@@ -38,9 +39,9 @@ impl Default for Setup {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drop {
-    /// No room.
+    /// The queue was full.
     Overflow,
-    /// The discipline chose to, as a congestion signal.
+    /// A congestion signal of the discipline.
     Aqm,
 }
 
@@ -62,10 +63,11 @@ pub struct State {
 
 /// The contract of a queue discipline.
 pub trait QueueDiscipline {
-    /// A packet arrives; its `enqueued` is `now`. Whatever is dropped for it, itself included, is pushed to `dropped`.
+    /// A packet arrives; its `enqueued` is `now`. Packets dropped for it, or itself, are pushed to
+    /// `dropped`.
     fn enqueue(&mut self, now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng);
-    /// The next packet for the link, marked where the discipline marks; `None`: nothing, or not before
-    /// [`QueueDiscipline::next_wakeup`].
+    /// The next packet for the link, with a mark if the discipline marks it. `None`: the queue is
+    /// empty, or no packet may leave before [`QueueDiscipline::next_wakeup`].
     fn dequeue(&mut self, now: Instant, dropped: &mut Dropped, rng: &mut Rng) -> Option<Packet>;
     /// Packets in the queue.
     fn len(&self) -> usize;
@@ -75,11 +77,12 @@ pub trait QueueDiscipline {
     }
     /// Bytes in the queue.
     fn backlog(&self) -> Bytes;
-    /// When a `dequeue` that just gave nothing, although packets are held, may give one (shapers).
+    /// When `dequeue` may return a packet, if it has just returned none from a queue with packets
+    /// (shapers).
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
-    /// A new shaped rate, from a gate that commands one (cake-autorate's law); disciplines that do not shape ignore it.
+    /// A new shaped rate, from a gate such as cake-autorate; disciplines without a shaper ignore it.
     fn set_rate(&mut self, _now: Instant, _rate: Rate) {}
     /// The state that charts and snapshots show.
     fn state(&self) -> State;

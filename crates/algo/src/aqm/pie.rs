@@ -1,15 +1,16 @@
 //! PIE: a proportional integral controller of the queueing delay.
 //!
-//! signal: the queueing delay, every 15 ms · model: a drop probability that moves with the delay's distance from its
-//! reference and with its trend · action: arriving packets are dropped (or marked) with that probability, except while
-//! a burst is allowed. RFC 8033, with the options of its section 5 as parameters.
+//! signal: the queueing delay, every 15 ms · model: a drop probability that changes with the delay's
+//! distance from a target and with its trend · action: drop (or mark) arriving packets with that
+//! probability, except while a burst is allowed. Source: RFC 8033, with the options of its section 5 as
+//! parameters.
 //!
-//! The controller needs no timer: between two packets nothing that it reads changes, so that the updates that were due
-//! are made up for at the next packet, with the same result.
+//! The controller needs no timer: its inputs do not change between two packets, so the updates that were
+//! due happen at the next packet, with the same result.
 //!
-//! Deviations: the delay is, unless `estimate = "rate"`, the sojourn of the packet that left last, and zero when the
-//! queue is empty, as in Linux (RFC 8033 section 4.3 allows either); MEAN_PKTSIZE is the MTU, as in Linux; Linux's
-//! extra 2 % above 250 ms is not in the RFC and not here.
+//! Deviations: unless `estimate = "rate"`, the delay is the sojourn time of the packet that left last,
+//! and zero if the queue is empty, as in Linux (RFC 8033 section 4.3 allows both). MEAN_PKTSIZE is the
+//! MTU, as in Linux. Linux's extra 2 % above 250 ms is not in the RFC and not here.
 
 use units::{Bytes, Duration, Instant};
 
@@ -21,14 +22,14 @@ use crate::{Capacity, Ecn, Packet, Rng};
 pub const NAME: &str = "pie";
 /// One-line description for lists and documentation.
 pub const ABOUT: &str =
-    "drops arrivals with a probability that holds the queueing delay at a reference";
+    "drops arrivals with a probability that keeps the queueing delay at a target";
 /// Where it is specified.
 pub const SOURCE: &str = "RFC 8033";
 
 choice! {
-    /// Where the queueing delay comes from (RFC 8033 section 4.3).
+    /// The source of the queueing delay (RFC 8033 section 4.3).
     pub enum Estimate {
-        /// The sojourn of the packet that left last: no departure rate is needed.
+        /// The sojourn time of the packet that left last.
         Timestamp = "timestamp",
         /// Backlog over the departure rate, measured as in RFC 8033 section 5.2.
         Rate = "rate",
@@ -38,7 +39,7 @@ choice! {
 config! {
     /// Parameters; their defaults are the published values.
     pub struct Config {
-        /// Delay to be held: QDELAY_REF, 15 ms (RFC 8033 section 4.2).
+        /// Target of the queueing delay: QDELAY_REF, 15 ms (RFC 8033 section 4.2).
         target: Duration = Duration::from_millis(15), Duration::from_micros(1), Duration::from_secs(60);
         /// Time between updates of the probability: T_UPDATE, 15 ms (RFC 8033 section 4.2).
         update: Duration = Duration::from_millis(15), Duration::from_micros(10), Duration::from_secs(10);
@@ -48,25 +49,25 @@ config! {
         beta: f64 = 1.25, 0.0, 100.0;
         /// Burst that passes without random drops: MAX_BURST, 150 ms (RFC 8033 section 4.4).
         burst: Duration = Duration::from_millis(150), Duration::ZERO, Duration::from_secs(60);
-        /// What it holds at most. 1,000 packets is Linux's default (`sch_pie.c`).
+        /// Largest queue. 1,000 packets is Linux's default (`sch_pie.c`).
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
         /// Mark packets that can carry a mark instead of dropping them (RFC 8033 section 5.1, optional).
         ecn: bool = false;
-        /// Probability from which on they are dropped all the same: mark_ecnth, 10 % (RFC 8033 section 5.1).
+        /// Probability above which packets are dropped even with ECN: mark_ecnth, 10 % (RFC 8033 section 5.1).
         ecn_threshold: f64 = 0.1, 0.0, 1.0;
         /// `timestamp`, or `rate`: backlog over a measured departure rate (RFC 8033 section 5.2).
         estimate: Estimate = Estimate::Timestamp;
-        /// Spreads drops evenly: none before the probabilities since the last drop add up to 0.85, one for certain at 8.5
-        /// (RFC 8033 section 5.4, optional; Linux always does). The share dropped is then below the probability.
+        /// Spreads drops evenly: none before the probabilities since the last drop add up to 0.85, certainly one at 8.5
+        /// (RFC 8033 section 5.4, optional; always on in Linux). The share of drops is then below the probability.
         derandomize: bool = true;
         /// Sleeps until a third of `limit` is used (RFC 8033 section 5.3, optional; Linux does not).
         sleeps: bool = false;
-        /// Small packets are dropped less, in proportion to their size (Linux's `bytemode`).
+        /// Drops small packets less, in proportion to their size (Linux's `bytemode`).
         bytemode: bool = false;
     }
 }
 
-/// The controller alone.
+/// The controller without its queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Controller {
     probability: f64,
@@ -76,19 +77,20 @@ struct Controller {
     delay_before: Duration,
 }
 
-/// RFC 8033 section 4.2: while the probability is small, its steps are small too. Upper bounds and divisors.
+/// RFC 8033 section 4.2: a small probability changes in small steps. Upper bounds and divisors.
 const STEPS: [(f64, f64); 6] =
     [(1e-6, 2_048.0), (1e-5, 512.0), (1e-4, 128.0), (1e-3, 32.0), (1e-2, 8.0), (1e-1, 2.0)];
 
-/// RFC 8033 section 4.2: from this probability on, one step adds 2 % at the most.
+/// RFC 8033 section 4.2: from this probability on, one step adds at most 2 %.
 const CAPPED_FROM: f64 = 0.1;
-const LARGEST_STEP: f64 = 0.02;
-/// RFC 8033 section 4.2: share of the probability that an update without any delay leaves.
+const MAX_STEP: f64 = 0.02;
+/// RFC 8033 section 4.2: factor of the probability at an update without any delay.
 const DECAY: f64 = 0.98;
-/// RFC 8033 section 5.4: bounds between which the dice decide.
-const EARLIEST: f64 = 0.85;
-const LATEST: f64 = 8.5;
-/// RFC 8033 section 4.1: below this probability a delay of half the target lets everything pass.
+/// RFC 8033 section 5.4: below this sum of probabilities, no packet is dropped.
+const MIN_SUM: f64 = 0.85;
+/// RFC 8033 section 5.4: at this sum of probabilities, the packet is dropped in any case.
+const MAX_SUM: f64 = 8.5;
+/// RFC 8033 section 4.1: below this probability, all packets pass if the delay is below half the target.
 const SAFE: f64 = 0.2;
 
 impl Controller {
@@ -102,7 +104,7 @@ impl Controller {
         }
     }
 
-    /// Sections 4.2 and 4.4: one update with the delay as it is now.
+    /// Sections 4.2 and 4.4: one update with the current delay.
     fn update(&mut self, config: &Config) {
         let mut step = config.alpha * (self.delay.as_secs_f64() - config.target.as_secs_f64())
             + config.beta * (self.delay.as_secs_f64() - self.delay_before.as_secs_f64());
@@ -110,7 +112,7 @@ impl Controller {
             step /= divisor;
         }
         if self.probability >= CAPPED_FROM {
-            step = step.min(LARGEST_STEP);
+            step = step.min(MAX_STEP);
         }
         let mut p = self.probability + step;
         if self.delay == Duration::ZERO && self.delay_before == Duration::ZERO {
@@ -127,7 +129,7 @@ impl Controller {
         self.delay_before = self.delay;
     }
 
-    /// Whether nothing but the passing of time will change anything.
+    /// Whether further updates with the same delay change nothing.
     fn at_rest(&self, config: &Config) -> bool {
         self.probability == 0.0
             && self.delay == Duration::ZERO
@@ -135,7 +137,7 @@ impl Controller {
             && self.burst_left == config.burst
     }
 
-    /// Sections 4.1, 4.4 and 5.4: whether the arriving packet is to be dropped or marked.
+    /// Sections 4.1, 4.4 and 5.4: whether to drop or mark the arriving packet.
     #[inline]
     fn signals(
         &mut self,
@@ -158,10 +160,10 @@ impl Controller {
         }
         if config.derandomize {
             self.accumulated = if p > 0.0 { self.accumulated + p } else { 0.0 };
-            if self.accumulated < EARLIEST {
+            if self.accumulated < MIN_SUM {
                 return false;
             }
-            if self.accumulated >= LATEST {
+            if self.accumulated >= MAX_SUM {
                 self.accumulated = 0.0;
                 return true;
             }
@@ -174,12 +176,13 @@ impl Controller {
     }
 }
 
-/// RFC 8033 section 5.2: bytes after which the departure rate is measured, DQ_THRESHOLD = 2¹⁴.
+/// RFC 8033 section 5.2: bytes of one measurement of the departure rate, DQ_THRESHOLD = 2¹⁴.
 const RATE_BYTES: u64 = 16_384;
 /// RFC 8033 section 5.2: weight of a new measurement, DQ_THRESHOLD / 2¹⁶.
 const RATE_WEIGHT: f64 = 0.25;
 
-/// Section 5.2: the time that [`RATE_BYTES`] need to leave, measured only while enough waits for the link not to idle.
+/// Section 5.2: the time that [`RATE_BYTES`] need to leave, measured only while the queue is long enough
+/// to keep the link busy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Departures {
     since: Option<Instant>,
@@ -201,7 +204,7 @@ impl Departures {
         if self.bytes < RATE_BYTES {
             return;
         }
-        // Scaled to exactly RATE_BYTES, which packets rarely add up to.
+        // Scaled to RATE_BYTES: whole packets rarely add up to it.
         let took = now.since(since).0 as f64 * RATE_BYTES as f64 / self.bytes as f64;
         self.average_ns = if self.average_ns == 0.0 {
             took
@@ -212,7 +215,7 @@ impl Departures {
         self.bytes = 0;
     }
 
-    /// Zero before the first measurement.
+    /// The delay; zero before the first measurement.
     #[inline]
     fn delay(&self, backlog: Bytes) -> Duration {
         Duration((backlog.0 as f64 * self.average_ns / RATE_BYTES as f64) as u64)
@@ -249,7 +252,7 @@ impl Pie {
         }
     }
 
-    /// Makes up for the updates that were due since the last packet.
+    /// Carries out the updates that were due since the last packet.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
         match self.next_update {
@@ -267,11 +270,11 @@ impl Pie {
             let before = self.controller;
             self.controller.update(&self.config);
             at = at + self.config.update;
-            // Section 5.3: the controller goes to sleep when the congestion is over.
+            // Section 5.3: the controller sleeps when the congestion is over.
             if self.config.sleeps && self.controller.at_rest(&self.config) {
                 self.awake = false;
             }
-            // What one update did not change, the next will not either: hours without a packet take no time.
+            // If one update changes nothing, the next does not either: skip hours without a packet.
             if self.controller == before {
                 let periods = now.since(at).0 / self.config.update.0;
                 at = at + self.config.update * periods;
@@ -279,7 +282,7 @@ impl Pie {
                     at = at + self.config.update;
                 }
             }
-            // The end of time.
+            // Saturated: the end of time.
             if at == Instant(u64::MAX) {
                 break;
             }
@@ -287,7 +290,7 @@ impl Pie {
         self.next_update = Some(at);
     }
 
-    /// Section 5.3: wakes when a third of the room is used.
+    /// Section 5.3: wakes when a third of the limit is used.
     #[inline]
     fn wake(&mut self) {
         let third = match self.config.limit {
@@ -314,7 +317,7 @@ impl QueueDiscipline for Pie {
             self.wake();
         } else if self.controller.signals(&self.config, &packet, self.queue.bytes(), self.mtu, rng)
         {
-            // Section 5.1.
+            // Section 5.1: mark instead of drop.
             if self.config.ecn
                 && packet.ecn.is_capable()
                 && self.controller.probability <= self.config.ecn_threshold
@@ -487,7 +490,7 @@ mod tests {
     }
 
     fn overload(config: Config, ecn: Ecn, seconds: u64) -> (Pie, u64, u64, u64) {
-        // 12 Mbit/s offered to 10: a packet each ms comes, one each 1.2 ms goes.
+        // 12 Mbit/s to a link of 10: a packet each ms comes, one each 1.2 ms goes.
         let mut pie = Pie::new(config, &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         let (mut drops, mut late, mut sent, mut next) = (0, 0, 0, 0);

@@ -1,8 +1,9 @@
 //! Strict priority bands.
 //!
-//! signal: [`Packet::class`] · model: one drop-tail queue per class, each with its own limit · action: the lowest band
-//! that holds a packet is served; a full band drops its own arrivals only. Nothing keeps an urgent band from starving
-//! the others, which is the point of comparing it (ACKs and interactive traffic before an upload).
+//! signal: [`Packet::class`] · model: one drop-tail queue (band) per class, each with its own limit ·
+//! action: serve the lowest band with a packet; a full band drops only its own arrivals. Source: Linux
+//! `sch_prio.c`. An urgent band can starve the others; comparisons include it for that reason (ACKs and
+//! interactive traffic before an upload).
 
 use alloc::vec::Vec;
 
@@ -20,13 +21,13 @@ pub const ABOUT: &str = "strict priority bands by class, each a drop-tail queue"
 pub const SOURCE: &str = "Linux sch_prio.c";
 
 config! {
-    /// The bands.
+    /// The number of bands, and their limits.
     pub struct Config {
         /// Bands; a class beyond the last one goes into the last. 3 is the default of Linux's `prio`.
         bands: u64 = 3, 1, 16;
-        /// Packets or bytes that each band holds. 1,000 packets is Linux's default `txqueuelen`.
+        /// Packets or bytes that fit each band. 1,000 packets is Linux's default `txqueuelen`.
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
-        /// Packets that single bands hold instead of `limit`, from band 0 on.
+        /// Packets that fit single bands, instead of `limit`, from band 0 on.
         limits: Vec<f64> = Vec::new();
     }
 }
@@ -40,9 +41,9 @@ pub struct Prio {
 }
 
 impl Prio {
-    /// Empty bands.
+    /// A set of empty bands.
     pub fn new(config: Config, _setup: &Setup) -> Prio {
-        // At least one band, and no more than classes exist.
+        // At least one band, at most one for each class.
         let count = config.bands.clamp(1, 256) as usize;
         let limit = |band: usize| match config.limits.get(band) {
             Some(packets) => Capacity::Packets(packets.max(1.0) as u64),

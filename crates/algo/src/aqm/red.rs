@@ -1,17 +1,18 @@
 //! RED: random early detection.
 //!
-//! signal: the average queue length in packets, a slow moving average · model: between two thresholds the probability
-//! of a drop rises in a straight line, and packets since the last drop raise it further, so that drops come at even
-//! distances · action: arriving packets are dropped (or marked) early; above the upper threshold all of them.
-//! Floyd, Jacobson: "Random Early Detection Gateways for Congestion Avoidance", 1993.
+//! signal: the average queue length in packets, a slow moving average · model: between two thresholds
+//! the drop probability rises linearly, and further with the packets since the last drop, which spaces
+//! the drops evenly · action: drop (or mark) arriving packets early; above the upper threshold drop all.
 //!
-//! `gentle` continues the line from `max_p` to 1 over another upper threshold (Floyd, "Recommendation on using the
-//! gentle_ variant of RED", 2000). `adaptive` moves `max_p` so that the average stays half way between the thresholds
-//! (Floyd, Gummadi, Shenker: "Adaptive RED", 2001).
+//! Sources: Floyd, Jacobson: "Random Early Detection Gateways for Congestion Avoidance", 1993. `gentle`
+//! continues the line from `max_p` at the upper threshold to 1 at twice that (Floyd, "Recommendation on
+//! using the gentle_ variant of RED", 2000). `adaptive` changes `max_p` to keep the average half way
+//! between the thresholds (Floyd, Gummadi, Shenker: "Adaptive RED", 2001).
 //!
-//! Deviations: above the thresholds ECN-capable packets are dropped too (RFC 3168 section 7); adaptation happens at the
-//! first arrival after each half second, as in ns-2, since the average changes only there; the time that an idle queue
-//! would have needed for a packet is an MTU at the link's rate, or, where that is unknown, the last one observed.
+//! Deviations: above the thresholds ECN-capable packets are dropped, too (RFC 3168 section 7).
+//! Adaptation happens at the first arrival after each half second, as in ns-2, because the average
+//! changes only there. The time of a packet on an idle link is an MTU at the link's rate, or, if that is
+//! unknown, the last one observed.
 
 use units::{Bytes, Duration, Instant};
 
@@ -32,7 +33,7 @@ config! {
     pub struct Config {
         /// Average length below which nothing is dropped, packets: 5 (1993, section 6).
         min: f64 = 5.0, 0.0, 1e9;
-        /// Average length from which on everything is, packets: 15, three times `min` (Floyd, "RED: Discussions of
+        /// Average length from which on all arrivals are dropped, packets: 15, three times `min` (Floyd, "RED: Discussions of
         /// Setting Parameters", 1997).
         max: f64 = 15.0, 0.0, 1e9;
         /// Probability at `max`: 1/50 (1993, section 6).
@@ -43,20 +44,20 @@ config! {
         gentle: bool = false;
         /// Adapt `max_p` to the load.
         adaptive: bool = false;
-        /// What it holds at most. 1,000 packets is Linux's default `txqueuelen`.
+        /// Largest queue. 1,000 packets is Linux's default `txqueuelen`.
         limit: Capacity = Capacity::Packets(1_000), Capacity::Packets(1), Capacity::Packets(1 << 40);
         /// Mark packets that can carry a mark instead of dropping them.
         ecn: bool = false;
     }
 }
 
-/// What happens to an arriving packet.
+/// The decision about an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Pass,
-    /// Early: with ECN a mark does.
+    /// Early drop; with ECN, a mark instead.
     Signal,
-    /// The average is beyond the line.
+    /// The average is above the upper end of the line.
     Refuse,
 }
 
@@ -67,7 +68,7 @@ pub struct Red {
     queue: Fifo,
     average: f64,
     max_p: f64,
-    /// Packets since the last drop while the average has been between the thresholds; -1 while it is below.
+    /// Packets since the last drop with the average between the thresholds; -1 while it is below.
     since_drop: i64,
     idle_since: Option<Instant>,
     /// Time that a packet needs on the link.
@@ -82,8 +83,9 @@ pub struct Red {
 const ADAPT_EVERY: Duration = Duration::from_millis(500);
 /// Adaptive RED section 4: `max_p` stays between 1 % and 50 %.
 const MAX_P_RANGE: (f64, f64) = (0.01, 0.5);
-/// Adaptive RED section 4: the additive step, at most a quarter of `max_p`, and the multiplicative one.
+/// Adaptive RED section 4: the additive increase of `max_p`; at most a quarter of it.
 const RISE: f64 = 0.01;
+/// Adaptive RED section 4: the factor of its decrease.
 const FALL: f64 = 0.9;
 
 impl Red {
@@ -105,8 +107,8 @@ impl Red {
         }
     }
 
-    /// 1993, section 4: the moving average, and how it falls while the queue is empty: as if as many small packets had
-    /// arrived at an empty queue as the link could have sent.
+    /// 1993, section 4: the moving average. While the queue is empty it falls as if packets had arrived
+    /// at an empty queue, as many as the link could have sent.
     #[inline]
     fn measure(&mut self, now: Instant) {
         match self.idle_since.take() {
@@ -118,7 +120,7 @@ impl Red {
         }
     }
 
-    /// Adaptive RED, section 4.
+    /// Adaptive RED, section 4: adapts `max_p`.
     #[inline]
     fn adapt(&mut self, now: Instant) {
         if now.since(self.adapted) < ADAPT_EVERY {
@@ -133,19 +135,19 @@ impl Red {
         }
     }
 
-    /// p_b: the point on the line; `None` beyond it.
+    /// p_b: the probability on the line; `None` above its upper end.
     #[inline]
     fn line(&self) -> Option<f64> {
         let (min, max, average) = (self.config.min, self.config.max, self.average);
         if average < max {
             return Some(self.max_p * (average - min) / (max - min));
         }
-        // Floyd 2000.
+        // Floyd 2000: the gentle variant.
         (self.config.gentle && average < 2.0 * max)
             .then(|| self.max_p + (1.0 - self.max_p) * (average - max) / max)
     }
 
-    /// 1993, section 4 and figure 2.
+    /// The decision of 1993, section 4 and figure 2.
     #[inline]
     fn judge(&mut self, rng: &mut Rng) -> Verdict {
         if self.average < self.config.min {
@@ -199,7 +201,7 @@ impl QueueDiscipline for Red {
             self.since_drop = 0;
             dropped.push((packet, Drop::Overflow));
         }
-        // The average was taken before this packet: a queue that is still empty goes on being idle.
+        // The average excludes this packet: a queue that is still empty stays idle.
         if self.queue.len() == 0 {
             self.idle_since = Some(now);
         }
@@ -211,7 +213,7 @@ impl QueueDiscipline for Red {
             if let Some(last) = self.last_departure {
                 self.service = now.since(last);
             }
-            // Only between two departures of a queue that was never empty does the link set the pace.
+            // The link sets the pace only between two departures of a queue that was never empty.
             self.last_departure = (self.queue.len() > 0).then_some(now);
         }
         if self.queue.len() == 0 {

@@ -1,14 +1,14 @@
 //! Thousands of queues in one piece of memory.
 //!
-//! signal: packets with the number of their queue · model: nodes linked by index, the free ones in a list of their own,
-//! so that in steady state no packet allocates and an empty queue costs nothing · action: push and pop at any queue, the
-//! fattest queue. [`Ring`] links queues (or hosts) in the same way, for round robins.
+//! Nodes are linked by index, and the free nodes have a list of their own: in steady state no packet
+//! allocates, and an empty queue costs nothing. [`Ring`] links queues (or hosts) in the same way, for
+//! round robins.
 
 use alloc::vec::Vec;
 
 use crate::Packet;
 
-/// No node.
+/// Index that stands for no node.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,21 +23,21 @@ struct Ends {
     tail: u32,
 }
 
-/// A fixed number of queues.
+/// A fixed number of queues with common memory.
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     nodes: Vec<Node>,
     free: u32,
     ends: Vec<Ends>,
     bytes: Vec<u64>,
-    // A bit for each queue that holds a packet, so that the search for the fattest skips the others 64 at a time.
+    // A bit for each queue with a packet: the search for the longest skips empty ones 64 at a time.
     busy: Vec<u64>,
     packets: usize,
     total: u64,
 }
 
 impl Slab {
-    /// `queues` empty ones.
+    /// A slab of `queues` empty queues.
     pub fn new(queues: usize) -> Slab {
         Slab {
             nodes: Vec::new(),
@@ -50,12 +50,12 @@ impl Slab {
         }
     }
 
-    /// At the tail of `queue`, which has to exist.
+    /// Appends to `queue`, which has to exist.
     #[inline]
     pub fn push(&mut self, queue: usize, packet: Packet) {
         let node = Node { packet, next: NONE };
         let index = if self.free == NONE {
-            // Handles are 32 bits wide, so that fewer than 2³² packets exist.
+            // Handles have 32 bits, so there are fewer than 2³² packets.
             let index = self.nodes.len() as u32;
             self.nodes.push(node);
             index
@@ -79,7 +79,7 @@ impl Slab {
         self.total += u64::from(packet.bytes);
     }
 
-    /// The head of `queue`.
+    /// Removes the head of `queue`.
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<Packet> {
         let ends = &mut self.ends[queue];
@@ -102,13 +102,13 @@ impl Slab {
         Some(packet)
     }
 
-    /// Whether `queue` holds no packet.
+    /// Whether `queue` has no packet.
     #[inline]
     pub fn is_empty(&self, queue: usize) -> bool {
         self.ends[queue].head == NONE
     }
 
-    /// Bytes of `queue`.
+    /// Bytes in this one `queue`.
     #[inline]
     pub fn queue_bytes(&self, queue: usize) -> u64 {
         self.bytes[queue]
@@ -126,9 +126,9 @@ impl Slab {
         self.total
     }
 
-    /// The queue with most bytes, the first of several; `None` when all are empty. Looks at every queue that holds
-    /// something: only for the moment of overflow.
-    pub fn fattest(&self) -> Option<usize> {
+    /// The queue with most bytes, the first of several; `None` if all are empty. Reads every queue with
+    /// packets: only for overflows.
+    pub fn longest(&self) -> Option<usize> {
         let mut best: Option<(usize, u64)> = None;
         for (word, &bits) in self.busy.iter().enumerate() {
             let mut bits = bits;
@@ -145,12 +145,12 @@ impl Slab {
     }
 }
 
-/// What can stand in a [`Ring`]: it keeps the link.
+/// A possible member of a [`Ring`]: it contains the link to the next one.
 pub(super) trait Linked {
     fn next(&mut self) -> &mut u32;
 }
 
-/// A list through the `next` of its members; each member stands in one ring at most.
+/// A list through the `next` of its members; each member is in at most one ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     head: u32,
@@ -158,16 +158,16 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Nobody.
+    /// A ring without members.
     pub const EMPTY: Ring = Ring { head: NONE, tail: NONE };
 
-    /// The first member.
+    /// The first member, if any.
     #[inline]
     pub fn front(&self) -> Option<usize> {
         (self.head != NONE).then_some(self.head as usize)
     }
 
-    /// Joins at the end.
+    /// Adds a member at the end.
     #[inline]
     pub fn push<T: Linked>(&mut self, members: &mut [T], index: usize) {
         *members[index].next() = NONE;
@@ -179,7 +179,7 @@ impl Ring {
         self.tail = index as u32;
     }
 
-    /// The first member leaves.
+    /// Removes the first member.
     #[inline]
     pub fn pop<T: Linked>(&mut self, members: &mut [T]) {
         if self.head != NONE {
@@ -228,7 +228,7 @@ mod tests {
                 prop_assert_eq!(slab.packets(), naive.iter().map(VecDeque::len).sum::<usize>());
                 prop_assert_eq!(slab.bytes(), naive.iter().map(bytes).sum::<u64>());
                 let most = naive.iter().map(bytes).max().unwrap_or(0);
-                match slab.fattest() {
+                match slab.longest() {
                     None => prop_assert!(naive.iter().all(VecDeque::is_empty)),
                     Some(q) => {
                         prop_assert!(!slab.is_empty(q));

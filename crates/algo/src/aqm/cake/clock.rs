@@ -1,13 +1,12 @@
-//! CAKE's virtual clock.
+//! CAKE's virtual clock: when the next packet may leave at the shaped rate.
 //!
-//! signal: bytes and a rate · model: a time with a fraction, so that the rounding of single packets does not add up to
-//! another rate · action: the time when the next packet may leave.
+//! The time has a fraction, so that rounding errors of single packets do not change the rate.
 
 use units::{Duration, Instant, Rate};
 
-/// `cake_set_rate`: the slowest shaped rate, 64 byte/s; a shaper told less would never let go.
-const SLOWEST: u64 = 512;
-/// A time with a fraction of 2⁻³² ns, so that rounding does not add up.
+/// `cake_set_rate`: the smallest shaped rate, 64 byte/s; with less, no packet would ever leave.
+const MIN_BPS: u64 = 512;
+/// A time with a fraction in 2⁻³² ns.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Clock {
     pub at: Instant,
@@ -20,7 +19,7 @@ impl Clock {
         Clock { at, fraction: 0 }
     }
 
-    /// `cost` is the time of a byte in 2⁻³² ns.
+    /// Advances by `bytes`; `cost` is the time of a byte in 2⁻³² ns.
     #[inline]
     pub fn after(self, bytes: u64, cost: u64) -> Clock {
         let sum = u128::from(bytes) * u128::from(cost) + u128::from(self.fraction);
@@ -38,7 +37,7 @@ impl Clock {
     }
 }
 
-/// Time of a byte in 2⁻³² ns; at [`SLOWEST`], shifted by a tin's threshold, it still fits.
+/// Time of a byte in 2⁻³² ns; at [`MIN_BPS`], shifted by a tin's threshold, it still fits.
 pub(super) fn byte_cost(rate: Rate) -> u64 {
-    ((8_000_000_000_u128 << 32) / u128::from(rate.0.max(SLOWEST))) as u64
+    ((8_000_000_000_u128 << 32) / u128::from(rate.0.max(MIN_BPS))) as u64
 }

@@ -1,19 +1,20 @@
-//! COBALT: CoDel and BLUE side by side, the drop law of CAKE.
+//! COBALT: CoDel and BLUE together, the drop law of CAKE.
 //!
-//! signal: sojourn times, overflow, an empty queue · model: CoDel as a schedule that is entered, left and forgotten by
-//! the same arithmetic (no separate re-entry rule: while the delay is below target, the count falls back step by step
-//! at the times at which it would have risen); BLUE as a drop probability that overflow raises and emptiness lowers ·
-//! action: pass, mark or drop. Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", 2018; Linux `sch_cake.c`.
+//! signal: sojourn times, overflow, an empty queue · model: CoDel as a schedule without a separate
+//! re-entry rule: while the delay is below target, the count falls step by step at the times at which it
+//! would have risen. BLUE is a drop probability that rises with overflow and falls with an empty queue ·
+//! action: pass, mark or drop.
 //!
-//! Deviation: Linux keeps idle queues in a list of their own to let BLUE decay there, one step per `target`; here the
-//! same steps are taken at once when the queue becomes busy again.
+//! Sources: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", 2018; Linux `sch_cake.c`. Deviation: Linux
+//! has a list of idle queues in which BLUE decays by one step per `target`; here the same steps happen at
+//! once when the queue becomes busy again.
 
 use units::{Duration, Instant};
 
 use crate::Rng;
 use crate::aqm::codel::control_law;
 
-/// What the law is told.
+/// The parameters of the law.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
     pub target: Duration,
@@ -22,7 +23,7 @@ pub(super) struct Law {
     pub mtu_time: Duration,
 }
 
-/// What is to become of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Pass,
@@ -30,8 +31,9 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// BLUE's steps, in 2⁻³²: 1/256 up and 1/4096 down (`cake_set_rate`).
+/// BLUE's step up, 1/256, in 2⁻³² (`cake_set_rate`).
 const BLUE_UP: u32 = 1 << 24;
+/// BLUE's step down, 1/4096, in 2⁻³² (`cake_set_rate`).
 const BLUE_DOWN: u32 = 1 << 20;
 
 /// The state of one queue.
@@ -55,7 +57,7 @@ impl Cobalt {
         self.drop_next = control_law(self.drop_next, law.interval, self.count);
     }
 
-    /// What happens to the packet that was just taken out. `cobalt_should_drop`.
+    /// The decision about a packet that was just removed. `cobalt_should_drop`.
     #[inline]
     pub fn judge(
         &mut self,
@@ -67,7 +69,7 @@ impl Cobalt {
     ) -> Verdict {
         // Four packet times: at low rates a few packets alone are longer than the target.
         let over = sojourn > law.target && sojourn > law.mtu_time * 4;
-        // The fast way of a queue that is well.
+        // The common case: no congestion.
         if !over && self.count == 0 && self.blue == 0 {
             self.dropping = false;
             self.drop_next = now + law.interval;
@@ -105,20 +107,20 @@ impl Cobalt {
             }
             late = now > self.drop_next;
         }
-        // BLUE drops what could be marked too: it is there for flows that do not listen.
+        // BLUE also drops ECN-capable packets: it is meant for unresponsive flows.
         if self.blue > 0 && rng.below(1 << 32) < u64::from(self.blue) {
             verdict = Verdict::Drop;
         }
         if self.count == 0 {
             self.drop_next = now + law.interval;
         } else if late && verdict != Verdict::Drop {
-            // What was missed is not made up for.
+            // Missed drops are not made up for.
             self.drop_next = now;
         }
         verdict
     }
 
-    /// A packet of this queue was dropped for want of room. `cobalt_queue_full`.
+    /// A packet of this queue was dropped by overflow. `cobalt_queue_full`.
     pub fn on_overflow(&mut self, now: Instant, law: &Law) {
         if now.since(self.blue_changed) > law.target {
             self.blue = self.blue.saturating_add(BLUE_UP);
@@ -129,7 +131,7 @@ impl Cobalt {
         self.count = self.count.max(1);
     }
 
-    /// The queue was served and found empty. `cobalt_queue_empty`.
+    /// The queue was served and is empty. `cobalt_queue_empty`.
     pub fn on_empty(&mut self, now: Instant, law: &Law) {
         if self.blue > 0 && now.since(self.blue_changed) > law.target {
             self.blue = self.blue.saturating_sub(BLUE_DOWN);
@@ -142,7 +144,7 @@ impl Cobalt {
         self.idle_since = now;
     }
 
-    /// The queue is used again after having been given up.
+    /// The queue is used again after an idle time.
     #[inline]
     pub fn on_busy(&mut self, now: Instant, law: &Law) {
         if self.blue > 0 {
@@ -188,15 +190,18 @@ mod tests {
             "at the target, not over it"
         );
         let at = drops(&mut cobalt, 1_500, 1_000, 20, &mut rng);
-        let mut want = alloc::vec![1_600.0];
+        let mut expected = alloc::vec![1_600.0];
         // The count is 2 after the first drop: the interval itself was the first step.
         for n in 2..=at.len() {
-            want.push(want[n - 2] + 100.0 / (n as f64).sqrt());
+            expected.push(expected[n - 2] + 100.0 / (n as f64).sqrt());
         }
         assert!(at.len() > 10);
-        for (at, want) in at.iter().zip(&want) {
+        for (at, expected) in at.iter().zip(&expected) {
             // Each drop is seen at the next whole millisecond.
-            assert!((*at as f64 - want).abs() <= 1.0, "dropped at {at} ms, the law says {want}");
+            assert!(
+                (*at as f64 - expected).abs() <= 1.0,
+                "dropped at {at} ms, the law says {expected}"
+            );
         }
     }
 

@@ -1,17 +1,21 @@
 //! A shaper with flow queues that are fair between hosts, after CAKE.
 //!
-//! signal: flow hash, host and class of arriving packets, sojourn times · model: a virtual clock that each packet sets
-//! forward by its length at the shaped rate; up to three tins by class; in each tin 1,024 queues, eight ways to place
-//! a flow, sparse flows first, then hosts in turn, and within each host its flows in turn; COBALT in each queue ·
-//! action: a packet, or the time before which none may leave. Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", 2018;
-//! Linux `sch_cake.c`.
+//! signal: flow hash, host and class of arriving packets, sojourn times · model: a virtual clock that each
+//! packet advances by its length at the shaped rate; up to three tins by class; in each tin 1,024 queues
+//! in sets of eight. Sparse flows go first, then hosts in turn, and within each host its flows in turn.
+//! COBALT controls each queue · action: a packet, or the time before which none may leave.
 //!
-//! Deviations. A packet names one host, so that "triple" isolation is isolation by that host and by flow. sch_cake
-//! divides the quantum of a flow by the number of its host's bulk flows; here hosts stand in a deficit round robin of
-//! their own, which gives the same shares at a cost that does not grow with the number of flows. A queue that ran empty
-//! passes through its host's round once, as in RFC 8290. When all eight ways are taken the flow shares its first one
-//! until the set has been idle, so that no flow is reordered. Not here: ACK filter, ingress mode, NAT, the other tins.
-//! `tins` is `besteffort` unless asked, for few scenarios give classes.
+//! Sources: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", 2018; Linux `sch_cake.c`.
+//!
+//! Deviations:
+//! - A packet has one host, so "triple" isolation is isolation by that host and by flow.
+//! - sch_cake divides the quantum of a flow by the number of its host's bulk flows. Here hosts have a
+//!   deficit round robin of their own: the same shares, at a cost independent of the number of flows.
+//! - An emptied queue passes through its host's round once, as in RFC 8290.
+//! - If all eight ways of a set are taken, a flow shares its first one until the set has been idle, so
+//!   that no flow is reordered.
+//! - Not here: ACK filter, ingress mode, NAT, the other tins. `tins` is `besteffort` by default, because
+//!   few scenarios have classes.
 
 use alloc::vec::Vec;
 
@@ -37,9 +41,9 @@ pub const ABOUT: &str = "a shaper with flow queues, fair between hosts, COBALT i
 pub const SOURCE: &str = "Hoiland-Jorgensen et al. 2018, Linux sch_cake.c";
 
 choice! {
-    /// How a packet's length is charged (`cake_calc_overhead`).
+    /// How a packet's length counts (`cake_calc_overhead`).
     pub enum Framing {
-        /// As it is.
+        /// The length itself, plus `overhead`.
         None = "none",
         /// ATM: cells of 53 bytes for each 48.
         Atm = "atm",
@@ -49,9 +53,9 @@ choice! {
 }
 
 choice! {
-    /// Which classes get a tin.
+    /// The classes that have a tin.
     pub enum Tins {
-        /// One for all.
+        /// One tin for all classes.
         BestEffort = "besteffort",
         /// Interactive (class 0), best effort (1), bulk (2 and above).
         Diffserv3 = "diffserv3",
@@ -61,13 +65,13 @@ choice! {
 config! {
     /// Parameters; their defaults are the published values.
     pub struct Config {
-        /// Shaped rate; without it nothing is shaped.
+        /// Shaped rate; without it CAKE does not shape.
         rate: Option<Rate> = None, Some(Rate(512)), Some(Rate(1 << 40));
         /// Round trip that COBALT is set for: interval, and twenty times the target. 100 ms (`cake_init`).
         rtt: Duration = Duration::from_millis(100), Duration::from_micros(10), Duration::from_secs(10);
-        /// Bytes charged to each packet beside its own.
+        /// Bytes added to the length of each packet.
         overhead: Bytes = Bytes(0), Bytes(0), Bytes(256);
-        /// Bytes charged at least.
+        /// Smallest length that counts, bytes.
         mpu: Bytes = Bytes(0), Bytes(0), Bytes(256);
         /// `none`, `atm` or `ptm`.
         framing: Framing = Framing::None;
@@ -75,7 +79,7 @@ config! {
         tins: Tins = Tins::BestEffort;
         /// Hosts share before their flows do (`triple-isolate`).
         host_fair: bool = true;
-        /// Bytes that it holds; without it four times rate and RTT, at least 4 MiB (`cake_reconfigure`). Never more
+        /// Largest queue in bytes; without it four times rate and RTT, at least 4 MiB (`cake_reconfigure`). Never more
         /// than 10,240 full packets.
         memory: Option<Bytes> = None, Some(Bytes(1_500)), Some(Bytes(1 << 40));
         /// Mark packets that can carry a mark instead of dropping them; CAKE always does.
@@ -83,12 +87,12 @@ config! {
     }
 }
 
-/// `cake_init`: packets held at most, in units of a full one.
-const MOST_PACKETS: u64 = 10_240;
-/// `cake_reconfigure`.
-const LEAST_MEMORY: u64 = 4 << 20;
-/// `cake_config_diffserv3`: each tin's threshold as a right shift of the rate, and its weight where nothing is shaped.
-/// In order of priority: a later tin goes first as long as it is below its threshold.
+/// `cake_init`: largest queue, in full packets.
+const MAX_PACKETS: u64 = 10_240;
+/// `cake_reconfigure`: smallest default of `memory`.
+const MIN_MEMORY: u64 = 4 << 20;
+/// `cake_config_diffserv3`: each tin's threshold as a right shift of the rate, and its weight without a
+/// shaped rate. In order of priority: a later tin goes first as long as it is below its threshold.
 const TINS: [(u32, i64); 3] = [(0, 1_024), (4, 64), (2, 256)];
 /// Tin of each class, the classes above the last one being bulk.
 const TIN_OF_CLASS: [usize; 3] = [2, 0, 1];
@@ -131,7 +135,7 @@ impl Cake {
         cake
     }
 
-    /// `cake_reconfigure`. Unshaped, the rate of the link behind, where known, sets the target.
+    /// `cake_reconfigure`. Without a shaped rate, the rate of the link behind sets the target, if known.
     fn configure(&mut self) {
         for (tin, (shift, _)) in self.tins.iter_mut().zip(TINS) {
             tin.configure(shift, self.config.rate.or(self.link), self.config.rtt, self.mtu);
@@ -139,13 +143,13 @@ impl Cake {
         self.cost = self.config.rate.map_or(0, byte_cost);
         let memory = match (self.config.memory, self.config.rate) {
             (Some(bytes), _) => bytes.0,
-            (None, Some(rate)) => ((rate * self.config.rtt).0.saturating_mul(4)).max(LEAST_MEMORY),
+            (None, Some(rate)) => ((rate * self.config.rtt).0.saturating_mul(4)).max(MIN_MEMORY),
             (None, None) => u64::MAX,
         };
-        self.limit = memory.min(MOST_PACKETS.saturating_mul(self.mtu.0.max(1)));
+        self.limit = memory.min(MAX_PACKETS.saturating_mul(self.mtu.0.max(1)));
     }
 
-    /// `cake_calc_overhead`.
+    /// `cake_calc_overhead`: the length that counts, in bytes.
     #[inline]
     fn charged(&self, bytes: u32) -> u64 {
         let length = (u64::from(bytes) + self.config.overhead.0).max(self.config.mpu.0);
@@ -156,10 +160,10 @@ impl Cake {
         }
     }
 
-    /// `cake_drop`: the head of the longest queue of all tins, until all fits.
-    fn make_room(&mut self, now: Instant, dropped: &mut Dropped) {
+    /// `cake_drop`: drops the head of the longest queue of all tins, until the limit is met.
+    fn drop_excess(&mut self, now: Instant, dropped: &mut Dropped) {
         while self.slab.bytes() > self.limit {
-            let Some(queue) = self.slab.fattest() else { return };
+            let Some(queue) = self.slab.longest() else { return };
             let Some(packet) = self.slab.pop(queue) else { return };
             let tin = &mut self.tins[queue / QUEUES];
             tin.packets -= 1;
@@ -168,7 +172,8 @@ impl Cake {
         }
     }
 
-    /// Shaped: the most urgent tin that keeps to its threshold, else the one that is due first. Unshaped: by weight.
+    /// The tin to serve. With a shaped rate: the most urgent tin below its threshold, else the one that
+    /// is due first. Without: by weight.
     #[inline]
     fn choose(&mut self, now: Instant) -> usize {
         if self.tins.len() == 1 {
@@ -184,7 +189,7 @@ impl Cake {
             };
             return within.or_else(first).unwrap_or(0);
         }
-        // Ends: a busy tin gains its weight in each turn of the wheel.
+        // This loop ends: a busy tin gains its weight in each round.
         loop {
             let tin = &mut self.tins[self.current];
             if tin.deficit > 0 && busy(tin) {
@@ -197,8 +202,8 @@ impl Cake {
         }
     }
 
-    /// Takes from the tin what COBALT lets pass. The last packet of a queue is never dropped, so that a busy tin
-    /// always has one (`cake_dequeue`).
+    /// The next packet of the tin that COBALT lets pass. The last packet of a queue is never dropped, so
+    /// a busy tin always has one (`cake_dequeue`).
     fn serve(
         &mut self,
         now: Instant,
@@ -237,7 +242,7 @@ impl QueueDiscipline for Cake {
             Tins::BestEffort => 0,
             Tins::Diffserv3 => TIN_OF_CLASS[usize::from(packet.class).min(TIN_OF_CLASS.len() - 1)],
         };
-        // An idle shaper keeps no credit (`cake_enqueue`).
+        // An idle shaper has no credit (`cake_enqueue`).
         if self.slab.packets() == 0 {
             self.clock.not_before(now);
         }
@@ -247,7 +252,7 @@ impl QueueDiscipline for Cake {
         }
         tin.enqueue(now, packet, self.config.host_fair, &mut self.slab);
         if self.slab.bytes() > self.limit {
-            self.make_room(now, dropped);
+            self.drop_excess(now, dropped);
         }
     }
 
@@ -262,9 +267,9 @@ impl QueueDiscipline for Cake {
         tin.charge(index, bytes);
         tin.deficit -= bytes as i64;
         if self.cost > 0 {
-            // `cake_advance_shaper`: the tin's clock may lag, and catches up by one packet at a time; it never leads by
-            // more than a packet. The global clock is only ever set forward from where it stood: late service is
-            // made up for.
+            // `cake_advance_shaper`: the tin's clock may lag and catches up by one packet at a time;
+            // it never leads by more than a packet. The global clock advances from its old value:
+            // late service is made up for.
             if tin.clock.at < now {
                 tin.clock = tin.clock.after(bytes, tin.cost);
             } else {
@@ -288,7 +293,7 @@ impl QueueDiscipline for Cake {
         (self.cost > 0 && self.slab.packets() > 0).then_some(self.clock.at)
     }
 
-    /// A rate below 64 byte/s counts as that.
+    /// A rate below 64 byte/s counts as 64 byte/s.
     fn set_rate(&mut self, now: Instant, rate: Rate) {
         if self.config.rate.is_none() {
             self.clock.not_before(now);

@@ -1,4 +1,4 @@
-//! Facts of CAKE: the shaper's rate, who shares with whom, priorities, overflow.
+//! CAKE's shaper, shares of hosts and flows, priorities, overflow.
 
 use super::tin::Place;
 use super::*;
@@ -18,7 +18,7 @@ impl Bench {
         Bench { cake, dropped: Dropped::new(), rng: Rng::new(1, "test"), handle: 0 }
     }
 
-    fn offer(&mut self, now: u64, packet: Packet) {
+    fn enqueue(&mut self, now: u64, packet: Packet) {
         let packet = Packet { handle: self.handle, ..packet };
         self.handle += 1;
         self.cake.enqueue(Instant(now), packet, &mut self.dropped, &mut self.rng);
@@ -28,16 +28,19 @@ impl Bench {
         self.cake.dequeue(Instant(now), &mut self.dropped, &mut self.rng)
     }
 
-    /// Keeps `flows` (flow, host, bytes, class) backlogged for `ms` from 1 s on and gives the bytes sent by each.
+    /// Keeps `flows` (flow, host, bytes, class) backlogged for `ms` from 1 s on; bytes sent by each.
     fn share(&mut self, flows: &[(u32, u16, u32, u8)], ms: u64) -> Vec<u64> {
         let mut sent = alloc::vec![0; flows.len()];
-        let mut held = alloc::vec![0_usize; flows.len()];
+        let mut queued = alloc::vec![0_usize; flows.len()];
         let (mut now, end) = (1_000 * MS, (1_000 + ms) * MS);
         while now < end {
             for (i, &(flow_hash, host, bytes, class)) in flows.iter().enumerate() {
-                while held[i] < 20 {
-                    self.offer(now, Packet { flow_hash, host, bytes, class, ..Packet::default() });
-                    held[i] += 1;
+                while queued[i] < 20 {
+                    self.enqueue(
+                        now,
+                        Packet { flow_hash, host, bytes, class, ..Packet::default() },
+                    );
+                    queued[i] += 1;
                 }
             }
             let which =
@@ -45,12 +48,12 @@ impl Bench {
             match self.take(now) {
                 Some(packet) => {
                     sent[which(&packet)] += u64::from(packet.bytes);
-                    held[which(&packet)] -= 1;
+                    queued[which(&packet)] -= 1;
                 }
                 None => now = self.cake.next_wakeup().expect("shaped and busy").0.max(now + 1),
             }
             for (packet, _) in self.dropped.drain(..) {
-                held[which(&packet)] -= 1;
+                queued[which(&packet)] -= 1;
             }
         }
         sent
@@ -68,11 +71,11 @@ fn the_shaped_rate_is_exact_for_all_packet_sizes_and_rates() {
         for bytes in [64, 576, 1_500] {
             let mut bench = Bench::new(at(rate));
             let sent: u64 = bench.share(&[(1, 1, bytes, 1)], 400).iter().sum();
-            let want = rate as f64 * 0.4 / 8.0;
+            let expected = rate as f64 * 0.4 / 8.0;
             // A packet more or less at the ends.
             assert!(
-                (sent as f64 - want).abs() <= f64::from(bytes) + 1.0,
-                "{rate}, {bytes}: {sent} not {want}"
+                (sent as f64 - expected).abs() <= f64::from(bytes) + 1.0,
+                "{rate}, {bytes}: {sent} not {expected}"
             );
         }
     }
@@ -83,8 +86,8 @@ fn overhead_and_cells_are_charged_to_the_rate() {
     // 1,500 bytes + 40: 33 cells of 53 bytes (`cake_calc_overhead`).
     let config = Config { overhead: Bytes(40), framing: Framing::Atm, ..at(10_000_000) };
     let sent: u64 = Bench::new(config).share(&[(1, 1, 1_500, 1)], 1_000).iter().sum();
-    let want = 10e6 / 8.0 * 1_500.0 / (33.0 * 53.0);
-    assert!((sent as f64 - want).abs() <= 1_500.0, "{sent} not {want}");
+    let expected = 10e6 / 8.0 * 1_500.0 / (33.0 * 53.0);
+    assert!((sent as f64 - expected).abs() <= 1_500.0, "{sent} not {expected}");
     let charged = |config, bytes| Cake::new(config, &Setup::default()).charged(bytes);
     assert_eq!(charged(Config { framing: Framing::Ptm, ..Config::default() }, 65), 67);
     assert_eq!(charged(Config { mpu: Bytes(84), ..Config::default() }, 40), 84);
@@ -101,7 +104,7 @@ fn a_host_with_ten_flows_gets_no_more_than_a_host_with_one() {
     let (least, most) =
         (sent[..10].iter().min().expect("ten"), sent[..10].iter().max().expect("ten"));
     assert!(most - least <= 2 * 1_514 + 1_500, "{sent:?}");
-    // Without it the flows share, whoever they belong to.
+    // Without it the flows share, independent of their host.
     let sent = Bench::new(Config { host_fair: false, ..at(20_000_000) }).share(&flows, 5_000);
     assert!((sent.iter().sum::<u64>() as f64 / sent[10] as f64 - 11.0).abs() < 0.2, "{sent:?}");
 }
@@ -121,7 +124,7 @@ fn packet_sizes_do_not_matter_to_the_shares() {
 fn a_sparse_flow_does_not_wait_behind_bulk_flows() {
     let mut bench = Bench::new(at(10_000_000));
     for n in 0..60 {
-        bench.offer(
+        bench.enqueue(
             0,
             Packet { flow_hash: n % 3, host: (n % 2) as u16, bytes: 1_500, ..Packet::default() },
         );
@@ -131,7 +134,7 @@ fn a_sparse_flow_does_not_wait_behind_bulk_flows() {
         now = bench.cake.next_wakeup().expect("busy").0;
         bench.take(now);
     }
-    bench.offer(now, Packet { flow_hash: 77, host: 1, bytes: 100, ..Packet::default() });
+    bench.enqueue(now, Packet { flow_hash: 77, host: 1, bytes: 100, ..Packet::default() });
     now = bench.cake.next_wakeup().expect("busy").0;
     assert_eq!(bench.take(now).map(|p| p.flow_hash), Some(77));
 }
@@ -154,7 +157,7 @@ fn an_urgent_tin_goes_first_up_to_its_threshold_and_takes_what_others_leave() {
 fn a_new_rate_holds_from_the_next_packet_on() {
     let mut bench = Bench::new(at(1_000_000));
     for _ in 0..2_000 {
-        bench.offer(
+        bench.enqueue(
             0,
             Packet { flow_hash: 1, bytes: 1_000, ecn: Ecn::Capable0, ..Packet::default() },
         );
@@ -173,21 +176,21 @@ fn a_new_rate_holds_from_the_next_packet_on() {
     assert!((999..=1_001).contains(&count(1_000 * MS, 2_000 * MS)));
 }
 
-// `cake_drop`: the head of the longest queue goes, and BLUE learns of it.
+// `cake_drop`: the head of the longest queue is dropped, and BLUE rises.
 #[test]
 fn overflow_drops_from_the_fattest_queue() {
     let mut bench = Bench::new(Config { memory: Some(Bytes(30_000)), ..at(10_000_000) });
     for n in 0..30 {
-        bench.offer(n, Packet { flow_hash: 1, bytes: 1_000, ..Packet::default() });
+        bench.enqueue(n, Packet { flow_hash: 1, bytes: 1_000, ..Packet::default() });
     }
     assert!(bench.dropped.is_empty());
     for n in 0..10 {
-        bench.offer(100 + n, Packet { flow_hash: 2, bytes: 1_000, ..Packet::default() });
+        bench.enqueue(100 + n, Packet { flow_hash: 2, bytes: 1_000, ..Packet::default() });
     }
-    let want: Vec<_> = (0..10).map(|handle| (1, handle, Drop::Overflow)).collect();
+    let expected: Vec<_> = (0..10).map(|handle| (1, handle, Drop::Overflow)).collect();
     assert_eq!(
         bench.dropped.iter().map(|(p, why)| (p.flow_hash, p.handle, *why)).collect::<Vec<_>>(),
-        want
+        expected
     );
 }
 
@@ -209,10 +212,10 @@ fn a_thousand_flows_hardly_collide_and_none_is_reordered_when_they_do() {
     let mut rng = Rng::new(3, "arrivals");
     let mut last = alloc::vec![0_u32; 4_000];
     for n in 0..60_000_u64 {
-        // Bursts beyond what the sets hold, then calm, so that sets become crowded and recover.
+        // Bursts beyond the size of the sets, then calm: sets become crowded and recover.
         let calm = (n / 2_000) % 2 == 1;
         let flow_hash = rng.below(4_000) as u32;
-        bench.offer(
+        bench.enqueue(
             n * 1_000,
             Packet { flow_hash, host: (flow_hash % 50) as u16, bytes: 100, ..Packet::default() },
         );

@@ -1,8 +1,8 @@
-//! A tin of CAKE: the queues of one class, and whose turn it is.
+//! A tin of CAKE: the flow queues of one class, and their order of service.
 //!
-//! signal: flow hash and host · model: 1,024 queues in sets of eight; sparse flows in one list, hosts with bulk flows
-//! in a deficit round robin, each with one of its flows · action: the queue for an arriving packet, and the flow that
-//! sends next, in constant time on average.
+//! signal: flow hash and host · model: 1,024 queues in sets of eight; sparse flows in one list, hosts with
+//! bulk flows in a deficit round robin, each with its flows in turn · action: the queue for an arriving
+//! packet, and the flow that sends next, in constant time on average. Source: `sch_cake.c`.
 
 use alloc::vec::Vec;
 
@@ -14,10 +14,11 @@ use crate::Packet;
 use crate::aqm::fq_codel::spread;
 use crate::aqm::slab::{Linked, NONE, Ring, Slab};
 
-/// Queues of a tin, and ways of a set (`CAKE_QUEUES`, `CAKE_SET_WAYS`).
+/// Queues of a tin (`CAKE_QUEUES`).
 pub(super) const QUEUES: usize = 1_024;
+/// Queues of a set, among which a flow's hash can choose (`CAKE_SET_WAYS`).
 const WAYS: usize = 8;
-/// `cake_set_rate`: a 4096th of a second of the rate within these bounds.
+/// Bounds of the quantum, bytes; it is the data of 1/4096 s (`cake_set_rate`).
 const QUANTUM: (u64, u64) = (300, 1_514);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
@@ -60,7 +61,7 @@ impl Linked for Host {
 
 #[derive(Clone, Debug)]
 pub(super) struct Tin {
-    /// Number of its first queue in the slab.
+    /// Index of the tin's first queue in the slab.
     pub first: usize,
     pub flows: Vec<Flow>,
     crowded: Vec<bool>,
@@ -158,7 +159,8 @@ impl Tin {
         flow.host = host;
         flow.place = Place::Sparse;
         flow.cobalt.on_busy(now, &self.law);
-        // A host gains nothing from new flows beside its bulk ones. Without host fairness each has its full quantum.
+        // New flows beside bulk flows give a host no larger share. Without host fairness each flow has
+        // its full quantum.
         let load = if by_host { self.hosts[usize::from(host)].count.max(1) } else { 1 };
         flow.deficit = (self.quantum / i64::from(load)).max(1);
         self.sparse.push(&mut self.flows, index);
@@ -174,13 +176,13 @@ impl Tin {
         host.flows.push(&mut self.flows, index);
         host.count += 1;
         if host.count == 1 {
-            // Debts stay, credit is not kept: a host is no better off for having paused.
+            // A debt stays, a credit does not: a pause gives a host no advantage.
             host.deficit = host.deficit.min(0);
             self.rounds.push(&mut self.hosts, number);
         }
     }
 
-    /// The flow whose turn it is, in constant time on average; `None` when no flow is listed.
+    /// The flow to serve, in constant time on average; `None` if no flow is listed.
     pub fn turn(&mut self) -> Option<usize> {
         loop {
             if let Some(index) = self.sparse.front() {
@@ -198,7 +200,7 @@ impl Tin {
                 self.rounds.rotate(&mut self.hosts);
                 continue;
             }
-            // A host in the round has a flow.
+            // Every host in the round has a flow.
             let index = host.flows.front()?;
             let flow = &mut self.flows[index];
             if flow.deficit > 0 {
@@ -209,7 +211,7 @@ impl Tin {
         }
     }
 
-    /// The flow whose turn it was has nothing: a sparse one passes through its host's round, a bulk one is given up.
+    /// The flow to serve has no packet: a sparse one joins its host's round, a bulk one is removed.
     pub fn give_up(&mut self, index: usize, now: Instant) {
         self.flows[index].cobalt.on_empty(now, &self.law);
         if self.flows[index].place == Place::Sparse {
