@@ -1,4 +1,5 @@
-//! What a queue or a link knows of a packet. The world that owns the frames keeps them; queues hold these handles.
+//! A packet as queues and links see it: a handle with the fields that decide about it. The frame stays
+//! with the simulator or emulator.
 
 use units::Instant;
 
@@ -6,14 +7,14 @@ use units::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Ecn {
-    /// Not ECN-capable: congestion is told by dropping.
+    /// Not ECN-capable: congestion is signalled by drops.
     #[default]
     NotCapable,
-    /// ECT(1): L4S.
+    /// ECT(1), used by L4S.
     Capable1,
-    /// ECT(0): classic.
+    /// ECT(0), used by classic ECN.
     Capable0,
-    /// Congestion experienced.
+    /// CE: congestion experienced.
     Marked,
 }
 
@@ -28,7 +29,7 @@ impl Ecn {
 /// A packet as queues and links see it: small and copyable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Packet {
-    /// The owner's name for the frame.
+    /// The owner's number of the frame.
     pub handle: u32,
     /// Length on the IP layer, bytes.
     pub bytes: u32,
@@ -36,11 +37,11 @@ pub struct Packet {
     pub flow_hash: u32,
     /// Number of the host whose traffic this is (the user behind a base station, the machine behind a router).
     pub host: u16,
-    /// Priority band, 0 the most urgent: interactive 0, best effort 1, bulk 2. Pure ACKs and probes carry what the
-    /// scenario gives them.
+    /// Priority band, 0 the most urgent: interactive 0, best effort 1, bulk 2. The scenario sets it, for
+    /// pure ACKs and probes, too.
     pub class: u8,
-    /// ECN field; a queue that marks sets it on the packet that it hands out.
+    /// ECN field; a queue that marks sets it in the packet that leaves.
     pub ecn: Ecn,
-    /// When it entered the queue; set by [`crate::aqm::QueueDiscipline::enqueue`]'s caller.
+    /// When it entered the queue; [`crate::aqm::QueueDiscipline::enqueue`] sets it.
     pub enqueued: Instant,
 }

@@ -1,13 +1,12 @@
-//! Dice that fall the same way on every machine.
+//! Random numbers that are the same on every machine.
 //!
-//! signal: the run's seed and the element's name · model: SplitMix64 spreads them over the 256 bits of state of
-//! xoshiro256++ (Blackman, Vigna: "Scrambled linear pseudorandom number generators", 2021) · action: whole numbers and
-//! the few distributions that links and congestion controls need. Each element has its own stream, so that adding one
-//! element changes no other's dice.
+//! SplitMix64 spreads the run's seed and the element's name over the 256 bits of state of xoshiro256++
+//! (Blackman, Vigna: "Scrambled linear pseudorandom number generators", 2021). Each element has its own
+//! stream, so a new element does not change the random numbers of the others.
 //!
-//! Own code because the sequence is part of the result: a library may change it with a version.
+//! No library, because the sequence is part of the result: a library may change it with a version.
 
-/// A stream of random numbers; see the module text.
+/// The stream of random numbers of one element.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
@@ -32,7 +31,7 @@ impl Rng {
         Rng { state: [split_mix(&mut x), split_mix(&mut x), split_mix(&mut x), split_mix(&mut x)] }
     }
 
-    /// 64 random bits.
+    /// The next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
@@ -47,7 +46,7 @@ impl Rng {
         result
     }
 
-    /// A whole number in `0 .. n`; 0 for `n = 0`. The bias, below n / 2⁶⁴, is left in: it costs no second draw.
+    /// A whole number in `0 .. n`; 0 for `n = 0`. The bias, below n / 2⁶⁴, is accepted: no second draw.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64

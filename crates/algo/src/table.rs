@@ -1,37 +1,38 @@
-//! One line per algorithm: name, source, parameters with unit, default and range, and how to build it.
+//! The tables of algorithms: name, source, parameters with unit, default and range, constructor.
 //!
-//! signal: a `config!` block and a `family!` list · model: [`Entry`] and [`Param`] · action: scenario files, the
-//! command line, error messages and documentation read the same table, so that they cannot disagree.
+//! `config!` declares the parameters of an algorithm, `family!` the algorithms of a family. Scenario
+//! files, the command line, error messages and documentation all read these tables and so cannot
+//! disagree.
 
 use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Rate};
 
-/// How full a queue may get.
+/// The capacity of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capacity {
-    /// So many packets of any size.
+    /// A number of packets of any size.
     Packets(u64),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
 }
 
-/// What kind of value a parameter takes, and so how it is written in a scenario.
+/// The kind of a parameter's value, and its notation in a scenario.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Unit {
     /// A plain number: gains, shares.
     Number,
     /// A whole number: packets, rounds.
     Count,
-    /// `true` or `false`.
+    /// A flag: `true` or `false`.
     Flag,
-    /// `"20 ms"`.
+    /// A time such as `"20 ms"`.
     Duration,
-    /// `"3 MB"`.
+    /// An amount such as `"3 MB"`.
     Bytes,
-    /// `"12 Mbit/s"`.
+    /// A rate such as `"12 Mbit/s"`.
     Rate,
-    /// `"1000 packets"` or `"3 MB"`.
+    /// A capacity such as `"1000 packets"` or `"3 MB"`.
     Capacity,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -39,33 +40,33 @@ pub enum Unit {
     Numbers,
 }
 
-/// A value of a parameter.
+/// The value of a parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// Not given, where that means something (`Option`).
+    /// Not set, for parameters of type `Option`.
     Unset,
-    /// [`Unit::Number`].
+    /// A value of kind [`Unit::Number`].
     Number(f64),
-    /// [`Unit::Count`].
+    /// A value of kind [`Unit::Count`].
     Count(u64),
-    /// [`Unit::Flag`].
+    /// A value of kind [`Unit::Flag`].
     Flag(bool),
-    /// [`Unit::Duration`].
+    /// A value of kind [`Unit::Duration`].
     Duration(Duration),
-    /// [`Unit::Bytes`].
+    /// A value of kind [`Unit::Bytes`].
     Bytes(Bytes),
-    /// [`Unit::Rate`].
+    /// A value of kind [`Unit::Rate`].
     Rate(Rate),
-    /// [`Unit::Capacity`].
+    /// A value of kind [`Unit::Capacity`].
     Capacity(Capacity),
     /// [`Unit::Choice`]: index into its words.
     Choice(usize),
-    /// [`Unit::Numbers`].
+    /// A value of kind [`Unit::Numbers`].
     Numbers(Vec<f64>),
 }
 
 impl Value {
-    /// The size of the value, for comparison with a range; `None` for what has no order.
+    /// The size of the value, for comparison with a range; `None` for kinds without order.
     pub fn magnitude(&self) -> Option<f64> {
         Some(match self {
             Value::Number(x) => *x,
@@ -81,11 +82,11 @@ impl Value {
 
 /// A Rust type that can be a parameter.
 pub trait Setting: Sized {
-    /// How it is written.
+    /// The kind of its values.
     const UNIT: Unit;
-    /// Into the table's form.
+    /// Converts to the table's type.
     fn to_value(self) -> Value;
-    /// Back from it; `None` where the kind is another.
+    /// Converts back; `None` for a value of another kind.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -126,18 +127,18 @@ impl<T: Setting> Setting for Option<T> {
 pub struct Param {
     /// The key in a scenario file.
     pub name: &'static str,
-    /// What it does and where its default comes from; leading blanks of the doc comment are left in.
+    /// Its effect and the source of its default; includes the leading blanks of the doc comment.
     pub about: &'static str,
-    /// How it is written.
+    /// The kind of its values.
     pub unit: Unit,
-    /// The published value.
+    /// Its default, the published value.
     pub default: fn() -> Value,
-    /// Smallest and largest value that makes sense, inclusive; `None` where every value does.
+    /// Smallest and largest valid value, inclusive; `None` if every value is valid.
     pub range: Option<fn() -> (Value, Value)>,
 }
 
 impl Param {
-    /// Whether `value` lies in the range (what has no order always does).
+    /// Whether `value` lies in the range; values without order always do.
     pub fn allows(&self, value: &Value) -> bool {
         let Some(range) = self.range else { return true };
         let (min, max) = range();
@@ -153,12 +154,12 @@ impl Param {
 pub struct Settings(pub Vec<Value>);
 
 impl Settings {
-    /// All defaults.
+    /// The default of each parameter.
     pub fn defaults(params: &[Param]) -> Settings {
         Settings(params.iter().map(|p| (p.default)()).collect())
     }
 
-    /// Sets the parameter called `name`; false where there is none, or the value does not fit it.
+    /// Sets the parameter `name`. False if there is none, or if `value` is out of its range.
     pub fn set(&mut self, params: &[Param], name: &str, value: Value) -> bool {
         match params.iter().position(|p| p.name == name) {
             Some(i) if params[i].allows(&value) => {
@@ -170,22 +171,22 @@ impl Settings {
     }
 }
 
-/// One algorithm of a family that is built as `T` from its settings and the circumstances `S`.
+/// One algorithm of a family; it builds a `T` from its settings and the circumstances `S`.
 pub struct Entry<T, S> {
     /// The name in scenario files and on the command line.
     pub name: &'static str,
-    /// One line.
+    /// A description in one line.
     pub about: &'static str,
     /// RFC, paper section, kernel file.
     pub source: &'static str,
-    /// Its parameters.
+    /// Its parameters, in the order of [`Settings`].
     pub params: &'static [Param],
-    /// Makes one.
+    /// Constructs an instance from settings.
     pub build: fn(&Settings, &S) -> T,
 }
 
 impl<T, S> Entry<T, S> {
-    /// One with its published values.
+    /// An instance with the published values.
     pub fn default(&self, setup: &S) -> T {
         (self.build)(&Settings::defaults(self.params), setup)
     }
@@ -213,7 +214,7 @@ macro_rules! choice {
     };
 }
 
-/// An algorithm's parameters: `/// about` then `name: Type = default[, min, max];`.
+/// An algorithm's parameters: `/// about`, then `name: Type = default[, min, max];`.
 macro_rules! config {
     ($(#[$meta:meta])* pub struct Config {
         $($(#[doc = $about:literal])+ $name:ident: $ty:ty = $default:expr $(, $min:expr, $max:expr)?;)*
@@ -235,7 +236,7 @@ macro_rules! config {
                 default: || <$ty as $crate::Setting>::to_value($default),
                 range: config!(@range $ty $(, $min, $max)?),
             }),*];
-            /// From checked settings; a value of the wrong kind counts as not given.
+            /// From checked settings; a value of the wrong kind counts as not set.
             #[allow(unused_mut, unused_variables, unused_assignments, clippy::mixed_read_write_in_expression)]
             pub fn from_settings(settings: &$crate::Settings) -> Config {
                 let mut values = settings.0.iter();

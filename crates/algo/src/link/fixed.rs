@@ -1,7 +1,7 @@
 //! A link of constant rate.
 //!
-//! signal: the packet's length · model: bytes / rate · action: it leaves when its last bit is sent. Fractions of a
-//! nanosecond are carried over, so that the long-run rate is exact.
+//! signal: the packet's length · model: bytes / rate · action: the packet leaves when its last bit is
+//! sent. Fractions of a nanosecond carry over to the next packet: the long-run rate is exact.
 
 use units::{Bytes, Instant, Rate};
 
@@ -16,18 +16,18 @@ pub const ABOUT: &str = "a constant rate";
 pub const SOURCE: &str = "closed form: bytes / rate";
 
 config! {
-    /// The rate.
+    /// The rate of the link.
     pub struct Config {
         /// Bits per second on the IP layer.
         rate: Rate = Rate(10_000_000), Rate(1), Rate(1_000_000_000_000);
     }
 }
 
-/// See the module text.
+/// A link of constant rate.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     rate: u64,
-    /// What the last division left over, in bit · ns / s.
+    /// Remainder of the last division, in bit · ns / s.
     carried: u64,
     sent: u64,
 }

@@ -1,29 +1,28 @@
-//! A scheduled uplink: the modem may send only what the base station has granted, and the base station grants only
-//! what the modem has told it of.
+//! A scheduled uplink: the modem sends only what the base station has granted, and the base station grants
+//! only what the modem has reported.
 //!
-//! signal: the backlog of the firmware buffer · model: buffer status report → base station → grant → transport block,
-//! one transmission time interval (TTI, 1 ms) after another · action: a packet leaves with the block that holds its
-//! last byte. Where the buffer is shallow the report is small, the grants are small, and the air stays empty until the
-//! next report has gone round: too shallow a buffer costs throughput (QCUT section 4, figure 15).
+//! signal: the backlog of the firmware buffer · model: buffer status report → base station → grant →
+//! transport block, one transmission time interval (TTI, 1 ms) after another · action: a packet leaves
+//! with the block that contains its last byte. With a shallow buffer, reports and grants are small, and
+//! the radio is idle until the next report reaches the base station: too shallow a buffer costs
+//! throughput (QCUT section 4, figure 15).
 //!
-//! Sources: 3GPP TS 36.321 sections 5.4.3–5.4.5 and 6.1.3.1 (scheduling request, reports, their 64 levels), 36.213
-//! section 8 (a grant is for the fourth TTI after it), QCUT sections 4 and 6 (a report every 5 ms; the figures that
-//! the free parameters are fitted to).
+//! Sources: 3GPP TS 36.321 sections 5.4.3–5.4.5 and 6.1.3.1 (scheduling request, reports, their 64
+//! levels), 36.213 section 8 (a grant is for the fourth TTI after it), QCUT sections 4 and 6 (a report
+//! every 5 ms; the figures that the free parameters are fitted to).
 //!
-//! Calibration: the rate of each signal is the mean throughput of figure 15's uploads with at least 50 KB below the
-//! queue; `report_delay` and `ahead` are fitted to the seven pairs of RTT and throughput at −98 dBm alone (root mean
-//! square error 5.4 %). The other signals change the rate and nothing else.
+//! Calibration: the rate of each signal is the mean throughput of figure 15's uploads with at least 50 KB
+//! below the queue. `report_delay` and `ahead` are fitted to the seven pairs of RTT and throughput at −98
+//! dBm alone (root mean square error 5.4 %). The other signals change only the rate.
 //!
-//! Deviations: one logical channel; a scheduling request is sent whenever the buffer holds data of which the base
-//! station cannot know (a modem asks for new data in an empty buffer, and after a timer); block errors and their
-//! repetition are a layer of the link, not of its medium. Rates and grants are bytes of the IP layer; what the modem
-//! reports as granted counts the headers of each block too.
+//! Deviations: one logical channel. The modem sends a scheduling request whenever the buffer contains
+//! data unknown to the base station (a real modem: for new data in an empty buffer, and after a timer).
+//! Block errors and their retransmission are a layer of the link, not of its medium. Rates and grants are
+//! bytes of the IP layer; the granted bytes that the modem reports include the headers of each block.
 //!
-//! The backlog that the world tells counts whole packets, the one at the head until it has left; packets that end in
-//! the same block leave at the same time.
-//!
-//! No wake-up while the buffer is empty: time that has passed is worked through on the next call, and skipped where
-//! nothing was on its way.
+//! The backlog counts whole packets, the one at the head until it has left. Packets that end in the same
+//! block leave at the same time. There is no wake-up while the buffer is empty: the next call processes
+//! the time that has passed, and skips it if nothing was under way.
 
 use alloc::collections::VecDeque;
 
@@ -41,11 +40,11 @@ pub const SOURCE: &str =
     "3GPP TS 36.321 sections 5.4 and 6.1.3.1; QCUT sections 4 and 6, figure 15";
 
 choice! {
-    /// How well the base station hears the phone: the rates of QCUT figure 15.
+    /// Signal strength at the phone, with the rates of QCUT figure 15.
     pub enum Signal {
         /// −85 dBm, good: 11.7 Mbit/s.
         Good = "-85 dBm",
-        /// −98 dBm, fair: 5.67 Mbit/s, what the model is fitted to.
+        /// −98 dBm, fair: 5.67 Mbit/s; the model is fitted to it.
         Fair = "-98 dBm",
         /// −110 dBm, weak: 0.757 Mbit/s.
         Weak = "-110 dBm",
@@ -53,8 +52,8 @@ choice! {
 }
 
 impl Signal {
-    /// What the cell gives this user for as long as it asks: the mean of figure 15's throughputs with 50 KB, 100 KB
-    /// and no limit.
+    /// The cell's rate for this user: the mean of figure 15's throughputs with 50 KB, 100 KB and no
+    /// limit.
     pub const fn rate(self) -> Rate {
         match self {
             Signal::Good => Rate(11_670_000),
@@ -67,45 +66,45 @@ impl Signal {
 config! {
     /// The cell and the modem's timers.
     pub struct Config {
-        /// Gives the rate where none is set.
+        /// Signal strength, which sets the rate if `rate` is not set.
         signal: Signal = Signal::Fair;
         /// The cell's share for this user, on the IP layer.
         rate: Option<Rate> = None, Some(Rate(1_000)), Some(Rate(10_000_000_000));
-        /// Smallest time between two reports while grants come (periodicBSR-Timer; QCUT section 6).
+        /// Shortest time between two reports while there are grants (periodicBSR-Timer; QCUT section 6).
         report_every: Duration = Duration::from_millis(5), Duration::from_millis(1), Duration::from_millis(2_560);
-        /// From a report's block to the first grant that heeds it: four TTIs of decoding, two of the scheduler (fitted;
-        /// all from 5 to 14 ms fit alike, below 5 ms the loss at 10 KB is gone).
+        /// From a report's block to the first grant that considers it: four TTIs of decoding, two of the scheduler
+        /// (fitted; 5 to 14 ms fit equally well, below 5 ms there is no loss at 10 KB).
         report_delay: Duration = Duration::from_millis(6), Duration::from_millis(1), Duration::from_millis(60);
         /// From grant to block: four TTIs (36.213 section 8).
         grant_delay: Duration = Duration::from_millis(4), Duration::from_millis(1), Duration::from_millis(15);
-        /// Time between two opportunities to ask for a first grant (36.213 section 10.1 allows 5 to 80 ms; the fit does
-        /// not feel it).
+        /// Time between two opportunities to request a first grant (36.213 section 10.1 allows 5 to 80 ms; no effect on
+        /// the fit).
         request_every: Duration = Duration::from_millis(10), Duration::from_millis(1), Duration::from_millis(80);
-        /// Bytes of the grant that answers a request: the report, and little more.
+        /// Bytes of the grant after a request: the report, and little more.
         first_grant: Bytes = Bytes(100), Bytes(4), Bytes(10_000);
-        /// Bytes per TTI that are granted ahead of any report to a user who has just sent something (fitted): what
-        /// keeps a buffer of one packet at 2 Mbit/s and more in figure 15, and where much of the padding comes from.
+        /// Bytes per TTI granted without a report to a user that has just sent data (fitted). In figure 15 they keep
+        /// a buffer of one packet at 2 Mbit/s and more, and cause much of the padding.
         ahead: Bytes = Bytes(400), Bytes(0), Bytes(10_000);
-        /// Grants ahead go on for so long after the last data; a round trip of figure 15, so that they bridge it.
+        /// Time after the last data for which grants without a report continue: a round trip of figure 15.
         keep: Duration = Duration::from_millis(100), Duration::from_millis(1), Duration::from_secs(10);
-        /// The user has its turn once in so long, others between: 1 ms is a cell of one's own (QCUT section 2.1
-        /// measured at off-peak hours).
+        /// Time between two turns of this user, with other users in between: 1 ms is a cell without other users (QCUT
+        /// section 2.1 measured at off-peak hours).
         turn: Duration = Duration::from_millis(1), Duration::from_millis(1), Duration::from_millis(40);
     }
 }
 
 /// 36.321 section 6.1.3.1: one TTI.
 const TTI_NS: u64 = 1_000_000;
-/// No single grant is larger, so that no sum of them overflows.
-const MOST: u64 = 1 << 32;
-/// What the modem counts in a block beside data and padding: PDCP 2 bytes (36.323 section 6.2.3), RLC 2 and a length
+/// Upper bound of a grant: no sum of grants overflows.
+const MAX_GRANT: u64 = 1 << 32;
+/// Bytes that the modem counts in a block besides data and padding: PDCP 2 bytes (36.323 section 6.2.3), RLC 2 and a length
 /// indicator of 1.5 (36.322 section 6.2.1.4), MAC subheader 2 to 3 (36.321 section 6.1.2).
 const HEADERS: u64 = 8;
-/// Slots for grants that are on their way: more than the longest `grant_delay`.
+/// Slots for grants under way: more than the longest `grant_delay`.
 const SLOTS: usize = 16;
 
-/// Upper edges of the 64 buffer size levels (36.321 table 6.1.3.1-1), a geometric row of ratio 1.1707 from 10 to
-/// 150,000 bytes; the last level has no edge.
+/// Upper edges of the 64 buffer size levels (36.321 table 6.1.3.1-1): a geometric series of ratio 1.1707
+/// from 10 to 150,000 bytes. The last level has no edge.
 pub const LEVELS: [u32; 63] = [
     0, 10, 12, 14, 17, 19, 22, 26, 31, 36, 42, 49, 57, 67, 78, 91, 107, 125, 146, 171, 200, 234,
     274, 321, 376, 440, 515, 603, 706, 826, 967, 1_132, 1_326, 1_552, 1_817, 2_127, 2_490, 2_915,
@@ -114,27 +113,27 @@ pub const LEVELS: [u32; 63] = [
     128_125, 150_000,
 ];
 
-/// What the base station reads from a report of `backlog`: the upper edge of its level, 150 KB where there is more.
+/// The value of a report of `backlog` at the base station: the upper edge of its level, at most 150 KB.
 pub fn reported(backlog: Bytes) -> Bytes {
     let level = LEVELS.partition_point(|edge| u64::from(*edge) < backlog.0);
     Bytes(LEVELS.get(level).or(LEVELS.last()).map_or(0, |edge| u64::from(*edge)))
 }
 
-/// A report on its way to the scheduler.
+/// A buffer status report under way to the scheduler.
 #[derive(Clone, Copy, Debug)]
 struct Report {
-    /// TTI in which the scheduler heeds it.
-    heeded: u64,
-    /// What it says.
+    /// TTI from which the scheduler considers it.
+    effective: u64,
+    /// Bytes in the buffer.
     bytes: u64,
-    /// Bytes granted for blocks up to its own, since the beginning.
+    /// Total bytes granted for blocks up to its own.
     used: u64,
 }
 
 /// An uplink whose base station grants transmissions.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
-    /// Bits per second, and so thousands of bits in 1,000 TTIs.
+    /// Rate of the cell for this user, bit/s.
     rate: u64,
     report_every: u64,
     report_delay: u64,
@@ -145,34 +144,34 @@ pub struct Scheduled {
     ahead: u64,
     keep: u64,
 
-    /// First TTI that has not been worked through.
+    /// First TTI that is not processed yet.
     next: u64,
-    /// Grants by the TTI that they are for.
+    /// Grants under way, by the TTI of their block.
     slots: [u64; SLOTS],
-    /// The block that answers a scheduling request.
+    /// TTI of the block that a scheduling request will get.
     first: Option<u64>,
     reports: VecDeque<Report>,
-    /// TTI of the last report.
+    /// TTI of the last buffer status report.
     last_report: Option<u64>,
-    /// Grants ahead of reports end with this TTI.
+    /// Grants without a report end with this TTI.
     ahead_until: u64,
-    /// What the base station knows of and has not granted yet.
-    known: u64,
-    /// Bytes ever granted, and those whose TTI has come.
+    /// Bytes that are reported and not yet granted.
+    ungranted: u64,
+    /// Total bytes granted, and those of blocks already sent.
     issued: u64,
     used: u64,
-    /// What the last division of the rate left over.
+    /// Remainder of the last division of the rate.
     carried: u64,
 
-    /// Bytes in the buffer as the world counts them, in whole packets.
+    /// Bytes in the buffer, in whole packets.
     backlog: u64,
-    /// Bytes of the packets at its head that are sent already.
+    /// Bytes of packets at the head of the buffer that are sent already.
     sent: u64,
     taken: Grants,
 }
 
 impl Scheduled {
-    /// An idle uplink.
+    /// The state of an idle uplink.
     pub fn new(config: Config, _setup: &Setup) -> Scheduled {
         let ttis = |span: Duration| span.0.div_ceil(TTI_NS).max(1);
         let report_delay = ttis(config.report_delay);
@@ -182,20 +181,20 @@ impl Scheduled {
             report_delay,
             grant_delay: ttis(config.grant_delay).min(SLOTS as u64 - 1),
             request_every: ttis(config.request_every),
-            first_grant: config.first_grant.0.clamp(1, MOST),
+            first_grant: config.first_grant.0.clamp(1, MAX_GRANT),
             turn: ttis(config.turn),
-            ahead: config.ahead.0.saturating_mul(ttis(config.turn)).min(MOST),
+            ahead: config.ahead.0.saturating_mul(ttis(config.turn)).min(MAX_GRANT),
             keep: ttis(config.keep),
             ahead_until: 0,
             next: 0,
             slots: [0; SLOTS],
             first: None,
-            // One report a TTI at most.
+            // At most one report per TTI.
             reports: VecDeque::with_capacity(
                 usize::try_from(report_delay).unwrap_or(0).min(64) + 1,
             ),
             last_report: None,
-            known: 0,
+            ungranted: 0,
             issued: 0,
             used: 0,
             carried: 0,
@@ -205,28 +204,28 @@ impl Scheduled {
         }
     }
 
-    /// The signal changes, or the cell's load: grants from now on follow this rate.
+    /// A new rate for all grants from now on (a change of the signal or of the cell's load).
     pub fn set_rate(&mut self, now: Instant, rate: Rate) {
         self.advance(now);
         self.rate = rate.0.max(1);
         self.carried = 0;
     }
 
-    /// Bytes that are in the buffer and not yet in a block.
+    /// Bytes in the buffer that are not yet in a block.
     fn waiting(&self) -> u64 {
         self.backlog.saturating_sub(self.sent)
     }
 
-    /// Whether anything is on its way between modem and base station.
+    /// Whether nothing is under way between modem and base station.
     fn asleep(&self) -> bool {
-        self.known == 0
+        self.ungranted == 0
             && self.issued == self.used
             && self.reports.is_empty()
             && self.first.is_none()
             && self.ahead_until <= self.next
     }
 
-    /// Works through every TTI up to `now`.
+    /// Processes every TTI up to `now`.
     fn advance(&mut self, now: Instant) {
         let until = now.0 / TTI_NS;
         while self.next <= until {
@@ -235,12 +234,12 @@ impl Scheduled {
                 return;
             }
             if let Some(first) = self.first
-                && self.known == 0
+                && self.ungranted == 0
                 && self.issued == self.used
                 && self.reports.is_empty()
                 && self.ahead_until <= self.next
             {
-                // Nothing but the answer to the request is on its way.
+                // Only the grant after the request is under way.
                 self.next = first.max(self.next);
                 if self.next > until {
                     return;
@@ -259,16 +258,18 @@ impl Scheduled {
             self.first = None;
             block += self.first_grant;
             self.issued += self.first_grant;
-            // 36.321 section 5.4.5: a regular report, which waits for no timer.
+            // 36.321 section 5.4.5: a regular report, independent of the timer.
             may_report = true;
         }
         if block > 0 {
             self.send(t, block, may_report);
         }
-        while let Some(report) = self.reports.front().copied().filter(|report| report.heeded <= t) {
+        while let Some(report) =
+            self.reports.front().copied().filter(|report| report.effective <= t)
+        {
             self.reports.pop_front();
-            // The scheduler remembers the grants that the report could not know of.
-            self.known = report.bytes.saturating_sub(self.issued.saturating_sub(report.used));
+            // The scheduler subtracts the grants that the report does not include yet.
+            self.ungranted = report.bytes.saturating_sub(self.issued.saturating_sub(report.used));
         }
         if t.is_multiple_of(self.turn) {
             self.grant(t);
@@ -276,7 +277,7 @@ impl Scheduled {
         self.request(t);
     }
 
-    /// The block of TTI `t`: data first, then a report where one is due or there is room, then padding.
+    /// The block of TTI `t`: data first, then a report if one is due or fits, then padding.
     fn send(&mut self, t: u64, block: u64, regular: bool) {
         self.used += block;
         let data = block.min(self.waiting());
@@ -284,44 +285,45 @@ impl Scheduled {
         if data > 0 && self.ahead > 0 {
             self.ahead_until = t.saturating_add(self.keep);
         }
-        // A block without data is padding from end to end.
+        // A block without data is all padding.
         self.taken.granted += Bytes(block + HEADERS);
         self.taken.padding += Bytes(if data > 0 { block - data } else { block + HEADERS });
-        // 36.321 section 5.4.5: a report when its timer has run out, or in place of padding; it tells what is left
-        // after the block is built.
+        // 36.321 section 5.4.5: a report when its timer has expired, or in place of padding. It
+        // contains the bytes that remain after the block is built.
         let due = self.last_report.is_none_or(|last| t >= last.saturating_add(self.report_every));
         if due || regular || block > data {
             self.last_report = Some(t);
             let bytes = reported(Bytes(self.waiting())).0;
             self.reports.push_back(Report {
-                heeded: t + self.report_delay,
+                effective: t + self.report_delay,
                 bytes,
                 used: self.used,
             });
         }
     }
 
-    /// The scheduler's turn in TTI `t`: a grant for the block `grant_delay` later.
+    /// The scheduler in TTI `t`: a grant for the block `grant_delay` later.
     fn grant(&mut self, t: u64) {
         let bits = u128::from(self.rate) * u128::from(self.turn) + u128::from(self.carried);
-        let room = u64::try_from(bits / 8_000).unwrap_or(MOST).min(MOST);
+        let capacity = u64::try_from(bits / 8_000).unwrap_or(MAX_GRANT).min(MAX_GRANT);
         let ahead = if t < self.ahead_until { self.ahead } else { 0 };
-        let grant = room.min(self.known.max(ahead));
+        let grant = capacity.min(self.ungranted.max(ahead));
         if grant == 0 {
             return;
         }
-        // What a full grant left over goes to the next; air that was not asked for is gone.
-        self.carried = if grant == room { (bits % 8_000) as u64 } else { 0 };
+        // The remainder of a full grant carries over; unused capacity is lost.
+        self.carried = if grant == capacity { (bits % 8_000) as u64 } else { 0 };
         self.slots[((t + self.grant_delay) % SLOTS as u64) as usize] += grant;
-        self.known = self.known.saturating_sub(grant);
+        self.ungranted = self.ungranted.saturating_sub(grant);
         self.issued += grant;
     }
 
-    /// 36.321 section 5.4.4: data, no grant, and no report that would bring one: a scheduling request.
+    /// 36.321 section 5.4.4: a scheduling request, if there is data without a grant or a report under
+    /// way.
     fn request(&mut self, t: u64) {
         if self.first.is_none()
             && self.waiting() > 0
-            && self.known == 0
+            && self.ungranted == 0
             && self.issued == self.used
             && self.reports.iter().all(|report| report.bytes == 0)
         {
@@ -336,8 +338,8 @@ impl Scheduled {
         self.request(now.0 / TTI_NS);
     }
 
-    /// The TTI in which `missing` more bytes will have been sent, or the first in which that can be said.
-    fn ask_again(&self, missing: u64) -> u64 {
+    /// A TTI in which `missing` more bytes may have been sent, to try again.
+    fn retry_at(&self, missing: u64) -> u64 {
         let mut missing = missing;
         for t in self.next..self.next + self.grant_delay {
             let block = self.slots[(t % SLOTS as u64) as usize];
@@ -348,16 +350,16 @@ impl Scheduled {
             missing -= block + first;
         }
         if let Some(first) = self.first
-            && self.known == 0
+            && self.ungranted == 0
             && self.ahead_until <= self.next
             && self.reports.iter().all(|report| report.bytes == 0)
         {
-            // Nothing before the request is answered.
+            // No data leaves before the grant after the request.
             return first.max(self.next);
         }
-        // The scheduler cannot be faster than its rate.
-        let room = (self.rate.saturating_mul(self.turn) / 8_000).saturating_add(1);
-        let turns = missing.div_ceil(room).min(1_000);
+        // The scheduler is no faster than its rate.
+        let capacity = (self.rate.saturating_mul(self.turn) / 8_000).saturating_add(1);
+        let turns = missing.div_ceil(capacity).min(1_000);
         self.next + self.grant_delay + turns.saturating_sub(1).saturating_mul(self.turn)
     }
 }
@@ -370,7 +372,7 @@ impl Medium for Scheduled {
             self.backlog -= head.bytes.0;
             return Slot::Leaves(now);
         }
-        Slot::WaitUntil(Instant(self.ask_again(head.bytes.0 - self.sent).saturating_mul(TTI_NS)))
+        Slot::WaitUntil(Instant(self.retry_at(head.bytes.0 - self.sent).saturating_mul(TTI_NS)))
     }
 
     fn on_backlog(&mut self, now: Instant, backlog: Bytes) {

@@ -1,10 +1,10 @@
 //! Links: when a packet has left, and when (or whether) it arrives.
 //!
-//! signal: the packet at the head of the queue, the backlog behind it · model: a *medium*, which decides when a packet
-//! leaves ([`TABLE`]), then a delay, then *layers*, each of which delays or loses what passes ([`layer::TABLE`]) ·
-//! action: [`Link::offer`] starts the packet or says when to ask again.
+//! signal: the packet at the head of the queue, and the backlog · model: a *medium* decides when a packet
+//! leaves ([`TABLE`]); then comes a delay, then *layers*, each of which delays or loses packets
+//! ([`layer::TABLE`]) · action: [`Link::offer`] starts the packet or returns when to call again.
 //!
-//! Packets arrive in the order in which they left unless a layer says that it reorders.
+//! Packets arrive in the order in which they left, unless a layer reorders them.
 
 use alloc::vec::Vec;
 
@@ -27,31 +27,32 @@ use layer::{Layer, LayerControl};
 /// The circumstances of one link.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The trace that the scenario names, read beforehand: mahimahi's delivery opportunities in milliseconds.
+    /// The trace of the scenario, already read: mahimahi's delivery opportunities in milliseconds.
     pub opportunities: Vec<u64>,
-    /// The rate-over-time file that the scenario names, read beforehand.
+    /// The rate-over-time file of the scenario, already read.
     pub rates: Vec<(Instant, Rate)>,
 }
 
-/// The packet at the head of a queue, offered to the medium.
+/// The packet at the head of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     /// Length on the IP layer.
     pub bytes: Bytes,
-    /// Waiting in the buffer right above the link, this packet included: what a buffer status report tells.
+    /// Bytes in the buffer right above the link, including this packet: the value of a buffer status
+    /// report.
     pub backlog: Bytes,
 }
 
-/// What a medium answers.
+/// A medium's answer to [`Medium::offer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// The packet is sent; its last bit leaves then. The medium is busy until then.
+    /// The packet is sent; its last bit leaves at this time. The medium is busy until then.
     Leaves(Instant),
-    /// Nothing can be sent now: ask again then.
+    /// The packet cannot be sent now: call again at this time.
     WaitUntil(Instant),
 }
 
-/// What a link answers.
+/// A link's answer to [`Link::offer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offer {
     /// The packet is sent.
@@ -61,35 +62,35 @@ pub enum Offer {
         /// When it arrives; `None`: it is lost.
         arrives: Option<Instant>,
     },
-    /// Ask again then.
+    /// The packet cannot be sent now: call again at this time.
     WaitUntil(Instant),
 }
 
-/// What the modem could report of a scheduled uplink since it was last asked.
+/// Grants of a scheduled uplink since the last call, as a modem could report them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grants {
-    /// Granted bytes.
+    /// Bytes granted by the base station.
     pub granted: Bytes,
-    /// Of them, not filled with data.
+    /// Bytes of them that carried padding.
     pub padding: Bytes,
 }
 
 /// What charts and snapshots show of a link.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct State {
-    /// Rate at which it sends now, where that can be said.
+    /// Current sending rate, if the medium has one.
     pub rate: Option<Rate>,
-    /// Its state by number (of a Markov chain, of a radio resource control machine).
+    /// Number of its state (of a Markov chain, of a radio resource control machine).
     pub state: Option<u32>,
 }
 
 /// The contract of a medium.
 pub trait Medium {
-    /// The head of the queue wants to go. Called only when the previous packet has left.
+    /// Offers the head of the queue. Called only after the previous packet has left.
     fn offer(&mut self, now: Instant, head: &Head, rng: &mut Rng) -> Slot;
-    /// The buffer above the link changed (scheduled links learn of it by buffer status reports).
+    /// The buffer above the link changed (scheduled links use it in buffer status reports).
     fn on_backlog(&mut self, now: Instant, backlog: Bytes);
-    /// Grants since the last call; media without a scheduler say what they sent.
+    /// Grants since the last call; media without a scheduler return the bytes sent.
     fn take_grants(&mut self, now: Instant) -> Grants;
     /// The state that charts and snapshots show.
     fn state(&self, now: Instant) -> State;
@@ -114,14 +115,14 @@ family! {
     }
 }
 
-/// A medium, a delay and layers; see the module text.
+/// A link: a medium, a delay and layers.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// What decides when a packet leaves.
+    /// Decides when a packet leaves.
     pub medium: AnyMedium,
-    /// Propagation.
+    /// Propagation delay of the link.
     pub delay: Duration,
-    /// What happens on the way, in this order.
+    /// Effects on packets under way, in this order.
     pub layers: Vec<Layer>,
     last_arrival: Instant,
 }
@@ -132,7 +133,7 @@ impl Link {
         Link { medium, delay, layers, last_arrival: Instant::ZERO }
     }
 
-    /// The head of the queue wants to go: see [`Offer`].
+    /// Offers the head of the queue; the answer is an [`Offer`].
     #[inline]
     pub fn offer(&mut self, now: Instant, head: &Head, rng: &mut Rng) -> Offer {
         for layer in &mut self.layers {

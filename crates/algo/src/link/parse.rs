@@ -1,18 +1,18 @@
-//! The text of trace files into what [`super::Setup`] holds.
+//! Parses trace files for [`super::Setup`].
 //!
-//! signal: a file's text, read elsewhere · model: one function per kind of file, the shape told from its first line ·
-//! action: the values, or the line at fault with what it needed and what it had.
+//! One function per kind of file; the first line shows the format. Errors name the line, and what it
+//! needed and had.
 //!
-//! | shape | example line | from |
+//! | format | example line | from |
 //! |---|---|---|
 //! | mahimahi | `17` (milliseconds) | mm-link's README |
 //! | time and rate | `time_s,rate_bps` as header or none, then `0.5,12000000` | this project |
-//! | seconds and Mbit/s | `0.474  3.1687` | the Oboe and Norway 3G sets as video research passes them on |
+//! | seconds and Mbit/s | `0.474  3.1687` | the Oboe and Norway 3G sets in the form common in video research |
 //! | rate with unit | `0.57,Mbits/sec`, one line a second | NYU-METS |
 //! | drive test | header with `Timestamp` and `DL_bitrate` (kbit/s) | UCC's 5G set (Raca et al., MMSys 2020) |
 //!
-//! A rate holds from its line's time until the next one's. Deviation: the tools of the Oboe and Norway sets let it hold
-//! up to its line's time, which shifts the series by one line.
+//! A rate is valid from its line's time until the next one's. Deviation: in the tools of the Oboe and
+//! Norway sets it is valid up to its line's time, which shifts the series by one line.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,14 +20,14 @@ use core::fmt;
 
 use units::{Instant, Rate};
 
-/// What is wrong with a trace file, and where.
+/// An error in a trace file, with its line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceError {
     /// Line, counted from 1.
     pub line: usize,
-    /// What should have been there.
+    /// The expected content of the line.
     pub needed: &'static str,
-    /// What was there, shortened.
+    /// The actual content, shortened.
     pub got: String,
 }
 
@@ -40,22 +40,23 @@ impl fmt::Display for TraceError {
 impl core::error::Error for TraceError {}
 
 fn refuse<T>(line: usize, needed: &'static str, got: &str) -> Result<T, TraceError> {
-    // as much as an error message can show on one line
+    // 40 characters fit into an error message of one line.
     Err(TraceError { line: line + 1, needed, got: got.trim().chars().take(40).collect() })
 }
 
-/// Milliseconds of which the nanoseconds fit 64 bits with room for laps: a hundred years.
-const LAST_MS: u64 = 3_155_760_000_000;
-/// The fastest rate that media take: 1 Tbit/s.
-const FASTEST: f64 = 1e12;
+/// Upper bound of a time, a hundred years: its nanoseconds fit 64 bits, also after many laps.
+const MAX_MS: u64 = 3_155_760_000_000;
+/// Upper bound of the rates of media: 1 Tbit/s.
+const MAX_BPS: f64 = 1e12;
 
-/// The opportunities of a mahimahi trace: one whole number of milliseconds a line, never falling, the last above zero.
+/// The opportunities of a mahimahi trace: one whole number of milliseconds per line, never falling, the
+/// last above zero.
 pub fn opportunities_from_text(text: &str) -> Result<Vec<u64>, TraceError> {
     let mut times: Vec<u64> = Vec::new();
     for (line, content) in text.lines().enumerate() {
         let last = times.last().copied().unwrap_or(0);
         match content.trim().parse::<u64>() {
-            Ok(ms) if ms > LAST_MS => {
+            Ok(ms) if ms > MAX_MS => {
                 return refuse(line, "milliseconds within a hundred years", content);
             }
             Ok(ms) if ms < last => {
@@ -72,7 +73,7 @@ pub fn opportunities_from_text(text: &str) -> Result<Vec<u64>, TraceError> {
     }
 }
 
-/// Rates over time, in any of the shapes of the module text but mahimahi's.
+/// Rates over time, in any of the formats above except mahimahi's.
 pub fn rates_from_text(text: &str) -> Result<Vec<(Instant, Rate)>, TraceError> {
     let first = text.lines().next().unwrap_or("").trim();
     let columns: Vec<&str> = first.split(',').map(str::trim).collect();
@@ -104,7 +105,7 @@ fn number(line: usize, field: Option<&str>, needed: &'static str) -> Result<f64,
 }
 
 fn rate(line: usize, bps: f64, content: &str) -> Result<Rate, TraceError> {
-    if bps > FASTEST {
+    if bps > MAX_BPS {
         return refuse(line, "a rate of at most 1 Tbit/s", content);
     }
     Ok(Rate((bps + 0.5) as u64))
@@ -123,7 +124,7 @@ fn two_columns(
             content.trim().split(is_end).filter(|field| separator != ' ' || !field.is_empty());
         let seconds = number(line, fields.next(), "a time in seconds, not negative")?;
         let value = number(line, fields.next(), "a rate after the time, not negative")?;
-        if seconds > LAST_MS as f64 / 1e3 {
+        if seconds > MAX_MS as f64 / 1e3 {
             return refuse(line, "a time within a hundred years", content);
         }
         let at = Instant((seconds * 1e9 + 0.5) as u64);
@@ -181,7 +182,7 @@ fn drive_test(text: &str, columns: &[&str]) -> Result<Vec<(Instant, Rate)>, Trac
     Ok(steps)
 }
 
-/// `2019.12.16_13.40.04` → 49,204.
+/// Seconds of the day: `2019.12.16_13.40.04` → 49,204.
 fn seconds_of_day(stamp: &str) -> Option<u64> {
     let mut parts =
         stamp.trim().split_once('_')?.1.splitn(3, '.').map(|part| part.parse::<u64>().ok());

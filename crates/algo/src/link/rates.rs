@@ -1,14 +1,15 @@
 //! A rate that changes at given times.
 //!
-//! signal: the packet's length · model: a list of (time, rate), each rate valid until the next one's time; times count
-//! from the first · action: the packet leaves when its bits are served, across as many changes as it takes. A packet
-//! that finds the rate at zero waits in its queue; one in service is held and goes on.
+//! signal: the packet's length · model: a list of (time, rate); each rate is valid until the time of the
+//! next one, and times count from the first · action: the packet leaves when its bits are served, across
+//! as many changes as that takes. A packet that finds the rate at zero waits in its queue; a packet in
+//! service pauses.
 //!
-//! The list repeats (`repeat`). Its last step lasts as long as the step before it, unless `period` says otherwise; a
-//! list of one is a constant rate. Without repetition the last rate stays for ever: where that is zero, the packet in
-//! service leaves at the end of time.
+//! The list repeats (`repeat`). Its last step lasts as long as the step before it, or as `period` sets; a
+//! list of one is a constant rate. Without repetition the last rate stays forever: if it is zero, the
+//! packet in service leaves at the end of time.
 //!
-//! An empty list, or one of zeros, never sends and asks to be asked again an hour later.
+//! An empty list, or one of zeros, never sends; its [`Slot::WaitUntil`] is an hour later.
 
 use alloc::vec::Vec;
 
@@ -26,11 +27,11 @@ pub const ABOUT: &str = "rates over time from a file, looped";
 pub const SOURCE: &str = "closed form: the integral of the rate over time";
 
 config! {
-    /// The file itself is named by the scenario.
+    /// How the list repeats. The scenario has the name of the file.
     pub struct Config {
-        /// Begin again after the last step; otherwise its rate stays.
+        /// Repeats the list after the last step; otherwise its rate stays.
         repeat: bool = true;
-        /// Time after which it begins again; not given: the last step lasts as long as the one before it.
+        /// Time after which the list repeats; not set: the last step lasts as long as the one before it.
         period: Option<Duration> = None, Some(Duration::from_millis(1)), Some(Duration::from_secs(31_536_000));
     }
 }
@@ -42,7 +43,7 @@ pub struct Rates {
     steps: Vec<(u64, u64)>,
     /// `u64::MAX`: there is no second lap.
     period: u64,
-    /// Nanobits that a whole lap serves.
+    /// Nanobits served in one lap.
     lap_work: u128,
     /// When the current lap began.
     lap: u64,
@@ -59,7 +60,7 @@ impl Rates {
         let mut steps: Vec<(u64, u64)> = Vec::with_capacity(given.len());
         for (at, rate) in given {
             let at = at.0 - origin;
-            // of two rates for one time the later line counts
+            // Of two rates for one time the later line counts.
             if steps.last().is_some_and(|(last, _)| *last == at) {
                 steps.pop();
             }
@@ -83,12 +84,12 @@ impl Rates {
         Rates { steps, period, lap_work, lap: 0, current: 0, service: Service::default() }
     }
 
-    /// The step that holds at `offset` within a lap.
+    /// The step that is valid at `offset` within a lap.
     fn step_at(&self, offset: u64) -> usize {
         self.steps.partition_point(|(at, _)| *at <= offset).saturating_sub(1)
     }
 
-    /// Moves to the step that holds at `now`.
+    /// Moves to the step that is valid at `now`.
     fn seek(&mut self, now: u64) {
         let since = now.saturating_sub(self.lap);
         if since >= self.period {
@@ -145,7 +146,7 @@ impl Medium for Rates {
             }
             at = end;
             self.advance();
-            // A packet that takes many laps takes them at once: the cost of a packet is at most one lap's steps.
+            // Many whole laps are one division: a packet costs at most the steps of one lap.
             if self.current == 0 && u128::from(work) > self.lap_work {
                 let laps = (u128::from(work) - 1) / self.lap_work;
                 work -= (laps * self.lap_work) as u64;

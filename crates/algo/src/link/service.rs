@@ -1,20 +1,18 @@
-//! Serving a packet's bits at a rate that changes.
+//! Serves a packet's bits at a changing rate, in whole numbers.
 //!
-//! signal: bits left to send, the rate, until when it holds · model: rate × time, in whole numbers · action: when the
-//! last bit is out, or what is left when the rate changes. What a division leaves over is carried into the next packet,
-//! so that the long-run rate is exact.
+//! The remainder of a division carries over to the next packet: the long-run rate is exact.
 
 use units::{Bytes, Duration};
 
-/// When to ask again a link that will never send: far beyond any reaction of a sender (TCP's longest back-off is 120 s
-/// on Linux), yet not so far that sums of times saturate.
+/// When to try a link again that will never send: later than any reaction of a sender (TCP's longest
+/// back-off is 120 s on Linux), and so early that sums of times do not saturate.
 pub(super) const FAR: Duration = Duration::from_secs(3_600);
 
-/// Nanobits (bits · 10⁹) fit 64 bits up to packets of this size; larger ones, which no IP header can express (RFC 2675
-/// jumbograms aside), count as this much.
-const LARGEST: u64 = 1 << 30;
+/// Nanobits (bits · 10⁹) fit 64 bits up to packets of this many bytes. Larger packets count as this: no
+/// IP header can express them, except RFC 2675 jumbograms.
+const MAX_PACKET: u64 = 1 << 30;
 
-/// What one link has sent and what its last division left over.
+/// The bytes that one link has sent, and the remainder of its last division.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Service {
     carried: u64,
@@ -26,10 +24,11 @@ impl Service {
     #[inline]
     pub(super) fn start(&mut self, bytes: Bytes) -> u64 {
         self.sent = self.sent.saturating_add(bytes.0);
-        bytes.0.min(LARGEST) * 8_000_000_000 + self.carried
+        bytes.0.min(MAX_PACKET) * 8_000_000_000 + self.carried
     }
 
-    /// Serves `work` at `rate` for at most `span` nanoseconds: `Ok` with the time it took, `Err` with what is left.
+    /// Serves `work` at `rate` for at most `span` nanoseconds: `Ok` with the time needed, `Err` with the
+    /// remaining work.
     #[inline]
     pub(super) fn run(&mut self, work: u64, rate: u64, span: u64) -> Result<u64, u64> {
         match work.checked_div(rate) {
@@ -37,7 +36,7 @@ impl Service {
                 self.carried = work % rate;
                 Ok(needed)
             }
-            // needed > span, so that rate · span < work: no overflow
+            // needed > span, so rate · span < work: no overflow.
             Some(_) => Err(work - rate * span),
             None => Err(work),
         }

@@ -1,17 +1,18 @@
 //! mahimahi's packet-delivery traces.
 //!
-//! signal: the trace's times and the packet's length · model: each line is an opportunity to deliver 1,500 bytes at
-//! that millisecond; an opportunity carries several small packets or part of one, and what nobody waits for is lost;
-//! the trace repeats with its last value as period (mahimahi, mm-link; Winstein et al., "Stochastic Forecasts Achieve
-//! High Throughput and Low Delay over Cellular Networks", NSDI 2013) · action: the packet leaves with the opportunity
-//! that carries its last byte.
+//! signal: the trace's times and the packet's length · model: each line is an opportunity to deliver 1,500
+//! bytes at that millisecond. An opportunity carries several small packets or a part of one; without a
+//! waiting packet it is lost. The trace repeats with its last value as period · action: the packet leaves
+//! with the opportunity that carries its last byte.
 //!
-//! A packet waits in its queue until the first opportunity that it can use, as in mm-link, so that a queue discipline
-//! sees the whole wait. Once it has begun it is finished, whatever the gaps in between.
+//! A packet waits in its queue until the first opportunity that it can use, as in mm-link, so a queue
+//! discipline sees the whole wait. A packet in service is finished across all gaps.
 //!
-//! Deviations: opportunities fall on the exact millisecond (mm-link polls a clock in whole milliseconds and is up to 1
-//! ms late); packets are counted at their IP length (mm-link adds the 4 bytes of its TUN device's header); a trace
-//! without an opportunity, or with a period of zero, never sends and asks to be asked again an hour later.
+//! Sources: mahimahi, mm-link; Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low
+//! Delay over Cellular Networks", NSDI 2013. Deviations: opportunities fall on the exact millisecond
+//! (mm-link polls a clock in whole milliseconds and is up to 1 ms late). Packets count with their IP
+//! length (mm-link adds the 4 bytes of its TUN device's header). A trace without an opportunity, or with
+//! a period of zero, never sends; its [`Slot::WaitUntil`] is an hour later.
 
 use alloc::vec::Vec;
 
@@ -29,28 +30,28 @@ pub const ABOUT: &str = "delivery opportunities from a mahimahi trace, looped";
 pub const SOURCE: &str = "mahimahi mm-link; Winstein et al. NSDI 2013";
 
 config! {
-    /// The trace itself is named by the scenario.
+    /// No parameters. The scenario has the name of the trace.
     pub struct Config {}
 }
 
 /// Bytes of one opportunity (mahimahi's README: "one 1500-byte packet").
 pub const OPPORTUNITY: u64 = 1_500;
 
-/// Half the window over which [`Trace::state`] averages: one second in all, the span over which the trace's own
-/// figures are usually given.
+/// Half the window over which [`Trace::state`] averages: one second in total, the usual resolution of
+/// published figures.
 const HALF_WINDOW: u64 = 500_000_000;
 
 /// A link that follows a mahimahi trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Nanoseconds within the lap, ascending.
+    /// Times of the opportunities within the lap, ns, ascending.
     due: Vec<u64>,
     period: u64,
     /// When the current lap began.
     lap: u64,
-    /// The next opportunity of it.
+    /// Index of the next opportunity in the lap.
     next: usize,
-    /// What the last used opportunity has left over, and when that was.
+    /// Bytes that the last used opportunity has left, and its time.
     left: u64,
     left_at: u64,
     sent: u64,
@@ -69,16 +70,16 @@ impl Trace {
         Trace { due, period, lap: 0, next: 0, left: 0, left_at: 0, sent: 0 }
     }
 
-    /// Lets the opportunities before `now` go by.
+    /// Skips the opportunities before `now`.
     fn skip_to(&mut self, now: u64) {
-        // The last opportunity of a lap falls on the first instant of the next one, so that a lap ends after it.
+        // The last opportunity of a lap falls on the first instant of the next one: a lap ends after it.
         let since = now.saturating_sub(self.lap);
         if since > self.period {
             self.lap += (since - 1) / self.period * self.period;
             self.next = 0;
         }
         let since = now.saturating_sub(self.lap);
-        // Steps of doubling length, then halving ones: the cost grows with the logarithm of what is skipped.
+        // Steps of doubling length, then halving ones: the cost is logarithmic in the skipped length.
         let (mut low, mut step) = (self.next, 1);
         while low + step < self.due.len() && self.due[low + step] < since {
             low += step;
@@ -96,7 +97,7 @@ impl Trace {
         self.lap = self.lap.saturating_add(self.period);
     }
 
-    /// Uses `count` opportunities; when the last of them is due.
+    /// Uses `count` opportunities; returns when the last of them is due.
     fn take(&mut self, count: u64) -> u64 {
         let size = self.due.len() as u64;
         let last = (self.next as u64).saturating_add(count.saturating_sub(1));
@@ -124,7 +125,7 @@ impl Medium for Trace {
         if self.due.is_empty() {
             return Slot::WaitUntil(now + FAR);
         }
-        // What an opportunity has left over is for packets that waited when it came, not for later ones.
+        // The rest of an opportunity is for packets that were waiting at its time, not for later ones.
         let left = if self.left_at == now.0 { self.left } else { 0 };
         let bytes = head.bytes.0;
         if bytes <= left {

@@ -1,8 +1,8 @@
-//! A port: what stands between a node and one of its outgoing links.
+//! A port: the stages between a node and one of its outgoing links, a phone's modem included.
 //!
-//! signal: packets to send, the link's answers · model: a queue (or one per user) in front of a link; on a phone the
-//! stack that QCUT draws: qdisc → gate → firmware buffer → air, with the modem's late reports · action: packets start,
-//! wait, arrive, or are dropped, and each stage's delay is measured.
+//! signal: packets to send, the link's answers · model: a queue (or one per user) in front of a link. On a
+//! phone it is QCUT's stack: qdisc → gate → firmware buffer → radio, with the modem's late reports ·
+//! action: packets start, wait, arrive, or are dropped; each stage's delay is measured.
 
 mod queue;
 mod rows;
@@ -24,17 +24,17 @@ pub use rows::{QueueRow, StageRow};
 /// The modem's buffer below the operating system, and what it reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firmware {
-    /// Bytes it holds; the queue above stops when it is full (back-pressure, nothing is dropped here).
+    /// Its size in bytes. When it is full the queue above waits (back-pressure); it never drops.
     pub buffer: Bytes,
     /// Interval of its reports (5 ms, QCUT section 6).
     pub report_every: Duration,
-    /// How old a report is when the kernel reads it (100 ms there).
+    /// Age of a report when the kernel reads it (100 ms in QCUT).
     pub report_delay: Duration,
 }
 
 /// Gate and firmware buffer of a phone.
 pub struct Device {
-    /// The gate.
+    /// The gate above the firmware buffer.
     pub gate: AnyGate,
     buffer: u64,
     /// Packets in the firmware buffer, with the time they entered.
@@ -43,17 +43,17 @@ pub struct Device {
     report_every: Duration,
     report_delay: Duration,
     next_report: Instant,
-    /// Reports on their way to the kernel.
+    /// Reports under way to the kernel.
     reports: VecDeque<(Instant, Event)>,
-    /// IP bytes that the link took since the gate was last told.
+    /// IP bytes that the link sent since the last probe of the gate.
     pub moved: u64,
-    /// Since when.
+    /// Time of the last probe.
     pub moved_since: Instant,
     armed: Option<Instant>,
 }
 
 impl Device {
-    /// An idle device.
+    /// The state of an idle device.
     pub fn new(gate: AnyGate, firmware: &Firmware) -> Device {
         Device {
             gate,
@@ -75,7 +75,7 @@ impl Device {
         self.firmware_bytes
     }
 
-    /// How often the gate wants to be told of a round trip.
+    /// Interval of the probes that the gate needs, if any.
     pub fn gate_probe_every(&self) -> Option<Duration> {
         self.gate.probe_every()
     }
@@ -86,14 +86,14 @@ impl Device {
     }
 }
 
-/// What one stage of a port did, since the beginning.
+/// Delay statistics of one stage of a port.
 #[derive(Clone, Debug, Default)]
 pub struct Stage {
-    /// Time that packets spent in it, ns, after the warm-up.
+    /// Time of packets in the stage, ns, after the warm-up.
     pub delays: Histogram,
-    /// Since last taken: sum, count and largest.
+    /// The current bin of delays: sum, count and largest.
     pub bin: (u64, u64, u64),
-    /// Nobody waited in the last bin.
+    /// No packet waited in the last bin.
     pub silent: bool,
     /// Sum of all delays after the warm-up, and their number.
     pub sum: (u128, u64),
@@ -116,11 +116,11 @@ impl Stage {
 /// Totals of a port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Packets that came.
+    /// Packets offered to the port.
     pub offered: u64,
-    /// Packets dropped for want of room.
+    /// Packets dropped because a queue was full.
     pub overflowed: u64,
-    /// Packets dropped by the queue discipline's choice.
+    /// Packets dropped by the queue discipline's AQM.
     pub chosen: u64,
     /// Packets lost on the link.
     pub lost: u64,
@@ -132,80 +132,80 @@ pub struct Counters {
     pub measured_bytes: u64,
 }
 
-/// What the world has to do after a port moved.
+/// An event of a port for its owner (simulator or emulator).
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// A packet left the queue of an operating system with a device (TSQ counts it off).
+    /// A packet left the queue of an operating system with a device (TSQ subtracts it).
     LeftQueue(Packet),
-    /// A packet is on its way; it arrives then.
+    /// A packet is under way; it arrives at this time.
     Started(Packet, Instant),
-    /// A packet is gone: by overflow, by choice, or on the link.
+    /// A packet is lost: by overflow, by AQM, or on the link.
     Gone(Packet, Loss),
-    /// The kernel reads a report of the modem: what a gate, or an agent, learns of it.
+    /// The kernel reads a report of the modem: the input of a gate, or of an agent.
     Reported(Event),
 }
 
-/// What became of a packet that met an idle port.
+/// The fate of a packet at an idle port.
 #[derive(Clone, Copy, Debug)]
 pub enum Passage {
-    /// It is on its way; it arrives then.
+    /// It is under way; it arrives at this time.
     Started(Instant),
     /// It was lost on the link.
     Lost,
-    /// The link asked to wait: the port has to be armed.
+    /// It waits for the link: the port has to be armed.
     Waits,
 }
 
 /// How a packet was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// No room in a queue.
+    /// A queue was full.
     Overflow,
-    /// The queue discipline's choice.
+    /// The queue discipline's AQM dropped it.
     Aqm,
-    /// On the link.
+    /// It was lost on the link.
     Link,
 }
 
-/// See the module text.
+/// The queue, the optional device and the link of one direction.
 ///
-/// What every packet touches comes first and together: a network of a thousand flows has thousands of ports, of which
-/// each one has left the cache when its next packet comes.
+/// The fields that every packet uses come first and together: a network of a thousand flows has
+/// thousands of ports, and each has left the CPU cache when its next packet arrives.
 #[repr(C)]
 pub struct Port {
-    /// No device, and a queue that an idle link's packets may pass by.
+    /// No device, and a queue that packets may bypass while the link is idle.
     transparent: bool,
-    /// Where the link leads.
+    /// Index of the node at the end of the link.
     pub to: usize,
     busy_until: Instant,
-    /// The packet that the link would not take yet.
+    /// The packet that waits for the link, and since when.
     waiting: Option<(Packet, Instant)>,
     armed: Option<Instant>,
-    /// Packets on the way, in order of arrival.
+    /// Packets under way, in order of arrival.
     pub pipe: VecDeque<(Instant, u32)>,
-    /// Totals.
+    /// Totals of this port.
     pub counters: Counters,
-    /// Statistics count from here.
+    /// End of the warm-up: statistics count from here.
     pub measured_from: Instant,
     /// Gate and firmware, on a phone; boxed, because they are large and most ports have none.
     pub device: Option<Box<Device>>,
-    /// Queue delays.
+    /// Delay statistics of the queue.
     pub queued: Stage,
-    /// The queue.
+    /// The queue or queues.
     pub queue: Queue,
-    /// The link.
+    /// The link behind them.
     pub link: Link,
     rng: Rng,
-    /// The link's own dice: whatever stands in front of it, the same seed makes the same link.
-    weather: Rng,
+    /// The link's own random numbers: with any queue in front of it, the same seed makes the same link.
+    link_rng: Rng,
     dropped: Dropped,
-    /// Firmware delays.
+    /// Delay statistics of the firmware buffer.
     pub firmware: Stage,
 }
 
 impl Port {
-    /// An idle port.
-    pub fn new(to: usize, queue: Queue, link: Link, rng: Rng, weather: Rng) -> Port {
+    /// The state of an idle port.
+    pub fn new(to: usize, queue: Queue, link: Link, rng: Rng, link_rng: Rng) -> Port {
         Port {
             to,
             transparent: queue.is_transparent(),
@@ -214,7 +214,7 @@ impl Port {
             link,
             pipe: VecDeque::new(),
             rng,
-            weather,
+            link_rng,
             busy_until: Instant::ZERO,
             waiting: None,
             armed: None,
@@ -226,21 +226,22 @@ impl Port {
         }
     }
 
-    /// Packets held before the link.
-    pub fn held(&self) -> usize {
+    /// Packets before the link.
+    #[cfg(test)]
+    fn waiting_packets(&self) -> usize {
         let firmware = self.device.as_ref().map_or(0, |d| d.firmware_len());
         self.queue.len() + firmware + usize::from(self.waiting.is_some())
     }
 
-    /// The device that stands before the link, and its qdisc.
+    /// Adds a device between queue and link, with a new queue above it.
     pub fn set_device(&mut self, queue: Queue, device: Device) {
         self.transparent = false;
         self.queue = queue;
         self.device = Some(Box::new(device));
     }
 
-    /// A packet meets a port where nothing waits and the link is free: most packets at most ports. What [`Port::enqueue`]
-    /// would do, without the queue; `None` where that has to be asked.
+    /// The fast path for an idle port, the case of most packets: the same as [`Port::enqueue`], but
+    /// without the queue. `None`: use [`Port::enqueue`].
     #[inline]
     pub fn pass(&mut self, now: Instant, packet: &Packet) -> Option<Passage> {
         if !self.transparent
@@ -253,7 +254,7 @@ impl Port {
         self.counters.offered += 1;
         let head =
             Head { bytes: Bytes(u64::from(packet.bytes)), backlog: Bytes(u64::from(packet.bytes)) };
-        match self.link.offer(now, &head, &mut self.weather) {
+        match self.link.offer(now, &head, &mut self.link_rng) {
             Offer::Start { leaves, arrives } => {
                 self.busy_until = leaves;
                 self.queued.record(0, now >= self.measured_from);
@@ -270,7 +271,7 @@ impl Port {
         }
     }
 
-    /// A packet wants to go.
+    /// Enqueues a packet, and starts it if the link is free.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, outcomes: &mut Vec<Outcome>) {
         self.counters.offered += 1;
@@ -301,10 +302,10 @@ impl Port {
         }
     }
 
-    /// Reports that are due are written and read, then whatever can move now does: in this order, whichever of the two the
-    /// port was woken for.
+    /// Processes due reports first, then moves all packets that can move: the order is the same for
+    /// both kinds of wake-up.
     pub fn run(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
-        self.hear(now, outcomes);
+        self.process_reports(now, outcomes);
         loop {
             let fed = self.device.is_some() && self.feed(now, outcomes);
             let started = now >= self.busy_until && self.start(now, outcomes);
@@ -314,12 +315,12 @@ impl Port {
         }
     }
 
-    /// Queue → gate → firmware; whether anything moved.
+    /// Queue → gate → firmware; returns whether a packet moved.
     fn feed(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) -> bool {
         let measured = now >= self.measured_from;
         let mut moved = false;
         while let Some(device) = &mut self.device {
-            // Back-pressure: a full modem takes nothing, so nothing is dropped below the queue.
+            // Back-pressure: a full modem accepts no packet, so no packet is dropped below the queue.
             if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
                 break;
             }
@@ -339,7 +340,7 @@ impl Port {
         moved
     }
 
-    /// The head goes on the link, if the link takes it.
+    /// Starts the head on the link, if the link is ready.
     fn start(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) -> bool {
         let measured = now >= self.measured_from;
         let (packet, since) = match self.waiting.take() {
@@ -365,7 +366,7 @@ impl Port {
             None => self.queue.backlog().0 + bytes,
         };
         let head = Head { bytes: Bytes(bytes), backlog: Bytes(backlog) };
-        let (leaves, arrives) = match self.link.offer(now, &head, &mut self.weather) {
+        let (leaves, arrives) = match self.link.offer(now, &head, &mut self.link_rng) {
             Offer::Start { leaves, arrives } => (leaves, arrives),
             Offer::WaitUntil(at) => {
                 self.busy_until = at;
@@ -396,7 +397,7 @@ impl Port {
         true
     }
 
-    /// When the port has to be run again: only where something waits for the link or the queue.
+    /// When to run the port again, if a packet waits for the link or the queue.
     pub fn next_free(&self, now: Instant) -> Option<Instant> {
         let waits = match &self.device {
             Some(device) => device.firmware_len() > 0,
@@ -411,13 +412,13 @@ impl Port {
             && let Some(at) = self.queue.next_wakeup()
             && at > now
         {
-            // A shaper whose time has come waits for the link or the modem, which have their own wake-ups.
+            // A shaper that is due waits for the link or the modem, which have their own wake-ups.
             next = Some(next.map_or(at, |n: Instant| n.min(at)));
         }
         next
     }
 
-    /// Arms the wake-up for [`Port::next_free`]; the time to wake at, where none earlier is set.
+    /// Arms the wake-up for [`Port::next_free`]; returns its time, unless an earlier one is armed.
     #[inline]
     pub fn arm(&mut self, now: Instant) -> Option<Instant> {
         let at = self.next_free(now)?;
@@ -428,7 +429,7 @@ impl Port {
         Some(at)
     }
 
-    /// Puts a packet on the way; the time of an event for it, where it is the next to arrive.
+    /// Puts a packet under way; returns the time of its event if it is the next to arrive.
     #[inline]
     pub fn push_pipe(&mut self, at: Instant, handle: u32) -> Option<Instant> {
         let sorted = self.pipe.back().is_none_or(|(last, _)| *last <= at);
@@ -436,7 +437,7 @@ impl Port {
             self.pipe.push_back((at, handle));
             (self.pipe.len() == 1).then_some(at)
         } else {
-            // A layer that reorders.
+            // A layer has reordered it.
             let place = self.pipe.partition_point(|(t, _)| *t <= at);
             self.pipe.insert(place, (at, handle));
             (place == 0).then_some(at)
@@ -445,11 +446,12 @@ impl Port {
 
     // ------------------------------------------------------------------------------------------ gate and modem
 
-    /// The time of the next report, of one on its way, or of a gate that opens by itself; `None`: no device.
+    /// The time of the next report, of one under way, or of a gate that opens by itself; `None`: no
+    /// device.
     pub fn next_gate(&self, now: Instant) -> Option<Instant> {
         let device = self.device.as_ref()?;
         let soon = Instant(now.0 + 1);
-        // A modem reports when it is idle, too: that is how the kernel knows.
+        // An idle modem reports, too: the kernel has to know that it is idle.
         let mut next = device.next_report.max(soon);
         if let Some((at, _)) = device.reports.front() {
             next = next.min(*at);
@@ -463,7 +465,7 @@ impl Port {
         Some(next)
     }
 
-    /// Arms the wake-up for [`Port::next_gate`]; the time to wake at, where none earlier is set.
+    /// Arms the wake-up for [`Port::next_gate`]; returns its time, unless an earlier one is armed.
     pub fn arm_gate(&mut self, now: Instant) -> Option<Instant> {
         let at = self.next_gate(now)?;
         let device = self.device.as_mut()?;
@@ -474,25 +476,25 @@ impl Port {
         Some(at)
     }
 
-    /// Reports that are due are written and delivered.
-    fn hear(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
+    /// Writes and delivers the reports that are due.
+    fn process_reports(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
         let Some(device) = &mut self.device else { return };
         if now >= device.next_report {
             let grants = self.link.medium.take_grants(now);
             let event = Event::Report {
                 at: now,
-                // What leaves the modem is a level of the buffer status report, not a number of bytes.
+                // A buffer status report has a level, not a number of bytes.
                 occupancy: grants::reported(Bytes(device.firmware_bytes)),
                 granted: grants.granted,
                 padding: grants.padding,
             };
-            // Reports do not come on the clock: a constant delay would tie the kernel's sampling to their phase.
+            // Random delay: with a constant one the kernel would always sample at the same phase.
             let delay = device.report_delay.0;
             let jitter = self.rng.below(delay / 10 + 1);
             let due = Instant(now.0 + delay - delay / 20 + jitter);
             let due = due.max(device.reports.back().map_or(due, |(at, _)| *at));
             device.reports.push_back((due, event));
-            // On the grid, so that a pause does not move it.
+            // On a fixed grid, which a pause does not move.
             let every = device.report_every.0;
             device.next_report = Instant((now.0 / every + 1) * every);
         }
@@ -506,7 +508,7 @@ impl Port {
         }
     }
 
-    /// The link is another one now: what it was waiting for is void.
+    /// The link was replaced: its waiting time is void.
     pub fn on_link_changed(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
         self.busy_until = now;
         if let Some(device) = &self.device {
@@ -515,7 +517,7 @@ impl Port {
         self.run(now, outcomes);
     }
 
-    /// Another gate takes over.
+    /// Replaces the gate.
     pub fn set_gate(&mut self, now: Instant, gate: AnyGate, outcomes: &mut Vec<Outcome>) {
         if let Some(device) = &mut self.device {
             device.gate = gate;
@@ -523,11 +525,11 @@ impl Port {
         self.run(now, outcomes);
     }
 
-    /// A probe of the gate came back after `rtt`.
+    /// A probe of the gate returned after `rtt`.
     pub fn on_probe(&mut self, now: Instant, rtt: Duration, outcomes: &mut Vec<Outcome>) {
         let Some(device) = &mut self.device else { return };
         let event = Event::Probe {
-            // cake-autorate takes half the RTT for the one-way delay.
+            // cake-autorate uses half the RTT as the one-way delay.
             delay: Duration(rtt.0 / 2),
             moved: Bytes(core::mem::take(&mut device.moved)),
             span: now.since(device.moved_since),
@@ -586,6 +588,6 @@ mod tests {
             turns += 1;
         }
         assert!(turns < 30, "{turns}");
-        assert_eq!(port.held(), 0);
+        assert_eq!(port.waiting_packets(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The queue of a port, or one queue for each user.
 //!
-//! signal: packets, the link asking for one · model: a discipline of [`crate::aqm`], shared, or a copy for each user served
-//! in turn by bytes (deficit round robin), as base stations do · action: the next packet.
+//! signal: packets, the link's request for one · model: a discipline of [`crate::aqm`], either shared, or
+//! one for each user, served by deficit round robin as in base stations · action: the next packet.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,15 +15,15 @@ use crate::{Packet, Rng};
 // The large variant is the usual one; a box would cost it a pointer to follow for every packet.
 #[allow(clippy::large_enum_variant)]
 pub enum Queue {
-    /// Everybody's.
+    /// One queue for all users.
     Shared(Aqm),
-    /// One for each user, served in turn by bytes.
+    /// One queue for each user, served by deficit round robin.
     PerUser {
-        /// A new user's queue.
+        /// The queue that a new user starts with.
         fresh: Box<Aqm>,
         /// Queue and deficit by user.
         users: Vec<(u16, Aqm, i64)>,
-        /// Whose turn it is.
+        /// Index of the user to serve.
         turn: usize,
     },
 }
@@ -34,7 +34,7 @@ const QUANTUM: i64 = 1_514;
 const MAX_PACKET: u32 = 65_535;
 
 impl Queue {
-    /// A packet arrives.
+    /// Takes an arriving packet.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, dropped: &mut Dropped, rng: &mut Rng) {
         match self {
@@ -50,7 +50,7 @@ impl Queue {
         }
     }
 
-    /// The next packet, if one may go.
+    /// The next packet, if one may leave.
     #[inline]
     pub fn dequeue(
         &mut self,
@@ -61,7 +61,7 @@ impl Queue {
         match self {
             Queue::Shared(queue) => queue.dequeue(now, dropped, rng),
             Queue::PerUser { users, turn, .. } => {
-                // Twice round: once to spend what is left, once with fresh deficits.
+                // Two rounds: one with the remaining deficits, one with new ones.
                 for _ in 0..2 * users.len() {
                     let at = *turn % users.len();
                     let (_, queue, deficit) = &mut users[at];
@@ -103,8 +103,8 @@ impl Queue {
         }
     }
 
-    /// Whether it hands out every packet of any size as it comes while it is empty, and keeps no account of it: a
-    /// packet then need not pass through it.
+    /// Whether the empty queue returns every packet of any size unchanged and counts nothing: a packet
+    /// may then bypass it.
     pub(super) fn is_transparent(&self) -> bool {
         let Queue::Shared(Aqm::Droptail(queue)) = self else { return false };
         let largest = Packet { bytes: MAX_PACKET, ..Packet::default() };

@@ -1,7 +1,5 @@
-//! What a port tells of itself: rows of its stages, bin by bin and as a whole.
-//!
-//! signal: the stages' counters · model: a stage in which nobody waits is silent · action: rows, as the tables `queues` and
-//! `stages` of docs/format.md have them.
+//! Result rows of a port's stages, per bin and for the whole run: the tables `queues` and `stages` of
+//! docs/format.md. A stage without waiting packets has no rows.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -19,13 +17,13 @@ pub struct QueueRow {
     pub stage: &'static str,
     /// Begin of the bin.
     pub t: Instant,
-    /// Packets held at its end.
+    /// Packets in the stage at the end of the bin.
     pub packets: u64,
-    /// Bytes held at its end.
+    /// Bytes in the stage at the end of the bin.
     pub bytes: u64,
-    /// Mean time spent by those that left.
+    /// Mean time in the stage of packets that left it.
     pub delay: Option<Duration>,
-    /// Longest.
+    /// Longest time of a packet that left it.
     pub delay_max: Duration,
     /// Packets dropped since the beginning.
     pub drops: u64,
@@ -38,24 +36,25 @@ pub struct StageRow {
     pub link: usize,
     /// `queue`, `qdisc` or `firmware`.
     pub stage: &'static str,
-    /// Time spent in it, ms, after the warm-up.
+    /// Time of packets in the stage, ms, after the warm-up.
     pub delay_ms: Option<Quantiles>,
-    /// Mean of it.
+    /// Mean of that time, ms.
     pub delay_ms_mean: Option<f64>,
-    /// Packets offered.
+    /// Packets offered to the port.
     pub packets: u64,
-    /// Dropped for want of room.
+    /// Packets dropped because a queue was full.
     pub overflowed: u64,
-    /// Dropped by choice.
+    /// Packets dropped by AQM.
     pub dropped_by_aqm: u64,
-    /// Lost on the link.
+    /// Packets lost on the link.
     pub lost_on_link: u64,
     /// IP bytes that arrived after the warm-up, per second.
     pub throughput: Option<Rate>,
 }
 
 impl Port {
-    /// Rows of the bin that began at `t` and ends now; a stage in which nobody waits has none, but one when that begins.
+    /// Rows of the bin that began at `t` and ends now. A stage without waiting packets has one row when
+    /// that begins, then none.
     pub fn take_bin(&mut self, link: usize, t: Instant, mut put: impl FnMut(QueueRow)) {
         let drops = self.counters.overflowed + self.counters.chosen;
         let silent = |packets: usize, bin: (u64, u64, u64)| packets == 0 && bin.2 == 0;

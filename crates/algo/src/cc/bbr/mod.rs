@@ -202,7 +202,7 @@ impl Bbr {
         self.policer.rate().unwrap_or_else(|| self.max_rate.get())
     }
 
-    fn least_window(&self) -> Bytes {
+    fn min_window(&self) -> Bytes {
         self.mss * self.config.min_window.max(1)
     }
 
@@ -382,7 +382,7 @@ impl Bbr {
         if self.mode == Mode::ProbeRtt {
             self.limited.1 = ack.delivered + ack.in_flight;
             if self.probe_rtt_until.is_none() {
-                if ack.in_flight <= self.least_window() {
+                if ack.in_flight <= self.min_window() {
                     self.probe_rtt_until = Some(now + self.config.probe_rtt_time);
                     self.probe_rtt_round_done = false;
                     self.rounds.restart(ack.delivered);
@@ -460,7 +460,7 @@ impl Bbr {
     #[inline]
     fn cap_in_probe_rtt(&mut self) {
         if self.mode == Mode::ProbeRtt {
-            self.window = self.window.min(self.least_window());
+            self.window = self.window.min(self.min_window());
         }
     }
 
@@ -479,7 +479,7 @@ impl Bbr {
             } else if self.window < target || ack.delivered < self.first_window {
                 self.window += ack.acked;
             }
-            self.window = self.window.max(self.least_window());
+            self.window = self.window.max(self.min_window());
         }
         self.cap_in_probe_rtt();
     }

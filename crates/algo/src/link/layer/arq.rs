@@ -1,16 +1,18 @@
 //! Retransmission on the link itself, with delivery in order: loss shows as delay.
 //!
-//! signal: when the packet was offered to the medium, when it left · model: each attempt fails with the same
-//! probability; a failed one is repeated `delay` later, uses the medium once more, and holds back all packets behind it
-//! until it has arrived (an acknowledged radio bearer: HARQ below RLC) · action: it arrives later, the medium is free
-//! later; after `attempts` it is lost, and who waited behind it is delivered when that is known.
+//! signal: when the packet was offered to the medium, when it left · model: each attempt fails with the
+//! same probability. A failed attempt is repeated `delay` later, uses the medium again, and delays all
+//! packets behind it until it has arrived (an acknowledged radio bearer: HARQ below RLC) · action: the
+//! packet arrives later, and the medium is free later. After `attempts` it is lost, and the packets
+//! behind it arrive when that is known.
 //!
-//! Other packets are sent while a failed one waits for its turn (several HARQ processes), so that the medium loses the
-//! airtime of the repetition, not the waiting. On media that wait for an opportunity (traces) the wait counts as
-//! airtime, at most one `delay` of it: a repetition costs about one opportunity.
+//! Other packets are sent while a failed one waits for its repetition (several HARQ processes): the medium
+//! loses the airtime of the repetition, not the wait. On media that wait for an opportunity (traces) the
+//! wait counts as airtime, at most one `delay` of it: a repetition costs about one opportunity.
 //!
-//! Deviations: attempts fail independently (combining makes later ones more likely to succeed); the repetition's
-//! airtime is taken right after the first attempt, not where it would fall.
+//! Sources: 3GPP TS 36.321 section 5.4.2 (HARQ), TS 36.322 section 5.1.3 (RLC AM). Deviations: attempts
+//! fail independently (in reality, combining makes later attempts more likely to succeed). The airtime of
+//! a repetition follows right after the first attempt, not at its real time.
 
 use units::{Duration, Instant};
 
@@ -26,13 +28,13 @@ pub const ABOUT: &str =
 pub const SOURCE: &str = "3GPP TS 36.321 section 5.4.2 (HARQ), TS 36.322 section 5.1.3 (RLC AM)";
 
 config! {
-    /// How often attempts fail and what a repetition costs.
+    /// Failures of attempts, and the cost of a repetition.
     pub struct Config {
         /// Probability that an attempt fails; link adaptation aims at 10 % on the first (3GPP TS 36.213 section 7.2.3).
         loss: f64 = 0.1, 0.0, 1.0;
         /// From a failed attempt to the next: eight subframes of 1 ms on LTE with frequency division.
         delay: Duration = Duration::from_millis(8), Duration::ZERO, Duration::from_secs(10);
-        /// Attempts before the packet is given up; one of the values that maxHARQ-Tx takes (3GPP TS 36.331).
+        /// Attempts before the packet is lost; one of the values of maxHARQ-Tx (3GPP TS 36.331).
         attempts: u64 = 5, 1, 1_000;
     }
 }
@@ -41,14 +43,14 @@ config! {
 #[derive(Clone, Debug)]
 pub struct Arq {
     config: Config,
-    /// The head was offered first then, and last then.
+    /// When the head was offered first, and last.
     first_offer: Option<Instant>,
     last_offer: Instant,
     last_arrival: Instant,
 }
 
 impl Arq {
-    /// A bearer on which nothing has been sent.
+    /// The state of an unused bearer.
     pub fn new(config: Config, _setup: &Setup) -> Arq {
         Arq { config, first_offer: None, last_offer: Instant::ZERO, last_arrival: Instant::ZERO }
     }
@@ -76,7 +78,7 @@ impl LayerControl for Arq {
         }
         let failed = self.failures(rng);
         let given_up = failed == self.config.attempts;
-        // the first attempt is the one that the medium has timed
+        // The medium has timed the first attempt.
         let repeated = failed - u64::from(given_up);
         if repeated > 0 {
             let waited = self.last_offer.since(first).min(self.config.delay);
@@ -85,7 +87,7 @@ impl LayerControl for Arq {
             transit.arrives = transit.arrives + (airtime + self.config.delay) * repeated;
         }
         transit.arrives = transit.arrives.max(self.last_arrival);
-        // the gap of a packet that was given up opens at the time at which it would have come
+        // After a lost packet, the ones behind it arrive when it would have arrived.
         self.last_arrival = transit.arrives;
         transit.lost = given_up;
     }

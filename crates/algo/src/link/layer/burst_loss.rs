@@ -1,11 +1,12 @@
 //! Losses that come in bursts.
 //!
-//! signal: none · model: Gilbert's and Elliott's two states, each with its own probability of loss; after each packet
-//! the state may change, so that a bad spell lasts 1 / `leave` packets on average · action: the packet does not arrive,
-//! though it took its time on the medium.
+//! signal: none · model: Gilbert's and Elliott's two states, each with its own loss probability. After
+//! each packet the state may change; the bad state lasts 1 / `leave` packets on average · action: the
+//! packet is lost, after it used the medium.
 //!
-//! Gilbert, "Capacity of a burst-noise channel", BSTJ 1960; Elliott, "Estimates of error rates for codes on burst-noise
-//! channels", BSTJ 1963. No default is published: these lose 1 % of the packets, four in a row on average.
+//! Sources: Gilbert, "Capacity of a burst-noise channel", BSTJ 1960; Elliott, "Estimates of error rates
+//! for codes on burst-noise channels", BSTJ 1963. No default is published: this one loses 1 % of the
+//! packets, four in a row on average.
 
 use super::{Head, LayerControl, Setup, Transit};
 use crate::Rng;
@@ -18,15 +19,15 @@ pub const ABOUT: &str = "losses in bursts: a good and a bad state, each with its
 pub const SOURCE: &str = "Gilbert 1960; Elliott 1963; tc-netem(8), loss gemodel";
 
 config! {
-    /// The two states.
+    /// Transitions and losses of the two states.
     pub struct Config {
-        /// Probability after each packet that a good spell ends (netem's p).
+        /// Probability after each packet that the good state ends (netem's p).
         enter: f64 = 0.0025, 0.0, 1.0;
-        /// Probability after each packet that a bad spell ends (netem's r).
+        /// Probability after each packet that the bad state ends (netem's r).
         leave: f64 = 0.25, 0.0, 1.0;
-        /// Probability of loss in a bad spell (netem's 1-h).
+        /// Probability of loss in the bad state (netem's 1-h).
         loss_bad: f64 = 1.0, 0.0, 1.0;
-        /// Probability of loss in a good spell (netem's 1-k).
+        /// Probability of loss in the good state (netem's 1-k).
         loss_good: f64 = 0.0, 0.0, 1.0;
     }
 }
@@ -39,7 +40,7 @@ pub struct BurstLoss {
 }
 
 impl BurstLoss {
-    /// A stretch in its good state.
+    /// A link in its good state.
     pub fn new(config: Config, _setup: &Setup) -> BurstLoss {
         BurstLoss { config, bad: false }
     }

@@ -1,10 +1,11 @@
 //! Delay that varies from packet to packet.
 //!
-//! signal: none · model: an extra delay drawn for each packet, never negative · action: it arrives so much later. By
-//! default packets stay in order, as on a radio bearer: who would overtake arrives together with the one before. With
-//! `reorder` each keeps its own delay, as netem's jitter does.
+//! signal: none · model: a random extra delay for each packet, never negative · action: the packet arrives
+//! later by that delay. By default packets stay in order, as on a radio bearer: a packet that would
+//! overtake arrives together with the one before. With `reorder` each has its own delay, as with netem's
+//! jitter.
 //!
-//! No value is published as the right one: mean and spread are those of a mild radio link and are meant to be set.
+//! No standard value is published: the defaults are those of a good radio link, to be set by the scenario.
 
 use units::{Duration, Instant};
 
@@ -14,14 +15,14 @@ use crate::Rng;
 /// Name in the table.
 pub const NAME: &str = "jitter";
 /// One-line description for lists and documentation.
-pub const ABOUT: &str = "each packet is delayed by a random time, in order unless told otherwise";
+pub const ABOUT: &str = "each packet is delayed by a random time, in order by default";
 /// Where it is specified.
 pub const SOURCE: &str = "tc-netem(8), delay TIME JITTER distribution";
 
 choice! {
-    /// How the extra delay is spread about its mean.
+    /// Distribution of the extra delay around its mean.
     pub enum Distribution {
-        /// Anything within mean ± spread alike.
+        /// Uniform within mean ± spread.
         Uniform = "uniform",
         /// Standard deviation = spread, cut off at zero.
         Normal = "normal",
@@ -31,13 +32,13 @@ choice! {
 }
 
 config! {
-    /// How much, how, and whether packets may overtake.
+    /// The distribution of the delay, and whether packets may overtake.
     pub struct Config {
-        /// Mean extra delay.
+        /// Mean of the extra delay.
         mean: Duration = Duration::from_millis(5), Duration::ZERO, Duration::from_secs(60);
-        /// How far it strays: half the width, standard deviation or mean of the tail.
+        /// Spread of the extra delay: half the width, standard deviation or mean of the tail.
         spread: Duration = Duration::from_millis(5), Duration::ZERO, Duration::from_secs(60);
-        /// How it is spread.
+        /// Distribution of the extra delay.
         distribution: Distribution = Distribution::Uniform;
         /// Packets may overtake each other.
         reorder: bool = false;
@@ -52,7 +53,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A stretch with varying delay.
+    /// The jitter of one link.
     pub fn new(config: Config, _setup: &Setup) -> Jitter {
         Jitter { config, last: Instant::ZERO }
     }
@@ -64,7 +65,7 @@ impl Jitter {
             Distribution::Normal => mean + spread * rng.normal(),
             Distribution::Exponential => mean - spread + rng.exponential(spread),
         };
-        // a conversion of a negative number is zero
+        // The cast makes a negative number zero.
         Duration(extra as u64)
     }
 }

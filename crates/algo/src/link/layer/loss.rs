@@ -1,7 +1,7 @@
-//! Random loss: each packet alike, independent of the others.
+//! Random loss, independent for each packet.
 //!
-//! signal: none · model: a probability (Bernoulli) · action: the packet does not arrive, though it took its time on
-//! the medium.
+//! signal: none · model: a probability (Bernoulli) · action: the packet is lost, after it used the medium.
+//! Source: tc-netem(8).
 
 use super::{Head, LayerControl, Setup, Transit};
 use crate::Rng;
@@ -14,7 +14,7 @@ pub const ABOUT: &str = "each packet is lost with the same probability";
 pub const SOURCE: &str = "tc-netem(8), loss random";
 
 config! {
-    /// How likely.
+    /// The probability of a loss.
     pub struct Config {
         /// Probability that a packet is lost.
         rate: f64 = 0.01, 0.0, 1.0;
@@ -28,7 +28,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// A lossy stretch.
+    /// The random loss of one link.
     pub fn new(config: Config, _setup: &Setup) -> Loss {
         Loss { rate: config.rate }
     }

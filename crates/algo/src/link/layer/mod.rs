@@ -1,6 +1,7 @@
-//! Layers of a link: what happens to a packet that the medium has sent.
+//! Layers of a link: effects on a packet that the medium has sent.
 //!
-//! signal: when it left and would arrive · model: one file per effect · action: later, lost, or not before.
+//! signal: when the packet left and would arrive · model: one file per effect · action: it arrives later,
+//! is lost, or may not start before some time.
 
 use units::{Duration, Instant};
 
@@ -17,30 +18,30 @@ pub mod promotion;
 /// The circumstances of a layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
-    /// Propagation delay of the link: link-layer retransmissions take round trips of it.
+    /// Propagation delay of the link, for the round trips of link-layer retransmissions.
     pub delay: Duration,
 }
 
-/// A packet on its way.
+/// A packet under way on the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Transit {
-    /// When its last bit leaves; a layer that uses up sending time moves it.
+    /// When its last bit leaves; a layer that uses airtime moves it.
     pub leaves: Instant,
-    /// When it arrives.
+    /// Time at which it arrives.
     pub arrives: Instant,
-    /// It does not arrive.
+    /// The packet is lost.
     pub lost: bool,
-    /// It may overtake, or be overtaken by, others.
+    /// It may overtake other packets, or they may overtake it.
     pub reordered: bool,
 }
 
 /// The contract of a layer.
 pub trait LayerControl {
-    /// The earliest time at which the head may be given to the medium; `None`: any.
+    /// The earliest time at which the medium may have the head; `None`: any.
     fn not_before(&mut self, _now: Instant, _head: &Head) -> Option<Instant> {
         None
     }
-    /// A packet has been sent.
+    /// The medium has sent a packet; the layer may change its transit.
     fn on_transit(&mut self, transit: &mut Transit, head: &Head, rng: &mut Rng);
 }
 

@@ -1,14 +1,14 @@
-//! Times at which nothing passes: handovers, tunnels, a cell out of reach.
+//! Outages of a link: handovers, tunnels, a cell out of reach.
 //!
-//! signal: the time · model: outages of the same length, periodic (each moved by up to `jitter`) or at listed times ·
-//! action: the head waits until the outage is over; a packet that is being sent when one begins is finished after it.
-//! Nothing is lost: what waited is forwarded afterwards, as between base stations at a handover (3GPP TS 36.300 section
-//! 10.1.2).
+//! signal: the time · model: outages of the same length, periodic (each moved by up to `jitter`) or at
+//! listed times · action: the head waits until the outage is over; a packet in transmission when one begins
+//! is finished after it. No packet is lost: waiting packets are forwarded afterwards.
 //!
-//! Luck is drawn when packets pass, so that outages which no packet saw share one draw, and those before the first
-//! packet lie at the middle of their range.
+//! Random numbers are drawn when packets pass: outages without a packet share one draw, and those before
+//! the first packet lie in the middle of their range.
 //!
-//! No interval or length is published as the right one; the defaults are to be seen in a run of a minute or two.
+//! Source: 3GPP TS 36.300 section 10.1.2 (forwarding between base stations at a handover). No standard
+//! interval or length is published; the defaults are visible in a run of a minute or two.
 
 use alloc::vec::Vec;
 
@@ -25,15 +25,15 @@ pub const ABOUT: &str = "periodic or listed outages and handovers; packets wait,
 pub const SOURCE: &str = "3GPP TS 36.300 section 10.1.2 (handover with forwarding)";
 
 config! {
-    /// When and how long.
+    /// Times and length of the outages.
     pub struct Config {
         /// From the beginning of one outage to that of the next.
         every: Duration = Duration::from_secs(30), Duration::from_millis(1), Duration::from_secs(86_400);
-        /// How long each lasts; at most nine tenths of `every`, that something passes at all.
+        /// Length of each; at most nine tenths of `every`, so that some packets pass.
         length: Duration = Duration::from_secs(1), Duration::ZERO, Duration::from_secs(3_600);
-        /// When the first begins; not given: after one `every`.
+        /// When the first begins; not set: after one `every`.
         first: Option<Duration> = None, Some(Duration::ZERO), Some(Duration::from_secs(86_400));
-        /// By how much each is moved at random, earlier or later; at most what keeps them apart.
+        /// Largest random shift of each, earlier or later; bounded so that outages stay apart.
         jitter: Duration = Duration::ZERO, Duration::ZERO, Duration::from_secs(86_400);
         /// Seconds at which outages begin, instead of periodic ones.
         at: Vec<f64> = Vec::new();
@@ -47,20 +47,20 @@ pub struct Outage {
     length: u64,
     first: u64,
     jitter: u64,
-    /// Merged (beginning, end); empty: periodic.
+    /// Listed outages as (beginning, end), merged; empty: periodic.
     listed: Vec<(u64, u64)>,
-    /// The outage that is on, or the next one, by number and by time.
+    /// The current or next outage, by number and by time.
     number: u64,
     window: (u64, u64),
-    /// Where in its range the next one lies, 0 … 1, and whether that has been used.
-    luck: f64,
+    /// Position of the next outage in its range, 0 … 1, and whether that has been used.
+    position: f64,
     used: bool,
     /// When the packet in service was offered.
     offered: Instant,
 }
 
 impl Outage {
-    /// The schedule from the beginning of the run.
+    /// The schedule at the beginning of the run.
     pub fn new(config: Config, _setup: &Setup) -> Outage {
         let is_listed = !config.at.is_empty();
         let every = config.every.0.max(1);
@@ -82,7 +82,7 @@ impl Outage {
             listed,
             number: 0,
             window: (u64::MAX, u64::MAX),
-            luck: 0.5,
+            position: 0.5,
             used: false,
             offered: Instant::ZERO,
         };
@@ -99,18 +99,18 @@ impl Outage {
         }
         self.used = self.jitter > 0;
         let middle = self.first.saturating_add(number.saturating_mul(self.every));
-        let moved = (2.0 * self.jitter as f64 * self.luck) as u64;
+        let moved = (2.0 * self.jitter as f64 * self.position) as u64;
         let start = middle.saturating_add(moved).saturating_sub(self.jitter);
         (start, start.saturating_add(self.length))
     }
 
-    /// Moves to the outage that is on at `now`, or the next.
+    /// Moves to the outage at `now`, or to the next one.
     fn seek(&mut self, now: u64) {
         if now < self.window.1 || self.window.0 == u64::MAX {
             return;
         }
         if self.listed.is_empty() {
-            // all whose latest possible end has passed
+            // Skip all outages whose latest possible end has passed.
             let latest = self.first.saturating_add(self.length).saturating_add(self.jitter);
             self.number = self.number.max(now.saturating_sub(latest) / self.every);
         }
@@ -130,7 +130,7 @@ impl LayerControl for Outage {
 
     fn on_transit(&mut self, transit: &mut Transit, _head: &Head, rng: &mut Rng) {
         if self.used {
-            self.luck = rng.uniform();
+            self.position = rng.uniform();
             self.used = false;
         }
         if self.window.0 <= self.offered.0 || self.window.0 >= transit.leaves.0 {
@@ -138,7 +138,7 @@ impl LayerControl for Outage {
         }
         let mut held = self.window.1 - self.window.0;
         if self.listed.is_empty() {
-            // Further outages that it meets, at their mean distance: a packet in service longer than that is rare.
+            // Further outages during its service, at their mean distance: such long packets are rare.
             let rest = transit.leaves.0 - self.window.0;
             let gap = (self.every - self.length).max(1);
             held = held.saturating_add((rest - 1) / gap * self.length);

@@ -1,15 +1,16 @@
-//! A radio that sleeps: the first packet after a pause waits until it is awake.
+//! Radio sleep: the first packet after a pause waits until the radio is active.
 //!
-//! signal: when the link was last busy · model: after `idle` without a packet the radio resource control of the network
-//! has released the connection, and setting it up again takes `delay` (idle → connected promotion); optionally the
-//! phone dozes before (discontinuous reception, or 3G's shared channel), from which it wakes sooner · action: the head
-//! may not leave before.
+//! signal: when the link was last busy · model: after `idle` without a packet the network's radio resource
+//! control has released the connection; a new one takes `delay` (idle → connected promotion). Optionally
+//! the phone dozes before (discontinuous reception, or 3G's shared channel), with a shorter delay ·
+//! action: the head may not leave before the end of that delay.
 //!
-//! It shows in pings more than 7 s apart and not in bulk transfers (Jiang et al., IMC 2012, figure 5). How long a
-//! promotion takes depends on the network (3G's is longer than LTE's); the default is a round value, meant to be set.
+//! Sources: Jiang et al., IMC 2012, figure 5 (it affects pings more than 7 s apart, not bulk transfers);
+//! 3GPP TS 36.331 section 5.3.3. The delay depends on the network (3G's is longer than LTE's); the default
+//! is a round value, to be set by the scenario.
 //!
-//! Deviation: a layer sees one direction. Put it where the phone sends: what it sends wakes the radio, and the answers
-//! find it awake.
+//! Deviation: a layer sees one direction. Use it in the phone's uplink: the phone's packets activate the
+//! radio, and the replies find it active.
 
 use units::{Duration, Instant};
 
@@ -24,15 +25,15 @@ pub const ABOUT: &str = "after a pause the radio has to be woken first (RRC idle
 pub const SOURCE: &str = "Jiang et al. IMC 2012, figure 5; 3GPP TS 36.331 section 5.3.3";
 
 config! {
-    /// How soon it sleeps and how slowly it wakes.
+    /// Times of falling asleep and waking.
     pub struct Config {
         /// Pause after which the connection is released: ping times jump beyond 7 s (IMC 2012, figure 5).
         idle: Duration = Duration::from_secs(7), Duration::ZERO, Duration::from_secs(3_600);
-        /// How long it takes to set it up again.
+        /// Time to set up the connection again.
         delay: Duration = Duration::from_millis(500), Duration::ZERO, Duration::from_secs(60);
-        /// Pause after which the phone dozes; not given: it does not.
+        /// Pause after which the phone dozes; not set: it does not doze.
         doze_after: Option<Duration> = None, Some(Duration::ZERO), Some(Duration::from_secs(3_600));
-        /// How long it takes to wake from that: a short cycle of discontinuous reception, 20 ms (TS 36.331, DRX-Config).
+        /// Time to wake from dozing: a short cycle of discontinuous reception, 20 ms (TS 36.331, DRX-Config).
         doze_delay: Duration = Duration::from_millis(20), Duration::ZERO, Duration::from_secs(60);
         /// Whether the connection exists when the run begins.
         connected: bool = false;
@@ -45,12 +46,12 @@ pub struct Promotion {
     config: Config,
     /// Last time at which the link was busy; `None`: never.
     busy: Option<Instant>,
-    /// A promotion is under way until then.
+    /// A promotion is under way until this time.
     awake_at: Option<Instant>,
 }
 
 impl Promotion {
-    /// A phone that has sent nothing yet.
+    /// A phone before its first packet.
     pub fn new(config: Config, _setup: &Setup) -> Promotion {
         let busy = config.connected.then_some(Instant::ZERO);
         Promotion { config, busy, awake_at: None }
@@ -75,7 +76,7 @@ impl LayerControl for Promotion {
             if now < at {
                 return Some(at);
             }
-            // A promotion ends even if the packet that caused it is gone; the pause then counts from its end.
+            // A promotion ends even if its packet was dropped; the pause then counts from its end.
             self.awake_at = None;
             self.busy = Some(at);
         }
