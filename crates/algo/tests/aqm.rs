@@ -1,8 +1,8 @@
-//! Every queue discipline of the table: any operation, golden curves, and flow queueing against a naive one.
+//! Every queue discipline of the table: any operation, golden curves, and flow queueing compared with a
+//! naive one.
 //!
-//! signal: `aqm::TABLE` · model: a world that hands over packets, asks for one, waits when told to · action: whatever
-//! the discipline, packets are conserved, flows stay in order, and nothing is given only where nothing is held or a
-//! later time is named. `UNBLOAT_BLESS=1` renews the golden files.
+//! With any discipline packets are conserved and flows stay in order. A discipline returns no packet only
+//! if its queue is empty or if it names a later time. `UNBLOAT_BLESS=1` renews the golden files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ fn edge(param: &Param, which: u8) -> Value {
     }
 }
 
-/// What the world does next.
+/// An operation on the queue.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(u64),
@@ -60,27 +60,27 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..250)
 }
 
-/// A queue and what it has to hold.
-struct World {
+/// A queue and the packets that it has to contain.
+struct Harness {
     queue: Aqm,
     rng: Rng,
     now: Instant,
     dropped: Dropped,
-    held: BTreeMap<u32, Packet>,
+    queued: BTreeMap<u32, Packet>,
     last: [Option<u32>; 9],
     next_handle: u32,
     out: u64,
     lost: u64,
 }
 
-impl World {
-    fn new(queue: Aqm) -> World {
-        World {
+impl Harness {
+    fn new(queue: Aqm) -> Harness {
+        Harness {
             queue,
             rng: Rng::new(1, "fuzz"),
             now: Instant(1_000_000),
             dropped: Dropped::new(),
-            held: BTreeMap::new(),
+            queued: BTreeMap::new(),
             last: [None; 9],
             next_handle: 0,
             out: 0,
@@ -99,32 +99,32 @@ impl World {
             enqueued: Instant::ZERO,
         };
         self.next_handle += 1;
-        self.held.insert(packet.handle, Packet { enqueued: self.now, ..packet });
+        self.queued.insert(packet.handle, Packet { enqueued: self.now, ..packet });
         self.queue.enqueue(self.now, packet, &mut self.dropped, &mut self.rng);
         self.settle(None)
     }
 
-    /// Whether a packet came.
+    /// Takes a packet; whether there was one.
     fn take(&mut self) -> Result<bool, TestCaseError> {
         let got = self.queue.dequeue(self.now, &mut self.dropped, &mut self.rng);
         self.settle(got)?;
-        if got.is_none() && !self.held.is_empty() {
+        if got.is_none() && !self.queued.is_empty() {
             let later = self.queue.next_wakeup().is_some_and(|at| at > self.now);
-            prop_assert!(later, "{} held, none given, and no later time named", self.held.len());
+            prop_assert!(later, "{} queued, none returned, and no later time", self.queued.len());
         }
         Ok(got.is_some())
     }
 
-    /// in = out + dropped + held, in packets and bytes.
+    /// in = out + dropped + queued, in packets and bytes.
     fn settle(&mut self, got: Option<Packet>) -> Result<(), TestCaseError> {
         for (packet, _) in self.dropped.drain(..) {
-            let known = self.held.remove(&packet.handle);
-            prop_assert_eq!(known.map(|p| p.bytes), Some(packet.bytes), "dropped, but not held");
+            let known = self.queued.remove(&packet.handle);
+            prop_assert_eq!(known.map(|p| p.bytes), Some(packet.bytes), "dropped, but not queued");
             self.lost += 1;
         }
         if let Some(packet) = got {
-            let Some(known) = self.held.remove(&packet.handle) else {
-                return Err(TestCaseError::fail("given, but not held"));
+            let Some(known) = self.queued.remove(&packet.handle) else {
+                return Err(TestCaseError::fail("returned, but not queued"));
             };
             let marked = packet.ecn == Ecn::Marked && known.ecn.is_capable();
             prop_assert!(
@@ -143,12 +143,15 @@ impl World {
             self.last[flow] = Some(packet.handle);
             self.out += 1;
         }
-        let bytes: u64 = self.held.values().map(|p| u64::from(p.bytes)).sum();
-        prop_assert_eq!((self.queue.len(), self.queue.backlog().0), (self.held.len(), bytes));
-        prop_assert_eq!(self.queue.is_empty(), self.held.is_empty());
-        prop_assert_eq!(u64::from(self.next_handle), self.out + self.lost + self.held.len() as u64);
+        let bytes: u64 = self.queued.values().map(|p| u64::from(p.bytes)).sum();
+        prop_assert_eq!((self.queue.len(), self.queue.backlog().0), (self.queued.len(), bytes));
+        prop_assert_eq!(self.queue.is_empty(), self.queued.is_empty());
+        prop_assert_eq!(
+            u64::from(self.next_handle),
+            self.out + self.lost + self.queued.len() as u64
+        );
         let state = self.queue.state();
-        prop_assert_eq!((state.packets, state.bytes.0), (self.held.len() as u64, bytes));
+        prop_assert_eq!((state.packets, state.bytes.0), (self.queued.len() as u64, bytes));
         prop_assert!(
             state.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
             "{:?}",
@@ -170,7 +173,7 @@ proptest! {
         let setup = Setup { rate: rate.map(Rate), ..Setup::default() };
         for entry in aqm::TABLE {
             let values = entry.params.iter().zip(edges.iter().cycle()).map(|(param, which)| edge(param, *which));
-            let mut world = World::new((entry.build)(&Settings(values.collect()), &setup));
+            let mut world = Harness::new((entry.build)(&Settings(values.collect()), &setup));
             let mut run = || -> Result<(), TestCaseError> {
                 for step in &steps {
                     match *step {
@@ -180,13 +183,13 @@ proptest! {
                         Step::Shape(rate) => world.queue.set_rate(world.now, rate),
                     }
                 }
-                // Everything comes out in the end, at the times that the queue itself names.
+                // All packets leave in the end, at the times that the queue names.
                 for _ in 0..2 * steps.len() {
                     if !world.take()? && let Some(at) = world.queue.next_wakeup() {
                         world.now = world.now.max(at);
                     }
                 }
-                prop_assert!(world.held.is_empty(), "{} left", world.held.len());
+                prop_assert!(world.queued.is_empty(), "{} left", world.queued.len());
                 Ok(())
             };
             run().map_err(|e| TestCaseError::fail(format!("{}: {e}", entry.name)))?;
@@ -253,8 +256,8 @@ impl Naive {
             *deficit = self.quantum;
             self.new.push_back(id);
         }
-        let held: usize = self.flows.values().map(|(_, q)| q.len()).sum();
-        if held as u64 <= self.limit {
+        let queued: usize = self.flows.values().map(|(_, q)| q.len()).sum();
+        if queued as u64 <= self.limit {
             return Vec::new();
         }
         let bytes = |q: &VecDeque<Packet>| q.iter().map(|p| u64::from(p.bytes)).sum::<u64>();
@@ -262,7 +265,7 @@ impl Naive {
         let place = |id: u32| (u64::from(id.wrapping_mul(0x9e37_79b1)) * 1_024) >> 32;
         let full = self.flows.iter_mut().filter(|(_, (_, q))| !q.is_empty());
         let fattest = full.max_by_key(|(id, (_, q))| (bytes(q), std::cmp::Reverse(place(**id))));
-        let (_, (_, queue)) = fattest.expect("more than the limit is held");
+        let (_, (_, queue)) = fattest.expect("more than the limit is queued");
         let half = bytes(queue) / 2;
         let (mut gone, mut handles) = (0, Vec::new());
         while (handles.len() as u64) < self.batch && (handles.is_empty() || gone < half) {
@@ -359,7 +362,7 @@ fn overload(mut queue: Aqm) -> String {
                         sent[packet.flow_hash as usize - 1] += u64::from(packet.bytes);
                         free = free + Bytes(u64::from(packet.bytes)) / LINK;
                     }
-                    None => free = queue.next_wakeup().expect("held, hence a time is named"),
+                    None => free = queue.next_wakeup().expect("queued, hence a time is named"),
                 }
             }
             for (_, why) in dropped.drain(..) {
@@ -460,12 +463,12 @@ fn end_of(name: &str) -> Vec<f64> {
 }
 
 #[test]
-fn the_link_is_never_idle_under_overload_and_the_shaper_holds_its_rate() {
+fn the_link_is_never_idle_under_overload_and_the_shaper_keeps_its_rate() {
     for (name, queue) in curves() {
         let last = last_line(&overload(queue));
         let rate = last[6..].iter().sum::<f64>() * 8.0 / SECONDS as f64;
         let want = if name.starts_with("cake_") { 9e6 } else { 10e6 };
-        // RED refuses more than is needed while its slow average is high, and so runs empty at times.
+        // RED drops more than needed while its slow average is high, and is empty at times.
         let tolerance = if name.starts_with("red") { 0.01 } else { 0.001 };
         assert!((rate / want - 1.0).abs() < tolerance, "{name}: {rate} bit/s");
     }
@@ -473,7 +476,7 @@ fn the_link_is_never_idle_under_overload_and_the_shaper_holds_its_rate() {
 
 #[test]
 fn flow_queueing_spares_the_flow_that_takes_less_than_its_share() {
-    // 1 Mbit/s for 20 s, of which nothing is lost but what is under way.
+    // 1 Mbit/s for 20 s without loss; the rest is under way.
     for name in ["fq_codel", "cake", "cake_shaped", "cake_tins", "prio"] {
         let sent = end_of(name)[8];
         assert!(sent > 2_499_000.0, "{name}: {sent}");

@@ -1,4 +1,4 @@
-//! Every congestion control of the table against the same path, the same dice and the same invariants.
+//! Every congestion control of the table: the same path, the same seed, the same invariants.
 //!
 //! Golden curves: each drives a bulk flow through 10 Mbit/s, 40 ms and 200 packets of buffer for a minute; the window of
 //! every second is compared with `golden/cc_<name>.txt` (`UNBLOAT_BLESS=1` writes the files). Operation fuzzing: any
@@ -35,24 +35,26 @@ struct Segment {
     lost: Bytes,
 }
 
-/// What was seen at the end of each second.
+/// State of the path at the end of a second.
 struct Second {
     state: State,
-    /// Packets waiting at the bottleneck.
+    /// Packets in the bottleneck's queue.
     queue: u64,
     delivered: Bytes,
 }
 
-/// A bulk flow through a drop-tail bottleneck whose receiver acknowledges `stretch` segments at once. Losses are found when the ACK of the packet before is, without timeouts;
-/// a loss begins an episode unless the segment was sent before the last one began.
-fn drive(cc: &mut Cc, stretch: u64) -> Vec<Second> {
+/// A bulk flow through a drop-tail bottleneck; its receiver acknowledges `per_ack` segments at once. A
+/// loss is detected with the ACK of the packet before it, without timeouts. It begins an episode unless
+/// the segment was sent before the last episode began.
+fn drive(cc: &mut Cc, per_ack: u64) -> Vec<Second> {
     let mut rng = Rng::new(1, "cc");
     let (mut now, mut free, mut next_send) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
     let mut flight: VecDeque<Segment> = VecDeque::new();
     let (mut in_flight, mut delivered, mut lost) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
     let (mut delivered_at, mut first_sent) = (now, now);
     let (mut srtt, mut min_rtt) = (Duration::ZERO, Duration::MAX);
-    let (mut number, mut episode, mut newly_lost, mut held) = (0, None, Bytes::ZERO, Bytes::ZERO);
+    let (mut number, mut episode, mut newly_lost, mut unacked) =
+        (0, None, Bytes::ZERO, Bytes::ZERO);
     let mut seconds = Vec::new();
     while seconds.len() < SECONDS as usize {
         while in_flight + MSS <= cc.window() && next_send <= now {
@@ -111,14 +113,14 @@ fn drive(cc: &mut Cc, stretch: u64) -> Vec<Second> {
             cc.on_recovered(now);
         }
         delivered += MSS;
-        held += MSS;
+        unacked += MSS;
         // As long as the next one follows at the bottleneck's pace.
         let follows =
             flight.front().is_some_and(|next| !next.dropped && next.back.since(now) <= SLOT);
-        if follows && held < MSS * stretch {
+        if follows && unacked < MSS * per_ack {
             continue;
         }
-        let acked = std::mem::take(&mut held);
+        let acked = std::mem::take(&mut unacked);
         let prior_in_flight = in_flight + acked;
         let rtt = now.since(segment.sent);
         min_rtt = min_rtt.min(rtt);
@@ -216,21 +218,22 @@ fn every_golden_curve_belongs_to_an_entry_of_the_table() {
 }
 
 #[test]
-fn everyone_alone_fills_the_link_however_many_segments_an_ack_covers() {
-    for (entry, stretch) in
-        cc::TABLE.iter().flat_map(|entry| [1, 2, 16].map(|stretch| (entry, stretch)))
+fn each_alone_fills_the_link_with_any_number_of_segments_per_ack() {
+    for (entry, per_ack) in
+        cc::TABLE.iter().flat_map(|entry| [1, 2, 16].map(|per_ack| (entry, per_ack)))
     {
-        let seconds = drive(&mut entry.default(&Setup::default()), stretch);
+        let seconds = drive(&mut entry.default(&Setup::default()), per_ack);
         let (from, to) = (&seconds[9], &seconds[59]);
         let share =
             (to.delivered - from.delivered).0 as f64 / MSS.0 as f64 / (50e9 / SLOT.0 as f64);
-        // TCP-LP as Linux has it often falls to one segment: after an indication the smallest delay falls at once, the
-        // smoothed one lags behind and indicates again within the inference phase. Alone on this path, Linux's own
-        // formula for the reset (twice the smoothed delay, clocks in step) gives 0.559, ours 0.548.
-        let least = if entry.name == "lp" { 0.5 } else { 0.95 };
+        // Linux's TCP-LP often falls to one segment: after an indication the smallest delay falls at
+        // once; the smoothed delay lags and indicates again within the inference phase. Alone on this
+        // path, Linux's own formula for the reset (twice the smoothed delay, clocks in step) has 0.559,
+        // ours 0.548.
+        let min = if entry.name == "lp" { 0.5 } else { 0.95 };
         assert!(
-            (least..=1.001).contains(&share),
-            "{}, {stretch} segments per ACK, uses {share:.3} of the link",
+            (min..=1.001).contains(&share),
+            "{}, {per_ack} segments per ACK, uses {share:.3} of the link",
             entry.name
         );
     }
@@ -246,7 +249,7 @@ fn cubic_in_all_its_forms_fills_the_link() {
 }
 
 #[test]
-fn ledbat_holds_its_target() {
+fn ledbat_keeps_its_target() {
     // RFC 6817 section 2.2: 100 ms of queue; LEDBAT++ 60 ms, between its slowdowns.
     let seconds = drive(&mut entry("ledbat").default(&Setup::default()), 1);
     for second in &seconds[40..] {
@@ -262,7 +265,7 @@ fn ledbat_holds_its_target() {
 }
 
 #[test]
-fn vegas_holds_two_to_four_packets_in_the_queue() {
+fn vegas_keeps_two_to_four_packets_in_the_queue() {
     for form in ["paper", "linux"] {
         for second in &drive(&mut with("vegas", "form", form), 1)[20..] {
             // The packet in transmission is not one of the queue.
@@ -344,12 +347,12 @@ fn wild() -> impl Strategy<Value = u64> {
 }
 
 /// Each parameter at its default, its smallest or its largest value.
-fn settings(entry: &Entry<Cc, Setup>, dice: &[u8]) -> Settings {
+fn settings(entry: &Entry<Cc, Setup>, choices: &[u8]) -> Settings {
     let mut settings = Settings::defaults(entry.params);
-    for (param, die) in entry.params.iter().zip(dice.iter().cycle()) {
-        let value = match (param.unit, param.range.map(|range| range()), die % 3) {
-            (Unit::Choice(words), ..) => Value::Choice(usize::from(*die) % words.len()),
-            (Unit::Flag, ..) => Value::Flag(die % 2 == 0),
+    for (param, choice) in entry.params.iter().zip(choices.iter().cycle()) {
+        let value = match (param.unit, param.range.map(|range| range()), choice % 3) {
+            (Unit::Choice(words), ..) => Value::Choice(usize::from(*choice) % words.len()),
+            (Unit::Flag, ..) => Value::Flag(choice % 2 == 0),
             (_, Some((min, _)), 1) => min,
             (_, Some((_, max)), 2) => max,
             _ => (param.default)(),
@@ -361,11 +364,11 @@ fn settings(entry: &Entry<Cc, Setup>, dice: &[u8]) -> Settings {
 
 fn run(
     entry: &Entry<Cc, Setup>,
-    dice: &[u8],
+    choices: &[u8],
     operations: &[Operation],
 ) -> Result<(), TestCaseError> {
-    let mut cc = (entry.build)(&settings(entry, dice), &Setup::default());
-    let mut rng = Rng::new(u64::from(dice[0]), "fuzz");
+    let mut cc = (entry.build)(&settings(entry, choices), &Setup::default());
+    let mut rng = Rng::new(u64::from(choices[0]), "fuzz");
     let mut now = Instant::ZERO + Duration::from_secs(1);
     let (mut in_flight, mut delivered) = (Bytes::ZERO, Bytes::ZERO);
     let (mut srtt, mut min_rtt) = (Duration::ZERO, Duration::MAX);
@@ -414,7 +417,7 @@ fn run(
                     },
                 };
                 cc.on_ack(now, &ack, &mut rng);
-                // Whoever leaves recovery to the sender grows neither during it nor without using the window.
+                // Under PRR a window grows neither during recovery nor while it is not used.
                 if !cc.rules_recovery() && (recovery == Recovery::Recovering || !limited) {
                     prop_assert!(
                         cc.window() <= before,
@@ -462,21 +465,21 @@ proptest! {
 
     #[test]
     fn no_sequence_of_events_breaks_a_window(
-        dice in proptest::collection::vec(any::<u8>(), 16),
+        choices in proptest::collection::vec(any::<u8>(), 16),
         operations in proptest::collection::vec(operation(), 1..250),
     ) {
         for entry in cc::TABLE {
-            run(entry, &dice, &operations)?;
+            run(entry, &choices, &operations)?;
         }
     }
 
     #[test]
     fn no_value_however_wild_panics_or_closes_the_window(
-        dice in proptest::collection::vec(any::<u8>(), 16),
+        choices in proptest::collection::vec(any::<u8>(), 16),
         values in proptest::collection::vec(proptest::collection::vec(wild(), 20), 1..40),
     ) {
         for entry in cc::TABLE {
-            let mut cc = (entry.build)(&settings(entry, &dice), &Setup::default());
+            let mut cc = (entry.build)(&settings(entry, &choices), &Setup::default());
             let mut rng = Rng::new(1, "wild");
             for v in &values {
                 let (now, loss) = (Instant(v[0]), Loss { lost: Bytes(v[1]), in_flight: Bytes(v[2]) });
@@ -517,7 +520,7 @@ proptest! {
                         cc.on_ack(now, &ack, &mut rng);
                     }
                 }
-                // Conserving packets (BBR) means as much as was delivered, and that may have been one byte.
+                // Packet conservation (BBR) sends as much as was delivered, possibly one byte.
                 let least = if cc.rules_recovery() { Bytes(1) } else { MSS };
                 prop_assert!(cc.window() >= least, "{}: {}", entry.name, cc.window());
                 prop_assert!(cc.pacing_rate() != Some(Rate(0)), "{}", entry.name);

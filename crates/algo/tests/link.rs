@@ -1,8 +1,8 @@
 //! Every medium and every layer of the tables: any operation, golden curves, and real traces.
 //!
-//! signal: `link::TABLE`, `layer::TABLE` · model: a sender that offers packets as a world would · action: whatever the
-//! entry, time goes forward, packets arrive in order unless the layer says otherwise, and what was offered has been
-//! sent. `UNBLOAT_BLESS=1` renews the golden files.
+//! A sender offers packets as a simulator would. With any entry time goes forward, packets arrive in order
+//! unless a layer reorders them, and every offered packet is sent. `UNBLOAT_BLESS=1` renews the golden
+//! files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use algo::{Capacity, Entry, Param, Rng, Settings, Unit, Value};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Rate};
 
-/// A network with gaps, bursts and a slow stretch, in both forms.
+/// A network with gaps, bursts and a slow interval, as trace and as rates.
 fn sample() -> Setup {
     let opportunities = (0..2_000_u64)
         .filter(|ms| ms % 500 < 430)
@@ -62,7 +62,7 @@ fn in_order(layers: &[(usize, Vec<u8>)]) -> bool {
     })
 }
 
-/// What the sender does next: pauses so long, then offers so many bytes.
+/// The sender's actions: a pause in ns, then bytes to offer.
 fn operations() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let pause = prop_oneof![
         4 => Just(0_u64),
@@ -77,8 +77,8 @@ fn operations() -> impl Strategy<Value = Vec<(u64, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Contract of `Medium::offer`: leaving is never in the past, waiting is always for later, and grants tell what
-    /// was sent.
+    /// Contract of `Medium::offer`: packets never leave in the past, waiting ends in the future, and grants
+    /// are the bytes sent.
     #[test]
     fn a_medium_goes_forward_in_time_whatever_it_is_offered(
         index in 0..link::TABLE.len(),
@@ -95,7 +95,7 @@ proptest! {
             now = now + Duration(pause);
             let head = Head { bytes: Bytes(bytes), backlog: Bytes(bytes) };
             medium.on_backlog(now, head.backlog);
-            // A packet may wait a while, but a world that asks when told to gets on.
+            // A packet may wait, but repeated offers at the returned times succeed.
             for _ in 0..200 {
                 match medium.offer(now, &head, &mut rng) {
                     Slot::Leaves(at) => {
@@ -187,9 +187,9 @@ fn golden(name: &str, curve: &(Vec<u64>, u64)) {
     if std::env::var_os("UNBLOAT_BLESS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
-    let wanted = std::fs::read_to_string(&path)
+    let expected = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; UNBLOAT_BLESS=1 makes it", path.display()));
-    assert_eq!(text, wanted, "{name} is not its golden curve; UNBLOAT_BLESS=1 renews it");
+    assert_eq!(text, expected, "{name} is not its golden curve; UNBLOAT_BLESS=1 renews it");
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn the_same_seed_gives_the_same_curve() {
     }
 }
 
-/// Bytes that the medium sent, as `take_grants` tells, are those of the packets that left.
+/// The bytes of `take_grants` are those of the packets that left.
 #[test]
-fn what_left_is_what_the_medium_says_it_sent() {
+fn grants_without_a_scheduler_are_the_bytes_that_left() {
     for entry in link::TABLE {
         let mut link = Link::new(entry.default(&sample()), Duration::ZERO, vec![]);
         let (mut sent, mut now) = (0, Instant::ZERO);

@@ -1,7 +1,7 @@
 //! Every window law of the table: operation fuzzing against one invariant, golden curves, closed forms on a path of
 //! packets, DRWA's integers against the formula.
 //!
-//! `UNBLOAT_BLESS=1 cargo test -p unbloat-algo --test rwnd` writes the golden curves anew; the difference is reviewed.
+//! `UNBLOAT_BLESS=1 cargo test -p unbloat-algo --test rwnd` writes the golden curves; review the difference.
 
 #[path = "rwnd/path.rs"]
 mod path;
@@ -77,7 +77,7 @@ fn every_law_draws_its_golden_curve() {
         let differs = stored.lines().zip(text.lines()).position(|(a, b)| a != b);
         assert!(
             stored == text,
-            "{} is missing or out of date (first at line {:?}); UNBLOAT_BLESS=1 writes it anew",
+            "{} is missing or out of date (first at line {:?}); UNBLOAT_BLESS=1 renews it",
             file.display(),
             differs.map(|line| line + 1)
         );
@@ -99,12 +99,12 @@ fn drwa_settles_at_three_times_the_empty_path_with_full_goodput_in_all_its_forms
         let (low, high) =
             (RTT + Duration::from_micros(1_000), if settings == window { 80 } else { 62 });
         assert!(seen >= low && seen <= Duration::from_millis(high), "{settings:?}: {seen}");
-        let wanted = seen * 3;
+        let expected = seen * 3;
         // With that estimator, a window late, the paper's slow average swings for ten seconds before it settles.
         let settled = if settings == window { 130 } else { 80 };
         for row in &path.rows[settled..] {
-            let off = row.rtt.0.abs_diff(wanted.0);
-            assert!(off * 20 <= wanted.0, "{settings:?} at {:?}: {}", row.at, row.rtt);
+            let off = row.rtt.0.abs_diff(expected.0);
+            assert!(off * 20 <= expected.0, "{settings:?} at {:?}: {}", row.at, row.rtt);
         }
         let full = RATE.0 * MSS / (MSS + 52);
         assert!(path.goodput(5, 15) * 1_000 >= full * 995, "{settings:?}: {}", path.goodput(5, 15));
@@ -112,7 +112,7 @@ fn drwa_settles_at_three_times_the_empty_path_with_full_goodput_in_all_its_forms
 }
 
 #[test]
-fn autotune_fills_a_deep_buffer_where_drwa_and_rledbat_do_not() {
+fn autotune_fills_a_deep_buffer_and_drwa_and_rledbat_do_not() {
     let rtt = |name: &str| {
         let mut path = Path::new(RATE, RTT, with(name, &[]), Reader::AtOnce, None);
         path.run(Duration::from_secs(15));
@@ -129,7 +129,7 @@ fn autotune_fills_a_deep_buffer_where_drwa_and_rledbat_do_not() {
 
 #[test]
 fn afc_reads_at_the_application_rate_where_classic_flow_control_stalls_at_zero_windows() {
-    // AFC slides, limitation 2: 15 Mbit/s, 530 ms, 256 KiB, 0-6-6 Mbit/s: 4 Mbit/s could be had.
+    // AFC slides, limitation 2: 15 Mbit/s, 530 ms, 256 KiB, 0-6-6 Mbit/s: 4 Mbit/s are available.
     let run = |afc: Option<Sender>, law: Rwnd| {
         let mut path = Path::new(Rate(15_000_000), Duration::from_millis(530), law, PULSED, afc);
         path.run(Duration::from_secs(120));
@@ -305,15 +305,15 @@ proptest! {
         let cwnd = average(old.cwnd, bytes as f64 * rtt_us as f64 / elapsed_us as f64);
         let rate = average(old.rate, (bytes as f64 * 1e6 / elapsed_us as f64).min((1_u64 << 32) as f64));
         // Each of at most two divisions before the last loses less than one byte (per second), which λ multiplies.
-        let (wanted, slack) = if rate_form {
+        let (expected, slack) = if rate_form {
             let rtt_min = rtt_min_us as f64 / 1e6;
             (l * rtt_min * rate, (2.0 * rtt_min + 1.0) * l + 1.0)
         } else {
             (l * rtt_min_us as f64 / rtt_us as f64 * cwnd, 2.0 * l + 1.0)
         };
-        let wanted = (wanted + increment as f64).clamp(2_896.0, (1_u64 << 30) as f64);
-        let slack = slack + wanted * 1e-9;
-        prop_assert!((window as f64 - wanted).abs() <= slack, "{window} {wanted} {slack} {new:?}");
+        let expected = (expected + increment as f64).clamp(2_896.0, (1_u64 << 30) as f64);
+        let slack = slack + expected * 1e-9;
+        prop_assert!((window as f64 - expected).abs() <= slack, "{window} {expected} {slack} {new:?}");
         prop_assert!((new.cwnd as f64 - cwnd).abs() <= 2.0 + cwnd * 1e-9);
     }
 }

@@ -335,7 +335,7 @@ mod tests {
 
     // RFC 8289 section 5.5: a queue of one MTU or a sojourn that is below target once is no standing queue.
     #[test]
-    fn one_packet_below_target_starts_the_interval_anew() {
+    fn one_packet_below_target_restarts_the_interval() {
         let mut codel = Codel::new(Config::default(), &Setup::default());
         let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
         assert!(serve(&mut codel, 1_000, 99, 50, Ecn::NotCapable).is_empty());

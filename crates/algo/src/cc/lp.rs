@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_trip_is_not_taken_for_a_one_way_delay_where_an_ack_tells_none() {
+    fn an_ack_without_a_one_way_delay_does_not_count_with_its_rtt() {
         let mut cc = settled();
         feed(&mut cc, 1000, 50);
         let before = cc.window.segments();

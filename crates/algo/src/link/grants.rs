@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_tell_the_upper_edge_of_one_of_64_levels() {
+    fn reports_have_the_upper_edge_of_one_of_64_levels() {
         // 36.321 table 6.1.3.1-1: index 0 is an empty buffer, 1 up to 10 bytes, 62 up to 150,000, 63 above.
         assert_eq!(reported(Bytes::ZERO), Bytes::ZERO);
         assert_eq!(reported(Bytes(1)), Bytes(10));

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_lost() {
+    fn opportunities_without_a_waiting_packet_are_lost() {
         let mut link = link(&[1]);
         assert_eq!(send(&mut link, 0, 100), MS);
         // the other 1,400 bytes of that opportunity are gone a nanosecond later, so are those of the next 99

@@ -109,7 +109,7 @@ proptest! {
         let mut passed: Vec<(u64, u32)> = Vec::new();
         let (mut written, mut reported) = (0, 0);
         let mut now = 1_000_000_000_u64;
-        let mut heard = false;
+        let mut received = false;
         for step in steps {
             match step {
                 Step::Pass(ns, bytes) => {
@@ -120,11 +120,11 @@ proptest! {
                 Step::Report(age, held, granted, padding) => {
                     let at = (now - age).max(written);
                     ours.on_report(Instant(now), Instant(at), Bytes(held), Bytes(granted), Bytes(padding));
-                    (written, reported, heard) = (at, held, true);
+                    (written, reported, received) = (at, held, true);
                     passed.retain(|(time, _)| *time > at);
                 }
             }
-            if heard {
+            if received {
                 let rate = ours.bytes_per_second().unwrap_or(0);
                 let later = now + 1_234_567;
                 prop_assert_eq!(ours.bytes(Instant(later)).0, occupancy_at(reported, written, &passed, rate, later));

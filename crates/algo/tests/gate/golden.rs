@@ -1,5 +1,5 @@
 //! One curve per gate of the table: a device whose uplink falls from 6 to 1 Mbit/s and recovers. A change of any
-//! decision shows as a changed line; `UNBLOAT_BLESS=1` writes the files anew.
+//! decision shows as a changed line; `UNBLOAT_BLESS=1` writes the files.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use algo::gate::{AnyGate, Gate, Limit, Setup, TABLE};
 use algo::link::{self, AnyMedium, fixed};
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::bed::Bed;
+use crate::testbed::Testbed;
 
 fn medium(rate: Rate) -> AnyMedium {
     AnyMedium::Fixed(fixed::Fixed::new(fixed::Config { rate }, &link::Setup::default()))
@@ -16,16 +16,16 @@ fn medium(rate: Rate) -> AnyMedium {
 
 fn curve(gate: AnyGate) -> String {
     let steps = [(Rate(6_000_000), 2_000), (Rate(1_000_000), 4_000), (Rate(6_000_000), 6_000)];
-    let mut bed = Bed::new(gate, medium(steps[0].0), Bytes(222_000));
+    let mut testbed = Testbed::new(gate, medium(steps[0].0), Bytes(222_000));
     let mut text =
         String::from("ms below_bytes believed_bytes limit rate_bps left_packets stayed_us\n");
     let every = Duration::from_millis(100);
     for (rate, until_ms) in steps {
-        bed.link = medium(rate);
-        while bed.now < Instant(until_ms * 1_000_000) {
-            let seen = bed.run(bed.now + every);
-            let state = bed.gate.state(bed.now);
-            let limit = match bed.gate.limit(bed.now) {
+        testbed.link = medium(rate);
+        while testbed.now < Instant(until_ms * 1_000_000) {
+            let seen = testbed.run(testbed.now + every);
+            let state = testbed.gate.state(testbed.now);
+            let limit = match testbed.gate.limit(testbed.now) {
                 Limit::None => String::from("none"),
                 Limit::Bytes(bytes) => format!("{}B", bytes.0),
                 Limit::Rate(rate) => format!("{}bps", rate.0),
@@ -34,8 +34,8 @@ fn curve(gate: AnyGate) -> String {
             writeln!(
                 text,
                 "{} {} {} {limit} {} {} {}",
-                bed.now.0 / 1_000_000,
-                bed.held().0,
+                testbed.now.0 / 1_000_000,
+                testbed.buffered().0,
                 number(state.occupancy.map(|b| b.0)),
                 number(state.rate.map(|r| r.0)),
                 seen.packets,

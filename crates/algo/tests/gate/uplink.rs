@@ -1,5 +1,5 @@
-//! Gates before a grant-scheduled uplink: QCUT's figure 15 at −98 dBm, to which the uplink is fitted, and at −85 and
-//! −110 dBm, which it predicts; QCUT-D against no gate.
+//! Gates above a grant-scheduled uplink: QCUT's figure 15 at −98 dBm, where the uplink is fitted, and at −85
+//! and −110 dBm, where it predicts; QCUT-D compared with no gate.
 
 use algo::Rng;
 use algo::gate::{AnyGate, Setup, none, qcut_b, qcut_d};
@@ -8,7 +8,7 @@ use algo::link::{Head, Medium, Slot};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::bed::{Bed, Seen};
+use crate::testbed::{Departures, Testbed};
 
 /// The firmware buffer: what figure 15's ungated upload at −98 dBm held, (364 − 58) ms at 5.8 Mbit/s.
 const BUFFER: Bytes = Bytes(222_000);
@@ -67,16 +67,16 @@ fn delay(hold: bool) -> AnyGate {
 }
 
 /// Throughput and delay after `WARM_UP`, of a source that began at one second, long after the modem's first report.
-fn steady(gate: &AnyGate, signal: grants::Signal) -> Seen {
-    let mut bed = Bed::new(gate.clone(), uplink(signal), BUFFER);
-    bed.sending = false;
-    bed.run(Instant(1_000_000_000));
-    bed.sending = true;
-    bed.run(WARM_UP);
-    bed.run(END)
+fn steady(gate: &AnyGate, signal: grants::Signal) -> Departures {
+    let mut testbed = Testbed::new(gate.clone(), uplink(signal), BUFFER);
+    testbed.sending = false;
+    testbed.run(Instant(1_000_000_000));
+    testbed.sending = true;
+    testbed.run(WARM_UP);
+    testbed.run(END)
 }
 
-fn mbit(seen: &Seen) -> f64 {
+fn mbit(seen: &Departures) -> f64 {
     seen.rate(END.since(WARM_UP)).0 as f64 / 1e6
 }
 
@@ -180,8 +180,8 @@ fn intervals_without_data_in_the_average_make_a_low_rate_a_fixed_point() {
 
 #[test]
 fn at_85_dbm_a_rate_measured_while_data_runs_out_does_not_starve_the_buffer() {
-    // Twenty milliseconds of the *measured* rate are less than a report's round there: averaged as it comes, the rate
-    // finds its fixed point at half. What is granted and padded tells that the air had more.
+    // Twenty milliseconds of the *measured* rate are shorter than a report's round trip there. Averaged
+    // without `hold`, the rate has its fixed point at half. The padding shows that the radio had more.
     let signal = grants::Signal::Good;
     let free = steady(&no_gate(), signal);
     let (held, averaged) = (steady(&delay(true), signal), steady(&delay(false), signal));
@@ -199,12 +199,12 @@ fn at_85_dbm_a_rate_measured_while_data_runs_out_does_not_starve_the_buffer() {
 #[test]
 fn after_a_pause_a_held_average_goes_on_where_it_was() {
     let second_after_pause = |hold| {
-        let mut bed = Bed::new(delay(hold), uplink(grants::Signal::Fair), BUFFER);
-        bed.run(Instant(10_000_000_000));
-        bed.sending = false;
-        bed.run(Instant(20_000_000_000));
-        bed.sending = true;
-        bed.run(Instant(21_000_000_000)).rate(Duration::from_secs(1))
+        let mut testbed = Testbed::new(delay(hold), uplink(grants::Signal::Fair), BUFFER);
+        testbed.run(Instant(10_000_000_000));
+        testbed.sending = false;
+        testbed.run(Instant(20_000_000_000));
+        testbed.sending = true;
+        testbed.run(Instant(21_000_000_000)).rate(Duration::from_secs(1))
     };
     let (averaged, held) = (second_after_pause(false), second_after_pause(true));
     println!("{averaged} {held}");

@@ -1,6 +1,6 @@
-//! A sender, a link and a receiver, just enough to show what a window law does: one flow, no congestion control but slow
-//! start, an endless queue, an ACK for every segment. A segment that does not fit the receive buffer is dropped, and the
-//! sender learns of it half an RTT later, as by SACK.
+//! A sender, a link and a receiver to test window laws: one flow, no congestion control except slow start,
+//! an infinite queue, an ACK for every segment. A segment that does not fit the receive buffer is dropped;
+//! the sender detects that half an RTT later, as by SACK.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,11 @@ pub enum Reader {
     Profile { rates: [u64; 3], slot: Duration, tick: Duration },
 }
 
-/// What was to be seen at one moment.
+/// State at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub at: Instant,
-    /// Window that the law wants.
+    /// Target window of the law.
     pub window: Bytes,
     /// Window field of the last ACK.
     pub advertised: Bytes,
@@ -63,7 +63,7 @@ pub struct Path {
     window: u64,
     edge: u64,
     cwnd: u64,
-    resend: BTreeSet<u64>,
+    retransmit: BTreeSet<u64>,
     echo: Option<Instant>,
     srtt: Duration,
     last_sent: Instant,
@@ -76,7 +76,7 @@ pub struct Path {
     received: u64,
     copied: u64,
     beyond: BTreeSet<u64>,
-    offered: u64,
+    advertised: u64,
     advertised: u64,
     pub zero_windows: u64,
     rtt: Duration,
@@ -102,7 +102,7 @@ impl Path {
             window: first,
             edge: first,
             cwnd: 10 * MSS,
-            resend: BTreeSet::new(),
+            retransmit: BTreeSet::new(),
             echo: None,
             srtt: Duration::ZERO,
             last_sent: Instant::ZERO,
@@ -113,7 +113,7 @@ impl Path {
             received: 0,
             copied: 0,
             beyond: BTreeSet::new(),
-            offered: first,
+            advertised: first,
             advertised: first,
             zero_windows: 0,
             rtt: Duration::ZERO,
@@ -149,7 +149,7 @@ impl Path {
                 Event::Lost { seq } => {
                     self.lost += 1;
                     self.hidden += u64::from(self.afc.as_ref().is_some_and(Sender::hides_loss));
-                    self.resend.insert(seq);
+                    self.retransmit.insert(seq);
                     self.send();
                 }
                 Event::Send => {
@@ -190,7 +190,7 @@ impl Path {
                 None => self.edge,
             };
             let limit = allowed.min(self.una + self.cwnd);
-            let again = self.resend.first().copied();
+            let again = self.retransmit.first().copied();
             let seq = again.unwrap_or(self.next);
             // What is acknowledged next may always be sent again: it probes a closed window (RFC 9293 section 3.8.6.1).
             if seq + MSS > limit && !(again.is_some() && seq == self.una) {
@@ -207,7 +207,7 @@ impl Path {
                 }
             }
             if again.is_some() {
-                self.resend.pop_first();
+                self.retransmit.pop_first();
             } else {
                 self.next += MSS;
             }
@@ -296,7 +296,7 @@ impl Path {
             received: Bytes(self.received),
             copied: Bytes(self.copied),
             out_of_order: Bytes(highest - self.received),
-            right_edge: Bytes(self.offered),
+            right_edge: Bytes(self.advertised),
             rtt,
         };
         self.law.on_sample(self.now, &sample);
@@ -309,24 +309,24 @@ impl Path {
         }
     }
 
-    /// The right edge that is to be offered: never less than before, and in steps of a segment (RFC 9293 section
+    /// The right edge to advertise next: never less than before, and in steps of a segment (RFC 9293 section
     /// 3.8.6.2.2).
-    fn edge_wanted(&self) -> u64 {
+    fn next_edge(&self) -> u64 {
         let held = self.received - self.copied + self.beyond.len() as u64 * MSS;
         let window = self.law.window().0.min(self.law.buffer().0.saturating_sub(held));
         let edge = self.received + window;
-        if edge >= self.offered + MSS { edge } else { self.offered.max(self.received) }
+        if edge >= self.advertised + MSS { edge } else { self.advertised.max(self.received) }
     }
 
     fn acknowledge_if_needed(&mut self) {
-        if self.law.wants_ack() || self.edge_wanted() >= self.offered + 2 * MSS {
+        if self.law.wants_ack() || self.next_edge() >= self.advertised + 2 * MSS {
             self.acknowledge(None);
         }
     }
 
     fn acknowledge(&mut self, data_sent: Option<Instant>) {
-        self.offered = self.edge_wanted();
-        let window = self.offered - self.received;
+        self.advertised = self.next_edge();
+        let window = self.advertised - self.received;
         let window = if window < MSS { 0 } else { window };
         self.zero_windows += u64::from(window == 0 && self.advertised > 0);
         self.advertised = window;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_stay_in_order_unless_told_otherwise() {
+    fn packets_stay_in_order_by_default() {
         let gap = Duration::from_micros(100);
         let ordered = arrivals(Config::default(), gap, 1_000);
         assert!(ordered.is_sorted());

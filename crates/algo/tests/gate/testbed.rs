@@ -1,7 +1,6 @@
-//! A device that always has something to send: gate, firmware buffer, uplink, and the modem's reports 100 ms late.
-//!
-//! signal: a gate and a medium · model: packets of 1,500 bytes enter the firmware while the gate is open and there is
-//! room · action: how long they stayed, how many left.
+//! A device that always has data to send: gate, firmware buffer, uplink, and the modem's reports 100 ms
+//! late. Packets of 1,500 bytes enter the firmware while the gate is open and the buffer has space; the
+//! result is their number and their time in the firmware.
 
 use std::collections::VecDeque;
 
@@ -12,22 +11,22 @@ use algo::link::{AnyMedium, Head, Medium, Slot};
 use units::{Bytes, Duration, Instant, Rate};
 
 pub const PACKET: Bytes = Bytes(1_500);
-/// The modem writes a report every 5 ms, which the kernel reads about 100 ms later (QCUT section 6): 95 to 105 ms,
-/// in order. An age of exactly twenty reports would keep reports and the packets let in on them in step for ever.
+/// The modem writes a report every 5 ms, which the kernel reads about 100 ms later (QCUT section 6): 95 to
+/// 105 ms, in order. With an age of exactly twenty reports, reports and packets would stay in step.
 const REPORT_EVERY: Duration = Duration::from_millis(5);
 const REPORT_AGE: (Duration, u64) = (Duration::from_millis(95), 10_000_000);
 /// Delay of a probe over an empty link.
 const BASE: Duration = Duration::from_millis(25);
 
-/// What was seen between two marks.
+/// Packets that left between two calls.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Seen {
+pub struct Departures {
     pub packets: u64,
     /// Sum over the packets of their time in the firmware.
     pub stayed: Duration,
 }
 
-impl Seen {
+impl Departures {
     pub fn delay_ms(&self) -> f64 {
         self.stayed.as_millis_f64() / self.packets.max(1) as f64
     }
@@ -36,18 +35,18 @@ impl Seen {
     }
 }
 
-pub struct Bed {
+pub struct Testbed {
     pub gate: AnyGate,
     pub link: AnyMedium,
     pub now: Instant,
-    pub seen: Seen,
-    /// Whether the source has anything.
+    pub seen: Departures,
+    /// Whether the source has data.
     pub sending: bool,
     buffer: Bytes,
     fifo: VecDeque<Instant>,
-    /// The head is on the air until then.
+    /// The head is in transmission until this time.
     leaving: Option<Instant>,
-    /// The link is to be asked then.
+    /// When to offer the head to the link again.
     ask: Option<Instant>,
     reports: VecDeque<(Instant, Event)>,
     next_report: Instant,
@@ -56,14 +55,14 @@ pub struct Bed {
     rng: Rng,
 }
 
-impl Bed {
-    pub fn new(gate: AnyGate, link: AnyMedium, buffer: Bytes) -> Bed {
+impl Testbed {
+    pub fn new(gate: AnyGate, link: AnyMedium, buffer: Bytes) -> Testbed {
         let next_probe = gate.probe_every().map(|every| Instant::ZERO + every);
-        Bed {
+        Testbed {
             gate,
             link,
             now: Instant::ZERO,
-            seen: Seen::default(),
+            seen: Departures::default(),
             sending: true,
             buffer,
             fifo: VecDeque::new(),
@@ -74,16 +73,16 @@ impl Bed {
             next_report: Instant(3_100_000),
             next_probe,
             moved: Bytes::ZERO,
-            rng: Rng::new(1, "bed"),
+            rng: Rng::new(1, "testbed"),
         }
     }
 
-    pub fn held(&self) -> Bytes {
+    pub fn buffered(&self) -> Bytes {
         PACKET * self.fifo.len() as u64
     }
 
-    /// Runs to `until` and says what was seen since the last call.
-    pub fn run(&mut self, until: Instant) -> Seen {
+    /// Runs to `until`; returns the packets that left since the last call.
+    pub fn run(&mut self, until: Instant) -> Departures {
         loop {
             self.settle();
             let next = self.next_event();
@@ -92,20 +91,23 @@ impl Bed {
                 return core::mem::take(&mut self.seen);
             }
             self.now = next;
-            self.tell();
+            self.report();
         }
     }
 
-    /// Everything that happens at this very moment.
+    /// Moves all packets that can move now.
     fn settle(&mut self) {
         loop {
             if self.leaving.is_some_and(|at| at <= self.now) {
                 self.leave();
             }
-            while self.sending && self.held() + PACKET <= self.buffer && self.gate.open(self.now) {
+            while self.sending
+                && self.buffered() + PACKET <= self.buffer
+                && self.gate.open(self.now)
+            {
                 self.fifo.push_back(self.now);
                 self.gate.on_event(self.now, &Event::Passed { bytes: PACKET });
-                self.link.on_backlog(self.now, self.held());
+                self.link.on_backlog(self.now, self.buffered());
                 self.ask.get_or_insert(self.now);
             }
             if self.fifo.is_empty()
@@ -114,7 +116,7 @@ impl Bed {
             {
                 return;
             }
-            let head = Head { bytes: PACKET, backlog: self.held() };
+            let head = Head { bytes: PACKET, backlog: self.buffered() };
             match self.link.offer(self.now, &head, &mut self.rng) {
                 Slot::Leaves(at) => {
                     self.leaving = Some(at);
@@ -124,7 +126,7 @@ impl Bed {
                     }
                 }
                 Slot::WaitUntil(at) => {
-                    assert!(at > self.now, "the link asks to be asked again at once");
+                    assert!(at > self.now, "the link never waits for zero time");
                     self.ask = Some(at);
                     return;
                 }
@@ -138,7 +140,7 @@ impl Bed {
         self.seen.packets += 1;
         self.seen.stayed += self.now.since(came);
         self.moved += PACKET;
-        self.link.on_backlog(self.now, self.held());
+        self.link.on_backlog(self.now, self.buffered());
         self.gate.on_event(self.now, &Event::Completed { bytes: PACKET });
         self.ask = (!self.fifo.is_empty()).then_some(self.now);
     }
@@ -157,14 +159,14 @@ impl Bed {
             .unwrap_or(self.next_report)
     }
 
-    /// Reports and probes that are due.
-    fn tell(&mut self) {
+    /// Processes reports and probes that are due.
+    fn report(&mut self) {
         let now = self.now;
         if now >= self.next_report {
             let grants = self.link.take_grants(now);
             let report = Event::Report {
                 at: now,
-                occupancy: reported(self.held()),
+                occupancy: reported(self.buffered()),
                 granted: grants.granted,
                 padding: grants.padding,
             };
@@ -179,9 +181,9 @@ impl Bed {
             }
         }
         if self.next_probe.is_some_and(|at| at <= now) {
-            let span = self.gate.probe_every().expect("who is probed says how often");
+            let span = self.gate.probe_every().expect("a probed gate has an interval");
             let rate = self.link.state(now).rate.unwrap_or(Rate(1));
-            let delay = BASE + self.held() / rate;
+            let delay = BASE + self.buffered() / rate;
             let moved = core::mem::take(&mut self.moved);
             self.gate.on_event(now, &Event::Probe { delay, moved, span });
             self.next_probe = Some(now + span);
