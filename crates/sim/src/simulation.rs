@@ -299,7 +299,7 @@ impl<'s, T: Tap> Simulation<'s, T> {
         // Probes that are still on the way at the end are neither lost nor answered.
         self.write_totals();
         let conservation = &mut self.results.conservation;
-        conservation.queued = self.ports.iter().map(|p| p.held() as u64).sum();
+        conservation.queued = self.ports.iter().map(|p| p.waiting_packets() as u64).sum();
         conservation.flying = self.ports.iter().map(|p| p.pipe.len() as u64).sum();
         debug_assert_eq!(
             conservation.queued + conservation.flying,

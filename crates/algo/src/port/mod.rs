@@ -227,8 +227,7 @@ impl Port {
     }
 
     /// Packets before the link.
-    #[cfg(test)]
-    fn waiting_packets(&self) -> usize {
+    pub fn waiting_packets(&self) -> usize {
         let firmware = self.device.as_ref().map_or(0, |d| d.firmware_len());
         self.queue.len() + firmware + usize::from(self.waiting.is_some())
     }

@@ -1,6 +1,6 @@
-//! A sender, a link and a receiver to test window laws: one flow, no congestion control except slow start,
-//! an infinite queue, an ACK for every segment. A segment that does not fit the receive buffer is dropped;
-//! the sender detects that half an RTT later, as by SACK.
+//! A sender, a link and a receiver, just enough to show what a window law does: one flow, no congestion control but slow
+//! start, an endless queue, an ACK for every segment. A segment that does not fit the receive buffer is dropped, and the
+//! sender learns of it half an RTT later, as by SACK.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,11 @@ pub enum Reader {
     Profile { rates: [u64; 3], slot: Duration, tick: Duration },
 }
 
-/// State at one moment.
+/// What was to be seen at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub at: Instant,
-    /// Target window of the law.
+    /// Window that the law wants.
     pub window: Bytes,
     /// Window field of the last ACK.
     pub advertised: Bytes,
@@ -76,7 +76,7 @@ pub struct Path {
     received: u64,
     copied: u64,
     beyond: BTreeSet<u64>,
-    advertised: u64,
+    right_edge: u64,
     advertised: u64,
     pub zero_windows: u64,
     rtt: Duration,
@@ -113,7 +113,7 @@ impl Path {
             received: 0,
             copied: 0,
             beyond: BTreeSet::new(),
-            advertised: first,
+            right_edge: first,
             advertised: first,
             zero_windows: 0,
             rtt: Duration::ZERO,
@@ -296,7 +296,7 @@ impl Path {
             received: Bytes(self.received),
             copied: Bytes(self.copied),
             out_of_order: Bytes(highest - self.received),
-            right_edge: Bytes(self.advertised),
+            right_edge: Bytes(self.right_edge),
             rtt,
         };
         self.law.on_sample(self.now, &sample);
@@ -309,24 +309,24 @@ impl Path {
         }
     }
 
-    /// The right edge to advertise next: never less than before, and in steps of a segment (RFC 9293 section
+    /// The right edge that is to be right_edge: never less than before, and in steps of a segment (RFC 9293 section
     /// 3.8.6.2.2).
     fn next_edge(&self) -> u64 {
         let held = self.received - self.copied + self.beyond.len() as u64 * MSS;
         let window = self.law.window().0.min(self.law.buffer().0.saturating_sub(held));
         let edge = self.received + window;
-        if edge >= self.advertised + MSS { edge } else { self.advertised.max(self.received) }
+        if edge >= self.right_edge + MSS { edge } else { self.right_edge.max(self.received) }
     }
 
     fn acknowledge_if_needed(&mut self) {
-        if self.law.wants_ack() || self.next_edge() >= self.advertised + 2 * MSS {
+        if self.law.wants_ack() || self.next_edge() >= self.right_edge + 2 * MSS {
             self.acknowledge(None);
         }
     }
 
     fn acknowledge(&mut self, data_sent: Option<Instant>) {
-        self.advertised = self.next_edge();
-        let window = self.advertised - self.received;
+        self.right_edge = self.next_edge();
+        let window = self.right_edge - self.received;
         let window = if window < MSS { 0 } else { window };
         self.zero_windows += u64::from(window == 0 && self.advertised > 0);
         self.advertised = window;
