@@ -73,7 +73,8 @@ impl Testbed {
             next_report: Instant(3_100_000),
             next_probe,
             moved: Bytes::ZERO,
-            rng: Rng::new(1, "testbed"),
+            // The name seeds the golden curves.
+            rng: Rng::new(1, "bed"),
         }
     }
 
