@@ -56,8 +56,11 @@ fn large(size: u16, packet: &[u8]) {
     let views: Vec<View> = pieces.iter().map(|piece| view(piece)).collect();
     assert!(views.windows(2).all(|w| w[0].ports == w[1].ports && w[0].source == w[1].source));
     let mut coalesced = Coalesced::default();
-    let taken =
-        pieces.iter().enumerate().take_while(|(i, piece)| coalesced.coalesce(*i as u32, piece)).count();
+    let taken = pieces
+        .iter()
+        .enumerate()
+        .take_while(|(i, piece)| coalesced.coalesce(*i as u32, piece))
+        .count();
     if taken > 1 {
         let from = coalesced.head_length();
         let payload: usize = pieces[..taken].iter().map(|piece| piece.len() - from).sum();
