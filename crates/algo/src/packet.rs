@@ -14,7 +14,7 @@ pub enum Ecn {
     Capable1,
     /// ECT(0), used by classic ECN.
     Capable0,
-    /// CE: congestion experienced.
+    /// The CE codepoint: congestion experienced.
     Marked,
 }
 

@@ -13,7 +13,7 @@ use crate::{Duration, Rate};
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Zero bytes.
+    /// An amount of zero bytes.
     pub const ZERO: Bytes = Bytes(0);
 
     /// The number of bytes.

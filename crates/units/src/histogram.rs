@@ -18,15 +18,15 @@ use alloc::vec::Vec;
 pub struct Quantiles {
     /// How many samples there are.
     pub count: u64,
-    /// Smallest sample, exact.
+    /// The smallest sample, exact.
     pub min: f64,
-    /// Median (50th percentile).
+    /// Median of the samples.
     pub p50: f64,
     /// 95th percentile of the samples.
     pub p95: f64,
     /// 99th percentile of the samples.
     pub p99: f64,
-    /// Largest sample, exact.
+    /// The largest sample, exact.
     pub max: f64,
 }
 

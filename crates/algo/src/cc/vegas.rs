@@ -30,7 +30,7 @@ choice! {
     pub enum Form {
         /// The paper of Brakmo and Peterson.
         Paper = "paper",
-        /// Linux's `tcp_vegas.c`.
+        /// The code of Linux's `tcp_vegas.c`.
         Linux = "linux",
     }
 }

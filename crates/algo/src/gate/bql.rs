@@ -72,7 +72,7 @@ impl Bql {
         self.num_queued.saturating_sub(self.num_completed)
     }
 
-    /// The kernel's `dql_completed`.
+    /// Updates the limit: the kernel's `dql_completed`.
     fn complete(&mut self, now: Instant, count: u64) {
         let count = count.min(self.queued());
         let completed = self.num_completed + count;

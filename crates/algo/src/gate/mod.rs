@@ -86,7 +86,7 @@ pub enum Limit {
 pub struct State {
     /// Estimated bytes below the queue.
     pub occupancy: Option<Bytes>,
-    /// Estimated uplink rate.
+    /// Estimated rate of the uplink.
     pub rate: Option<Rate>,
     /// The limit in bytes, where there is one.
     pub limit: Option<Bytes>,

@@ -57,7 +57,7 @@ pub(super) struct Chain {
 /// One state of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainState {
-    /// Mean rate, kbit/s.
+    /// Mean rate of the state, kbit/s.
     pub kbps: u64,
     /// Probability that each state follows, cumulative.
     pub successors: [u64; MAX_STATES],

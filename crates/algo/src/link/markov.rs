@@ -28,7 +28,7 @@ pub const SOURCE: &str = "fitted: bench/fit_links.py";
 config! {
     /// The network, and a factor on its rates.
     pub struct Config {
-        /// The chain.
+        /// The network whose chain is used.
         model: Model = Model::LteDrive;
         /// Factor on all its rates.
         scale: f64 = 1.0, 0.001, 1000.0;

@@ -516,7 +516,7 @@ impl Port {
         self.run(now, outcomes);
     }
 
-    /// Replaces the gate.
+    /// Replaces the gate of the device.
     pub fn set_gate(&mut self, now: Instant, gate: AnyGate, outcomes: &mut Vec<Outcome>) {
         if let Some(device) = &mut self.device {
             device.gate = gate;

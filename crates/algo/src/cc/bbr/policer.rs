@@ -23,9 +23,9 @@ const MAX_ROUNDS: u64 = 48;
 /// The input from one ACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence {
-    /// Total bytes delivered.
+    /// Bytes delivered since the beginning.
     pub(super) delivered: Bytes,
-    /// Total bytes lost.
+    /// Bytes lost since the beginning.
     pub(super) lost: Bytes,
     /// The ACK marks data lost.
     pub(super) losing: bool,

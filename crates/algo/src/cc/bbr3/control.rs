@@ -31,7 +31,7 @@ impl Bbr3 {
         }
     }
 
-    /// The draft's `InitPacingRate`.
+    /// Implements the draft's `InitPacingRate`.
     pub(super) fn pace_from_rtt(&mut self, rtt: Duration) {
         let seconds = rtt.max(Duration::from_micros(1)).as_secs_f64();
         self.pacing = self.config.startup_gain * self.first_window.0 as f64 / seconds;
@@ -60,7 +60,7 @@ impl Bbr3 {
         if self.phase == Phase::Up { budget + self.mss * 2 } else { budget }
     }
 
-    /// The draft's `Inflight`.
+    /// Implements the draft's `Inflight`.
     #[inline]
     pub(super) fn inflight(&self, rate: f64, gain: f64) -> Bytes {
         self.with_budget(self.bdp(rate, gain))
@@ -68,7 +68,7 @@ impl Bbr3 {
 
     // ---- the window ----
 
-    /// The draft's `SaveCwnd`.
+    /// Implements the draft's `SaveCwnd`.
     pub(super) fn save_window(&mut self) {
         let good = self.recovery == Recovery::Open && self.phase != Phase::ProbeRtt;
         self.prior_window = if good { self.window } else { self.prior_window.max(self.window) };
@@ -94,7 +94,7 @@ impl Bbr3 {
         self.bound_window();
     }
 
-    /// The draft's `SetCwnd`.
+    /// Implements the draft's `SetCwnd`.
     pub(super) fn set_window(&mut self, ack: &Ack) {
         let extra = Bytes(self.extra_acked.get());
         let most = self.with_budget(self.bdp(self.rate, self.window_gain()) + extra);

@@ -112,13 +112,13 @@ enum Phase {
 }
 
 impl Phase {
-    /// The draft's `IsInAProbeBWState`.
+    /// Implements the draft's `IsInAProbeBWState`.
     #[inline]
     fn is_probe_bw(self) -> bool {
         matches!(self, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
     }
 
-    /// The draft's `IsProbingBW`.
+    /// Implements the draft's `IsProbingBW`.
     #[inline]
     fn is_probing(self) -> bool {
         matches!(self, Phase::Startup | Phase::Refill | Phase::Up)
@@ -310,7 +310,7 @@ impl Bbr3 {
         self.mss * self.config.min_window.max(1)
     }
 
-    /// The draft's `EnterDrain`.
+    /// Implements the draft's `EnterDrain`.
     fn enter_drain(&mut self) {
         self.phase = Phase::Drain;
         self.drain_round = self.rounds.count();
@@ -332,7 +332,7 @@ impl Bbr3 {
 }
 
 impl CongestionControl for Bbr3 {
-    /// The draft's `HandleRestartFromIdle`.
+    /// Implements the draft's `HandleRestartFromIdle`.
     fn on_sent(&mut self, now: Instant, sent: &Sent, rng: &mut Rng) {
         self.begin(now);
         if sent.in_flight > Bytes::ZERO || !sent.app_limited {
@@ -377,12 +377,12 @@ impl CongestionControl for Bbr3 {
         self.set_window(ack);
     }
 
-    /// The draft's `OnEnterFastRecovery`.
+    /// Implements the draft's `OnEnterFastRecovery`.
     fn on_loss(&mut self, _now: Instant, _loss: &Loss) {
         self.save_once();
     }
 
-    /// The draft's `OnEnterRTO`.
+    /// Implements the draft's `OnEnterRTO`.
     fn on_timeout(&mut self, now: Instant, timeout: &Timeout) {
         self.begin(now);
         self.save_once();

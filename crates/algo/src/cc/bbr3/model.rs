@@ -50,7 +50,7 @@ impl Bbr3 {
         }
     }
 
-    /// The draft's `UpdateLatestDeliverySignals`.
+    /// Implements the draft's `UpdateLatestDeliverySignals`.
     #[inline]
     pub(super) fn update_latest(&mut self, ack: &Ack, rate: f64) {
         self.loss_round_start = false;
@@ -72,7 +72,7 @@ impl Bbr3 {
         }
     }
 
-    /// The draft's `UpdateACKAggregation`.
+    /// Implements the draft's `UpdateACKAggregation`.
     pub(super) fn update_extra_acked(&mut self, now: Instant, ack: &Ack) {
         if ack.acked == Bytes::ZERO {
             return;
@@ -92,14 +92,14 @@ impl Bbr3 {
 
     // ---- the full pipe ----
 
-    /// The draft's `ResetFullBW`.
+    /// Implements the draft's `ResetFullBW`.
     pub(super) fn reset_full(&mut self) {
         self.full_rate = 0.0;
         self.full_count = 0;
         self.full_now = false;
     }
 
-    /// The draft's `CheckFullBWReached`.
+    /// Implements the draft's `CheckFullBWReached`.
     pub(super) fn check_full(&mut self, rate: f64, limited: bool) {
         if self.full_now || !self.round_start || limited {
             return;
@@ -135,7 +135,7 @@ impl Bbr3 {
 
     // ---- losses ----
 
-    /// The draft's `IsInflightTooHigh`.
+    /// Implements the draft's `IsInflightTooHigh`.
     #[inline]
     pub(super) fn is_too_high(&self, ack: &Ack) -> bool {
         lost_since(ack).0 as f64 > flight_at_send(ack).0 as f64 * self.config.loss_threshold
@@ -174,7 +174,7 @@ impl Bbr3 {
         before + Bytes(prefix as u64)
     }
 
-    /// The draft's `HandleInflightTooHigh`.
+    /// Implements the draft's `HandleInflightTooHigh`.
     fn handle_too_high(
         &mut self,
         now: Instant,
@@ -215,13 +215,13 @@ impl Bbr3 {
         self.loss_in_round = false;
     }
 
-    /// The draft's `ResetShortTermModel`.
+    /// Implements the draft's `ResetShortTermModel`.
     pub(super) fn reset_shortterm(&mut self) {
         self.rate_shortterm = f64::INFINITY;
         self.inflight_shortterm = UNBOUNDED;
     }
 
-    /// The draft's `ResetCongestionSignals`.
+    /// Implements the draft's `ResetCongestionSignals`.
     pub(super) fn reset_signals(&mut self) {
         self.loss_in_round = false;
         self.rate_latest = 0.0;
@@ -245,7 +245,7 @@ impl Bbr3 {
         };
     }
 
-    /// The draft's `HandleSpuriousLossDetection`.
+    /// Implements the draft's `HandleSpuriousLossDetection`.
     pub(super) fn undo(&mut self) {
         let undo = self.undo;
         self.timed_out = None;
@@ -270,7 +270,7 @@ impl Bbr3 {
 
     // ---- bandwidth-delay products ----
 
-    /// The draft's `BDPMultiple`.
+    /// Implements the draft's `BDPMultiple`.
     #[inline]
     pub(super) fn bdp(&self, rate: f64, gain: f64) -> Bytes {
         if self.min_rtt == Duration::MAX {
@@ -279,7 +279,7 @@ impl Bbr3 {
         Bytes((rate * self.min_rtt.as_secs_f64() * gain) as u64)
     }
 
-    /// The draft's `TargetInflight`.
+    /// Implements the draft's `TargetInflight`.
     #[inline]
     pub(super) fn target_inflight(&self) -> Bytes {
         self.bdp(self.rate, 1.0).min(self.window)

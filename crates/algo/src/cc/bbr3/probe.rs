@@ -10,7 +10,7 @@ use crate::cc::Ack;
 const MAX_UP_ROUNDS: u32 = 30;
 
 impl Bbr3 {
-    /// The draft's `StartProbeBW_DOWN`.
+    /// Implements the draft's `StartProbeBW_DOWN`.
     pub(super) fn start_down(&mut self, now: Instant, delivered: Bytes, rng: &mut Rng) {
         self.reset_signals();
         self.up_acked_per_step = u64::MAX;
@@ -24,7 +24,7 @@ impl Bbr3 {
         self.phase = Phase::Down;
     }
 
-    /// The draft's `StartProbeBW_REFILL`.
+    /// Implements the draft's `StartProbeBW_REFILL`.
     pub(super) fn start_refill(&mut self, delivered: Bytes) {
         self.reset_shortterm();
         self.up_rounds = 0;
@@ -35,7 +35,7 @@ impl Bbr3 {
         self.phase = Phase::Refill;
     }
 
-    /// The draft's `StartProbeBW_UP`.
+    /// Implements the draft's `StartProbeBW_UP`.
     fn start_up(&mut self, ack: &Ack, rate: f64) {
         self.feedback = Feedback::Starting;
         self.rounds.restart(ack.delivered);
@@ -45,7 +45,7 @@ impl Bbr3 {
         self.raise_slope();
     }
 
-    /// The draft's `UpdateProbeBWCyclePhase`.
+    /// Implements the draft's `UpdateProbeBWCyclePhase`.
     pub(super) fn update_cycle(
         &mut self,
         now: Instant,
@@ -93,13 +93,13 @@ impl Bbr3 {
         due
     }
 
-    /// The draft's `IsTimeToCruise`.
+    /// Implements the draft's `IsTimeToCruise`.
     fn may_cruise(&self, ack: &Ack) -> bool {
         ack.in_flight <= self.with_headroom()
             && ack.in_flight <= self.inflight(self.max_rate(), 1.0)
     }
 
-    /// The draft's `IsTimeToGoDown`.
+    /// Implements the draft's `IsTimeToGoDown`.
     pub(super) fn must_go_down(&mut self, ack: &Ack, rate: f64) -> bool {
         if self.too_high && ack.in_flight >= self.inflight_longterm {
             // The last probe lost too much at this flight: this one only tests that again.
@@ -115,7 +115,7 @@ impl Bbr3 {
         self.full_now
     }
 
-    /// The draft's `InflightWithHeadroom`.
+    /// Implements the draft's `InflightWithHeadroom`.
     pub(super) fn with_headroom(&self) -> Bytes {
         if self.inflight_longterm == UNBOUNDED {
             return UNBOUNDED;
@@ -124,14 +124,14 @@ impl Bbr3 {
         (self.inflight_longterm - share.max(self.mss)).max(self.min_window())
     }
 
-    /// The draft's `RaiseInflightLongtermSlope`.
+    /// Implements the draft's `RaiseInflightLongtermSlope`.
     fn raise_slope(&mut self) {
         let growth = 1_u64 << self.up_rounds.min(MAX_UP_ROUNDS);
         self.up_rounds = (self.up_rounds + 1).min(MAX_UP_ROUNDS);
         self.up_acked_per_step = (self.window.0 / growth).max(self.mss.0);
     }
 
-    /// The draft's `ProbeInflightLongtermUpward`.
+    /// Implements the draft's `ProbeInflightLongtermUpward`.
     fn raise_longterm(&mut self, ack: &Ack) {
         if !ack.window_limited || self.window < self.inflight_longterm {
             return;

@@ -30,7 +30,7 @@ impl Bbr3 {
         }
     }
 
-    /// The draft's `CheckProbeRTT`.
+    /// Implements the draft's `CheckProbeRTT`.
     pub(super) fn check_probe_rtt(&mut self, now: Instant, ack: &Ack, rng: &mut Rng) {
         if self.phase != Phase::ProbeRtt && self.probe_rtt_expired && !self.idle_restart {
             self.save_window();
@@ -48,7 +48,7 @@ impl Bbr3 {
         }
     }
 
-    /// The draft's `HandleProbeRTT`.
+    /// Implements the draft's `HandleProbeRTT`.
     fn handle_probe_rtt(&mut self, now: Instant, ack: &Ack, rng: &mut Rng) {
         self.limited.1 = ack.delivered + ack.in_flight;
         if self.probe_rtt_until.is_none() {
