@@ -202,7 +202,7 @@ fn link_layers() -> io::Result<()> {
 
 /// What the agent reads from others.
 fn agent() -> io::Result<()> {
-    put("agent_config", "defaults", include_bytes!("../../crates/agent/src/config.toml"))?;
+    put("agent_config", "defaults", agent::config::template().as_bytes())?;
     put("agent_config", "set", b"[receive]\nlambda = 1.5\n\0receive.start=1 MB")?;
     put("agent_http", "scrape", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\n\r\n")?;
     put("agent_http", "absolute", b"HEAD http://[::1]:1/metrics?a HTTP/1.1\nHost: a\n\n")?;

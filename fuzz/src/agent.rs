@@ -11,7 +11,6 @@ use std::path::Path;
 use agent::config::Config;
 use agent::daemon::control;
 use agent::kernel::netlink;
-use agent::status::metrics;
 use agent::status::metrics::request::{Asked, LONGEST, answer, asked};
 use agent::telemetry::socket::Socket;
 
@@ -50,7 +49,7 @@ pub fn config(text: &str) {
         set.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
     match Config::parse(text, &set, Path::new("/pins")) {
         Ok(config) => {
-            if let Some(receive) = &config.receive {
+            if let Some(receive) = &config.cures.receive {
                 // λ of 1 to 16, in sixteenths; an average below one, or nothing would ever be
                 // learnt.
                 assert!((16..=256).contains(&receive.law.lambda) && receive.law.alpha < 16);
@@ -87,8 +86,7 @@ pub fn kernel_messages(bytes: &[u8]) {
     }
 }
 
-/// What a client of the control socket wrote, in two pieces. Lines are the same however they came;
-/// the figures of an agent that gave such a status are a page.
+/// What a client of the control socket wrote, in two pieces. Lines are the same however they came.
 pub fn control_lines(bytes: &[u8]) {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     let mut at_once = bytes.to_vec();
@@ -101,13 +99,6 @@ pub fn control_lines(bytes: &[u8]) {
     text.extend_from_slice(second);
     piecewise.extend(control::lines(&mut text));
     assert_eq!((&piecewise, &text), (&all, &at_once));
-    for value in &all {
-        let page = metrics::page(value, 50);
-        assert!(page.ends_with("# EOF\n"));
-        // Whatever texts a status has, they end no line.
-        let known = |line: &str| line.starts_with("unbloat_") || line.starts_with("# ");
-        assert!(page.lines().all(known), "{page}");
-    }
 }
 
 /// A request for the figures. More bytes never unsay a refusal or a page, and every answer tells

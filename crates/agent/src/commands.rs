@@ -1,4 +1,4 @@
-//! What a person or systemd calls: each subcommand, one function.
+//! The subcommands of `unbloat-agent`: one function each.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -8,25 +8,78 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::config;
+use crate::cures;
 use crate::daemon::control::ask;
-use crate::daemon::paths::Paths;
+use crate::daemon::paths::{Paths, Role};
 use crate::daemon::{self, Start};
-use crate::kernel;
-use crate::status::table;
+use crate::kernel::{self, Feature, Tried};
 use crate::undo;
 use crate::undo::journal::{self, Journal};
 
-/// An answer of the daemon comes within this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for an answer of the daemon: one turn of its loop may load programs, which takes
+/// seconds on small machines.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What went wrong, and the exit code that says so.
-#[derive(Debug)]
-pub struct Failure(pub u8, pub String);
+/// Kinds of failures; each has its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An operation failed.
+    Failed,
+    /// Wrong arguments.
+    Usage,
+    /// The configuration or a capture cannot be read.
+    Unreadable,
+    /// A signal ended a run.
+    Interrupted,
+}
+
+/// Why a subcommand failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Its kind.
+    pub kind: Kind,
+    /// One line.
+    pub message: String,
+}
+
+impl Failure {
+    fn of(kind: Kind, why: impl std::fmt::Display) -> Failure {
+        Failure { kind, message: why.to_string() }
+    }
+
+    /// Wrong arguments.
+    pub fn usage(why: impl std::fmt::Display) -> Failure {
+        Failure::of(Kind::Usage, why)
+    }
+
+    /// The configuration or a capture cannot be read.
+    pub fn unreadable(why: impl std::fmt::Display) -> Failure {
+        Failure::of(Kind::Unreadable, why)
+    }
+
+    /// A signal ended a run.
+    pub fn interrupted(why: impl std::fmt::Display) -> Failure {
+        Failure::of(Kind::Interrupted, why)
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self.kind {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Unreadable => 3,
+            // As a shell has it for SIGINT.
+            Kind::Interrupted => 130,
+        }
+    }
+}
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-pub(crate) fn failed(e: impl std::fmt::Display) -> Failure {
-    Failure(1, e.to_string())
+/// A failed operation.
+pub fn failed(why: impl std::fmt::Display) -> Failure {
+    Failure::of(Kind::Failed, why)
 }
 
 /// Text or JSON.
@@ -39,12 +92,13 @@ pub struct Output {
 impl Output {
     pub(crate) fn say(&self, value: &Value, text: impl FnOnce() -> String) {
         let text = if self.json { value.to_string() } else { text() };
-        // Whoever closed the pipe does not want it.
+        // A reader that closed the pipe does not want it.
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
-    /// What went wrong.
-    pub fn failed(&self, text: &str) {
+    /// Reports a failure.
+    pub fn failed(&self, failure: &Failure) {
+        let text = &failure.message;
         if self.json {
             let _ = writeln!(std::io::stdout(), "{}", json!({"ok": false, "error": text}));
         }
@@ -52,7 +106,7 @@ impl Output {
     }
 }
 
-/// Capabilities, not who it is: a unit runs as root with few of them.
+/// Checks the capabilities, not the user: a systemd unit runs as root with few of them.
 pub(crate) fn root() -> Result<()> {
     kernel::rights().map_err(failed)
 }
@@ -60,7 +114,7 @@ pub(crate) fn root() -> Result<()> {
 /// The daemon in the foreground.
 pub fn serve(start: Start, output: &Output) -> Result<()> {
     root()?;
-    start.config().map_err(|e| Failure(3, e))?;
+    start.config().map_err(Failure::unreadable)?;
     let output = *output;
     daemon::serve(start, || output.say(&json!({"ok": true, "state": "on"}), || "on".to_owned()))
         .map_err(failed)
@@ -69,11 +123,11 @@ pub fn serve(start: Start, output: &Output) -> Result<()> {
 /// Cures on: a new daemon in the background, or new settings for one that runs.
 pub fn on(start: &Start, output: &Output) -> Result<()> {
     root()?;
-    start.config().map_err(|e| Failure(3, e))?;
+    start.config().map_err(Failure::unreadable)?;
     let paths = &start.paths;
     let question = json!({"ask": "set", "file": start.file, "set": start.set});
-    if let Some(answer) = ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
-        well(&answer)?;
+    if let Some(answer) = ask(&paths.socket(), &question, ANSWER_TIMEOUT).map_err(failed)? {
+        check_ok(&answer)?;
         output.say(&json!({"ok": true, "state": "set"}), || {
             "the agent that runs has the new settings".to_owned()
         });
@@ -95,7 +149,8 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Starts a daemon in the background, and waits until it answers. One that is tied lives as long as what is returned.
+/// Starts a daemon in the background, and waits until it answers. One that is tied lives as long as
+/// the returned child's standard input is open.
 pub(crate) fn begin(start: &Start) -> Result<Child> {
     let paths = &start.paths;
     paths.make().map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?;
@@ -118,19 +173,19 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
         command.stdin(Stdio::null());
     }
     command.stdout(Stdio::null()).stderr(log).current_dir("/");
-    // Its own group: a terminal's Ctrl-C is not for it.
+    // Its own process group: a terminal's Ctrl-C must not end it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(failed)?;
     let begun = Instant::now();
     loop {
-        let told = ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE);
-        // Not another one that was faster: then this one ends, and says so.
-        if told.is_ok_and(|answer| answer.is_some_and(|answer| answer["pid"] == child.id())) {
+        let answer = ask(&paths.socket(), &json!({"ask": "status"}), ANSWER_TIMEOUT);
+        // Another agent may have been faster: then this one ends, and its log says so.
+        if answer.is_ok_and(|answer| answer.is_some_and(|answer| answer["pid"] == child.id())) {
             break;
         }
         let ended = child.try_wait().map_err(failed)?.is_some();
-        if !ended && begun.elapsed() > PATIENCE * 2 {
-            // It must not come later, when nobody expects it; its supervisor undoes what it did.
+        if !ended && begun.elapsed() > ANSWER_TIMEOUT * 2 {
+            // It must not begin to act later; its supervisor undoes what it did.
             let _ = child.kill();
             let _ = child.wait();
             return Err(failed(format!(
@@ -150,7 +205,7 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
     Ok(child)
 }
 
-pub(crate) fn well(answer: &Value) -> Result<()> {
+pub(crate) fn check_ok(answer: &Value) -> Result<()> {
     match answer["ok"].as_bool() {
         Some(true) => Ok(()),
         _ => Err(failed(
@@ -171,22 +226,27 @@ pub fn off(paths: &Paths, output: &Output) -> Result<()> {
 
 /// Ends a daemon, and undoes what one left that died: what that was.
 pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
-    let told = ask(&paths.socket(), &json!({"ask": "off"}), PATIENCE).map_err(|e| match e.kind() {
+    let answer = ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT);
+    let answer = answer.map_err(|e| match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            let holder = paths.lock("off").ok().and_then(std::result::Result::err).unwrap_or_default();
+            let holder = paths.lock(Role::Off).ok().and_then(std::result::Result::err);
+            let holder = holder.unwrap_or_default();
             failed(format!("the agent does not answer ({holder}): end it with kill -9, and its supervisor undoes what it did"))
         }
         _ => failed(e),
     })?;
-    if let Some(answer) = &told {
-        well(answer)?;
+    if let Some(answer) = &answer {
+        check_ok(answer)?;
     }
-    // It has answered, but is not gone yet; or a supervisor is at work, or nobody is.
+    // A daemon that has answered may still be ending, or a supervisor may be at work.
     let begun = Instant::now();
     let _lock = loop {
-        match paths.lock("off").map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))? {
+        match paths
+            .lock(Role::Off)
+            .map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?
+        {
             Ok(lock) => break lock,
-            Err(holder) if begun.elapsed() > PATIENCE => {
+            Err(holder) if begun.elapsed() > ANSWER_TIMEOUT => {
                 return Err(failed(format!(
                     "{holder} does not let go of {}",
                     paths.runtime.display()
@@ -204,23 +264,28 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
     }
 }
 
+/// The status of a running agent; none if no agent runs.
 pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
-    let answer =
-        ask(&paths.socket(), &json!({"ask": "status"}), PATIENCE).map_err(|e| match e.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                failed("needs root: the agent's control socket is root's alone")
-            }
-            _ => failed(e),
-        })?;
+    status_of(paths, &json!({"ask": "status"}))
+}
+
+fn status_of(paths: &Paths, request: &Value) -> Result<Option<Value>> {
+    let answer = ask(&paths.socket(), request, ANSWER_TIMEOUT).map_err(|e| match e.kind() {
+        ErrorKind::PermissionDenied => {
+            failed("needs root: the agent's control socket is root's alone")
+        }
+        _ => failed(e),
+    })?;
     if let Some(answer) = &answer {
-        well(answer)?;
+        check_ok(answer)?;
     }
     Ok(answer)
 }
 
-/// Every flow.
+/// What a running agent does, and every flow.
 pub fn status(paths: &Paths, output: &Output) -> Result<()> {
-    let Some(answer) = asked(paths)? else {
+    let request = json!({"ask": "status", "text": !output.json});
+    let Some(answer) = status_of(paths, &request)? else {
         let journal = std::fs::read(paths.journal()).unwrap_or_default();
         let left = journal::pending(&String::from_utf8_lossy(&journal)).len();
         output.say(&json!({"ok": true, "state": "off", "pending": left}), || match left {
@@ -230,19 +295,26 @@ pub fn status(paths: &Paths, output: &Output) -> Result<()> {
         });
         return Ok(());
     };
-    output.say(&answer, || table::table(&answer));
+    output.say(&answer, || match answer["text"].as_str() {
+        Some(text) => text.to_owned(),
+        // An agent of a version that answers without the text.
+        None => answer.to_string(),
+    });
     Ok(())
 }
 
 /// What this kernel can do.
 pub fn features(output: &Output) -> Result<()> {
-    let features = kernel::features();
-    let list: Vec<Value> = features.iter().map(kernel::Feature::to_json).collect();
+    let features = cures::features();
+    let list: Vec<Value> = features.iter().map(Tried::to_json).collect();
     let without = kernel::without();
     output.say(&json!({"ok": true, "features": list, "without": without}), || {
-        let line = |f: &kernel::Feature| match &f.missing {
-            None => format!("yes  {} (Linux {})", f.name, f.since),
-            Some(why) => format!("no   {} (Linux {}): {why}", f.name, f.since),
+        let line = |tried: &Tried| {
+            let Feature { name, since, .. } = tried.feature;
+            match &tried.missing {
+                None => format!("yes  {name} (Linux {since})"),
+                Some(why) => format!("no   {name} (Linux {since}): {why}"),
+            }
         };
         features.iter().map(line).chain(without.clone()).collect::<Vec<_>>().join("\n")
     });
@@ -251,6 +323,6 @@ pub fn features(output: &Output) -> Result<()> {
 
 /// Every key and its default.
 pub fn defaults() -> Result<()> {
-    let _ = write!(std::io::stdout(), "{}", config::TEMPLATE);
+    let _ = write!(std::io::stdout(), "{}", config::template());
     Ok(())
 }

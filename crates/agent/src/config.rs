@@ -1,163 +1,114 @@
-//! The configuration: TOML that refuses what it does not know, and names what was probably meant.
+//! The configuration: TOML that refuses unknown keys, and names the key that was probably meant.
 //!
-//! signal: text of a file, `key=value` of a command line · model: sections with known keys · action: settings of each cure. Every key and
-//! its default is in [`TEMPLATE`], which is itself a valid configuration.
+//! Each section is a text with every key, its default and a comment; a cure's section is in its
+//! module. Together they are the template that `defaults` prints, and the list of known keys.
 
-mod section;
-mod sockets;
 #[cfg(test)]
 mod tests;
-mod uplink;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use section::{Section, section};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-use crate::cures::congestion;
-use crate::cures::receive;
-use crate::daemon::trial;
+use crate::cures::device::{self, Mode};
+use crate::cures::{Place, TABLE, Wanted, trial};
+pub use crate::section::{ConfigError, Result};
+use crate::section::{Document, Section};
 use crate::status::metrics;
 use crate::uplink::Uplink;
 
-/// Every key with its default.
-pub const TEMPLATE: &str = include_str!("config.toml");
+const HEAD: &str = r#"# Every key of unbloat-agent and its default. Prefixes are as "192.0.2.0/24" or "2001:db8::/32".
 
-/// What is wrong with a configuration.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
+"#;
+const SCOPE: &str = r#"[scope]
+# Whose connections: the directory of a cgroup v2; empty: this whole host's. A connection belongs to the cgroup in which it was made.
+cgroup = ""
+# Only connections of this user, a name or a number; downloads only. Empty: everybody's.
+user = ""
+# The uplink's device; empty: that of the default route, whichever that is now.
+device = ""
+"#;
+const TRIAL: &str = r#"# Whether a cure costs goodput is tried: it is lifted for a moment, and withdrawn if more comes without it.
+[trial]
+enabled = true
+# So much more goodput without the cure, as a part of the goodput with it, counts as a regression.
+gain = 0.05
+# Duration of each part: with it, without it and with it again.
+span = "3 s"
+# Between two trials of a flow that is busy; longer after each that finds nothing.
+every = "60 s"
+"#;
+const METRICS: &str = r#"# Figures for OpenMetrics: "unix:/run/unbloat-agent/metrics.sock" or "127.0.0.1:9469"; empty: nowhere.
+[metrics]
+listen = ""
+# So many of the busiest flows, 50 at most, have figures of their own, with their addresses.
+flows = 0
+"#;
 
-type Result<T> = std::result::Result<T, ConfigError>;
+/// The sections of the template, in its order.
+fn sections() -> Vec<&'static str> {
+    let mut sections = vec![SCOPE];
+    for about in TABLE {
+        // What the cures on the uplink's device share comes before the first of them.
+        if about.place == Place::Device && !sections.contains(&device::SECTION) {
+            sections.push(device::SECTION);
+        }
+        sections.extend((!about.section.is_empty()).then_some(about.section));
+    }
+    sections.extend([TRIAL, METRICS]);
+    sections
+}
 
-/// What the agent is to do.
+/// A configuration with every key and its default.
+pub fn template() -> String {
+    HEAD.to_owned() + &sections().join("\n")
+}
+
+/// Configuration of the agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Downloads of this host.
-    pub receive: Option<receive::Settings>,
-    /// Congestion control of this host's uploads.
-    pub congestion: Option<congestion::Settings>,
-    /// Uploads, of this host and of those behind it; downloads of those behind it.
+    /// Settings of the cures that are wanted.
+    pub cures: Wanted,
+    /// The uplink: its device, and which cure controls it.
     pub uplink: Uplink,
-    /// How cures are tested for their cost; none: they are not.
+    /// Trials of the cures; none without.
     pub trial: Option<trial::Config>,
-    /// Where figures are to be had.
+    /// The metrics endpoint; none without.
     pub metrics: Option<metrics::Settings>,
 }
 
-/// The sections and their keys.
-const KEYS: &[(&str, &[&str])] = &[
-    ("", &["scope", "receive", "uplink", "forward", "shaper", "congestion", "trial", "metrics"]),
-    ("scope", &["cgroup", "user", "device"]),
-    (
-        "receive",
-        &[
-            "enabled",
-            "lambda",
-            "form",
-            "average",
-            "quick",
-            "floor",
-            "increment",
-            "largest",
-            "start",
-            "shared_minimum",
-            "rtt_min_age",
-            "rate_term",
-            "only",
-            "except",
-            "observe",
-        ],
-    ),
-    (
-        "uplink",
-        &[
-            "mode",
-            "telemetry",
-            "driver",
-            "target",
-            "slack",
-            "floor",
-            "patience",
-            "hold",
-            "lambda",
-            "average",
-            "quick",
-            "start",
-            "clsact",
-        ],
-    ),
-    ("forward", &["enabled", "lambda", "average", "quick", "start", "flows"]),
-    ("shaper", &["enabled"]),
-    ("congestion", &["live", "routes", "cgroups"]),
-    ("trial", &["enabled", "gain", "span", "every"]),
-    ("metrics", &["listen", "flows"]),
-];
-
 impl Config {
-    /// Reads a configuration with keys set from outside. `pins`: where programs and maps are pinned.
+    /// Reads a configuration, with keys of the command line. `pins`: where programs and maps are
+    /// pinned.
     pub fn parse(text: &str, set: &[(String, String)], pins: &Path) -> Result<Config> {
-        // A key in quotes may have any letter in it; a complaint is one line of a log.
-        Config::read(text, set, pins).map_err(|e| ConfigError(one_line(&e.0)))
-    }
-
-    fn read(text: &str, set: &[(String, String)], pins: &Path) -> Result<Config> {
         let spanned = toml_edit::Document::parse(text).map_err(|e: toml_edit::TomlError| {
             let (line, why) = (line_of(text, e.span()), e.message().trim().to_owned());
-            ConfigError(format!("line {line}: {why}"))
+            ConfigError::Syntax { line, why }
         })?;
         check(spanned.as_table(), text)?;
-        let mut document = spanned.into_mut();
+        let mut edited = spanned.into_mut();
         for (key, value) in set {
-            put(&mut document, key, value)?;
+            put(&mut edited, key, value)?;
         }
-        let root = document.as_table();
+        let root = edited.as_table();
         check(root, text)?;
-        let scope = section(root, "scope");
-        let cgroup = scope.filled("cgroup")?.map(PathBuf::from);
-        let receive = sockets::receive(
-            &section(root, "receive"),
-            cgroup.clone(),
-            sockets::user(&scope)?,
-            pins,
-        )?;
-        if receive.is_none() && scope.filled("user")?.is_some() {
-            return Err(scope.wrong(
-                "user",
-                "only [receive] knows whose a connection is, and it is switched off",
-            ));
-        }
+        let document = Document { root, pins };
         Ok(Config {
-            receive,
-            congestion: sockets::congestion(&section(root, "congestion"), cgroup, pins)?,
-            uplink: uplink::uplink(
-                &section(root, "uplink"),
-                &section(root, "forward"),
-                &section(root, "shaper"),
-                scope.filled("device")?,
-            )?,
-            trial: trial_of(&section(root, "trial"))?,
-            metrics: metrics_of(&section(root, "metrics"))?,
+            cures: Wanted::read(&document)?,
+            uplink: Uplink {
+                mode: Mode::read(&document)?,
+                device: document.section("scope").filled("device")?,
+            },
+            trial: trial_of(&document.section("trial"))?,
+            metrics: metrics_of(&document.section("metrics"))?,
         })
     }
 }
 
 fn metrics_of(at: &Section<'_>) -> Result<Option<metrics::Settings>> {
-    let flows = at.whole("flows", 0, metrics::MOST_FLOWS as u64)?.unwrap_or(0) as usize;
-    let Some(text) = at.filled("listen")? else { return Ok(None) };
-    let listen = text.parse().map_err(|e: String| at.wrong("listen", &e))?;
-    Ok(Some(metrics::Settings { listen, flows }))
-}
-
-/// With what would end a line or move a cursor shown as its escape, and not longer than anybody reads.
-fn one_line(text: &str) -> String {
-    const LONGEST: usize = 500;
-    let shown = |letter: char| match letter {
-        control if control.is_control() => control.escape_default().to_string(),
-        other => other.to_string(),
-    };
-    let line: String = text.chars().take(LONGEST).map(shown).collect();
-    if text.chars().nth(LONGEST).is_some() { line + " …" } else { line }
+    let flows = at.whole("flows", 0, metrics::MAX_FLOWS as u64)?.unwrap_or(0) as usize;
+    let listen = at.filled("listen")?.is_some().then(|| at.parsed("listen")).transpose()?.flatten();
+    Ok(listen.map(|listen| metrics::Settings { listen, flows }))
 }
 
 fn trial_of(at: &Section<'_>) -> Result<Option<trial::Config>> {
@@ -174,45 +125,58 @@ fn trial_of(at: &Section<'_>) -> Result<Option<trial::Config>> {
     Ok(Some(config))
 }
 
-/// Nothing but known sections and keys; with their lines, where the table still knows them.
+/// The known sections, and the keys of each.
+fn known() -> Vec<(String, Vec<String>)> {
+    let template = template().parse::<DocumentMut>().unwrap_or_default();
+    let keys = |item: &Item| {
+        let table = item.as_table().into_iter().flat_map(Table::iter);
+        table.map(|(key, _)| key.to_owned()).collect()
+    };
+    template.iter().map(|(name, item)| (name.to_owned(), keys(item))).collect()
+}
+
+/// Refuses unknown sections and keys; with their lines, where the table still knows them.
 fn check(root: &Table, text: &str) -> Result<()> {
-    known("", root, text)?;
+    let known = known();
+    let names: Vec<String> = known.iter().map(|(name, _)| name.clone()).collect();
+    check_keys(None, &names, root, text)?;
     for (name, item) in root {
-        match item {
-            Item::Table(table) => known(name, table, text)?,
-            _ => return Err(ConfigError(format!("{name}: expected a section, [{name}]"))),
+        let Item::Table(table) = item else {
+            return Err(ConfigError::NotASection(name.to_owned()));
+        };
+        if let Some((_, keys)) = known.iter().find(|(known, _)| known == name) {
+            check_keys(Some(name), keys, table, text)?;
         }
     }
     Ok(())
 }
 
-fn known(section: &str, table: &Table, text: &str) -> Result<()> {
-    let Some((_, keys)) = KEYS.iter().find(|(name, _)| *name == section) else { return Ok(()) };
+fn check_keys(section: Option<&str>, keys: &[String], table: &Table, text: &str) -> Result<()> {
     for (key, item) in table {
-        if keys.contains(&key) {
+        if keys.iter().any(|known| known == key) {
             continue;
         }
-        let line = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
-        let at = line.map_or(String::new(), |span| format!("line {}: ", line_of(text, Some(span))));
-        let what = if section.is_empty() {
-            format!("section [{key}]")
-        } else {
-            format!("key {section}.{key}")
-        };
-        let meant = match nearest(key, keys) {
-            Some(name) => format!("; did you mean {name}?"),
-            None => format!("; there are {}", keys.join(", ")),
-        };
-        return Err(ConfigError(format!("{at}unknown {what}{meant}")));
+        let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
+        return Err(ConfigError::Unknown {
+            line: span.map(|span| line_of(text, Some(span))),
+            what: match section {
+                Some(section) => format!("key {section}.{key}"),
+                None => format!("section [{key}]"),
+            },
+            hint: match nearest(key, keys) {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => format!("there are {}", keys.join(", ")),
+            },
+        });
     }
     Ok(())
 }
 
-/// The known name that was probably meant: at most a third of its letters away.
-fn nearest<'a>(found: &str, keys: &[&'a str]) -> Option<&'a str> {
-    let far = |key: &str| strsim::osa_distance(found, key);
-    let best = keys.iter().min_by_key(|key| far(key))?;
-    (far(best) <= (best.len() / 3).max(1)).then_some(*best)
+/// The known name that was probably meant: at most a third of its letters differ.
+fn nearest<'a>(found: &str, keys: &'a [String]) -> Option<&'a str> {
+    let distance = |key: &str| strsim::osa_distance(found, key);
+    let best = keys.iter().min_by_key(|key| distance(key))?;
+    (distance(best) <= (best.len() / 3).max(1)).then_some(best)
 }
 
 fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
@@ -223,14 +187,12 @@ fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
 /// Sets `section.key`; the value is TOML, or text where it is none.
 fn put(document: &mut DocumentMut, key: &str, value: &str) -> Result<()> {
     let Some((section, key)) = key.split_once('.') else {
-        return Err(ConfigError(format!(
-            "{key}={value}: expected SECTION.KEY=VALUE, as receive.lambda=2"
-        )));
+        return Err(ConfigError::NoSection(format!("{key}={value}")));
     };
     let value = value.parse::<Value>().unwrap_or_else(|_| Value::from(value));
     let table = document.entry(section).or_insert(Item::Table(Table::new()));
     let Some(table) = table.as_table_mut() else {
-        return Err(ConfigError(format!("{section}: expected a section")));
+        return Err(ConfigError::NotASection(section.to_owned()));
     };
     table.insert(key, Item::Value(value));
     Ok(())

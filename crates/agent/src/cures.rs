@@ -1,83 +1,198 @@
-//! What all cures have in common: why one cannot be had, prefixes of addresses, the clock of leases.
+//! The cures: what each must do, and the table of all of them.
+//!
+//! A cure is a module with a type that implements [`Cure`]: how it is configured, attached,
+//! renewed, lifted and detached, and what it reports. [`TABLE`] is one line per cure; the daemon,
+//! the status, the metrics, `features`, the configuration and the documentation derive from it.
 
 pub mod acks;
 pub mod attach;
 pub mod congestion;
+pub mod device;
+pub mod figures;
+pub mod flow;
 pub mod gate;
+pub mod prefix;
 pub mod receive;
 pub mod shaper;
+#[macro_use]
+mod table;
+pub mod trial;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::path::Path;
 
 use algo::rwnd::drwa;
 use units::Bytes;
 
-use crate::kernel::layouts::Place;
+pub use crate::error::{CureError, Result};
+pub use crate::kernel::now_ns;
+pub use figures::Figures;
+pub use flow::FlowStatus;
+pub use prefix::{Prefix, address};
 
-/// Why a cure cannot be had here, and what still works without it.
-#[derive(Debug, thiserror::Error)]
-pub enum CureError {
-    /// Not root, or a container that may not use BPF.
-    #[error(
-        "no rights to change sockets and devices (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; a container may have to be given \
-         them): {0}; what works without: plan, features, defaults"
-    )]
-    Rights(String),
-    /// A kernel without its own types.
-    #[error(
-        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF), so programs cannot find the fields of its sockets and packets; \
-         what works without: plan, and the shaper (shaper.enabled) where a modem reports"
-    )]
-    NoBtf,
-    /// No cgroup v2 anywhere.
-    #[error(
-        "no cgroup v2 is mounted (mount -t cgroup2 none /sys/fs/cgroup/unified), and programs on sockets are attached to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan"
-    )]
-    NoCgroup,
-    /// Pins have to lie on a bpf file system.
-    #[error(
-        "{0} is not on a bpf file system (mount -t bpf bpf /sys/fs/bpf), and programs on sockets are pinned to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan"
-    )]
-    NoPins(PathBuf),
-    /// The kernel did not take a program or an operation.
-    #[error("the kernel does not take {what} (needs Linux {since}): {why}")]
-    Kernel {
-        /// What.
-        what: &'static str,
-        /// First kernel that can.
-        since: &'static str,
-        /// Its answer.
-        why: String,
-    },
-    /// A file.
-    #[error("{path}: {why}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What was wrong with it.
-        why: std::io::Error,
-    },
-    /// A map of a program.
-    #[error("map {0}: {1}")]
-    Map(&'static str, String),
-    /// What was asked for is not to be had.
-    #[error("{0}")]
-    Refused(String),
+use crate::kernel::{self, Feature, Tried};
+use crate::section::{self, Document};
+use crate::undo::journal::{Change, Journal};
+
+table! {
+    receive: receive::Receive,
+    acks: acks::Acks,
+    gate: gate::Gate,
+    shaper: shaper::Fed,
+    congestion: congestion::Congestion,
 }
 
-/// A result of a cure.
-pub type Result<T> = std::result::Result<T, CureError>;
+/// Where a cure acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On sockets of this host; the daemon drives it.
+    Sockets,
+    /// On the uplink's device; the controller of `uplink` drives it.
+    Device,
+}
 
-impl CureError {
-    /// For `map_err` on what is done to a file.
-    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CureError {
-        let path = path.into();
-        move |why| CureError::File { path, why }
+/// What is fixed about a cure.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its key in the status and the metrics, and the name of its module.
+    pub name: &'static str,
+    /// Its name in messages.
+    pub title: &'static str,
+    /// Where it acts.
+    pub place: Place,
+    /// It is a BPF program.
+    pub program: bool,
+    /// The features of the kernel that it needs.
+    pub features: &'static [&'static Feature],
+    /// Its section of the configuration: TOML with every key, its default and a comment; empty if
+    /// it has none of its own.
+    pub section: &'static str,
+}
+
+/// What a cure is attached with, besides its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Directory of pins, on a bpf file system.
+    pub pins: &'a Path,
+    /// It begins lifted: it must change nothing before [`Cure::lift`] says so.
+    pub lifted: bool,
+    /// End of its first lease: CLOCK_MONOTONIC, ns.
+    pub until_ns: u64,
+}
+
+/// Directions in which a cure is lifted: it watches and changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifted {
+    /// Data that arrives at this host, or at hosts behind it.
+    pub down: bool,
+    /// Data that leaves.
+    pub up: bool,
+}
+
+impl Lifted {
+    /// Both directions, or none.
+    pub const fn both(lifted: bool) -> Lifted {
+        Lifted { down: lifted, up: lifted }
     }
+}
+
+/// Whether a cure could take new settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It acts by them now.
+    Now,
+    /// It has to be detached and attached again.
+    NeedsAttach,
+}
+
+/// A cure that is attached.
+pub trait Cure: Sized {
+    /// What is fixed about it.
+    const ABOUT: About;
+    /// How it is configured.
+    type Settings: Clone + std::fmt::Debug + PartialEq;
+    /// What it reports about itself.
+    type Figures: Figures + serde::Serialize;
+
+    /// Its settings by the configuration; none if it is not wanted.
+    fn settings(document: &Document<'_>) -> section::Result<Option<Self::Settings>>;
+
+    /// Sets the uplink's device; only for [`Place::Device`].
+    fn on_device(_settings: &mut Self::Settings, _device: &str) {}
+
+    /// Attaches it; every change is in the journal before it is made. What another agent left is
+    /// taken over where possible.
+    fn attach(settings: &Self::Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Self>;
+
+    /// Takes new settings.
+    fn apply(&mut self, settings: &Self::Settings) -> Result<Applied>;
+
+    /// Renews its lease.
+    fn renew(&mut self, until_ns: u64) -> Result<()>;
+
+    /// Lifts it, or lets it act again. A lifted cure watches, so that it can come back without
+    /// retracting an advertised window.
+    fn lift(&mut self, lifted: Lifted) -> Result<()>;
+
+    /// Periodic work; called twice a second.
+    fn tick(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Lines for the log since the last call.
+    fn lines(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Its figures, and the flows that it sees.
+    fn report(&mut self) -> Result<(Self::Figures, Vec<FlowStatus>)>;
+
+    /// The changes that it has in the journal of its own.
+    fn changes(&self) -> Vec<Change> {
+        Vec::new()
+    }
+
+    /// Leaves it to another agent, pinned below `folder` if it does not stay by itself.
+    fn hand_over(self, _folder: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends it: everything is as it was, and the journal knows.
+    fn detach(self, journal: &mut Journal) -> Result<()>;
+}
+
+/// Brings a cure to what is wanted: attached, changed, or detached. Lines for the log.
+fn bring<C: Cure>(
+    slot: &mut Option<C>,
+    wanted: Option<&C::Settings>,
+    site: &Site<'_>,
+    journal: &mut Journal,
+) -> Result<Vec<String>> {
+    if let (Some(cure), Some(settings)) = (&mut *slot, wanted)
+        && cure.apply(settings)? == Applied::Now
+    {
+        return Ok(cure.lines());
+    }
+    let before = slot.take();
+    let ended = before.is_some() && wanted.is_none();
+    before.map_or(Ok(()), |cure| cure.detach(journal))?;
+    if let Some(settings) = wanted {
+        let cure = slot.insert(C::attach(settings, site, journal)?);
+        cure.renew(site.until_ns)?;
+        return Ok(cure.lines());
+    }
+    Ok(if ended { vec![format!("{}: off", C::ABOUT.title)] } else { Vec::new() })
+}
+
+/// Tries every feature that a cure needs: what all programs need, the cures' programs, the hooks
+/// for them, and what needs no program.
+pub fn features() -> Vec<Tried> {
+    let of = |program: bool| {
+        let cures = TABLE.iter().filter(move |about| about.program == program);
+        cures.flat_map(|about| about.features.iter().copied())
+    };
+    let base = kernel::BASE.iter();
+    let all = base.chain(of(true)).chain(attach::HOOKS.iter()).chain(of(false));
+    all.chain([&kernel::SOCK_DIAG]).map(Feature::tried).collect()
 }
 
 /// The window law as the agent uses it. The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step, where the
@@ -95,106 +210,5 @@ pub fn window_law() -> drwa::Config {
     }
 }
 
-/// CLOCK_MONOTONIC, as programs in the kernel see it.
-pub fn now_ns() -> u64 {
-    match nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC) {
-        Ok(time) => time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
-        // It always exists; zero lets every lease look past, which undoes.
-        Err(_) => 0,
-    }
-}
-
-/// A prefix of addresses: `10.0.0.0/8`, `2001:db8::/32`, or one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits that count.
-    pub bits: u8,
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Prefix, String> {
-        let wrong =
-            || format!("\"{text}\" is no address or prefix, as 192.0.2.0/24 or 2001:db8::/32");
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.trim().parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(most);
-        if bits > most {
-            return Err(wrong());
-        }
-        Ok(Prefix { address, bits })
-    }
-}
-
-impl std::fmt::Display for Prefix {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
-
-impl Prefix {
-    /// As the kernel's tables have it: IPv4 as ::ffff:a.b.c.d.
-    pub fn place(&self) -> Place {
-        let (octets, bits) = match self.address {
-            IpAddr::V4(v4) => (v4.to_ipv6_mapped().octets(), u32::from(self.bits) + 96),
-            IpAddr::V6(v6) => (v6.octets(), u32::from(self.bits)),
-        };
-        Place { prefix: bits, address: words(octets) }
-    }
-}
-
-fn words(octets: [u8; 16]) -> [u32; 4] {
-    let mut words = [0; 4];
-    for (word, four) in words.iter_mut().zip(octets.chunks_exact(4)) {
-        *word = u32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
-    }
-    words
-}
-
-/// An address as the kernel's tables have it, for people.
-pub fn address(words: [u32; 4]) -> IpAddr {
-    let mut octets = [0; 16];
-    for (four, word) in octets.chunks_exact_mut(4).zip(words) {
-        four.copy_from_slice(&word.to_ne_bytes());
-    }
-    let v6 = Ipv6Addr::from(octets);
-    match v6.to_ipv4_mapped() {
-        Some(v4) => IpAddr::V4(Ipv4Addr::from(v4.octets())),
-        None => IpAddr::V6(v6),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_is_read_and_shown_as_it_was() {
-        for text in ["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32", "::1/128"] {
-            assert_eq!(text.parse::<Prefix>().map(|p| p.to_string()).as_deref(), Ok(text));
-        }
-        assert_eq!("192.0.2.1".parse::<Prefix>().map(|p| p.bits), Ok(32));
-        for text in ["10.0.0.0/33", "ten", "::/129", "1.2.3.4/x", "", "/8"] {
-            assert!(text.parse::<Prefix>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_ipv4_prefix_lies_below_the_mapped_ones() {
-        let place = "10.1.2.0/24".parse::<Prefix>().unwrap().place();
-        assert_eq!(place.prefix, 120);
-        assert_eq!(address(place.address), "10.1.2.0".parse::<IpAddr>().unwrap());
-        let place = "2001:db8::5".parse::<Prefix>().unwrap().place();
-        assert_eq!(
-            (place.prefix, address(place.address).to_string().as_str()),
-            (128, "2001:db8::5")
-        );
-    }
-}
+mod docs;

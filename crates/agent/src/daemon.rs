@@ -1,15 +1,14 @@
-//! The daemon: attaches the cures, keeps their lease, answers questions, undoes at its end.
+//! The daemon: attaches the cures, renews their leases, answers requests, undoes at its end.
 //!
-//! signal: the clock, the control socket, signals · model: one loop does everything in turn, and a thread keeps the leases as long as it
-//! turns ([`crate::undo::lease`]) · action: cures are attached, set and detached; every change is in the journal before, and a supervisor sees
-//! to it afterwards.
+//! One loop does everything in turn; a thread renews the leases as long as the loop turns
+//! ([`crate::undo::lease`]). Every change is in the journal before it is made, and a supervisor
+//! undoes it when the daemon dies.
 
 pub mod control;
 pub mod log;
 pub mod notify;
 pub mod paths;
 pub mod supervisor;
-pub mod trial;
 
 pub mod cures;
 mod trials;
@@ -25,23 +24,31 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::cures::CureError;
 use crate::daemon::control::{Control, Question, failure};
-use crate::daemon::paths::{Lock, Paths};
+use crate::daemon::paths::{Holder, Lock, Paths, Role};
 use crate::daemon::supervisor::Supervised;
 use crate::kernel;
-use crate::status::metrics::Exporter;
+use crate::status::metrics::{self, Exporter};
+use crate::status::{Status, table};
 use crate::undo;
 use crate::undo::journal::Journal;
-use crate::undo::lease::{Keeper, LEASE, RENEW, lease};
+use crate::undo::lease::{LEASE, LeaseRenewer, RENEW, lease};
+use crate::uplink::controller::Problem;
 use cures::Cures;
 use trials::Trials;
 
-/// While one agent takes over from another cures hold so long: its programs are loaded meanwhile, which takes seconds on small machines.
+/// Lease of the cures while another agent takes over: it loads its programs meanwhile, which takes
+/// seconds on small machines.
 const LOADING: Duration = Duration::from_secs(10);
+/// A running daemon answers a request to hand over at once, unless its loop is busy.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for the lock: a daemon that hands over, or a supervisor that undoes, ends within
+/// seconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lines of the log that `status` shows.
-const REMEMBERED: usize = 50;
+const LOG_LINES: usize = 50;
 
 /// How a daemon is started.
 pub struct Start {
@@ -63,18 +70,83 @@ pub struct Start {
 
 impl Start {
     /// The configuration as it stands now.
-    pub fn config(&self) -> Result<Config, String> {
-        let text = match &self.file {
-            Some(path) => {
-                std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?
-            }
-            None => String::new(),
+    pub fn config(&self) -> Result<Config, LoadError> {
+        let Some(path) = &self.file else {
+            return Ok(Config::parse("", &self.set, &self.paths.pins)?);
         };
-        Config::parse(&text, &self.set, &self.paths.pins).map_err(|e| match &self.file {
-            Some(path) => format!("{}: {e}", path.display()),
-            None => e.to_string(),
-        })
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| LoadError::Unreadable { path: path.clone(), why })?;
+        Config::parse(&text, &self.set, &self.paths.pins)
+            .map_err(|why| LoadError::InFile { path: path.clone(), why })
     }
+}
+
+/// Why a configuration could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Its file cannot be read.
+    #[error("{}: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        why: std::io::Error,
+    },
+    /// Its file, or a setting beside it, is wrong.
+    #[error("{}: {why}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: ConfigError,
+    },
+    /// A setting is wrong; there is no file.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+}
+
+/// Why a daemon did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration could not be loaded.
+    #[error(transparent)]
+    Config(#[from] LoadError),
+    /// The kernel lacks what every cure needs.
+    #[error(transparent)]
+    Cure(#[from] CureError),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] Errno),
+    /// A file or process could not be used.
+    #[error("{what}: {why}")]
+    Io {
+        /// The file or process.
+        what: String,
+        /// The system's error.
+        why: std::io::Error,
+    },
+    /// Another agent runs.
+    #[error("another agent runs already ({0}); unbloat-agent status tells more")]
+    Running(Holder),
+    /// Another process keeps the lock.
+    #[error("{holder} does not let go of {}", runtime.display())]
+    Locked {
+        /// The process.
+        holder: Holder,
+        /// The runtime directory.
+        runtime: PathBuf,
+    },
+    /// The configuration wants no cure.
+    #[error("no cure is switched on in the configuration")]
+    NoCure,
+    /// No cure that is wanted is available, or some changes could not be undone: one line each.
+    #[error("{}", .0.join("; "))]
+    Lines(Vec<String>),
+}
+
+fn io(what: impl ToString) -> impl FnOnce(std::io::Error) -> DaemonError {
+    let what = what.to_string();
+    move |why| DaemonError::Io { what, why }
 }
 
 /// A daemon at work.
@@ -84,10 +156,10 @@ struct Daemon {
     trials: Trials,
     begun: Instant,
     said: VecDeque<String>,
-    /// Of listening, and the like.
-    problem: Option<String>,
+    /// The metrics endpoint does not listen.
+    problem: Option<Problem>,
     exporter: Option<Exporter>,
-    keeper: Keeper,
+    leases: LeaseRenewer,
     /// Everything is undone already.
     ended: bool,
 }
@@ -103,22 +175,21 @@ enum Next {
 }
 
 /// Runs until it is told to end. `ready` is called when the cures are attached.
-pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
+pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let config = start.config()?;
-    if !config.uplink.shaper {
-        // Without its types a kernel takes no program of ours: said once, not by each cure.
-        kernel::types().map_err(|e| e.to_string())?;
+    if config.cures.shaper.is_none() {
+        // Without its types a kernel takes no program: one message, not one by each cure.
+        kernel::types()?;
     }
     // Before any thread, so that every one of them has it.
     let mask = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
-    mask.thread_block().map_err(|e| e.to_string())?;
-    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .map_err(|e| e.to_string())?;
+    mask.thread_block()?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (_lock, handed) = locked(&start)?;
     let mut supervisor =
-        Supervised::start(&start.program, &start.paths).map_err(|e| format!("supervisor: {e}"))?;
-    let journal = Journal::open(&start.paths.journal())
-        .map_err(|e| format!("{}: {e}", start.paths.journal().display()))?;
+        Supervised::start(&start.program, &start.paths).map_err(io("supervisor"))?;
+    let journal = start.paths.journal();
+    let journal = Journal::open(&journal).map_err(io(journal.display()))?;
     let cures = Cures::new(journal, &config, &start.paths.pins, start.lifted);
     let mut daemon = Daemon {
         start,
@@ -128,24 +199,25 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         said: VecDeque::new(),
         problem: None,
         exporter: None,
-        keeper: Keeper::begin().map_err(|e| format!("a thread for the leases: {e}"))?,
+        leases: LeaseRenewer::start().map_err(io("a thread for the leases"))?,
         ended: false,
     };
     let adopted = daemon.cures.adopt(&config, &daemon.start.paths, handed);
     daemon.say_all(adopted);
-    // What could not be had is among the problems, and the rest is done.
-    let had = daemon.set(&config);
+    // A cure that is not available is among the problems, and the others act.
+    let failed = daemon.set(&config);
     if daemon.cures.idle() {
-        let (_, failed) = undo::all(&mut daemon.cures.journal);
-        if failed.is_empty() {
+        let (_, kept) = undo::all(&mut daemon.cures.journal);
+        if kept.is_empty() {
             supervisor.dismiss();
         }
-        return Err(had
-            .err()
-            .unwrap_or_else(|| "no cure is switched on in the configuration".to_owned()));
+        return Err(match failed.is_empty() {
+            true => DaemonError::NoCure,
+            false => DaemonError::Lines(failed.into_iter().map(|problem| problem.text).collect()),
+        });
     }
-    if let Err(e) = had {
-        daemon.say(&e);
+    if !failed.is_empty() {
+        daemon.say(&joined(&failed));
     }
     let control = Control::listen(&daemon.start.paths.socket());
     let mut control = match control {
@@ -153,13 +225,13 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
         Err(e) => {
             daemon.detach();
             supervisor.dismiss();
-            return Err(format!("{}: {e}", daemon.start.paths.socket().display()));
+            return Err(io(daemon.start.paths.socket().display())(e));
         }
     };
     daemon.tick();
-    if let (Some(missing), true) = (kernel::everywhere(), daemon.cures.receive.is_some()) {
+    if let (Some(missing), true) = (kernel::everywhere(), daemon.cures.attached.receive.is_some()) {
         daemon.say(&format!(
-            "downloads: no {missing}: connections of other network namespaces (containers) that exist stay as they are, and may keep a \
+            "downloads: no {missing}: existing connections of other network namespaces (containers) stay as they are, and may keep a \
              clamp after off while they are idle"
         ));
     }
@@ -171,52 +243,49 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), String> {
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
         daemon.trials.end(&mut daemon.cures);
-        // It would make them shorter again.
-        daemon.keeper.end();
+        // The renewals would make the leases shorter again.
+        daemon.leases.end();
         let late = daemon.cures.hand_over(lease(LOADING));
         daemon.say_all(late);
         supervisor.dismiss();
         return Ok(());
     }
     let failed = daemon.detach();
-    // What could not be undone is the supervisor's to try once more.
-    match failed.is_empty() {
-        true => supervisor.dismiss(),
-        false => return Err(failed.join("; ")),
+    if !failed.is_empty() {
+        // The supervisor tries once more.
+        return Err(DaemonError::Lines(failed));
     }
+    supervisor.dismiss();
     Ok(())
 }
 
-/// The lock: at once, from a supervisor that is about to finish, or from a daemon that hands over; whether it was.
-fn locked(start: &Start) -> Result<(Lock, bool), String> {
+/// Messages of problems in one line.
+fn joined(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// Takes the lock: at once, from a supervisor that is about to finish, or from a daemon that hands
+/// over; whether it was handed over.
+fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {
+    let (paths, runtime) = (&start.paths, &start.paths.runtime);
     let begun = Instant::now();
     let mut asked = false;
     loop {
-        let holder = match start
-            .paths
-            .lock("daemon")
-            .map_err(|e| format!("{}: {e}", start.paths.runtime.display()))?
-        {
+        let holder = match paths.lock(Role::Daemon).map_err(io(runtime.display()))? {
             Ok(lock) => return Ok((lock, asked)),
             Err(holder) => holder,
         };
-        let daemon = holder.starts_with("daemon");
+        let daemon = holder.role == Some(Role::Daemon);
         if daemon && !start.take_over {
-            return Err(format!(
-                "another agent runs already ({holder}); unbloat-agent status tells more"
-            ));
+            return Err(DaemonError::Running(holder));
         }
         if daemon && !asked {
-            let question = json!({"ask": "hand over"});
-            let told = crate::daemon::control::ask(
-                &start.paths.socket(),
-                &question,
-                Duration::from_secs(2),
-            );
-            asked = matches!(told, Ok(Some(_)));
+            let request = json!({"ask": "hand over"});
+            let answer = control::ask(&paths.socket(), &request, HAND_OVER_TIMEOUT);
+            asked = matches!(answer, Ok(Some(_)));
         }
-        if begun.elapsed() > Duration::from_secs(10) {
-            return Err(format!("{holder} does not let go of {}", start.paths.runtime.display()));
+        if begun.elapsed() > LOCK_TIMEOUT {
+            return Err(DaemonError::Locked { holder, runtime: runtime.clone() });
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -225,7 +294,7 @@ fn locked(start: &Start) -> Result<(Lock, bool), String> {
 impl Daemon {
     fn say(&mut self, text: &str) {
         log::say(text);
-        if self.said.len() == REMEMBERED {
+        if self.said.len() == LOG_LINES {
             self.said.pop_front();
         }
         self.said.push_back(text.to_owned());
@@ -245,7 +314,7 @@ impl Daemon {
     ) -> Next {
         let mut renewed = Instant::now();
         loop {
-            self.keeper.beat();
+            self.leases.beat();
             let wait = match control.waiting() {
                 true => Duration::ZERO,
                 false => {
@@ -271,7 +340,7 @@ impl Daemon {
                 }
             }
             if self.start.tied && sources.last().and_then(PollFd::any).unwrap_or(false) {
-                self.say("who wanted this agent for a while has ended");
+                self.say("the program that started this agent has ended");
                 return Next::End;
             }
             if renewed.elapsed() >= RENEW {
@@ -296,9 +365,10 @@ impl Daemon {
                 }
                 notify::reloading();
                 match self.start.config().map(|config| self.set(&config)) {
-                    Ok(Ok(())) => self.say("read the configuration anew"),
-                    Ok(Err(e)) => {
-                        self.say(&format!("read the configuration anew; not to be had: {e}"))
+                    Ok(failed) if failed.is_empty() => self.say("configuration reloaded"),
+                    Ok(failed) => {
+                        let why = joined(&failed);
+                        self.say(&format!("configuration reloaded, but not applied: {why}"))
                     }
                     Err(e) => self.say(&format!("the configuration stays as it was: {e}")),
                 }
@@ -311,15 +381,13 @@ impl Daemon {
                 }
             }
             if let Some(mut exporter) = self.exporter.take() {
-                exporter.serve(|| self.status().unwrap_or_else(failure));
+                exporter.serve(|flows| match self.status() {
+                    Ok(status) => metrics::page(&status, flows),
+                    Err(_) => metrics::EMPTY.to_owned(),
+                });
                 self.exporter = Some(exporter);
             }
         }
-    }
-
-    fn export(&mut self, config: &Config) -> Result<(), String> {
-        Exporter::set(&mut self.exporter, config.metrics.as_ref())
-            .map_err(|e| format!("metrics: {e}"))
     }
 
     fn tick(&mut self) {
@@ -327,18 +395,19 @@ impl Daemon {
         self.say_all(said);
     }
 
-    /// Does as a configuration says; what could not be had.
-    fn set(&mut self, config: &Config) -> Result<(), String> {
+    /// Applies a configuration; the failures.
+    fn set(&mut self, config: &Config) -> Vec<Problem> {
         self.trials.set(config.trial, &mut self.cures);
-        let (said, outcome) = self.cures.set(config, lease(LEASE));
-        self.say_all(said);
-        // Nobody's delay depends on figures.
-        self.problem = self.export(config).err();
-        match (&self.problem, outcome) {
-            (Some(e), Err(others)) => Err(format!("{others}; {e}")),
-            (Some(e), Ok(())) => Err(e.clone()),
-            (None, outcome) => outcome,
-        }
+        let (lines, mut failed) = self.cures.set(config, lease(LEASE));
+        self.say_all(lines);
+        // No cure depends on the metrics.
+        let exported = Exporter::set(&mut self.exporter, config.metrics.as_ref());
+        self.problem = exported.err().map(|e| {
+            let text = format!("metrics: {e}");
+            Problem { of: "metrics", text }
+        });
+        failed.extend(self.problem.clone());
+        failed
     }
 
     fn lift(&mut self, question: &Value) -> Value {
@@ -348,22 +417,20 @@ impl Daemon {
         if lifted {
             self.trials.end(&mut self.cures);
         }
-        match self.cures.lift(lifted, lease(LEASE)) {
-            Ok(()) => {
-                self.say(if lifted {
-                    "all cures watch, and change nothing"
-                } else {
-                    "all cures act again"
-                });
-                json!({"ok": true})
-            }
-            Err(e) => failure(e),
+        let failed = self.cures.lift(lifted);
+        if !failed.is_empty() {
+            return failure(joined(&failed));
         }
+        self.say(match lifted {
+            true => "all cures watch, and change nothing",
+            false => "all cures act again",
+        });
+        json!({"ok": true})
     }
 
     fn answer(&mut self, control: &mut Control, question: &Question) -> Next {
         let (answer, next) = match question.value["ask"].as_str() {
-            Some("status") => (self.status().unwrap_or_else(failure), Next::Stay),
+            Some("status") => (self.status_answer(&question.value), Next::Stay),
             Some("set") => (self.set_from(&question.value), Next::Stay),
             Some("lift") => (self.lift(&question.value), Next::Stay),
             Some("off") => {
@@ -396,16 +463,16 @@ impl Daemon {
         if let Some(file) = question["file"].as_str() {
             self.start.file = Some(file.into());
         }
-        // What was set before stays unless it is set anew.
+        // What was set before stays unless it is set again.
         self.start.set.retain(|(key, _)| !set.iter().any(|(new, _)| new == key));
         self.start.set.extend(set.iter().cloned());
-        let wrong = self.problems();
-        // What could not be had before is no fault of these settings.
-        let known = |e: &str| e.split("; ").all(|part| wrong.iter().any(|one| one.contains(part)));
-        let outcome = self.start.config().and_then(|config| match self.set(&config) {
-            Err(e) if !known(&e) => Err(e),
-            _ => Ok(()),
-        });
+        let known = self.problems();
+        let outcome = match self.start.config().map(|config| self.set(&config)) {
+            Err(e) => Err(e.to_string()),
+            // A problem that was there before is no fault of these settings.
+            Ok(failed) if failed.iter().all(|problem| known.contains(problem)) => Ok(()),
+            Ok(failed) => Err(joined(&failed)),
+        };
         match outcome {
             Ok(()) => {
                 for (key, value) in set.iter().filter(|one| !before.0.contains(one)) {
@@ -415,36 +482,52 @@ impl Daemon {
             }
             Err(e) => {
                 (self.start.set, self.start.file) = before;
-                // What was not refused with it goes, too: all of it or nothing.
-                if let Err(again) = self.start.config().and_then(|config| self.set(&config)) {
-                    self.say(&again);
+                // All of the settings or none: those that were applied are taken back.
+                match self.start.config().map(|config| self.set(&config)) {
+                    Err(again) => self.say(&again.to_string()),
+                    Ok(failed) if !failed.is_empty() => self.say(&joined(&failed)),
+                    Ok(_) => {}
                 }
                 failure(e)
             }
         }
     }
 
-    fn problems(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<Problem> {
         self.cures.problems().into_iter().chain(self.problem.clone()).collect()
     }
 
-    fn status(&mut self) -> Result<Value, CureError> {
-        let (cures, flows) = self.cures.status()?;
-        Ok(json!({
-            "ok": true,
-            "state": "on",
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "up_s": self.begun.elapsed().as_secs_f64(),
-            "device": self.cures.guard.device(),
-            "lifted": self.cures.lifted,
-            "uplink": self.cures.guard.active(),
-            "cures": cures,
-            "trials": self.trials.to_json(),
-            "problems": self.problems(),
-            "flows": flows,
-            "log": self.said,
-        }))
+    fn status(&mut self) -> Result<Status, CureError> {
+        let (cures, flows) = self.cures.report()?;
+        let controller = &self.cures.controller;
+        Ok(Status {
+            ok: true,
+            state: "on",
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            up_s: self.begun.elapsed().as_secs_f64(),
+            device: controller.device().map(str::to_owned),
+            lifted: self.cures.lifted,
+            uplink: controller.active(&self.cures.attached),
+            cures,
+            trials: self.trials.report(),
+            problems: self.problems().into_iter().map(|problem| problem.text).collect(),
+            flows,
+            log: self.said.clone(),
+        })
+    }
+
+    /// The status as JSON, with the text of `status` beside it where a request asks for that.
+    fn status_answer(&mut self, request: &Value) -> Value {
+        let status = match self.status() {
+            Ok(status) => status,
+            Err(e) => return failure(e),
+        };
+        let mut answer = json!(status);
+        if request["text"] == true {
+            answer["text"] = table::table(&status).into();
+        }
+        answer
     }
 
     /// Undoes everything; what could not be.

@@ -11,18 +11,43 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::{Iter, SockOps};
 use aya::{Btf, Ebpf, EbpfLoader};
+use nix::errno::Errno;
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-use crate::cures::{CureError, Result};
-use crate::kernel::socket_walk::pinnable;
+use crate::error::{CureError, Result};
 
 mod features;
 mod rights;
 
-pub use features::{Feature, able, features, types, without};
+pub use features::{BASE, Feature, SOCK_DIAG, Tried, able, types, without};
+pub(crate) use features::{cgroups, discipline, in_own_namespace};
 pub use rights::{everywhere, rights};
 
 /// The kernel's type information, by which BPF programs are relocated.
 pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// CLOCK_MONOTONIC, as programs in the kernel see it, ns.
+pub fn now_ns() -> u64 {
+    match nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC) {
+        Ok(time) => time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
+        // The clock always exists; zero lets every lease end in the past, which undoes.
+        Err(_) => 0,
+    }
+}
+
+/// Whether pins can be made below a path, which need not exist yet: on a bpf file system. Checked
+/// before anything is recorded or made.
+pub fn pinnable(pins: &Path) -> Result<()> {
+    match pins.ancestors().find(|path| path.exists()) {
+        Some(existing) if on_bpf_fs(existing) => Ok(()),
+        _ => Err(CureError::NoPins(pins.to_owned())),
+    }
+}
+
+/// Whether a path is on a bpf file system.
+pub(crate) fn on_bpf_fs(path: &Path) -> bool {
+    statfs(path).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
+}
 
 /// Usual mount point of the bpf file system, where maps and programs are pinned.
 pub const BPF_FS: &str = "/sys/fs/bpf";
@@ -79,9 +104,14 @@ pub fn scope(path: &Path) -> Result<(u64, u32)> {
     Ok((number, depth))
 }
 
-/// What a kernel's refusal of a program means.
-pub fn refused(what: &'static str, since: &'static str, why: String) -> CureError {
-    if why.contains("Operation not permitted") || why.contains("os error 1)") {
+/// Why the kernel refused a program, as an error of the cure: `EPERM` is a lack of rights.
+pub fn refused(
+    what: &'static str,
+    since: &'static str,
+    error: &(dyn std::error::Error + 'static),
+) -> CureError {
+    let why = whole(error);
+    if denied(error) {
         return CureError::Rights(why);
     }
     // The verifier's log is long; its last line says what was wrong, except for the statistics
@@ -91,6 +121,19 @@ pub fn refused(what: &'static str, since: &'static str, why: String) -> CureErro
     };
     let end = why.lines().rev().find(informative).unwrap_or_default().to_owned();
     CureError::Kernel { what, since, why: end }
+}
+
+/// Whether an error or one of its sources is `EPERM` of a system call.
+fn denied(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let errno = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if errno == Some(Errno::EPERM as i32) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// `std::error::Error` with its sources in one line.
@@ -127,7 +170,7 @@ fn object(
             loader.default_map_pin_directory(&probing.0)
         }
     };
-    loader.load(bytes).map_err(|e| refused(what, since, whole(&e)))
+    loader.load(bytes).map_err(|e| refused(what, since, &e))
 }
 
 /// A temporary directory for pins.
@@ -165,7 +208,7 @@ pub fn load_sock_ops(bytes: &[u8], name: &'static str, pins: Option<&Path>) -> R
         .program_mut(name)
         .and_then(|program| program.try_into().ok())
         .ok_or(CureError::Map("program", format!("{name} is not in its object")))?;
-    program.load().map_err(|e| refused(what, since, whole(&e)))?;
+    program.load().map_err(|e| refused(what, since, &e))?;
     Ok(ebpf)
 }
 
@@ -178,7 +221,7 @@ pub fn load_walk(pins: Option<&Path>) -> Result<Ebpf> {
         ebpf.program_mut("walk")
             .and_then(|program| program.try_into().ok())
             .ok_or(CureError::Map("program", "walk is not in its object".to_owned()))?;
-    program.load("tcp", &btf).map_err(|e| refused(what, since, whole(&e)))?;
+    program.load("tcp", &btf).map_err(|e| refused(what, since, &e))?;
     Ok(ebpf)
 }
 
@@ -191,17 +234,16 @@ mod tests {
         let one = refused(
             "the walk",
             "5.15",
-            "loading failed\nR1 type=ctx\nunknown func bpf_setsockopt#49\nprocessed 3 insns (limit 1000000) peak_states 0\n\n".to_owned(),
+            &std::io::Error::other(
+                "loading failed\nR1 type=ctx\nunknown func bpf_setsockopt#49\nprocessed 3 insns (limit 1000000) peak_states 0\n\n",
+            ),
         );
         assert_eq!(
             one.to_string(),
             "the kernel does not take the walk (needs Linux 5.15): unknown func bpf_setsockopt#49"
         );
-        let one = refused(
-            "the walk",
-            "5.15",
-            "bpf_prog_load: Operation not permitted (os error 1)".to_owned(),
-        );
+        let one =
+            refused("the walk", "5.15", &std::io::Error::from_raw_os_error(Errno::EPERM as i32));
         assert!(one.to_string().starts_with("no rights to change sockets and devices"));
     }
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agent::commands::{self, Failure, Output};
+use agent::commands::{self, Failure, Output, failed};
 use agent::daemon::Start;
 use agent::daemon::paths::Paths;
 use agent::daemon::supervisor;
@@ -103,22 +103,27 @@ enum Command {
     Supervise { daemon: u32 },
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// A setting without `=` or without a key.
+#[derive(Debug, thiserror::Error)]
+#[error("expected KEY=VALUE")]
+struct NoPair;
+
+fn pair(text: &str) -> Result<(String, String), NoPair> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))
         }
-        _ => Err("expected KEY=VALUE".to_owned()),
+        _ => Err(NoPair),
     }
 }
 
-fn span(text: &str) -> Result<std::time::Duration, String> {
+fn span(text: &str) -> Result<std::time::Duration, units::ParseError> {
     // a bare number is seconds, "60s" is "60 s"
     let text = text.trim();
     let digits = text.trim_end_matches(char::is_alphabetic);
     let unit = text[digits.len()..].trim();
     let spaced = format!("{} {}", digits.trim(), if unit.is_empty() { "s" } else { unit });
-    let span: units::Duration = spaced.parse().map_err(|e: units::ParseError| e.to_string())?;
+    let span: units::Duration = spaced.parse()?;
     Ok(std::time::Duration::from_nanos(span.0))
 }
 
@@ -127,13 +132,13 @@ fn main() -> ExitCode {
     let paths = Paths { runtime: cli.runtime, pins: cli.pins };
     let output = Output { json: cli.json };
     let start = |configuration: Configuration, take_over| {
-        let program =
-            std::env::current_exe().map_err(|e| Failure(1, format!("this program: {e}")))?;
+        let program = std::env::current_exe().map_err(|e| failed(format!("this program: {e}")))?;
         let Configuration { config, set } = configuration;
         // A daemon has another working directory.
         let file = config
             .map(|path| {
-                path.canonicalize().map_err(|e| Failure(3, format!("{}: {e}", path.display())))
+                path.canonicalize()
+                    .map_err(|e| Failure::unreadable(format!("{}: {e}", path.display())))
             })
             .transpose()?;
         Ok(Start {
@@ -168,14 +173,15 @@ fn main() -> ExitCode {
         }
         Command::Features => commands::features(&output),
         Command::Defaults => commands::defaults(),
-        Command::Supervise { daemon } => supervisor::watch(&mut std::io::stdin(), &paths, daemon)
-            .map_err(|e| Failure(1, e.to_string())),
+        Command::Supervise { daemon } => {
+            supervisor::watch(&mut std::io::stdin(), &paths, daemon).map_err(failed)
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(code, text)) => {
-            output.failed(&text);
-            ExitCode::from(code)
+        Err(failure) => {
+            output.failed(&failure);
+            ExitCode::from(failure.code())
         }
     }
 }

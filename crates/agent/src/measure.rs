@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
-use crate::commands::{self, Failure, Output, PATIENCE, Result, failed};
+use crate::commands::{self, ANSWER_TIMEOUT, Failure, Output, Result, failed};
 use crate::daemon::Start;
 use crate::daemon::control::ask;
 use crate::daemon::paths::Paths;
@@ -31,9 +31,6 @@ const SETTLED_SAMPLES: u32 = 4;
 const MIN_DURATION: Duration = Duration::from_secs(4);
 /// Interval between two status samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Exit code of a program that was stopped by Ctrl-C.
-const INTERRUPTED: u8 = 130;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -75,10 +72,10 @@ fn settled_windows(status: &Value) -> bool {
 pub fn run(mut start: Start, options: &RunOptions, output: &Output) -> Result<()> {
     commands::root()?;
     if options.lasting < MIN_DURATION {
-        return Err(Failure(
-            2,
-            format!("--for: at least {} s, to see a difference", MIN_DURATION.as_secs()),
-        ));
+        return Err(Failure::usage(format!(
+            "--for: at least {} s, to see a difference",
+            MIN_DURATION.as_secs()
+        )));
     }
     if commands::asked(&start.paths)?.is_some() {
         return Err(failed("an agent runs already; unbloat-agent off ends it"));
@@ -86,7 +83,7 @@ pub fn run(mut start: Start, options: &RunOptions, output: &Output) -> Result<()
     (start.lifted, start.tied) = (true, true);
     // A trial lifts a cure for seconds, which would disturb the comparison.
     start.set.push(("trial.enabled".to_owned(), "false".to_owned()));
-    start.config().map_err(|e| Failure(3, e))?;
+    start.config().map_err(Failure::unreadable)?;
     let interrupted = Interrupted::listen()?;
     let mut probe = options.probe.as_deref().map(Probe::start).transpose()?;
     // However this program ends, the agent notices it.
@@ -109,8 +106,8 @@ pub fn run(mut start: Start, options: &RunOptions, output: &Output) -> Result<()
 /// Lifts all cures, or applies them again.
 fn lift(paths: &Paths, lifted: bool) -> Result<()> {
     let question = json!({"ask": "lift", "lifted": lifted});
-    match ask(&paths.socket(), &question, PATIENCE).map_err(failed)? {
-        Some(answer) => commands::well(&answer),
+    match ask(&paths.socket(), &question, ANSWER_TIMEOUT).map_err(failed)? {
+        Some(answer) => commands::check_ok(&answer),
         None => Err(gone()),
     }
 }
@@ -131,7 +128,7 @@ impl Interrupted {
         let timeout = PollTimeout::try_from(span).unwrap_or(PollTimeout::MAX);
         match poll(&mut sources, timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Ok(_) => Err(Failure(INTERRUPTED, "interrupted; everything is as it was".to_owned())),
+            Ok(_) => Err(Failure::interrupted("interrupted; everything is as it was")),
             Err(e) => Err(failed(e)),
         }
     }

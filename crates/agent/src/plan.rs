@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::commands::{Failure, Output};
+use crate::commands::{Failure, Output, failed};
 use crate::plan::rules::View;
 use advice::Advice;
 use host::Host;
@@ -93,7 +93,7 @@ impl Plan {
 /// Runs the subcommand `plan`.
 pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     if options.live.is_some_and(|live| live < MIN_LIVE) {
-        return Err(Failure(2, "--live: at least 200 ms, to see what moves".to_owned()));
+        return Err(Failure::usage("--live: at least 200 ms, to see what moves"));
     }
     // Checked first, before the observation takes its time.
     let folder = options
@@ -104,15 +104,15 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     if let (Some(path), Some(folder)) = (&options.out, folder)
         && !folder.is_dir()
     {
-        return Err(Failure(
-            2,
-            format!("{}: cannot be written: no such directory", path.display()),
-        ));
+        return Err(Failure::usage(format!(
+            "{}: cannot be written: no such directory",
+            path.display()
+        )));
     }
     let mut host = Host::look(options.device.as_deref(), &options.telemetry);
     if let (Some(name), None) = (&options.device, &host.device) {
         let why = host.missing.iter().find(|line| line.contains(name.as_str()));
-        return Err(Failure(1, why.cloned().unwrap_or_else(|| format!("no device {name}"))));
+        return Err(failed(why.cloned().unwrap_or_else(|| format!("no device {name}"))));
     }
     // The kernel's features are tried while the traffic is observed.
     let (features, seen) = std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
     }
     let plan = Plan::of(host, seen, options);
     if let (Some(path), Some(text)) = (&options.out, &plan.configuration) {
-        std::fs::write(path, text).map_err(|e| Failure(1, format!("{}: {e}", path.display())))?;
+        std::fs::write(path, text).map_err(|e| failed(format!("{}: {e}", path.display())))?;
     }
     output.say(&plan.to_json(), || page::text(&plan, options, page::width(), page::bold()));
     Ok(())
@@ -141,11 +141,11 @@ fn traffic(options: &Options, host: &Host) -> Result<Observation, Failure> {
         let mut progress =
             Progress::new("looking at this host's connections", lasting > PROGRESS_AFTER);
         return sockets::observe(lasting, host, |share| progress.show(share))
-            .map_err(|e| Failure(1, format!("this host's sockets: {e}")));
+            .map_err(|e| failed(format!("this host's sockets: {e}")));
     }
     let mut progress = Progress::new("reading", true);
     capture::observe(&options.capture, host, |share| progress.show(share))
-        .map_err(|e| Failure(3, e.to_string()))
+        .map_err(Failure::unreadable)
 }
 
 /// A configuration with everything off, except what is recommended and available.
@@ -264,7 +264,7 @@ mod tests {
             ]
         );
         let config = Config::parse(&text, &[], "/pins".as_ref()).unwrap();
-        assert_eq!(config.receive.unwrap().law.lambda, 24);
+        assert_eq!(config.cures.receive.unwrap().law.lambda, 24);
     }
 
     #[test]

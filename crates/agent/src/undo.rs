@@ -1,35 +1,33 @@
-//! Undoes what the journal says is not undone.
+//! Undoes the changes that the journal lists: each by the part of the program that makes it.
 //!
-//! signal: `off` without a daemon, a supervisor whose daemon died, a start after a crash · model: the journal, from its end · action: each
-//! change is taken back, and struck out when it is. What fails stays in the journal, for the next one.
+//! Runs for `off` without a daemon, for a supervisor whose daemon died, and at a start after a
+//! crash; the latest change first. What cannot be undone stays in the journal, for the next time.
 
 pub mod handover;
 pub mod journal;
 pub mod lease;
 
+use std::io;
 use std::process::Command;
 
-use crate::cures::attach;
-use crate::cures::{CureError, Result};
+use crate::error::{CureError, Result};
+use crate::kernel::netlink::tc;
 use crate::kernel::socket_walk;
 use crate::undo::journal::{Change, Journal};
 
-/// Undoes everything. What was done in words, and what could not be.
+/// Undoes everything: a line for each change that was undone, and the failures.
 pub fn all(journal: &mut Journal) -> (Vec<String>, Vec<CureError>) {
     some(journal, |_| true)
 }
 
-/// Undoes some of it.
+/// Undoes the changes that `which` selects.
 pub fn some(
     journal: &mut Journal,
     which: impl Fn(&Change) -> bool,
 ) -> (Vec<String>, Vec<CureError>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for change in journal.pending().to_vec().iter().rev().filter(|change| which(change)) {
-        let struck = |journal: &mut Journal| {
-            journal.undone(change).map_err(CureError::file(journal.path().to_owned()))
-        };
-        match one(change).and_then(|text| struck(journal).map(|()| text)) {
+        match undo(change, journal) {
             Ok(text) => done.push(text),
             Err(e) => failed.push(e),
         }
@@ -37,41 +35,49 @@ pub fn some(
     (done, failed)
 }
 
-/// Takes one change back: what that was, in words.
-pub(crate) fn one(change: &Change) -> Result<String> {
-    match change {
+/// Undoes one change and records that: a line for the log.
+pub(crate) fn undo(change: &Change, journal: &mut Journal) -> Result<String> {
+    let text = revert(change)?;
+    journal.undone(change).map_err(CureError::file(journal.path()))?;
+    Ok(text)
+}
+
+/// Reverts one change: a line for the log. What is gone already needs no undoing.
+pub(crate) fn revert(change: &Change) -> Result<String> {
+    let (what, outcome) = match change {
         Change::Sockets { pins } => {
             let walked = socket_walk::give_back(pins)?;
-            Ok(format!("gave {} connections back to the kernel", walked.task.changed))
+            return Ok(format!("gave {} connections back to the kernel", walked.task.changed));
         }
-        Change::Clsact { device } => attach::take_discipline(device),
-        Change::Command { what, undo } => {
-            let failed =
-                |why: String| CureError::Refused(format!("{what}: {}: {why}", undo.join(" ")));
-            let Some((program, arguments)) = undo.split_first() else {
-                return Ok(what.clone());
-            };
-            let output = Command::new(program)
-                .args(arguments)
-                .output()
-                .map_err(|e| failed(e.to_string()))?;
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            // What is gone already needs no undoing: a device that was pulled out, a qdisc that somebody took away.
-            let gone = [
-                "Cannot find device",
-                "No such file or directory",
-                "Invalid handle",
-                "Parent Qdisc doesn't exist",
-                "Cannot find specified filter chain",
-                "Filter with specified priority/protocol not found",
-                "Cannot delete qdisc with handle of zero",
-            ];
-            match output.status.success() || gone.iter().any(|text| said.contains(text)) {
-                true => Ok(format!("put back: {what}")),
-                false => Err(failed(said)),
+        Change::Clsact { device } => match tc::remove_clsact(device) {
+            Ok(false) => {
+                return Ok(format!("left clsact on {device}: another program has a filter on it"));
             }
+            outcome => (format!("no clsact on {device}"), outcome.map(drop)),
+        },
+        Change::Filter { device, direction, preference, what } => {
+            (what.clone(), tc::remove_filter(device, *direction, *preference))
         }
+        Change::Qdisc { device, handle } => {
+            (format!("the root discipline of {device}"), tc::remove_root(device, *handle))
+        }
+        Change::Command { what, undo } => (what.clone(), run(undo)),
+    };
+    match outcome {
+        Ok(()) => Ok(format!("put back: {what}")),
+        Err(why) => Err(CureError::Undo { what, why }),
     }
+}
+
+/// Runs a command of an earlier version's journal.
+fn run(words: &[String]) -> io::Result<()> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+    let output = Command::new(program).args(arguments).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(io::Error::other(format!("{}: {errors}", words.join(" "))))
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@ use proptest::prelude::*;
 #[path = "../../../fuzz/src/agent.rs"]
 mod driven;
 
-const TEMPLATE: &str = include_str!("../src/config.toml");
-
 /// Valid bytes with a few changed, a few cut out, a piece of something else put in.
 fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 0..6);
@@ -101,7 +99,7 @@ proptest! {
 
     #[test]
     fn a_configuration_that_is_nearly_one(bytes in near(vec![
-        TEMPLATE.as_bytes().to_vec(),
+        agent::config::template().into_bytes(),
         b"[receive]\nlambda = 1.5\naverage = 0.9\nonly = [\"10.0.0.0/8\"]\n\0receive.start=1 MB".to_vec(),
         b"[metrics]\nlisten = \"127.0.0.1:9469\"\n[congestion]\nroutes = { \"::/0\" = \"bbr\" }\n\0a.b=[".to_vec(),
     ])) {

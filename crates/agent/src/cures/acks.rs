@@ -16,20 +16,28 @@ use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
 use aya::{Ebpf, EbpfLoader};
+use serde::Serialize;
 use units::Bytes;
 
-use crate::cures::attach::{self, Hook, Hung};
+use crate::cures::attach::{self, Hook, Programs};
+use crate::cures::device::{Mode, Shared};
+use crate::cures::figures::{
+    ACKS, CONNECTIONS, DECISIONS, Family, Label, SAMPLES, Sample, WINDOWS, count, counter,
+};
 use crate::cures::receive::taken;
-use crate::cures::{CureError, Result, address, now_ns, window_law};
+use crate::cures::{
+    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, address,
+    now_ns, window_law,
+};
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
-use crate::kernel::{self, whole};
-use crate::status::FlowStatus;
+use crate::kernel::{self, Feature, whole};
+use crate::section::{self, Document};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
-use crate::undo::lease::{Held, Leased};
+use crate::undo::lease::{Leased, LeasedMap};
 
 /// A flow that is silent for so long is not shown.
 const SHOWN: Duration = Duration::from_secs(60);
@@ -38,12 +46,31 @@ const SHOWN: Duration = Duration::from_secs(60);
 const FORGOTTEN: Duration = Duration::from_secs(1_800);
 /// The two programs, and where they hang.
 const HOOK: Hook = Hook {
-    what: "windows of passing ACKs",
+    what: "ACK-window rewriting",
     programs: &[("acks_out", TcAttachType::Egress), ("acks_in", TcAttachType::Ingress)],
     preference: 48,
 };
 
-/// What is to be done on which device.
+/// Every key of `[forward]`, with its default. Those of uploads are in `[uplink]`.
+const SECTION: &str = r#"# Downloads of hosts behind this one: the same law on the windows of the ACKs that this host forwards.
+[forward]
+enabled = false
+lambda = 3.0
+average = 0.5
+quick = true
+start = "20 KB"
+# Flows that are remembered, 1.1 KB of the kernel's memory each.
+flows = 16384
+"#;
+
+/// Its programs.
+pub static FEATURE: Feature = Feature {
+    name: "uploads: ACK-window rewriting, also of hosts behind this one",
+    since: "5.12",
+    probe: || load(16, 1).map(drop),
+};
+
+/// How it works on which device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The device of the uplink.
@@ -67,15 +94,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// λ = 3 for downloads as published; 1.75 for uploads: who pings beside an upload wants its queue below one RTT, and on recorded LTE
-    /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
+    /// The defaults, on this device.
     pub fn new(device: impl Into<String>) -> Settings {
-        // Small windows grow here by a rule of their own (SMALL in acks.bpf.c).
-        let law = Law { increment: 0, ..window_law() };
         Settings {
             device: device.into(),
-            up: Some(Law { lambda: 28, ..law.clone() }),
-            down: Some(law),
+            up: Some(window_law_up()),
+            down: Some(window_law_down()),
             start: Bytes(20_000),
             up_start: Bytes(20_000),
             pause: Duration::from_secs(2),
@@ -115,17 +139,107 @@ impl Settings {
     }
 }
 
+/// The law of downloads, λ = 3 as published.
+fn window_law_down() -> Law {
+    // Small windows grow here by a rule of their own (SMALL in acks.bpf.c).
+    Law { increment: 0, ..window_law() }
+}
+
+/// The law of uploads. λ = 1.75: a ping beside an upload should wait for less than one RTT, and on
+/// recorded LTE uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
+fn window_law_up() -> Law {
+    Law { lambda: 28, ..window_law_down() }
+}
+
+/// Counters of this cure.
+#[derive(Debug, Default, Serialize)]
+pub struct AcksFigures {
+    device: String,
+    flows: u64,
+    segments: u64,
+    samples: u64,
+    decisions: u64,
+    rewritten: u64,
+    held: u64,
+    unknown: u64,
+    barred: u64,
+    strange: u64,
+    superpackets: u64,
+    down_bytes: u64,
+    up_bytes: u64,
+}
+
+impl AcksFigures {
+    fn new(device: &str, c: &AcksCounters) -> AcksFigures {
+        AcksFigures {
+            device: device.to_owned(),
+            flows: c.flows,
+            segments: c.segments,
+            samples: c.samples,
+            decisions: c.decisions,
+            rewritten: c.rewritten,
+            held: c.edge_limited,
+            unknown: c.unknown,
+            barred: c.excluded,
+            strange: c.out_of_window,
+            superpackets: c.gso_packets,
+            down_bytes: c.down_bytes,
+            up_bytes: c.up_bytes,
+        }
+    }
+}
+
+const LABELS: &[Label] = &[("cure", "acks")];
+const SKIPPED: Family = counter(
+    "unbloat_segments_skipped",
+    "",
+    "Segments left alone: of flows whose scale is unknown, signed or of MPTCP, or such that no end would take.",
+);
+const SUPERPACKETS: Family =
+    counter("unbloat_superpackets", "", "Segments that stand for several, as offloads make them.");
+const PAYLOAD: Family = counter(
+    "unbloat_payload_bytes",
+    "bytes",
+    "Payload that passed the device under ACK-window rewriting.",
+);
+
+impl Figures for AcksFigures {
+    fn line(&self) -> String {
+        format!(
+            "{} flows, {} segments, {} decisions, {} windows rewritten",
+            self.flows, self.segments, self.decisions, self.rewritten
+        )
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        vec![
+            count(CONNECTIONS, LABELS, self.flows),
+            count(ACKS, LABELS, self.segments),
+            count(SAMPLES, LABELS, self.samples),
+            count(DECISIONS, LABELS, self.decisions),
+            count(WINDOWS, &[("cure", "acks"), ("done", "rewritten")], self.rewritten),
+            count(WINDOWS, &[("cure", "acks"), ("done", "held")], self.held),
+            count(SKIPPED, &[("cure", "acks"), ("why", "scale")], self.unknown),
+            count(SKIPPED, &[("cure", "acks"), ("why", "signed")], self.barred),
+            count(SKIPPED, &[("cure", "acks"), ("why", "strange")], self.strange),
+            count(SUPERPACKETS, LABELS, self.superpackets),
+            count(PAYLOAD, &[("cure", "acks"), ("direction", "down")], self.down_bytes),
+            count(PAYLOAD, &[("cure", "acks"), ("direction", "up")], self.up_bytes),
+        ]
+    }
+}
+
 /// DRWA at work on a device.
 pub struct Acks {
     ebpf: Ebpf,
-    config: Held<AcksConfig>,
+    config: LeasedMap<AcksConfig>,
     counters: PerCpuArray<MapData, AcksCounters>,
     flows: HashMap<MapData, FlowKey, Flow>,
     exempt: HashMap<MapData, FlowKey, u32>,
     places: HashMap<MapData, [u32; 4], PlacePath>,
     settings: Settings,
     found: Device,
-    hung: Option<Hung>,
+    programs: Option<Programs>,
 }
 
 /// Maps that go over to another agent.
@@ -140,7 +254,7 @@ fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(CureError::NoBtf);
     }
-    let refused = |why| kernel::refused("the programs on passing ACKs", "5.12", why);
+    const WHAT: &str = "the programs that rewrite windows in ACKs";
     let mut loader = EbpfLoader::new();
     loader.map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
     for (name, place) in
@@ -148,9 +262,9 @@ fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     {
         loader.map_pin_path(name, place.join(name));
     }
-    let mut ebpf = loader.load(objects::ACKS).map_err(|why| refused(whole(&why)))?;
+    let mut ebpf = loader.load(objects::ACKS).map_err(|e| kernel::refused(WHAT, "5.12", &e))?;
     for (name, _) in HOOK.programs {
-        attach::program(&mut ebpf, name)?.load().map_err(|why| refused(whole(&why)))?;
+        attach::program(&mut ebpf, name)?.load().map_err(|e| kernel::refused(WHAT, "5.12", &e))?;
     }
     Ok(ebpf)
 }
@@ -165,39 +279,98 @@ fn stamp(settings: &Settings, found: &Device) -> String {
     format!("acks-{}-{}-{}-{sizes:?}", found.index, settings.flows, settings.clsact)
 }
 
-impl Acks {
-    /// Attaches the programs. Everything passes until the first lease.
-    pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Acks> {
+impl Cure for Acks {
+    const ABOUT: About = About {
+        name: "acks",
+        title: "ACK-window rewriting",
+        place: Place::Device,
+        program: true,
+        features: &[&FEATURE],
+        section: SECTION,
+    };
+    type Settings = Settings;
+    type Figures = AcksFigures;
+
+    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+        let shared = Shared::read(document)?;
+        let (at, forward) = (document.section("uplink"), document.section("forward"));
+        let mut settings = Settings::new("");
+        let (mut up, mut down) = (window_law_up(), settings.down.take().unwrap_or_default());
+        at.law(&mut up)?;
+        settings.up_start = at.parsed("start")?.unwrap_or(settings.up_start);
+        if forward.flag("enabled")? == Some(true) {
+            forward.law(&mut down)?;
+            settings.start = forward.parsed("start")?.unwrap_or(settings.start);
+            let flows = forward.whole("flows", 16, 1_000_000)?;
+            settings.flows = flows.map_or(settings.flows, |flows| flows as u32);
+            settings.down = Some(down);
+        }
+        settings.up = matches!(shared.mode, Mode::Auto | Mode::Acks).then_some(up);
+        settings.clsact = shared.clsact;
+        // This host's own downloads have a cure on their sockets.
+        settings.forwarded_only = true;
+        let wanted = settings.up.is_some() || settings.down.is_some();
+        Ok(wanted.then_some(settings))
+    }
+
+    fn on_device(settings: &mut Settings, device: &str) {
+        device.clone_into(&mut settings.device);
+    }
+
+    /// Every segment passes unchanged until the first lease. The flows of an agent that handed
+    /// over are taken over.
+    fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Acks> {
+        // Where what was left does not fit, it begins without it.
+        if let Ok(Some(acks)) = Acks::take_over(settings, &handover::folder(site.pins)) {
+            return Ok(acks);
+        }
         let mut acks = Acks::new(settings, None)?;
         let device = (settings.device.as_str(), &acks.found);
-        acks.hung = Some(Hung::hang(&HOOK, &mut acks.ebpf, device, settings.clsact, journal)?);
+        acks.programs =
+            Some(Programs::attach(&HOOK, &mut acks.ebpf, device, settings.clsact, journal)?);
         Ok(acks)
     }
 
-    /// Takes over what another agent left below `folder`, flows and all; none if there is nothing.
-    pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Acks>> {
-        let place = folder.join(stamp(settings, &attach::device(&settings.device)?));
-        if !place.is_dir() {
-            return Ok(None);
+    /// From the next segment on.
+    fn apply(&mut self, settings: &Settings) -> Result<Applied> {
+        let fixed = |s: &Settings| (s.device.clone(), s.clsact, s.flows);
+        if fixed(settings) != fixed(&self.settings) {
+            return Ok(Applied::NeedsAttach);
         }
-        let mut acks = Acks::new(settings, Some(&place))?;
-        acks.hung =
-            Some(Hung::left(&HOOK, &mut acks.ebpf, &settings.device, settings.clsact, &place)?);
-        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
-        Ok(Some(acks))
+        let now = settings.config(&self.found, &self.config.now())?;
+        self.settings = settings.clone();
+        // A gap in the lease may begin another generation meanwhile.
+        self.config
+            .change(|config| *config = AcksConfig { generation: config.generation, ..now })?;
+        Ok(Applied::Now)
     }
 
-    /// What of it the journal knows.
-    pub fn changes(&self) -> &[Change] {
-        self.hung.as_ref().map_or(&[], Hung::changes)
+    fn renew(&mut self, until_ns: u64) -> Result<()> {
+        self.config.grant(until_ns)
     }
 
-    /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.
-    pub fn hand_over(mut self, folder: &Path) -> Result<()> {
+    fn lift(&mut self, lifted: Lifted) -> Result<()> {
+        let lifted = u32::from(lifted.down) | u32::from(lifted.up) << 1;
+        if lifted == self.config.now().lifted {
+            return Ok(());
+        }
+        self.config.change(|config| config.lifted = lifted)
+    }
+
+    fn report(&mut self) -> Result<(AcksFigures, Vec<FlowStatus>)> {
+        let flows = self.shown_flows()?;
+        Ok((AcksFigures::new(&self.settings.device, &self.counters()?), flows))
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.programs.as_ref().map_or(Vec::new(), |programs| programs.changes().to_vec())
+    }
+
+    fn hand_over(mut self, folder: &Path) -> Result<()> {
         let place = folder.join(stamp(&self.settings, &self.found));
         handover::made(&place)?;
-        if let Some(hung) = &mut self.hung {
-            hung.leave(&mut self.ebpf, &place)?;
+        if let Some(programs) = &mut self.programs {
+            programs.leave(&mut self.ebpf, &place)?;
         }
         let pinned = |why: aya::pin::PinError| CureError::Map("pin", whole(&why));
         self.config.leave(&place.join("config"))?;
@@ -207,11 +380,35 @@ impl Acks {
         self.places.pin(place.join("places")).map_err(pinned)
     }
 
+    /// Windows are the receivers' own from the next ACK on.
+    fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        match &mut self.programs {
+            Some(programs) => programs.detach(&mut self.ebpf, journal),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Acks {
+    /// Takes over what another agent left below `folder`, with its flows; none if it left nothing.
+    fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Acks>> {
+        let place = folder.join(stamp(settings, &attach::device(&settings.device)?));
+        if !place.is_dir() {
+            return Ok(None);
+        }
+        let mut acks = Acks::new(settings, Some(&place))?;
+        let device = &settings.device;
+        let programs = Programs::take_over(&HOOK, &mut acks.ebpf, device, settings.clsact, &place)?;
+        acks.programs = Some(programs);
+        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
+        Ok(Some(acks))
+    }
+
     fn new(settings: &Settings, handed: Option<&Path>) -> Result<Acks> {
         let found = attach::device(&settings.device)?;
         let mut ebpf = load_with(settings.flows, 1, handed)?;
         let config: Array<MapData, AcksConfig> = taken(&mut ebpf, "config")?;
-        let config = Held::new("config", config)?;
+        let config = LeasedMap::new("config", config)?;
         // A lease that goes on keeps what was learnt under it.
         let before = config.now();
         let now = settings
@@ -226,44 +423,8 @@ impl Acks {
             ebpf,
             settings: settings.clone(),
             found,
-            hung: None,
+            programs: None,
         })
-    }
-
-    /// Whether [`Acks::set`] is enough for these.
-    pub fn takes(&self, settings: &Settings) -> bool {
-        let same = |s: &Settings| (s.device.clone(), s.clsact, s.flows);
-        same(settings) == same(&self.settings)
-    }
-
-    /// Other parameters, from the next segment on.
-    pub fn set(&mut self, settings: &Settings) -> Result<()> {
-        if !self.takes(settings) {
-            let text = format!(
-                "windows are rewritten on {}: another device or table needs off and on",
-                self.settings.device
-            );
-            return Err(CureError::Refused(text));
-        }
-        let now = settings.config(&self.found, &self.config.now())?;
-        self.settings = settings.clone();
-        // A gap in the lease may begin another generation meanwhile.
-        self.config.change(|config| *config = AcksConfig { generation: config.generation, ..now })
-    }
-
-    /// The lease holds until then, and is renewed.
-    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        self.config.grant(lease_until_ns)
-    }
-
-    /// Windows of downloads or of uploads pass, but are watched, so that they can come back without taking back what was told: for a trial,
-    /// or while another cure acts.
-    pub fn lift(&mut self, down: bool, up: bool) -> Result<()> {
-        let lifted = u32::from(down) | u32::from(up) << 1;
-        if lifted == self.config.now().lifted {
-            return Ok(());
-        }
-        self.config.change(|config| config.lifted = lifted)
     }
 
     /// What was learnt of all paths is old, as after a trial that found the cure guilty: a route that became longer looks like a queue.
@@ -303,7 +464,7 @@ impl Acks {
     }
 
     /// Both directions of every flow that is under way and has decided something.
-    pub fn status(&mut self) -> Result<Vec<FlowStatus>> {
+    fn shown_flows(&mut self) -> Result<Vec<FlowStatus>> {
         let now = now_ns();
         let fresh = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < SHOWN;
         let mut found = Vec::new();
@@ -343,10 +504,11 @@ impl Acks {
             advertised: way.advertised.into(),
             applied: way.rewritten > 0,
             reapplied: way.rewritten.into(),
+            gated: false,
         }
     }
 
-    /// What it did since it was attached.
+    /// Its counters since it was attached.
     pub fn counters(&self) -> Result<AcksCounters> {
         let values = self.counters.get(&0, 0).map_err(failed("counters"))?;
         Ok(values.iter().fold(AcksCounters::default(), |a, b| AcksCounters {
@@ -363,14 +525,6 @@ impl Acks {
             down_bytes: a.down_bytes + b.down_bytes,
             up_bytes: a.up_bytes + b.up_bytes,
         }))
-    }
-
-    /// Takes the programs away, and whatever was made for them. Windows are the receivers' own from the next ACK on.
-    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        match &mut self.hung {
-            Some(hung) => hung.take(&mut self.ebpf, journal),
-            None => Ok(()),
-        }
     }
 }
 

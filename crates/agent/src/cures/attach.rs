@@ -1,11 +1,10 @@
-//! Programs of a cure on a device, and how they come off again.
+//! Programs of a cure on a device: attached, handed over, detached.
 //!
-//! signal: a device, programs that are loaded · model: by TCX (Linux 6.6) a program goes when its process goes; on older kernels it hangs on
-//! the device's clsact discipline and stays, its lease opens it, and the journal says how to take it away · action: programs attached, each
-//! change in the journal before, and all of it taken back.
+//! By TCX (Linux 6.6) a program is removed when its process ends. On older kernels it hangs on the
+//! device's clsact discipline and stays: its lease opens it, and the journal says how to remove it.
+//! Every change is in the journal before it is made.
 
 use std::path::Path;
-use std::process::Command;
 
 use aya::Ebpf;
 use aya::programs::links::LinkOrder;
@@ -15,27 +14,29 @@ use aya::programs::tc::{
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 use aya::util::KernelVersion;
 
-use crate::cures::{CureError, Result};
+use crate::cures::gate;
+use crate::error::{CureError, Result};
+use crate::kernel::netlink::tc::Direction;
 use crate::kernel::netlink::{Device, Netlink};
-use crate::kernel::whole;
+use crate::kernel::{self, Feature, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 
-/// Handle of our filters, so that they are found again.
-const HANDLE: TcHandle = TcHandle::new(0, 1);
+/// Handle of this program's filters, so that it finds them again.
+const HANDLE: TcHandle = TcHandle::new(0, crate::kernel::netlink::tc::HANDLE as u16);
 
 /// The programs of one cure.
 pub struct Hook {
-    /// What they are, for people and the journal.
+    /// Their name in messages and in the journal.
     pub what: &'static str,
-    /// Their names, and where each hangs.
+    /// The name of each, and the packets that it sees.
     pub programs: &'static [(&'static str, TcAttachType)],
     /// Preference of their filters on a clsact discipline, one for each cure.
     pub preference: u16,
 }
 
-/// A device that is asked for by its name.
+/// A device by its name, as it is now.
 pub fn device(name: &str) -> Result<Device> {
     Netlink::open()
         .and_then(|mut netlink| netlink.device(name))
@@ -48,35 +49,36 @@ pub fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Sch
     ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())
 }
 
-/// Whether programs can hang by TCX here; else they hang on clsact.
+/// Whether programs are attached by TCX here, and not to clsact.
 fn tcx(clsact: bool) -> bool {
     !clsact && KernelVersion::current().is_ok_and(|kernel| kernel >= KernelVersion::new(6, 6, 0))
 }
 
-/// Programs that hang on a device.
-pub struct Hung {
+/// The attached programs of one cure.
+pub struct Programs {
     device: String,
     tcx: bool,
     links: Vec<(&'static str, SchedClassifierLinkId)>,
-    /// What the journal knows of.
+    /// Their changes in the journal.
     changes: Vec<Change>,
 }
 
-impl Hung {
-    /// Hangs them on a device, given by its name and what is known of it, all or none. `clsact`: on that discipline, also where TCX is to be had.
-    pub fn hang(
+impl Programs {
+    /// Attaches all of them to a device, or none. `clsact`: to that discipline, also where TCX is
+    /// available.
+    pub fn attach(
         hook: &Hook,
         ebpf: &mut Ebpf,
         (name, found): (&str, &Device),
         clsact: bool,
         journal: &mut Journal,
-    ) -> Result<Hung> {
+    ) -> Result<Programs> {
         let (device, tcx) = (name.to_owned(), tcx(clsact));
-        let mut hung = Hung { device, tcx, links: Vec::new(), changes: Vec::new() };
-        match hung.each(hook, ebpf, found, journal) {
-            Ok(()) => Ok(hung),
+        let mut attached = Programs { device, tcx, links: Vec::new(), changes: Vec::new() };
+        match attached.each(hook, ebpf, found, journal) {
+            Ok(()) => Ok(attached),
             Err(error) => {
-                hung.take(ebpf, journal)?;
+                attached.detach(ebpf, journal)?;
                 Err(error)
             }
         }
@@ -100,7 +102,7 @@ impl Hung {
                 let change = filter(hook, &self.device, *place);
                 // Left by an agent from which nothing could be taken over.
                 if journal.pending().contains(&change) {
-                    undo::one(&change)?;
+                    undo::revert(&change)?;
                 }
                 self.note(change, journal)?;
                 TcAttachOptions::Netlink(NlOptions {
@@ -143,34 +145,35 @@ impl Hung {
         Ok(())
     }
 
-    /// Programs that take the places of those that another agent left below `place`, or on the device's clsact discipline: each in one step.
-    pub fn left(
+    /// Puts each program, in one step, in the place of one that another agent left below `place` or
+    /// on the device's clsact discipline.
+    pub fn take_over(
         hook: &Hook,
         ebpf: &mut Ebpf,
         device: &str,
         clsact: bool,
         place: &Path,
-    ) -> Result<Hung> {
+    ) -> Result<Programs> {
         let tcx = tcx(clsact);
-        let mut hung =
-            Hung { device: device.to_owned(), tcx, links: Vec::new(), changes: Vec::new() };
+        let mut attached =
+            Programs { device: device.to_owned(), tcx, links: Vec::new(), changes: Vec::new() };
         for (name, way) in hook.programs {
             let program = program(ebpf, name)?;
             let link = if tcx {
                 handover::take(program, &place.join(name))?
             } else {
-                hung.changes.push(filter(hook, device, *way));
+                attached.changes.push(filter(hook, device, *way));
                 let there =
                     SchedClassifierLink::attached(device, *way, hook.preference, HANDLE, None);
                 let there = there.map_err(CureError::file(device))?;
                 program.attach_to_link(there).map_err(|why| CureError::Map("link", whole(&why)))?
             };
-            hung.links.push((name, link));
+            attached.links.push((name, link));
         }
-        Ok(hung)
+        Ok(attached)
     }
 
-    /// Leaves them below `place`; on a clsact discipline they stay where they are.
+    /// Leaves them to another agent: below `place`, or on the clsact discipline where they are.
     pub fn leave(&mut self, ebpf: &mut Ebpf, place: &Path) -> Result<()> {
         for (name, link) in std::mem::take(&mut self.links) {
             let program = program(ebpf, name)?;
@@ -186,36 +189,29 @@ impl Hung {
         Ok(())
     }
 
-    /// What the journal knows of them: nothing where they hang by TCX.
+    /// Their changes in the journal; none where they are attached by TCX.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// Takes them off.
-    pub fn take(&mut self, ebpf: &mut Ebpf, journal: &mut Journal) -> Result<()> {
+    /// Detaches them.
+    pub fn detach(&mut self, ebpf: &mut Ebpf, journal: &mut Journal) -> Result<()> {
         for (name, link) in std::mem::take(&mut self.links) {
-            // With its device gone, or taken off by somebody, it is where it should be.
+            // It fails where the device is gone, or another program has detached it: nothing is left.
             let _ = program(ebpf, name)?.detach(link);
         }
-        let mut undone = |change: &Change| {
-            undo::one(change)?;
-            journal.undone(change).map_err(CureError::file(journal.path()))
-        };
         for change in std::mem::take(&mut self.changes).into_iter().rev() {
             if !matches!(change, Change::Clsact { .. }) {
-                undone(&change)?;
+                undo::undo(&change, journal)?;
             }
         }
-        // The discipline of two cures, which the first of them or an agent before this one made, goes with the last of them.
+        // Two cures may share the discipline, and an earlier agent may have made it: it goes with
+        // the last filter.
         let discipline = Change::Clsact { device: self.device.clone() };
-        let ours = |change: &Change| match change {
-            Change::Command { undo, .. } => is_filter(undo, &self.device),
-            _ => false,
-        };
+        let used = |change: &Change| is_filter(change, &self.device);
         let pending = journal.pending();
-        if !self.tcx && pending.contains(&discipline) && !pending.iter().any(ours) {
-            undo::one(&discipline)?;
-            journal.undone(&discipline).map_err(CureError::file(journal.path()))?;
+        if !self.tcx && pending.contains(&discipline) && !pending.iter().any(used) {
+            undo::undo(&discipline, journal)?;
         }
         Ok(())
     }
@@ -223,40 +219,57 @@ impl Hung {
 
 /// The change that a filter is.
 fn filter(hook: &Hook, device: &str, place: TcAttachType) -> Change {
-    let word = match place {
-        TcAttachType::Ingress => "ingress",
-        _ => "egress",
+    let direction = match place {
+        TcAttachType::Ingress => Direction::Ingress,
+        _ => Direction::Egress,
     };
-    let undo = format!(
-        "tc filter del dev {device} {word} protocol all pref {} handle 1 bpf",
-        hook.preference
-    );
-    Change::Command {
-        what: format!("{}, {word} of {device}", hook.what),
-        undo: undo.split(' ').map(str::to_owned).collect(),
+    Change::Filter {
+        device: device.to_owned(),
+        direction,
+        preference: hook.preference,
+        what: format!("{}, {} of {device}", hook.what, direction.name()),
     }
 }
 
-fn is_filter(undo: &[String], device: &str) -> bool {
-    undo.iter().map(String::as_str).take(5).eq(["tc", "filter", "del", "dev", device])
+/// Whether a change is one of our filters on a device.
+fn is_filter(change: &Change, on: &str) -> bool {
+    matches!(change, Change::Filter { device, .. } if device == on)
 }
 
-/// Takes a clsact discipline away that this program made, unless somebody else has a filter on it by now: what became of it.
-pub(crate) fn take_discipline(device: &str) -> Result<String> {
-    let tc = |words: &[&str]| {
-        let output = Command::new("tc").args(words).output();
-        output.map_err(|why| CureError::Refused(format!("tc {}: {why}", words.join(" "))))
-    };
-    for place in ["ingress", "egress"] {
-        let shown = tc(&["filter", "show", "dev", device, place])?;
-        if shown.status.success() && !shown.stdout.trim_ascii().is_empty() {
-            return Ok(format!("left clsact on {device}: somebody else has a filter on it"));
-        }
+/// After a cure on sockets was detached: if it was the last one, its maps go, and the journal's
+/// line with them.
+pub(crate) fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
+    if socket_walk::tidy(pins)? {
+        let change = Change::Sockets { pins: pins.to_owned() };
+        journal.undone(&change).map_err(CureError::file(journal.path()))?;
     }
-    undo::one(&Change::Command {
-        what: format!("no clsact on {device}"),
-        undo: ["tc", "qdisc", "del", "dev", device, "clsact"].map(str::to_owned).to_vec(),
-    })
+    Ok(())
+}
+
+/// How programs hang on a device.
+pub static HOOKS: [Feature; 2] = [
+    Feature {
+        name: "programs on a device that go with their process (TCX)",
+        since: "6.6",
+        probe: || kernel::in_own_namespace(attach_by_tcx),
+    },
+    Feature {
+        name: "programs on a device for older kernels (clsact)",
+        since: "4.5",
+        probe: || kernel::in_own_namespace(attach_clsact),
+    },
+];
+
+fn attach_by_tcx() -> Result<()> {
+    let mut ebpf = gate::load()?;
+    let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+    let program = program(&mut ebpf, "egress")?;
+    let attached = program.attach_with_options("lo", TcAttachType::Egress, options).map(drop);
+    attached.map_err(|e| kernel::refused("a program on a device", "6.6", &e))
+}
+
+fn attach_clsact() -> Result<()> {
+    tc::qdisc_add_clsact("lo").map_err(|e| kernel::refused("clsact", "4.5", &e))
 }
 
 #[cfg(test)]
@@ -266,11 +279,10 @@ mod tests {
     #[test]
     fn the_filter_of_a_cure_is_known_by_its_device() {
         const HOOK: Hook = Hook { what: "the gate", programs: &[], preference: 47 };
-        let Change::Command { what, undo } = filter(&HOOK, "wwan0", TcAttachType::Egress) else {
-            panic!("a filter is undone by a command");
-        };
+        let change = filter(&HOOK, "wwan0", TcAttachType::Egress);
+        let Change::Filter { what, .. } = &change else { panic!("{change:?}") };
         assert_eq!(what, "the gate, egress of wwan0");
-        assert!(is_filter(&undo, "wwan0") && !is_filter(&undo, "wwan1"));
-        assert!(!is_filter(&["tc".to_owned(), "qdisc".to_owned()], "wwan0"));
+        assert!(is_filter(&change, "wwan0") && !is_filter(&change, "wwan1"));
+        assert!(!is_filter(&Change::Clsact { device: "wwan0".to_owned() }, "wwan0"));
     }
 }

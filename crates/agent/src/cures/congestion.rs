@@ -8,21 +8,75 @@ use std::path::{Path, PathBuf};
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
+use serde::Serialize;
 
+use crate::cures::figures::{Family, Sample, count, counter};
+use crate::cures::prefix::PrefixError;
 use crate::cures::receive::taken;
-use crate::cures::{CureError, Prefix, Result};
-use crate::kernel;
+use crate::cures::{
+    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Prefix, Result, Site,
+    attach,
+};
 use crate::kernel::layouts::{CongestionConfig, CongestionCounters, Route};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
+use crate::kernel::{self, Feature};
+use crate::section::{self, Document, Section};
 use crate::undo::journal::{Change, Journal};
-use crate::undo::lease::{Held, Leased};
+use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
 /// What the kernel has; modules that are not loaded are not listed.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Which congestion control to where.
-#[derive(Clone, Debug)]
+/// Every key of `[congestion]`, with its default.
+const SECTION: &str = r#"# Uploads: which congestion control the kernel uses to which destination.
+[congestion]
+# Connections that exist already, too.
+live = true
+# As routes = { "0.0.0.0/0" = "bbr", "::/0" = "bbr" }
+routes = {}
+# For what was made in a cgroup or below it, whatever its destination: cgroups = { "/sys/fs/cgroup/backup.slice" = "bbr" }
+cgroups = {}
+"#;
+
+/// Its program.
+pub static NEW_CONNECTIONS: Feature = Feature {
+    name: "congestion control of new connections",
+    since: "5.7",
+    probe: || {
+        kernel::cgroups()?;
+        kernel::load_sock_ops(objects::CONGESTION, "congestion", None).map(drop)
+    },
+};
+
+/// The walk over connections.
+pub static LIVE_CONNECTIONS: Feature = Feature {
+    name: "congestion control of connections that exist already",
+    since: "5.15",
+    probe: || kernel::load_walk(None).map(drop),
+};
+
+/// A table of names of congestion controls.
+fn named(
+    at: &Section<'_>,
+    key: &str,
+    what: &str,
+    example: &str,
+) -> section::Result<Vec<(String, String)>> {
+    let Some(item) = at.table.and_then(|table| table.get(key)) else { return Ok(Vec::new()) };
+    let Some(table) = item.as_table_like() else {
+        let text = format!("expected {what} with names, as {{ \"{example}\" = \"bbr\" }}");
+        return Err(at.wrong(key, &text));
+    };
+    let one = |(of, name): (&str, &toml_edit::Item)| match name.as_str() {
+        Some(name) if !name.is_empty() && name.len() < 16 => Ok((of.to_owned(), name.to_owned())),
+        _ => Err(at.wrong(key, format!("{of}: expected the name of a congestion control"))),
+    };
+    table.iter().map(one).collect()
+}
+
+/// Which congestion control to which destination.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Prefix and name; the longest prefix that fits counts.
     pub routes: Vec<(Prefix, String)>,
@@ -62,26 +116,80 @@ pub fn available() -> Result<Vec<String>> {
 
 /// The choice at work.
 pub struct Congestion {
-    choice: Held<CongestionConfig>,
+    choice: LeasedMap<CongestionConfig>,
     tally: PerCpuArray<MapData, CongestionCounters>,
     routes: LpmTrie<MapData, [u32; 4], Route>,
     groups: HashMap<MapData, u64, Route>,
     link: PinnedLink,
     settings: Settings,
-    /// Connections that existed, changed by walks.
+    /// Existing connections that walks have changed.
     live: u64,
+    lifted: bool,
+    /// For the log.
+    lines: Vec<String>,
 }
 
-impl Congestion {
-    /// Begins.
-    pub fn attach(
-        settings: &Settings,
-        journal: &mut Journal,
-        lease_until_ns: u64,
-    ) -> Result<Congestion> {
+/// Counters of this cure.
+#[derive(Debug, Default, Serialize)]
+pub struct CongestionFigures {
+    switched: u64,
+    refused: u64,
+}
+
+const SWITCHED: Family =
+    counter("unbloat_congestion_switched", "", "Connections whose congestion control was changed.");
+const REFUSED: Family = counter(
+    "unbloat_congestion_refused",
+    "",
+    "Connections whose congestion control the kernel did not let change.",
+);
+
+impl Figures for CongestionFigures {
+    fn line(&self) -> String {
+        format!("{} connections switched, {} refused", self.switched, self.refused)
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        vec![count(SWITCHED, &[], self.switched), count(REFUSED, &[], self.refused)]
+    }
+}
+
+impl Cure for Congestion {
+    const ABOUT: About = About {
+        name: "congestion",
+        title: "congestion control",
+        place: Place::Sockets,
+        program: true,
+        features: &[&NEW_CONNECTIONS, &LIVE_CONNECTIONS],
+        section: SECTION,
+    };
+    type Settings = Settings;
+    type Figures = CongestionFigures;
+
+    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+        let at = document.section("congestion");
+        let live = at.flag("live")?.unwrap_or(true);
+        let routes = named(&at, "routes", "prefixes", "0.0.0.0/0")?;
+        let routes: Vec<(Prefix, String)> = routes
+            .into_iter()
+            .map(|(prefix, name)| {
+                Ok((prefix.parse().map_err(|e: PrefixError| at.wrong("routes", e))?, name))
+            })
+            .collect::<section::Result<_>>()?;
+        let groups = named(&at, "cgroups", "cgroups", "/sys/fs/cgroup/backup.slice")?;
+        let groups: Vec<(PathBuf, String)> =
+            groups.into_iter().map(|(path, name)| (path.into(), name)).collect();
+        if routes.is_empty() && groups.is_empty() {
+            return Ok(None);
+        }
+        let cgroup = document.section("scope").filled("cgroup")?.map(PathBuf::from);
+        Ok(Some(Settings { routes, groups, live, cgroup, pins: document.pins.to_owned() }))
+    }
+
+    fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Congestion> {
         settings.check(&available()?)?;
         kernel::able()?;
-        socket_walk::pinnable(&settings.pins)?;
+        kernel::pinnable(&settings.pins)?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
@@ -89,63 +197,63 @@ impl Congestion {
         let scope = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
         let link = socket_walk::attach(&mut ebpf, "congestion", &scope, &settings.pins)?;
         let mut congestion = Congestion {
-            choice: Held::new("choice", taken(&mut ebpf, "choice")?)?,
+            choice: LeasedMap::new("choice", taken(&mut ebpf, "choice")?)?,
             tally: taken(&mut ebpf, "tally")?,
             routes: taken(&mut ebpf, "routes")?,
             groups: taken(&mut ebpf, "groups")?,
             link,
             settings: settings.clone(),
             live: 0,
+            lifted: site.lifted,
+            lines: Vec::new(),
         };
         congestion.write_routes()?;
         congestion.write_groups()?;
-        congestion.renew(lease_until_ns)?;
+        congestion.renew(site.until_ns)?;
+        congestion.switch_live()?;
         Ok(congestion)
     }
 
-    /// Live connections change now: how many.
-    pub fn switch_live(&mut self) -> Result<u32> {
-        if !self.settings.live {
-            return Ok(0);
-        }
-        let scope = self.settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
-        let changed = Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed;
-        self.live += u64::from(changed);
-        Ok(changed)
-    }
-
-    /// Live connections get back what they had, where there is a walk.
-    pub fn switch_back(&mut self) -> Result<()> {
-        let walker = Walker::find(&self.settings.pins)?;
-        walker.map_or(Ok(()), |mut walker| walker.walk(Action::SwitchBack, Path::new("")).map(drop))
-    }
-
-    /// Other routes, for connections that begin from now on, and for live ones at the next [`Congestion::switch_live`].
-    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+    /// For connections that begin from now on, and for live ones.
+    fn apply(&mut self, settings: &Settings) -> Result<Applied> {
         settings.check(&available()?)?;
         self.settings = settings.clone();
         self.write_routes()?;
-        self.write_groups()
+        self.write_groups()?;
+        self.switch_live()?;
+        Ok(Applied::Now)
     }
 
-    /// The lease holds until then, and is renewed.
-    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        self.choice.grant(lease_until_ns)
+    fn renew(&mut self, until_ns: u64) -> Result<()> {
+        self.choice.grant(if self.lifted { 0 } else { until_ns })
     }
 
-    /// What it did: to new connections since the pins were made, to those that existed since this began.
-    pub fn counters(&self) -> Result<CongestionCounters> {
+    fn lift(&mut self, lifted: Lifted) -> Result<()> {
+        self.lifted = lifted.up;
+        self.renew(lease(LEASE))?;
+        match self.lifted {
+            true => self.switch_back(),
+            false => self.switch_live(),
+        }
+    }
+
+    fn lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    fn report(&mut self) -> Result<(CongestionFigures, Vec<FlowStatus>)> {
         let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
-        let live = CongestionCounters { switched: self.live, refused: 0 };
-        Ok(values.iter().fold(live, |a, b| CongestionCounters {
-            switched: a.switched + b.switched,
-            refused: a.refused + b.refused,
-        }))
+        // Of new connections since the pins were made, of existing ones since this began.
+        let figures = CongestionFigures {
+            switched: self.live + values.iter().map(|each| each.switched).sum::<u64>(),
+            refused: values.iter().map(|each| each.refused).sum(),
+        };
+        Ok((figures, Vec::new()))
     }
 
-    /// Ends: live connections get back what they had.
-    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.renew(0)?;
+    /// Live connections get back what they had.
+    fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.choice.grant(0)?;
         let pins = self.settings.pins.clone();
         self.switch_back()?;
         let path = socket_walk::folder(&pins).join("congestion");
@@ -155,7 +263,30 @@ impl Congestion {
             }
             _ => drop(self.link),
         }
-        socket_walk::tidy(&pins, journal)
+        attach::tidy(&pins, journal)
+    }
+}
+
+impl Congestion {
+    /// Changes live connections now.
+    fn switch_live(&mut self) -> Result<()> {
+        if self.lifted || !self.settings.live {
+            return Ok(());
+        }
+        let scope = self.settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
+        let changed = Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed;
+        self.live += u64::from(changed);
+        if changed > 0 {
+            self.lines
+                .push(format!("congestion control: changed for {changed} existing connections"));
+        }
+        Ok(())
+    }
+
+    /// Gives live connections back what they had, where there is a walk.
+    fn switch_back(&mut self) -> Result<()> {
+        let walker = Walker::find(&self.settings.pins)?;
+        walker.map_or(Ok(()), |mut walker| walker.walk(Action::SwitchBack, Path::new("")).map(drop))
     }
 
     fn write_routes(&mut self) -> Result<()> {

@@ -21,21 +21,26 @@ use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::cures::attach::{self, Hook, Hung};
+use crate::cures::attach::{self, Hook, Programs};
+use crate::cures::device::Shared as Uplink;
+use crate::cures::figures::{Family, Sample, count, counter, gauge, value};
 use crate::cures::receive::taken;
-use crate::cures::{CureError, Result, now_ns};
-use crate::kernel;
+use crate::cures::{
+    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
+};
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
+use crate::kernel::{self, Feature};
+use crate::section::{self, Document};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
-use crate::undo::lease::{Held, LEASE, Leased, lease};
+use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
 /// The program, and where it hangs.
 const HOOK: Hook =
@@ -63,7 +68,14 @@ pub enum From {
     Driver,
 }
 
-/// What the gate is told.
+/// Its program.
+pub static FEATURE: Feature = Feature {
+    name: "uploads: the gate, where a modem or driver reports",
+    since: "5.6",
+    probe: || load().map(drop),
+};
+
+/// How the gate works on which device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The uplink's device.
@@ -98,66 +110,191 @@ impl Settings {
     }
 }
 
-/// How a gate is doing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GateStatus {
-    /// Its device.
-    pub device: String,
-    /// Whether reports come.
-    pub telemetry: State,
-    /// As of the last report.
-    pub view: GateView,
-    /// Since it was attached.
-    pub counters: GateCounters,
-    /// How long what lies below takes to drain, at the rate known.
-    pub delay_ms: Option<f64>,
+/// State of the source of reports.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Telemetry {
+    /// Reports arrive.
+    Fresh {
+        /// Name of the source.
+        source: String,
+        /// What the source reports: the modem's buffer, or the driver's.
+        grade: &'static str,
+    },
+    /// No report within the timeout.
+    Silent {
+        /// Seconds since the last report, or since the beginning.
+        for_s: f64,
+        /// The last error.
+        why: String,
+    },
 }
 
-impl GateStatus {
-    /// For `--json` and the control socket.
-    pub fn to_json(&self) -> Value {
-        let telemetry = match &self.telemetry {
+impl Telemetry {
+    fn of(state: &State) -> Telemetry {
+        match state {
             State::Fresh { source, grade } => {
-                json!({"state": "fresh", "source": source, "grade": match grade { Grade::Modem => "modem", Grade::Driver => "driver" }})
+                let grade = match grade {
+                    Grade::Modem => "modem",
+                    Grade::Driver => "driver",
+                };
+                Telemetry::Fresh { source: source.clone(), grade }
             }
-            State::Silent { since_ns, why } => json!({
-                "state": "silent", "for_s": now_ns().saturating_sub(*since_ns) as f64 / 1e9, "why": why,
-            }),
-        };
-        json!({
-            "cure": "gate",
-            "device": self.device,
-            "telemetry": telemetry,
-            "reports": self.view.reports,
-            "report_age_ms": self.view.at_ns.saturating_sub(self.view.written_ns) as f64 / 1e6,
-            "reported_bytes": self.view.reported,
-            "occupancy_bytes": self.view.occupancy,
-            "limit_bytes": self.view.limit,
-            "delay_ms": self.delay_ms,
-            "rate_bps": self.view.rate.saturating_mul(8),
-            "fair_bytes": self.view.fair,
-            "passed": self.counters.passed,
-            "passed_bytes": self.counters.passed_bytes,
-            "privileged": self.counters.privileged,
-            "refused_own": self.counters.refused_own,
-            "refused_forwarded": self.counters.refused_forwarded,
-            "unguarded": self.counters.unguarded,
-        })
+            State::Silent { since_ns, why } => {
+                let for_s = now_ns().saturating_sub(*since_ns) as f64 / 1e9;
+                Telemetry::Silent { for_s, why: why.clone() }
+            }
+        }
     }
 }
 
-/// See the module text.
+/// State and counters of the gate.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateFigures {
+    cure: &'static str,
+    device: String,
+    telemetry: Telemetry,
+    reports: u64,
+    report_age_ms: f64,
+    reported_bytes: u64,
+    occupancy_bytes: u64,
+    limit_bytes: u64,
+    delay_ms: Option<f64>,
+    rate_bps: u64,
+    fair_bytes: u64,
+    passed: u64,
+    passed_bytes: u64,
+    privileged: u64,
+    refused_own: u64,
+    refused_forwarded: u64,
+    unguarded: u64,
+}
+
+impl GateFigures {
+    /// The uplink's rate, bytes per second.
+    pub fn rate(&self) -> u64 {
+        self.rate_bps / 8
+    }
+}
+
+#[cfg(test)]
+impl GateFigures {
+    pub(crate) fn example() -> GateFigures {
+        GateFigures {
+            cure: "gate",
+            device: "wwan0".to_owned(),
+            telemetry: Telemetry::Fresh { source: "a socket".to_owned(), grade: "modem" },
+            reports: 1,
+            report_age_ms: 1.0,
+            reported_bytes: 1,
+            occupancy_bytes: 1,
+            limit_bytes: 1,
+            delay_ms: Some(20.0),
+            rate_bps: 2_000_000,
+            fair_bytes: 1,
+            passed: 1,
+            passed_bytes: 5_000_000_000,
+            privileged: 1,
+            refused_own: 1,
+            refused_forwarded: 1,
+            unguarded: 1,
+        }
+    }
+}
+
+const PASSED_PACKETS: Family =
+    counter("unbloat_gate_passed_packets", "packets", "Packets that passed the gate.");
+const PASSED_BYTES: Family =
+    counter("unbloat_gate_passed_bytes", "bytes", "Bytes that passed the gate.");
+const PRIVILEGED: Family = counter(
+    "unbloat_gate_privileged_packets",
+    "packets",
+    "Packets that passed above the limit, for being thin, sparse or bare.",
+);
+const UNGUARDED: Family = counter(
+    "unbloat_gate_unguarded_packets",
+    "packets",
+    "Packets that passed an open gate: no reports, or no lease.",
+);
+const REFUSED: Family = counter(
+    "unbloat_gate_refused_packets",
+    "packets",
+    "Packets refused: to sockets of this host, which wait and send again, or to others, which lose them.",
+);
+const REPORTS: Family = counter("unbloat_gate_reports", "", "Reports of the modem or driver.");
+const FRESH: Family = gauge("unbloat_gate_reports_fresh", "", "1 while reports come.");
+const AGE: Family =
+    gauge("unbloat_gate_report_age_seconds", "seconds", "Age of the last report when it arrived.");
+const REPORTED: Family = gauge(
+    "unbloat_gate_reported_bytes",
+    "bytes",
+    "Bytes below the operating system, as last reported.",
+);
+const OCCUPANCY: Family = gauge(
+    "unbloat_gate_occupancy_bytes",
+    "bytes",
+    "Bytes below the operating system, as the gate reckons since.",
+);
+const LIMIT: Family = gauge("unbloat_gate_limit_bytes", "bytes", "Bytes that may lie there.");
+const FAIR: Family = gauge("unbloat_gate_fair_bytes", "bytes", "One flow's fair part of them.");
+const DELAY: Family =
+    gauge("unbloat_gate_delay_seconds", "seconds", "How long what lies there takes to drain.");
+const RATE: Family = gauge(
+    "unbloat_gate_rate_bytes_per_second",
+    "bytes_per_second",
+    "The uplink's rate, as the gate reckons.",
+);
+
+impl Figures for GateFigures {
+    fn line(&self) -> String {
+        let delay = self.delay_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let below = match self.telemetry {
+            Telemetry::Fresh { grade, .. } => grade,
+            Telemetry::Silent { .. } => "modem",
+        };
+        format!(
+            "the {below} drains in {delay} at {:.2} Mbit/s; refused {} packets of this host, {} of others",
+            self.rate_bps as f64 / 1e6,
+            self.refused_own,
+            self.refused_forwarded
+        )
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let fresh = matches!(self.telemetry, Telemetry::Fresh { .. });
+        let mut samples = vec![
+            count(PASSED_PACKETS, &[], self.passed),
+            count(PASSED_BYTES, &[], self.passed_bytes),
+            count(PRIVILEGED, &[], self.privileged),
+            count(UNGUARDED, &[], self.unguarded),
+            count(REFUSED, &[("whose", "own")], self.refused_own),
+            count(REFUSED, &[("whose", "forwarded")], self.refused_forwarded),
+            count(REPORTS, &[], self.reports),
+            count(FRESH, &[], fresh.into()),
+            value(AGE, &[], self.report_age_ms * 1e-3),
+            count(REPORTED, &[], self.reported_bytes),
+            count(OCCUPANCY, &[], self.occupancy_bytes),
+            count(LIMIT, &[], self.limit_bytes),
+            count(FAIR, &[], self.fair_bytes),
+        ];
+        samples.extend(self.delay_ms.map(|ms| value(DELAY, &[], ms * 1e-3)));
+        samples.push(value(RATE, &[], self.rate_bps as f64 / 8.0));
+        samples
+    }
+}
+
+/// The gate at work.
 pub struct Gate {
     settings: Settings,
     found: Device,
     /// None when it was left to another agent.
-    config: Option<Held<GateConfig>>,
+    config: Option<LeasedMap<GateConfig>>,
     /// A lease has been granted.
     granted: bool,
     lifted: bool,
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
-    hung: Hung,
+    programs: Programs,
 }
 
 /// What the feeding thread has in common with the daemon's.
@@ -191,41 +328,110 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Gate {
-    /// Attaches the program and begins to listen. Open until the first lease.
-    pub fn attach(settings: &Settings, journal: &mut Journal) -> Result<Gate> {
+impl Cure for Gate {
+    const ABOUT: About = About {
+        name: "gate",
+        title: "the gate",
+        place: Place::Device,
+        program: true,
+        features: &[&FEATURE],
+        section: "",
+    };
+    type Settings = Settings;
+    type Figures = GateFigures;
+
+    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+        let shared = Uplink::read(document)?;
+        let wanted = shared.by_reports() && !shared.shaper;
+        let (sources, clsact) = (shared.sources(), shared.clsact);
+        Ok(wanted.then_some(Settings { device: String::new(), law: shared.law, sources, clsact }))
+    }
+
+    fn on_device(settings: &mut Settings, device: &str) {
+        device.clone_into(&mut settings.device);
+    }
+
+    /// Open until the first lease. Where another agent handed over, the gate begins with what that
+    /// one knew of the buffer.
+    fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Gate> {
+        // Where what was left does not fit, it begins without it.
+        if let Ok(Some(gate)) = Gate::take_over(settings, &handover::folder(site.pins)) {
+            return Ok(gate);
+        }
         let found = attach::device(&settings.device)?;
         let mut ebpf = load()?;
         let device = (settings.device.as_str(), &found);
-        let hung = Hung::hang(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
-        Gate::begin(settings, found, ebpf, hung)
+        let programs = Programs::attach(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
+        Gate::begin(settings, found, ebpf, programs)
     }
 
-    /// Takes over what another agent left below `folder`, with what is known of the buffer; none if there is nothing.
-    pub fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Gate>> {
-        let found = attach::device(&settings.device)?;
-        let place = folder.join(stamp(settings, &found));
-        if !place.is_dir() {
-            return Ok(None);
+    fn apply(&mut self, settings: &Settings) -> Result<Applied> {
+        if settings.device != self.settings.device || settings.clsact != self.settings.clsact {
+            return Ok(Applied::NeedsAttach);
         }
-        let mut ebpf = load_with(Some(&place))?;
-        let hung = Hung::left(&HOOK, &mut ebpf, &settings.device, settings.clsact, &place)?;
-        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
-        Gate::begin(settings, found, ebpf, hung).map(Some)
+        let elsewhere = settings.sources != self.settings.sources
+            || settings.law.patience != self.settings.law.patience;
+        self.settings = settings.clone();
+        self.write()?;
+        if elsewhere {
+            self.hush();
+            self.listen();
+        }
+        Ok(Applied::Now)
     }
 
-    /// What of it the journal knows.
-    pub fn changes(&self) -> &[Change] {
-        self.hung.changes()
+    fn renew(&mut self, until_ns: u64) -> Result<()> {
+        self.granted = true;
+        self.write()?;
+        self.grant(if self.lifted { 0 } else { until_ns })
     }
 
-    /// Leaves everything below `folder` to another agent; until then it works for as long as its lease.
-    pub fn hand_over(mut self, folder: &Path) -> Result<()> {
+    /// Every packet passes while it is lifted, but reports are read.
+    fn lift(&mut self, lifted: Lifted) -> Result<()> {
+        if lifted.up == self.lifted {
+            return Ok(());
+        }
+        self.lifted = lifted.up;
+        self.grant(if self.lifted || !self.granted { 0 } else { lease(LEASE) })
+    }
+
+    fn report(&mut self) -> Result<(GateFigures, Vec<FlowStatus>)> {
+        let c = self.shared.counters()?;
+        let ebpf = locked(&self.shared.ebpf);
+        let view: Array<_, GateView> = map(&ebpf, "view")?;
+        let view = view.get(&0, 0).map_err(|why| CureError::Map("view", why.to_string()))?;
+        let figures = GateFigures {
+            cure: Gate::ABOUT.name,
+            device: self.settings.device.clone(),
+            telemetry: Telemetry::of(&self.telemetry()),
+            reports: view.reports,
+            report_age_ms: view.at_ns.saturating_sub(view.written_ns) as f64 / 1e6,
+            reported_bytes: view.reported,
+            occupancy_bytes: view.occupancy,
+            limit_bytes: view.limit,
+            delay_ms: (view.rate > 0).then(|| view.occupancy as f64 / view.rate as f64 * 1e3),
+            rate_bps: view.rate.saturating_mul(8),
+            fair_bytes: view.fair,
+            passed: c.passed,
+            passed_bytes: c.passed_bytes,
+            privileged: c.privileged,
+            refused_own: c.refused_own,
+            refused_forwarded: c.refused_forwarded,
+            unguarded: c.unguarded,
+        };
+        Ok((figures, Vec::new()))
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.programs.changes().to_vec()
+    }
+
+    fn hand_over(mut self, folder: &Path) -> Result<()> {
         // Reports are carried to the kernel until it is dropped.
         let place = folder.join(stamp(&self.settings, &self.found));
         handover::made(&place)?;
         let mut ebpf = locked(&self.shared.ebpf);
-        self.hung.leave(&mut ebpf, &place)?;
+        self.programs.leave(&mut ebpf, &place)?;
         if let Some(config) = self.config.take() {
             config.leave(&place.join("config"))?;
         }
@@ -236,8 +442,35 @@ impl Gate {
         Ok(())
     }
 
-    fn begin(settings: &Settings, found: Device, mut ebpf: Ebpf, hung: Hung) -> Result<Gate> {
-        let config = Held::new("config", taken(&mut ebpf, "config")?)?;
+    fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.hush();
+        let mut ebpf = locked(&self.shared.ebpf);
+        self.programs.detach(&mut ebpf, journal)
+    }
+}
+
+impl Gate {
+    /// Takes over what another agent left below `folder`; none if it left nothing.
+    fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Gate>> {
+        let found = attach::device(&settings.device)?;
+        let place = folder.join(stamp(settings, &found));
+        if !place.is_dir() {
+            return Ok(None);
+        }
+        let mut ebpf = load_with(Some(&place))?;
+        let (device, clsact) = (&settings.device, settings.clsact);
+        let programs = Programs::take_over(&HOOK, &mut ebpf, device, clsact, &place)?;
+        std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
+        Gate::begin(settings, found, ebpf, programs).map(Some)
+    }
+
+    fn begin(
+        settings: &Settings,
+        found: Device,
+        mut ebpf: Ebpf,
+        programs: Programs,
+    ) -> Result<Gate> {
+        let config = LeasedMap::new("config", taken(&mut ebpf, "config")?)?;
         let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
@@ -253,51 +486,11 @@ impl Gate {
             lifted: false,
             shared,
             feeder: None,
-            hung,
+            programs,
         };
         gate.write()?;
         gate.listen();
         Ok(gate)
-    }
-
-    /// Whether [`Gate::set`] is enough for these.
-    pub fn takes(&self, settings: &Settings) -> bool {
-        settings.device == self.settings.device && settings.clsact == self.settings.clsact
-    }
-
-    /// New parameters; the device stays.
-    pub fn set(&mut self, settings: &Settings) -> Result<()> {
-        if !self.takes(settings) {
-            return Err(CureError::Refused(format!(
-                "the gate is on {}: another device needs off and on",
-                self.settings.device
-            )));
-        }
-        let elsewhere = settings.sources != self.settings.sources
-            || settings.law.patience != self.settings.law.patience;
-        self.settings = settings.clone();
-        self.write()?;
-        if elsewhere {
-            self.hush();
-            self.listen();
-        }
-        Ok(())
-    }
-
-    /// The lease holds until then, and is renewed.
-    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        self.granted = true;
-        self.write()?;
-        self.grant(if self.lifted { 0 } else { lease_until_ns })
-    }
-
-    /// Everything passes, but reports are heard: for a trial.
-    pub fn lift(&mut self, lifted: bool) -> Result<()> {
-        if lifted == self.lifted {
-            return Ok(());
-        }
-        self.lifted = lifted;
-        self.grant(if lifted || !self.granted { 0 } else { lease(LEASE) })
     }
 
     /// Bytes that left the device since the gate was attached, by the reports.
@@ -308,28 +501,6 @@ impl Gate {
     /// Whether reports come.
     pub fn telemetry(&self) -> State {
         locked(&self.shared.state).clone()
-    }
-
-    /// How it is doing.
-    pub fn status(&mut self) -> Result<GateStatus> {
-        let counters = self.shared.counters()?;
-        let ebpf = locked(&self.shared.ebpf);
-        let view: Array<_, GateView> = map(&ebpf, "view")?;
-        let view = view.get(&0, 0).map_err(|why| CureError::Map("view", why.to_string()))?;
-        Ok(GateStatus {
-            device: self.settings.device.clone(),
-            telemetry: self.telemetry(),
-            delay_ms: (view.rate > 0).then(|| view.occupancy as f64 / view.rate as f64 * 1e3),
-            view,
-            counters,
-        })
-    }
-
-    /// Takes the program away, and whatever was made for it.
-    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.hush();
-        let mut ebpf = locked(&self.shared.ebpf);
-        self.hung.take(&mut ebpf, journal)
     }
 
     fn write(&mut self) -> Result<()> {
@@ -460,16 +631,16 @@ fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
     if !Path::new(kernel::BTF).exists() {
         return Err(CureError::NoBtf);
     }
-    let refused = |why| kernel::refused("the gate's program", "5.6", why);
+    const WHAT: &str = "the gate's program";
     let mut loader = EbpfLoader::new();
     for (name, place) in
         HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
     {
         loader.map_pin_path(name, place.join(name));
     }
-    let mut ebpf = loader.load(objects::GATE).map_err(|why| refused(kernel::whole(&why)))?;
+    let mut ebpf = loader.load(objects::GATE).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     for name in ["egress", "report"] {
-        attach::program(&mut ebpf, name)?.load().map_err(|why| refused(kernel::whole(&why)))?;
+        attach::program(&mut ebpf, name)?.load().map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     }
     Ok(ebpf)
 }

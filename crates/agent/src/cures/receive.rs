@@ -11,21 +11,29 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::cures::receive::headroom::{Memory, Room};
-use algo::rwnd::drwa::Config as Law;
+use algo::rwnd::drwa::{Config as Law, Form};
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
+use nix::errno::Errno;
+use serde::Serialize;
 use units::Bytes;
 
-use crate::cures::{CureError, Prefix, Result, address, now_ns, window_law};
-use crate::kernel;
+use crate::cures::figures::{
+    ACKS, CONNECTIONS, DECISIONS, Family, Label, Sample, WINDOWS, count, counter, gauge, value,
+};
+use crate::cures::{
+    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Prefix, Result, Site,
+    address, attach, now_ns, window_law,
+};
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
-use crate::status::FlowStatus;
+use crate::kernel::{self, Feature};
+use crate::section::{self, Document, Section};
 use crate::undo::journal::{Change, Journal};
-use crate::undo::lease::{Held, Leased};
+use crate::undo::lease::{Leased, LeasedMap};
 
 /// Flows that have decided nothing for so long are not shown, and forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -35,6 +43,90 @@ const WALK_EVERY: Duration = Duration::from_secs(2);
 const WALK_SHARE: u32 = 200;
 /// … but who began while a starved agent had let its lease run out waits no longer than this.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
+
+/// Every key of `[receive]`, with its default.
+const SECTION: &str = r#"# Downloads: DRWA holds RTT at lambda times its minimum by the windows that this host advertises.
+[receive]
+enabled = true
+# RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
+lambda = 3.0
+# "rate" averages the rate, "paper" the window, as the paper does.
+form = "rate"
+# Weight of the old value in the average.
+average = 0.5
+# The average jumps up to a larger value at once.
+quick = true
+# Smallest window, segments.
+floor = 2
+# Segments that every decision adds: small windows grow again, those at one bottleneck become alike, for a little more delay.
+increment = 1
+# Largest window.
+largest = "1 GiB"
+# Received before anything is done: handshakes and short replies keep the kernel's window.
+start = "20 KB"
+# RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
+shared_minimum = true
+# RTTmin is measured anew, with the queue emptied, when it has not been seen for so long; "0 s": never.
+rtt_min_age = "0 s"
+# AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read in a round trip, in real memory.
+rate_term = false
+# Only these destinations, or all but these.
+only = []
+except = []
+# Look, and change nothing.
+observe = false
+"#;
+
+/// Its program.
+pub static NEW_CONNECTIONS: Feature = Feature {
+    name: "downloads: windows of this host's new connections (DRWA)",
+    since: "5.11",
+    probe: || {
+        kernel::cgroups()?;
+        kernel::load_sock_ops(objects::RECEIVE, "receive", None).map(drop)
+    },
+};
+
+/// A walk that may set flags of connections.
+pub static LIVE_CONNECTIONS: Feature = Feature {
+    name: "downloads: the same for connections that exist already",
+    since: "6.12",
+    probe: || {
+        kernel::cgroups()?;
+        kernel::load_walk(None)?;
+        flags_in_a_walk()
+    },
+};
+
+/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change; its constant is in the kernel's types since it exists.
+fn flags_in_a_walk() -> Result<()> {
+    const NAME: &[u8] = b"TCP_BPF_SOCK_OPS_CB_FLAGS\0";
+    let types = std::fs::read(kernel::BTF).map_err(CureError::file(kernel::BTF))?;
+    match types.windows(NAME.len()).any(|w| w == NAME) {
+        true => Ok(()),
+        false => Err(CureError::Kernel {
+            what: "flags of connections that exist already",
+            since: "6.12",
+            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same"
+                .to_owned(),
+        }),
+    }
+}
+
+/// Whose connections: a number, or a name of this host.
+fn user(scope: &Section<'_>) -> section::Result<Option<u32>> {
+    let unknown = |name: &str| scope.wrong("user", format!("this host knows no user \"{name}\""));
+    if let Some(number) = scope.value("user").and_then(toml_edit::Value::as_integer) {
+        return u32::try_from(number).map(Some).map_err(|_| unknown(&number.to_string()));
+    }
+    let Some(name) = scope.filled("user")? else { return Ok(None) };
+    if let Ok(number) = name.parse() {
+        return Ok(Some(number));
+    }
+    let found = nix::unistd::User::from_name(&name)
+        .map_err(|e| scope.wrong("user", format!("{name}: {e}")))?;
+    found.map(|user| Some(user.uid.as_raw())).ok_or_else(|| unknown(&name))
+}
 
 /// Which destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +140,7 @@ pub enum Places {
 }
 
 /// How DRWA is to work here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The law. Its `initial` and `estimator` are the kernel's and the connection's business.
     pub law: Law,
@@ -128,24 +220,124 @@ impl Settings {
 /// The other end, and the port of this one.
 pub type Ends = (IpAddr, u16, u16);
 
-/// What a walk or the kernel's side had to tell; for the log.
+/// What happened to connections; for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Connections that existed are treated now.
+enum Event {
+    /// The cure was attached to so many existing connections.
     Joined(u32),
-    /// Another program had taken the flag of so many; it is back.
+    /// Another program had replaced the callback flags of so many; they are set again.
     Silenced(u32),
-    /// The kernel let so many not join.
+    /// The kernel did not attach the cure to so many; negative errno.
     Refused(u32, i32),
-    /// There is no walk here: connections that exist stay as they are.
+    /// There is no walk here: existing connections stay as they are.
     NoWalk(String),
-    /// TCP's memory became scarce, or is not any more.
+    /// TCP's memory became scarce, or is free again.
     Scarce(bool),
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Event::Joined(n) => write!(f, "attached to {n} existing connections"),
+            Event::Silenced(n) => write!(
+                f,
+                "another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
+            ),
+            Event::Refused(n, errno) => {
+                let why = Errno::from_raw(-errno);
+                write!(f, "the kernel did not attach it to {n} existing connections ({why}; needs Linux 6.12)")
+            }
+            Event::NoWalk(why) => write!(
+                f,
+                "existing connections stay as they are, new ones are treated: {why}"
+            ),
+            Event::Scarce(true) => f.write_str(
+                "TCP's memory is scarce or cannot be read (net.ipv4.tcp_mem); larger buffers are given back",
+            ),
+            Event::Scarce(false) => f.write_str("TCP's memory is free again"),
+        }
+    }
+}
+
+/// Counters and times of this cure.
+#[derive(Debug, Default, Serialize)]
+pub struct ReceiveFigures {
+    connections: u64,
+    acks: u64,
+    decisions: u64,
+    applied: u64,
+    reapplied: u64,
+    refused: u64,
+    lifted: u64,
+    raised: u64,
+    withheld: u64,
+    walk_ms: f64,
+}
+
+impl ReceiveFigures {
+    fn new(counters: &ReceiveCounters, walk_ms: f64) -> ReceiveFigures {
+        let c = counters;
+        ReceiveFigures {
+            connections: c.sockets,
+            acks: c.samples,
+            decisions: c.decisions,
+            applied: c.applied,
+            reapplied: c.reapplied,
+            refused: c.refused,
+            lifted: c.lifted,
+            raised: c.raised,
+            withheld: c.withheld,
+            walk_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ReceiveFigures {
+    pub(crate) fn example() -> ReceiveFigures {
+        ReceiveFigures { acks: 1_000, reapplied: 2, walk_ms: 3.0, ..ReceiveFigures::default() }
+    }
+}
+
+const RECEIVE: &[Label] = &[("cure", "receive")];
+const BUFFERS: Family = counter(
+    "unbloat_buffers",
+    "",
+    "Buffers that the rate term made larger, or did not, for want of memory.",
+);
+const WALK: Family = gauge(
+    "unbloat_walk_seconds",
+    "seconds",
+    "How long the last walk over existing connections took.",
+);
+
+impl Figures for ReceiveFigures {
+    fn line(&self) -> String {
+        format!(
+            "{} connections, {} ACKs, {} decisions, clamp set {} times ({} again)",
+            self.connections, self.acks, self.decisions, self.applied, self.reapplied
+        )
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        vec![
+            count(CONNECTIONS, RECEIVE, self.connections),
+            count(ACKS, RECEIVE, self.acks),
+            count(DECISIONS, RECEIVE, self.decisions),
+            count(WINDOWS, &[("cure", "receive"), ("done", "applied")], self.applied),
+            count(WINDOWS, &[("cure", "receive"), ("done", "reapplied")], self.reapplied),
+            count(WINDOWS, &[("cure", "receive"), ("done", "lifted")], self.lifted),
+            count(WINDOWS, &[("cure", "receive"), ("done", "refused")], self.refused),
+            count(BUFFERS, &[("done", "raised")], self.raised),
+            count(BUFFERS, &[("done", "withheld")], self.withheld),
+            value(WALK, &[], self.walk_ms * 1e-3),
+        ]
+    }
 }
 
 /// DRWA at work.
 pub struct Receive {
-    config: Held<ReceiveConfig>,
+    config: LeasedMap<ReceiveConfig>,
     counters: PerCpuArray<MapData, ReceiveCounters>,
     flows: HashMap<MapData, u64, ReceiveFlow>,
     places: LpmTrie<MapData, [u32; 4], u8>,
@@ -155,10 +347,10 @@ pub struct Receive {
     lifted: bool,
     link: PinnedLink,
     walker: Option<Walker>,
-    /// Why not, until it was said.
-    no_walk: Option<String>,
     walk_at: Instant,
     walk_took: Duration,
+    /// For the log.
+    lines: Vec<String>,
 }
 
 pub(crate) fn taken<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T>
@@ -170,21 +362,75 @@ where
     T::try_from(map).map_err(|e| CureError::Map(name, e.to_string()))
 }
 
-impl Receive {
-    /// Begins: what a dead agent left below the same pins is taken over without a gap.
-    pub fn attach(
-        settings: &Settings,
-        journal: &mut Journal,
-        lease_until_ns: u64,
-    ) -> Result<Receive> {
+impl Cure for Receive {
+    const ABOUT: About = About {
+        name: "receive",
+        title: "downloads",
+        place: Place::Sockets,
+        program: true,
+        features: &[&NEW_CONNECTIONS, &LIVE_CONNECTIONS],
+        section: SECTION,
+    };
+    type Settings = Settings;
+    type Figures = ReceiveFigures;
+
+    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+        let (at, scope) = (document.section("receive"), document.section("scope"));
+        if !at.flag("enabled")?.unwrap_or(true) {
+            if scope.filled("user")?.is_some() {
+                let text = "only [receive] knows whose a connection is, and it is switched off";
+                return Err(scope.wrong("user", text));
+            }
+            return Ok(None);
+        }
+        let mut settings = Settings {
+            cgroup: scope.filled("cgroup")?.map(PathBuf::from),
+            user: user(&scope)?,
+            pins: document.pins.to_owned(),
+            ..Settings::default()
+        };
+        let law = &mut settings.law;
+        at.law(law)?;
+        law.form = match at.text("form")?.as_deref() {
+            None | Some("rate") => Form::Rate,
+            Some("paper") => Form::Paper,
+            Some(other) => {
+                let text = format!("\"{other}\" is neither \"rate\" nor \"paper\"");
+                return Err(at.wrong("form", text));
+            }
+        };
+        law.min_window = at.whole("floor", 1, 1_000)?.unwrap_or(law.min_window);
+        law.increment = at.whole("increment", 0, 1_000)?.unwrap_or(law.increment);
+        law.max = at.parsed("largest")?.unwrap_or(law.max);
+        if law.max < Bytes(65_536) || law.max > Bytes(1 << 30) {
+            return Err(at.wrong("largest", "expected 64 KiB to 1 GiB"));
+        }
+        if let Some(age) = at.parsed::<units::Duration>("rtt_min_age")? {
+            law.rtt_min_age = (age.0 > 0).then_some(age);
+        }
+        settings.start = at.parsed("start")?.unwrap_or(settings.start);
+        settings.shared_minimum = at.flag("shared_minimum")?.unwrap_or(settings.shared_minimum);
+        settings.rate_term = at.flag("rate_term")?.unwrap_or(settings.rate_term);
+        settings.observe = at.flag("observe")?.unwrap_or(settings.observe);
+        settings.places = match (at.list("only")?, at.list("except")?) {
+            (only, except) if only.is_empty() && except.is_empty() => Places::All,
+            (only, except) if except.is_empty() => Places::Only(only),
+            (only, except) if only.is_empty() => Places::Except(except),
+            _ => return Err(at.wrong("except", "either only or except, not both")),
+        };
+        Ok(Some(settings))
+    }
+
+    /// What a dead agent left below the same pins is taken over without a gap.
+    fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Receive> {
         kernel::able()?;
-        socket_walk::pinnable(&settings.pins)?;
+        kernel::pinnable(&settings.pins)?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
         let mut ebpf = kernel::load_sock_ops(objects::RECEIVE, "receive", Some(&folder))?;
         let config: Array<_, ReceiveConfig> = taken(&mut ebpf, "config")?;
-        let config = Held::new("config", config)?;
+        let config = LeasedMap::new("config", config)?;
         let before = config.now();
         let now = settings.config(&before)?;
         let link = attached(&mut ebpf, settings, &before, &now)?;
@@ -196,28 +442,29 @@ impl Receive {
             room: Room::of(&mut ebpf)?,
             now,
             settings: settings.clone(),
-            lifted: false,
+            lifted: site.lifted,
             link,
             walker: None,
-            no_walk: None,
             walk_at: Instant::now(),
             walk_took: Duration::ZERO,
+            lines: Vec::new(),
         };
         receive.write_places()?;
         // Until the first walk has seen what a predecessor gave, nothing is known of it.
         receive.room.write(Memory::now(), 0)?;
         receive.write()?;
-        receive.renew(lease_until_ns)?;
-        // An old kernel treats new connections only, and `tick` says so.
+        receive.renew(site.until_ns)?;
+        receive.lines.push(receive.described());
+        // An old kernel treats new connections only.
         match Walker::load(&settings.pins) {
             Ok(walker) => receive.walker = Some(walker),
-            Err(e) => receive.no_walk = Some(e.to_string()),
+            Err(e) => receive.log(&Event::NoWalk(e.to_string())),
         }
         Ok(receive)
     }
 
-    /// Other parameters, from the next ACK on.
-    pub fn set(&mut self, settings: &Settings) -> Result<()> {
+    /// From the next ACK on.
+    fn apply(&mut self, settings: &Settings) -> Result<Applied> {
         let now = settings.config(&self.now)?;
         if (now.cgroup, settings.pins.as_path()) != (self.now.cgroup, self.settings.pins.as_path())
         {
@@ -229,67 +476,108 @@ impl Receive {
         self.settings = settings.clone();
         self.write_places()?;
         self.walk_at = Instant::now();
-        self.write()
+        self.write()?;
+        Ok(Applied::Now)
     }
 
-    /// Windows are the kernel's, but are watched, so that they can come back: for a trial.
-    pub fn lift(&mut self, lifted: bool) -> Result<()> {
-        self.lifted = lifted;
-        self.write()
-    }
-
-    /// The lease holds until then, and is renewed.
-    pub fn renew(&mut self, lease_until_ns: u64) -> Result<()> {
-        self.config.grant(lease_until_ns)?;
-        // A host that let this process wait so long: connections that came meanwhile were not taken up.
+    fn renew(&mut self, until_ns: u64) -> Result<()> {
+        self.config.grant(until_ns)?;
+        // This process was starved for so long that connections began without the lease.
         if self.config.gap() {
             self.walk_at = Instant::now();
         }
         Ok(())
     }
 
-    /// What has to be done now and then; what is worth a line in the log.
-    pub fn tick(&mut self) -> Result<Vec<Event>> {
+    fn lift(&mut self, lifted: Lifted) -> Result<()> {
+        self.lifted = lifted.down;
+        self.write()
+    }
+
+    fn tick(&mut self) -> Result<()> {
         let memory = Memory::now();
         let scarce = memory.is_none_or(|memory| memory.scarce(self.now.scarce == 1));
-        let mut told: Vec<Event> = Vec::new();
         if self.settings.rate_term && scarce != (self.now.scarce == 1) {
             self.now.scarce = scarce.into();
             self.write()?;
-            told.push(Event::Scarce(scarce));
+            self.log(&Event::Scarce(scarce));
         }
-        let Some(walker) = &mut self.walker else {
-            told.extend(self.no_walk.take().map(Event::NoWalk));
-            return Ok(told);
+        let Some(walker) = self.walker.as_mut().filter(|_| Instant::now() >= self.walk_at) else {
+            return Ok(());
         };
-        if Instant::now() < self.walk_at {
-            return Ok(told);
-        }
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
         self.room.write(memory, task.headroom)?;
         let joined = task.changed - task.silenced.min(task.changed);
-        told.extend(
-            [
-                (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
-                (joined > 0).then_some(Event::Joined(joined)),
-                (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
-            ]
-            .into_iter()
-            .flatten(),
-        );
-        Ok(told)
+        let events = [
+            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+            (joined > 0).then_some(Event::Joined(joined)),
+            (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
+        ];
+        for event in events.into_iter().flatten() {
+            self.log(&event);
+        }
+        Ok(())
     }
 
-    /// How long the last walk took.
-    pub fn walk_took(&self) -> Duration {
-        self.walk_took
+    fn lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    fn report(&mut self) -> Result<(ReceiveFigures, Vec<FlowStatus>)> {
+        let flows = self.flows()?;
+        let counters = self.counters()?;
+        let walk_ms = self.walk_took.as_secs_f64() * 1e3;
+        Ok((ReceiveFigures::new(&counters, walk_ms), flows))
+    }
+
+    /// Every socket is as it would be without the agent, and nothing is left.
+    fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.config.grant(0)?;
+        let walker = match self.walker.take() {
+            Some(walker) => Some(walker),
+            None => Walker::find(&self.settings.pins)?,
+        };
+        if walker.is_none() || kernel::everywhere().is_some() {
+            // What the walk cannot reach, the program lifts at the next ACK.
+            std::thread::sleep(socket_walk::LAST_ACKS);
+        }
+        if let Some(mut walker) = walker {
+            walker.leave()?;
+        }
+        let pins = self.settings.pins.clone();
+        let link = self.link;
+        let path = socket_walk::folder(&pins).join("receive");
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CureError::file(path)(e));
+            }
+            _ => drop(link),
+        }
+        attach::tidy(&pins, journal)
+    }
+}
+
+impl Receive {
+    fn described(&self) -> String {
+        let scope = self
+            .settings
+            .cgroup
+            .as_ref()
+            .map_or("this whole host".to_owned(), |c| c.display().to_string());
+        let lambda = self.settings.law.lambda as f64 / 16.0;
+        let verb = if self.settings.observe || self.lifted { "watching" } else { "holding" };
+        format!("downloads: {verb} RTT at {lambda} times its minimum, for {scope}")
+    }
+
+    fn log(&mut self, event: &Event) {
+        self.lines.push(format!("downloads: {event}"));
     }
 
     /// Every flow that has decided something lately.
-    pub fn status(&mut self) -> Result<Vec<FlowStatus>> {
+    pub(crate) fn flows(&mut self) -> Result<Vec<FlowStatus>> {
         let now = now_ns();
         let mut found = Vec::new();
         let mut old = Vec::new();
@@ -314,6 +602,7 @@ impl Receive {
                 advertised: flow.advertised.into(),
                 applied: flow.observed == 0,
                 reapplied: flow.reapplied.into(),
+                gated: false,
             });
         }
         for cookie in old {
@@ -323,10 +612,11 @@ impl Receive {
         Ok(found)
     }
 
-    /// What each connection has received, to the byte; of those that decide, as of their last decision, where there is no walk.
-    pub fn received(&mut self) -> Result<Vec<(Ends, u64)>> {
+    /// Bytes that each connection has received; where there is no walk, only of those that decide,
+    /// as of their last decision.
+    pub(crate) fn received(&mut self) -> Result<Vec<(Ends, u64)>> {
         let Some(walker) = &mut self.walker else {
-            let shown = self.status()?;
+            let shown = self.flows()?;
             return Ok(shown
                 .iter()
                 .map(|f| ((f.remote.0, f.remote.1, f.local_port), f.bytes))
@@ -338,8 +628,8 @@ impl Receive {
         Ok(ours.map(|socket| (ends(socket), socket.received)).collect())
     }
 
-    /// What it did since the pins were made.
-    pub fn counters(&self) -> Result<ReceiveCounters> {
+    /// Its counters since the pins were made.
+    pub(crate) fn counters(&self) -> Result<ReceiveCounters> {
         let values =
             self.counters.get(&0, 0).map_err(|e| CureError::Map("counters", e.to_string()))?;
         Ok(values.iter().fold(ReceiveCounters::default(), |a, b| ReceiveCounters {
@@ -353,32 +643,6 @@ impl Receive {
             raised: a.raised + b.raised,
             withheld: a.withheld + b.withheld,
         }))
-    }
-
-    /// Ends: every socket is as it would be without us, and nothing of ours is left.
-    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.config.grant(0)?;
-        let walker = match self.walker.take() {
-            Some(walker) => Some(walker),
-            None => Walker::find(&self.settings.pins)?,
-        };
-        if walker.is_none() || kernel::everywhere().is_some() {
-            // Whom the walk cannot reach, the program lifts at his next ACK.
-            std::thread::sleep(socket_walk::LAST_ACKS);
-        }
-        if let Some(mut walker) = walker {
-            walker.leave()?;
-        }
-        let pins = self.settings.pins.clone();
-        let link = self.link;
-        let path = socket_walk::folder(&pins).join("receive");
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(CureError::file(path)(e));
-            }
-            _ => drop(link),
-        }
-        socket_walk::tidy(&pins, journal)
     }
 
     fn write(&mut self) -> Result<()> {

@@ -14,24 +14,22 @@
 
 mod feed;
 
-use std::process::Command;
-
 use algo::gate::qcut_d::{self, limit};
 use algo::gate::{Occupancy, Slack};
 use units::{Bytes, Instant};
 
 use crate::cures::{CureError, Result, now_ns};
-use crate::kernel::netlink::{Attributes, Device, Netlink, Request, kind, tcmsg};
+use crate::kernel::netlink::{Attributes, Device, Netlink, Request, kind, tc, tcmsg};
 use crate::telemetry::Report;
+use crate::undo;
 use crate::undo::journal::{Change, Journal};
 
-pub use feed::Fed;
+pub use feed::{FQ_CODEL, Fed, HTB};
 
 /// Numbers of the discipline, its class and the leaf, unlikely to be taken.
 const ROOT: u32 = 0xb10a_0000;
 const CLASS: u32 = 0xb10a_0001;
 const LEAF: u32 = 0xb10b_0000;
-const TC_H_ROOT: u32 = u32::MAX;
 /// Excess and lack of the buffer are made good within this time: the age of the modem's reports (QCUT section 6).
 const SOON_NS: u64 = 100_000_000;
 /// Slower than this is not set: a packet of 1,500 bytes would take seconds, and the rate would never be found again.
@@ -48,7 +46,7 @@ pub fn shaped(rate: u64, held: u64, limit: u64) -> u64 {
     (rate - less).saturating_add(more).max(SLOWEST)
 }
 
-/// See the module text.
+/// HTB on a device, set by a modem's reports.
 #[derive(Debug)]
 pub struct Shaper {
     netlink: Netlink,
@@ -71,9 +69,9 @@ impl Shaper {
         let mut netlink = Netlink::open().map_err(what)?;
         let found = netlink.device(device).map_err(what)?;
         let there = netlink.qdiscs(found.index).map_err(what)?;
-        let left = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle == ROOT);
+        let left = there.iter().find(|qdisc| qdisc.parent == tc::ROOT && qdisc.handle == ROOT);
         let (sent, set) = left.map_or((0, None), |left| (left.bytes, Some(0)));
-        if let Some(own) = there.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && qdisc.handle != 0)
+        if let Some(own) = there.iter().find(|qdisc| qdisc.parent == tc::ROOT && qdisc.handle != 0)
         {
             // Whoever put it there by hand or by tool would not get it back with its options.
             if own.handle != ROOT {
@@ -83,11 +81,7 @@ impl Shaper {
                 )));
             }
         }
-        let undo = ["tc", "qdisc", "del", "dev", device, "root", "handle", "b10a:"];
-        let change = Change::Command {
-            what: format!("the shaper of {device}"),
-            undo: undo.map(str::to_owned).to_vec(),
-        };
+        let change = Change::Qdisc { device: device.to_owned(), handle: ROOT };
         journal.write(&change).map_err(CureError::file(journal.path().to_owned()))?;
         let occupancy =
             Occupancy::new(law.hold, Slack::new(law.slack.0, u64::from(found.mtu) * 3 / 2));
@@ -153,7 +147,7 @@ impl Shaper {
         self.set = None;
     }
 
-    /// What the journal knows of it.
+    /// Its change in the journal.
     pub fn change(&self) -> &Change {
         &self.change
     }
@@ -161,7 +155,7 @@ impl Shaper {
     /// Takes HTB away; the next report puts it back.
     pub fn lift(&mut self) -> Result<()> {
         if self.set.take().is_some() {
-            let root = tcmsg(self.device.index, ROOT, TC_H_ROOT);
+            let root = tcmsg(self.device.index, ROOT, tc::ROOT);
             let gone =
                 self.netlink.ask(kind::DEL_QDISC, Request::Remove, &root, &Attributes::default());
             gone.map_err(|why| refused("taking HTB away", why))?;
@@ -185,7 +179,7 @@ impl Shaper {
         let global = words(&[3, 10, CLASS & 0xffff, 0, 0]);
         const TCA_HTB_INIT: u16 = 2;
         let options = Attributes::default().with(TCA_HTB_INIT, &global);
-        self.ask(kind::NEW_QDISC, tcmsg(index, ROOT, TC_H_ROOT), "htb", &options, "HTB")?;
+        self.ask(kind::NEW_QDISC, tcmsg(index, ROOT, tc::ROOT), "htb", &options, "HTB")?;
         // From here on there is something to take away, and its counters begin.
         self.sent = 0;
         self.set = Some(rate);
@@ -247,12 +241,8 @@ impl Shaper {
 impl Drop for Shaper {
     /// A rate must not outlive its master; what fails here is in the journal.
     fn drop(&mut self) {
-        if self.set.is_some()
-            && self.lift().is_err()
-            && let Change::Command { undo, .. } = &self.change
-            && let Some((program, words)) = undo.split_first()
-        {
-            let _ = Command::new(program).args(words).output();
+        if self.set.is_some() && self.lift().is_err() {
+            let _ = undo::revert(&self.change);
         }
     }
 }

@@ -23,7 +23,52 @@ impl Default for Paths {
     }
 }
 
-/// The right to change this host, held until it is dropped or its process ends.
+/// A kind of process that changes this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The agent itself.
+    Daemon,
+    /// `off`.
+    Off,
+    /// The supervisor of a daemon that died.
+    Supervisor,
+}
+
+impl Role {
+    const ALL: [(Role, &str); 3] =
+        [(Role::Daemon, "daemon"), (Role::Off, "off"), (Role::Supervisor, "supervisor")];
+
+    fn name(self) -> &'static str {
+        Role::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// The process that has the lock, as far as its file tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// What it is.
+    pub role: Option<Role>,
+    /// Its number.
+    pub process: Option<u32>,
+}
+
+impl Holder {
+    /// From the content of the lock's file: `daemon, process 41`.
+    fn read(text: &str) -> Holder {
+        let (role, process) = text.split_once(", process ").unwrap_or((text, ""));
+        let role = Role::ALL.iter().find(|(_, name)| *name == role).map(|(role, _)| *role);
+        Holder { role, process: process.trim().parse().ok() }
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.role.map_or("another program", Role::name))?;
+        self.process.map_or(Ok(()), |process| write!(f, ", process {process}"))
+    }
+}
+
+/// The exclusive right to change this host, until it is dropped or its process ends.
 pub struct Lock(#[allow(dead_code)] Flock<File>);
 
 impl Paths {
@@ -45,7 +90,7 @@ impl Paths {
     /// The runtime directory, root's alone.
     pub fn make(&self) -> io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.runtime)?;
-        // What the journal says is done as root: nobody else may write there.
+        // What the journal says is done as root: no other user may write there.
         let about = std::fs::metadata(&self.runtime)?;
         let own = about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o022 == 0;
         if own {
@@ -55,8 +100,8 @@ impl Paths {
         }
     }
 
-    /// Takes the lock, or says who has it: his process and what it is.
-    pub fn lock(&self, role: &str) -> io::Result<Result<Lock, String>> {
+    /// Takes the lock, or names the process that has it.
+    pub fn lock(&self, role: Role) -> io::Result<Result<Lock, Holder>> {
         self.make()?;
         let path = self.runtime.join("lock");
         let file =
@@ -65,13 +110,13 @@ impl Paths {
             Ok(mut locked) => {
                 locked.set_len(0)?;
                 locked.rewind()?;
-                write!(locked, "{role}, process {}", std::process::id())?;
+                write!(locked, "{}, process {}", role.name(), std::process::id())?;
                 Ok(Ok(Lock(locked)))
             }
             Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut holder = String::new();
-                file.read_to_string(&mut holder)?;
-                Ok(Err(holder))
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                Ok(Err(Holder::read(&text)))
             }
             Err((_, errno)) => Err(errno.into()),
         }
@@ -90,7 +135,7 @@ mod tests {
         paths.make().unwrap();
         std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(paths.make().unwrap_err().to_string().contains("others may write there"));
-        assert!(paths.lock("daemon").is_err());
+        assert!(paths.lock(Role::Daemon).is_err());
         std::fs::remove_dir_all(runtime).unwrap();
     }
 
@@ -99,11 +144,11 @@ mod tests {
         let runtime = std::env::temp_dir().join(format!("ub-lock-{}", std::process::id()));
         let paths = Paths { runtime: runtime.clone(), ..Paths::default() };
         let first =
-            paths.lock("daemon").unwrap().unwrap_or_else(|holder| panic!("held by {holder}"));
-        let holder = paths.lock("off").unwrap().err().unwrap();
-        assert_eq!(holder, format!("daemon, process {}", std::process::id()));
+            paths.lock(Role::Daemon).unwrap().unwrap_or_else(|holder| panic!("held by {holder}"));
+        let holder = paths.lock(Role::Off).unwrap().err().unwrap();
+        assert_eq!(holder.to_string(), format!("daemon, process {}", std::process::id()));
         drop(first);
-        assert!(paths.lock("off").unwrap().is_ok());
+        assert!(paths.lock(Role::Off).unwrap().is_ok());
         std::fs::remove_dir_all(runtime).unwrap();
     }
 }

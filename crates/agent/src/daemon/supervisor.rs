@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::daemon::log;
-use crate::daemon::paths::Paths;
+use crate::daemon::paths::{Paths, Role};
 use crate::undo;
 use crate::undo::journal::Journal;
 
@@ -79,13 +79,13 @@ pub fn watch(pipe: &mut impl Read, paths: &Paths, daemon: u32) -> io::Result<()>
     }
     let begun = Instant::now();
     let _lock = loop {
-        match paths.lock("supervisor")? {
+        match paths.lock(Role::Supervisor)? {
             Ok(lock) => break lock,
             // A new one adopts what the old one left. A dying process may lose its pipe before its lock.
             Err(holder)
                 if begun.elapsed() > PATIENCE
-                    || holder.starts_with("daemon")
-                        && holder != format!("daemon, process {daemon}") =>
+                    || holder.role == Some(Role::Daemon)
+                        && holder.process.is_some_and(|process| process != daemon) =>
             {
                 log::say(&format!("the agent ended; {holder} has taken over"));
                 return Ok(());

@@ -12,14 +12,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use units::Instant;
 
 use super::cures::Cures;
 use crate::cures::receive::Ends;
-use crate::cures::{Result, address, now_ns};
-use crate::daemon::trial::{Action, Config, Stage, Trial};
+use crate::cures::trial::{Action, Config, Stage, Trial};
+use crate::cures::{Cure, Lifted, Result, address, now_ns};
 use crate::kernel::layouts::acks::{Direction, Flow, FlowKey};
+use crate::status::TrialStatus;
 
 /// Between two looks during a trial: several in each of its spans.
 const LOOK: Duration = Duration::from_millis(250);
@@ -106,7 +106,6 @@ struct One {
     moves: bool,
 }
 
-/// See the module text.
 pub struct Trials {
     config: Option<Config>,
     each: BTreeMap<Key, One>,
@@ -135,7 +134,7 @@ impl One {
 
 /// Bytes of one flow in the directions that are held, and whether any is.
 fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
-    let ups = !cures.guard.gated();
+    let ups = !cures.controller.gated(&cures.attached);
     let (down, up) = (&flow.down, &flow.up);
     let down_held = down.target > 0 && down.rewritten > 0 && flow.local == 0;
     let up_held = ups && up.target > 0 && up.rewritten > 0;
@@ -230,8 +229,8 @@ impl Trials {
 
     /// Whether anything moved since it was last asked.
     fn flows(&mut self, cures: &Cures) -> bool {
-        let acks = cures.guard.acks.as_ref().and_then(|acks| acks.counters().ok());
-        let received = cures.receive.as_ref().and_then(|receive| receive.counters().ok());
+        let acks = cures.attached.acks.as_ref().and_then(|acks| acks.counters().ok());
+        let received = cures.attached.receive.as_ref().and_then(|receive| receive.counters().ok());
         let passed = [
             acks.map_or(0, |c| c.down_bytes + c.up_bytes),
             received.map_or(0, |c| c.samples),
@@ -251,20 +250,20 @@ impl Trials {
         };
         let mut seen: Vec<Seen> = Vec::new();
         let mut opened = Vec::new();
-        if cures.receive.is_some() && (discover || due(self, "receive")) {
+        if cures.attached.receive.is_some() && (discover || due(self, "receive")) {
             self.receive(cures)?;
             let (limits, open) = self.windows(cures)?;
             seen.push((Key::Receive, self.received.1, self.received.1, limits));
             opened.extend(open.then_some(Key::Receive));
         }
-        if cures.guard.gated()
+        if cures.controller.gated(&cures.attached)
             && let Some(bytes) = moved(cures)
         {
             seen.push((Key::Gate, bytes, bytes, false));
         } else if let Some(one) = self.each.remove(&Key::Gate)
             && one.trial.lifted()
         {
-            cures.guard.lift_gate(false)?;
+            cures.controller.lift_gate(false, &mut cures.attached)?;
         }
         let walks = discover || due(self, "acks");
         if walks {
@@ -315,7 +314,7 @@ impl Trials {
 
     /// Adds up what this host's connections received. One that ended keeps what it had.
     fn receive(&mut self, cures: &mut Cures) -> Result<()> {
-        let Some(receive) = &mut cures.receive else { return Ok(()) };
+        let Some(receive) = &mut cures.attached.receive else { return Ok(()) };
         let (before, sum) = (std::mem::take(&mut self.received.0), &mut self.received.1);
         for (ends, bytes) in receive.received()? {
             let had = before.get(&ends).copied().unwrap_or(bytes);
@@ -330,16 +329,15 @@ impl Trials {
     fn windows(&self, cures: &mut Cures) -> Result<(bool, bool)> {
         let trying =
             self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
-        let Some(receive) = cures.receive.as_mut().filter(|_| trying) else {
+        let Some(receive) = cures.attached.receive.as_mut().filter(|_| trying) else {
             return Ok((false, false));
         };
         let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
         for flow in
-            receive.status()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500)
+            receive.flows()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500)
         {
             all = all.saturating_add(flow.rate);
-            let full = flow.in_flight().saturating_mul(5) >= flow.wanted.saturating_mul(4);
-            held = held.saturating_add(if full { flow.rate } else { 0 });
+            held = held.saturating_add(if flow.full() { flow.rate } else { 0 });
             let far = flow.advertised > flow.wanted.saturating_add(flow.wanted / 4);
             open = open.saturating_add(if far { flow.rate } else { 0 });
         }
@@ -348,15 +346,15 @@ impl Trials {
 
     /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
     fn passing(&mut self, now: Instant, cures: &mut Cures) -> Result<(Vec<Seen>, Vec<Key>)> {
-        let Some(acks) = &mut cures.guard.acks else {
+        let Some(acks) = &mut cures.attached.acks else {
             self.each.retain(|key, _| key.cure() != "acks");
             return Ok((Vec::new(), Vec::new()));
         };
         let count = acks.counters()?;
-        let ups = if cures.guard.gated() { 0 } else { count.up_bytes };
+        let ups = if cures.controller.gated(&cures.attached) { 0 } else { count.up_bytes };
         let all = count.down_bytes + ups;
         let flows: BTreeMap<Key, Flow> = cures
-            .guard
+            .attached
             .acks
             .as_mut()
             .map(|acks| acks.flows())
@@ -391,24 +389,19 @@ impl Trials {
     }
 
     /// For the status.
-    pub fn to_json(&self) -> Vec<Value> {
+    pub fn report(&self) -> Vec<TrialStatus> {
         let shown = self.each.iter().map(|(key, one)| {
-            let state = match one.trial.stage() {
-                Stage::Resting => "resting",
-                Stage::Trying => "trying",
-                Stage::Withdrawn => "withdrawn",
-            };
             let flow = key.flow();
             let last = one.trial.last();
-            json!({
-                "cure": key.cure(),
-                "remote": flow.map(|flow| address(flow.outside)),
-                "remote_port": flow.map(|flow| u16::from_be(flow.outside_port)),
-                "local_port": flow.map(|flow| u16::from_be(flow.inside_port)),
-                "state": state,
-                "with_bps": last.map(|last| last.with.saturating_mul(8)),
-                "without_bps": last.map(|last| last.without.saturating_mul(8)),
-            })
+            TrialStatus {
+                cure: key.cure(),
+                remote: flow.map(|flow| address(flow.outside)),
+                remote_port: flow.map(|flow| u16::from_be(flow.outside_port)),
+                local_port: flow.map(|flow| u16::from_be(flow.inside_port)),
+                state: one.trial.stage(),
+                with_bps: last.map(|last| last.with.saturating_mul(8)),
+                without_bps: last.map(|last| last.without.saturating_mul(8)),
+            }
         });
         shown.collect()
     }
@@ -416,20 +409,22 @@ impl Trials {
 
 /// Bytes that left the uplink's device, by the reports.
 fn moved(cures: &Cures) -> Option<u64> {
-    let guard = &cures.guard;
-    guard
+    let attached = &cures.attached;
+    attached
         .gate
         .as_ref()
         .map(|gate| gate.moved())
-        .or_else(|| guard.shaper.as_ref().map(|shaper| shaper.moved()))
+        .or_else(|| attached.shaper.as_ref().map(|shaper| shaper.moved()))
 }
 
 fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
     match (key, key.flow()) {
-        (Key::Receive, _) => cures.receive.as_mut().map_or(Ok(()), |cure| cure.lift(lifted)),
-        (Key::Gate, _) => cures.guard.lift_gate(lifted),
+        (Key::Receive, _) => {
+            cures.attached.receive.as_mut().map_or(Ok(()), |cure| cure.lift(Lifted::both(lifted)))
+        }
+        (Key::Gate, _) => cures.controller.lift_gate(lifted, &mut cures.attached),
         (_, Some(flow)) => {
-            cures.guard.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted))
+            cures.attached.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted))
         }
         _ => Ok(()),
     }
@@ -479,7 +474,7 @@ fn act(
             // beside other flows, whose queues would be taken for the path then.
             if key.flow().is_some()
                 && alone
-                && let Some(acks) = &mut cures.guard.acks
+                && let Some(acks) = &mut cures.attached.acks
             {
                 acks.forget()?;
             }

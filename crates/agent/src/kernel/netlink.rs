@@ -13,6 +13,7 @@ use nix::sys::socket::{
 
 pub mod diag;
 pub mod route;
+pub mod tc;
 
 /// Message types of linux/rtnetlink.h: `RTM_GETLINK` and others.
 pub mod kind {

@@ -4,7 +4,7 @@
 //! Linux 5.8 CAP_SYS_ADMIN in place of the first two. Sockets of other network namespaces need
 //! more. What is missing is named in one line.
 
-use crate::cures::{CureError, Result};
+use crate::error::{CureError, Result};
 
 /// Capability numbers of linux/capability.h.
 const NET_ADMIN: u8 = 12;

@@ -16,12 +16,10 @@ use aya::maps::{Array, MapData};
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::{CgroupAttachMode, Iter, SockOps};
 use nix::sched::{CloneFlags, setns};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-use crate::cures::{CureError, Result};
+use crate::error::{CureError, Result};
 use crate::kernel;
 use crate::kernel::layouts::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
-use crate::undo::journal::{Change, Journal};
 
 /// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`. It is a part of the path of
 /// their pins, so that a new agent never reads the data of an older layout. A change of it loses
@@ -197,22 +195,10 @@ fn namespaces() -> Vec<File> {
     found
 }
 
-/// Whether pins can lie there, asked before anything is noted or made: on a bpf file system.
-pub fn pinnable(pins: &Path) -> Result<()> {
-    match pins.ancestors().find(|path| path.exists()) {
-        Some(there) if holds_pins(there) => Ok(()),
-        _ => Err(CureError::NoPins(pins.to_owned())),
-    }
-}
-
-fn holds_pins(there: &Path) -> bool {
-    statfs(there).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
-}
-
 /// Makes the directory of pins, with access for its owner only.
 pub fn made(pins: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
-    pinnable(pins)?;
+    kernel::pinnable(pins)?;
     let folder = folder(pins);
     match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
         Ok(()) => Ok(folder),
@@ -297,7 +283,7 @@ pub fn give_back(pins: &Path) -> Result<Walked> {
     let folder = folder(pins);
     let mut walked = Walked::default();
     // Only a bpf file system can contain pins.
-    if folder.is_dir() && holds_pins(&folder) {
+    if folder.is_dir() && kernel::on_bpf_fs(&folder) {
         walked = give_sockets_back(pins)?;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }
@@ -318,12 +304,12 @@ pub fn drop_other_layouts(pins: &Path) {
     }
 }
 
-/// After a cure has gone: when it was the last one, so do the maps, and the journal has nothing to
-/// undo any more.
-pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
+/// After a cure was detached: removes the maps if it was the last one. Whether nothing is pinned
+/// any more.
+pub fn tidy(pins: &Path) -> Result<bool> {
     let folder = folder(pins);
     if LINKS.iter().any(|name| folder.join(name).exists()) {
-        return Ok(());
+        return Ok(false);
     }
     match std::fs::remove_dir_all(&folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -332,6 +318,5 @@ pub fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
         _ => {}
     }
     let _ = std::fs::remove_dir(pins);
-    let change = Change::Sockets { pins: pins.to_owned() };
-    journal.undone(&change).map_err(CureError::file(journal.path()))
+    Ok(true)
 }

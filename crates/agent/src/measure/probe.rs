@@ -20,7 +20,7 @@ impl Probe {
     /// Starts to ping a host.
     pub fn start(host: &str) -> Result<Probe> {
         if host.is_empty() || host.starts_with('-') {
-            return Err(Failure(2, format!("--probe: {host:?} is no host")));
+            return Err(Failure::usage(format!("--probe: {host:?} is no host")));
         }
         let mut child = Command::new("ping")
             .args(["-n", "-i", "0.2", host])
@@ -78,6 +78,7 @@ fn rtt_ms(line: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Kind;
 
     #[test]
     fn lines_of_ping_contain_the_rtt_or_nothing() {
@@ -96,6 +97,6 @@ mod tests {
 
     #[test]
     fn an_option_is_no_host() {
-        assert!(matches!(Probe::start("-f"), Err(Failure(2, _))));
+        assert!(matches!(Probe::start("-f"), Err(Failure { kind: Kind::Usage, .. })));
     }
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cures;
 use crate::kernel::netlink::route::Default as Route;
 use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
-use crate::kernel::{self, Feature};
+use crate::kernel::{self, Feature, Tried};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
 
@@ -180,7 +181,7 @@ pub struct Host {
     /// Names and values of settings that the kernel has.
     pub sysctls: Vec<(&'static str, String)>,
     /// Features of the kernel; `None` where they could not be tried.
-    pub features: Option<Vec<Feature>>,
+    pub features: Option<Vec<Tried>>,
     /// Root of cgroup v2, which contains all sockets of the host.
     pub cgroup: Option<PathBuf>,
     /// Socket from which a modem's reports come.
@@ -213,7 +214,7 @@ impl Host {
     }
 
     /// Stores the kernel's features, or why they could not be tried.
-    pub fn learn(&mut self, features: Result<Vec<Feature>, String>) {
+    pub fn learn(&mut self, features: Result<Vec<Tried>, String>) {
         match features {
             Ok(features) => self.features = Some(features),
             Err(why) => self.missing.push(why),
@@ -244,8 +245,9 @@ impl Host {
     }
 
     /// Why a feature is not available, if that is known.
-    pub fn lacks(&self, feature: &str) -> Option<&str> {
-        let found = self.features.as_ref()?.iter().find(|f| f.name.contains(feature))?;
+    pub fn lacks(&self, feature: &'static Feature) -> Option<&str> {
+        let mut tried = self.features.as_ref()?.iter();
+        let found = tried.find(|tried| std::ptr::eq(tried.feature, feature))?;
         found.missing.as_deref()
     }
 
@@ -261,7 +263,7 @@ impl Host {
             .filter_map(|(name, key)| Some(((*key).to_owned(), json!(self.sysctl(name)?))))
             .collect();
         let features =
-            self.features.as_ref().map(|all| all.iter().map(Feature::to_json).collect::<Vec<_>>());
+            self.features.as_ref().map(|all| all.iter().map(Tried::to_json).collect::<Vec<_>>());
         json!({
             "device": self.device.as_ref().map(Device::to_json), "sysctls": sysctls, "features": features,
             "forwards": self.forwards(), "cgroup": self.cgroup, "modem": self.modem, "missing": self.missing,
@@ -270,9 +272,9 @@ impl Host {
 }
 
 /// Tries the kernel's features; that takes a moment.
-pub fn features() -> Result<Vec<Feature>, String> {
+pub fn features() -> Result<Vec<Tried>, String> {
     match kernel::rights() {
-        Ok(()) => Ok(kernel::features()),
+        Ok(()) => Ok(cures::features()),
         Err(e) => Err(format!("what this kernel can do: {e}")),
     }
 }

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Grade, Report, Source};
-use crate::cures::now_ns;
 use crate::kernel::netlink::Netlink;
+use crate::kernel::now_ns;
 
 /// Sampling interval: an interval of QCUT's average contains four samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);

@@ -11,7 +11,7 @@ use aya::programs::SchedClassifier;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::tc::{SchedClassifierLink, SchedClassifierLinkId};
 
-use crate::cures::{CureError, Result};
+use crate::error::{CureError, Result};
 use crate::kernel::socket_walk;
 use crate::kernel::whole;
 

@@ -1,63 +1,101 @@
-//! What was changed on this host and is not undone yet, on disk before it is done.
+//! The changes of this host that are not undone yet, on disk before each is made.
 //!
-//! signal: a cure that is about to change something · model: a file of JSON lines, one per change and one per undoing, each on disk
-//! before the call returns · action: who comes later (the supervisor, the next start, `off`) reads what is pending and undoes it,
-//! the latest first. Undoing is idempotent, so a change may be in it that was never made.
+//! A file of JSON lines: one per change, one per undoing, each on disk before the call returns. A
+//! later process (the supervisor, the next start, `off`) reads the pending changes and undoes
+//! them, the latest first. Undoing is idempotent, so the journal may contain a change that was
+//! never made.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::kernel::netlink::tc::Direction;
+
 /// A change, with all that its undoing needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
-    /// Programs on sockets, pinned below a directory: windows and congestion control.
+    /// Programs on sockets, pinned below a directory.
     Sockets {
         /// The directory of pins.
         pins: PathBuf,
     },
     /// A clsact discipline on a device that had none.
     Clsact {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
-    /// Anything that a command takes back, as a qdisc that was replaced.
-    Command {
-        /// What it is, for people.
+    /// A BPF filter on the clsact discipline of a device.
+    Filter {
+        /// Name of the device.
+        device: String,
+        /// Packets that it sees.
+        direction: Direction,
+        /// Its preference, one for each cure.
+        preference: u16,
+        /// What it is, for messages.
         what: String,
-        /// Program and arguments.
+    },
+    /// A root discipline in place of the device's default.
+    Qdisc {
+        /// Name of the device.
+        device: String,
+        /// Its handle; only a discipline with this handle is removed.
+        handle: u32,
+    },
+    /// A change that a command undoes. This version writes none; earlier ones wrote filters and
+    /// disciplines so, and [`pending`] reads those as what they are.
+    Command {
+        /// What it is, for messages.
+        what: String,
+        /// Program and arguments that undo it.
         undo: Vec<String>,
     },
 }
 
 impl Change {
-    fn to_json(&self) -> Value {
-        match self {
-            Change::Sockets { pins } => json!({"change": "sockets", "pins": pins}),
-            Change::Clsact { device } => json!({"change": "clsact", "device": device}),
-            Change::Command { what, undo } => {
-                json!({"change": "command", "what": what, "undo": undo})
+    /// The same change in the form of this version.
+    fn typed(self) -> Change {
+        let Change::Command { what, undo } = &self else { return self };
+        let words: Vec<&str> = undo.iter().map(String::as_str).collect();
+        match words[..] {
+            [
+                "tc",
+                "filter",
+                "del",
+                "dev",
+                device,
+                direction,
+                "protocol",
+                "all",
+                "pref",
+                preference,
+                "handle",
+                "1",
+                "bpf",
+            ] => {
+                let direction = match direction {
+                    "ingress" => Direction::Ingress,
+                    _ => Direction::Egress,
+                };
+                let Ok(preference) = preference.parse() else { return self };
+                let (device, what) = (device.to_owned(), what.clone());
+                Change::Filter { device, direction, preference, what }
             }
+            ["tc", "qdisc", "del", "dev", device, "root", "handle", handle] => {
+                let major = handle.strip_suffix(':').map(|major| u32::from_str_radix(major, 16));
+                let Some(Ok(major @ 0..=0xffff)) = major else { return self };
+                Change::Qdisc { device: device.to_owned(), handle: major << 16 }
+            }
+            _ => self,
         }
     }
 
-    fn from_json(value: &Value) -> Option<Change> {
-        match value["change"].as_str()? {
-            "sockets" => Some(Change::Sockets { pins: value["pins"].as_str()?.into() }),
-            "clsact" => Some(Change::Clsact { device: value["device"].as_str()?.to_owned() }),
-            "command" => {
-                let words = value["undo"].as_array()?.iter();
-                Some(Change::Command {
-                    what: value["what"].as_str()?.to_owned(),
-                    undo: words
-                        .map(|word| word.as_str().map(str::to_owned))
-                        .collect::<Option<_>>()?,
-                })
-            }
-            _ => None,
-        }
+    fn read(value: &Value) -> Option<Change> {
+        Change::deserialize(value).ok().map(Change::typed)
     }
 }
 
@@ -71,14 +109,15 @@ pub struct Journal {
     torn: bool,
 }
 
-/// What is not undone, the oldest first. A last line that is cut off was never acted upon.
+/// The changes that are not undone, the oldest first. A last line that is cut off was never acted
+/// upon.
 pub fn pending(text: &str) -> Vec<Change> {
     let mut pending = Vec::new();
     for line in text.lines() {
         let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
-        if let Some(undone) = value.get("undone").and_then(Change::from_json) {
+        if let Some(undone) = value.get("undone").and_then(Change::read) {
             pending.retain(|change| *change != undone);
-        } else if let Some(change) = Change::from_json(&value)
+        } else if let Some(change) = Change::read(&value)
             && !pending.contains(&change)
         {
             pending.push(change);
@@ -88,7 +127,7 @@ pub fn pending(text: &str) -> Vec<Change> {
 }
 
 impl Journal {
-    /// Opens the journal, with what others left in it.
+    /// Opens the journal, with the changes that earlier agents left in it.
     pub fn open(path: &Path) -> io::Result<Journal> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -97,40 +136,40 @@ impl Journal {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
         };
-        // Bytes that are no text cost their line, and no other.
+        // Bytes that are not UTF-8 spoil their line only.
         let pending = pending(&String::from_utf8_lossy(&text));
         let torn = !text.is_empty() && !text.ends_with(b"\n");
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Journal { file, path: path.to_owned(), pending, torn })
     }
 
-    /// Notes a change that is about to be made; on disk when this returns.
+    /// Records a change that is about to be made; it is on disk when this returns.
     pub fn write(&mut self, change: &Change) -> io::Result<()> {
         if self.pending.contains(change) {
             return Ok(());
         }
-        self.append(&change.to_json())?;
+        self.append(&json!(change))?;
         self.pending.push(change.clone());
         Ok(())
     }
 
-    /// Notes that a change was undone. An empty journal is an empty file.
+    /// Records that a change was undone. An empty journal is an empty file.
     pub fn undone(&mut self, change: &Change) -> io::Result<()> {
-        self.pending.retain(|one| one != change);
+        self.pending.retain(|other| other != change);
         if self.pending.is_empty() {
             self.file.set_len(0)?;
             self.torn = false;
             return self.file.sync_all();
         }
-        self.append(&json!({"undone": change.to_json()}))
+        self.append(&json!({"undone": change}))
     }
 
-    /// What is not undone, the oldest first.
+    /// The changes that are not undone, the oldest first.
     pub fn pending(&self) -> &[Change] {
         &self.pending
     }
 
-    /// Where it is.
+    /// Path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,7 +182,6 @@ impl Journal {
         self.file.sync_all()
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,8 +219,7 @@ mod tests {
     fn goes_on(name: &str, before: &[u8], after: &[u8]) {
         let path = place(name);
         let one = Change::Clsact { device: "wwan0".to_owned() };
-        std::fs::write(&path, [before, one.to_json().to_string().as_bytes(), after].concat())
-            .unwrap();
+        std::fs::write(&path, [before, json!(one).to_string().as_bytes(), after].concat()).unwrap();
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(journal.pending(), std::slice::from_ref(&one));
         let two = Change::Sockets { pins: "/b".into() };
@@ -199,5 +236,25 @@ mod tests {
     #[test]
     fn a_line_cut_off_by_a_crash_hides_no_other() {
         goes_on("cut", b"", b"\n{\"change\": \"sock");
+    }
+
+    #[test]
+    fn lines_of_earlier_versions_are_read_as_what_they_are() {
+        let lines = [
+            r#"{"change":"sockets","pins":"/sys/fs/bpf/unbloat"}"#,
+            r#"{"change":"command","undo":["tc","filter","del","dev","wwan0","ingress","protocol","all","pref","48","handle","1","bpf"],"what":"windows of passing ACKs, ingress of wwan0"}"#,
+            r#"{"change":"command","undo":["tc","qdisc","del","dev","wwan0","root","handle","b10a:"],"what":"the shaper of wwan0"}"#,
+            r#"{"change":"command","undo":["true"],"what":"something"}"#,
+        ];
+        let found = pending(&lines.join("\n"));
+        assert_eq!(found[0], Change::Sockets { pins: "/sys/fs/bpf/unbloat".into() });
+        let (device, direction) = ("wwan0".to_owned(), Direction::Ingress);
+        let what = "windows of passing ACKs, ingress of wwan0".to_owned();
+        let filter = Change::Filter { device: device.clone(), direction, preference: 48, what };
+        assert_eq!(found[1], filter);
+        assert_eq!(found[2], Change::Qdisc { device, handle: 0xb10a_0000 });
+        assert!(matches!(&found[3], Change::Command { undo, .. } if undo == &["true"]));
+        let undone = format!("{{\"undone\":{}}}", lines[1]);
+        assert!(!pending(&[lines[1], &undone].join("\n")).contains(&filter));
     }
 }

@@ -1,11 +1,14 @@
-//! Leases of what works in the kernel, and who keeps them.
+//! The leases under which programs act in the kernel: the thread that renews them, and the
+//! heartbeat of the daemon's loop that it waits for.
 //!
-//! signal: the clock, and a beat of the daemon's loop · model: a lease of two seconds, renewed every half by a thread that does nothing else, so
-//! that three renewals in a row may be late · action: one field of a map of each cure.
+//! A lease lasts two seconds and is one field of a map of each cure. A thread that does nothing
+//! else renews all of them every half second, so three renewals in a row may be late.
 //!
-//! The loop answers questions, walks over sockets, lifts cures for trials, asks netlink, loads programs: one turn may take longer than a
-//! lease. So the leases do not wait for it. It only has to turn: without its beat for [`PATIENCE`] nothing is renewed any more, and a
-//! loop that hangs lets go within twelve seconds; an agent that is killed or stopped does within two.
+//! The loop answers requests, walks over sockets, lifts cures for trials, sends netlink requests
+//! and loads programs: one turn may take longer than a lease. So the leases do not wait for it.
+//! The loop only has to turn: after [`LOOP_TIMEOUT`] without a heartbeat nothing is renewed any
+//! more. A loop that hangs lets go within twelve seconds; an agent that is killed or stopped does
+//! within two.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,19 +19,20 @@ use std::time::Duration;
 use aya::Pod;
 use aya::maps::{Array, MapData};
 
-use crate::cures::{CureError, Result, now_ns};
-use crate::kernel;
+use crate::error::{CureError, Result};
+use crate::kernel::{self, now_ns};
 
-/// How long cures hold without a renewal.
+/// How long cures act without a renewal: short enough to feel like an end, long enough for three
+/// late renewals.
 pub const LEASE: Duration = Duration::from_secs(2);
-/// Between two renewals.
+/// Time between two renewals: a quarter of the lease.
 pub const RENEW: Duration = Duration::from_millis(500);
-/// The loop may take so long for one turn.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// A lease that is this near its end may have ended when the kernel reads the next one.
+/// Longest turn of the loop: loading all programs on a small machine takes seconds.
+pub const LOOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A lease this close to its end may have ended before the kernel reads the renewal.
 const NEAR_NS: u64 = 100_000_000;
 
-/// A lease that ends so long from now.
+/// The end of a lease that lasts `span` from now: CLOCK_MONOTONIC, ns.
 pub fn lease(span: Duration) -> u64 {
     now_ns().saturating_add(span.as_nanos() as u64)
 }
@@ -38,25 +42,26 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A struct that the kernel's side reads, with a lease in it.
+/// A configuration struct of a BPF program, with a lease in it.
 pub trait Leased: Pod + Send {
     /// CLOCK_MONOTONIC; nothing is done after this.
     fn until_ns(&mut self) -> &mut u64;
 
-    /// A lease begins where none was, or none for a while.
+    /// Called when a lease begins after a time without one.
     fn after_gap(&mut self) {}
 }
 
-/// Somebody whose lease is renewed.
+/// A map whose lease is renewed.
 trait Renewed: Send + Sync {
     fn renew(&self, until_ns: u64);
 }
 
-/// What this process holds: there is one kernel, and one clock.
-static HELD: Mutex<Vec<Weak<dyn Renewed>>> = Mutex::new(Vec::new());
+/// Every leased map of this process: there is one kernel, and one clock.
+static LEASED: Mutex<Vec<Weak<dyn Renewed>>> = Mutex::new(Vec::new());
 
-/// A map of one such struct. Its lease is renewed from the first [`Held::grant`] on, until it is granted nothing, or dropped.
-pub struct Held<T: Leased>(Arc<Place<T>>);
+/// A map with one such struct. Its lease is renewed from the first [`LeasedMap::grant`] until it is
+/// granted a time that has passed, or dropped.
+pub struct LeasedMap<T: Leased>(Arc<Place<T>>);
 
 struct Place<T: Leased> {
     name: &'static str,
@@ -95,31 +100,31 @@ impl<T: Leased> Renewed for Place<T> {
         let mut inner = locked(&self.inner);
         if inner.granted {
             inner.grant(until_ns);
-            // The loop says what is wrong, when its own renewal fails.
+            // The loop logs the error when its own renewal fails.
             let _ = self.write(&mut inner);
         }
     }
 }
 
-impl<T: Leased + 'static> Held<T> {
-    /// A map, with what is in it.
-    pub fn new(name: &'static str, map: Array<MapData, T>) -> Result<Held<T>> {
+impl<T: Leased + 'static> LeasedMap<T> {
+    /// Takes a map, with its present content.
+    pub fn new(name: &'static str, map: Array<MapData, T>) -> Result<LeasedMap<T>> {
         let now = map.get(&0, 0).map_err(|why| CureError::Map(name, why.to_string()))?;
         let inner = Mutex::new(Inner { map: Some(map), now, granted: false, gap: false });
         let place = Arc::new(Place { name, inner });
         let renewed: Arc<dyn Renewed> = place.clone();
-        let mut held = locked(&HELD);
-        held.retain(|one| one.strong_count() > 0);
-        held.push(Arc::downgrade(&renewed));
-        Ok(Held(place))
+        let mut leased = locked(&LEASED);
+        leased.retain(|map| map.strong_count() > 0);
+        leased.push(Arc::downgrade(&renewed));
+        Ok(LeasedMap(place))
     }
 
-    /// What is in it now.
+    /// Its present content.
     pub fn now(&self) -> T {
         locked(&self.0.inner).now
     }
 
-    /// Changes what is in it. The lease is nobody's business here.
+    /// Changes its content, but not its lease.
     pub fn change(&self, how: impl FnOnce(&mut T)) -> Result<()> {
         let mut inner = locked(&self.0.inner);
         let until_ns = *inner.now.until_ns();
@@ -128,14 +133,14 @@ impl<T: Leased + 'static> Held<T> {
         self.0.write(&mut inner)
     }
 
-    /// The lease holds until then, and is renewed; with a time that has passed it ends, and is not.
+    /// Sets the end of the lease, which is renewed from now on. A time that has passed ends it.
     pub fn grant(&self, until_ns: u64) -> Result<()> {
         let mut inner = locked(&self.0.inner);
         inner.grant(until_ns);
         self.0.write(&mut inner)
     }
 
-    /// Whether there has been a gap in the lease since this was last asked.
+    /// Whether there was a gap in the lease since the last call.
     pub fn gap(&self) -> bool {
         std::mem::take(&mut locked(&self.0.inner).gap)
     }
@@ -149,8 +154,8 @@ impl<T: Leased + 'static> Held<T> {
     }
 }
 
-/// The thread, and the loop's beat.
-pub struct Keeper {
+/// The thread that renews leases, and the heartbeat of the loop.
+pub struct LeaseRenewer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -161,31 +166,32 @@ struct Shared {
 }
 
 impl Shared {
-    /// Until when leases hold that are renewed now; none while the loop hangs.
+    /// End of a lease that is renewed now; none while the loop hangs.
     fn until(&self, now_ns: u64) -> Option<u64> {
         let silent = now_ns.saturating_sub(self.beat_ns.load(Ordering::Relaxed));
-        let turns = Duration::from_nanos(silent) < PATIENCE;
+        let turns = Duration::from_nanos(silent) < LOOP_TIMEOUT;
         turns.then(|| now_ns.saturating_add(LEASE.as_nanos() as u64))
     }
 }
 
-impl Keeper {
-    /// Begins. Signals that a loop wants to have for itself are blocked before.
-    pub fn begin() -> std::io::Result<Keeper> {
+impl LeaseRenewer {
+    /// Starts the thread. Signals that the loop reads must be blocked before.
+    pub fn start() -> std::io::Result<LeaseRenewer> {
         let shared =
             Arc::new(Shared { beat_ns: AtomicU64::new(now_ns()), stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("leases".to_owned()).spawn(move || keep(&theirs))?;
-        Ok(Keeper { shared, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("leases".to_owned())
+            .spawn(move || renew_all(&theirs))?;
+        Ok(LeaseRenewer { shared, thread: Some(thread) })
     }
 
-    /// The loop turns.
+    /// Records that the loop turns.
     pub fn beat(&self) {
         self.shared.beat_ns.store(now_ns(), Ordering::Relaxed);
     }
 
-    /// Nothing is renewed any more.
+    /// Ends the thread: nothing is renewed any more.
     pub fn end(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -195,18 +201,18 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseRenewer {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-fn keep(shared: &Shared) {
+fn renew_all(shared: &Shared) {
     while !shared.stop.load(Ordering::Relaxed) {
         if let Some(until_ns) = shared.until(now_ns()) {
-            // Nobody waits for the list while a map is written.
-            let held: Vec<_> = locked(&HELD).iter().filter_map(Weak::upgrade).collect();
-            held.iter().for_each(|one| one.renew(until_ns));
+            // The list is not locked while a map is written.
+            let leased: Vec<_> = locked(&LEASED).iter().filter_map(Weak::upgrade).collect();
+            leased.iter().for_each(|map| map.renew(until_ns));
         }
         std::thread::park_timeout(RENEW);
     }
@@ -220,12 +226,12 @@ mod tests {
     fn a_loop_may_be_slower_than_a_lease_but_one_that_hangs_gets_none() {
         let shared = Shared { beat_ns: AtomicU64::new(1_000), stop: AtomicBool::new(false) };
         let at = |after: Duration| 1_000 + after.as_nanos() as u64;
-        for slow in [Duration::ZERO, LEASE * 2, PATIENCE - Duration::from_nanos(1)] {
+        for slow in [Duration::ZERO, LEASE * 2, LOOP_TIMEOUT - Duration::from_nanos(1)] {
             assert_eq!(shared.until(at(slow)), Some(at(slow + LEASE)), "{slow:?}");
         }
-        assert_eq!(shared.until(at(PATIENCE)), None);
-        shared.beat_ns.store(at(PATIENCE), Ordering::Relaxed);
-        assert!(shared.until(at(PATIENCE)).is_some(), "it turns again");
+        assert_eq!(shared.until(at(LOOP_TIMEOUT)), None);
+        shared.beat_ns.store(at(LOOP_TIMEOUT), Ordering::Relaxed);
+        assert!(shared.until(at(LOOP_TIMEOUT)).is_some(), "it turns again");
         assert!(shared.until(0).is_some(), "a beat that comes between two looks at the clock");
     }
 
@@ -239,11 +245,11 @@ mod tests {
         }
         let one = Arc::new(Counted(AtomicU64::new(0)));
         let renewed: Arc<dyn Renewed> = one.clone();
-        locked(&HELD).push(Arc::downgrade(&renewed));
-        let keeper = Keeper::begin().unwrap();
+        locked(&LEASED).push(Arc::downgrade(&renewed));
+        let keeper = LeaseRenewer::start().unwrap();
         let renewed_after = |before: u64| {
             let begun = std::time::Instant::now();
-            while one.0.load(Ordering::Relaxed) <= before && begun.elapsed() < PATIENCE / 2 {
+            while one.0.load(Ordering::Relaxed) <= before && begun.elapsed() < LOOP_TIMEOUT / 2 {
                 std::thread::sleep(Duration::from_millis(5));
             }
             one.0.load(Ordering::Relaxed)
@@ -254,6 +260,6 @@ mod tests {
         drop(keeper);
         let last = one.0.load(Ordering::Relaxed);
         std::thread::sleep(RENEW * 2);
-        assert_eq!(one.0.load(Ordering::Relaxed), last, "nobody keeps it any more");
+        assert_eq!(one.0.load(Ordering::Relaxed), last, "a dropped renewer renews nothing");
     }
 }

@@ -1,83 +1,98 @@
-//! The cures on the uplink's device, at work.
+//! The cures on the uplink's device: attached to it, moved with it, and lifted or put back as
+//! reports of a modem come and go.
 //!
-//! signal: settings, the device that is the uplink now, whether reports come · model: [`ControlSelection`] · action: programs on the device, moved with
-//! it, and lifted or put back as reports come and go. Nothing is taken back that a window has told: lifted windows are watched.
+//! signal: the configuration, the device that is the uplink now, whether reports come · model:
+//! [`ControlSelection`] · action: cures attached, lifted, detached. A lifted cure watches, so that no
+//! advertised window is retracted when it comes back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::route::{self, UplinkDevice};
 use super::select::{ControlSelection, ReportSource, UplinkControl};
 use super::{Mode, Uplink};
-use crate::cures::Result;
-use crate::cures::acks::{self, Acks};
-use crate::cures::gate::{self, Gate};
-use crate::cures::shaper::Fed;
+use crate::cures::Cure;
+use crate::cures::{Attached, CureError, Lifted, Place, Result, Site, Wanted, attach};
 use crate::kernel::netlink::Netlink;
-use crate::kernel::socket_walk;
 use crate::telemetry::{Grade, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 
-/// A route that moved has to stay so long, in looks.
+/// A route that moved has to stay for so many looks, half a second apart.
 const LOOKS: u32 = 2;
 
-/// See the module text.
-pub struct Guard {
+/// The cure that controls uploads now, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Active {
+    /// Its name; "none" without one.
+    pub active: &'static str,
+    /// The reason.
+    pub why: String,
+}
+
+/// What [`Active::active`] may be.
+pub const ACTIVE: [&str; 4] = ["gate", "acks", "shaper", "none"];
+
+/// A cure that is not available, or another problem, by the part that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The cure or part.
+    pub of: &'static str,
+    /// The message.
+    pub text: String,
+}
+
+/// What drives the cures on the uplink's device.
+pub struct Controller {
     settings: Uplink,
-    /// Below them programs are handed over.
+    wanted: Wanted,
+    /// Programs are handed over below them.
     pins: PathBuf,
     netlink: Option<Netlink>,
     found: Option<UplinkDevice>,
-    /// Seen instead of `found`, so often.
+    /// Another device that was seen instead of `found`, and how often.
     other: (Option<UplinkDevice>, u32),
-    /// On the device.
-    pub acks: Option<Acks>,
-    /// On the device.
-    pub gate: Option<Gate>,
-    /// On the device, in place of the gate.
-    pub shaper: Option<Fed>,
     choice: ControlSelection,
-    /// Everything is lifted, because somebody asked for it; the gate or the shaper, for a trial.
-    lifted: (bool, bool),
+    /// Every cure is lifted, because that was requested.
+    all_lifted: bool,
+    /// The gate or the shaper is lifted, for a trial.
+    gate_lifted: bool,
     problems: BTreeMap<&'static str, String>,
 }
 
-/// What each cure is to do on a device.
-struct Wanted {
-    acks: Option<acks::Settings>,
-    gate: Option<gate::Settings>,
-    shaper: bool,
-}
-
-impl Guard {
-    /// For settings; nothing is attached before [`Guard::follow`].
-    pub fn new(settings: &Uplink, pins: &Path) -> Guard {
-        Guard {
-            pins: pins.to_owned(),
+impl Controller {
+    /// For settings; nothing is attached before [`Controller::follow`].
+    pub fn new(settings: &Uplink, wanted: &Wanted, pins: &Path) -> Controller {
+        Controller {
             settings: settings.clone(),
+            wanted: wanted.clone(),
+            pins: pins.to_owned(),
             netlink: None,
             found: None,
             other: (None, LOOKS),
-            acks: None,
-            gate: None,
-            shaper: None,
             choice: ControlSelection::new(Instant::now()),
-            lifted: (false, false),
+            all_lifted: false,
+            gate_lifted: false,
             problems: BTreeMap::new(),
         }
     }
 
-    /// Whether anything is to be done on a device.
+    /// Whether any cure is wanted on a device.
     pub fn wanted(&self) -> bool {
-        self.settings.mode != Mode::Off || self.settings.forward.is_some()
+        self.wanted.any(Place::Device)
     }
 
-    /// Finds the uplink's device, and goes with it. To be called twice a second; what is worth a line in the log.
-    pub fn follow(&mut self, journal: &mut Journal, until: u64) -> Vec<String> {
+    /// Finds the uplink's device, and moves the cures with it; called twice a second. Lines for
+    /// the log.
+    pub fn follow(
+        &mut self,
+        cures: &mut Attached,
+        journal: &mut Journal,
+        until_ns: u64,
+    ) -> Vec<String> {
         if !self.wanted() {
             return Vec::new();
         }
@@ -86,19 +101,19 @@ impl Guard {
             Err(e) => return self.problem("device", format!("uplink: which device it is: {e}")),
         };
         self.problems.remove("device");
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         if let Some(now) = self.found.clone() {
             let there = self.there(&now);
             // No route at all for a moment is no reason to leave.
             let waits = found.is_none() && self.settings.device.is_none() && there;
             if waits || found.as_ref() == Some(&now) {
                 self.other = (None, 0);
-                return said;
+                return lines;
             }
             if there && !self.settled(&found) {
-                return said;
+                return lines;
             }
-            said.push(match &found {
+            lines.push(match &found {
                 Some(found) if found.name == now.name => {
                     format!("uplink: {} has changed", now.name)
                 }
@@ -107,18 +122,18 @@ impl Guard {
                 }
                 _ => format!("uplink: {} is gone", now.name),
             });
-            said.extend(self.leave(journal));
+            lines.extend(self.leave(cures, journal).into_iter().map(|problem| problem.text));
             self.other.1 = LOOKS;
         }
         match found {
-            Some(found) => said.extend(self.arrive(found, journal, until)),
+            Some(found) => lines.extend(self.arrive(found, cures, journal, until_ns)),
             None if self.other.1 == LOOKS => {
                 self.other.1 = 0;
-                said.push(format!("uplink: {}; waiting for one", self.nowhere()));
+                lines.push(format!("uplink: {}; waiting for one", self.nowhere()));
             }
             None => {}
         }
-        said
+        lines
     }
 
     fn look(&mut self) -> std::io::Result<Option<UplinkDevice>> {
@@ -151,302 +166,196 @@ impl Guard {
         }
     }
 
-    fn wants(&self, device: &str) -> Wanted {
-        let s = &self.settings;
-        let up = matches!(s.mode, Mode::Auto | Mode::Acks).then(|| s.up.clone());
-        let forward = s.forward.clone();
-        let defaults = acks::Settings::new(device);
-        let acks = (up.is_some() || forward.is_some()).then(|| acks::Settings {
-            up_start: s.start,
-            start: forward.as_ref().map_or(defaults.start, |forward| forward.start),
-            flows: forward.as_ref().map_or(defaults.flows, |forward| forward.flows),
-            down: forward.map(|forward| forward.down),
-            up,
-            forwarded_only: true,
-            clsact: s.clsact,
-            ..defaults
-        });
-        let reports = matches!(s.mode, Mode::Auto | Mode::Gate) && !s.sources().is_empty();
-        let gate = (reports && !s.shaper).then(|| gate::Settings {
-            law: s.law.clone(),
-            clsact: s.clsact,
-            ..gate::Settings::new(device, s.sources())
-        });
-        Wanted { acks, gate, shaper: reports && s.shaper }
-    }
-
-    fn arrive(&mut self, found: UplinkDevice, journal: &mut Journal, until: u64) -> Vec<String> {
+    fn arrive(
+        &mut self,
+        found: UplinkDevice,
+        cures: &mut Attached,
+        journal: &mut Journal,
+        until_ns: u64,
+    ) -> Vec<String> {
         let name = found.name.clone();
         self.found = Some(found);
         self.other = (None, 0);
         self.choice = ControlSelection::new(Instant::now());
-        let mut said: Vec<String> =
-            self.attach(journal, until).err().into_iter().flatten().collect();
-        let mut held = Vec::new();
-        if self.gate.is_some() {
-            held.push("the gate while a modem or its driver reports".to_owned());
+        let (mut lines, failed) = self.attach(cures, journal, until_ns);
+        lines.extend(failed.into_iter().map(|problem| problem.text));
+        let about = self.described(cures);
+        if !about.is_empty() {
+            lines.push(format!("uplink {name}: {}", about.join(", ")));
         }
-        if self.shaper.is_some() {
-            held.push("HTB while a modem reports".to_owned());
-        }
-        if self.acks.is_some()
-            && self.settings.mode != Mode::Gate
-            && self.settings.mode != Mode::Off
-        {
-            let lambda = self.settings.up.lambda as f64 / 16.0;
-            let when = if held.is_empty() { "" } else { " while none does" };
-            held.push(format!("uploads at {lambda} times RTTmin by windows of passing ACKs{when}"));
-        }
-        if self.acks.is_some()
-            && let Some(forward) = &self.settings.forward
-        {
-            let lambda = forward.down.lambda as f64 / 16.0;
-            held.push(format!("downloads of hosts behind this one at {lambda} times RTTmin"));
-        }
-        if !held.is_empty() {
-            said.push(format!("uplink {name}: {}", held.join(", ")));
-        }
-        said
+        lines
     }
 
-    /// Attaches what is wanted and not there, sets what is, detaches what is no longer wanted. What could not be had.
+    /// What is attached, and when each acts.
+    fn described(&self, cures: &Attached) -> Vec<String> {
+        let mut about = Vec::new();
+        if cures.gate.is_some() {
+            about.push("the gate while a modem or its driver reports".to_owned());
+        }
+        if cures.shaper.is_some() {
+            about.push("HTB while a modem reports".to_owned());
+        }
+        let acks = self.wanted.acks.as_ref().filter(|_| cures.acks.is_some());
+        if let Some(up) = acks.and_then(|acks| acks.up.as_ref()) {
+            let lambda = up.lambda as f64 / 16.0;
+            let when = if about.is_empty() { "" } else { " while none does" };
+            about.push(format!("uploads at {lambda} times RTTmin by ACK-window rewriting{when}"));
+        }
+        if let Some(down) = acks.and_then(|acks| acks.down.as_ref()) {
+            let lambda = down.lambda as f64 / 16.0;
+            about.push(format!("downloads of hosts behind this one at {lambda} times RTTmin"));
+        }
+        about
+    }
+
+    /// Brings the cures on the device to what is wanted: lines for the log, and the failures.
     fn attach(
         &mut self,
+        cures: &mut Attached,
         journal: &mut Journal,
-        until: u64,
-    ) -> std::result::Result<(), Vec<String>> {
-        let Some(found) = self.found.clone() else { return Ok(()) };
-        let name = found.name.clone();
-        let wanted = self.wants(&name);
-        let folder = handover::folder(&self.pins);
-        let mut failed = Vec::new();
-        let mut note = |cure: &'static str, outcome: Result<()>| match outcome {
-            Ok(()) => drop(self.problems.remove(cure)),
-            Err(e) => {
-                let text = format!("uplink {name}, {cure}: {e}");
-                self.problems.insert(cure, text.clone());
-                failed.push(text);
+        until_ns: u64,
+    ) -> (Vec<String>, Vec<Problem>) {
+        let (mut lines, mut failed) = (Vec::new(), Vec::new());
+        let Some(name) = self.device().map(str::to_owned) else { return (lines, failed) };
+        let wanted = self.wanted.on_device(&name);
+        let site = Site { pins: &self.pins, lifted: self.all_lifted, until_ns };
+        for (of, outcome) in cures.bring(Place::Device, &wanted, &site, journal) {
+            match outcome {
+                Ok(more) => {
+                    lines.extend(more);
+                    self.problems.remove(of);
+                }
+                Err(e) => {
+                    let text = format!("uplink {name}, {of}: {e}");
+                    self.problems.insert(of, text.clone());
+                    failed.push(Problem { of, text });
+                }
             }
-        };
-        let acks = &mut self.acks;
-        note(
-            "windows of passing ACKs",
-            (|| {
-                match (&mut *acks, &wanted.acks) {
-                    (Some(cure), Some(settings)) if cure.takes(settings) => {
-                        return cure.set(settings);
-                    }
-                    (None, None) => return Ok(()),
-                    _ => {}
-                }
-                acks.take().map_or(Ok(()), |cure| cure.detach(journal))?;
-                if let Some(settings) = &wanted.acks {
-                    // What does not fit is no reason not to begin anew.
-                    let taken = Acks::take_over(settings, &folder).unwrap_or(None);
-                    let taken = taken.map_or_else(|| Acks::attach(settings, journal), Ok)?;
-                    acks.insert(taken).renew(until)?;
-                }
-                Ok(())
-            })(),
-        );
-        let gate = &mut self.gate;
-        note(
-            "the gate",
-            (|| {
-                match (&mut *gate, &wanted.gate) {
-                    (Some(cure), Some(settings)) if cure.takes(settings) => {
-                        return cure.set(settings);
-                    }
-                    (None, None) => return Ok(()),
-                    _ => {}
-                }
-                gate.take().map_or(Ok(()), |cure| cure.detach(journal))?;
-                if let Some(settings) = &wanted.gate {
-                    let taken = Gate::take_over(settings, &folder).unwrap_or(None);
-                    let taken = taken.map_or_else(|| Gate::attach(settings, journal), Ok)?;
-                    gate.insert(taken).renew(until)?;
-                }
-                Ok(())
-            })(),
-        );
-        let (shaper, s) = (&mut self.shaper, &self.settings);
-        note(
-            "the shaper",
-            (|| {
-                // Its law is read when it begins.
-                shaper.take().map_or(Ok(()), |cure| cure.detach(journal))?;
-                if let (true, Some(socket)) = (wanted.shaper, &s.telemetry) {
-                    *shaper = Some(Fed::attach(&name, &s.law, socket, journal)?);
-                }
-                Ok(())
-            })(),
-        );
-        if folder.is_dir() {
-            // What was not taken over goes; and where nothing else of ours is pinned, so does the journal's line.
-            let _ = std::fs::remove_dir_all(&folder);
-            let tidied = socket_walk::tidy(&self.pins, journal);
-            failed.extend(tidied.err().map(|e| format!("uplink {name}: {e}")));
         }
-        let outcome = self.lift();
-        failed.extend(outcome.err().map(|e| format!("uplink {name}: {e}")));
-        if failed.is_empty() { Ok(()) } else { Err(failed) }
+        let problem = |e: CureError| Problem { of: "uplink", text: format!("uplink {name}: {e}") };
+        let folder = handover::folder(&self.pins);
+        if folder.is_dir() {
+            // What was not taken over goes; where nothing else is pinned, the journal's line too.
+            let _ = std::fs::remove_dir_all(&folder);
+            failed.extend(attach::tidy(&self.pins, journal).err().map(problem));
+        }
+        failed.extend(self.lift(cures).err().map(problem));
+        (lines, failed)
     }
 
-    /// Other settings. The log's lines, or what was wrong.
+    /// Takes other settings: lines for the log, and the failures.
     pub fn set(
         &mut self,
         settings: &Uplink,
+        wanted: &Wanted,
+        cures: &mut Attached,
         journal: &mut Journal,
-        until: u64,
-    ) -> std::result::Result<Vec<String>, String> {
-        if *settings == self.settings {
-            return Ok(Vec::new());
+        until_ns: u64,
+    ) -> (Vec<String>, Vec<Problem>) {
+        if (settings, wanted) == (&self.settings, &self.wanted) {
+            return (Vec::new(), Vec::new());
         }
-        self.settings = settings.clone();
+        (self.settings, self.wanted) = (settings.clone(), wanted.clone());
         if !self.wanted() {
-            let said = self.leave(journal);
-            return if said.is_empty() { Ok(said) } else { Err(said.join("; ")) };
+            return (Vec::new(), self.leave(cures, journal));
         }
-        let said = self.follow(journal, until);
-        self.attach(journal, until).map_err(|failed| failed.join("; "))?;
-        Ok(said)
+        let mut lines = self.follow(cures, journal, until_ns);
+        let (more, failed) = self.attach(cures, journal, until_ns);
+        lines.extend(more);
+        (lines, failed)
     }
 
-    fn leave(&mut self, journal: &mut Journal) -> Vec<String> {
+    fn leave(&mut self, cures: &mut Attached, journal: &mut Journal) -> Vec<Problem> {
         let Some(found) = self.found.take() else { return Vec::new() };
-        // The last first: what made the clsact discipline takes it away, with all that hangs on it.
-        let ended = [
-            self.shaper.take().and_then(|cure| cure.detach(journal).err()),
-            self.gate.take().and_then(|cure| cure.detach(journal).err()),
-            self.acks.take().and_then(|cure| cure.detach(journal).err()),
-        ];
         self.problems.clear();
-        ended.into_iter().flatten().map(|e| format!("uplink {}: {e}", found.name)).collect()
+        let failed = cures.detach(Place::Device, journal).into_iter();
+        failed.map(|(of, e)| Problem { of, text: format!("uplink {}: {e}", found.name) }).collect()
     }
 
-    /// Leaves what is on the device to another agent; what could not be left goes.
-    pub fn hand_over(&mut self, journal: &mut Journal) -> Vec<String> {
-        if let Some(shaper) = self.shaper.take() {
-            shaper.hand_over();
-        }
-        if self.acks.is_none() && self.gate.is_none() {
-            return Vec::new();
-        }
-        let folder = handover::folder(&self.pins);
-        if let Err(e) = journal.write(&Change::Sockets { pins: self.pins.clone() }) {
+    /// Leaves the cures on the device to another agent; what cannot be left goes. Lines for the
+    /// log.
+    pub fn hand_over(&mut self, cures: &mut Attached, journal: &mut Journal) -> Vec<String> {
+        let pinned = cures.acks.is_some() || cures.gate.is_some();
+        if pinned && let Err(e) = journal.write(&Change::Sockets { pins: self.pins.clone() }) {
             return vec![format!("handing over: {}: {e}", journal.path().display())];
         }
-        let failed = [
-            self.acks.take().and_then(|cure| cure.hand_over(&folder).err()),
-            self.gate.take().and_then(|cure| cure.hand_over(&folder).err()),
-        ];
+        let failed = cures.hand_over(Place::Device, &handover::folder(&self.pins));
         failed
-            .into_iter()
-            .flatten()
-            .map(|e| format!("handing over: {e}; held again in a moment"))
+            .iter()
+            .map(|e| format!("handing over: {e}; the next agent attaches it again"))
             .collect()
     }
 
-    /// Everything on the device goes; what could not.
-    pub fn detach(&mut self, journal: &mut Journal) -> Vec<String> {
-        self.leave(journal)
+    /// Detaches every cure on the device; the failures.
+    pub fn detach(&mut self, cures: &mut Attached, journal: &mut Journal) -> Vec<Problem> {
+        self.leave(cures, journal)
     }
 
-    /// The leases hold until then.
-    pub fn renew(&mut self, until: u64) -> Vec<String> {
-        let failed = [
-            self.acks.as_mut().and_then(|cure| cure.renew(until).err()),
-            self.gate.as_mut().and_then(|cure| cure.renew(until).err()),
-        ];
-        failed.into_iter().flatten().map(|e| e.to_string()).collect()
-    }
-
-    /// Looks whether reports come, and lets who has to hold. To be called a few times a second; what is worth a line in the log.
-    pub fn tick(&mut self) -> Vec<String> {
-        let (heard, why) = self.heard();
-        let mut said = Vec::new();
+    /// Reads whether reports come, and lets the right cure act; called a few times a second. Lines
+    /// for the log.
+    pub fn tick(&mut self, cures: &mut Attached) -> Vec<String> {
+        let (heard, why) = heard(cures);
+        let mut lines = Vec::new();
         if self.settings.mode == Mode::Auto
             && let Some(holder) = self.choice.update(Instant::now(), heard)
         {
-            self.lifted.1 = false;
-            said.push(match holder {
-                UplinkControl::Gate => format!("uplink: {} holds uploads now: {why}", self.named()),
-                UplinkControl::Acks => {
-                    format!("uplink: windows of passing ACKs hold uploads now: {why}")
-                }
-            });
+            self.gate_lifted = false;
+            let cure = match holder {
+                UplinkControl::Gate if cures.shaper.is_some() => "HTB",
+                UplinkControl::Gate => "the gate",
+                UplinkControl::Acks => "ACK-window rewriting",
+            };
+            lines.push(format!("uplink: {cure} controls uploads now: {why}"));
         }
-        if let Err(e) = self.lift() {
-            said.extend(self.problem("lift", format!("uplink: {e}")));
+        if let Err(e) = self.lift(cures) {
+            lines.extend(self.problem("lift", format!("uplink: {e}")));
         }
-        said
+        lines
     }
 
-    fn named(&self) -> &'static str {
-        if self.shaper.is_some() { "HTB" } else { "the gate" }
-    }
-
-    fn heard(&self) -> (ReportSource, String) {
-        let state = match (&self.gate, &self.shaper) {
-            (Some(gate), _) => gate.telemetry(),
-            (_, Some(shaper)) => shaper.telemetry(),
-            _ => return (ReportSource::None, "nobody is asked for reports".to_owned()),
-        };
-        match state {
-            State::Fresh { source, grade: Grade::Modem } => {
-                (ReportSource::Modem, format!("{source} reports the modem's buffer"))
-            }
-            State::Fresh { source, grade: Grade::Driver } => (
-                ReportSource::Driver,
-                format!("only the {source} reports, and nobody what lies behind it"),
-            ),
-            State::Silent { why, .. } => (ReportSource::None, format!("no reports ({why})")),
-        }
-    }
-
-    /// Whether uploads are the gate's or the shaper's.
-    pub fn gated(&self) -> bool {
-        let there = self.gate.is_some() || self.shaper.is_some();
+    /// Whether the gate or the shaper controls uploads.
+    pub fn gated(&self, cures: &Attached) -> bool {
+        let there = cures.gate.is_some() || cures.shaper.is_some();
         there && (self.settings.mode == Mode::Gate || self.choice.control() == UplinkControl::Gate)
     }
 
-    /// Lifts every cure, or no longer.
-    pub fn lift_all(&mut self, lifted: bool) -> Result<()> {
-        self.lifted.0 = lifted;
-        self.lift()
+    /// Lifts every cure, or lets them act again.
+    pub fn lift_all(&mut self, lifted: bool, cures: &mut Attached) -> Result<()> {
+        self.all_lifted = lifted;
+        self.lift(cures)
     }
 
-    /// Lifts gate or shaper for a trial, or no longer.
-    pub fn lift_gate(&mut self, lifted: bool) -> Result<()> {
-        self.lifted.1 = lifted;
-        self.lift()
+    /// Lifts the gate or the shaper for a trial, or lets it act again.
+    pub fn lift_gate(&mut self, lifted: bool, cures: &mut Attached) -> Result<()> {
+        self.gate_lifted = lifted;
+        self.lift(cures)
     }
 
-    fn lift(&mut self) -> Result<()> {
-        let (all, tried) = self.lifted;
-        let gated = self.gated();
-        if let Some(acks) = &mut self.acks {
-            acks.lift(all, all || gated)?;
+    fn lift(&mut self, cures: &mut Attached) -> Result<()> {
+        let (all, gate) = (self.all_lifted, Lifted::both(self.all_lifted || self.gate_lifted));
+        let gated = self.gated(cures);
+        if let Some(acks) = &mut cures.acks {
+            acks.lift(Lifted { down: all, up: all || gated })?;
         }
-        if let Some(gate) = &mut self.gate {
-            gate.lift(all || tried)?;
+        if let Some(cure) = &mut cures.gate {
+            cure.lift(gate)?;
         }
-        if let Some(shaper) = &mut self.shaper {
-            shaper.lift(all || tried)?;
+        if let Some(shaper) = &mut cures.shaper {
+            shaper.lift(gate)?;
         }
         self.problems.remove("lift");
         Ok(())
     }
 
     fn problem(&mut self, of: &'static str, text: String) -> Vec<String> {
-        // The same one is said once.
+        // The same one is logged once.
         let before = self.problems.insert(of, text.clone());
         if before.as_ref() == Some(&text) { Vec::new() } else { vec![text] }
     }
 
-    /// What cannot be had on this device.
-    pub fn problems(&self) -> impl Iterator<Item = &String> {
-        self.problems.values()
+    /// What is wrong on this device now.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        self.problems.iter().map(|(of, text)| Problem { of, text: text.clone() })
     }
 
     /// The device that is the uplink now.
@@ -454,20 +363,39 @@ impl Guard {
         self.found.as_ref().map(|found| found.name.as_str())
     }
 
-    /// Who holds uploads, and why.
-    pub fn active(&self) -> Value {
-        let (heard, why) = self.heard();
-        let holder = if self.shaper.is_some() { "shaper" } else { "gate" };
+    /// The cure that controls uploads, and why.
+    pub fn active(&self, cures: &Attached) -> Active {
+        let (heard, why) = heard(cures);
+        let by_reports = if cures.shaper.is_some() { "shaper" } else { "gate" };
         let (active, why) = match self.settings.mode {
             Mode::Off => ("none", "uplink.mode is off".to_owned()),
             _ if self.found.is_none() => ("none", self.nowhere()),
-            Mode::Auto if self.gated() => (holder, why),
-            Mode::Auto if self.acks.is_some() => ("acks", why),
-            Mode::Acks if self.acks.is_some() => ("acks", "uplink.mode is acks".to_owned()),
-            Mode::Gate if self.gated() && heard != ReportSource::None => (holder, why),
-            Mode::Gate if self.gated() => ("none", why),
+            Mode::Auto if self.gated(cures) => (by_reports, why),
+            Mode::Auto if cures.acks.is_some() => ("acks", why),
+            Mode::Acks if cures.acks.is_some() => ("acks", "uplink.mode is acks".to_owned()),
+            Mode::Gate if self.gated(cures) && heard != ReportSource::None => (by_reports, why),
+            Mode::Gate if self.gated(cures) => ("none", why),
             _ => ("none", self.problems.values().cloned().collect::<Vec<_>>().join("; ")),
         };
-        json!({"active": active, "why": why})
+        Active { active, why }
+    }
+}
+
+/// The source of reports, and a sentence about it.
+fn heard(cures: &Attached) -> (ReportSource, String) {
+    let state = match (&cures.gate, &cures.shaper) {
+        (Some(gate), _) => gate.telemetry(),
+        (_, Some(shaper)) => shaper.telemetry(),
+        _ => return (ReportSource::None, "no telemetry source configured".to_owned()),
+    };
+    match state {
+        State::Fresh { source, grade: Grade::Modem } => {
+            (ReportSource::Modem, format!("{source} reports the modem's buffer"))
+        }
+        State::Fresh { source, grade: Grade::Driver } => (
+            ReportSource::Driver,
+            format!("only the {source} reports, and no source the buffer behind it"),
+        ),
+        State::Silent { why, .. } => (ReportSource::None, format!("no reports ({why})")),
     }
 }

@@ -5,21 +5,20 @@
 //! never renews the lease after the first one. `tests/agent` and `bench/agent` run it on testbeds.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use agent::cures::acks::{Acks, Settings};
-use agent::cures::now_ns;
-use agent::daemon::trial::{Action, Config, Trial};
-use agent::status::FlowStatus;
+use agent::cures::trial::{Action, Config, Trial};
+use agent::cures::{Cure, Lifted, Site, now_ns};
 use agent::undo::journal::Journal;
 use serde_json::json;
 use units::{Bytes, Instant};
 
 fn print_status(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
     let count = acks.counters()?;
-    let flows: Vec<_> = acks.status()?.iter().map(FlowStatus::to_json).collect();
+    let (_, flows) = acks.report()?;
     let paths: Vec<_> = acks
         .flows()
         .iter()
@@ -73,8 +72,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let mut journal = Journal::open(&journal)?;
-    let mut acks = Acks::attach(&settings, &mut journal)?;
-    acks.renew(now_ns() + 2_000_000_000)?;
+    let site = Site {
+        pins: Path::new("/sys/fs/bpf/unbloat-acks-try"),
+        lifted: false,
+        until_ns: now_ns() + 2_000_000_000,
+    };
+    let mut acks = Acks::attach(&settings, &site, &mut journal)?;
+    acks.renew(site.until_ns)?;
     let mut trial =
         trial.map(|every| Trial::new(Config { every, ..Config::default() }, Instant(now_ns())));
     let (ended, end) = channel();
@@ -91,11 +95,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let action = trial.on_progress(Instant(now_ns()), count.down_bytes + count.up_bytes);
             match action {
                 Action::Keep => {}
-                Action::Lift | Action::Withdraw(_) => acks.lift(true, true)?,
-                Action::Restore => acks.lift(false, false)?,
+                Action::Lift | Action::Withdraw(_) => acks.lift(Lifted::both(true))?,
+                Action::Restore => acks.lift(Lifted::both(false))?,
                 Action::Retry => {
                     acks.forget()?;
-                    acks.lift(false, false)?;
+                    acks.lift(Lifted::both(false))?;
                 }
             }
             if action != Action::Keep {

@@ -5,13 +5,14 @@
 //! lease after the first one. `tests/agent` runs it on testbeds.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use agent::cures::gate::{From, Gate, Settings};
-use agent::cures::now_ns;
+use agent::cures::{Cure, Site, now_ns};
 use agent::undo::journal::Journal;
+use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -34,8 +35,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let mut journal = Journal::open(&journal)?;
-    let mut gate = Gate::attach(&settings, &mut journal)?;
-    gate.renew(now_ns() + 2_000_000_000)?;
+    let site = Site {
+        pins: Path::new("/sys/fs/bpf/unbloat-gate-try"),
+        lifted: false,
+        until_ns: now_ns() + 2_000_000_000,
+    };
+    let mut gate = Gate::attach(&settings, &site, &mut journal)?;
+    gate.renew(site.until_ns)?;
     let (ended, end) = channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -45,9 +51,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if renewing {
             gate.renew(now_ns() + 2_000_000_000)?;
         }
-        println!("{}", gate.status()?.to_json());
+        println!("{}", json!(gate.report()?.0));
     }
-    println!("{}", gate.status()?.to_json());
+    println!("{}", json!(gate.report()?.0));
     gate.detach(&mut journal)?;
     Ok(())
 }

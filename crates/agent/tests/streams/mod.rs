@@ -1,7 +1,7 @@
 //! Recorded streams through the laws in the kernel: what the tests of conformance share.
 
 use agent::kernel::objects;
-use agent::kernel::{refused, whole};
+use agent::kernel::refused;
 use aya::maps::Array;
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions};
@@ -24,13 +24,14 @@ impl Bench {
     /// Loads it into the kernel; `None`, with the reason printed, where BPF is not available.
     /// `bpf_loop` needs Linux 5.17.
     pub fn load(program: &'static str, stream: &'static str, bench: &'static str) -> Option<Bench> {
-        let failed = |why: String| refused("the laws on recorded streams", "5.17", why);
+        const WHAT: &str = "the laws on recorded streams";
         let loaded = (|| {
-            let mut ebpf =
-                EbpfLoader::new().load(objects::CONFORMANCE).map_err(|e| failed(whole(&e)))?;
+            let mut ebpf = EbpfLoader::new()
+                .load(objects::CONFORMANCE)
+                .map_err(|e| refused(WHAT, "5.17", &e))?;
             let classifier: &mut SchedClassifier =
                 ebpf.program_mut(program).unwrap().try_into().unwrap();
-            classifier.load().map_err(|e| failed(whole(&e)))?;
+            classifier.load().map_err(|e| refused(WHAT, "5.17", &e))?;
             Ok(ebpf)
         })();
         skip::or_skip(loaded).map(|ebpf| Bench { ebpf, program, stream, bench })

@@ -2,22 +2,30 @@
 //!
 //! signal: reports of the modem's socket · model: the shaper's · action: each report at once; without reports the shaper is taken away.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use algo::gate::qcut_d;
+use serde::Serialize;
 
 use super::Shaper;
-use crate::cures::{CureError, Result, now_ns};
+use crate::cures::device::{Mode, Shared as Uplink};
+use crate::cures::figures::{Family, Sample, gauge, value};
+use crate::cures::{
+    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
+};
+use crate::kernel::{self, Feature};
+use crate::section::{self, Document};
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Source, State};
 use crate::undo::journal::{Change, Journal};
 
-/// See the module text.
+/// The shaper, and the thread that feeds it.
 pub struct Fed {
+    settings: Settings,
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
 }
@@ -35,74 +43,169 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Fed {
-    /// Begins to listen; HTB comes with the first rate that is known.
-    pub fn attach(
-        device: &str,
-        law: &qcut_d::Config,
-        socket: &Path,
-        journal: &mut Journal,
-    ) -> Result<Fed> {
-        let shaper = Shaper::attach(device, law, journal)?;
+/// Settings of the shaper.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    device: String,
+    law: qcut_d::Config,
+    /// The socket of a modem's reports.
+    telemetry: PathBuf,
+}
+
+/// Every key of `[shaper]`, with its default.
+const SECTION: &str = r#"# HTB in place of the gate, where the kernel takes no BPF program on the device. Only while a modem reports.
+[shaper]
+enabled = false
+"#;
+
+/// The discipline itself.
+pub static HTB: Feature =
+    Feature { name: "the shaper (HTB)", since: "3.8", probe: || discipline("htb") };
+
+/// The discipline below it.
+pub static FQ_CODEL: Feature = Feature {
+    name: "fair queues below the shaper (FQ-CoDel)",
+    since: "3.5",
+    probe: || discipline("fq_codel"),
+};
+
+fn discipline(name: &'static str) -> Result<()> {
+    kernel::in_own_namespace(|| kernel::discipline(name))
+}
+
+/// The rate of the shaper.
+#[derive(Debug, Serialize)]
+pub struct ShaperFigures {
+    device: String,
+    rate_bps: Option<u64>,
+}
+
+const RATE: Family = gauge(
+    "unbloat_shaper_rate_bytes_per_second",
+    "bytes_per_second",
+    "The rate that the shaper is set to.",
+);
+
+impl Figures for ShaperFigures {
+    fn line(&self) -> String {
+        match self.rate_bps {
+            Some(bps) => format!("{:.2} Mbit/s", bps as f64 / 1e6),
+            None => "no rate yet".to_owned(),
+        }
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        self.rate_bps.map(|bps| value(RATE, &[], bps as f64 / 8.0)).into_iter().collect()
+    }
+}
+
+impl Cure for Fed {
+    const ABOUT: About = About {
+        name: "shaper",
+        title: "the shaper",
+        place: Place::Device,
+        program: false,
+        features: &[&HTB, &FQ_CODEL],
+        section: SECTION,
+    };
+    type Settings = Settings;
+    type Figures = ShaperFigures;
+
+    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+        let shared = Uplink::read(document)?;
+        if !shared.shaper {
+            return Ok(None);
+        }
+        let wrong = |why: &str| document.section("shaper").wrong("enabled", why);
+        let telemetry = shared
+            .telemetry
+            .ok_or_else(|| wrong("a shaper needs a modem's reports: set uplink.telemetry"))?;
+        if matches!(shared.mode, Mode::Acks | Mode::Off) {
+            let text = "the shaper stands for the gate: uplink.mode has to be \"auto\" or \"gate\"";
+            return Err(wrong(text));
+        }
+        Ok(Some(Settings { device: String::new(), law: shared.law, telemetry }))
+    }
+
+    fn on_device(settings: &mut Settings, device: &str) {
+        device.clone_into(&mut settings.device);
+    }
+
+    /// HTB comes with the first rate that is known.
+    fn attach(settings: &Settings, _site: &Site<'_>, journal: &mut Journal) -> Result<Fed> {
+        let shaper = Shaper::attach(&settings.device, &settings.law, journal)?;
         let shared = Arc::new(Shared {
             shaper: Mutex::new(Some(shaper)),
             state: Mutex::new(State::Silent {
                 since_ns: now_ns(),
-                why: "nothing heard yet".to_owned(),
+                why: "no report yet".to_owned(),
             }),
             moved: AtomicU64::new(0),
             lifted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
-        let patience = Duration::from_nanos(law.patience.0);
-        let (source, theirs) = (Socket::new(socket), Arc::clone(&shared));
+        let patience = Duration::from_nanos(settings.law.patience.0);
+        let (source, theirs) = (Socket::new(&settings.telemetry), Arc::clone(&shared));
         let feeder = Some(std::thread::spawn(move || feed(&theirs, source, patience)));
-        Ok(Fed { shared, feeder })
+        Ok(Fed { settings: settings.clone(), shared, feeder })
     }
 
-    /// Whether reports come.
+    /// Its law is read when it is attached.
+    fn apply(&mut self, settings: &Settings) -> Result<Applied> {
+        Ok(if *settings == self.settings { Applied::Now } else { Applied::NeedsAttach })
+    }
+
+    /// It has none: reports that stop take it away, and the supervisor undoes it.
+    fn renew(&mut self, _until_ns: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Without HTB for a while, or with it again from the next report on.
+    fn lift(&mut self, lifted: Lifted) -> Result<()> {
+        let mut shaper = locked(&self.shared.shaper);
+        self.shared.lifted.store(lifted.up, Ordering::Relaxed);
+        match shaper.as_mut() {
+            Some(shaper) if lifted.up => shaper.lift(),
+            _ => Ok(()),
+        }
+    }
+
+    fn report(&mut self) -> Result<(ShaperFigures, Vec<FlowStatus>)> {
+        let rate = locked(&self.shared.shaper).as_ref().and_then(Shaper::rate);
+        let rate_bps = rate.map(|rate| rate.saturating_mul(8));
+        Ok((ShaperFigures { device: self.settings.device.clone(), rate_bps }, Vec::new()))
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let shaper = locked(&self.shared.shaper);
+        shaper.iter().map(|shaper| shaper.change().clone()).collect()
+    }
+
+    /// HTB stays as it is.
+    fn hand_over(mut self, _folder: &Path) -> Result<()> {
+        self.hush();
+        if let Some(shaper) = locked(&self.shared.shaper).take() {
+            shaper.hand_over();
+        }
+        Ok(())
+    }
+
+    fn detach(mut self, journal: &mut Journal) -> Result<()> {
+        self.hush();
+        let shaper = locked(&self.shared.shaper).take();
+        shaper.map_or(Ok(()), |shaper| shaper.detach(journal))
+    }
+}
+
+impl Fed {
+    /// Whether reports arrive.
     pub fn telemetry(&self) -> State {
         locked(&self.shared.state).clone()
-    }
-
-    /// What is set, bytes per second.
-    pub fn rate(&self) -> Option<u64> {
-        locked(&self.shared.shaper).as_ref().and_then(Shaper::rate)
     }
 
     /// Bytes that left the device, by the reports.
     pub fn moved(&self) -> u64 {
         self.shared.moved.load(Ordering::Relaxed)
-    }
-
-    /// Without HTB for a while, or with it again from the next report on.
-    pub fn lift(&mut self, lifted: bool) -> Result<()> {
-        let mut shaper = locked(&self.shared.shaper);
-        self.shared.lifted.store(lifted, Ordering::Relaxed);
-        match shaper.as_mut() {
-            Some(shaper) if lifted => shaper.lift(),
-            _ => Ok(()),
-        }
-    }
-
-    /// Everything as it was.
-    pub fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.hush();
-        let shaper = locked(&self.shared.shaper).take();
-        shaper.map_or(Ok(()), |shaper| shaper.detach(journal))
-    }
-
-    /// Leaves HTB as it is to another agent.
-    pub fn hand_over(mut self) {
-        self.hush();
-        if let Some(shaper) = locked(&self.shared.shaper).take() {
-            shaper.hand_over();
-        }
-    }
-
-    /// What the journal knows of it.
-    pub fn change(&self) -> Option<Change> {
-        locked(&self.shared.shaper).as_ref().map(|shaper| shaper.change().clone())
     }
 
     fn hush(&mut self) {

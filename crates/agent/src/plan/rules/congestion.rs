@@ -1,7 +1,8 @@
 //! Uploads by a congestion control that fills queues, where the kernel has BBR: switch.
 
 use super::upload::own;
-use super::{Rule, View, feature};
+use super::{Rule, View};
+use crate::cures::congestion;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 
 /// Congestion controls that fill the queue until a packet is lost, in the kernel's names.
@@ -55,7 +56,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.settings =
         vec![("congestion.routes", "{ \"0.0.0.0/0\" = \"bbr\", \"::/0\" = \"bbr\" }".to_owned())];
-    advice.blocked = view.lacks(feature::CONGESTION);
+    advice.blocked = view.lacks(&congestion::NEW_CONNECTIONS);
     advice.unknown.push("a rate that falls suddenly: BBR notices only seconds later".to_owned());
     advice
         .unknown

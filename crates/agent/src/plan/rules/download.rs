@@ -1,6 +1,7 @@
 //! Downloads behind a standing queue: the receive window follows the delay (DRWA).
 
-use super::{Rule, View, bloated, by_law, feature, helps, toml};
+use super::{Rule, View, bloated, by_law, helps, toml};
+use crate::cures::receive;
 use crate::kernel::socket_walk;
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::observation::Way;
@@ -34,9 +35,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.settings =
         vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
-    advice.blocked = view.lacks(feature::WINDOWS);
+    advice.blocked = view.lacks(&receive::NEW_CONNECTIONS);
     if view.here() {
-        if let Some(why) = view.host.lacks(feature::LIVE) {
+        if let Some(why) = view.host.lacks(&receive::LIVE_CONNECTIONS) {
             advice
                 .unknown
                 .push(format!("connections that exist already keep their windows: {why}"));
@@ -60,7 +61,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
-    use crate::kernel::Feature;
+    use crate::kernel::Tried;
     use crate::plan::advice::Confidence;
     use crate::plan::observation::Flow;
 
@@ -103,11 +104,8 @@ mod tests {
     fn a_kernel_that_cannot_is_said_and_not_configured() {
         let mut case = Case::new(vec![flow(Way::Download, 60.0, 1_560.0, 2_060.0)]);
         let missing = Some("no /sys/kernel/btf/vmlinux".to_owned());
-        case.host.features = Some(vec![Feature {
-            name: "downloads: windows of this host's new connections (DRWA)",
-            since: "5.11",
-            missing,
-        }]);
+        let feature = &receive::NEW_CONNECTIONS;
+        case.host.features = Some(vec![Tried { feature, missing }]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(advice.blocked.is_some() && !advice.configured());
         case.seen.elsewhere = vec!["192.0.2.1".parse().unwrap()];

@@ -1,7 +1,8 @@
 //! Uploads behind a standing queue: a gate above a modem that reports its buffer, else ACK-window
 //! rewriting (DRWA at the sending side).
 
-use super::{Rule, View, bloated, by_law, feature, helps, toml};
+use super::{Rule, View, bloated, by_law, helps, toml};
+use crate::cures::{acks, gate};
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::observation::{Flow, Way};
 use crate::plan::text::ms;
@@ -73,7 +74,7 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
         advice.why.push(format!("a modem reports its buffer on {}", path.display()));
         advice.settings.push(("uplink.telemetry", format!("{:?}", path.display().to_string())));
     }
-    advice.blocked = none.or_else(|| view.lacks(feature::GATE));
+    advice.blocked = none.or_else(|| view.lacks(&gate::FEATURE));
     advice.unknown.push(
         "what rate the air allows next; without reports ACK-window rewriting takes over".to_owned(),
     );
@@ -93,7 +94,7 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
     advice.settings = vec![("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", toml(lambda))];
-    advice.blocked = none.or_else(|| view.lacks(feature::ACKS));
+    advice.blocked = none.or_else(|| view.lacks(&acks::FEATURE));
     if view.here() {
         advice.unknown.push(
             "whether a modem's buffer is the queue: none reports (a gate would do better then)"
@@ -129,7 +130,8 @@ mod tests {
             advice.settings,
             [("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", "1.75".to_owned())]
         );
-        assert_eq!(crate::uplink::Uplink::default().up.lambda as f64 / 16.0, LAMBDA[0]);
+        let up = acks::Settings::new("").up.unwrap();
+        assert_eq!(up.lambda as f64 / 16.0, LAMBDA[0]);
         assert!(advice.changes[0].contains("eth0") && advice.configured());
     }
 

@@ -19,7 +19,6 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, bind, listen, shutdown, socket,
 };
 use nix::sys::stat::{Mode, fchmod};
-use serde_json::Value;
 
 use super::request::{Asked, LONGEST, answer, asked, phrase};
 
@@ -166,10 +165,10 @@ impl Exporter {
     }
 
     /// Serves whoever is ready. `status` is asked when somebody wants a page and the last one is old.
-    pub fn serve(&mut self, status: impl FnOnce() -> Value) {
+    pub fn serve(&mut self, make: impl FnOnce(usize) -> String) {
         self.accept();
         let now = Instant::now();
-        let mut status = Some(status);
+        let mut make = Some(make);
         let by_address = matches!(self.listener, Listener::Loopback(_));
         let (page, flows) = (&mut self.page, self.settings.flows);
         self.clients.retain_mut(|client| {
@@ -177,9 +176,9 @@ impl Exporter {
                 if page
                     .as_ref()
                     .is_none_or(|(made, _)| now.saturating_duration_since(*made) >= FRESH)
-                    && let Some(status) = status.take()
+                    && let Some(make) = make.take()
                 {
-                    *page = Some((now, super::page(&status(), flows)));
+                    *page = Some((now, make(flows)));
                 }
                 page.as_ref().map_or_else(String::new, |(_, text)| text.clone())
             };

@@ -10,6 +10,7 @@
 //! A lifted cure lets the queue grow, so trials are short and become rare: each acquittal doubles the time to the next. A withdrawn
 //! cure gets another chance, also after longer and longer.
 
+use serde::Serialize;
 use units::{Duration, Instant};
 
 /// Constants of a trial.
@@ -70,7 +71,8 @@ pub struct Verdict {
 }
 
 /// How a trial stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Nothing is tried.
     Resting,

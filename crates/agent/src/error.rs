@@ -1,0 +1,75 @@
+//! Why a cure is not available here, and what works without it.
+
+use std::path::PathBuf;
+
+/// Why a cure, or a part of it, is not available on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum CureError {
+    /// Not root, or a container that may not use BPF.
+    #[error(
+        "no rights to change sockets and devices (needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; a container may have to be given \
+         them): {0}; what works without: plan, features, defaults"
+    )]
+    Rights(String),
+    /// A kernel without its own types.
+    #[error(
+        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF), so programs cannot find the fields of its sockets and packets; \
+         what works without: plan, and the shaper (shaper.enabled) where a modem reports"
+    )]
+    NoBtf,
+    /// No cgroup v2 is mounted.
+    #[error(
+        "no cgroup v2 is mounted (mount -t cgroup2 none /sys/fs/cgroup/unified), and programs on sockets are attached to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
+    )]
+    NoCgroup,
+    /// The pins are not on a bpf file system.
+    #[error(
+        "{0} is not on a bpf file system (mount -t bpf bpf /sys/fs/bpf), and programs on sockets are pinned to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
+    )]
+    NoPins(PathBuf),
+    /// The kernel refused a program or an operation.
+    #[error("the kernel does not take {what} (needs Linux {since}): {why}")]
+    Kernel {
+        /// The program or operation.
+        what: &'static str,
+        /// First kernel version that takes it.
+        since: &'static str,
+        /// The kernel's answer.
+        why: String,
+    },
+    /// An operation on a file failed.
+    #[error("{path}: {why}")]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// The system's error.
+        why: std::io::Error,
+    },
+    /// An operation on a BPF map or link failed: its name, the error.
+    #[error("map {0}: {1}")]
+    Map(&'static str, String),
+    /// A change of this host could not be undone.
+    #[error("{what}: {why}")]
+    Undo {
+        /// The change.
+        what: String,
+        /// The error.
+        why: std::io::Error,
+    },
+    /// The request cannot be met; the text says why.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Result of an operation of a cure.
+pub type Result<T> = std::result::Result<T, CureError>;
+
+impl CureError {
+    /// For `map_err` on an operation on the file at `path`.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CureError {
+        let path = path.into();
+        move |why| CureError::File { path, why }
+    }
+}
