@@ -29,7 +29,7 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
         ping, transfer = testbed.ping(), testbed.iperf("phone", 26, "-C", "cubic")
         begun = time.monotonic()
         time.sleep(12)
-        assert "gate holds uploads" in agent.do("status")
+        assert "upload control: gate" in agent.do("status")
         assert window(testbed) > HELD, "two do not hold the same queue"
         modem.cut()
         cut = time.monotonic() - begun
@@ -47,8 +47,8 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
     assert ping.p(0.95, cut + took, cut + took + 8) <= 180
     assert goodput >= 1.6, goodput
     log = agent.log()
-    assert log.count("the gate holds uploads now") == 2
-    assert log.count("windows of passing ACKs hold uploads now: ") == 1
+    assert log.count("the gate controls uploads now") == 2
+    assert log.count("ACK-window rewriting controls uploads now: ") == 1
 
 
 @pytest.mark.parametrize("clsact", ["true", "false"])
@@ -191,7 +191,7 @@ def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_pat
         assert time.monotonic() - stopped > 9
         file.write_text("")
         within(8, lambda: 0 < window(testbed) < HELD)
-        assert "read the configuration anew" in agent.log()
+        assert "configuration reloaded" in agent.log()
         transfer.process.kill()
 
 

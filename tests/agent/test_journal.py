@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("machine")
 CHANGES = (
     (r"change\":\"sockets", "BPF_CGROUP_SOCK_OPS"),
     (r"change\":\"clsact", "nlmsg_type=(0x24|RTM_NEWQDISC)"),
-    (r"up\",\"egress", "nlmsg_type=(0x2c|RTM_NEWTFILTER)"),
-    (r"up\",\"ingress", "nlmsg_type=(0x2c|RTM_NEWTFILTER)"),
+    (r"device\":\"up\",\"direction\":\"egress", "nlmsg_type=(0x2c|RTM_NEWTFILTER)"),
+    (r"device\":\"up\",\"direction\":\"ingress", "nlmsg_type=(0x2c|RTM_NEWTFILTER)"),
 )
 CALLS = "calls.txt"
 

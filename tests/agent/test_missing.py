@@ -23,7 +23,7 @@ NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
 REMOUNTED = f'umount {cgroup_root()}; mount -t cgroup2 none {cgroup_root()}; exec "$@"'
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS = "downloads: windows of this host's new connections (DRWA)"
-ACKS = "uploads: windows of passing ACKs, also of hosts behind this one"
+ACKS = "uploads: ACK-window rewriting, also of hosts behind this one"
 GATE = "uploads: the gate, where a modem or driver reports"
 HTB = "the shaper (HTB)"
 

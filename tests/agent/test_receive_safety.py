@@ -84,7 +84,7 @@ def test_where_the_kernel_has_no_walk_new_connections_are_held_and_given_back(
         Sender(testbed)
         agent.serve()
         reader, held = holding(testbed, agent)
-        assert "connections that existed before stay as they are" in agent.log()
+        assert "existing connections stay as they are" in agent.log()
         if how == "off":
             agent.do("off")
         else:

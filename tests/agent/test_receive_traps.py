@@ -34,7 +34,7 @@ def test_a_connection_that_exists_already_is_treated_within_seconds(tmp_path: Pa
         # The queue is there before the agent comes.
         until(lambda: testbed.rtt_now() > 400)
         agent.serve()
-        until(lambda: "connections that existed are treated now" in agent.log(), 10)
+        until(lambda: "downloads: attached to" in agent.log(), 10)
         # The handshake's RTT is the socket's smallest: it tells the empty path although the queue stands.
         until(lambda: testbed.rtt_now() < 3.3 * BASE_MS, 30)
         begun, before = time.monotonic(), reader.bytes()

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CRATES = sorted(p.parent.name for p in ROOT.glob("crates/*/src"))
 # Circles that still exist. Only for removing: a circle may lose members, and goes from the list when it is gone.
 KNOWN: dict[str, list[set[str]]] = {
-    "agent": [{"config", "daemon"}, {"cures", "kernel", "telemetry", "undo"}],
     "algo": [{"gate/occupancy", "gate/slack"}],
     "units": [{"bytes", "rate"}],
 }

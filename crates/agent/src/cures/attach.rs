@@ -14,11 +14,10 @@ use aya::programs::tc::{
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 use aya::util::KernelVersion;
 
-use crate::cures::gate;
 use crate::error::{CureError, Result};
 use crate::kernel::netlink::tc::Direction;
 use crate::kernel::netlink::{Device, Netlink};
-use crate::kernel::{self, Feature, socket_walk, whole};
+use crate::kernel::{self, Feature, objects, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
@@ -261,11 +260,14 @@ pub static HOOKS: [Feature; 2] = [
 ];
 
 fn attach_by_tcx() -> Result<()> {
-    let mut ebpf = gate::load()?;
+    const WHAT: &str = "a program on a device";
+    // Any program on a device will do.
+    let mut ebpf = Ebpf::load(objects::GATE).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     let options = TcAttachOptions::TcxOrder(LinkOrder::default());
     let program = program(&mut ebpf, "egress")?;
+    program.load().map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     let attached = program.attach_with_options("lo", TcAttachType::Egress, options).map(drop);
-    attached.map_err(|e| kernel::refused("a program on a device", "6.6", &e))
+    attached.map_err(|e| kernel::refused(WHAT, "6.6", &e))
 }
 
 fn attach_clsact() -> Result<()> {

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use algo::gate::qcut_d;
 
-use crate::cures::gate;
-use crate::cures::gate::From;
 use crate::section::{Document, Result};
 
 /// Every key of `[uplink]`, with its default.
@@ -35,6 +33,24 @@ start = "20 KB"
 # By the clsact discipline, where `tc filter` shows the programs, also on kernels that have TCX.
 clsact = false
 "#;
+
+/// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
+/// anything else (docs/agent-uplink.md).
+pub const SLACK: units::Duration = units::Duration::from_millis(150);
+
+/// The gate's law: as published, but for the slack.
+pub fn law() -> qcut_d::Config {
+    qcut_d::Config { slack: SLACK, ..qcut_d::Config::default() }
+}
+
+/// A source of reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A Unix socket, most trusted.
+    Socket(PathBuf),
+    /// The counters of the device's driver.
+    Driver,
+}
 
 /// Which cure controls uploads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +101,7 @@ impl Shared {
             None => Some("/run/unbloat/modem.sock".into()),
             Some(path) => (!path.is_empty()).then(|| path.into()),
         };
-        let mut law = gate::law();
+        let mut law = law();
         law.target = at.between("target", "1 ms", "4000 ms")?.unwrap_or(law.target);
         law.slack = at.between("slack", "0 ms", "4000 ms")?.unwrap_or(law.slack);
         law.floor = at.whole("floor", 1, 1_000)?.unwrap_or(law.floor);

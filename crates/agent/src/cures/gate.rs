@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::Shared as Uplink;
+pub use crate::cures::device::{From, SLACK, law};
 use crate::cures::figures::{Family, Sample, count, counter, gauge, value};
 use crate::cures::receive::taken;
 use crate::cures::{
@@ -46,27 +47,9 @@ use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 const HOOK: Hook =
     Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
 
-/// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
-/// anything else (docs/agent-uplink.md).
-pub const SLACK: units::Duration = units::Duration::from_millis(150);
-
-/// As published, but for the slack.
-pub fn law() -> qcut_d::Config {
-    qcut_d::Config { slack: SLACK, ..qcut_d::Config::default() }
-}
-
 /// Packets that a driver may always hold: a first flight (RFC 6928). A driver whose ring runs empty tells the rate of what is sent, not
 /// that of the link, and a flight refused at the device ends a slow start.
 const DRIVER_FLOOR: u64 = 10;
-
-/// Where reports may come from, in the order of trust.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum From {
-    /// A Unix socket that somebody listens on.
-    Socket(std::path::PathBuf),
-    /// The device's own counters.
-    Driver,
-}
 
 /// Its program.
 pub static FEATURE: Feature = Feature {

@@ -1,8 +1,8 @@
 //! The control socket: JSON lines on a Unix socket that only root may open.
 //!
-//! signal: `{"ask": …}` of `on`, `off`, `status` · model: one line is one question · action: one line is the answer, with `"ok"`. A client
-//! that is slow or silent delays nobody: sockets are never waited for, nobody is heard before he has read what he was told, and a newer
-//! client pushes the oldest out.
+//! One line is one request (`{"ask": …}`), one line its reply, with `"ok"`. A slow or silent client
+//! delays no other: sockets do not block, the next request is read only after the previous reply
+//! was consumed, and a new client replaces the oldest when there are too many.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,90 +16,95 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{getsockopt, sockopt};
 use serde_json::{Value, json};
 
-/// A newer one pushes the oldest out.
-const MOST_CLIENTS: usize = 32;
-/// A question is not longer.
-const LONGEST: usize = 1 << 20;
+/// Most clients at a time; a new one replaces the oldest. A few commands and watching screens run
+/// at once, and 32 descriptors cost nothing.
+const MAX_CLIENTS: usize = 32;
+/// Longest request, bytes: far longer than all settings together.
+const MAX_REQUEST: usize = 1 << 20;
 
-/// A client, and what came from him so far.
+/// A client of the socket.
 struct Client {
     stream: UnixStream,
+    /// Bytes received, not yet a whole line.
     text: Vec<u8>,
-    questions: VecDeque<Value>,
-    answers: Vec<u8>,
-    /// He says nothing more, but may wait for an answer.
+    requests: VecDeque<Value>,
+    /// Bytes of replies that are not written yet.
+    replies: Vec<u8>,
+    /// It sends nothing more, but may wait for a reply.
     ended: bool,
 }
 
-/// The daemon's side.
+/// The listening socket and its clients.
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,
 }
 
-/// A question that wants an answer.
+/// A request that waits for its reply.
 pub struct Question {
-    /// What is asked.
+    /// The request.
     pub value: Value,
     client: usize,
 }
 
 impl Control {
-    /// Listens. A socket that a dead daemon left is replaced: who calls has the lock.
+    /// Listens. A socket that a dead daemon left is replaced: the caller has the lock.
     pub fn listen(path: &Path) -> io::Result<Control> {
         match std::fs::remove_file(path) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
         let listener = UnixListener::bind(path)?;
-        // The directory is root's alone, so nobody came in before this.
+        // The directory is root's alone, so no other user could connect before this.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(Control { listener, clients: Vec::new() })
     }
 
-    /// For poll: who might have something to say, or to hear.
+    /// Descriptors and events for poll.
     pub fn sources(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
         std::iter::once((self.listener.as_fd(), PollFlags::POLLIN)).chain(clients).collect()
     }
 
-    /// Whether a question is here already that nobody has been asked yet.
+    /// Whether a request was received that [`Control::questions`] has not returned yet.
     pub fn waiting(&self) -> bool {
-        self.clients.iter().any(|client| client.answers.is_empty() && !client.questions.is_empty())
+        self.clients.iter().any(|client| client.replies.is_empty() && !client.requests.is_empty())
     }
 
-    /// Of each client that has read his last answer, the next question.
+    /// The next request of each client that has read its last reply.
     pub fn questions(&mut self) -> Vec<Question> {
-        // Of a flood, no more at a time than there is room for.
-        for (stream, _) in std::iter::from_fn(|| self.listener.accept().ok()).take(MOST_CLIENTS) {
+        // Of a flood of clients, no more at a time than are kept.
+        for (stream, _) in std::iter::from_fn(|| self.listener.accept().ok()).take(MAX_CLIENTS) {
             let root =
                 getsockopt(&stream, sockopt::PeerCredentials).is_ok_and(|peer| peer.uid() == 0);
             if root && stream.set_nonblocking(true).is_ok() {
-                if self.clients.len() >= MOST_CLIENTS {
+                if self.clients.len() >= MAX_CLIENTS {
                     self.clients.remove(0);
                 }
-                let (text, questions, answers) = Default::default();
-                self.clients.push(Client { stream, text, questions, answers, ended: false });
+                let (text, requests, replies) = Default::default();
+                self.clients.push(Client { stream, text, requests, replies, ended: false });
             }
         }
-        self.clients.retain_mut(Client::stays);
+        self.clients.retain_mut(Client::keep);
         let each = self.clients.iter_mut().enumerate();
-        each.filter_map(|(number, client)| Some(Question { value: client.asks()?, client: number }))
-            .collect()
+        each.filter_map(|(number, client)| {
+            Some(Question { value: client.next_request()?, client: number })
+        })
+        .collect()
     }
 
-    /// Answers a question of the last [`Control::questions`].
+    /// Replies to a request of the last [`Control::questions`].
     pub fn answer(&mut self, question: &Question, answer: &Value) {
         if let Some(client) = self.clients.get_mut(question.client) {
-            client.answers.extend_from_slice(format!("{answer}\n").as_bytes());
-            // Who has gone is found out when he is heard.
-            client.tells();
+            client.replies.extend_from_slice(format!("{answer}\n").as_bytes());
+            // A client that is gone is noticed when it is read next.
+            client.flush();
         }
     }
 }
 
-/// Takes the lines that are whole; one that is no JSON is null.
+/// Removes the complete lines; one that is not JSON is null.
 pub fn lines(text: &mut Vec<u8>) -> Vec<Value> {
     // All at once: line by line, a megabyte of empty lines would be moved a million times.
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
@@ -110,57 +115,57 @@ pub fn lines(text: &mut Vec<u8>) -> Vec<Value> {
 
 impl Client {
     fn waits_for(&self) -> PollFlags {
-        match (self.answers.is_empty(), self.ended || !self.questions.is_empty()) {
+        match (self.replies.is_empty(), self.ended || !self.requests.is_empty()) {
             (false, _) => PollFlags::POLLOUT,
             (true, false) => PollFlags::POLLIN,
-            // Only errors, which are always told.
+            // Only errors, which poll always reports.
             (true, true) => PollFlags::empty(),
         }
     }
 
-    /// Whether there is something to say to him, or to hear.
-    fn stays(&mut self) -> bool {
-        if !self.tells() {
+    /// Writes and reads what it can; whether the client is kept.
+    fn keep(&mut self) -> bool {
+        if !self.flush() {
             return false;
         }
-        // Who does not read is not heard: the questions of a slow client do not pile up here.
-        if !self.answers.is_empty() || !self.questions.is_empty() {
+        // A client that does not read its replies is not read: its requests do not pile up here.
+        if !self.replies.is_empty() || !self.requests.is_empty() {
             return true;
         }
-        let well = self.hears();
-        self.questions.extend(lines(&mut self.text));
-        well && !(self.ended && self.questions.is_empty())
+        let ok = self.read();
+        self.requests.extend(lines(&mut self.text));
+        ok && !(self.ended && self.requests.is_empty())
     }
 
-    /// The next question, when the last one is answered.
-    fn asks(&mut self) -> Option<Value> {
-        if self.answers.is_empty() { self.questions.pop_front() } else { None }
+    /// The next request, once the last reply is written.
+    fn next_request(&mut self) -> Option<Value> {
+        if self.replies.is_empty() { self.requests.pop_front() } else { None }
     }
 
-    /// Reads what there is; whether that was all right.
-    fn hears(&mut self) -> bool {
+    /// Reads what has arrived; false on an error or a request that is too long.
+    fn read(&mut self) -> bool {
         let mut buffer = [0; 4096];
         while !self.ended {
             match self.stream.read(&mut buffer) {
-                // He may have closed his side only.
+                // It may have closed its sending side only.
                 Ok(0) => self.ended = true,
                 Ok(n) => self.text.extend_from_slice(&buffer[..n]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
-            if self.text.len() > LONGEST {
+            if self.text.len() > MAX_REQUEST {
                 return false;
             }
         }
         true
     }
 
-    /// Writes what goes; whether he is still there.
-    fn tells(&mut self) -> bool {
-        while !self.answers.is_empty() {
-            match self.stream.write(&self.answers) {
-                Ok(n) => drop(self.answers.drain(..n)),
+    /// Writes what the socket takes; whether the client is still there.
+    fn flush(&mut self) -> bool {
+        while !self.replies.is_empty() {
+            match self.stream.write(&self.replies) {
+                Ok(n) => drop(self.replies.drain(..n)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return true,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
@@ -170,15 +175,15 @@ impl Client {
     }
 }
 
-/// Asks a daemon, if there is one; none if nobody listens.
-pub fn ask(path: &Path, question: &Value, patience: Duration) -> io::Result<Option<Value>> {
+/// Sends a request to a daemon: its reply, or none if no daemon listens.
+pub fn ask(path: &Path, question: &Value, timeout: Duration) -> io::Result<Option<Value>> {
     let mut stream = match UnixStream::connect(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             return Ok(None);
         }
         other => other?,
     };
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(format!("{question}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
@@ -188,7 +193,7 @@ pub fn ask(path: &Path, question: &Value, patience: Duration) -> io::Result<Opti
     serde_json::from_str(&line).map(Some).map_err(io::Error::other)
 }
 
-/// An answer that something went wrong.
+/// The reply that something went wrong.
 pub fn failure(why: impl std::fmt::Display) -> Value {
     json!({"ok": false, "error": why.to_string()})
 }
@@ -203,38 +208,38 @@ mod tests {
 
     /// What the daemon's loop does in a few turns.
     fn turn(control: &mut Control, answer: &Value) -> usize {
-        let mut heard = 0;
+        let mut received = 0;
         for _ in 0..20 {
             for question in control.questions() {
-                heard += 1;
+                received += 1;
                 control.answer(&question, answer);
             }
         }
-        heard
+        received
     }
 
     #[test]
-    fn who_does_not_read_is_not_heard_and_delays_nobody() {
+    fn a_client_that_does_not_read_is_not_read_and_delays_no_other() {
         let path = place("slow");
         let mut control = Control::listen(&path).unwrap();
         let long = json!({"ok": true, "flows": "x".repeat(1 << 20)});
         let mut slow = UnixStream::connect(&path).unwrap();
         slow.write_all("{\"ask\": \"status\"}\n".repeat(1_000).as_bytes()).unwrap();
-        assert_eq!(turn(&mut control, &long), 1, "one answer is enough for who does not read it");
+        assert_eq!(turn(&mut control, &long), 1, "one reply for a client that does not read it");
         assert!(
             control.sources()[1].1.contains(PollFlags::POLLOUT),
-            "the rest is told as soon as he reads"
+            "the rest is written as soon as it reads"
         );
         let mut quick = UnixStream::connect(&path).unwrap();
         quick.write_all(b"{}\n{}\n").unwrap();
         assert_eq!(turn(&mut control, &json!({"ok": true})), 2);
         let mut reader = BufReader::new(slow);
-        let (mut line, mut told) = (String::new(), 0);
+        let (mut line, mut replies) = (String::new(), 0);
         reader.get_mut().set_nonblocking(true).unwrap();
-        while told < 2 {
+        while replies < 2 {
             turn(&mut control, &long);
             match reader.read_line(&mut line) {
-                Ok(_) => told += 1,
+                Ok(_) => replies += 1,
                 Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
             }
         }
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_his_side_behind_a_question_is_answered() {
+    fn a_client_that_closes_its_sending_side_gets_its_reply() {
         let path = place("half");
         let mut control = Control::listen(&path).unwrap();
         let mut client = UnixStream::connect(&path).unwrap();
@@ -253,21 +258,21 @@ mod tests {
         let mut said = String::new();
         client.read_to_string(&mut said).unwrap();
         assert_eq!(said, "{\"ok\":true}\n");
-        assert_eq!(control.sources().len(), 1, "nobody is left");
+        assert_eq!(control.sources().len(), 1, "no client is left");
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
-    fn silent_clients_lock_nobody_out() {
+    fn silent_clients_lock_no_other_out() {
         let path = place("full");
         let mut control = Control::listen(&path).unwrap();
         let silent: Vec<UnixStream> =
-            (0..MOST_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+            (0..MAX_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
         assert_eq!(turn(&mut control, &Value::Null), 0);
         let mut one = UnixStream::connect(&path).unwrap();
         one.write_all(b"{}\n").unwrap();
         assert_eq!(turn(&mut control, &Value::Null), 1);
-        assert_eq!(control.sources().len(), 1 + MOST_CLIENTS);
+        assert_eq!(control.sources().len(), 1 + MAX_CLIENTS);
         drop(silent);
         std::fs::remove_file(path).unwrap();
     }

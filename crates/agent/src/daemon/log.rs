@@ -1,8 +1,8 @@
-//! Lines for a person who reads the log: when, and what happened or is to be done.
+//! Lines of the log: the time, and what happened.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A line on standard error. Journald knows the time by itself.
+/// Writes a line to standard error; without the time where journald adds it.
 pub fn say(text: &str) {
     if std::env::var_os("JOURNAL_STREAM").is_some() {
         eprintln!("{text}");

@@ -1,12 +1,12 @@
-//! Words to systemd: that the agent is ready, alive, reading its configuration anew, ending (sd_notify(3)).
+//! sd_notify messages: ready, alive, reloading, stopping (sd_notify(3)).
 //!
-//! signal: NOTIFY_SOCKET and WATCHDOG_USEC in the environment · model: datagrams of lines, to a path or an abstract name · action: one
-//! is sent, or none without systemd. Nobody waits for it, and what is not taken is no harm.
+//! A datagram of lines to NOTIFY_SOCKET, a path or an abstract name; none without systemd. Sending
+//! never blocks, and a lost message does no harm.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says lines as `READY=1`.
+/// Sends lines as `READY=1`.
 pub fn say(lines: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok())
     else {
@@ -24,12 +24,12 @@ pub fn say(lines: &str) {
     }
 }
 
-/// The configuration is read anew; READY=1 says when that is done.
+/// The configuration is being reloaded; READY=1 follows.
 pub fn reloading() {
-    say(&format!("RELOADING=1\nMONOTONIC_USEC={}", crate::cures::now_ns() / 1_000));
+    say(&format!("RELOADING=1\nMONOTONIC_USEC={}", crate::kernel::now_ns() / 1_000));
 }
 
-/// The loop turns: only for a unit with WatchdogSec.
+/// The loop turns; sent only to a unit with WatchdogSec.
 pub fn alive() {
     if std::env::var_os("WATCHDOG_USEC").is_some() {
         say("WATCHDOG=1");

@@ -1,8 +1,9 @@
-//! A small process beside the daemon that undoes when the daemon is gone.
+//! A small process beside the daemon that undoes its changes when the daemon dies.
 //!
-//! signal: the pipe from the daemon ends, as it does however the daemon ends · model: a last word on it says that all is in order · action:
-//! without that word, and if no other agent has taken over, everything in the journal is undone. The lease in the kernel is the second
-//! net: it holds where this process was killed, too.
+//! The pipe from the daemon closes however the daemon ends. A last byte on it says that all is
+//! undone or handed over. Without that byte, and if no other agent has taken over, everything in
+//! the journal is undone. Where this process was killed too, the lease in the kernel ends the
+//! cures.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -14,10 +15,10 @@ use crate::daemon::paths::{Paths, Role};
 use crate::undo;
 use crate::undo::journal::Journal;
 
-/// The last word: nothing is to be undone.
+/// The last byte: nothing is to be undone.
 const IN_ORDER: u8 = b'.';
-/// Another agent that has the lock for so long has taken over, or undoes by itself.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Another agent that has the lock for so long has taken over, or undoes itself.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The daemon's end of the pipe.
 pub struct Supervised {
@@ -45,12 +46,12 @@ impl Supervised {
         self.child.id()
     }
 
-    /// Whether it still lives.
+    /// Whether it runs.
     pub fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// All is undone, or another agent takes over: there is nothing to do for it.
+    /// Ends it: all is undone, or another agent takes over.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
             // If it is dead already it undoes nothing, too.
@@ -60,7 +61,7 @@ impl Supervised {
     }
 }
 
-/// The supervisor's life. `pipe`: from the daemon, whose process is `daemon`.
+/// Runs the supervisor. `pipe`: from the daemon, whose process is `daemon`.
 pub fn watch(pipe: &mut impl Read, paths: &Paths, daemon: u32) -> io::Result<()> {
     // Not with the daemon's terminal, nor with its process group.
     let _ = nix::unistd::setsid();
@@ -83,7 +84,7 @@ pub fn watch(pipe: &mut impl Read, paths: &Paths, daemon: u32) -> io::Result<()>
             Ok(lock) => break lock,
             // A new one adopts what the old one left. A dying process may lose its pipe before its lock.
             Err(holder)
-                if begun.elapsed() > PATIENCE
+                if begun.elapsed() > LOCK_TIMEOUT
                     || holder.role == Some(Role::Daemon)
                         && holder.process.is_some_and(|process| process != daemon) =>
             {

@@ -36,7 +36,7 @@ LOOK_S = 0.5
 # What the agent calls that which a cure needs; how its `features` begin.
 NEEDS = {
     "receive": "downloads: windows of this host's new connections",
-    "acks": "uploads: windows of passing ACKs",
+    "acks": "uploads: ACK-window rewriting",
     "gate": "uploads: the gate",
 }
 

@@ -1,12 +1,11 @@
-//! Who asks for the page, and how he gets it without delaying anybody.
+//! Non-blocking OpenMetrics endpoint with bounded clients.
 //!
-//! signal: clients on one listening socket · model: nothing is ever waited for; a client has a few seconds, there are few of them, the
-//! newest counts more than the oldest, and the page is made at most twice a second however many ask · action: one answer each.
-//!
-//! Beyond loopback nobody is heard: another address is refused in the configuration, and once more when the socket is bound.
+//! A client has a few seconds, there are few of them, a new one replaces the oldest, and the page is
+//! made at most twice a second. An address beyond loopback is refused in the configuration, and
+//! once more when the socket is bound.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
@@ -22,46 +21,60 @@ use nix::sys::stat::{Mode, fchmod};
 
 use super::request::{Asked, LONGEST, answer, asked, phrase};
 
-/// A newer one pushes the oldest out.
-const MOST_CLIENTS: usize = 8;
-/// From connecting to the last byte read.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A page is not older; scrapers come every few seconds.
-const FRESH: Duration = Duration::from_millis(500);
-/// What a client says after its request is thrown away, up to this.
-const CHATTER: usize = 1 << 16;
-/// Without descriptors for another client, nobody is accepted for so long.
-const DEAF: Duration = Duration::from_secs(1);
+/// Most clients at a time; a new one replaces the oldest. A scraper needs one.
+const MAX_CLIENTS: usize = 8;
+/// From connecting to the last byte read: a scraper's own timeout is usually 10 s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Oldest page that is sent again; scrapers come every few seconds.
+const CACHE_TTL: Duration = Duration::from_millis(500);
+/// Bytes after the request that are read and discarded, so that the kernel does not reset the
+/// connection.
+const MAX_DISCARD: usize = 1 << 16;
+/// Pause after `accept` failed, as without free descriptors: the socket stays readable meanwhile.
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Where the page is to be had.
+/// Address of the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix socket of whom the agent runs as, nobody else's.
+    /// A Unix socket that only the agent's user may open.
     Unix(PathBuf),
-    /// A port on a loopback address: for everybody on this host.
+    /// A port on a loopback address: for every user of this host.
     Loopback(SocketAddr),
 }
 
-impl FromStr for Listen {
-    type Err = String;
+/// Why a text is not the address of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// It is neither form of an address.
+    #[error("\"{0}\": {expected}", expected = EXPECTED)]
+    Malformed(String),
+    /// The path is relative or too long.
+    #[error("\"{0}\": {expected}; the path begins with / and has at most 107 bytes", expected = EXPECTED)]
+    Path(String),
+    /// Other hosts could reach it.
+    #[error("{0} is no loopback address: {expected}", expected = EXPECTED)]
+    Outside(IpAddr),
+}
 
-    fn from_str(text: &str) -> Result<Listen, String> {
-        let wanted =
-            "expected \"unix:/path\" or a loopback address with a port, as \"127.0.0.1:9469\"";
+const EXPECTED: &str =
+    "expected \"unix:/path\" or a loopback address with a port, as \"127.0.0.1:9469\"";
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Listen, ListenError> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path);
-            // A path relative to the working directory of a daemon is nowhere.
+            // A daemon's working directory is not the user's.
             return match path.is_absolute() && UnixAddr::new(&path).is_ok() {
                 true => Ok(Listen::Unix(path)),
-                false => Err(format!(
-                    "\"{text}\": {wanted}; the path begins with / and has at most 107 bytes"
-                )),
+                false => Err(ListenError::Path(text.to_owned())),
             };
         }
         match text.parse::<SocketAddr>() {
             Ok(address) if address.ip().is_loopback() => Ok(Listen::Loopback(address)),
-            Ok(address) => Err(format!("{} is no loopback address: {wanted}", address.ip())),
-            Err(_) => Err(format!("\"{text}\": {wanted}")),
+            Ok(address) => Err(ListenError::Outside(address.ip())),
+            Err(_) => Err(ListenError::Malformed(text.to_owned())),
         }
     }
 }
@@ -75,10 +88,10 @@ impl std::fmt::Display for Listen {
     }
 }
 
-/// How the page is given out.
+/// Settings of the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where.
+    /// Its address.
     pub listen: Listen,
     /// So many of the busiest flows have samples of their own.
     pub flows: usize,
@@ -92,13 +105,14 @@ enum Listener {
     Loopback(TcpListener),
 }
 
-/// How far a client is.
+/// Progress of a client.
 enum Stage {
-    /// What it has asked so far.
-    Asking(Vec<u8>),
-    /// What it has still to be told.
-    Telling(Vec<u8>),
-    /// It has everything; what it says is thrown away, so that the kernel does not take the answer back for it (RFC 9112 section 9.6).
+    /// Its request so far.
+    Reading(Vec<u8>),
+    /// The rest of its answer.
+    Writing(Vec<u8>),
+    /// It has its answer; further bytes are discarded, so that the kernel does not reset the
+    /// connection before the answer is read (RFC 9112 section 9.6).
     Ending(usize),
 }
 
@@ -114,24 +128,24 @@ pub struct Exporter {
     listener: Listener,
     clients: Vec<Client>,
     page: Option<(Instant, String)>,
-    deaf_until: Option<Instant>,
+    backoff_until: Option<Instant>,
 }
 
 impl Exporter {
-    /// Listens.
+    /// Binds the socket.
     pub fn listen(settings: &Settings) -> io::Result<Exporter> {
-        let where_to = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", settings.listen));
-        let listener = Listener::open(&settings.listen).map_err(where_to)?;
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", settings.listen));
+        let listener = Listener::open(&settings.listen).map_err(named)?;
         Ok(Exporter {
             settings: settings.clone(),
             listener,
             clients: Vec::new(),
             page: None,
-            deaf_until: None,
+            backoff_until: None,
         })
     }
 
-    /// Other settings for one that may listen already.
+    /// Applies settings to an endpoint that may exist already.
     pub fn set(now: &mut Option<Exporter>, wanted: Option<&Settings>) -> io::Result<()> {
         match (now.as_mut(), wanted) {
             (Some(exporter), Some(wanted)) if exporter.settings.listen == wanted.listen => {
@@ -147,24 +161,25 @@ impl Exporter {
         Ok(())
     }
 
-    /// For poll: who might have something to say, or to hear.
+    /// Descriptors and events for poll.
     pub fn sources(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         let listener = match &self.listener {
             Listener::Unix(listener, _) => listener.as_fd(),
             Listener::Loopback(listener) => listener.as_fd(),
         };
-        let hears = self.deaf_until.is_none().then_some((listener, PollFlags::POLLIN));
+        let accepts = self.backoff_until.is_none().then_some((listener, PollFlags::POLLIN));
         let clients = self.clients.iter().map(|client| {
             let flags = match client.stage {
-                Stage::Telling(_) => PollFlags::POLLOUT,
+                Stage::Writing(_) => PollFlags::POLLOUT,
                 _ => PollFlags::POLLIN,
             };
             (client.stream.as_fd(), flags)
         });
-        hears.into_iter().chain(clients).collect()
+        accepts.into_iter().chain(clients).collect()
     }
 
-    /// Serves whoever is ready. `status` is asked when somebody wants a page and the last one is old.
+    /// Serves the clients that are ready. `make` makes the page, when one is requested and the last
+    /// one is old.
     pub fn serve(&mut self, make: impl FnOnce(usize) -> String) {
         self.accept();
         let now = Instant::now();
@@ -175,31 +190,35 @@ impl Exporter {
             let mut page = || {
                 if page
                     .as_ref()
-                    .is_none_or(|(made, _)| now.saturating_duration_since(*made) >= FRESH)
+                    .is_none_or(|(made, _)| now.saturating_duration_since(*made) >= CACHE_TTL)
                     && let Some(make) = make.take()
                 {
                     *page = Some((now, make(flows)));
                 }
                 page.as_ref().map_or_else(String::new, |(_, text)| text.clone())
             };
-            now < client.until && client.goes_on(by_address, &mut page)
+            now < client.until && client.keep(by_address, &mut page)
         });
     }
 
     fn accept(&mut self) {
-        if self.deaf_until.is_some_and(|until| Instant::now() < until) {
+        if self.backoff_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        self.deaf_until = None;
-        // Of a flood, no more at a time than there is room for.
-        for _ in 0..MOST_CLIENTS {
+        self.backoff_until = None;
+        // Of a flood of clients, no more at a time than are kept.
+        for _ in 0..MAX_CLIENTS {
             match self.listener.next() {
                 Ok(stream) => {
-                    if self.clients.len() >= MOST_CLIENTS {
+                    if self.clients.len() >= MAX_CLIENTS {
                         self.clients.remove(0);
                     }
-                    let stage = Stage::Asking(Vec::new());
-                    self.clients.push(Client { stream, stage, until: Instant::now() + PATIENCE });
+                    let stage = Stage::Reading(Vec::new());
+                    self.clients.push(Client {
+                        stream,
+                        stage,
+                        until: Instant::now() + REQUEST_TIMEOUT,
+                    });
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 // Gone before it was accepted.
@@ -209,8 +228,7 @@ impl Exporter {
                         ErrorKind::ConnectionAborted | ErrorKind::Interrupted
                     ) => {}
                 Err(_) => {
-                    // The socket stays readable: to look again at once would be to do nothing else.
-                    self.deaf_until = Some(Instant::now() + DEAF);
+                    self.backoff_until = Some(Instant::now() + ACCEPT_BACKOFF);
                     return;
                 }
             }
@@ -250,12 +268,12 @@ impl Listener {
 }
 
 impl Client {
-    /// Whether it is to be heard again.
-    fn goes_on(&mut self, by_address: bool, page: &mut impl FnMut() -> String) -> bool {
+    /// Reads and writes what it can; whether the client is kept.
+    fn keep(&mut self, by_address: bool, page: &mut impl FnMut() -> String) -> bool {
         loop {
             let next = match &mut self.stage {
-                Stage::Asking(text) => {
-                    let ended = match take(&mut *self.stream, text) {
+                Stage::Reading(text) => {
+                    let ended = match read(&mut *self.stream, text) {
                         Ok(ended) => ended,
                         Err(_) => return false,
                     };
@@ -268,9 +286,9 @@ impl Client {
                             answer(status, &format!("{}\n", phrase(status)), false)
                         }
                     };
-                    Stage::Telling(said)
+                    Stage::Writing(said)
                 }
-                Stage::Telling(left) => match self.stream.write(left) {
+                Stage::Writing(left) => match self.stream.write(left) {
                     Ok(n) if n < left.len() => {
                         left.drain(..n);
                         continue;
@@ -287,7 +305,7 @@ impl Client {
                         Ok(0) => false,
                         Ok(n) => {
                             *said += n;
-                            *said < CHATTER
+                            *said < MAX_DISCARD
                         }
                         Err(e) => e.kind() == ErrorKind::WouldBlock,
                     };
@@ -298,8 +316,8 @@ impl Client {
     }
 }
 
-/// Reads what there is, up to what a request may have; whether the client has ended.
-fn take(stream: &mut dyn Stream, text: &mut Vec<u8>) -> io::Result<bool> {
+/// Reads what has arrived, up to the longest request; whether the client has closed its side.
+fn read(stream: &mut dyn Stream, text: &mut Vec<u8>) -> io::Result<bool> {
     let mut buffer = [0; 4_096];
     while text.len() <= LONGEST {
         match stream.read(&mut buffer) {
@@ -331,7 +349,7 @@ fn of_root(path: &Path) -> io::Result<UnixListener> {
     // The file takes over the mode of the socket (unix_bind of net/unix/af_unix.c).
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    listen(&socket, Backlog::new(MOST_CLIENTS as i32)?)?;
+    listen(&socket, Backlog::new(MAX_CLIENTS as i32)?)?;
     Ok(UnixListener::from(socket))
 }
 

@@ -104,7 +104,7 @@ fn silent_clients_and_floods_hinder_nobody() {
     for _ in 0..50 {
         exporter.serve(|_| PAGE.to_owned());
     }
-    assert_eq!(exporter.clients.len(), MOST_CLIENTS);
+    assert_eq!(exporter.clients.len(), MAX_CLIENTS);
     assert!(answer_of(&mut exporter, &mut connected(address), ASK).ends_with("# EOF\n"));
     drop(silent);
     exporter.serve(|_| PAGE.to_owned());
@@ -127,7 +127,7 @@ fn a_page_is_made_once_for_all_who_ask_within_half_a_second() {
         });
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(made <= 1 + (begun.elapsed().as_millis() / FRESH.as_millis()) as u32, "{made}");
+    assert!(made <= 1 + (begun.elapsed().as_millis() / CACHE_TTL.as_millis()) as u32, "{made}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn requests_that_are_too_long_or_trickle_are_answered_or_dropped() {
         exporter.serve(|_| PAGE.to_owned());
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(exporter.clients.iter().filter(|c| matches!(c.stage, Stage::Asking(_))).count(), 1);
+    assert_eq!(exporter.clients.iter().filter(|c| matches!(c.stage, Stage::Reading(_))).count(), 1);
     for client in &mut exporter.clients {
         client.until = Instant::now();
     }
