@@ -8,7 +8,7 @@ use crate::cures::{FlowStatus, flow::Limit};
 /// Columns of a remote address; longer ones are cut in their middle.
 const REMOTE: usize = 28;
 const TITLES: [&str; 9] =
-    ["remote", "cure", "RTT ms", "min RTT", "Mbit/s", "target", "adv.", "flight", "queue"];
+    ["remote", "cure", "RTT ms", "min", "Mbit/s", "target", "adv.", "flight", "queue"];
 
 /// The status as text.
 pub fn table(status: &Status) -> String {
@@ -104,7 +104,7 @@ fn flow(flow: &FlowStatus) -> Row {
 fn row((ends, cures): (usize, usize), (remote, cure, numbers, limit): &Row) -> String {
     let [rtt, min, rate, target, advertised, flight, queue] = numbers;
     format!(
-        "{remote:<ends$} {cure:<cures$} {rtt:>6} {min:>7} {rate:>6} {target:>7} {advertised:>7} {flight:>7} {queue:>7} {limit}"
+        "{remote:<ends$} {cure:<cures$} {rtt:>6} {min:>5} {rate:>6} {target:>7} {advertised:>7} {flight:>7} {queue:>7} {limit}"
     )
     .trim_end()
     .to_owned()
