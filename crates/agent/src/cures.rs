@@ -32,6 +32,7 @@ pub use prefix::{Prefix, address};
 use crate::kernel::{self, Feature, Tried};
 use crate::section::{self, Document};
 use crate::undo::journal::{Change, Journal};
+use crate::undo::lease::{LEASE, lease};
 
 table! {
     receive: receive::Receive,
@@ -177,7 +178,8 @@ fn bring<C: Cure>(
     before.map_or(Ok(()), |cure| cure.detach(journal))?;
     if let Some(settings) = wanted {
         let cure = slot.insert(C::attach(settings, site, journal)?);
-        cure.renew(site.until_ns)?;
+        // Loading the programs may have taken longer than the lease that `site` names.
+        cure.renew(lease(LEASE).max(site.until_ns))?;
         return Ok(cure.lines());
     }
     Ok(if ended { vec![format!("{}: off", C::ABOUT.title)] } else { Vec::new() })
