@@ -1,11 +1,13 @@
-//! DRWA on passing ACKs: from settings to the programs on a device, and back.
+//! ACK-window rewriting: DRWA on forwarded ACKs, by two programs on the uplink's device.
 //!
-//! signal: settings, the time · model: bpf/acks.bpf.c decides at every segment, alone; this file tells it how, keeps its lease, and
-//! lifts it, for all flows or for one, where somebody wants to know whether it costs · action: maps, and two programs on one device.
+//! signal: RTT and rate of each flow that passes the device · model: `bpf/acks.bpf.c` decides at
+//! every segment, in the kernel · action: the window field of ACKs, never enlarged.
 //!
-//! For downloads of hosts behind this one and of its own, and for uploads where no modem tells anything. By TCX the programs go when
-//! their process goes, and windows with them: the next ACK carries the receiver's own. On older kernels they hang on the device's
-//! clsact discipline and stay; then the lease opens them, and the journal says how to take them away.
+//! It acts on downloads of hosts behind this one, and on uploads while no modem reports its buffer.
+//! This file configures the programs, renews their lease, and lifts them, for all flows or for one.
+//! By TCX the programs are removed when their process ends, and the next ACK carries the receiver's
+//! own window. On older kernels they stay on the device's clsact discipline; then the lease opens
+//! them, and the journal says how to remove them.
 //!
 //! Needs Linux 5.12 with BTF; TCX since 6.6.
 
@@ -39,12 +41,12 @@ use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
 
-/// A flow that is silent for so long is not shown.
+/// A flow without a decision for this long is not shown.
 const SHOWN: Duration = Duration::from_secs(60);
-/// … and so long: forgotten. RFC 5382 section 5 lets a NAT forget after two hours and four minutes; who was silent for a quarter of that
-/// has no window to cure.
+/// A flow that is idle for this long is forgotten. RFC 5382 section 5 lets a NAT forget one after
+/// two hours and four minutes; a flow that was idle for a quarter of that has no queue to cure.
 const FORGOTTEN: Duration = Duration::from_secs(1_800);
-/// The two programs, and where they hang.
+/// The two programs, and the packets that they see.
 const HOOK: Hook = Hook {
     what: "ACK-window rewriting",
     programs: &[("acks_out", TcAttachType::Egress), ("acks_in", TcAttachType::Ingress)],
@@ -75,21 +77,21 @@ pub static FEATURE: Feature = Feature {
 pub struct Settings {
     /// The device of the uplink.
     pub device: String,
-    /// Downloads; none: their windows pass.
+    /// Law of downloads; none: their windows pass unchanged.
     pub down: Option<Law>,
-    /// Uploads; none: their windows pass.
+    /// Law of uploads; none: their windows pass unchanged.
     pub up: Option<Law>,
-    /// Payload of a download before anything is done.
+    /// Payload of a download before its window is changed.
     pub start: Bytes,
-    /// … of an upload.
+    /// Payload of an upload before its window is changed.
     pub up_start: Bytes,
-    /// After such a silence a flow is new.
+    /// A flow that was idle for longer is new.
     pub pause: Duration,
-    /// Only flows of others: this host's own downloads have a cure on their sockets.
+    /// Only forwarded downloads: this host's own have a cure on their sockets.
     pub forwarded_only: bool,
     /// Flows that are remembered; 1.1 KB each.
     pub flows: u32,
-    /// By clsact, also where TCX is to be had.
+    /// By clsact, also where TCX is available.
     pub clsact: bool,
 }
 
@@ -245,7 +247,7 @@ pub struct Acks {
 /// Maps that go over to another agent.
 const HANDED: [&str; 5] = ["config", "counters", "flows", "exempt", "places"];
 
-/// Reads the object into the kernel. For [`Acks::attach`], and for tests that have no device.
+/// Loads the object into the kernel. Public for tests without a device.
 pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
     load_with(flows, traced, None)
 }
@@ -273,7 +275,7 @@ fn failed(name: &'static str) -> impl Fn(aya::maps::MapError) -> CureError {
     move |why| CureError::Map(name, why.to_string())
 }
 
-/// What two agents have to agree upon.
+/// What two agents must agree upon for a hand-over, as the name of a directory.
 fn stamp(settings: &Settings, found: &Device) -> String {
     let sizes = [size_of::<Flow>(), size_of::<AcksConfig>(), size_of::<PlacePath>()];
     format!("acks-{}-{}-{}-{sizes:?}", found.index, settings.flows, settings.clsact)
@@ -427,7 +429,8 @@ impl Acks {
         })
     }
 
-    /// What was learnt of all paths is old, as after a trial that found the cure guilty: a route that became longer looks like a queue.
+    /// Forgets what was measured of all paths, as after a trial that found a regression: a route
+    /// that became longer looks like a queue.
     pub fn forget(&mut self) -> Result<()> {
         let known: Vec<[u32; 4]> = self.places.keys().filter_map(|key| key.ok()).collect();
         for key in known {
@@ -436,22 +439,23 @@ impl Acks {
         self.config.change(Leased::after_gap)
     }
 
-    /// The windows of one flow pass, or no longer.
+    /// Lets the windows of one flow pass unchanged, or no longer.
     pub fn exempt(&mut self, flow: &FlowKey, exempt: bool) -> Result<()> {
         if exempt {
             self.exempt.insert(flow, 1, 0).map_err(failed("exempt"))?;
         } else {
-            // Not there is what is wanted.
+            // It may not be there.
             let _ = self.exempt.remove(flow);
         }
         let exempting = self.exempt.keys().next().is_some().into();
         self.config.change(|config| config.exempting = exempting)
     }
 
-    /// Every flow, as the kernel knows it. What is silent for long is forgotten here; beyond its size the table forgets by itself.
+    /// Every flow of the kernel's table. Idle flows are removed here; a full table evicts the least
+    /// recently used by itself.
     pub fn flows(&mut self) -> Vec<(FlowKey, Flow)> {
         let now = now_ns();
-        // One that is pushed out while this walks is no mistake.
+        // A flow may be evicted during the walk.
         let all: Vec<_> = self.flows.iter().filter_map(|entry| entry.ok()).collect();
         let (kept, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, flow)| {
             Duration::from_nanos(now.saturating_sub(flow.seen_ns)) < FORGOTTEN
@@ -463,7 +467,7 @@ impl Acks {
         kept
     }
 
-    /// Both directions of every flow that is under way and has decided something.
+    /// Both directions of every flow that is under way and has a decision.
     fn shown_flows(&mut self) -> Result<Vec<FlowStatus>> {
         let now = now_ns();
         let fresh = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < SHOWN;

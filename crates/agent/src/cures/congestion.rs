@@ -1,7 +1,10 @@
-//! Congestion control by destination or cgroup: new connections as they begin, those that exist by a walk.
+//! Congestion control by destination or cgroup: of new connections as they begin, of existing ones
+//! by a walk over the sockets.
 //!
-//! signal: settings · model: the deepest cgroup with a name, else the longest prefix that holds the remote address, says the name · action: TCP_CONGESTION on the socket. It is the
-//! sender's matter, so it helps uploads; what a socket had before is kept beside it, and given back.
+//! signal: the configuration · model: the deepest cgroup with a name, else the longest prefix that
+//! contains the remote address · action: TCP_CONGESTION of the socket. The sender's congestion
+//! control counts, so this helps uploads. What a socket had before is kept beside it, and given
+//! back.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +87,7 @@ pub struct Settings {
     pub groups: Vec<(PathBuf, String)>,
     /// Connections that exist already, too.
     pub live: bool,
-    /// The cgroup whose sockets are ours; the root, everybody's, without one.
+    /// The cgroup whose sockets are cured; none: the root, all sockets.
     pub cgroup: Option<PathBuf>,
     /// Where programs and maps are pinned.
     pub pins: PathBuf,
@@ -114,7 +117,7 @@ pub fn available() -> Result<Vec<String>> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The choice at work.
+/// The attached cure.
 pub struct Congestion {
     choice: LeasedMap<CongestionConfig>,
     tally: PerCpuArray<MapData, CongestionCounters>,

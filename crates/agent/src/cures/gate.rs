@@ -1,13 +1,13 @@
-//! The uplink's gate: no more below the operating system than drains within the target, by the modem's reports.
+//! The uplink's gate: no more bytes below the operating system than drain within the target, by
+//! the modem's reports.
 //!
-//! signal: reports of a [`Source`] · model: QCUT-D and the accounts of the flows, in the kernel (`bpf/gate.bpf.c`) · action: the program on
-//! the egress of the uplink's device, and a thread that carries each report to it.
+//! signal: reports of a [`Source`] · model: QCUT-D and the accounts of the flows, in the kernel
+//! (`bpf/gate.bpf.c`) · action: a program on the egress of the uplink's device refuses packets.
 //!
-//! This side decides nothing about packets. It says whether reports come ([`Gate::telemetry`]): where they do not, the gate is open, and
-//! the cure without telemetry has to take over.
-//!
-//! By TCX the program goes when its process goes. On older kernels it hangs on the device's clsact discipline and stays; then its lease
-//! opens it, and the journal says how to take it away.
+//! A thread carries each report to the program; this side decides nothing about packets. Without
+//! reports the gate is open ([`Gate::telemetry`] tells), and ACK-window rewriting takes over. By TCX
+//! the program is removed when its process ends. On older kernels it stays on the device's clsact
+//! discipline; then its lease opens it, and the journal says how to remove it.
 //!
 //! Needs Linux 5.6 with BTF; TCX since 6.6.
 
@@ -43,12 +43,13 @@ use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
-/// The program, and where it hangs.
+/// The program, and the packets that it sees.
 const HOOK: Hook =
     Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
 
-/// Packets that a driver may always hold: a first flight (RFC 6928). A driver whose ring runs empty tells the rate of what is sent, not
-/// that of the link, and a flight refused at the device ends a slow start.
+/// Packets that a driver's queue may always have: a first flight (RFC 6928). A driver whose ring
+/// runs empty reports the rate of what is sent, not that of the link, and a refused flight ends
+/// slow start.
 const DRIVER_FLOOR: u64 = 10;
 
 /// Its program.
@@ -65,9 +66,9 @@ pub struct Settings {
     pub device: String,
     /// The law.
     pub law: qcut_d::Config,
-    /// Sources: the first that reports is heard; a later one when it does not.
+    /// Sources of reports: the first that reports is used, a later one while it does not.
     pub sources: Vec<From>,
-    /// By clsact, also where TCX is to be had.
+    /// By clsact, also where TCX is available.
     pub clsact: bool,
 }
 
@@ -280,7 +281,7 @@ pub struct Gate {
     programs: Programs,
 }
 
-/// What the feeding thread has in common with the daemon's.
+/// What the thread that carries reports shares with the daemon's.
 struct Shared {
     ebpf: Mutex<Ebpf>,
     state: Mutex<State>,
@@ -307,7 +308,7 @@ impl Shared {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked has left whole values behind.
+    // A thread that panicked has left complete values behind.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -357,7 +358,7 @@ impl Cure for Gate {
         self.settings = settings.clone();
         self.write()?;
         if elsewhere {
-            self.hush();
+            self.stop_listening();
             self.listen();
         }
         Ok(Applied::Now)
@@ -426,7 +427,7 @@ impl Cure for Gate {
     }
 
     fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.hush();
+        self.stop_listening();
         let mut ebpf = locked(&self.shared.ebpf);
         self.programs.detach(&mut ebpf, journal)
     }
@@ -454,7 +455,7 @@ impl Gate {
         programs: Programs,
     ) -> Result<Gate> {
         let config = LeasedMap::new("config", taken(&mut ebpf, "config")?)?;
-        let since = State::Silent { since_ns: now_ns(), why: "nothing heard yet".to_owned() };
+        let since = State::Silent { since_ns: now_ns(), why: "no report yet".to_owned() };
         let shared = Arc::new(Shared {
             ebpf: Mutex::new(ebpf),
             state: Mutex::new(since),
@@ -511,10 +512,10 @@ impl Gate {
         self.feeder = Some(std::thread::spawn(move || feed(&shared, sources, patience)));
     }
 
-    fn hush(&mut self) {
+    fn stop_listening(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(feeder) = self.feeder.take() {
-            // It ends by itself; how does not matter.
+            // It ends by itself; a panic there changes nothing here.
             let _ = feeder.join();
         }
     }
@@ -522,7 +523,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        self.hush();
+        self.stop_listening();
     }
 }
 
@@ -532,7 +533,7 @@ impl Leased for GateConfig {
     }
 }
 
-/// Carries reports to the kernel. Each source has a fraction of the patience, and the one that was heard last comes first.
+/// Carries reports to the kernel. Each source is waited for during a fraction of the timeout.
 fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) {
     let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
     let (mut heard, mut heard_ns) = (None, now_ns());
@@ -557,7 +558,7 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                     if *state != fresh {
                         *state = fresh;
                     }
-                    // What comes after it in the order is not asked while it tells something.
+                    // Less trusted sources are not read while this one reports.
                     break;
                 }
                 Ok(None) => {
@@ -595,7 +596,8 @@ fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
 /// Maps that go over to another agent.
 const HANDED: [&str; 4] = ["config", "state", "view", "counters"];
 
-/// What two agents have to agree upon. What they do not, the kernel sees when it takes the program.
+/// What two agents must agree upon for a hand-over, as the name of a directory. The kernel checks
+/// the rest when it loads the program with the maps.
 fn stamp(settings: &Settings, found: &Device) -> String {
     format!(
         "gate-{}-{}-{:?}",
@@ -605,7 +607,7 @@ fn stamp(settings: &Settings, found: &Device) -> String {
     )
 }
 
-/// Reads the object into the kernel.
+/// Loads the object into the kernel.
 pub fn load() -> Result<Ebpf> {
     load_with(None)
 }

@@ -1,8 +1,11 @@
-//! DRWA on this host's sockets: from settings to the program in the kernel, and back.
+//! DRWA on this host's sockets: the receive window of downloads follows rate and RTT.
 //!
-//! signal: settings, the time · model: bpf/receive.bpf.c decides at every ACK, alone; this file only tells it how, keeps its lease, and
-//! sees to sockets that it cannot see by itself (older ones, and those that another program silenced) · action: maps, one pinned link,
-//! a walk over the sockets now and then.
+//! signal: RTT and rate at every ACK that a socket sends · model: `bpf/receive.bpf.c` decides in
+//! the kernel, without a process · action: the window clamp of the socket.
+//!
+//! This file configures the program, renews its lease, and attaches it to sockets that it cannot
+//! see by itself: existing ones, and those whose callback flags another program replaced. It writes
+//! maps, pins one link, and walks over the sockets every few seconds.
 
 pub(crate) mod headroom;
 
@@ -35,13 +38,14 @@ use crate::section::{self, Document, Section};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
 
-/// Flows that have decided nothing for so long are not shown, and forgotten.
+/// A flow without a decision for this long is not shown, and forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Between two walks, at least: another program that silenced ours is noticed within this.
+/// Shortest time between two walks: a program that replaced our callback flags is noticed within it.
 const WALK_EVERY: Duration = Duration::from_secs(2);
-/// A walk may take one part in so many of the time, on hosts with many namespaces.
+/// A walk may take one part in so many of the time: on hosts with many namespaces it is slow.
 const WALK_SHARE: u32 = 200;
-/// … but who began while a starved agent had let its lease run out waits no longer than this.
+/// Longest time between two walks: a connection that began while a starved agent had no lease waits
+/// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
 
 /// Every key of `[receive]`, with its default.
@@ -131,9 +135,9 @@ fn user(scope: &Section<'_>) -> section::Result<Option<u32>> {
 /// Which destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// Everybody.
+    /// All destinations.
     All,
-    /// These.
+    /// Only these.
     Only(Vec<Prefix>),
     /// All but these.
     Except(Vec<Prefix>),
@@ -148,9 +152,9 @@ pub struct Settings {
     pub start: Bytes,
     /// RTTmin is shared by all sockets to one address, so that a latecomer knows the empty path.
     pub shared_minimum: bool,
-    /// Whose connections.
+    /// Destinations.
     pub places: Places,
-    /// The cgroup whose sockets are ours; the root, everybody's, without one.
+    /// The cgroup whose sockets are cured; none: the root, all sockets.
     pub cgroup: Option<PathBuf>,
     /// Only connections of this user.
     pub user: Option<u32>,
@@ -217,7 +221,7 @@ impl Settings {
     }
 }
 
-/// The other end, and the port of this one.
+/// Remote address and port, local port.
 pub type Ends = (IpAddr, u16, u16);
 
 /// What happened to connections; for the log.
@@ -650,7 +654,7 @@ impl Receive {
         self.config.change(|config| *config = ReceiveConfig { observe, ..self.now })
     }
 
-    /// New prefixes come before old ones go, so that nobody falls between.
+    /// New prefixes are added before old ones are removed, so that no destination is missed.
     fn write_places(&mut self) -> Result<()> {
         let failed = |e: aya::maps::MapError| CureError::Map("places", e.to_string());
         let wanted: Vec<Key<[u32; 4]>> = self

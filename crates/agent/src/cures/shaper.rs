@@ -1,14 +1,14 @@
-//! The fallback where BPF is not to be had: HTB in place of the uplink's queue discipline, its rate set by netlink.
+//! HTB in place of the uplink's queue discipline, where BPF is not available: its rate is set by
+//! netlink.
 //!
-//! signal: reports of the modem · model: QCUT-D's estimate (`algo::gate::Occupancy`, in this process) · action: the rate of one HTB class: the
-//! uplink's rate, more or less by what drains the excess of the firmware buffer, or fills what is missing, within 100 ms.
+//! signal: reports of the modem · model: QCUT-D's estimate (`algo::gate::Occupancy`, in this
+//! process) · action: the rate of one HTB class. It is the uplink's rate, more or less by what
+//! drains the excess of the firmware's buffer, or fills it, within 100 ms.
 //!
-//! A rate stays when its master dies: the last one is kept for ever, however fast the link becomes. So it is only used with a watchdog:
-//! the change is in the journal before it is made, the supervisor undoes it, and without reports the shaper is taken away by itself
-//! ([`Shaper::tick`]), not left at its last rate.
-//!
-//! Below HTB hangs FQ-CoDel where the kernel has it, else a FIFO of 20 ms: local sockets wait above it, forwarded traffic shares it without
-//! fairness.
+//! A rate would stay when its process dies, however fast the link becomes. So the change is in the
+//! journal before it is made, the supervisor undoes it, and without reports [`Shaper::tick`] removes
+//! the shaper. Below HTB is FQ-CoDel where the kernel has it, else a FIFO of 20 ms: local sockets
+//! wait above it, forwarded traffic shares it without fairness.
 //!
 //! Needs HTB (CONFIG_NET_SCH_HTB).
 

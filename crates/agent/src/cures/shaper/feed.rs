@@ -1,6 +1,5 @@
-//! The shaper with a thread that carries a modem's reports to it.
-//!
-//! signal: reports of the modem's socket · model: the shaper's · action: each report at once; without reports the shaper is taken away.
+//! The shaper with a thread that carries a modem's reports to it: each report at once. Without
+//! reports the shaper is removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +38,7 @@ struct Shared {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked has left whole values behind.
+    // A thread that panicked has left complete values behind.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -183,7 +182,7 @@ impl Cure for Fed {
 
     /// HTB stays as it is.
     fn hand_over(mut self, _folder: &Path) -> Result<()> {
-        self.hush();
+        self.stop();
         if let Some(shaper) = locked(&self.shared.shaper).take() {
             shaper.hand_over();
         }
@@ -191,7 +190,7 @@ impl Cure for Fed {
     }
 
     fn detach(mut self, journal: &mut Journal) -> Result<()> {
-        self.hush();
+        self.stop();
         let shaper = locked(&self.shared.shaper).take();
         shaper.map_or(Ok(()), |shaper| shaper.detach(journal))
     }
@@ -208,10 +207,10 @@ impl Fed {
         self.shared.moved.load(Ordering::Relaxed)
     }
 
-    fn hush(&mut self) {
+    fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(feeder) = self.feeder.take() {
-            // It ends by itself; how does not matter.
+            // It ends by itself; a panic there changes nothing here.
             let _ = feeder.join();
         }
     }
@@ -219,7 +218,7 @@ impl Fed {
 
 impl Drop for Fed {
     fn drop(&mut self) {
-        self.hush();
+        self.stop();
     }
 }
 
@@ -233,7 +232,7 @@ fn feed(shared: &Shared, mut source: Socket, patience: Duration) {
                 (heard, heard_ns) = (true, now_ns());
                 let moved = report.granted.saturating_sub(report.padding);
                 shared.moved.fetch_add(moved, Ordering::Relaxed);
-                let taken = told(shared, |shaper| shaper.report(&report));
+                let taken = with_shaper(shared, |shaper| shaper.report(&report));
                 let state = match taken {
                     Ok(()) => State::Fresh { source: source.name(), grade: source.grade() },
                     Err(e) => State::Silent { since_ns: heard_ns, why: e.to_string() },
@@ -248,12 +247,12 @@ fn feed(shared: &Shared, mut source: Socket, patience: Duration) {
         if silent || !heard {
             *locked(&shared.state) = State::Silent { since_ns: heard_ns, why };
             // What cannot be taken away now is tried again, and stands in the journal.
-            let _ = told(shared, Shaper::tick);
+            let _ = with_shaper(shared, Shaper::tick);
         }
     }
 }
 
-fn told(
+fn with_shaper(
     shared: &Shared,
     what: impl FnOnce(&mut Shaper) -> Result<()>,
 ) -> std::result::Result<(), CureError> {
