@@ -92,9 +92,7 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
             "these and no others"
         )
         assert clamp_soon(reader, small=True) < FREE, agent.log()
-        assert "downloads: attached to" in agent.log(), (
-            "and the walk saw it in its namespace"
-        )
+        assert "downloads: attached to" in agent.log(), "and the walk saw it in its namespace"
         agent.do("off")
         assert clamp_soon(reader, small=False) >= min(free, FREE), "given back"
         agent.nothing_left()
