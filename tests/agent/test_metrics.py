@@ -147,9 +147,7 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
         assert (
             len([name for name in found if name.startswith("unbloat_busy_flow_rtt_seconds{")]) <= 2
         )
-        missing = {
-            f'"{cure}", "{key}"' for cure, about in held["cures"].items() for key in numbers(about)
-        }
+        missing = {(cure, key) for cure, about in held["cures"].items() for key in numbers(about)}
         agent.set("uplink.mode=acks")
         until(lambda: under_way("acks"), 20)
         acks = page(OfUnix(path))
