@@ -1,4 +1,4 @@
-"""Draws `docs/img/report.png` anew: the report of the demo's bloated upload, as headless Chromium shows it.
+"""Draws `docs/img/report.png` again: the report of the demo's bloated upload, as headless Chromium shows it.
 
     python3 docs/img/make.py        # with the Python that has unbloat[test] installed
 

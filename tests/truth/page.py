@@ -19,8 +19,8 @@ INTRODUCTION = """# Judges
 
 What unbloat, tshark and tcptrace say of the same captures, beside what really happened.
 
-`tests/truth` sends real TCP transfers (Linux at both ends) through a relay that delays, queues, drops, reorders and
-duplicates packets as configured, and writes down what it did to each of them. tcpdump runs at either end. The truth is the
+`tests/truth` sends real TCP transfers (Linux at both ends) through a relay. The relay delays, queues, drops, reorders and
+duplicates packets as configured, and logs what it did to each of them. tcpdump runs at either end. The truth is the
 relay's log and the kernels' own counters, never a capture. The scenarios are in `tests/truth/generate.py`.
 
 Figures vary from run to run, because two real TCP stacks on a real machine react to each other: this page is one run,
@@ -100,8 +100,8 @@ MEASURES = (
     ),
     Measure(
         "Reordering",
-        "First transmissions that arrived behind newer data. At the sender the truth is what the ACKs that came back "
-        "reported (`tests/truth/told.py`); Linux compresses ACKs, so not every late segment shows.",
+        "First transmissions that arrived behind newer data. At the sender the truth is what the returning ACKs "
+        "reported. Linux compresses ACKs, so not every late segment shows.",
         lambda o: (
             o.figures["out_of_order"],
             total(o.shark, "out_of_order"),
@@ -111,8 +111,8 @@ MEASURES = (
     ),
     Measure(
         "Round-trip time",
-        "Smallest and largest, in ms. Truth: the path's own, and that with the longest delay of a data segment added; "
-        "an ACK that waited on its way back is not in it, so the largest value may be longer.",
+        "Smallest and largest, in ms. Truth: the path's own, and that with the longest delay of a data segment added. "
+        "The wait of an ACK on its way back is not in it, so the largest value may be longer.",
         rtts,
     ),
     Measure(

@@ -26,12 +26,15 @@
 //!
 //! ## Evidence
 //!
-//! `grade`; `queue_ms_p50`, `queue_ms_p95`; `queue_bytes`; `onset_s` (after the first data of the flow;
-//! absent when it came in peaks), `bloated_s`, `bloated_share` (of the time with RTT samples, 0 … 1);
-//! `rtt_ms_min`, `initial_rtt_ms` (handshake), `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `rtt_ms_before`,
-//! `rtt_ms_after` (p95 of the bins before and from the onset); `web_before`, `calls_before`, `games_before`,
-//! `web_after`, `calls_after`, `games_after` (`good`, `strained`, `unusable`); `goodput_bps_after`;
-//! `in_flight_bytes_p95`, `bdp_bytes`, `in_flight_over_bdp`; `window_utilisation_pct_p95`.
+//! - `grade`, `queue_ms_p50`, `queue_ms_p95`, `queue_bytes`.
+//! - `onset_s` (after the first data of the flow; absent when it came in peaks), `bloated_s`,
+//!   `bloated_share` (of the time with RTT samples, 0 … 1).
+//! - `rtt_ms_min`, `initial_rtt_ms` (handshake), `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`.
+//! - `rtt_ms_before`, `rtt_ms_after` (p95 of the bins before and from the onset).
+//! - `web_before`, `calls_before`, `games_before`, `web_after`, `calls_after`, `games_after`
+//!   (`good`, `strained`, `unusable`).
+//! - `goodput_bps_after`, `in_flight_bytes_p95`, `bdp_bytes`, `in_flight_over_bdp`,
+//!   `window_utilisation_pct_p95`.
 //!
 //! ## What cures it
 //!

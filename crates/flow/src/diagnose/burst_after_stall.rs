@@ -5,17 +5,18 @@
 //!
 //! ## How it is measured
 //!
-//! Three or more silences of ACKs with data in flight that end in a burst, the longest of them 200 ms or more
-//! (the minimum retransmission timeout; shorter ones have little effect on the sender). Not reported when zero
-//! windows lasted longer than that: see `zero-window`.
+//! With data in flight, the ACKs fell silent three times or more, and each silence ended in a
+//! burst. The longest silence was 200 ms or more, the minimum retransmission timeout: shorter ones
+//! have little effect on the sender. Not reported when zero windows lasted longer than that: see
+//! `zero-window`.
 //!
-//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in 100 ms bins,
-//! computed in blocks of about a second. (If one bin in three carries everything it is 1.4; for an even flow
-//! it is below 0.3.) A change point search over the blocks finds the onset from which it stays above 0.75; the
-//! burstiness after it must also be 1.5 times that before. Mean goodput and burstiness before and after the
-//! onset are compared: the same mean with a higher burstiness is typical of an upload that has reached its
-//! receive window behind a bloated queue. A warning when there is an onset or the longest silence reaches
-//! 500 ms, else info.
+//! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in
+//! 100 ms bins, computed in blocks of about a second. If one bin in three carries everything it is
+//! 1.4; for an even flow it is below 0.3. A change point search over the blocks finds the onset
+//! from which it stays above 0.75. The burstiness after it must also be 1.5 times that before. Mean
+//! goodput and burstiness before and after the onset are compared. The same mean with a higher
+//! burstiness is typical of an upload that has reached its receive window behind a bloated queue. A
+//! warning when there is an onset or the longest silence reaches 500 ms, else info.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!

@@ -4,11 +4,17 @@
 //!
 //! ## How it is measured
 //!
-//! Over the whole capture: drops that the capture program reported; TCP bytes acknowledged but never seen;
-//! packets captured twice (mirror ports), dropped before the analysis; connections without SYN (window scale
-//! unknown, a lower bound is inferred); connections seen in one direction only (no RTT, no window); segments
-//! larger than any MTU (GSO/GRO: the capture was taken above the offload of the network card); times that run
-//! backwards; packets with invalid headers, or cut off before the end of the TCP header.
+//! These are counted over the whole capture:
+//!
+//! - drops that the capture program reported
+//! - TCP bytes acknowledged but never seen
+//! - packets captured twice (mirror ports), dropped before the analysis
+//! - connections without SYN (window scale unknown, a lower bound is inferred)
+//! - connections seen in one direction only (no RTT, no window)
+//! - segments larger than any MTU (GSO/GRO: the capture was taken above the offload of the network
+//!   card)
+//! - times that run backwards
+//! - packets with invalid headers, or cut off before the end of the TCP header
 //!
 //! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, 1 % of
 //! packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the connections (at
@@ -24,9 +30,9 @@
 //!
 //! ## What cures it
 //!
-//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`), start before the connection,
-//! on the host itself or a tap that sees both directions; `ethtool -K … gro off tso off` where single packets
-//! matter.
+//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`). Start before the
+//! connection, on the host itself or a tap that sees both directions. Where single packets matter,
+//! use `ethtool -K … gro off tso off`.
 //!
 //! ## Traps
 //!

@@ -38,9 +38,10 @@
 //!
 //! ## Sources
 //!
-//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, section 4. The values: AOSP and
-//! CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly Bean), LG G2x `init.p999.rc`, HTC EVO Shift
-//! `system.prop`, Galaxy S2 (I777) `init.rc`.
+//! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, section 4.
+//!
+//! The values: AOSP and CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly Bean), LG G2x
+//! `init.p999.rc`, HTC EVO Shift `system.prop`, Galaxy S2 (I777) `init.rc`.
 
 use super::reading::{Values, bytes, data_start, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};

@@ -5,10 +5,11 @@
 //!
 //! ## How it is measured
 //!
-//! Up to 32 times after a second or more with nothing in flight, the RTT of the first packet is compared with
-//! that of the next sample (else with the median RTT). It was *late* when it took 50 ms and 50 % more. Two
-//! late ones are needed, and at least half of the gaps as long as the shortest late one must show it: a radio
-//! goes to sleep by a timer, unlike chance events. Info; a warning when the median extra time is 1 s or more.
+//! A gap is a second or more with nothing in flight; up to 32 gaps are examined. After each, the
+//! RTT of the first packet is compared with that of the next sample (else with the median RTT). It
+//! was *late* when it took 50 ms and 50 % more. Two late ones are needed. At least half of the gaps
+//! as long as the shortest late one must show it, because a radio goes to sleep by a timer, unlike
+//! chance events. Info; a warning when the median extra time is 1 s or more.
 //!
 //! Minimum: two such gaps; no minimum of bytes.
 //!

@@ -21,17 +21,18 @@
 //!
 //! ## Evidence
 //!
-//! `window_full_s`, `window_full_share` (0 … 1 of the active time), `window_full_count` (segments that left <
-//! 1 MSS); `first_s`, `onset_s` (after the first data); `rtt_ms_at_limit`; `rtt_ceiling_ms`;
-//! `rwnd_bytes_max`; `peak_bps`; `unlimited_goodput_bps`; `queue_ms` (mean while full); `initial_rtt_ms`,
-//! `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`; `cause` (`window` or `queue`); `window_scale` (0: the receiver
-//! did not offer scaling).
+//! - `window_full_s`, `window_full_share` (0 … 1 of the active time), `window_full_count` (segments
+//!   that left < 1 MSS).
+//! - `first_s`, `onset_s` (after the first data), `rtt_ms_at_limit`, `rtt_ceiling_ms`.
+//! - `rwnd_bytes_max`, `peak_bps`, `unlimited_goodput_bps`, `queue_ms` (mean while full).
+//! - `initial_rtt_ms`, `loaded_rtt_ms_p50`, `loaded_rtt_ms_p95`.
+//! - `cause` (`window` or `queue`), `window_scale` (0: the receiver did not offer scaling).
 //!
 //! ## What cures it
 //!
-//! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux advertises
-//! about half of it), and make the application read faster or not set SO_RCVBUF (setting it turns autotuning
-//! off). With cause `queue`: the cures of `bufferbloat`.
+//! With cause `window`: raise the receiver's maximum (`net.ipv4.tcp_rmem`, third value; Linux
+//! advertises about half of it). Make the application read faster, or not set SO_RCVBUF (setting it
+//! turns autotuning off). With cause `queue`: the cures of `bufferbloat`.
 //!
 //! ## Traps
 //!

@@ -4,12 +4,14 @@
 //!
 //! ## How it is measured
 //!
-//! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated when even
-//! its *smallest* RTT is 30 ms above that (grade B and worse), at least a tenth of the bins with samples and
-//! at least three of them; the p95 of all samples must show it too. The queue is that of other flows in two cases:
-//! this flow delivered less than 20 % of the bytes in its direction in the inflated bins (a flow's share of a queue
-//! is its share of the rate); or it never had more than four segments in flight (p95) while the capture contains
-//! nothing else.
+//! Added delay = path RTT − smallest RTT known of the path. A bin of the flow's profile is inflated
+//! when even its *smallest* RTT is 30 ms above that (grade B and worse). At least a tenth of the
+//! bins with samples, and at least three, must be inflated. The p95 of all samples must show it
+//! too. The queue is that of other flows in two cases:
+//!
+//! - This flow delivered less than 20 % of the bytes in its direction in the inflated bins. (A
+//!   flow's share of a queue is its share of the rate.)
+//! - It never had more than four segments in flight (p95) while the capture contains nothing else.
 //!
 //! If one of the largest flows was active for at least half of the inflated time and carried half of its bytes or
 //! more, it is named as the *rival*. Otherwise the cause lies outside the capture, and the delay must be 200 ms or
@@ -33,12 +35,13 @@
 //!
 //! ## Traps
 //!
-//! - Delayed ACKs (40 … 200 ms) raise single samples of flows with few packets: hence the smallest RTT of a bin,
-//!   two samples per bin, and the 200 ms without a rival.
-//! - A download whose ACKs wait behind an upload of the same phone has a large share of its own direction:
-//!   `bufferbloat` is then reported, although the queue is in the other direction. Look for an upload at the same
-//!   time.
-//! - In a capture at a server the flows share only the server; a rival is a possible cause, not a proven one.
+//! - Delayed ACKs (40 … 200 ms) raise single samples of flows with few packets. Hence the smallest
+//!   RTT of a bin, two samples per bin, and the 200 ms without a rival.
+//! - A download whose ACKs wait behind an upload of the same phone has a large share of its own
+//!   direction. Then `bufferbloat` is reported, although the queue is in the other direction. Look
+//!   for an upload at the same time.
+//! - In a capture at a server the flows share only the server; a rival is a possible cause, not a
+//!   proven one.
 //!
 //! ## Sources
 //!

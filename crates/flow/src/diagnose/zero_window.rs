@@ -4,10 +4,10 @@
 //!
 //! ## How it is measured
 //!
-//! A span runs from an advertised window of 0 to the first one above 0. Probes are segments of at most one
-//! byte at the next sequence number or the one before, inside a span. From 5 % of the life of the connection
-//! on it is a warning, from 50 % on serious, else info. The longest span is exact when there is only one;
-//! otherwise it is read from the profile, to within two of its bins.
+//! A span runs from an advertised window of 0 to the first one above zero. Probes are segments of
+//! at most one byte at the next sequence number or the one before, inside a span. From 5 % of the
+//! life of the connection on it is a warning, from 50 % on serious, else info. The longest span is
+//! exact when there is only one; otherwise it is read from the profile, to within two of its bins.
 //!
 //! Minimum: 50 ms in all and 10 KB delivered, since a window that closes at the end of the connection means
 //! nothing.
