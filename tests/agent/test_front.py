@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import starved
 from agent_program import agent_path
 from download import Agent, Download
 from requirements import CHROMIUM, require, require_module
@@ -69,12 +70,11 @@ def measured(folder: Path) -> tuple[dict[str, Any], Goodput]:
 
 def test_a_run_says_by_how_much_rtt_fell_and_leaves_nothing(tmp_path: Path) -> None:
     require_module("unbloat._native")
-    for number in range(3):
-        folder = tmp_path / str(number)
-        done, judged = measured(folder)
-        # A machine that stands still for a while makes another link than the one described.
-        if min(judged.seconds[5:-1]) > 0.9 * LINK_MBPS:
-            break
+    folder = tmp_path / "run"
+    done, judged = measured(folder)
+    if (slowest := min(judged.seconds[5:-1])) <= 0.9 * LINK_MBPS:
+        # A machine that pauses makes another link than the one described.
+        starved.measured(f"iperf3 got {slowest} of {LINK_MBPS} Mbit/s in one second")
     before, after = done["before"]["downloads"], done["after"]["downloads"]
     assert before["rtt_ms_p50"] > 4 * BASE_MS, done
     assert after["rtt_ms_p50"] < 2.3 * BASE_MS, done

@@ -41,6 +41,29 @@ LINE = re.compile(rf"^{COLUMN}\s\s*{COLUMN.removeprefix(chr(92) + 's+')}\s*$")
 HOST = re.compile(r"^\s+host \w+:\s+(\S+):(\S+)\s*$")
 
 
+def probes_while_closed(path: Path) -> int:
+    """Zero-window probes as Linux sends them (no byte, one below the next) that arrive while the last ACK that went back
+    advertised a zero window. A probe that crosses the window update on the path is none of these."""
+    fields = ("tcp.stream", "tcp.srcport", "tcp.flags", "tcp.seq", "tcp.ack", "tcp.len")
+    command = ["tshark", "-n", "-r", str(path), "-T", "fields"]
+    command += [word for name in (*fields, "tcp.window_size") for word in ("-e", name)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # what each side of each connection advertised last: next byte expected, window
+    last: dict[tuple[str, str], tuple[int, int]] = {}
+    sides: dict[str, set[str]] = defaultdict(set)
+    probes = 0
+    for line in text.splitlines():
+        stream, port, flags, seq, ack, length, window = line.split("\t")
+        if not stream or int(flags, 16) & 0b111:  # FIN, SYN, RST
+            continue
+        sides[stream].add(port)
+        for other in sides[stream] - {port}:
+            if last.get((stream, other)) == (int(seq) + 1, 0) and length == "0":
+                probes += 1
+        last[stream, port] = (int(ack), int(window))
+    return probes
+
+
 def tshark(path: Path) -> dict[Key, Figures]:
     """What tshark's TCP analysis says of each flow. RTT: of the data that this side sent, in ms: min, mean, max."""
     fields = [*FIELDS, "tcp.analysis.bytes_in_flight", *FLAGS.values()]
