@@ -31,7 +31,7 @@ struct conn {
     uint32_t client, server;
     uint16_t port, service;
     enum phase phase;
-    int bulk, exchanges, ack_every, unacked, hole, dupes, resend, ending;
+    int bulk, exchanges, ack_every, unacked, hole, dupes, retransmit, ending;
     double t, rtt, gap, loss, cwnd, cwnd_max;
     uint32_t seq[2], ts_seen[2];       /* next byte of client and server; last TSval seen of each */
     uint32_t una, end, high, hole_seq, hole_len, burst_ts;
@@ -112,7 +112,7 @@ static int sender(const struct conn *c) { return !c->bulk; }
 
 static int may_send(const struct conn *c) {
     uint32_t s = c->seq[sender(c)];
-    return c->resend || (s != c->end && (double)(s - c->una) < c->cwnd * MSS);
+    return c->retransmit || (s != c->end && (double)(s - c->una) < c->cwnd * MSS);
 }
 
 /* When this connection acts next. */
@@ -156,7 +156,7 @@ static void data(struct conn *c) {
         packet(c, !s, a.t, ACK, c->seq[!s], a.ack, 0, a.sack_from, a.sack_to, a.tsval, a.tsecr);
         if (c->t < a.t) c->t = a.t + 20e-6;
         if (a.sack_to && ++c->dupes == 3) {
-            c->resend = 1;
+            c->retransmit = 1;
             c->cwnd = c->cwnd > 8 ? c->cwnd * 0.7 : 8;
         } else if (!a.sack_to) {
             c->cwnd += (double)(a.ack - c->una) / MSS / c->cwnd * (c->cwnd < 32 ? c->cwnd : 1);
@@ -166,8 +166,8 @@ static void data(struct conn *c) {
         if (c->una == c->end) { c->phase = --c->exchanges > 0 ? REQUEST : CLOSE; c->t = a.t + 1e-3; }
         return;
     }
-    if (c->resend) {
-        c->resend = 0;
+    if (c->retransmit) {
+        c->retransmit = 0;
         segment(c, c->hole_seq, c->hole_len, 1);
         return;
     }

@@ -81,7 +81,7 @@ def build(into: Path) -> None:
 
 
 def generate(shape: str, data: Path, tools: Path) -> Path:
-    """The capture file of a shape; made anew when the generator is younger."""
+    """The capture file of a shape; made again when the generator is younger."""
     path = data / f"{shape}.pcap"
     if not path.exists() or path.stat().st_mtime < (HERE / "make_captures.c").stat().st_mtime:
         subprocess.run([str(tools / "make_captures"), shape, str(path)], check=True)

@@ -34,7 +34,7 @@ DOWN = 'rate = "20 Mbit/s"'
 
 @dataclass
 class Link:
-    """An uplink and what cake-autorate's user would tell it."""
+    """An uplink and what a user of cake-autorate would configure."""
 
     name: str
     seconds: int
@@ -139,7 +139,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gate", help="the gate's example program")
-    parser.add_argument("--acks", help="that of the windows of passing acknowledgements")
+    parser.add_argument("--acks", help="the example program of ACK-window rewriting")
     parser.add_argument("--cure", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of the cures")
     parser.add_argument("--link", action="append", default=[])

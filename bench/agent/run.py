@@ -43,20 +43,20 @@ def build() -> None:
     os.environ["UNBLOAT_AGENT"] = str(target / "release" / "unbloat-agent")
 
 
-def rounds(cases: list[Case], count: int, patience: float) -> pages.Results:
+def rounds(cases: list[Case], count: int, wait_s: float) -> pages.Results:
     """Every case, `count` times, interleaved."""
     results: pages.Results = defaultdict(list)
     for n in range(count):
         for case in cases:
-            _, patience = quiet(patience)
+            _, wait_s = quiet(wait_s)
             try:
                 figures = perform(case)
             except KeyboardInterrupt:
                 print("interrupted: what was measured follows", flush=True)
                 return results
             results[case].append(figures)
-            told = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
-            print(f"{n + 1}/{count} {case.group}: {case.label}: {told}", flush=True)
+            text = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+            print(f"{n + 1}/{count} {case.group}: {case.label}: {text}", flush=True)
     return results
 
 
@@ -89,7 +89,7 @@ def main() -> None:
         "--group", action="append", help="only groups that begin so; nothing is written"
     )
     parser.add_argument(
-        "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
+        "--wait", type=float, default=0, help="seconds to wait in all for a quiet machine"
     )
     parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
@@ -99,7 +99,7 @@ def main() -> None:
     build()
     wanted = tuple(args.group or ("",))
     cases = [case for case in all_cases(args.quick) if case.group.startswith(wanted)]
-    results = rounds(cases, count, args.patience)
+    results = rounds(cases, count, args.wait)
     took = (time.monotonic() - begin) / 60
     text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
     print("\n".join(text))

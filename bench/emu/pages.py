@@ -29,7 +29,7 @@ def middle(outcomes: Iterable[Outcome], figure: str) -> float:
     return statistics.median(several) if several else math.nan
 
 
-def told(outcomes: Sequence[Outcome], figure: str, form: str = ",.0f", scale: float = 1.0) -> str:
+def spread(outcomes: Sequence[Outcome], figure: str, form: str = ",.0f", scale: float = 1.0) -> str:
     """Median and range."""
     several = [value * scale for value in values(outcomes, figure)]
     if not several:
@@ -67,10 +67,10 @@ def rate_table(results: Results) -> list[str]:
             row = [
                 case.label,
                 path,
-                told(outcomes, "rate_bps", ",.3f", 1e-6),
-                told(outcomes, "error_pct", "+.3f"),
+                spread(outcomes, "rate_bps", ",.3f", 1e-6),
+                spread(outcomes, "error_pct", "+.3f"),
             ]
-            row += [told(outcomes, "received"), told(outcomes, "cpu", ".0%"), yes(worst <= 0.5)]
+            row += [spread(outcomes, "received"), spread(outcomes, "cpu", ".0%"), yes(worst <= 0.5)]
             rows.append(row)
     head = ("set", "path", "delivered Mbit/s", "error %", "packets", "CPU", "within 0.5 %")
     return grid(head, rows)
@@ -81,11 +81,12 @@ def delay_table(results: Results) -> list[str]:
     for case, by_path in of(results, "delay"):
         for path, outcomes in by_path.items():
             figures = [
-                told(outcomes, name, ".3f") for name in ("mean", "sd", "p50", "p99", "p999", "max")
+                spread(outcomes, name, ".3f")
+                for name in ("mean", "sd", "p50", "p99", "p999", "max")
             ]
             held = yes(middle(outcomes, "p99") < 0.3) if path == OWN else ""
-            figures.append(told(outcomes, "own late p99", ".3f"))
-            rows.append([case.label, path, *figures, told(outcomes, "cpu", ".0%"), held])
+            figures.append(spread(outcomes, "own late p99", ".3f"))
+            rows.append([case.label, path, *figures, spread(outcomes, "cpu", ".0%"), held])
         drawn += histogram(by_path)
     head = (
         "case",
@@ -141,9 +142,9 @@ def tcp_table(results: Results, group: str = "tcp") -> list[str]:
         for path, outcomes in by_path.items():
             own = middle(outcomes, "goodput_bps")
             ratio = "" if path.startswith(FLOOR) or math.isnan(floor) else f"{own / floor:.2f}"
-            row = [case.label, path, told(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
-            row += [told(outcomes, "retransmits"), told(outcomes, "cpu", ".0%")]
-            row += [told(outcomes, "named"), told(outcomes, "kernel")]
+            row = [case.label, path, spread(outcomes, "goodput_bps", ",.0f", 1e-6), ratio]
+            row += [spread(outcomes, "retransmits"), spread(outcomes, "cpu", ".0%")]
+            row += [spread(outcomes, "named"), spread(outcomes, "kernel")]
             rows.append(row)
     head = (
         "case",
@@ -162,9 +163,14 @@ def ladder_table(results: Results) -> list[str]:
     rows = []
     for case, by_path in of(results, "ladder"):
         for path, outcomes in by_path.items():
-            row = [case.label, path, told(outcomes, "lost_pct", ".3f"), told(outcomes, "kernel")]
-            row += [told(outcomes, name) for name in ("named", "unnamed")]
-            rows.append([*row, told(outcomes, "p99", ".2f"), told(outcomes, "cpu", ".0%")])
+            row = [
+                case.label,
+                path,
+                spread(outcomes, "lost_pct", ".3f"),
+                spread(outcomes, "kernel"),
+            ]
+            row += [spread(outcomes, name) for name in ("named", "unnamed")]
+            rows.append([*row, spread(outcomes, "p99", ".2f"), spread(outcomes, "cpu", ".0%")])
     head = (
         "offered",
         "path",
@@ -205,12 +211,12 @@ def trace_table(results: Results, group: str) -> list[str]:
             row = [
                 case.label,
                 path,
-                told(outcomes, "offered_bps", ",.2f", 1e-6),
-                told(outcomes, "total", ".4f"),
+                spread(outcomes, "offered_bps", ",.2f", 1e-6),
+                spread(outcomes, "total", ".4f"),
             ]
-            row += [told(outcomes, "nrms10", ".4f"), told(outcomes, "nrms100", ".4f")]
-            row += [told(outcomes, name) for name in ("named", "kernel", "unnamed")]
-            rows.append([*row, told(outcomes, "cpu", ".0%")])
+            row += [spread(outcomes, "nrms10", ".4f"), spread(outcomes, "nrms100", ".4f")]
+            row += [spread(outcomes, name) for name in ("named", "kernel", "unnamed")]
+            rows.append([*row, spread(outcomes, "cpu", ".0%")])
     head = ("trace", "path", "offered Mbit/s", "delivered / offered", "nrms 10 ms", "100 ms", "lost by its log",
             "by the kernel", "unnamed", "CPU")  # fmt: skip
     return grid(head, rows)
@@ -222,16 +228,18 @@ def crowd_table(results: Results) -> list[str]:
         for outcomes in by_path.values():
             row = [
                 case.label,
-                told(outcomes, "rate_bps", ",.2f", 1e-6),
-                told(outcomes, "jain", ".5f"),
+                spread(outcomes, "rate_bps", ",.2f", 1e-6),
+                spread(outcomes, "jain", ".5f"),
             ]
             row += [
-                told(outcomes, "least", ".3f"),
-                told(outcomes, "most", ".3f"),
-                told(outcomes, "cpu", ".0%"),
+                spread(outcomes, "least", ".3f"),
+                spread(outcomes, "most", ".3f"),
+                spread(outcomes, "cpu", ".0%"),
             ]
-            row += [told(outcomes, "rss_before", ".0f"), told(outcomes, "rss", ".0f")]
-            rows.append([*row, *(told(outcomes, name) for name in ("named", "kernel", "unnamed"))])
+            row += [spread(outcomes, "rss_before", ".0f"), spread(outcomes, "rss", ".0f")]
+            rows.append(
+                [*row, *(spread(outcomes, name) for name in ("named", "kernel", "unnamed"))]
+            )
     head = ("case", "delivered Mbit/s", "Jain's index", "least / mean", "most / mean", "CPU", "RSS MB before", "after",
             "lost by its log", "by the kernel", "unnamed")  # fmt: skip
     return grid(head, rows)
@@ -245,10 +253,10 @@ def memory_table(results: Results) -> list[str]:
             times = grown / (case.setting.buffer_bytes / 1e6)
             row = [
                 case.label,
-                told(outcomes, "offered", ".0f"),
-                told(outcomes, "rss_before", ".0f"),
+                spread(outcomes, "offered", ".0f"),
+                spread(outcomes, "rss_before", ".0f"),
             ]
-            rows.append([*row, told(outcomes, "rss", ".0f"), f"{times:.2f}"])
+            rows.append([*row, spread(outcomes, "rss", ".0f"), f"{times:.2f}"])
     head = ("buffer", "MB offered", "RSS MB empty", "full", "growth / buffer")
     return grid(head, rows)
 
@@ -271,7 +279,7 @@ def books(results: Results) -> list[str]:
         lost = ", ".join(f"{name} {count:,}" for name, count in kernel.get(path, Counter()).items())
         rows.append([path, f"{n}", lost or "none", f"{unnamed[path]:,}"])
     return grid(
-        ("path", "runs", "lost by the kernel, all runs", "UDP packets that nobody names"), rows
+        ("path", "runs", "lost by the kernel, all runs", "UDP packets lost, cause unknown"), rows
     )
 
 

@@ -74,7 +74,7 @@ def fast_floor(tools: Tools, setting: Setting) -> AbstractContextManager[LinkPat
     return floor(tools, setting, fifo=True)
 
 
-def as_nobody() -> list[str]:
+def as_unprivileged() -> list[str]:
     """mahimahi refuses to be started by root."""
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
@@ -142,10 +142,10 @@ def other(name: str, variable: str, command: list[str]) -> Iterator[LinkPath]:
 
 @contextlib.contextmanager
 def mahimahi(tools: Tools, setting: Setting) -> Iterator[LinkPath]:
-    """mm-delay and mm-link (setuid root, started by nobody)."""
+    """mm-delay and mm-link (setuid root, started by an unprivileged user)."""
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)
-        command = [*as_nobody(), *mahimahi_command(setting, Path(scratch))]
+        command = [*as_unprivileged(), *mahimahi_command(setting, Path(scratch))]
         with other("mahimahi", "MAHIMAHI_BASE", command) as path:
             yield path
 

@@ -76,13 +76,14 @@ def perform(case: Case, name: str, maker: Maker, tools: Tools) -> Outcome:
 
 
 def rounds(
-    cases: Sequence[Case], paths: dict[str, Maker], tools: Tools, count: int, patience: float
+    cases: Sequence[Case], paths: dict[str, Maker], tools: Tools, count: int, wait_s: float
 ) -> pages.Results:
-    """Every case on every path, `count` times, interleaved. Waits for a quiet machine as long as its patience lasts."""
+    """Every case on every path, `count` times, interleaved. Waits for a quiet machine, `wait_s`
+    seconds in all."""
     results: pages.Results = defaultdict(list)
     for n, case, name in order(cases, list(paths), count):
         try:
-            before, patience = quiet(patience)
+            before, wait_s = quiet(wait_s)
             outcome = perform(case, name, case.make or paths[name], tools)
         except KeyboardInterrupt:
             print("interrupted: what was measured follows", flush=True)
@@ -107,12 +108,13 @@ def order(
                 yield from ((n, case, name) for name in paths if not case.only or name in case.only)
 
 
-def quiet(patience: float) -> tuple[float, float]:
-    """Waits until others use little of the processors; what they use, and the patience left."""
-    while (share := busy()) > QUIET and patience > 0:
+def quiet(wait_s: float) -> tuple[float, float]:
+    """Waits until other processes use little of the processors; their share, and the seconds
+    left."""
+    while (share := busy()) > QUIET and wait_s > 0:
         time.sleep(2)
-        patience -= 2.4
-    return share, patience
+        wait_s -= 2.4
+    return share, wait_s
 
 
 def brief(outcome: Outcome) -> str:
@@ -152,7 +154,7 @@ def main() -> None:
         "--group", action="append", help="only this group of cases; nothing is written"
     )
     parser.add_argument(
-        "--patience", type=float, default=0, help="seconds to wait in all for a quiet machine"
+        "--wait", type=float, default=0, help="seconds to wait in all for a quiet machine"
     )
     parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
@@ -167,7 +169,7 @@ def main() -> None:
             for c in all_cases(args.quick, Path(scratch))
             if not args.group or c.group in args.group
         ]
-        results = rounds(cases, makers(tools), tools, count, args.patience)
+        results = rounds(cases, makers(tools), tools, count, args.wait)
     took = (time.monotonic() - begin) / 60
     text = pages.section(results, f"{where}. Interleaved rounds: {count}; {took:.0f} minutes.")
     print("\n".join(text))

@@ -95,7 +95,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* splitmix64: one stream per direction, so that one direction's traffic never moves the other's dice. */
+/* splitmix64: one stream per direction, so that one direction's traffic never moves the other's random numbers. */
 static double roll(struct direction *d) {
     uint64_t z = (d->rng += 0x9e3779b97f4a7c15ull);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -247,7 +247,7 @@ static void arrive(struct direction *d, const uint8_t *data, uint32_t len, uint6
     struct view v = look(data, len);
     enum fate fate = PASS;
     if (started && !zero && v.proto && v.proto != 58) zero = t;
-    /* Every packet rolls all three dice, so that a change of one share leaves the others' choices alone. */
+    /* Every packet draws all three random numbers, so that a change of one share leaves the others' choices alone. */
     double a = roll(d), b = roll(d), c = roll(d);
     int on = zero && since >= d->from;
     if (zero && since >= d->dark_from && since < d->dark_to) fate = BLACKOUT;

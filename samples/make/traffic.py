@@ -66,9 +66,10 @@ def push(sock: socket.socket, args: argparse.Namespace) -> dict[str, object]:
             sent += sock.send(CHUNK[: args.bytes - sent] if args.bytes else CHUNK)
         except TimeoutError:
             continue
-    # The figures must cover the FIN too, and a FIN is all that can still be resent after this.
-    patience = time.monotonic() + args.drain
-    while (info := tcp_info(sock))["bytes_acked"] < sent and time.monotonic() < patience:
+    # The figures must cover the FIN too, and a FIN is all that can still be retransmitted after
+    # this.
+    deadline = time.monotonic() + args.drain
+    while (info := tcp_info(sock))["bytes_acked"] < sent and time.monotonic() < deadline:
         time.sleep(0.02)
     name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\0")[0].decode()
     if name != args.congestion:

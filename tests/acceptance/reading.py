@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Reading:
-    """Everything about one flow of a run: the main one unless told."""
+    """Everything about one flow of a run: the main one unless another is named."""
 
     run: Run
     made: Made | None = None

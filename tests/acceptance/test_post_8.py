@@ -1,4 +1,5 @@
-"""TCP-tracing part 8, sentence by sentence: what its author reads off his graphs, the analysis says by itself.
+"""TCP-tracing part 8, sentence by sentence: what the author reads off graphs, the analysis says by
+itself.
 
 "Part 8: BBR and uplink congestion avoidance", blog.wirelessmoves.com, 2022. The captures are samples of the same shape:
 upload over weak LTE at 4 Mbit/s, a queue that grows from 10 s on, a receive window that is full from 22 s on. Seconds are

@@ -1,4 +1,5 @@
-"""The path of TCP-tracing part 4, made anew: an upload of more than 500 Mbit/s that meets a window of 3 MB.
+"""The path of TCP-tracing part 4, made again: an upload of more than 500 Mbit/s that meets a window
+of 3 MB.
 
 signal: nothing but the figures of the post: iRTT 18 ms, about 30 ms under load and often 50, a window of about 3 MB; a
         download on the same path, slower, with one dip

@@ -1,4 +1,5 @@
-"""What stands in for a modem: a socket that tells its reports to everyone who listens, passed on or made up."""
+"""What stands in for a modem: a socket that sends reports to every client, relayed from another
+modem or made up."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 EVERY_S = 0.01
-"""Of reports that are made up, and of looking for who listens."""
+"""Between reports that are made up, and between looks for new clients."""
 
 
 class Modem:
-    """Tells what `report` gives, which may wait for a moment and then have nothing (None)."""
+    """Sends what `report` returns. `report` may wait for a moment and then return None: nothing."""
 
     def __init__(self, path: Path, report: Callable[[], bytes | None]) -> None:
         self.path, self.report = path, report
@@ -24,24 +25,24 @@ class Modem:
         self.listening.bind(str(path))
         self.listening.listen()
         self.listening.setblocking(False)
-        self.thread = threading.Thread(target=self._tell)
+        self.thread = threading.Thread(target=self._send)
         self.thread.start()
 
-    def _tell(self) -> None:
-        heard: list[socket.socket] = []
+    def _send(self) -> None:
+        clients: list[socket.socket] = []
         while not self.over.is_set():
             with contextlib.suppress(BlockingIOError):
-                heard.append(self.listening.accept()[0])
+                clients.append(self.listening.accept()[0])
             record = self.report()
             if record is None or self.quiet.is_set():
                 continue
-            for one in list(heard):
+            for one in list(clients):
                 try:
                     one.send(record)
                 except OSError:
-                    heard.remove(one)
+                    clients.remove(one)
                     one.close()
-        for one in heard:
+        for one in clients:
             one.close()
 
     def cut(self) -> None:

@@ -1,4 +1,5 @@
-"""DRWA on passing ACKs, on a real kernel: a router's downloads and uploads without telemetry, judged by ping and iperf3.
+"""DRWA on forwarded ACKs, on a real kernel: a router's downloads and uploads without telemetry,
+judged by ping and iperf3.
 
 8 Mbit/s down and 2 Mbit/s up, 60 ms, 2 MB and 1 MB of buffer: without the cure 1.6 and 4 s of delay.
 """
@@ -31,7 +32,8 @@ SECONDS, BEGINNING = 11, 2
 def transfer(
     testbed: Uplink, node: str, *options: str, seconds: int = SECONDS, server: str = ""
 ) -> tuple[float, Ping]:
-    """Goodput in Mbit/s after its beginning, as its receiver tells; and a ping of the phone's beside it."""
+    """Goodput in Mbit/s after its beginning, as its receiver reports it; and the phone's ping
+    beside it."""
     ping = testbed.ping()
     report = testbed.iperf(
         node, seconds, "--get-server-output", *CUBIC, *options, server=server
@@ -57,7 +59,7 @@ def test_a_download_through_the_router_has_lambda_times_the_smallest_rtt(
     assert goodput >= 0.98 * DOWN
 
 
-def test_without_the_cure_the_same_bed_has_seconds_of_delay(tmp_path: Path) -> None:
+def test_without_the_cure_the_same_testbed_has_seconds_of_delay(tmp_path: Path) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
         _, ping = transfer(testbed, "notebook")
     assert ping.p(0.95) > 2_000, "the testbed shows what the cure is for"
@@ -75,8 +77,8 @@ def test_an_upload_without_telemetry_keeps_delay_low_and_the_link_full(
 
 
 def test_after_an_outage_an_upload_has_no_larger_window_than_before(tmp_path: Path) -> None:
-    """It was silent for as long as a pause, but had data on its way: no flow that begins anew. What its sender's
-    cwnd grew to on the link before would be a second of the link afterwards."""
+    """It was silent for as long as a pause, but had data on its way: no flow that begins again. The
+    cwnd from before the outage would be a second of the link afterwards."""
     with Uplink(tmp_path, scenario('rate = "10 Mbit/s"', steps=OUTAGE)) as testbed:
         Acks(testbed)
         _, ping = transfer(testbed, "phone", seconds=14)
@@ -151,7 +153,7 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
         ping.stop()
         assert acks.off()["rewritten"] > 100
     assert ping.p(0.95, 3, 5) > 300, "the queue stands when the agent comes"
-    # Its socket has seen the empty path in its handshake, and tells.
+    # Its socket has seen the empty path in its handshake, and reports that RTT.
     assert ping.p(0.5, 14, 25) <= 1.1 * 2 * BASE_MS
     assert sum(seconds[14:25]) / 11 >= 0.97 * UP
     with Uplink(tmp_path / "forwarded", scenario()) as testbed:
@@ -165,7 +167,9 @@ def test_a_flow_that_is_already_open_is_held_where_it_ends_here_and_left_alone_w
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_without_timestamps_sequence_numbers_and_windows_tell(tmp_path: Path, down: bool) -> None:
+def test_without_timestamps_sequence_numbers_and_windows_are_enough(
+    tmp_path: Path, down: bool
+) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
         for space in testbed.spaces.values():
             testbed.sysctl(space, "ipv4/tcp_timestamps", "0")
@@ -214,7 +218,8 @@ def test_when_the_lease_ends_every_window_passes(tmp_path: Path) -> None:
 def test_an_upload_that_fills_the_other_direction_does_not_close_a_downloads_window(
     tmp_path: Path,
 ) -> None:
-    """Datagrams, which nobody holds back, make a queue on the way of the ACKs that grows to two seconds."""
+    """Datagrams without congestion control make a queue on the way of the ACKs, which grows to two
+    seconds."""
 
     with Uplink(tmp_path, scenario()) as testbed:
         acks = Acks(testbed)

@@ -53,7 +53,8 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
 
 @pytest.mark.parametrize("clsact", ["true", "false"])
 def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str) -> None:
-    """Windows tell whether ACKs are still rewritten; `tc` shows what hangs on clsact, and TCX shows nothing."""
+    """Windows show whether ACKs are still rewritten, and `tc` what is attached to clsact; TCX shows
+    nothing."""
     with phone(tmp_path, scenario(), f"uplink.clsact={clsact}", "forward.enabled=true") as (
         testbed,
         agent,
@@ -86,7 +87,7 @@ def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str
         transfer.process.kill()
 
 
-def test_a_shaper_is_taken_away_by_whoever_is_left(tmp_path: Path) -> None:
+def test_a_shaper_is_removed_by_the_process_that_is_left(tmp_path: Path) -> None:
     with phone(tmp_path, scenario(), "shaper.enabled=true") as (testbed, agent):
         modem = reports(testbed, tmp_path)
         before = network(testbed)
@@ -173,7 +174,8 @@ def test_an_upgrade_leaves_the_shaper_as_it_is_until_the_next_one_has_a_rate(
 
 
 def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_path: Path) -> None:
-    """A configuration that nobody writes stops the loop, as a walk over many sockets, a status of many flows or a slow kernel would."""
+    """A FIFO as configuration, without a writer, stops the loop, as a walk over many sockets, a
+    status of many flows or a slow kernel would."""
     with phone(tmp_path, scenario()) as (testbed, agent):
         file = tmp_path / "agent.toml"
         file.write_text("")

@@ -176,7 +176,8 @@ for _ in range(30):
 def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
     tmp_path: Path, gate_program: str
 ) -> None:
-    """As after an outage: the modem is full. A refusal would tell the socket nothing, no ACK being on its way."""
+    """As after an outage: the modem is full. The socket would not learn of a refusal, since no ACK
+    is on its way."""
     full = steady(tmp_path / "modem.sock", occupancy=16_000, drained=0)
     with full as modem, Uplink(tmp_path / "testbed", scenario()) as testbed:
         testbed.gate(gate_program, f"socket={modem.path}")
@@ -193,7 +194,7 @@ def test_a_socket_with_nothing_in_flight_is_never_left_to_its_timer(
 
 
 @pytest.mark.measured
-def test_an_upload_beside_a_download_that_nobody_holds_is_not_starved(
+def test_an_upload_beside_an_unlimited_download_is_not_starved(
     folders: Iterator[Path], gate_program: str
 ) -> None:
     """Two seconds of round trip, most of it the download's queue: a window that fills the uplink is half a megabyte, and comes

@@ -1,4 +1,4 @@
-"""Every change is in the journal, on disk, before it is made: the agent's own system calls tell."""
+"""Every change is in the journal, on disk, before it is made: the agent's system calls show it."""
 
 from __future__ import annotations
 

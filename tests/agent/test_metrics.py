@@ -1,5 +1,5 @@
-"""The agent's figures: what a scraper reads is what `status` says, nobody beyond this host reads it, and nobody who asks
-hinders the agent; the dashboard names nothing that is not there."""
+"""The agent's figures: what a scraper reads is what `status` says, no other host can read it, and
+no client hinders the agent; the dashboard names existing metrics only."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def answered(agent: Agent) -> float:
     return time.monotonic() - begun
 
 
-def test_silent_slow_and_many_clients_hinder_nobody(tmp_path: Path) -> None:
+def test_silent_slow_and_many_clients_do_not_hinder_the_agent(tmp_path: Path) -> None:
     with (
         Download(tmp_path) as testbed,
         Agent(testbed, "uplink.mode=off", "metrics.listen=127.0.0.1:0") as agent,
@@ -225,7 +225,7 @@ def test_silent_slow_and_many_clients_hinder_nobody(tmp_path: Path) -> None:
         begun, before = time.monotonic(), cpu_s(agent)
         time.sleep(2)
         assert cpu_s(agent) - before < 0.25 * (time.monotonic() - begun), (
-            "silent clients keep nobody busy"
+            "silent clients do not keep the agent busy"
         )
         assert answered(agent) < usual + 0.5
         page(http.client.HTTPConnection("127.0.0.1", port, timeout=10))

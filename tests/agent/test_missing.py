@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("machine")
 NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
 NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
 REMOUNTED = f'umount {cgroup_root()}; mount -t cgroup2 none {cgroup_root()}; exec "$@"'
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS = "downloads: windows of this host's new connections (DRWA)"
 ACKS = "uploads: ACK-window rewriting, also of hosts behind this one"
 GATE = "uploads: the gate, where a modem or driver reports"
@@ -35,7 +35,7 @@ def no_cgroups() -> str:
 
 @pytest.fixture
 def agent() -> Iterator[str]:
-    """The program where everybody may run it, and a place of its own for what it writes."""
+    """The program where every user may run it, in a folder that every user may write."""
     with tempfile.TemporaryDirectory(prefix="ub-missing-") as folder:
         Path(folder).chmod(0o777)
         yield shutil.copy(agent_path(), folder)
@@ -154,7 +154,7 @@ def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent
 
 
 def test_without_rights_captures_are_planned_with(agent: str) -> None:
-    missing, below = features("true", agent, *NOBODY)
+    missing, below = features("true", agent, *UNPRIVILEGED)
     assert {name for name, why in missing.items() if why is None} >= {
         "cgroup v2",
         "the kernel's own types (BTF)",
@@ -162,10 +162,10 @@ def test_without_rights_captures_are_planned_with(agent: str) -> None:
     assert str(missing[SOCKETS]).startswith("no rights: ")
     (line,) = below
     assert "this process lacks CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN" in line
-    assert line == ended("true", agent, before=NOBODY)
+    assert line == ended("true", agent, before=UNPRIVILEGED)
 
 
-def test_a_container_that_may_not_use_bpf_is_told_so(agent: str) -> None:
+def test_a_container_that_may_not_use_bpf_has_no_rights(agent: str) -> None:
     # Root of a user namespace of its own: all capabilities, and none that counts.
     done = without("true", "unshare", "--user", "--map-root-user", agent, "--json", "features")
     answer = json.loads(done.stdout)

@@ -103,7 +103,7 @@ def test_a_reader_that_stops_finds_every_byte_in_memory(tmp_path: Path) -> None:
         assert lost(before, counters(testbed)) == {}
 
 
-def test_the_kernel_gives_the_buffer_back_where_nobody_else_can(tmp_path: Path) -> None:
+def test_the_kernel_gives_the_buffer_back_where_no_program_can(tmp_path: Path) -> None:
     with Download(tmp_path, LINK) as testbed, Agent(testbed, *RATE_TERM) as agent:
         Sender(testbed, 200_000_000)
         agent.serve()

@@ -138,7 +138,7 @@ def test_the_clamp_of_an_idle_socket_is_lifted_by_the_next_that_comes(tmp_path: 
 def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
     tmp_path: Path,
 ) -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=2") as agent:
         sender = Sender(testbed)
         readers = [Reader(testbed), Reader(testbed, version=6)]
@@ -146,7 +146,7 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
             agent.serve()
             if number % 3 == 0:
                 os.kill(agent.supervisor(), signal.SIGKILL)
-            time.sleep(dice.uniform(0, 0.4))
+            time.sleep(rng.uniform(0, 0.4))
             if number % 2 == 0:
                 agent.serve("--take-over")
             agent.kill()
@@ -156,7 +156,7 @@ def test_a_hundred_kills_restarts_and_upgrades_lose_no_connection_and_no_byte(
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            time.sleep(dice.uniform(0, 0.1))
+            time.sleep(rng.uniform(0, 0.1))
             early.kill()
             early.wait(TIMEOUT_S)
         agent.serve()
@@ -191,7 +191,7 @@ def test_an_upgrade_hands_over_without_a_gap(tmp_path: Path) -> None:
         agent.nothing_left()
 
 
-def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+def test_a_second_agent_is_refused_with_the_id_of_the_first(tmp_path: Path) -> None:
     with Download(tmp_path) as testbed, Agent(testbed) as agent:
         daemon = agent.serve()
         second = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
@@ -200,7 +200,7 @@ def test_a_second_agent_is_refused_and_told_who_runs(tmp_path: Path) -> None:
         assert agent.status()["pid"] == daemon.pid
 
 
-def test_the_control_socket_is_roots_alone_and_nobody_is_waited_for(tmp_path: Path) -> None:
+def test_the_control_socket_is_roots_alone_and_no_client_is_waited_for(tmp_path: Path) -> None:
     with Download(tmp_path) as testbed, Agent(testbed) as agent:
         agent.serve()
         for path, mode in ((agent.runtime, 0o700), (agent.runtime / "control.sock", 0o600)):

@@ -1,4 +1,5 @@
-"""What a kernel has in store for whoever sets windows from outside (docs/agent-traps.md): each trap, sprung."""
+"""Traps of the kernel for a program that sets other programs' windows (docs/agent-traps.md), each
+one tried."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_a_connection_that_exists_already_is_treated_within_seconds(tmp_path: Pa
         until(lambda: testbed.rtt_now() > 400)
         agent.serve()
         until(lambda: "downloads: attached to" in agent.log(), 10)
-        # The handshake's RTT is the socket's smallest: it tells the empty path although the queue stands.
+        # The handshake's RTT is the socket's smallest: that of the empty path, although the queue
+        # stands.
         until(lambda: testbed.rtt_now() < 3.3 * BASE_MS, 30)
         begun, before = time.monotonic(), reader.bytes()
         assert testbed.rtt_now() == pytest.approx(3 * BASE_MS, rel=0.2)

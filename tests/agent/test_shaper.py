@@ -40,7 +40,7 @@ def test_a_rate_outlives_its_master_until_the_journal_is_undone(
         process.kill()
         process.wait()
         time.sleep(2)
-        assert shaped(testbed), "a rate that nobody renews stays: that is the trap"
+        assert shaped(testbed), "a rate that no process renews stays: that is the trap"
         testbed.undone("phone", tmp_path / "journal.jsonl")
         assert testbed.ask("phone", "tc", "qdisc", "show", "dev", testbed.device) == clean
 

@@ -61,7 +61,7 @@ def test_windows_of_an_upload_whose_path_became_longer_are_withdrawn(tmp_path: P
     ):
         agent.serve()
         transfer = testbed.iperf("phone", 60, "-C", "cubic")
-        # The first trial acquits it, mostly; the path becomes longer in its midst.
+        # The first trial mostly finds no regression; the path becomes longer during it.
         within(40, lambda: "are withdrawn, since they cost goodput" in agent.log())
         found = trial(agent.status(), "acks")
         assert (found["remote"], found["state"]) == (uplink.SERVER, "withdrawn")

@@ -29,7 +29,7 @@ BITS = {
 }
 """Numbers of linux/capability.h."""
 FREE = 1 << 20
-"""A clamp above this is nobody's of ours: the links here carry 60 kB in an RTT."""
+"""No clamp of the agent is above this: the links here carry 60 kB in an RTT."""
 
 
 class Confined(Agent):
@@ -173,15 +173,15 @@ def test_what_the_unit_runs_is_what_the_program_understands() -> None:
     for key in ("ExecStart", "ExecStopPost"):
         name, *words = value(key).split()
         assert Path(name).name == "unbloat-agent"
-        told = run(agent, words[0], "--help")
-        assert all(word in told for word in words[1:] if word.startswith("--"))
+        usage = run(agent, words[0], "--help")
+        assert all(word in usage for word in words[1:] if word.startswith("--"))
     assert value("ExecReload").endswith("-HUP $MAINPID")
     # Runtime directory and control socket are where `status` looks for them.
     assert f"/run/{value('RuntimeDirectory')}" in run(agent, "--help")
 
 
 @pytest.mark.usefixtures("machine")
-def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
+def test_systemd_learns_when_it_is_ready_lives_reloads_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert value("Type") == "notify"
@@ -200,13 +200,13 @@ def test_systemd_is_told_when_it_is_ready_lives_reads_anew_and_ends(
             assert listening.recv(4096) == b"READY=1"
             assert listening.recv(4096) == b"WATCHDOG=1"
             daemon.send_signal(signal.SIGHUP)
-            heard = [listening.recv(4096) for _ in range(6)]
+            messages = [listening.recv(4096) for _ in range(6)]
             reloading = next(
                 n
-                for n, said in enumerate(heard)
+                for n, said in enumerate(messages)
                 if said.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
             )
-            assert heard[reloading + 1] == b"READY=1"
+            assert messages[reloading + 1] == b"READY=1"
             daemon.terminate()
             daemon.wait(20)
             said = listening.recv(4096)

@@ -14,6 +14,8 @@ from reader import Reader, Sender
 pytestmark = pytest.mark.usefixtures("machine")
 # The socket belongs to who makes it.
 OTHER = "import os; os.seteuid({uid}); s.close(); s = socket.socket(family, socket.SOCK_STREAM); os.seteuid(0)"
+USER = "nobody"
+"""An account that every Linux system has."""
 
 
 def port(reader: Reader) -> int:
@@ -27,11 +29,10 @@ def treated(agent: Agent) -> set[int]:
 
 
 def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path) -> None:
-    nobody = pwd.getpwnam("nobody").pw_uid
-    other = OTHER.format(uid=nobody)
+    other = OTHER.format(uid=pwd.getpwnam(USER).pw_uid)
     with (
         Download(tmp_path) as testbed,
-        Agent(testbed, "receive.lambda=1.5", 'scope.user="nobody"') as agent,
+        Agent(testbed, "receive.lambda=1.5", f'scope.user="{USER}"') as agent,
     ):
         Sender(testbed, 30_000_000)
         early, roots = Reader(testbed, setup=other), Reader(testbed)
@@ -40,7 +41,8 @@ def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path
         late, also_roots = Reader(testbed, setup=other, version=6), Reader(testbed, version=6)
         time.sleep(5)
         assert treated(agent) == {port(early), port(late)}
-        # Another user at run time: who was treated gets its own back, who was not is treated from now on.
+        # Another user at run time: treated connections get their own windows back, the others are
+        # treated from now on.
         before = agent.status()["cures"]["receive"]["lifted"]
         agent.set("scope.user=0")
         time.sleep(9)
@@ -50,7 +52,7 @@ def test_only_the_connections_of_one_user_are_treated_old_and_new(tmp_path: Path
         agent.nothing_left()
 
 
-def test_a_user_whom_this_host_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_user_that_this_host_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
     with Download(tmp_path) as testbed, Agent(testbed, 'scope.user="nosuchuser"') as agent:
         done = subprocess.run(agent.argv("serve", *agent.sets()), capture_output=True, text=True)
         assert done.returncode == 3

@@ -117,7 +117,7 @@ def losses(run: Run, folder: Path) -> list[Row]:
 
 
 def flow_lines(run: Run, transfer: str) -> list[Row]:
-    """What the program at the sender's end tells of a transfer."""
+    """What the program at the sender's end reports of a transfer."""
     rows: list[Row] = []
     for flow in run.flows.to_pylist():
         if flow["transfer"] != transfer:

@@ -137,7 +137,7 @@ def test_a_gate_that_is_the_agents_is_not_the_emulators_as_well(
     program.write_text(f"#!{sys.executable}\n{IDLE}")
     program.chmod(0o755)
     monkeypatch.setenv("UNBLOAT_AGENT", str(program))
-    assert pinged_ms(package.lab(UPLOAD.replace("CURE", GATE))) > 400, "nobody held it"
+    assert pinged_ms(package.lab(UPLOAD.replace("CURE", GATE))) > 400, "no agent limited it"
 
 
 @pytest.mark.usefixtures("agent")

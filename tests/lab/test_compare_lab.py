@@ -81,7 +81,7 @@ def test_sides_are_the_same_transfer_and_not_the_largest_of_each(both: Compariso
     assert [side.run.flow(side.flow)["transfer"] for side in both.sides] == ["small", "small"]
 
 
-def test_runs_of_the_same_name_are_told_apart_by_their_origin(stored: dict[str, Path]) -> None:
+def test_runs_of_the_same_name_are_distinguished_by_their_origin(stored: dict[str, Path]) -> None:
     runs = [unbloat.open_run(stored[name]) for name in ("sim", "lab", "lab")]
     assert by_origin(["a", "a", "b"], runs) == ["a, simulated", "a, lab", "b"]
     assert compare(*runs[:2]).labels == ["two", "two, lab"]
@@ -124,7 +124,7 @@ def test_everything_that_the_scenario_names_stands_side_by_side(both: Comparison
         ("cubic", "bbr", "differs"),
     ],
 )
-def test_a_difference_is_told_as_a_reader_would(
+def test_a_difference_is_written_as_a_reader_expects(
     before: float | str | None, now: float | str | None, text: str
 ) -> None:
     assert apart([before, now], ms_text) == text
@@ -135,7 +135,7 @@ def test_shares_differ_by_points() -> None:
     assert apart([0.102, 0.10], share_text) == "same"
 
 
-def test_the_screen_and_the_object_tell_it(
+def test_the_screen_and_the_object_show_the_comparison(
     both: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -146,8 +146,13 @@ def test_the_screen_and_the_object_tell_it(
     rows = [line.split() for line in text.splitlines()]
     assert ["transfer", "sim-run", "lab-run", "difference"] in rows
     assert ["queue", "sim-run", "lab-run", "difference"] in rows
-    told = json.loads(json.dumps(both.to_dict()))["scenario"]
-    assert [section["section"] for section in told] == ["transfer", "queue", "probe", "application"]
+    sections = json.loads(json.dumps(both.to_dict()))["scenario"]
+    assert [section["section"] for section in sections] == [
+        "transfer",
+        "queue",
+        "probe",
+        "application",
+    ]
 
 
 def test_the_page_holds_both_runs(

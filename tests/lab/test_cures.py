@@ -1,4 +1,4 @@
-"""Where an agent runs and what it is told: from plans alone."""
+"""Where an agent runs and how it is configured: from plans alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ ENDS = ("laptop", "phone"), ("phone", "laptop"), ("phone", "server"), ("server",
 
 
 def tethered(start: str, end: str, window: str = RATE) -> str:
-    """A laptop behind a phone that has a law on passing ACKs."""
+    """A laptop behind a phone that has a law on forwarded ACKs."""
     text = TETHERED.replace("WINDOW", window).replace("FROM", start).replace("TO", end)
     return text + "".join(LINK.format(*pair) for pair in ENDS)
 
 
-def told(text: str, cure: Cure) -> dict[str, Any]:
+def agent_config(text: str, cure: Cure) -> dict[str, Any]:
     """The agent's configuration, read."""
     plan = plan_of(text)
     device = "" if cure.link is None else plan["links"][cure.link]["name"]
@@ -48,7 +48,7 @@ def only_cure(text: str) -> tuple[Cure, dict[str, Any]]:
     plan = plan_of(text)
     assert unsupported_in_plan(plan) == []
     (cure,) = cures(plan)
-    return cure, told(text, cure)
+    return cure, agent_config(text, cure)
 
 
 def download(law: str, more: str = "") -> str:
@@ -92,7 +92,7 @@ def test_downloads_of_a_host_behind_the_node_are_forwarded() -> None:
     assert config["uplink"] == {"mode": "off"}
 
 
-def test_a_law_on_acks_that_nobody_passes_needs_no_agent() -> None:
+def test_a_law_on_forwarded_acks_needs_no_agent_where_none_are_forwarded() -> None:
     assert cures(plan_of(tethered("server", "phone"))) == []
 
 
@@ -112,7 +112,7 @@ def test_a_gate_is_the_agents_where_the_scenario_says_so() -> None:
     }
 
 
-def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
+def test_where_only_some_hosts_are_limited_the_agent_is_configured_with_them() -> None:
     nodes = (
         'node = [{ name = "a" }, { name = "server-1" }, { name = "server-2" }]\nduration = "2 s"\n'
     )
@@ -149,7 +149,7 @@ def test_where_only_some_hosts_are_held_the_agent_is_told_which() -> None:
         ),
         (
             tethered("laptop", "server", '"drwa"'),
-            "phone: window.form = paper: on passing ACKs unbloat-agent has rate",
+            "phone: window.form = paper: on forwarded ACKs unbloat-agent has rate",
         ),
         (
             tethered("laptop", "phone").replace("server", "mast"),

@@ -148,7 +148,7 @@ def test_a_run_replayed_without_a_clock_decides_the_same(tmp_path: Path, kind: s
     assert changed.stderr.count("\n") == 1
 
 
-def test_what_the_kernel_drops_while_the_emulator_sleeps_is_told(tmp_path: Path) -> None:
+def test_what_the_kernel_drops_while_the_emulator_sleeps_is_reported(tmp_path: Path) -> None:
     with Emulation(
         tmp_path, scenario('rate = "1 Gbit/s"\nqueue = { kind = "droptail", limit = "100 MB" }')
     ) as emulation:
@@ -166,7 +166,7 @@ def test_what_the_kernel_drops_while_the_emulator_sleeps_is_told(tmp_path: Path)
     assert summary["links"][0]["arrived"] == came
 
 
-def test_telemetry_tells_the_firmware_buffer_with_its_age(tmp_path: Path) -> None:
+def test_telemetry_reports_the_firmware_buffer_with_its_age(tmp_path: Path) -> None:
     device = (
         '[device]\nfirmware = { buffer = "60 KB", report_every = "5 ms", report_delay = "40 ms" }\n'
     )
@@ -200,7 +200,7 @@ def test_several_queues_carry_what_one_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "end of input", "SIGINT", "SIGTERM", "SIGHUP"])
-def test_it_stops_cleanly_when_told_and_takes_its_devices_along(tmp_path: Path, end: str) -> None:
+def test_it_stops_cleanly_on_request_and_takes_its_devices_along(tmp_path: Path, end: str) -> None:
     with Emulation(tmp_path, scenario('rate = "1 Mbit/s"')) as emulation:
         emulation.ask("client", "ping", "-c", "1", "10.0.0.2")
         if end == "stop":
@@ -256,6 +256,6 @@ def test_a_node_without_a_namespace_is_named(tmp_path: Path) -> None:
     file = tmp_path / "scenario.toml"
     file.write_text(scenario('rate = "1 Mbit/s"'))
     argv = [found("unbloat-emu") or "", "run", str(file), "--out", str(tmp_path / "out"), "--now"]
-    told = subprocess.run(argv, capture_output=True, text=True, timeout=30)
-    assert told.returncode == 1
-    assert told.stderr == "unbloat-emu: no namespace for node client: give --netns client=NAME\n"
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr == "unbloat-emu: no namespace for node client: give --netns client=NAME\n"

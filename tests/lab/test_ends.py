@@ -62,7 +62,7 @@ def test_asked_to_end_it_cleans_up_and_says_so_by_its_exit_code(tmp_path: Path, 
     assert lab.left() == []
 
 
-def test_killed_it_is_cleaned_by_its_keeper(tmp_path: Path) -> None:
+def test_killed_it_is_cleaned_by_its_janitor(tmp_path: Path) -> None:
     lab = Lab(tmp_path, text=LONG).under_way()
     lab.process.kill()
     assert lab.gone(), lab.left()
@@ -75,7 +75,7 @@ def test_killed_while_programs_start_it_is_cleaned_too(tmp_path: Path) -> None:
     assert lab.gone(), lab.left()
 
 
-def test_without_its_keeper_it_cleans_up_itself(tmp_path: Path) -> None:
+def test_without_its_janitor_it_cleans_up_itself(tmp_path: Path) -> None:
     lab = Lab(tmp_path).under_way()
     os.kill(lab.state["janitor"][0], signal.SIGKILL)
     code, _, errors = lab.end()
@@ -89,7 +89,7 @@ def test_clean_removes_what_the_dead_left_and_leaves_the_living_alone(tmp_path: 
     os.kill(dead.state["janitor"][0], signal.SIGKILL)
     dead.process.kill()
     dead.process.wait()
-    assert dead.left(), "nobody was there to clean"
+    assert dead.left(), "no process was left to clean"
     cleaned = unbloat("lab", "clean")
     assert cleaned.returncode == 0, cleaned.stderr
     assert f"removed what lab {dead.id} left behind" in cleaned.stdout

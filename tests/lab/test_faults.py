@@ -59,14 +59,14 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: None) -> pyte
         ("hangs", "unbloat-emu does not end: 2 s are over since 1 s"),
     ],
 )
-def test_an_emulator_that_goes_wrong_is_told_of(
+def test_an_emulator_that_goes_wrong_is_reported(
     fake: pytest.MonkeyPatch, mode: str, words: str
 ) -> None:
     fake.setenv("FAKE", mode)
-    with pytest.raises(unbloat.LabError) as told:
+    with pytest.raises(unbloat.LabError) as raised:
         unbloat.lab(SHORT)
-    assert words in str(told.value)
-    assert "\n" not in str(told.value)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
     assert labs() == set()
 
 
@@ -171,9 +171,9 @@ def test_without_a_trace_there_is_no_run(tmp_path: Path, machine: None) -> None:
 
 
 def test_without_root_one_line_says_what_is_missing(tmp_path: Path) -> None:
-    # Nobody in particular, who may still read where the interpreter lies.
-    nobody = () if os.geteuid() != 0 else ("unshare", "--user")
-    code, out, errors = Lab(tmp_path, before=nobody).end()
+    # A user without rights that can still read the interpreter's folder.
+    unprivileged = () if os.geteuid() != 0 else ("unshare", "--user")
+    code, out, errors = Lab(tmp_path, before=unprivileged).end()
     assert (code, out) == (2, "")
     wanted = "unbloat lab needs root (network namespaces and TUN devices): run it with sudo"
     assert errors == f"unbloat: {wanted}\n"

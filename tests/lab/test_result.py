@@ -346,7 +346,8 @@ def test_the_warm_up_is_left_out_of_statistics_and_not_of_series(made: Any) -> N
 
 
 def test_connections_that_are_no_transfer_are_left_out(copy: Path, sim_ports: None) -> None:
-    # As if the program had told of another connection of this transfer: the one in the capture is then none of its own.
+    # As if the program had reported another connection of this transfer: the captured one is then
+    # not part of it.
     path = copy / "flows" / "paced.sender.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text(
@@ -367,7 +368,7 @@ def test_connections_that_are_no_transfer_are_left_out(copy: Path, sim_ports: No
     assert any("not in any capture" in line for line in lab.warnings)
 
 
-def test_a_transfer_that_no_program_told_of_is_known_by_its_port(
+def test_a_transfer_that_no_program_reported_is_known_by_its_port(
     copy: Path, sim_ports: None
 ) -> None:
     (copy / "flows" / "windowed.sender.jsonl").unlink()
@@ -376,7 +377,7 @@ def test_a_transfer_that_no_program_told_of_is_known_by_its_port(
     assert flow["limit"] == "receive_window"
 
 
-def test_without_captures_sockets_tell(copy: Path, made: Any) -> None:
+def test_without_captures_figures_come_from_sockets(copy: Path, made: Any) -> None:
     truth, _ = made()
     shutil.rmtree(copy / "captures")
     plan = json.loads((copy / "plan.json").read_text())

@@ -1,4 +1,4 @@
-"""What Linux is told, and what it is refused: from plans alone, without namespaces."""
+"""What Linux is configured with, and what is refused: from plans alone, without namespaces."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def with_flow(keys: str, receiver: str = "") -> str:
 
 
 def sysctl(text: str, node: int, name: str) -> str:
-    """What a node is told."""
+    """What a node's namespace is configured with."""
     return node_sysctls(plan_of(text), node)[f"net.ipv4.{name}"]
 
 
 @pytest.mark.parametrize(
-    ("law", "told"),
+    ("law", "expected"),
     [
         ('"autotune"', "4096 131072 33554432"),
         ('{ kind = "autotune", max = "6 MB" }', "4096 131072 6000000"),
@@ -49,9 +49,9 @@ def sysctl(text: str, node: int, name: str) -> str:
         ('{ kind = "autotune", initial = "64 KiB", max = "40 KB" }', "4096 40000 40000"),
     ],
 )
-def test_autotuning_is_told_its_first_and_its_largest_buffer(law: str, told: str) -> None:
+def test_autotuning_gets_its_first_and_its_largest_buffer(law: str, expected: str) -> None:
     text = with_flow("", f"window = {law}")
-    assert sysctl(text, SERVER, "tcp_rmem") == told
+    assert sysctl(text, SERVER, "tcp_rmem") == expected
     assert sysctl(text, CLIENT, "tcp_rmem") == "4096 131072 33554432"
 
 
@@ -76,7 +76,7 @@ def test_options_of_tcp_are_switched_at_both_ends() -> None:
     assert sysctl(text, CLIENT, "tcp_wmem") == "4096 16384 81920"
 
 
-def test_routes_are_told_initial_window_and_mss_and_the_congestion_control_of_servers() -> None:
+def test_routes_get_initial_window_and_mss_and_the_congestion_control_of_servers() -> None:
     keys = 'initial_window = 3\ncongestion = "newreno"\nmss = "500 B"'
     plan = plan_of(with_flow(keys))
     assert route_options(plan, CLIENT, SERVER) == ["initcwnd", "3", "advmss", "512"]
@@ -146,7 +146,7 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
         ),
         (
             with_flow('congestion = { kind = "cubic", beta = 0.5 }'),
-            "flow0: congestion.beta = 0.5: this kernel's cubic cannot be told",
+            "flow0: congestion.beta = 0.5: this kernel's cubic has no setting for it",
         ),
         (
             with_flow('congestion = { kind = "cubic", hystart = "off" }'),
@@ -166,7 +166,7 @@ def test_flows_of_our_own_sockets_may_differ_in_congestion_control_window_and_ms
         ),
         (
             with_flow("", 'window_update = "segment"'),
-            "flow0: window_update segment: Linux tells of room in its own way",
+            "flow0: window_update segment: Linux sends window updates by its own rule",
         ),
         (
             with_flow("", "ack_every = 4"),
@@ -239,11 +239,11 @@ def test_the_fewest_hops_are_taken_links_in_the_order_of_the_file() -> None:
 def test_routers_that_know_the_destination_alone_send_packets_the_way_that_their_source_would() -> (
     None
 ):
-    dice = random.Random(1)
+    rng = random.Random(1)
     pairs = [one + other for one, other in itertools.combinations("abcdefg", 2)]
     several = 0
     for _ in range(200):
-        plan = plan_of(links(*dice.sample(pairs, 10)))
+        plan = plan_of(links(*rng.sample(pairs, 10)))
         for start, end in itertools.permutations(range(len(plan["nodes"])), 2):
             wanted = path(plan, start, end)
             if wanted is None:

@@ -256,7 +256,7 @@ def test_requests_are_answered_one_after_another(pair: Pair, tmp_path: Path) -> 
     assert final["bytes_acked"] % 700 <= 2
 
 
-def test_an_application_stops_when_it_is_told_to(pair: Pair, tmp_path: Path) -> None:
+def test_an_application_stops_at_its_stop_time(pair: Pair, tmp_path: Path) -> None:
     logs = pair.run(plan(flow("up", upload=True, stop_s=0.3), duration=0.8), tmp_path)
     rows = logs.rows("flows/up.receiver.jsonl", "sample")
     # Closed from both sides, so nothing is left to be measured.
@@ -363,7 +363,7 @@ def test_a_program_ends_at_once_when_its_parent_is_gone(pair: Pair, tmp_path: Pa
         assert Logs(tmp_path).rows("flows/up.sender.jsonl", "sample")
 
 
-def test_older_kernels_tell_less() -> None:
+def test_older_kernels_report_less() -> None:
     info = bytearray(104)
     struct.pack_into("=I", info, 80, 17)
     row = parse(bytes(info))

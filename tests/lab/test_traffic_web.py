@@ -122,7 +122,7 @@ def test_a_page_is_loaded_by_layers_and_every_page_is_new(pair: Pair, tmp_path: 
 
 
 @needs("nginx", "chromium")
-def test_a_page_that_never_comes_is_told_with_its_age(pair: Pair, tmp_path: Path) -> None:
+def test_a_page_that_never_comes_is_reported_with_its_age(pair: Pair, tmp_path: Path) -> None:
     made = plan(flow("page", {**WEB, "connections": 8}), duration=1.5)
     with Traffic(pair, made, tmp_path) as traffic:
         # The browser's questions go nowhere.
@@ -193,7 +193,7 @@ def test_video_is_fetched_segment_by_segment_and_the_buffer_fills(
 
 
 class Viewer:
-    """A player of one second's segments and what it tells; times in ms."""
+    """A player of one second's segments and what it reports; times in ms."""
 
     def __init__(self, **changes: Any) -> None:
         self.logs: list[tuple[str, float]] = []
@@ -230,7 +230,7 @@ def test_a_long_round_trip_before_the_answer_does_not_lower_the_estimate() -> No
     ]
 
 
-def test_the_estimate_is_smoothed_and_too_short_a_time_tells_no_rate() -> None:
+def test_the_estimate_is_smoothed_and_too_short_a_time_gives_no_rate() -> None:
     viewer = Viewer()
     viewer.ask(0)
     viewer.segment(0, 100, 12_500)
@@ -273,7 +273,7 @@ def test_a_full_buffer_waits_for_room() -> None:
     assert viewer.ask(1_100) == 0
 
 
-def test_a_film_that_never_begins_is_told_with_its_age() -> None:
+def test_a_film_that_never_begins_is_reported_with_its_age() -> None:
     viewer = Viewer()
     viewer.ask(0)
     viewer.player.end(round(700e6))

@@ -1,14 +1,14 @@
 /* A UDP sender and a receiver that measure a path: rate, loss, one-way delay.
  *
  *   udp send ADDRESS[,ADDRESS…] PORT PACKETS_PER_S BYTES SECONDS [BURST]
- *   udp receive PORT IDLE_S LONGEST_S ORIGIN_NS
+ *   udp receive PORT IDLE_S MAX_S ORIGIN_NS
  *
  * BYTES is the length of the IP packet. With several addresses they are served in turn: flow 0, 1, …
  * BURST packets are sent at once at the beginning.
  *
  * signal: each packet carries its number, its flow and CLOCK_MONOTONIC just before it is handed to the kernel; the
  *         kernel stamps its arrival (SO_TIMESTAMPNS), so that the delay does not contain how late this program woke up
- * model:  stamps are of CLOCK_REALTIME; the offset between the clocks is taken anew for each batch
+ * model:  stamps are of CLOCK_REALTIME; the offset between the clocks is taken again for each batch
  * action: one line of JSON: counts, what the socket dropped, quantiles and histogram of the delay to the microsecond,
  *         bytes per millisecond since ORIGIN_NS, bytes per flow, first and last arrival
  *
@@ -190,7 +190,7 @@ static int receive_all(char **argument) {
             messages[i].msg_hdr = (struct msghdr){
                 .msg_iov = &parts[i], .msg_iovlen = 1, .msg_control = control[i], .msg_controllen = sizeof control[i]};
         }
-        /* MSG_TRUNC: the whole length is told although only the head is copied */
+        /* MSG_TRUNC: the whole length is returned although only the head is copied */
         int n = recvmmsg(fd, messages, BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
         uint64_t now, offset = clock_offset(&now);
         for (int i = 0; i < n; i++) {
@@ -271,6 +271,6 @@ int main(int count, char **argument) {
     if (count >= 7 && !strcmp(argument[1], "send")) return send_all(argument + 2, count - 2);
     if (count == 6 && !strcmp(argument[1], "receive")) return receive_all(argument + 2);
     fprintf(stderr, "usage: udp send ADDRESS[,ADDRESS] PORT PACKETS_PER_S BYTES SECONDS [BURST]\n"
-                    "       udp receive PORT IDLE_S LONGEST_S ORIGIN_NS\n");
+                    "       udp receive PORT IDLE_S MAX_S ORIGIN_NS\n");
     return 2;
 }

@@ -47,7 +47,7 @@ ON = {
     "up_s": 754.2,
     "device": "wwan0",
     "lifted": False,
-    "uplink": {"active": "acks", "why": "nobody reports on /run/unbloat/modem.sock"},
+    "uplink": {"active": "acks", "why": "no modem reports on /run/unbloat/modem.sock"},
     "cures": {
         "receive": {
             "connections": 2,

@@ -246,7 +246,7 @@ def test_the_live_view_draws_the_course_of_an_rtt_and_names_the_uplink(tmp_path:
     text = terminal.until(lambda text: "██".encode() in text)
     terminal.press(b"q")
     assert terminal.ended() == 0
-    assert b"nobody reports on /run/unbloat/modem.sock" in text
+    assert b"no modem reports on /run/unbloat/modem.sock" in text
 
 
 def test_no_color_is_honoured(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ name = "ping"
 queue = [{ label = "deep" }, { label = "shallow", "link.down.queue" = { kind = "droptail", limit = "20 KB" } }]
 [claim]
 title = "A deep queue delays"
-source = "nobody"
+source = "a test"
 mark = "own"
 group = "made up"
 """

@@ -110,8 +110,12 @@ def test_all_runs_of_a_claim_can_be_shown(written: Writer) -> None:
 MISTAKES = [
     ('why = "it', 'whi = "it', "figure.0.whi: no such key"),
     ('group = "made up"', 'groop = "made up"', "claim.groop: no such key"),
-    ('source = "nobody"\n', "", "claim.source is missing"),
-    ('mark = "own"', 'mark = "heard"', "claim.mark: there is no 'heard'; there are seed, found"),
+    ('source = "a test"\n', "", "claim.source is missing"),
+    (
+        'mark = "own"',
+        'mark = "guessed"',
+        "claim.mark: there is no 'guessed'; there are seed, found",
+    ),
     ('control = { run = { queue = "shallow" } }\n', "", "figure.0.control is missing"),
     ('mark = "own"', 'mark = "recalled"', None),
     ('min = "100 ms"', 'min = "100 miles"', "'100 miles' is no bound"),

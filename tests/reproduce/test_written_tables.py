@@ -37,7 +37,7 @@ MATRIX = """\
 One bulk transfer, and beside it a web page every ten seconds, a call and a ping, in the simulator; what varies is the link
 and the cure. `ping` is its round trip, 50 ms of which are the path; `page` is the mean time until a page is there, `pages`
 how many were there at the end; `MOS` is the call's, from 1 to 4.5. Means over three seeds; the links are the same for every
-cure. What the cures are told, and what is our choice, is written in the scenario files.
+cure. The scenario files say which parameters the cures have and which of these are our choice.
 
 Written by `tests/reproduce/test_written_tables.py` from `unbloat reproduce beyond-matrix`.
 """

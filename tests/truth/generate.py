@@ -168,7 +168,7 @@ SCENARIOS = (
         40,
     ),
     Scenario(
-        "giants",
+        "gso",
         "veth with segmentation offload",
         "",
         "",
@@ -179,7 +179,8 @@ SCENARIOS = (
 )
 # Pairs that are made of another pair's captures by cutting their beginning off, so many data packets at either end.
 CUT = {"download-no-syn": ("download", 250), "loss-no-syn": ("loss", 90)}
-# A copy so far behind is none that an analyser could tell from a retransmission; the path was to put it right behind.
+# A copy further behind its original looks like a retransmission; the path was to put it right
+# behind.
 COPY_MS = 10.0
 
 

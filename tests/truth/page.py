@@ -95,7 +95,9 @@ MEASURES = (
             o.figures["retransmissions"],
             total(o.shark, "retransmissions"),
             total(o.trace, "rexmt data pkts"),
-            o.truth["retransmissions"] if o.at_sender else o.path["resent_visible_at_receiver"],
+            o.truth["retransmissions"]
+            if o.at_sender
+            else o.path["retransmitted_visible_at_receiver"],
         ),
     ),
     Measure(
@@ -106,7 +108,7 @@ MEASURES = (
             o.figures["out_of_order"],
             total(o.shark, "out_of_order"),
             total(o.trace, "outoforder pkts"),
-            o.path["told_late" if o.at_sender else "late"],
+            o.path["late_reported" if o.at_sender else "late"],
         ),
     ),
     Measure(

@@ -80,7 +80,7 @@ def test_the_samples_together_stay_below_three_megabytes() -> None:
 
 
 @pytest.mark.parametrize("tool", ["ip", "ss", "tcpdump", "gcc"])
-def test_a_machine_without_the_tools_is_told_which(
+def test_the_reason_names_the_tool_that_is_missing(
     tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("root")
@@ -94,7 +94,9 @@ def test_without_root_the_reason_is_root(monkeypatch: pytest.MonkeyPatch) -> Non
     assert relay_testbed.missing_tools() == "namespaces and TUN devices need root"
 
 
-def test_root_without_the_right_to_namespaces_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_right_to_namespaces_the_reason_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     need_testbed()
 
     def refuse(*argv: str, check: bool = True) -> str:

@@ -30,7 +30,9 @@ FIELDS = {
 }
 WINDOWS = {"max win adv": "rwnd_bytes_max", "min win adv": "rwnd_bytes_min"}
 MIRROR = "the mirror port wrote every packet twice, same IP-ID: tcptrace counts both, we drop and count the copies"
-CONTROL = "tcptrace counts a resent SYN or FIN as one data packet of one byte; we count payload"
+CONTROL = (
+    "tcptrace counts a retransmitted SYN or FIN as one data packet of one byte; we count payload"
+)
 SYN_WINDOW = (
     "tcptrace takes the window of the SYN in; ours begin after the handshake, where scaling holds"
 )
@@ -70,7 +72,7 @@ EXPLAINED: dict[tuple[str, ...], tuple[str, float | None]] = {
         9594,
     ),
     ("first_seg_ooo.dmp", "rexmt data bytes"): (
-        "51 of the 151 bytes of the resent segment had been sent before: we count the segment",
+        "51 of the 151 bytes of the retransmitted segment had been sent before: we count the segment",
         151,
     ),
     ("hardware_dups.dmp", "min win adv"): (SYN_WINDOW, 64240),

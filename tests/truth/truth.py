@@ -2,9 +2,10 @@
 
 signal: `relay.log` (the order in which packets were sent, what became of each, the order in which they were delivered),
         TCP_INFO at the end of each connection, the namespaces' SNMP counters
-model:  a segment is *resent* when the sender had sent its bytes before (send order is exact in the log); it is *visible*
-        as such at the receiver when it arrives behind newer bytes; *late* is a first transmission that does so;
-        *needless* is a retransmitted segment all of whose bytes an earlier transmission brought to the receiver
+model:  a segment is *retransmitted* when the sender had sent its bytes before (send order is exact
+        in the log). It is *visible* as such at the receiver when it arrives behind newer bytes;
+        *late* is a first transmission that does so. A retransmission is *spurious* when earlier
+        transmissions brought all of its bytes to the receiver
 action: one dictionary per pair
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from told import Told
+from reported_reordering import ReportedReordering
 
 SYN, RST, ACK = 2, 4, 16
 DROPPED = ("queue", "loss", "kill", "blackout")
@@ -42,17 +43,17 @@ class Direction:
 
     data: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    resent: int = 0
-    resent_bytes: int = 0
+    retransmitted: int = 0
+    retransmitted_bytes: int = 0
     delivered: int = 0
     visible: int = 0
     hidden: int = 0
     late: int = 0
-    needless: int = 0
-    needless_delivered: int = 0
+    spurious: int = 0
+    spurious_delivered: int = 0
     duplicates: int = 0
     copy_ms_max: float = 0.0  # how far behind its original a duplicate came
-    told_late: int = 0  # of `late`, those that the ACKs told the sender of
+    late_reported: int = 0  # of `late`, those that the ACKs reported to the sender
     acks_lost: int = 0
     acks_duplicated: int = 0
     in_flight_max: int = 0
@@ -99,10 +100,10 @@ class Reader:
         self.edge: dict[int, int] = {}  # port → end of what was delivered
         self.acked: dict[int, int] = {}  # port → end of what the sender knows to be delivered
         self.echo: dict[int, int] = {}  # port → newest TSecr delivered
-        self.told: dict[int, Told] = defaultdict(Told)
+        self.reported: dict[int, ReportedReordering] = defaultdict(ReportedReordering)
         self.seen: dict[int, int] = {}  # number → when it was first delivered, in us
         self.answers: dict[int, list[str]] = {}  # number → line of a packet of the other way
-        self.news: list[int] = []  # data packets that an ACK told the sender of
+        self.news: list[int] = []  # data packets that an ACK acknowledged as its newest
         self.counted: set[int] = set()
 
     def relative(self, port: int, wire: str) -> int:
@@ -145,10 +146,10 @@ class Reader:
         self.acked[port] = max(self.acked.get(port, 0), edge)
         spans = [span.split("-") for span in word[16].split(",")] if word[16] != "-" else []
         blocks = [(self.relative(port, a), self.relative(port, b)) for a, b in spans]
-        before = self.told[port].late
-        newest = self.told[port].ack(edge, blocks, word[15] != "0/0")
+        before = self.reported[port].late
+        newest = self.reported[port].ack(edge, blocks, word[15] != "0/0")
         if self.began():
-            self.flow.told_late += self.told[port].late - before
+            self.flow.late_reported += self.reported[port].late - before
             self.news += [newest] if newest in self.counted else []
 
     def data(self, word: list[str]) -> None:
@@ -161,9 +162,9 @@ class Reader:
         seq, top, flow = self.relative(port, word[9]), self.top.get(port, 0), self.flow
         again = seq < top
         if again:
-            self.told[port].sent_again(seq, seq + payload)
+            self.reported[port].sent_again(seq, seq + payload)
         else:
-            self.told[port].sent(n, seq, seq + payload)
+            self.reported[port].sent(n, seq, seq + payload)
         self.top[port] = max(top, seq + payload)
         self.sent[n] = Sent(n, us, fate, port, seq, payload, again, int(word[15].split("/")[1]))
         if not self.began():
@@ -171,8 +172,8 @@ class Reader:
         flow.in_flight_max = max(flow.in_flight_max, self.top[port] - self.acked.get(port, 0))
         flow.data += 1
         self.counted.add(n)
-        flow.resent += again
-        flow.resent_bytes += payload if again else 0
+        flow.retransmitted += again
+        flow.retransmitted_bytes += payload if again else 0
         if fate in DROPPED:
             flow.dropped[fate] += 1
 
@@ -201,16 +202,17 @@ class Reader:
         flow.late += behind and not packet.again
 
     def finish(self) -> Direction:
-        """What needs the whole log: which retransmissions brought nothing, which waits the ACKs told of."""
+        """What needs the whole log: which retransmissions brought nothing, and the delays that ACKs
+        report."""
         spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
         # in the order of sending: what earlier transmissions bring
         for packet in self.sent.values():
-            needless = packet.again and covered(
+            spurious = packet.again and covered(
                 spans[packet.port], packet.seq, packet.seq + packet.payload
             )
-            if packet.n in self.counted and needless:
-                self.flow.needless += 1
-                self.flow.needless_delivered += packet.n in self.seen
+            if packet.n in self.counted and spurious:
+                self.flow.spurious += 1
+                self.flow.spurious_delivered += packet.n in self.seen
             if packet.n in self.seen:
                 spans[packet.port] = add(
                     spans[packet.port], packet.seq, packet.seq + packet.payload
@@ -245,15 +247,15 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
     return {
         "data": flow.data,
         "dropped": dict(flow.dropped),
-        "resent": flow.resent,
-        "resent_bytes": flow.resent_bytes,
+        "retransmitted": flow.retransmitted,
+        "retransmitted_bytes": flow.retransmitted_bytes,
         "delivered": flow.delivered,
-        "resent_visible_at_receiver": flow.visible,
-        "resent_hidden_at_receiver": flow.hidden,
+        "retransmitted_visible_at_receiver": flow.visible,
+        "retransmitted_hidden_at_receiver": flow.hidden,
         "late": flow.late,
-        "told_late": flow.told_late,
-        "needless": flow.needless,
-        "needless_delivered": flow.needless_delivered,
+        "late_reported": flow.late_reported,
+        "spurious": flow.spurious,
+        "spurious_delivered": flow.spurious_delivered,
         "duplicates": flow.duplicates,
         "copy_ms_max": flow.copy_ms_max,
         "in_flight_plain_max": flow.in_flight_max,
@@ -311,12 +313,12 @@ def write_cut(run: Path, name: str, source: Path, skip: int) -> None:
     """
     result = json.loads((source / "truth.json").read_text())
     cut = path(source / "relay.log", "u" if result["sender"] == "phone" else "d", skip)
-    result["resent_before_the_cut"] = result["path"]["resent"] - cut["resent"]
+    result["retransmitted_before_the_cut"] = result["path"]["retransmitted"] - cut["retransmitted"]
     result |= {
         "name": name,
         "path": cut,
-        "retransmissions": cut["resent"],
-        "retransmitted_bytes": cut["resent_bytes"],
+        "retransmissions": cut["retransmitted"],
+        "retransmitted_bytes": cut["retransmitted_bytes"],
         "data_segments": cut["data"],
         # distinct bytes: what was there before the cut is gone
         "bytes": None,

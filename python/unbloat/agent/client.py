@@ -100,7 +100,8 @@ class Place:
 
 
 def stopped(child: subprocess.Popen[bytes]) -> None:
-    """Asks a program to stop that has not; it undoes first. A terminal's Ctrl-C has told it already, and again does no harm."""
+    """Ends a program that still runs; it undoes its changes first. After a terminal's Ctrl-C it has
+    had this signal already: a second one does no harm."""
     if child.poll() is None:
         with suppress(ProcessLookupError):
             child.send_signal(signal.SIGINT)

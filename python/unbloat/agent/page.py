@@ -23,7 +23,7 @@ from unbloat.text.format import seconds_text
 from unbloat.version import __version__
 
 EVENT_KINDS = ["settling", "cure"]
-# More curves than colours cannot be told apart; one place is the probe's.
+# More curves than colours cannot be distinguished; one place is the probe's.
 MOST = 5
 WINDOWS = {"wanted_bytes": "wanted", "advertised_bytes": "on offer", "in_flight_bytes": "in flight"}
 Curve = tuple[str, str, list[float], list[float | None]]
@@ -132,7 +132,7 @@ def curves(measured: Measured) -> list[Curve]:
 
 
 def probe(pings: list[tuple[float, float]]) -> tuple[list[float], list[float | None]]:
-    """The largest ping of each look: when exactly one came is not told."""
+    """The largest ping of each look: the exact time of a ping is not reported."""
     worst: dict[float, float] = {}
     for t_s, ms in pings:
         worst[t_s] = max(ms, worst.get(t_s, 0.0))

@@ -28,7 +28,7 @@ LABEL = 12
 SPARK = 24
 CURES = {
     "receive": "downloads",
-    "acks": "passing ACKs",
+    "acks": "ACK windows",
     "gate": "gate",
     "shaper": "shaper",
     "congestion": "congestion",
@@ -90,7 +90,9 @@ def head(terminal: Terminal, answer: Answer) -> int:
     for name, counters in cures.items() if isinstance(cures, Mapping) else ():
         if isinstance(counters, Mapping):
             entries.append((str(CURES.get(name, name)), counters_text(counters)))
-    entries += [("trial", trial_text(trial)) for trial in answer.get("trials") or [] if told(trial)]
+    entries += [
+        ("trial", trial_text(trial)) for trial in answer.get("trials") or [] if is_active(trial)
+    ]
     for name, text in entries:
         terminal.wrapped(text, terminal.style(f"{name:<{LABEL}} ", "dim"), " " * (LABEL + 1))
         lines += 1
@@ -126,15 +128,15 @@ def figure(name: str, value: float) -> str:
     )
 
 
-def told(trial: Any) -> bool:
+def is_active(trial: Any) -> bool:
     """Whether a trial is worth a line: one that rests is none."""
     return isinstance(trial, Mapping) and trial.get("state") != "resting"
 
 
 def trial_text(trial: Answer) -> str:
     """A trial in a line."""
-    whom = endpoint_text(str(trial.get("remote") or ""), trial.get("remote_port"))
-    text = f"{trial.get('state')}: {CURES.get(str(trial.get('cure')), trial.get('cure'))} {whom}".rstrip()
+    remote = endpoint_text(str(trial.get("remote") or ""), trial.get("remote_port"))
+    text = f"{trial.get('state')}: {CURES.get(str(trial.get('cure')), trial.get('cure'))} {remote}".rstrip()
     if trial.get("with_bps") is not None and trial.get("without_bps") is not None:
         text += (
             f", {rate_text(trial['with_bps'])} with it, {rate_text(trial['without_bps'])} without"
@@ -151,7 +153,7 @@ def flow_name(flow: Answer) -> str:
 
 
 def flow_key(flow: Answer) -> str:
-    """What tells a connection from all others."""
+    """Identifies a connection."""
     return f"{flow.get('cure')} {flow.get('remote')} {flow.get('remote_port')} {flow.get('local_port')}"
 
 

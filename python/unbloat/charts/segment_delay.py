@@ -10,7 +10,7 @@ def chart(direction: str, towards: str, word: str) -> Chart:
     """The chart of one direction; `towards` is the last point on its way."""
     way = "" if word == direction else f", {word}"
     return Chart(
-        name=f"stretches-{direction}",
+        name=f"segments-{direction}",
         title=f"Delay of each segment towards {towards}{way}",
         about=(
             "Mean delay per bin above the smallest of that segment, by the time at which packets entered it. "

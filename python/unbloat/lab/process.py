@@ -138,8 +138,7 @@ class Child:
     def last_words(self) -> str:
         """The last line on its standard error that says something."""
         with self.errors.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - TAIL_BYTES))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")
         said = (line.strip() for line in reversed(lines) if not self.noise.match(line))
         return next((line for line in said if line), "")

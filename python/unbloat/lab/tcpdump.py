@@ -88,7 +88,7 @@ class Capture:
 
 def stop_captures(captures: Sequence[Capture]) -> list[str]:
     """Ends captures when everything that they have seen is written: the kernel hands packets over once a second, and
-    tcpdump leaves at once when it is told to. Warnings."""
+    tcpdump ends at once on a signal. Warnings."""
     seen: dict[str, int] = {}
     deadline = time.monotonic() + WRITTEN_S
     behind = list(captures)

@@ -34,7 +34,7 @@ def write_located(located: PathTables, path: Path) -> ReportInfo:
     series: list[dict[str, Any]] = []
     for direction in (FORWARD, BACKWARD):
         for segment in located.segments(direction):
-            place = f"stretch-{segment.row['id']}"
+            place = f"segment-{segment.row['id']}"
             store.put(place, *curve(located, segment.row["id"]))
             if place in store.index:
                 series.append({"table": direction, "label": segment.name, "place": place})

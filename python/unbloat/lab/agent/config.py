@@ -1,13 +1,15 @@
 """What unbloat-agent does in a lab: at which node which cure, with the scenario's parameters.
 
-signal: a plan · model: a receiver's `drwa` is the agent's [receive] at that node; the same law on ACKs that pass a node is its
-[uplink] for data that leaves by the uplink and its [forward] for data that comes in for others; a gate of a device, where
-`[lab] gate = "agent"`, its [uplink] with the emulated modem's reports · action: `cures`, `unsupported_cures`, and of each cure the
-agent's configuration. Everything that the scenario does not ask for is switched off.
+signal: a plan · model: a receiver's `drwa` is the agent's [receive] at that node; the same law on
+ACKs that a node forwards is its [uplink] for data that leaves by the uplink and its [forward] for
+data that comes in for others; a gate of a device, where `[lab] gate = "agent"`, its [uplink] with
+the emulated modem's reports · action: `cures`, `unsupported_cures`, and of each cure the agent's
+configuration. Everything that the scenario does not ask for is switched off.
 
 Differences from the simulator:
 - The first window is Linux's, as `tcp_rmem` says; `initial` means nothing.
-- On passing ACKs a window below four segments is a segment larger than the law wants, whatever `increment` says.
+- On forwarded ACKs a window below four segments is a segment larger than the law wants, whatever
+  `increment` says.
 - RTTmin is shared by connections to one address: what `rtt_min_seed` is in the simulator the agent finds by itself.
 """
 
@@ -28,8 +30,8 @@ Law = dict[str, Any]
 SIXTEENTHS = 16
 # Where packets of a node go out: as in `opens`, the far end is called so.
 FAR = "server"
-# What a law on passing ACKs can be told.
-PASSING = ("lambda", "average", "quick", "start")
+# Parameters of a law on forwarded ACKs.
+FORWARDED = ("lambda", "average", "quick", "start")
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Cure:
     node: int
     receive: Law | None = None
     only: list[str] = field(default_factory=list)
-    """Whose downloads; everybody's where there is none."""
+    """Hosts whose downloads are limited; empty: all hosts."""
     acks: Law | None = None
     forward: Law | None = None
     gate: Law | None = None
@@ -195,12 +197,12 @@ def unsupported_law(law: Law) -> list[str]:
 
 
 def unsupported_in_forwarded_acks(law: Law) -> list[str]:
-    """Of a law on passing ACKs, beside."""
+    """What a law on forwarded ACKs does not support in addition."""
     if law["kind"] != "drwa":
         return []
     fixed = {"form": "rate", "rtt_min_age": None}
     return [
-        f"window.{key} = {law[key]}: on passing ACKs unbloat-agent has {'none' if value is None else value}"
+        f"window.{key} = {law[key]}: on forwarded ACKs unbloat-agent has {'none' if value is None else value}"
         for key, value in fixed.items()
         if law[key] != value
     ]
@@ -214,7 +216,7 @@ def configuration(cure: Cure, device: str, cgroup: Path | None, telemetry: Path 
     )
     lines += uplink_section(cure, telemetry)
     lines += section(
-        "forward", enabled=cure.forward is not None, **some(law_keys(cure.forward), *PASSING)
+        "forward", enabled=cure.forward is not None, **some(law_keys(cure.forward), *FORWARDED)
     )
     lines += section("trial", enabled=False)
     return "".join(f"{line}\n" for line in lines)
@@ -236,7 +238,7 @@ def uplink_section(cure: Cure, telemetry: Path | None) -> list[str]:
             hold=gate["hold"],
         )
     if cure.acks is not None:
-        keys = some(law_keys(cure.acks), *PASSING)
+        keys = some(law_keys(cure.acks), *FORWARDED)
         return section("uplink", mode="acks", telemetry="", driver=False, **keys)
     return section("uplink", mode="off")
 

@@ -1,8 +1,9 @@
 """What the lab knows of a connection beside its capture: transfer, congestion control, socket samples, losses.
 
-signal: the analysis of one capture, the connections and samples that the programs told, losses from the emulator · model: of a
-bin the socket's sample nearest to its end counts; a loss is a direction's by the two ends of its packet · action: further
-columns and events, as simulated runs have them
+signal: the analysis of one capture, the connections and samples that the programs reported, losses
+from the emulator · model: of a bin the socket's sample nearest to its end counts; a loss is a
+direction's by the two ends of its packet · action: further columns and events, as simulated runs
+have them
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def with_facts(
 def with_sockets(
     raw: Raw, table: pa.Table, flows: pa.Table, picks: dict[int, Pick], logs: TrafficLogs
 ) -> pa.Table:
-    """What the sender's socket told at the end of each bin, and the queueing delay that its round trips show."""
+    """What the sender's socket reported at the end of each bin, and the queueing delay that its
+    round trips show."""
     import pyarrow as pa
 
     bases = dict(zip(flows.column("id").to_pylist(), map(path_ms, flows.to_pylist()), strict=True))

@@ -1,9 +1,10 @@
 """Connections, flows and their series, from the captures at the nodes that send the data.
 
-signal: one capture per sending node, the connections that the programs told, socket samples, losses · model: the analysis of
-captures, with the warm-up left out of statistics; each transfer is measured where its data is sent, so that round trips,
-bytes in flight and limits are the sender's; everything else in a capture (control connections, other nodes' transfers) is
-left out · action: the tables of docs/format.md, numbered as one run, times on the run's clock
+signal: one capture per sending node, the connections that the programs reported, socket samples,
+losses · model: the analysis of captures, with the warm-up left out of statistics; each transfer is
+measured where its data is sent, so that round trips, bytes in flight and limits are the sender's;
+everything else in a capture (control connections, other nodes' transfers) is left out · action: the
+tables of docs/format.md, numbered as one run, times on the run's clock
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def seen_at(raw: Raw, node: int, logs: TrafficLogs) -> Seen:
 
 
 def carried(raw: Raw, row: Row, logs: TrafficLogs) -> Known | None:
-    """Whose a connection is: as the programs told, or by its port where none told of that transfer."""
+    """The transfer of a connection: as the programs reported, or by its port where none reported
+    that transfer."""
     a, b = f"{row['a_addr']}:{row['a_port']}", f"{row['b_addr']}:{row['b_port']}"
     known = logs.connections.get(frozenset((a, b)))
     if known is not None:

@@ -50,7 +50,7 @@ def from_sockets(
 
 
 def connection_row(number: int, known: Known, end_s: float, sent: Sequence[Row]) -> Row:
-    """The sender is a, since nobody saw who opened."""
+    """The sender is a: without a capture the opening end is unknown."""
     a, b = (end.rsplit(":", 1) for end in (known.sender, known.receiver))
     return {
         "id": number,
@@ -184,7 +184,8 @@ def wait(row: Row) -> float | None:
 
 
 def limit(then: Row, now: Row, span_s: float) -> str:
-    """What the kernel says held the sender for half of a bin; between congestion and queue it does not tell."""
+    """What limited the sender for half of a bin, by the kernel's counters; they do not separate
+    congestion and queue."""
     if now.get("busy_s") is None or then.get("busy_s") is None:
         return "unknown"
     if (grown([now], [then], "rwnd_limited_s") or 0.0) >= MAJORITY * span_s:

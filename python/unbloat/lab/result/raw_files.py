@@ -29,7 +29,7 @@ class Raw:
     lab: Row
     emulator: Row
     broken: list[str] = field(default_factory=list)
-    """Lines that could not be read, told as warnings."""
+    """Lines that could not be read; they become warnings."""
 
     @property
     def t0_ns(self) -> int:
@@ -93,7 +93,8 @@ class Raw:
         return [path for path in found if path.stat().st_size > 0]
 
     def lines(self, name: str) -> Iterator[Row]:
-        """The objects of a file of JSON lines. One that was cut off, since its writer was ended, is told and left out."""
+        """The objects of a file of JSON lines. One that was cut off, since its writer was ended, is
+        reported and left out."""
         path = self.folder / name
         if not path.is_file():
             return

@@ -78,7 +78,7 @@ def empty_tables(raw: Raw) -> dict[str, pa.Table]:
 
 
 def unseen(seen: Sequence[Seen], programs: TrafficLogs) -> list[Known]:
-    """Connections that the programs told of and no capture shows."""
+    """Connections that the programs reported and no capture shows."""
     shown = {
         frozenset((pick.known.sender, pick.known.receiver)) for one in seen for pick in one.picks
     }
@@ -266,11 +266,11 @@ def warnings(
     names = sorted({known.transfer for known in blind})
     if names and raw.plan.get("lab", {}).get("capture") == "none":
         lines.append(
-            f"no capture was taken: figures of {', '.join(names)} are those that the kernel tells of its sockets"
+            f"no capture was taken: figures of {', '.join(names)} are those that the kernel reports of its sockets"
         )
     elif names:
         lines.append(
-            f"{plural(len(blind), 'connection')} of {', '.join(names)} not in any capture: their figures are those that the kernel tells of its sockets"
+            f"{plural(len(blind), 'connection')} of {', '.join(names)} not in any capture: their figures are those that the kernel reports of its sockets"
         )
     lines += missing_transfers(raw, programs, seen)
     return lines + list(dict.fromkeys(programs.errors)) + raw.broken

@@ -1,7 +1,9 @@
-"""What the traffic programs told: which connections were whose, their sockets over time, applications, probes.
+"""What the traffic programs reported: the connections of each transfer, their sockets over time,
+applications, probes.
 
-signal: `flows/*.jsonl`, `probes/*.jsonl` · model: both ends tell of the same connection; the end that sends the data
-knows its congestion control · action: connections by their two ends, samples by socket, rows of `apps` and `probes`
+signal: `flows/*.jsonl`, `probes/*.jsonl` · model: both ends report the same connection; the end
+that sends the data knows its congestion control · action: connections by their two ends, samples by
+socket, rows of `apps` and `probes`
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def read_logs(raw: Raw) -> TrafficLogs:
             take_probe(found, row, str(row.get("probe") or longest(stem, raw.probed) or stem))
     for rows in found.sockets.values():
         rows.sort(key=lambda row: float(row["t_s"]))
-    # Applications tell nothing of the warm-up, as in the simulator.
+    # Applications report nothing of the warm-up, as in the simulator.
     found.apps = sorted(
         (
             row
@@ -94,7 +96,7 @@ def take_flow(found: TrafficLogs, row: Row, transfer: str) -> None:
 
 
 def take_connection(found: TrafficLogs, row: Row, transfer: str) -> None:
-    """Either end may tell of it first; what ran at the sender of the data is told there."""
+    """Either end may report it first; the data's sender reports the congestion control."""
     local, remote = str(row["local"]), str(row["remote"])
     sends = row.get("data") == "local"
     known = found.connections.setdefault(

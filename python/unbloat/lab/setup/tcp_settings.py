@@ -1,13 +1,14 @@
 """Settings with which Linux's TCP is the scenario's: sysctls of a node's namespace, options of its routes.
 
-signal: the flows of a plan · model: what a socket can be told (congestion control, MSS, buffers, pacing) the traffic
-programs tell it, flow by flow; the rest belongs to a namespace or to a route, and flows that share one must agree ·
+signal: the flows of a plan · model: the traffic programs set what a socket can be set to
+(congestion control, MSS, buffers, pacing), flow by flow; the rest belongs to a namespace or to a
+route, and flows that share one must agree ·
 action: `sysctls`, `route_options`, and the `disagreements` that make a plan impossible.
 
 Differences from the simulator:
-- `autotune` with its default ratio is told as it stands: `max` is `tcp_rmem`'s third value, and the kernel measures its
-  own ratio (0.5 at first, about 0.63 with full segments over a TUN device). A ratio of one's own is kept by telling the
-  kernel the buffer that gives the same window.
+- `autotune` with its default ratio is set as it stands: `max` is `tcp_rmem`'s third value, and the
+  kernel measures its own ratio (0.5 at first, about 0.63 with full segments over a TUN device). A
+  ratio of one's own is kept by setting the buffer that gives the same window.
 - `buffer` is `tcp_wmem`'s third value, made larger by what the kernel counts of its own overhead (1.28 with full segments).
 - `tsq` does nothing: a TUN device takes packets out of TCP's account at once, so that all of a window may wait in the
   emulated queue (the run says so where a phone's queue is emulated).
@@ -54,8 +55,8 @@ def is_tcp(flow: Flow) -> bool:
 
 
 def has_own_sockets(flow: Flow, plan: Plan) -> bool:
-    """Whether both ends are our programs, which tell each socket what its flow wants; web servers, browsers and iperf3
-    take what their namespace and their routes give them."""
+    """Whether both ends are our programs, which set each socket as its flow asks; web servers,
+    browsers and iperf3 take what their namespace and their routes give them."""
     kind = flow["app"]["kind"]
     return kind not in ("web", "video") and not (kind == "bulk" and plan["lab"]["bulk"] == "iperf3")
 
@@ -126,7 +127,8 @@ def wmem(most: int) -> str:
 
 
 def rmem(flow: Flow, plan: Plan) -> str | None:
-    """`tcp_rmem` for the window law of a flow; None where its socket is told, or the law is none of the kernel's."""
+    """`tcp_rmem` for the window law of a flow; None where the socket itself is set, or the kernel
+    lacks the law."""
     law = flow["receiver"]["window"]
     if law["kind"] == "autotune":
         most = max(buffer(law["max"], law["ratio"]), LEAST)

@@ -73,7 +73,7 @@ def unsupported_in_flow(flow: Flow, plan: Plan) -> list[str]:
         )
     if receiver["window_update"] != "linux":
         found.append(
-            f"{name}: window_update {receiver['window_update']}: Linux tells of room in its own way"
+            f"{name}: window_update {receiver['window_update']}: Linux sends window updates by its own rule"
         )
     if receiver["ack_every"] not in (1, ACK_EVERY):
         found.append(
@@ -113,7 +113,7 @@ def unsupported_change(what: dict[str, Any], plan: Plan) -> list[str]:
     """Of something that changes in mid-run."""
     if what["kind"] == "node_window":
         return [
-            f"{plan['nodes'][what['node']]['name']}: a window law on passing ACKs holds from beginning to end"
+            f"{plan['nodes'][what['node']]['name']}: a window law on forwarded ACKs holds from beginning to end"
         ]
     if what["kind"] == "gate" and gated(plan):
         return [
@@ -139,7 +139,7 @@ def unlike_default(key: str, algorithm: dict[str, Any], free: set[str]) -> list[
     """Parameters that are not the published ones: the kernel's own cannot be set for one connection."""
     usual = defaults(algorithm["kind"])
     return [
-        f"{key}.{name} = {value}: this kernel's {algorithm['kind']} cannot be told"
+        f"{key}.{name} = {value}: this kernel's {algorithm['kind']} has no setting for it"
         for name, value in algorithm.items()
         if name not in free and value != usual.get(name, value)
     ]

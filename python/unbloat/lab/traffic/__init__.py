@@ -20,8 +20,8 @@ Exit status 0, or 1 with a line on standard error. What it measured is in JSON l
 | `browser` | web flow | headless Chromium |
 | `player` | video flow | adaptive video over HTTP |
 
-All must have said `ready` before time zero is told. Servers come before clients in the list, but the order of starting does
-not matter: nobody connects before time zero.
+All must have said `ready` before time zero is announced. Servers come before clients in the list,
+but the order of starting does not matter: no program connects before time zero.
 """
 
 from __future__ import annotations

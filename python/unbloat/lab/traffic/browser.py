@@ -55,7 +55,7 @@ def rehearsal(app: Json) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody asks."""
+            """No access log: requests are not of interest."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -153,14 +153,14 @@ class Call:
             self._arrived.append((self._loop.seconds(sent) + delay, delay))
 
     def finish(self, end_s: float) -> None:
-        """The scores of what this end heard."""
+        """The scores of what this end received."""
         stop = self._flow["stop_s"]
         until = end_s if stop is None else min(stop, end_s)
         sent = times(self._flow["start_s"], [self._app["every_s"]], until)
         windows, total = voice.scores(
             self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived
         )
-        # The end called "to" hears what "from" says.
+        # The end called "to" receives what "from" sends.
         there = self._side == "to"
         if there:
             for t_s, value in windows:

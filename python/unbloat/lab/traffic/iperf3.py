@@ -3,8 +3,9 @@
 SPEC: `{"role":"iperf3", "address": OWN, "duration_s", "warmup_s", "bin_ms", "flow", "part": "server" or "client", "side":
 "sender" or "receiver", "peer", "port", "out", "json": FILE, "notes": [TEXT]}`
 
-Its own report (JSON) is kept beside the rows; connections and samples are the kernel's, asked for by bins. The data
-connection comes from port 20,000 above the server's, which tells it from iperf3's control connection.
+Its own report (JSON) is kept beside the rows; connections and samples are the kernel's, asked for
+by bins. The data connection comes from port 20,000 above the server's, which distinguishes it from
+iperf3's control connection.
 
 Differences from the simulator:
 - iperf3's control connection comes first, so data begins two round trips later.

@@ -12,7 +12,8 @@ from typing import Any
 # What a browser opens to one host with HTTP/1.1.
 BROWSER_CONNECTIONS = 6
 
-# `n` objects over `d` layers as the simulator spreads them, `m` lanes. The browser's list of timings is made long enough first.
+# `n` objects over `d` layers as the simulator spreads them, `m` at a time. The browser's list of
+# timings is made long enough first.
 _SCRIPT = """<script>(async()=>{{const n={n},d={d},m={m},p=performance,f=Math.floor;p.setResourceTimingBufferSize(n+9);\
 let e='';try{{for(let l=0;l<d;l++){{const t=[];for(let i=f(n*l/d);i<f(n*(l+1)/d);i++)t.push(i);\
 const g=async()=>{{while(t.length)await(await fetch('o'+t.shift())).arrayBuffer()}};\

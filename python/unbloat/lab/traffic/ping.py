@@ -5,7 +5,8 @@ SPEC: `{"role":"ping", "address": OWN, "duration_s", "warmup_s", "bin_ms", "ping
 Differences from the simulator:
 - A packet counts as lost where a later one was answered, or where it was sent two seconds before the end and had no answer;
   there it is known.
-- When a packet without an answer was sent is reckoned from its neighbours: ping tells the time of answers only.
+- When a packet without an answer was sent is reckoned from its neighbours: ping reports the time of
+  answers only.
 - ping waits in the kernel's ticks: the interval is up to two of them longer (50 ms becomes 55 on a kernel with 250). Intervals
   below 50 ms are made by our own packets, see datagrams.py.
 """

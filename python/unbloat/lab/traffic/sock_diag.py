@@ -102,7 +102,7 @@ def connections(*, local_port: int = 0, remote_port: int = 0) -> list[Seen]:
 
 
 class Watch:
-    """Tells of a flow's connections, bin by bin."""
+    """Reports a flow's connections, bin by bin."""
 
     def __init__(
         self, loop: Loop, log: EventLog, flow: dict[str, Any], side: str, **port: int

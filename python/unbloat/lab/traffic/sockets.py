@@ -6,7 +6,7 @@ Differences from the simulator:
 - The data's class is the TOS of the sending socket, the ACKs' class that of the receiving one: a request has the class
   of ACKs, and an ACK of a request that of data (there it goes by what the packet is).
 - What is written and not yet sent is held to a few dozen milliseconds' worth (TCP_NOTSENT_LOWAT), so that the application
-  stops when it is told to; there the rest is thrown away.
+  stops at its stop time; there the rest is thrown away.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOS_LAST = 0x20
 
 # Memory per byte of payload in full segments: 263,536 bytes in flight were seen to take 337,856 of `sk_wmem_queued`.
 _PER_PAYLOAD = 1.28
-# What nobody asked for otherwise is Linux's own maximum, in memory.
+# Without a size in the scenario: Linux's own maximum, in memory.
 _WMEM_MAX = 4_194_304
 
 # Names of the scenario that the kernel calls otherwise.

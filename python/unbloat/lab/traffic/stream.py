@@ -73,7 +73,8 @@ class Stream:
         self.on_bytes: Callable[[Stream, int], None] = lambda _stream, _n: None
         self.on_open: Callable[[Stream], None] = lambda _stream: None
         self.on_end: Callable[[Stream], None] = lambda _stream: None
-        # The first bytes are kept where somebody asks for them; all others are not even copied out of the kernel.
+        # The first bytes are kept where an application asks for them; all others are not even
+        # copied out of the kernel.
         self.head_wanted = 0
         self.head = b""
         # Left to the application: when it asked, how much came since, whether that was all.

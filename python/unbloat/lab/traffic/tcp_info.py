@@ -12,7 +12,7 @@ import struct
 from typing import Any
 
 SO_MEMINFO = 55
-# tcp(7): bytes in the receive queue, read by nobody yet.
+# tcp(7): bytes in the receive queue, not read yet.
 _FIONREAD = 0x541B
 # Long enough for every kernel so far (248 bytes in 6.18).
 LENGTH = 512

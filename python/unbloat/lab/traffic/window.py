@@ -3,9 +3,10 @@
 signal: what the kernel made of the clamp · model: window = free buffer × scaling ratio, at most the clamp · action:
 buffer and clamp set so that both are the window asked for.
 
-Linux computes the window as `(sk_rcvbuf − used) × scaling_ratio / 256`, never above TCP_WINDOW_CLAMP. The ratio begins at
-128 (`net/ipv4/tcp_input.c`, `tcp_measure_rcv_mss`) and is measured anew with the first full segments; then the clamp is
-overwritten with the whole buffer's worth, which is how the new ratio is seen from here. SO_RCVBUF keeps autotuning away.
+Linux computes the window as `(sk_rcvbuf − used) × scaling_ratio / 256`, never above
+TCP_WINDOW_CLAMP. The ratio begins at 128 (`net/ipv4/tcp_input.c`, `tcp_measure_rcv_mss`) and is
+measured again with the first full segments; then the clamp is overwritten with the whole buffer's
+worth, which is how the new ratio is seen from here. SO_RCVBUF keeps autotuning away.
 
 Differences from the simulator:
 - The window starts at 64 KB at most and opens by two segments per segment received (`rcv_ssthresh`), to somewhat more than
