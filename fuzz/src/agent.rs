@@ -11,7 +11,7 @@ use std::path::Path;
 use agent::config::Config;
 use agent::daemon::control;
 use agent::kernel::netlink;
-use agent::status::metrics::request::{Asked, LONGEST, answer, asked};
+use agent::status::metrics::request::{MAX_REQUEST, Request, answer, parse};
 use agent::telemetry::socket::Socket;
 
 /// Records of a modem, each behind its length. Sums over blocks never overflow, and padding is a
@@ -101,18 +101,18 @@ pub fn control_lines(bytes: &[u8]) {
     assert_eq!((&piecewise, &text), (&all, &at_once));
 }
 
-/// A request for the figures. More bytes never unsay a refusal or a page, and every answer tells
+/// A request for the figures. More bytes never unsay a refusal or a page, and every answer gives
 /// its length.
 pub fn http(bytes: &[u8]) {
     for by_address in [false, true] {
-        let said = asked(bytes, by_address);
-        if said != Asked::More {
+        let said = parse(bytes, by_address);
+        if said != Request::More {
             let longer = [bytes, b"GET / HTTP/1.1\r\n\r\n"].concat();
-            assert_eq!(asked(&longer, by_address), said);
+            assert_eq!(parse(&longer, by_address), said);
         } else {
-            assert!(bytes.len() < LONGEST, "no client is listened to for ever");
+            assert!(bytes.len() < MAX_REQUEST, "no client is listened to for ever");
         }
-        if let Asked::Refused(status) = said {
+        if let Request::Refused(status) = said {
             let answer = String::from_utf8(answer(status, "why\n", false)).unwrap_or_default();
             assert!(
                 answer.starts_with(&format!("HTTP/1.1 {status} "))

@@ -16,9 +16,9 @@ use crate::invariants;
 
 /// A compressed input may unpack to a thousand times its size; the rest of a bomb teaches nothing
 /// new.
-const MOST_UNPACKED: u64 = 16 << 20;
+const MAX_UNPACKED: u64 = 16 << 20;
 /// More packets only make one run slower.
-const MOST_PACKETS: u64 = 20_000;
+const MAX_PACKETS: u64 = 20_000;
 
 /// Reads the bytes as a file, to the end or the first error.
 pub fn file_readers(bytes: &[u8]) {
@@ -41,7 +41,7 @@ pub fn file_readers(bytes: &[u8]) {
         let offset = reader.offset();
         assert!(offset > before, "every frame takes bytes");
         before = offset;
-        if offset > MOST_UNPACKED {
+        if offset > MAX_UNPACKED {
             break;
         }
     }
@@ -234,7 +234,7 @@ pub fn whole_capture(bytes: &[u8]) {
         let decoded = decoder.decode(&frame);
         analyzer.push(frame.time, frame.wire_len, &decoded);
         packets += 1;
-        if packets >= MOST_PACKETS || reader.offset() > MOST_UNPACKED {
+        if packets >= MAX_PACKETS || reader.offset() > MAX_UNPACKED {
             break;
         }
     }

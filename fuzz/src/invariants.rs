@@ -110,9 +110,9 @@ fn ordered(name: &str, q: &Quantiles) {
 fn series(a: &Analysis, bin: Duration) {
     let mut of: HashMap<u32, (u64, u64, Duration)> = HashMap::new();
     for s in &a.samples {
-        let (sent, resent, time) = of.entry(s.flow).or_default();
+        let (sent, retransmissions, time) = of.entry(s.flow).or_default();
         *sent += s.sent.get();
-        *resent += u64::from(s.retransmissions);
+        *retransmissions += u64::from(s.retransmissions);
         *time += s.span;
         assert!(s.window_full <= s.span, "{s:?}");
         if let (Some(min), Some(mean), Some(max)) = (s.rtt_ms_min, s.rtt_ms, s.rtt_ms_max) {
@@ -124,10 +124,10 @@ fn series(a: &Analysis, bin: Duration) {
     for w in a.samples.windows(2).filter(|w| w[0].flow == w[1].flow) {
         assert!(w[0].time + w[0].span <= w[1].time, "{w:?}");
     }
-    for (id, (sent, resent, time)) in of {
+    for (id, (sent, retransmissions, time)) in of {
         let f = &a.flows[id as usize];
         assert_eq!(Bytes(sent), f.payload_bytes, "bytes of the samples of flow {id}");
-        assert_eq!(resent, f.retransmissions, "retransmissions of the samples of flow {id}");
+        assert_eq!(retransmissions, f.retransmissions, "retransmissions of the samples of flow {id}");
         assert_eq!(time, f.limit_time.iter().fold(Duration::ZERO, |x, y| x + *y));
     }
     // After a gap the bins of one second are there, then one long one; each packet touches two

@@ -23,7 +23,7 @@ const HEAD: &str = r#"# Every key of unbloat-agent and its default. Prefixes are
 const SCOPE: &str = r#"[scope]
 # Whose connections: the directory of a cgroup v2; empty: this whole host's. A connection belongs to the cgroup in which it was made.
 cgroup = ""
-# Only connections of this user, a name or a number; downloads only. Empty: everybody's.
+# Only connections of this user, a name or a number; downloads only. Empty: those of all users.
 user = ""
 # The uplink's device; empty: that of the default route, whichever that is now.
 device = ""

@@ -62,7 +62,7 @@ pub struct Start {
     pub program: PathBuf,
     /// A running agent hands over, without anything being undone.
     pub take_over: bool,
-    /// All cures watch at first, and change nothing until they are told to.
+    /// All cures watch at first, and change nothing until the agent activates them.
     pub lifted: bool,
     /// It ends when its standard input does: with the program that wants it for a while.
     pub tied: bool,
@@ -126,7 +126,7 @@ pub enum DaemonError {
         why: std::io::Error,
     },
     /// Another agent runs.
-    #[error("another agent runs already ({0}); unbloat-agent status tells more")]
+    #[error("another agent runs already ({0}); see unbloat-agent status")]
     Running(Holder),
     /// Another process keeps the lock.
     #[error("{holder} does not let go of {}", runtime.display())]
@@ -174,7 +174,7 @@ enum Next {
     HandOver,
 }
 
-/// Runs until it is told to end. `ready` is called when the cures are attached.
+/// Runs until a signal or a request ends it. `ready` is called when the cures are attached.
 pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let config = start.config()?;
     if config.cures.shaper.is_none() {

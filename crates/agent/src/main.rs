@@ -46,7 +46,7 @@ enum Command {
     On(Configuration),
     /// Put everything back exactly, whether an agent runs or died.
     Off,
-    /// Every flow: RTT, RTTmin, window wanted and advertised, in flight, queue, who limits.
+    /// Every flow: RTT, RTTmin, target and advertised window, in flight, queue, what limits.
     Status,
     /// Look, change nothing, and say which cure would help, what it would change, and what it expects.
     Plan {
@@ -59,7 +59,7 @@ enum Command {
         /// The uplink's device, instead of that of the default route.
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
-        /// The Unix socket on which a modem's reports are to be had.
+        /// The Unix socket of a modem's reports.
         #[arg(long, value_name = "PATH", default_value = "/run/unbloat/modem.sock")]
         telemetry: PathBuf,
         /// Write the configuration that `on --config` takes.
@@ -87,7 +87,7 @@ enum Command {
         /// An agent that runs hands over without undoing anything: for upgrades.
         #[arg(long)]
         take_over: bool,
-        /// All cures watch at first, and change nothing until they are told to.
+        /// All cures watch at first, and change nothing until the agent activates them.
         #[arg(long, hide = true)]
         lifted: bool,
         /// End when standard input does.
@@ -163,9 +163,9 @@ fn main() -> ExitCode {
             plan::plan(&options, &output)
         }
         Command::Run { configuration, lasting, probe, stream } => {
-            let (wish, output) =
+            let (options, output) =
                 (RunOptions { lasting, stream, probe }, Output { json: output.json || stream });
-            start(configuration, false).and_then(|start| crate::measure::run(start, &wish, &output))
+            start(configuration, false).and_then(|start| crate::measure::run(start, &options, &output))
         }
         Command::Serve { configuration, take_over, lifted, tied } => {
             start(configuration, take_over)

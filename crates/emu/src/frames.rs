@@ -23,8 +23,8 @@ pub struct Meta {
     pub number: u64,
     /// Length in bytes, IP header included.
     pub length: u16,
-    /// Its transport checksum holds the pseudo-header's sum only; whoever takes it has to finish
-    /// it.
+    /// Its transport checksum contains only the pseudo-header's sum; the receiver of the frame has
+    /// to finish it.
     pub partial: bool,
 }
 

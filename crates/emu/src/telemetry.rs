@@ -101,7 +101,7 @@ mod tests {
     use nix::sys::socket::{connect, recv};
 
     #[test]
-    fn whoever_is_connected_reads_every_report_and_may_leave() {
+    fn a_connected_client_reads_every_report_and_may_leave() {
         let dir = std::env::temp_dir().join(format!("unbloat-telemetry-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory of our own");
         let path = dir.join("telemetry.sock");

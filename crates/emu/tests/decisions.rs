@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn a_replay_tells_where_a_decision_differs() {
+fn a_replay_shows_where_a_decision_differs() {
     let (_, scenario) = scenarios().swap_remove(0);
     let packet = Packet { bytes: 1_500, ..Packet::default() };
     let arrivals: Vec<_> = (0..50).map(|n| (Instant(n * 1_000_000), packet)).collect();

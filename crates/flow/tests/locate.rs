@@ -194,7 +194,7 @@ fn captures_of_one_machine_read_one_clock() {
     assert!(l.clocks[0].one_clock);
     near(l.clocks[0].offset_ms, 0.0, 0.01);
     near(l.clocks[0].drift_ppm, 0.0, 0.01);
-    // Told so, delays stay as they are even where they are not alike.
+    // With this option, delays stay as they are even where they are not alike.
     let (a, b) = talk(600, |_| Some(30 * MS), 10 * MS);
     let options = Options { one_clock: true, ..Options::default() };
     let l = locate_bytes(&[a.bytes(), b.bytes()], options).expect("one path");

@@ -1,4 +1,4 @@
-//! A warm-up is left out of distributions, shares and goodput; counters and series tell of everything.
+//! A warm-up is left out of distributions, shares and goodput; counters and series cover everything.
 
 #[path = "scripted/model.rs"]
 #[allow(dead_code)]
@@ -78,7 +78,7 @@ fn distributions_and_goodput_begin_after_the_warm_up() {
 }
 
 #[test]
-fn counters_and_series_tell_of_the_warm_up_too() {
+fn counters_and_series_cover_the_warm_up_too() {
     let from = start() + Duration(1_000 * MS);
     let (whole, part) = (analyse(Instant::ZERO, END), analyse(from, END));
     let (all, late) = (&whole.flows[0], &part.flows[0]);

@@ -172,7 +172,7 @@ fn convert<'py>(py: Python<'py>, done: &Done, events: bool) -> PyResult<Bound<'p
         ("dropped_packets", c.dropped),
         ("lost_packets", c.lost),
         ("queued_packets", c.queued),
-        ("flying_packets", c.flying),
+        ("flying_packets", c.in_flight),
         ("engine_events", results.engine_events),
         ("data_packets", results.data_packets),
     ] {

@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn an_example_with_a_stretch_replaced_is_read_or_refused(
+    fn an_example_with_a_part_replaced_is_read_or_refused(
         at in 0..EXAMPLE.len(), length in 0_usize..40, new in "[ -~\n]{0,20}",
     ) {
         let cut = |mut i: usize| { while !EXAMPLE.is_char_boundary(i) { i -= 1 } i };

@@ -103,10 +103,10 @@ mod tests {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let from = (x >> 40) % 190;
             let to = from + (x >> 20) % 10;
-            let mut told = Vec::new();
-            ranges.insert(from, to, |a, b| told.extend(a..b));
+            let mut reported = Vec::new();
+            ranges.insert(from, to, |a, b| reported.extend(a..b));
             let fresh: Vec<u64> = (from..to).filter(|&i| !plain[i as usize]).collect();
-            assert_eq!(told, fresh);
+            assert_eq!(reported, fresh);
             (from..to).for_each(|i| plain[i as usize] = true);
             if step % 40 == 39 {
                 let edge = (x >> 50) % 150;

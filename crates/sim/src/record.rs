@@ -203,13 +203,13 @@ pub struct Conservation {
     /// Frames in queues at the end.
     pub queued: u64,
     /// Frames on links at the end.
-    pub flying: u64,
+    pub in_flight: u64,
 }
 
 impl Conservation {
     /// Whether every frame is accounted for.
     pub fn holds(&self) -> bool {
-        self.sent == self.delivered + self.dropped + self.lost + self.queued + self.flying
+        self.sent == self.delivered + self.dropped + self.lost + self.queued + self.in_flight
     }
 }
 

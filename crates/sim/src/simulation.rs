@@ -300,9 +300,9 @@ impl<'s, T: Tap> Simulation<'s, T> {
         self.write_totals();
         let conservation = &mut self.results.conservation;
         conservation.queued = self.ports.iter().map(|p| p.waiting_packets() as u64).sum();
-        conservation.flying = self.ports.iter().map(|p| p.pipe.len() as u64).sum();
+        conservation.in_flight = self.ports.iter().map(|p| p.pipe.len() as u64).sum();
         debug_assert_eq!(
-            conservation.queued + conservation.flying,
+            conservation.queued + conservation.in_flight,
             self.frames.alive() as u64,
             "every frame alive is in a queue or on a link"
         );

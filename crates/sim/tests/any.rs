@@ -13,23 +13,23 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use made::ms;
 
-/// Numbers that decide a scenario.
+/// Random numbers that decide a scenario.
 #[derive(Clone, Debug)]
-struct Dice {
+struct Choices {
     entries: [usize; 6],
     numbers: [u64; 12],
     flags: [bool; 8],
     seed: u64,
 }
 
-fn dice() -> impl Strategy<Value = Dice> {
+fn choices() -> impl Strategy<Value = Choices> {
     (
         proptest::array::uniform6(0..1_000_usize),
         proptest::array::uniform12(0..1_000_000_u64),
         proptest::array::uniform8(any::<bool>()),
         0..1_000_u64,
     )
-        .prop_map(|(entries, numbers, flags, seed)| Dice { entries, numbers, flags, seed })
+        .prop_map(|(entries, numbers, flags, seed)| Choices { entries, numbers, flags, seed })
 }
 
 /// `n` of a million on a logarithmic scale.
@@ -37,7 +37,7 @@ fn spread(n: u64, least: f64, most: f64) -> f64 {
     least * (most / least).powf(n as f64 / 1e6)
 }
 
-fn any_medium(d: &Dice, rate: f64) -> (Algorithm, Option<scenario::Trace>) {
+fn any_medium(d: &Choices, rate: f64) -> (Algorithm, Option<scenario::Trace>) {
     let i = d.entries[3] % link::TABLE.len();
     let entry = &link::TABLE[i];
     let mut medium = made::defaults(i, entry.params);
@@ -57,7 +57,7 @@ fn any_medium(d: &Dice, rate: f64) -> (Algorithm, Option<scenario::Trace>) {
     (medium, trace)
 }
 
-fn any_scenario(d: &Dice) -> Scenario {
+fn any_scenario(d: &Choices) -> Scenario {
     let rate = spread(d.numbers[0], 300e3, 60e6);
     let rtt = Duration::from_micros(spread(d.numbers[1], 1_000.0, 300_000.0) as u64);
     let mut s = made::path(rate / 1e6, rtt, 5 + d.numbers[2] % 300, 4);
@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_scenario_keeps_its_books_and_delivers_something(d in dice()) {
+    fn any_scenario_accounts_for_its_frames_and_delivers_something(d in choices()) {
         let s = any_scenario(&d);
         let results = made::run(&s);
         prop_assert!(results.delivered.0 > 0, "{:?} {:?}", results.flows, results.conservation);
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_run(d in dice()) {
+    fn the_same_seed_gives_the_same_run(d in choices()) {
         if d.seed % 8 == 0 {
             let s = any_scenario(&d);
             prop_assert_eq!(format!("{:?}", made::run(&s)), format!("{:?}", made::run(&s)));
@@ -249,7 +249,7 @@ fn every_algorithm_of_every_table_moves_data() {
     }
     for i in 0..link::TABLE.len() {
         let mut s = base();
-        let d = Dice { entries: [i; 6], numbers: [0; 12], flags: [false; 8], seed: 0 };
+        let d = Choices { entries: [i; 6], numbers: [0; 12], flags: [false; 8], seed: 0 };
         (s.links[0].medium, s.links[0].trace) = any_medium(&d, 8e6);
         check(format!("link {}", link::TABLE[i].name), s);
     }
@@ -261,7 +261,7 @@ fn every_algorithm_of_every_table_moves_data() {
 }
 
 #[test]
-fn another_seed_changes_only_what_dice_decide() {
+fn another_seed_changes_only_what_random_numbers_decide() {
     let plain = |seed| {
         let mut s = made::path(8.0, ms(40), 30, 4);
         s.seed = seed;

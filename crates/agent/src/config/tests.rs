@@ -121,7 +121,7 @@ fn what_cannot_go_together_is_refused() {
 }
 
 #[test]
-fn nobody_beyond_this_host_gets_figures() {
+fn no_other_host_gets_figures() {
     let listen = |text: &str| read(&format!("[metrics]\nlisten = \"{text}\"\n"));
     assert_eq!(
         listen("unix:/run/m.sock").unwrap().metrics.map(|m| m.listen),

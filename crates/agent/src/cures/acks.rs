@@ -116,7 +116,7 @@ impl Settings {
             let law = law.clone().unwrap_or_default();
             if law.rtt_min_age.is_some() {
                 // Emptying a queue that others share would measure theirs.
-                let text = "rtt_min_age is a receiving host's: windows on passing ACKs keep the smallest RTT";
+                let text = "rtt_min_age is for a receiving host: ACK-window rewriting keeps the smallest RTT";
                 return Err(CureError::Refused(text.to_owned()));
             }
             Ok(DrwaLaw::new(&law, 0, law.estimator == Estimator::Timestamps))
@@ -164,9 +164,12 @@ pub struct AcksFigures {
     rewritten: u64,
     held: u64,
     unknown: u64,
-    barred: u64,
-    strange: u64,
-    superpackets: u64,
+    #[serde(rename = "barred")]
+    excluded: u64,
+    #[serde(rename = "strange")]
+    out_of_window: u64,
+    #[serde(rename = "superpackets")]
+    gso_segments: u64,
     down_bytes: u64,
     up_bytes: u64,
 }
@@ -182,9 +185,9 @@ impl AcksFigures {
             rewritten: c.rewritten,
             held: c.edge_limited,
             unknown: c.unknown,
-            barred: c.excluded,
-            strange: c.out_of_window,
-            superpackets: c.gso_packets,
+            excluded: c.excluded,
+            out_of_window: c.out_of_window,
+            gso_segments: c.gso_packets,
             down_bytes: c.down_bytes,
             up_bytes: c.up_bytes,
         }
@@ -197,7 +200,7 @@ const SKIPPED: Family = counter(
     "",
     "Segments left alone: of flows whose scale is unknown, signed or of MPTCP, or such that no end would take.",
 );
-const SUPERPACKETS: Family =
+const GSO_SEGMENTS: Family =
     counter("unbloat_superpackets", "", "Segments that stand for several, as offloads make them.");
 const PAYLOAD: Family = counter(
     "unbloat_payload_bytes",
@@ -222,9 +225,9 @@ impl Figures for AcksFigures {
             count(WINDOWS, &[("cure", "acks"), ("done", "rewritten")], self.rewritten),
             count(WINDOWS, &[("cure", "acks"), ("done", "held")], self.held),
             count(SKIPPED, &[("cure", "acks"), ("why", "scale")], self.unknown),
-            count(SKIPPED, &[("cure", "acks"), ("why", "signed")], self.barred),
-            count(SKIPPED, &[("cure", "acks"), ("why", "strange")], self.strange),
-            count(SUPERPACKETS, LABELS, self.superpackets),
+            count(SKIPPED, &[("cure", "acks"), ("why", "signed")], self.excluded),
+            count(SKIPPED, &[("cure", "acks"), ("why", "strange")], self.out_of_window),
+            count(GSO_SEGMENTS, LABELS, self.gso_segments),
             count(PAYLOAD, &[("cure", "acks"), ("direction", "down")], self.down_bytes),
             count(PAYLOAD, &[("cure", "acks"), ("direction", "up")], self.up_bytes),
         ]
@@ -537,7 +540,7 @@ impl Leased for AcksConfig {
         &mut self.lease_until_ns
     }
 
-    /// What was told meanwhile is not known: every flow begins anew.
+    /// The windows advertised during the gap are unknown: every flow starts again.
     fn after_gap(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }

@@ -1,6 +1,6 @@
 //! Keeps `docs/generated/cures.md` equal to what the cures say of themselves: the head comment of
 //! each module, its section of the configuration, the features that it needs. `UNBLOAT_BLESS=1`
-//! writes the page anew.
+//! renews the page.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const HEAD: &str = "# The agent's cures
 <!-- Generated from crates/agent/src/cures/ by `UNBLOAT_BLESS=1 cargo test -p unbloat-agent`. -->
 
 Each cure is a module of `crates/agent/src/cures/`; its text below is the head of that module.
-[agent.md](../agent.md) tells how to use them.
+[agent.md](../agent.md) says how to use them.
 ";
 
 /// The head comment of a module, without its marks.

@@ -5,7 +5,7 @@
 //! (`bpf/gate.bpf.c`) · action: a program on the egress of the uplink's device refuses packets.
 //!
 //! A thread carries each report to the program; this side decides nothing about packets. Without
-//! reports the gate is open ([`Gate::telemetry`] tells), and ACK-window rewriting takes over. By TCX
+//! reports the gate is open (see [`Gate::telemetry`]), and ACK-window rewriting takes over. By TCX
 //! the program is removed when its process ends. On older kernels it stays on the device's clsact
 //! discipline; then its lease opens it, and the journal says how to remove it.
 //!
@@ -507,9 +507,9 @@ impl Gate {
             }
         });
         let (sources, shared) = (sources.collect(), Arc::clone(&self.shared));
-        let patience = Duration::from_nanos(self.settings.law.patience.0);
+        let timeout = Duration::from_nanos(self.settings.law.patience.0);
         self.shared.stop.store(false, Ordering::Relaxed);
-        self.feeder = Some(std::thread::spawn(move || feed(&shared, sources, patience)));
+        self.feeder = Some(std::thread::spawn(move || feed(&shared, sources, timeout)));
     }
 
     fn stop_listening(&mut self) {
@@ -534,9 +534,9 @@ impl Leased for GateConfig {
 }
 
 /// Carries reports to the kernel. Each source is waited for during a fraction of the timeout.
-fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) {
-    let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
-    let (mut heard, mut heard_ns) = (None, now_ns());
+fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, timeout: Duration) {
+    let slice = (timeout / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
+    let (mut received, mut received_ns) = (None, now_ns());
     let mut why = "no source is configured".to_owned();
     while !shared.stop.load(Ordering::Relaxed) {
         if sources.is_empty() {
@@ -551,8 +551,8 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                     }
                     let moved = report.granted.saturating_sub(report.padding);
                     shared.moved.fetch_add(moved, Ordering::Relaxed);
-                    heard = Some(Instant::now());
-                    heard_ns = now_ns();
+                    received = Some(Instant::now());
+                    received_ns = now_ns();
                     let fresh = State::Fresh { source: source.name(), grade: source.grade() };
                     let mut state = locked(&shared.state);
                     if *state != fresh {
@@ -567,8 +567,8 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, patience: Duration) 
                 Err(error) => why = format!("{}: {error}", source.name()),
             }
         }
-        if heard.is_none_or(|at| at.elapsed() >= patience) {
-            *locked(&shared.state) = State::Silent { since_ns: heard_ns, why: why.clone() };
+        if received.is_none_or(|at| at.elapsed() >= timeout) {
+            *locked(&shared.state) = State::Silent { since_ns: received_ns, why: why.clone() };
         }
     }
 }

@@ -70,7 +70,7 @@ largest = "1 GiB"
 start = "20 KB"
 # RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
 shared_minimum = true
-# RTTmin is measured anew, with the queue emptied, when it has not been seen for so long; "0 s": never.
+# RTTmin is measured again, with the queue emptied, when it has not been seen for so long; "0 s": never.
 rtt_min_age = "0 s"
 # AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read in a round trip, in real memory.
 rate_term = false
@@ -204,7 +204,7 @@ impl Settings {
             by_user: self.user.is_some().into(),
             user: self.user.unwrap_or(0),
             rate_term: self.rate_term.into(),
-            max_buffer: crate::cures::receive::headroom::most_buffer(),
+            max_buffer: crate::cures::receive::headroom::max_buffer(),
             scarce: before.scarce,
         })
     }

@@ -32,8 +32,9 @@ const CLASS: u32 = 0xb10a_0001;
 const LEAF: u32 = 0xb10b_0000;
 /// Excess and lack of the buffer are made good within this time: the age of the modem's reports (QCUT section 6).
 const SOON_NS: u64 = 100_000_000;
-/// Slower than this is not set: a packet of 1,500 bytes would take seconds, and the rate would never be found again.
-const SLOWEST: u64 = 8_000;
+/// Lower rates are not set, in bytes per second: a packet of 1,500 bytes would take too long for the
+/// rate to be found again.
+const MIN_RATE: u64 = 8_000;
 /// A smaller change is not worth a call: a sixteenth.
 const WORTH: u64 = 16;
 
@@ -43,7 +44,7 @@ pub fn shaped(rate: u64, held: u64, limit: u64) -> u64 {
     // More than half of the rate is not taken away: a floor, however wrong the estimate.
     let less = per_second(held.saturating_sub(limit)).min(rate / 2);
     let more = per_second(limit.saturating_sub(held)).min(rate / 2);
-    (rate - less).saturating_add(more).max(SLOWEST)
+    (rate - less).saturating_add(more).max(MIN_RATE)
 }
 
 /// HTB on a device, set by a modem's reports.
@@ -63,7 +64,7 @@ pub struct Shaper {
 
 impl Shaper {
     /// For a device whose root discipline is the kernel's default, so that taking ours away brings it back. Nothing is changed before the
-    /// first reports have told a rate; one that another agent left stays meanwhile, at the rate that it has.
+    /// first reports give a rate; one that another agent left stays meanwhile, at the rate that it has.
     pub fn attach(device: &str, law: &qcut_d::Config, journal: &mut Journal) -> Result<Shaper> {
         let what = |why: std::io::Error| CureError::Refused(format!("a shaper on {device}: {why}"));
         let mut netlink = Netlink::open().map_err(what)?;
@@ -73,10 +74,10 @@ impl Shaper {
         let (sent, set) = left.map_or((0, None), |left| (left.bytes, Some(0)));
         if let Some(own) = there.iter().find(|qdisc| qdisc.parent == tc::ROOT && qdisc.handle != 0)
         {
-            // Whoever put it there by hand or by tool would not get it back with its options.
+            // Taking ours away would not bring back a root discipline set by hand or by a tool.
             if own.handle != ROOT {
                 return Err(CureError::Refused(format!(
-                    "{device} has {} as its root, set by somebody: a shaper would have to destroy it",
+                    "{device} has {} as its root, set by another program: a shaper would have to destroy it",
                     own.kind
                 )));
             }
@@ -129,8 +130,8 @@ impl Shaper {
     /// Takes the shaper away when reports have stopped. To be called several times a second.
     pub fn tick(&mut self) -> Result<()> {
         let now = Instant(now_ns());
-        let heard = !self.occupancy.silent(now, self.law.patience);
-        if self.set.is_some() && !heard && now.since(self.begun) >= self.law.patience {
+        let reported = !self.occupancy.silent(now, self.law.patience);
+        if self.set.is_some() && !reported && now.since(self.begun) >= self.law.patience {
             self.lift()?;
         }
         Ok(())
@@ -202,8 +203,8 @@ impl Shaper {
         const TCA_HTB_PARMS: u16 = 1;
         const TCA_HTB_RATE64: u16 = 6;
         const TCA_HTB_CEIL64: u16 = 7;
-        // struct tc_htb_opt: rate, ceiling, buffer, cbuffer, quantum, level, priority. The link layer is told, so that no table of the
-        // old kind is wanted.
+        // struct tc_htb_opt: rate, ceiling, buffer, cbuffer, quantum, level, priority. The link layer is set, so that
+        // the kernel expects no rate table of the old kind.
         let slow = u32::try_from(rate).unwrap_or(u32::MAX);
         let mut parameters = Vec::new();
         for _ in 0..2 {
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(shaped(250_000, 0, 5_000), 300_000);
         assert_eq!(shaped(250_000, 1_000_000, 5_000), 125_000);
         assert_eq!(shaped(250_000, 0, 1_000_000), 375_000);
-        assert_eq!(shaped(0, 1_000_000, 5_000), SLOWEST);
+        assert_eq!(shaped(0, 1_000_000, 5_000), MIN_RATE);
         assert_eq!(shaped(u64::MAX, 0, u64::MAX), u64::MAX);
     }
 }

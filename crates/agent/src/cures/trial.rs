@@ -1,14 +1,16 @@
-//! Whether a cure costs goodput: asked of the network, not guessed.
+//! Measures whether a cure costs goodput, by an on/off experiment on live traffic.
 //!
-//! signal: bytes that arrived, now and then · model: goodput with the cure, then without it for a few seconds, then with it again; what
-//! counts is how much more came without than in the better of the two spans beside it, so that a link that became faster by itself
-//! convicts nobody · action: lift, restore, and, where more than a twentieth came back, withdraw. Pure: who calls says what time it is.
+//! signal: bytes that arrived, several times a second · model: goodput with the cure, then without
+//! it for a few seconds, then with it again. The span without the cure is compared with the better
+//! of the two spans around it, so that a link that became faster counts as no regression · action:
+//! lift and restore; withdraw where goodput without the cure is more than a twentieth higher. The
+//! caller passes the time.
 //!
-//! One flow that goes without its cure takes from the others what it gains: that is no cost of the cure. So where only one is lifted, the sum of
-//! all has to grow, too, by half of what the one gained.
+//! A single flow without its cure takes bandwidth from the others; that is no cost of the cure. So
+//! where only one flow is lifted, the sum of all flows has to grow, too, by half of its gain.
 //!
-//! A lifted cure lets the queue grow, so trials are short and become rare: each acquittal doubles the time to the next. A withdrawn
-//! cure gets another chance, also after longer and longer.
+//! A lifted cure lets the queue grow, so trials are short, and each trial without a regression
+//! doubles the time to the next. A withdrawn cure gets another chance, also after longer and longer.
 
 use serde::Serialize;
 use units::{Duration, Instant};
@@ -22,11 +24,12 @@ pub struct Config {
     pub span: Duration,
     /// After lifting and restoring: until the path has noticed; not counted.
     pub settle: Duration,
-    /// From the begin, or from an acquittal, to the first trial.
+    /// From the start of the cure to its first trial.
     pub every: Duration,
     /// The longest time between trials.
     pub rarest: Duration,
-    /// A span with fewer bytes says nothing, unless the cure is what limits: nobody wanted more.
+    /// A span with fewer bytes is not judged, unless the cure is what limits: the senders had no
+    /// more to send.
     pub busy: u64,
 }
 
@@ -82,7 +85,7 @@ pub enum Stage {
     Withdrawn,
 }
 
-/// Bytes, or bytes per second: of who is tried, and of all who share the path with him.
+/// Bytes, or bytes per second: of the flow on trial, and of all flows on its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sums {
     own: u64,
@@ -107,7 +110,7 @@ enum Phase {
     Withdrawn { until: Instant },
 }
 
-/// See the module text.
+/// The state of a cure between and during its trials.
 #[derive(Clone, Debug)]
 pub struct Trial {
     config: Config,
@@ -115,7 +118,7 @@ pub struct Trial {
     wait: Duration,
     last: Option<Verdict>,
     /// The last trial came to a verdict.
-    told: bool,
+    concluded: bool,
     settled: bool,
     held: bool,
 }
@@ -129,7 +132,7 @@ impl Trial {
             phase,
             wait: config.every,
             last: None,
-            told: false,
+            concluded: false,
             settled: true,
             held: false,
         }
@@ -157,7 +160,7 @@ impl Trial {
         }
     }
 
-    /// Whether there is something to do or to measure now: else nobody need count bytes.
+    /// Whether there is something to do or to measure now; otherwise no bytes need be counted.
     pub fn due(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Resting { until } | Phase::Withdrawn { until } => now >= until,
@@ -178,31 +181,31 @@ impl Trial {
         self.last
     }
 
-    /// Whether that is what the trial before this moment found, and not one before it.
-    pub fn told(&self) -> bool {
-        self.told
+    /// Whether the latest trial came to that verdict, and not an earlier one.
+    pub fn concluded(&self) -> bool {
+        self.concluded
     }
 
-    /// Asks for a trial now: somebody has a suspicion. One that runs goes on.
+    /// Asks for a trial now, on suspicion of a regression. A trial that runs goes on.
     pub fn suspect(&mut self, now: Instant) {
         if let Phase::Resting { until } = &mut self.phase {
             *until = now;
         }
     }
 
-    /// Whether a cure that was put back acts already: a window that was open closes only as data arrives, and a queue takes its time to drain.
-    /// What is measured before that convicts or acquits nobody.
+    /// Whether a cure that was put back acts already: an open window closes only as data arrives, and
+    /// a queue takes time to drain. Spans before that are not judged.
     pub fn settle(&mut self, settled: bool) {
         self.settled = settled;
     }
 
-    /// Whether the cure is what limits: then little comes because of it, not because nobody wants more. A cure that starves would never be
-    /// tried otherwise.
+    /// Whether the cure is what limits: then even a span with few bytes is judged. Otherwise a cure
+    /// that starves its flow would never be tried.
     pub fn hold(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// Whether the cure has been put back, and the last span is to tell.
+    /// Whether the cure has been put back, and the last span decides.
     pub fn judging(&self) -> bool {
         matches!(self.phase, Phase::Restoring { .. } | Phase::After { .. })
     }
@@ -212,7 +215,7 @@ impl Trial {
         self.on_shared_progress(now, bytes, bytes)
     }
 
-    /// The same where one of several is tried; `all`: what arrived of everybody on this path.
+    /// The same where one of several flows is tried; `all`: bytes of all flows on this path.
     pub fn on_shared_progress(&mut self, now: Instant, own: u64, all: u64) -> Action {
         let bytes = Sums { own, all };
         let (span, settle) = (self.config.span, self.config.settle);
@@ -246,7 +249,7 @@ impl Trial {
                 self.phase = Phase::Restoring { since: now, before, without };
                 Action::Restore
             }
-            // Where it takes for ever nothing can be told.
+            // A cure that never settles cannot be judged.
             Phase::Restoring { since, .. } if now.since(since) >= UNSETTLED => {
                 self.rest(now, false)
             }
@@ -280,10 +283,10 @@ impl Trial {
         }
     }
 
-    /// Until the next trial: longer after an acquittal, the same where nothing was to be seen.
-    fn rest(&mut self, now: Instant, acquitted: bool) -> Action {
-        self.told = acquitted;
-        if acquitted {
+    /// Rests until the next trial: longer after no regression, the same after no verdict.
+    fn rest(&mut self, now: Instant, no_regression: bool) -> Action {
+        self.concluded = no_regression;
+        if no_regression {
             self.longer();
         }
         self.phase = Phase::Resting { until: later(now, self.wait) };

@@ -43,7 +43,7 @@ impl Role {
     }
 }
 
-/// The process that has the lock, as far as its file tells.
+/// The process that has the lock, as far as its file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// What it is.

@@ -5,9 +5,10 @@
 //! back, or withdrawn, and each said with what to do about it. One trial of a cure at a time: flows that share a path are not lifted
 //! together, and between two of them there is as much time as between two of one flow.
 //!
-//! This host's downloads are lifted together, and judged by their sum. The program on sockets has no table of flows that go without it, and one
-//! would tell less here: downloads of one host share a queue, so that the one that is lifted fills it for all and takes from the others
-//! what it gains. What is not seen so is a single flow that loses while others fill the link.
+//! This host's downloads are lifted together, and judged by their sum. The program on sockets has no
+//! table of flows that go without it, and a trial of one flow would say less here. Downloads of one
+//! host share a queue: a lifted flow fills it for all, and takes its gain from the others. A single
+//! flow that loses while others fill the link is not seen.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -121,7 +122,7 @@ pub struct Trials {
 }
 
 impl One {
-    /// A look at its bytes; whether it carries less than a quarter of what it did when it was acquitted.
+    /// Counts its bytes; whether it carries less than a quarter of its goodput in the last trial.
     fn look(&mut self, now: Instant, own: u64) -> bool {
         let (before, at) =
             (std::mem::replace(&mut self.bytes, own), std::mem::replace(&mut self.at, now));
@@ -146,9 +147,9 @@ fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
 fn full(flow: &Flow, now: Instant) -> bool {
     let rtt_us = u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us);
     let fills = |way: &Direction| {
-        let flying = u128::from(way.law.rate) * u128::from(rtt_us) / 1_000_000;
+        let in_flight = u128::from(way.law.rate) * u128::from(rtt_us) / 1_000_000;
         let comes = now.0.saturating_sub(way.begun_ns) / 1_000 <= UNDER_WAY_MS * 1_000 + 2 * rtt_us;
-        way.target > 0 && way.rewritten > 0 && comes && flying * 5 >= u128::from(way.target) * 4
+        way.target > 0 && way.rewritten > 0 && comes && in_flight * 5 >= u128::from(way.target) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
 }
@@ -176,7 +177,7 @@ impl Trials {
         }
     }
 
-    /// Other constants: what is lifted comes back, and all begins anew.
+    /// Other constants: what is lifted comes back, and all starts again.
     pub fn set(&mut self, config: Option<Config>, cures: &mut Cures) {
         if self.config != config {
             self.end(cures);
@@ -295,7 +296,7 @@ impl Trials {
             let judging = one.trial.judging();
             let action = one.trial.on_shared_progress(now, own, all);
             if judging && one.trial.stage() == Stage::Resting {
-                said.push(acquitted(&key, &one.trial));
+                said.push(kept(&key, &one.trial));
             }
             if begins && one.trial.stage() == Stage::Trying {
                 self.next.insert(key.cure(), Instant(now.0.saturating_add(config.every.0)));
@@ -437,11 +438,11 @@ fn figures(trial: &Trial) -> Option<String> {
     })
 }
 
-/// What is said when a cure stays after it was tried.
-fn acquitted(key: &Key, trial: &Trial) -> String {
-    match figures(trial).filter(|_| trial.told()) {
+/// The line of the log when a cure stays after its trial.
+fn kept(key: &Key, trial: &Trial) -> String {
+    match figures(trial).filter(|_| trial.concluded()) {
         Some(found) => format!("trial: {} cost nothing: {found}", key.words()),
-        None => format!("trial: {} are back; too little came to tell", key.words()),
+        None => format!("trial: {} are back; too little arrived for a verdict", key.words()),
     }
 }
 
@@ -464,7 +465,7 @@ fn act(
         Action::Restore => {
             lift(key, false, cures)?;
             match one.trial.stage() {
-                Stage::Resting => acquitted(key, &one.trial),
+                Stage::Resting => kept(key, &one.trial),
                 _ => format!("trial: {what} are back, to see whether goodput falls again"),
             }
         }

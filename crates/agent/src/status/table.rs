@@ -130,7 +130,7 @@ fn bytes(count: f64) -> String {
     }
 }
 
-/// A long address without its middle: its ends tell more.
+/// A long address without its middle: its ends distinguish it better.
 fn short(text: &str) -> String {
     if text.len() <= REMOTE || !text.is_ascii() {
         return text.to_owned();

@@ -1,8 +1,9 @@
-//! Programs on a device that go from one agent to the next without a gap: pinned by who hands over, replaced in one step by who takes over.
+//! Programs on a device pass from one agent to the next without a gap, for upgrades.
 //!
-//! signal: an upgrade · model: a link and the maps of its program below the agent's pins, for as long as nobody has them · action: the new
-//! program reads the old one's maps and takes its place on the link, so that no packet passes without one of them. Where the new
-//! program has other maps it does not load with them, and begins anew.
+//! The old agent pins the link and the maps of its program; the pins exist until the new agent takes
+//! them. The new program reads the old maps and replaces the old program on the link in one step,
+//! so that no packet passes without a program. A new program with other maps cannot load with the
+//! old ones, and starts without their state.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};

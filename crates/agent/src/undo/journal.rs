@@ -242,14 +242,14 @@ mod tests {
     fn lines_of_earlier_versions_are_read_as_what_they_are() {
         let lines = [
             r#"{"change":"sockets","pins":"/sys/fs/bpf/unbloat"}"#,
-            r#"{"change":"command","undo":["tc","filter","del","dev","wwan0","ingress","protocol","all","pref","48","handle","1","bpf"],"what":"windows of passing ACKs, ingress of wwan0"}"#,
+            r#"{"change":"command","undo":["tc","filter","del","dev","wwan0","ingress","protocol","all","pref","48","handle","1","bpf"],"what":"ACK-window rewriting, ingress of wwan0"}"#,
             r#"{"change":"command","undo":["tc","qdisc","del","dev","wwan0","root","handle","b10a:"],"what":"the shaper of wwan0"}"#,
             r#"{"change":"command","undo":["true"],"what":"something"}"#,
         ];
         let found = pending(&lines.join("\n"));
         assert_eq!(found[0], Change::Sockets { pins: "/sys/fs/bpf/unbloat".into() });
         let (device, direction) = ("wwan0".to_owned(), Direction::Ingress);
-        let what = "windows of passing ACKs, ingress of wwan0".to_owned();
+        let what = "ACK-window rewriting, ingress of wwan0".to_owned();
         let filter = Change::Filter { device: device.clone(), direction, preference: 48, what };
         assert_eq!(found[1], filter);
         assert_eq!(found[2], Change::Qdisc { device, handle: 0xb10a_0000 });

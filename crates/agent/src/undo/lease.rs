@@ -246,7 +246,7 @@ mod tests {
         let one = Arc::new(Counted(AtomicU64::new(0)));
         let renewed: Arc<dyn Renewed> = one.clone();
         locked(&LEASED).push(Arc::downgrade(&renewed));
-        let keeper = LeaseRenewer::start().unwrap();
+        let renewer = LeaseRenewer::start().unwrap();
         let renewed_after = |before: u64| {
             let begun = std::time::Instant::now();
             while one.0.load(Ordering::Relaxed) <= before && begun.elapsed() < LOOP_TIMEOUT / 2 {
@@ -257,7 +257,7 @@ mod tests {
         let first = renewed_after(0);
         assert!(first > now_ns());
         assert!(renewed_after(first) > first, "again and again, without a beat");
-        drop(keeper);
+        drop(renewer);
         let last = one.0.load(Ordering::Relaxed);
         std::thread::sleep(RENEW * 2);
         assert_eq!(one.0.load(Ordering::Relaxed), last, "a dropped renewer renews nothing");

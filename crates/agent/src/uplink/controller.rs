@@ -294,10 +294,10 @@ impl Controller {
     /// Reads whether reports come, and lets the right cure act; called a few times a second. Lines
     /// for the log.
     pub fn tick(&mut self, cures: &mut Attached) -> Vec<String> {
-        let (heard, why) = heard(cures);
+        let (reports, why) = report_source(cures);
         let mut lines = Vec::new();
         if self.settings.mode == Mode::Auto
-            && let Some(holder) = self.choice.update(Instant::now(), heard)
+            && let Some(holder) = self.choice.update(Instant::now(), reports)
         {
             self.gate_lifted = false;
             let cure = match holder {
@@ -365,7 +365,7 @@ impl Controller {
 
     /// The cure that controls uploads, and why.
     pub fn active(&self, cures: &Attached) -> Active {
-        let (heard, why) = heard(cures);
+        let (reports, why) = report_source(cures);
         let by_reports = if cures.shaper.is_some() { "shaper" } else { "gate" };
         let (active, why) = match self.settings.mode {
             Mode::Off => ("none", "uplink.mode is off".to_owned()),
@@ -373,7 +373,7 @@ impl Controller {
             Mode::Auto if self.gated(cures) => (by_reports, why),
             Mode::Auto if cures.acks.is_some() => ("acks", why),
             Mode::Acks if cures.acks.is_some() => ("acks", "uplink.mode is acks".to_owned()),
-            Mode::Gate if self.gated(cures) && heard != ReportSource::None => (by_reports, why),
+            Mode::Gate if self.gated(cures) && reports != ReportSource::None => (by_reports, why),
             Mode::Gate if self.gated(cures) => ("none", why),
             _ => ("none", self.problems.values().cloned().collect::<Vec<_>>().join("; ")),
         };
@@ -382,7 +382,7 @@ impl Controller {
 }
 
 /// The source of reports, and a sentence about it.
-fn heard(cures: &Attached) -> (ReportSource, String) {
+fn report_source(cures: &Attached) -> (ReportSource, String) {
     let state = match (&cures.gate, &cures.shaper) {
         (Some(gate), _) => gate.telemetry(),
         (_, Some(shaper)) => shaper.telemetry(),

@@ -150,7 +150,7 @@ pub fn stall(s: &mut Scenario, index: usize, at: Duration, span: Duration) {
 
 /// Runs it, with every loss on record; no run may lose count of its frames.
 pub fn run(s: &Scenario) -> Results {
-    let results = sim::run(s, Options { events: true }, &mut |_| true).expect("nobody stops it");
+    let results = sim::run(s, Options { events: true }, &mut |_| true).expect("a run that is never stopped");
     assert!(results.conservation.holds(), "{:?}", results.conservation);
     results
 }

@@ -52,7 +52,7 @@ fn a_lone_segment_is_acknowledged_after_the_delay() {
 }
 
 #[test]
-fn a_hole_is_told_with_sack_and_a_duplicate_with_dsack() {
+fn a_hole_is_reported_with_sack_and_a_duplicate_with_dsack() {
     // RFC 2018 section 4: the first block holds the segment that caused the ACK.
     let mut s = made::path(10.0, ms(40), 1_000, 2);
     made::lose(&mut s, THERE, ms(300), Duration::from_micros(1_250));
@@ -66,7 +66,7 @@ fn a_hole_is_told_with_sack_and_a_duplicate_with_dsack() {
             assert_eq!(
                 u64::from(after.1.wrapping_sub(before.1)),
                 MSS,
-                "each segment beyond the hole is told at once"
+                "each segment beyond the hole is reported at once"
             );
         }
     }
@@ -97,7 +97,7 @@ fn timestamps_echo_the_oldest_segment_that_an_ack_covers() {
 }
 
 #[test]
-fn reordering_is_told_once_and_without_false_holes() {
+fn reordering_is_reported_once_and_without_false_holes() {
     let mut s = made::path(10.0, ms(40), 1_000, 5);
     s.links[THERE].layers = vec![made::algorithm!(
         algo::link::layer,

@@ -127,7 +127,7 @@ fn marks_of_codel_replace_drops_and_count_once_per_round_trip() {
 }
 
 #[test]
-fn low_priority_uses_an_idle_path_and_leaves_it_when_somebody_comes() {
+fn low_priority_uses_an_idle_path_and_leaves_it_when_another_flow_comes() {
     let mut s = made::path(20.0, ms(50), 200, 60);
     s.flows[0].sender.congestion = made::algorithm!(algo::cc, "lp");
     let alone = made::run(&s);

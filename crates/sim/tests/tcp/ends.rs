@@ -33,7 +33,7 @@ fn three_segments_open_and_ten_follow_at_once() {
 }
 
 #[test]
-fn on_a_path_slower_than_the_timer_of_a_syn_its_timestamp_tells_the_round_trip() {
+fn on_a_path_slower_than_the_timer_of_a_syn_its_timestamp_gives_the_round_trip() {
     // RFC 7323 section 4.1: without it the timer would not know the path, and the first data would
     // be sent twice.
     let mut s = made::path(10.0, ms(1_500), 2_000, 20);

@@ -45,7 +45,7 @@ fn each_lost_segment_of_a_burst_is_sent_again_once() {
 }
 
 #[test]
-fn a_resend_that_is_lost_is_sent_again_without_a_timeout() {
+fn a_retransmission_that_is_lost_is_sent_again_without_a_timeout() {
     // RFC 8985: RACK sees by time that the retransmission is lost, too.
     let mut s = steady();
     made::lose(&mut s, THERE, ms(1_500), Duration::from_micros(990));
@@ -165,7 +165,7 @@ fn a_stall_that_only_delays_costs_a_timeout_that_is_taken_back() {
 }
 
 #[test]
-fn a_copy_in_vain_is_told_by_dsack() {
+fn a_spurious_copy_is_reported_by_dsack() {
     // RFC 2883: the tail-loss probe and the retransmission after the timeout arrive twice.
     let mut s = steady();
     made::stall(&mut s, THERE, ms(1_500), ms(600));

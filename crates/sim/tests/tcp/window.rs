@@ -37,9 +37,9 @@ fn the_wire_says_what_the_simulator_counts() {
         Read::Profile { rates: vec![Rate(7_000_000)], slot: ms(1_000), tick: ms(10) };
     let seen = made::segments(&s, RECEIVER);
     let scale = seen[1].options.window_scale.expect("a scale");
-    let told = seen.iter().filter(|p| p.src_port == seen[1].src_port);
+    let advertised = seen.iter().filter(|p| p.src_port == seen[1].src_port);
     let scale_of = |p: &capture::TcpSegment| if p.options.mss.is_some() { 0 } else { scale };
-    let most = told.map(|p| u64::from(p.window) << scale_of(p)).max().expect("ACKs");
+    let most = advertised.map(|p| u64::from(p.window) << scale_of(p)).max().expect("ACKs");
     let row = made::run(&s);
     assert_eq!(made::data(&row).rwnd_max, Some(most));
 }

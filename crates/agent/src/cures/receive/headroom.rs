@@ -21,7 +21,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// None where this namespace does not tell: then nothing is given away.
+    /// None where this namespace does not report it: then no buffer becomes larger.
     pub(super) fn now() -> Option<Memory> {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
         let (used, marks) =
@@ -47,8 +47,9 @@ impl Memory {
     }
 }
 
-/// The largest buffer that SO_RCVBUF makes: the kernel doubles what it is told, for its own overhead.
-pub(super) fn most_buffer() -> u32 {
+/// The largest buffer that SO_RCVBUF sets, in bytes: the kernel doubles the value for its own
+/// overhead.
+pub(super) fn max_buffer() -> u32 {
     let text = std::fs::read_to_string(RMEM_MAX).unwrap_or_default();
     let most: u64 = text.trim().parse().unwrap_or(0);
     most.saturating_mul(2).min(1 << 30) as u32
@@ -62,7 +63,7 @@ impl Room {
         Ok(Room(taken(ebpf, "room_left")?))
     }
 
-    /// After a walk has told by how much buffers are larger now.
+    /// Updates the headroom after a walk; `larger`: bytes that buffers are larger by now.
     pub(super) fn write(&mut self, memory: Option<Memory>, larger: u64) -> Result<()> {
         let share = memory.map_or(0, Memory::share);
         let left =
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_not_guessed() {
+    fn values_that_are_missing_are_not_guessed() {
         assert_eq!(Memory::read("", "1 2 3", 4_096), None);
         assert_eq!(Memory::read(USED, "", 4_096), None);
         assert_eq!(Memory::read("TCP: inuse 1 mem\n", "1 2 3", 4_096), None);

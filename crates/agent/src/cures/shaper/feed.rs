@@ -143,9 +143,9 @@ impl Cure for Fed {
             lifted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
-        let patience = Duration::from_nanos(settings.law.patience.0);
+        let timeout = Duration::from_nanos(settings.law.patience.0);
         let (source, theirs) = (Socket::new(&settings.telemetry), Arc::clone(&shared));
-        let feeder = Some(std::thread::spawn(move || feed(&theirs, source, patience)));
+        let feeder = Some(std::thread::spawn(move || feed(&theirs, source, timeout)));
         Ok(Fed { settings: settings.clone(), shared, feeder })
     }
 
@@ -222,20 +222,20 @@ impl Drop for Fed {
     }
 }
 
-fn feed(shared: &Shared, mut source: Socket, patience: Duration) {
-    let slice = (patience / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
-    let mut heard_ns = now_ns();
-    let mut heard = false;
+fn feed(shared: &Shared, mut source: Socket, timeout: Duration) {
+    let slice = (timeout / 4).clamp(Duration::from_millis(1), Duration::from_millis(250));
+    let mut received_ns = now_ns();
+    let mut received = false;
     while !shared.stop.load(Ordering::Relaxed) {
         let why = match source.next(slice) {
             Ok(Some(report)) => {
-                (heard, heard_ns) = (true, now_ns());
+                (received, received_ns) = (true, now_ns());
                 let moved = report.granted.saturating_sub(report.padding);
                 shared.moved.fetch_add(moved, Ordering::Relaxed);
                 let taken = with_shaper(shared, |shaper| shaper.report(&report));
                 let state = match taken {
                     Ok(()) => State::Fresh { source: source.name(), grade: source.grade() },
-                    Err(e) => State::Silent { since_ns: heard_ns, why: e.to_string() },
+                    Err(e) => State::Silent { since_ns: received_ns, why: e.to_string() },
                 };
                 *locked(&shared.state) = state;
                 continue;
@@ -243,9 +243,9 @@ fn feed(shared: &Shared, mut source: Socket, patience: Duration) {
             Ok(None) => format!("{}: nothing within {} ms", source.name(), slice.as_millis()),
             Err(e) => format!("{}: {e}", source.name()),
         };
-        let silent = now_ns().saturating_sub(heard_ns) >= patience.as_nanos() as u64;
-        if silent || !heard {
-            *locked(&shared.state) = State::Silent { since_ns: heard_ns, why };
+        let silent = now_ns().saturating_sub(received_ns) >= timeout.as_nanos() as u64;
+        if silent || !received {
+            *locked(&shared.state) = State::Silent { since_ns: received_ns, why };
             // What cannot be taken away now is tried again, and stands in the journal.
             let _ = with_shaper(shared, Shaper::tick);
         }

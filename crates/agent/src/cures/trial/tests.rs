@@ -60,7 +60,7 @@ fn four_per_cent_are_not_enough() {
 }
 
 #[test]
-fn a_link_that_becomes_faster_during_the_trial_convicts_nobody() {
+fn a_link_that_becomes_faster_during_the_trial_is_no_regression() {
     // The span without the cure begins at about 64 s; from then on the link carries twice as much.
     let (_, done) = run(Config::default(), 100, |s, _| if s < 64 { 100_000 } else { 200_000 });
     assert!(done.iter().any(|(_, a)| *a == Action::Restore));
@@ -142,7 +142,7 @@ fn any_sequence_of_times_and_bytes_is_no_panic_and_lifts_are_always_followed_by_
 
 #[test]
 fn what_one_flow_takes_from_another_is_no_cost_of_its_cure() {
-    // Lifted, it gets nine tenths of the link that both share; or what nobody else used.
+    // Lifted, it gets nine tenths of the link that both share; or what no other flow used.
     let run = |others: fn(bool) -> u64| {
         let mut trial = Trial::new(Config::default(), Instant::ZERO);
         let (mut own, mut all, mut withdrawn) = (0, 0, false);
@@ -207,7 +207,7 @@ fn a_cure_that_starves_is_tried_although_little_comes() {
 }
 
 #[test]
-fn a_transfer_that_ends_while_it_is_judged_convicts_nobody() {
+fn a_transfer_that_ends_while_it_is_judged_is_no_regression() {
     let mut trial = Trial::new(Config::default(), Instant::ZERO);
     let (mut bytes, mut judged) = (0, 0);
     for tenth in 1..1_500 {

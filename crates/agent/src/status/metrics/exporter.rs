@@ -19,7 +19,7 @@ use nix::sys::socket::{
 };
 use nix::sys::stat::{Mode, fchmod};
 
-use super::request::{Asked, LONGEST, answer, asked, phrase};
+use super::request::{MAX_REQUEST, Request, answer, parse, phrase};
 
 /// Most clients at a time; a new one replaces the oldest. A scraper needs one.
 const MAX_CLIENTS: usize = 8;
@@ -277,12 +277,12 @@ impl Client {
                         Ok(ended) => ended,
                         Err(_) => return false,
                     };
-                    let said = match asked(text, by_address) {
-                        Asked::More if ended => return false,
-                        Asked::More => return true,
-                        Asked::Page => answer(200, &page(), false),
-                        Asked::Head => answer(200, &page(), true),
-                        Asked::Refused(status) => {
+                    let said = match parse(text, by_address) {
+                        Request::More if ended => return false,
+                        Request::More => return true,
+                        Request::Page => answer(200, &page(), false),
+                        Request::Head => answer(200, &page(), true),
+                        Request::Refused(status) => {
                             answer(status, &format!("{}\n", phrase(status)), false)
                         }
                     };
@@ -319,7 +319,7 @@ impl Client {
 /// Reads what has arrived, up to the longest request; whether the client has closed its side.
 fn read(stream: &mut dyn Stream, text: &mut Vec<u8>) -> io::Result<bool> {
     let mut buffer = [0; 4_096];
-    while text.len() <= LONGEST {
+    while text.len() <= MAX_REQUEST {
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(true),
             Ok(n) => text.extend_from_slice(&buffer[..n]),

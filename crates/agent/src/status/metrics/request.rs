@@ -1,56 +1,56 @@
 //! Requests for the page: as much of HTTP/1.1 (RFC 9112) as one page needs.
 //!
-//! signal: bytes of a client · model: a request line and header fields, to an empty line; nothing after it counts, because every answer
-//! ends its connection · action: the page, its header alone, or a status that says what was wrong.
+//! A request ends with the empty line after its header fields. Bytes after that line are ignored,
+//! because every answer ends its connection.
 
 use std::net::IpAddr;
 
-/// A request is not longer; what scrapers send has a few hundred bytes.
-pub const LONGEST: usize = 8_192;
+/// Longest request, in bytes; those of scrapers have a few hundred.
+pub const MAX_REQUEST: usize = 8_192;
 
-/// What is wanted.
+/// What a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Not known yet.
+pub enum Request {
+    /// Incomplete: more bytes are needed.
     More,
-    /// The page.
+    /// The page, with GET.
     Page,
-    /// What would be said before it.
+    /// Its header alone, with HEAD.
     Head,
-    /// Neither: a status code.
+    /// Neither; the status code of the answer.
     Refused(u16),
 }
 
-/// What a client wants, by what came so far.
+/// Parses the bytes that a client has sent so far.
 ///
-/// `by_address`: he came over TCP, where a page of another origin might have sent him (DNS rebinding): the host that he names has
-/// to be a loopback address or `localhost`.
-pub fn asked(bytes: &[u8], by_address: bool) -> Asked {
+/// `by_address`: the request came over TCP, perhaps from a page of another origin (DNS rebinding).
+/// Then its Host has to be a loopback address or `localhost`.
+pub fn parse(bytes: &[u8], by_address: bool) -> Request {
     let Some(end) = end_of_head(bytes) else {
-        return if bytes.len() >= LONGEST { Asked::Refused(431) } else { Asked::More };
+        return if bytes.len() >= MAX_REQUEST { Request::Refused(431) } else { Request::More };
     };
-    if end > LONGEST {
-        return Asked::Refused(431);
+    if end > MAX_REQUEST {
+        return Request::Refused(431);
     }
-    let Ok(head) = std::str::from_utf8(&bytes[..end]) else { return Asked::Refused(400) };
+    let Ok(head) = std::str::from_utf8(&bytes[..end]) else { return Request::Refused(400) };
     // RFC 9112 section 2.2: a lone LF may end a line.
     let mut lines = head.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Asked::Refused(400);
+        return Request::Refused(400);
     };
     match version {
         "HTTP/1.1" | "HTTP/1.0" => {}
-        other if other.starts_with("HTTP/") => return Asked::Refused(505),
-        _ => return Asked::Refused(400),
+        other if other.starts_with("HTTP/") => return Request::Refused(505),
+        _ => return Request::Refused(400),
     }
     let mut hosts = Vec::new();
     for line in lines.take_while(|line| !line.is_empty()) {
         // RFC 9112 section 5.1: no space between name and colon.
         let Some((name, value)) = line.split_once(':').filter(|(name, _)| token(name)) else {
-            return Asked::Refused(400);
+            return Request::Refused(400);
         };
         if name.eq_ignore_ascii_case("host") {
             hosts.push(value.trim());
@@ -58,7 +58,7 @@ pub fn asked(bytes: &[u8], by_address: bool) -> Asked {
     }
     // RFC 9112 section 3.2: exactly one Host with 1.1.
     if hosts.len() > 1 || version == "HTTP/1.1" && hosts.is_empty() {
-        return Asked::Refused(400);
+        return Request::Refused(400);
     }
     // RFC 9112 section 3.2.2: absolute-form is accepted by every server, and its host counts more.
     let (host, path) = match target.split_once("://") {
@@ -69,14 +69,14 @@ pub fn asked(bytes: &[u8], by_address: bool) -> Asked {
         _ => (hosts.first().copied(), target),
     };
     if by_address && host.is_some_and(|host| !loopback(host)) {
-        return Asked::Refused(421);
+        return Request::Refused(421);
     }
     match (method, path.split('?').next()) {
-        ("GET", Some("/metrics")) => Asked::Page,
-        ("HEAD", Some("/metrics")) => Asked::Head,
-        (_, Some("/metrics")) if token(method) => Asked::Refused(405),
-        _ if token(method) => Asked::Refused(404),
-        _ => Asked::Refused(400),
+        ("GET", Some("/metrics")) => Request::Page,
+        ("HEAD", Some("/metrics")) => Request::Head,
+        (_, Some("/metrics")) if token(method) => Request::Refused(405),
+        _ if token(method) => Request::Refused(404),
+        _ => Request::Refused(400),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn phrase(status: u16) -> &'static str {
     }
 }
 
-/// An answer; `body` is left out for HEAD, but its length is told.
+/// An answer; `body` is left out for HEAD, but its length is given.
 pub fn answer(status: u16, body: &str, head_only: bool) -> Vec<u8> {
     let kind = if status == 200 { super::CONTENT_TYPE } else { "text/plain; charset=utf-8" };
     // RFC 9110 section 15.5.6: 405 says what is allowed.
@@ -142,20 +142,20 @@ pub fn answer(status: u16, body: &str, head_only: bool) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Asked {
-        asked(text.as_bytes(), true)
+    fn of(text: &str) -> Request {
+        parse(text.as_bytes(), true)
     }
 
     #[test]
     fn a_scraper_gets_the_page_and_nothing_before_its_request_is_whole() {
         let whole = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\nAccept: application/openmetrics-text\r\n\r\n";
         for cut in 0..whole.len() {
-            assert_eq!(of(&whole[..cut]), Asked::More, "{cut}");
+            assert_eq!(of(&whole[..cut]), Request::More, "{cut}");
         }
-        assert_eq!(of(whole), Asked::Page);
-        assert_eq!(of("GET /metrics?a=b HTTP/1.0\n\n"), Asked::Page);
-        assert_eq!(of("GET http://[::1]:1/metrics HTTP/1.1\r\nHost: evil\r\n\r\n"), Asked::Page);
-        assert_eq!(of("HEAD /metrics HTTP/1.1\r\nhost:localhost\r\n\r\n"), Asked::Head);
+        assert_eq!(of(whole), Request::Page);
+        assert_eq!(of("GET /metrics?a=b HTTP/1.0\n\n"), Request::Page);
+        assert_eq!(of("GET http://[::1]:1/metrics HTTP/1.1\r\nHost: evil\r\n\r\n"), Request::Page);
+        assert_eq!(of("HEAD /metrics HTTP/1.1\r\nhost:localhost\r\n\r\n"), Request::Head);
     }
 
     #[test]
@@ -173,14 +173,14 @@ mod tests {
             // RFC 9110 section 15.5.20: another host's request.
             ("GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n", 421),
         ] {
-            assert_eq!(of(text), Asked::Refused(status), "{text}");
+            assert_eq!(of(text), Request::Refused(status), "{text}");
         }
-        assert_eq!(of(&"a".repeat(LONGEST)), Asked::Refused(431));
+        assert_eq!(of(&"a".repeat(MAX_REQUEST)), Request::Refused(431));
         let long = format!(
             "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
-            "a".repeat(LONGEST)
+            "a".repeat(MAX_REQUEST)
         );
-        assert_eq!(of(&long), Asked::Refused(431));
-        assert_eq!(asked(b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n", false), Asked::Page);
+        assert_eq!(of(&long), Request::Refused(431));
+        assert_eq!(parse(b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n", false), Request::Page);
     }
 }

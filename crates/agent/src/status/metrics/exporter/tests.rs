@@ -1,4 +1,4 @@
-//! Requests that are slow, many, or none: nobody hinders the agent.
+//! Requests that are slow, many, or missing: no client delays the agent.
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -26,17 +26,17 @@ fn by_port() -> (Exporter, SocketAddr) {
 /// The whole answer, while the exporter is asked to serve again and again.
 fn answer_of(exporter: &mut Exporter, stream: &mut (impl Read + Write), request: &[u8]) -> String {
     stream.write_all(request).unwrap();
-    let (mut heard, mut buffer) = (Vec::new(), [0; 4_096]);
+    let (mut received, mut buffer) = (Vec::new(), [0; 4_096]);
     for _ in 0..1_000 {
         exporter.serve(|_| PAGE.to_owned());
         match stream.read(&mut buffer) {
-            Ok(0) => return String::from_utf8(heard).unwrap(),
-            Ok(n) => heard.extend_from_slice(&buffer[..n]),
+            Ok(0) => return String::from_utf8(received).unwrap(),
+            Ok(n) => received.extend_from_slice(&buffer[..n]),
             Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("no end of {}", String::from_utf8_lossy(&heard));
+    panic!("no end of {}", String::from_utf8_lossy(&received));
 }
 
 fn connected(address: SocketAddr) -> TcpStream {
@@ -98,7 +98,7 @@ fn what_is_no_socket_is_not_replaced() {
 }
 
 #[test]
-fn silent_clients_and_floods_hinder_nobody() {
+fn silent_clients_and_floods_do_not_delay_others() {
     let (mut exporter, address) = by_port();
     let silent: Vec<TcpStream> = (0..100).map(|_| connected(address)).collect();
     for _ in 0..50 {
