@@ -207,7 +207,7 @@ pub fn ip_fragments(bytes: &[u8]) {
     }
 }
 
-/// The default.
+/// The default width of a bin of [`Options`].
 const BIN: Duration = Duration::from_millis(100);
 
 fn everything() -> Options {

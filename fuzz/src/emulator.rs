@@ -8,7 +8,7 @@ use emu::headers::{View, mark, sum, view};
 use emu::log::{Reader, Writer};
 use emu::offload::{Coalesced, segment};
 
-/// All of it.
+/// Runs every target of the emulator on the same bytes.
 pub fn bytes(bytes: &[u8]) {
     log(bytes);
     packet(bytes);

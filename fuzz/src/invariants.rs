@@ -127,7 +127,10 @@ fn series(a: &Analysis, bin: Duration) {
     for (id, (sent, retransmissions, time)) in of {
         let f = &a.flows[id as usize];
         assert_eq!(Bytes(sent), f.payload_bytes, "bytes of the samples of flow {id}");
-        assert_eq!(retransmissions, f.retransmissions, "retransmissions of the samples of flow {id}");
+        assert_eq!(
+            retransmissions, f.retransmissions,
+            "retransmissions of the samples of flow {id}"
+        );
         assert_eq!(time, f.limit_time.iter().fold(Duration::ZERO, |x, y| x + *y));
     }
     // After a gap the bins of one second are there, then one long one; each packet touches two

@@ -23,9 +23,9 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Kinds of failures; each has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An operation failed.
+    /// An operation failed: exit code 1.
     Failed,
-    /// Wrong arguments.
+    /// The arguments are wrong: exit code 2.
     Usage,
     /// The configuration or a capture cannot be read.
     Unreadable,
@@ -37,9 +37,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Its kind.
+    /// Decides the exit code.
     pub kind: Kind,
-    /// One line.
+    /// The reason, in one line.
     pub message: String,
 }
 
@@ -48,7 +48,7 @@ impl Failure {
         Failure { kind, message: why.to_string() }
     }
 
-    /// Wrong arguments.
+    /// A failure because of wrong arguments.
     pub fn usage(why: impl std::fmt::Display) -> Failure {
         Failure::of(Kind::Usage, why)
     }
@@ -63,7 +63,7 @@ impl Failure {
         Failure::of(Kind::Interrupted, why)
     }
 
-    /// The exit code.
+    /// The exit code of the program.
     pub fn code(&self) -> u8 {
         match self.kind {
             Kind::Failed => 1,
@@ -77,15 +77,15 @@ impl Failure {
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// A failed operation.
+/// A failure because an operation failed.
 pub fn failed(why: impl std::fmt::Display) -> Failure {
     Failure::of(Kind::Failed, why)
 }
 
-/// Text or JSON.
+/// How the subcommands print their results.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// JSON, one object.
+    /// One JSON object instead of text.
     pub json: bool,
 }
 
@@ -96,7 +96,7 @@ impl Output {
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
-    /// Reports a failure.
+    /// Prints a failure to standard error, with `json` to standard output, too.
     pub fn failed(&self, failure: &Failure) {
         let text = &failure.message;
         if self.json {

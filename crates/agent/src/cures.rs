@@ -58,7 +58,7 @@ pub struct About {
     pub name: &'static str,
     /// Its name in messages.
     pub title: &'static str,
-    /// Where it acts.
+    /// Whether it acts on sockets or on the uplink's device.
     pub place: Place,
     /// It is a BPF program.
     pub program: bool,
@@ -85,7 +85,7 @@ pub struct Site<'a> {
 pub struct Lifted {
     /// Data that arrives at this host, or at hosts behind it.
     pub down: bool,
-    /// Data that leaves.
+    /// Data that leaves this host, or hosts behind it.
     pub up: bool,
 }
 
@@ -124,10 +124,10 @@ pub trait Cure: Sized {
     /// taken over where possible.
     fn attach(settings: &Self::Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Self>;
 
-    /// Takes new settings.
+    /// Takes new settings, where that is possible while it is attached.
     fn apply(&mut self, settings: &Self::Settings) -> Result<Applied>;
 
-    /// Renews its lease.
+    /// Renews its lease; `until_ns`: the new end, CLOCK_MONOTONIC, ns.
     fn renew(&mut self, until_ns: u64) -> Result<()>;
 
     /// Lifts it, or lets it act again. A lifted cure watches, so that it can come back without

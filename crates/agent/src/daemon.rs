@@ -56,7 +56,7 @@ pub struct Start {
     pub file: Option<PathBuf>,
     /// Keys set on the command line.
     pub set: Vec<(String, String)>,
-    /// Where things are.
+    /// Paths of the runtime directory and the pins.
     pub paths: Paths,
     /// This program, for the supervisor.
     pub program: PathBuf,
@@ -87,17 +87,17 @@ pub enum LoadError {
     /// Its file cannot be read.
     #[error("{}: {why}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the configuration.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system.
         why: std::io::Error,
     },
     /// Its file, or a setting beside it, is wrong.
     #[error("{}: {why}", path.display())]
     InFile {
-        /// The file.
+        /// Path of the configuration.
         path: PathBuf,
-        /// What is wrong.
+        /// The error in the configuration.
         why: ConfigError,
     },
     /// A setting is wrong; there is no file.
@@ -125,15 +125,15 @@ pub enum DaemonError {
         /// The system's error.
         why: std::io::Error,
     },
-    /// Another agent runs.
+    /// Another agent runs on this host: its role and process.
     #[error("another agent runs already ({0}); see unbloat-agent status")]
     Running(Holder),
     /// Another process keeps the lock.
     #[error("{holder} does not let go of {}", runtime.display())]
     Locked {
-        /// The process.
+        /// The process that has the lock.
         holder: Holder,
-        /// The runtime directory.
+        /// The runtime directory, where the lock is.
         runtime: PathBuf,
     },
     /// The configuration wants no cure.
@@ -168,7 +168,7 @@ struct Daemon {
 #[derive(PartialEq, Eq)]
 enum Next {
     Stay,
-    /// Undo and end.
+    /// Undo all changes, then end.
     End,
     /// End, and leave all to a successor.
     HandOver,

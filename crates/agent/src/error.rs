@@ -36,7 +36,7 @@ pub enum CureError {
         what: &'static str,
         /// First kernel version that takes it.
         since: &'static str,
-        /// The kernel's answer.
+        /// The error of the kernel or its verifier.
         why: String,
     },
     /// An operation on a file failed.
@@ -44,7 +44,7 @@ pub enum CureError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system.
         why: std::io::Error,
     },
     /// An operation on a BPF map or link failed: its name, the error.
@@ -53,9 +53,9 @@ pub enum CureError {
     /// A change of this host could not be undone.
     #[error("{what}: {why}")]
     Undo {
-        /// The change.
+        /// The change, as the journal describes it.
         what: String,
-        /// The error.
+        /// The error of the system.
         why: std::io::Error,
     },
     /// The request cannot be met; the text says why.

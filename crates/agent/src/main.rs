@@ -165,7 +165,8 @@ fn main() -> ExitCode {
         Command::Run { configuration, lasting, probe, stream } => {
             let (options, output) =
                 (RunOptions { lasting, stream, probe }, Output { json: output.json || stream });
-            start(configuration, false).and_then(|start| crate::measure::run(start, &options, &output))
+            start(configuration, false)
+                .and_then(|start| crate::measure::run(start, &options, &output))
         }
         Command::Serve { configuration, take_over, lifted, tied } => {
             start(configuration, take_over)

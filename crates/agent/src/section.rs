@@ -11,9 +11,9 @@ use units::Duration;
 pub enum ConfigError {
     /// The text is not TOML.
     Syntax {
-        /// Line, from 1.
+        /// Line of the configuration, from 1.
         line: usize,
-        /// The parser's message.
+        /// The message of the TOML parser.
         why: String,
     },
     /// A section or key that does not exist.
@@ -31,9 +31,9 @@ pub enum ConfigError {
     NoSection(String),
     /// A value that its key does not take.
     Value {
-        /// `section.key`.
+        /// The key, as `section.key`.
         key: String,
-        /// What is expected.
+        /// The values that the key takes.
         why: String,
     },
 }

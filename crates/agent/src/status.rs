@@ -18,7 +18,7 @@ use crate::uplink::controller::Active;
 pub struct Status {
     /// Always true, as in every good answer of the control socket.
     pub ok: bool,
-    /// "on".
+    /// Always "on": an agent that is off does not answer.
     pub state: &'static str,
     /// Process of the daemon.
     pub pid: u32,
@@ -26,7 +26,7 @@ pub struct Status {
     pub version: &'static str,
     /// Seconds since the start.
     pub up_s: f64,
-    /// The uplink's device.
+    /// Name of the uplink's device; none while it is not known.
     pub device: Option<String>,
     /// All cures watch, and change nothing.
     pub lifted: bool,
@@ -34,7 +34,7 @@ pub struct Status {
     pub uplink: Active,
     /// Figures of each cure.
     pub cures: Reports,
-    /// Trials of cures.
+    /// Trials of the cures, running or past.
     pub trials: Vec<TrialStatus>,
     /// What does not work as configured.
     pub problems: Vec<String>,
@@ -47,19 +47,19 @@ pub struct Status {
 /// The trial of a cure, or of a cure on one flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrialStatus {
-    /// The cure.
+    /// Name of the cure on trial.
     pub cure: &'static str,
     /// Remote address of the flow; none where the whole cure is tried.
     pub remote: Option<IpAddr>,
-    /// Its remote port.
+    /// Remote port of the flow.
     pub remote_port: Option<u16>,
-    /// Its port on this side.
+    /// Local port of the flow.
     pub local_port: Option<u16>,
-    /// How it stands.
+    /// Whether a trial runs, or the cure is withdrawn.
     pub state: Stage,
-    /// Goodput with the cure at the last trial.
+    /// Goodput with the cure at the last trial, bit/s.
     pub with_bps: Option<u64>,
-    /// Goodput without it.
+    /// Goodput without the cure at the last trial, bit/s.
     pub without_bps: Option<u64>,
 }
 

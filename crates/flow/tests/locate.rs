@@ -32,7 +32,7 @@ impl Point {
         writer.finish().expect("memory")
     }
 
-    /// With another clock.
+    /// The same point, with its times changed by another clock.
     fn clock(&self, change: impl Fn(u64) -> u64) -> Point {
         Point {
             packets: self.packets.iter().map(|(t, d, n)| (change(*t), d.clone(), *n)).collect(),

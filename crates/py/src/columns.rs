@@ -53,13 +53,13 @@ impl Column {
         f64, maybe_f64, f64, "f64";
     }
 
-    /// A port.
+    /// A column of unsigned 16-bit numbers, such as ports.
     pub fn u16(name: impl Into<String>, values: impl Iterator<Item = u16>) -> Column {
         let data = values.flat_map(u16::to_le_bytes).collect();
         Column { name: name.into(), kind: "u16", data, valid: None, offsets: None }
     }
 
-    /// Yes or no.
+    /// A column of truth values.
     pub fn bool(name: impl Into<String>, values: impl ExactSizeIterator<Item = bool>) -> Column {
         let len = values.len();
         let (data, _) = bitmap(values, len);
@@ -71,7 +71,7 @@ impl Column {
         Self::maybe_str(name, values.map(Some))
     }
 
-    /// Text, or none.
+    /// A column of text with empty rows.
     pub fn maybe_str(
         name: impl Into<String>,
         values: impl Iterator<Item = Option<impl AsRef<str>>>,

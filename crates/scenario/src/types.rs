@@ -92,9 +92,9 @@ pub enum Offload {
     /// Where a link is faster than 200 Mbit/s.
     #[default]
     Auto,
-    /// On every device.
+    /// Offloads are on, on every device.
     On,
-    /// On no device.
+    /// Offloads are off, on every device.
     Off,
 }
 

@@ -65,7 +65,7 @@ start = "20 KB"
 flows = 16384
 "#;
 
-/// Its programs.
+/// Its two programs, for both directions of a device.
 pub static FEATURE: Feature = Feature {
     name: "uploads: ACK-window rewriting, also of hosts behind this one",
     since: "5.12",

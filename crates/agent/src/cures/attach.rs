@@ -193,7 +193,7 @@ impl Programs {
         &self.changes
     }
 
-    /// Detaches them.
+    /// Detaches the programs, and records in the journal that they are gone.
     pub fn detach(&mut self, ebpf: &mut Ebpf, journal: &mut Journal) -> Result<()> {
         for (name, link) in std::mem::take(&mut self.links) {
             // It fails where the device is gone, or another program has detached it: nothing is left.

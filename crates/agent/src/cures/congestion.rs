@@ -42,7 +42,7 @@ routes = {}
 cgroups = {}
 "#;
 
-/// Its program.
+/// The program that sets the congestion control of new connections.
 pub static NEW_CONNECTIONS: Feature = Feature {
     name: "congestion control of new connections",
     since: "5.7",
@@ -128,7 +128,7 @@ pub struct Congestion {
     /// Existing connections that walks have changed.
     live: u64,
     lifted: bool,
-    /// For the log.
+    /// Lines for the log since the last call of `lines`.
     lines: Vec<String>,
 }
 

@@ -8,7 +8,7 @@
 pub enum Kind {
     /// A number that only rises.
     Counter,
-    /// A present value.
+    /// A value that rises and falls.
     Gauge,
     /// Labels with a fixed value of 1.
     Info,
@@ -21,20 +21,20 @@ pub enum Kind {
 pub struct Family {
     /// Its name, without the suffix of its kind.
     pub name: &'static str,
-    /// Its kind.
+    /// The type of its metrics in OpenMetrics.
     pub kind: Kind,
     /// Its unit, which ends the name; empty if it counts.
     pub unit: &'static str,
-    /// Its help text.
+    /// The help text on the metrics page.
     pub help: &'static str,
 }
 
-/// A counter.
+/// A family of counters; `name` and `unit` as in [`Family`].
 pub const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, unit, help }
 }
 
-/// A gauge.
+/// A family of gauges; `name` and `unit` as in [`Family`].
 pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
     Family { name, kind: Kind::Gauge, unit, help }
 }
@@ -45,11 +45,11 @@ pub type Label = (&'static str, &'static str);
 /// A sample of a family, in the family's unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Its family.
+    /// The family that it belongs to.
     pub family: Family,
-    /// Its labels.
+    /// Labels that distinguish it within its family.
     pub labels: &'static [Label],
-    /// Its value.
+    /// The value, in the family's unit.
     pub value: f64,
 }
 
@@ -67,7 +67,7 @@ pub fn value(family: Family, labels: &'static [Label], value: f64) -> Sample {
 pub trait Figures {
     /// A line for `status`, without the cure's name.
     fn line(&self) -> String;
-    /// Its samples.
+    /// Samples for the metrics page.
     fn samples(&self) -> Vec<Sample>;
 }
 

@@ -64,7 +64,7 @@ pub static FEATURE: Feature = Feature {
 pub struct Settings {
     /// The uplink's device.
     pub device: String,
-    /// The law.
+    /// Constants of the gate's law, QCUT-D.
     pub law: qcut_d::Config,
     /// Sources of reports: the first that reports is used, a later one while it does not.
     pub sources: Vec<From>,
@@ -98,7 +98,7 @@ impl Settings {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Telemetry {
-    /// Reports arrive.
+    /// A report arrived within the timeout.
     Fresh {
         /// Name of the source.
         source: String,
@@ -109,7 +109,7 @@ pub enum Telemetry {
     Silent {
         /// Seconds since the last report, or since the beginning.
         for_s: f64,
-        /// The last error.
+        /// Why no report arrives: the last error.
         why: String,
     },
 }
@@ -482,7 +482,7 @@ impl Gate {
         self.shared.moved.load(Ordering::Relaxed)
     }
 
-    /// Whether reports come.
+    /// Whether reports arrive, and from which source.
     pub fn telemetry(&self) -> State {
         locked(&self.shared.state).clone()
     }

@@ -13,9 +13,9 @@ pub struct PrefixError(pub String);
 /// A prefix of addresses: `10.0.0.0/8`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
-    /// The address.
+    /// The address; bits beyond the prefix do not count.
     pub address: IpAddr,
-    /// Bits that count.
+    /// Length of the prefix in bits, from the left.
     pub bits: u8,
 }
 

@@ -132,14 +132,14 @@ fn user(scope: &Section<'_>) -> section::Result<Option<u32>> {
     found.map(|user| Some(user.uid.as_raw())).ok_or_else(|| unknown(&name))
 }
 
-/// Which destinations.
+/// Peers whose connections the cure covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// All destinations.
+    /// Connections to all addresses.
     All,
-    /// Only these.
+    /// Only connections to these prefixes.
     Only(Vec<Prefix>),
-    /// All but these.
+    /// Connections to all addresses except these prefixes.
     Except(Vec<Prefix>),
 }
 
@@ -152,7 +152,7 @@ pub struct Settings {
     pub start: Bytes,
     /// RTTmin is shared by all sockets to one address, so that a latecomer knows the empty path.
     pub shared_minimum: bool,
-    /// Destinations.
+    /// Peers whose connections are covered.
     pub places: Places,
     /// The cgroup whose sockets are cured; none: the root, all sockets.
     pub cgroup: Option<PathBuf>,
@@ -339,7 +339,7 @@ impl Figures for ReceiveFigures {
     }
 }
 
-/// DRWA at work.
+/// The attached cure: DRWA on this host's sockets.
 pub struct Receive {
     config: LeasedMap<ReceiveConfig>,
     counters: PerCpuArray<MapData, ReceiveCounters>,
@@ -353,7 +353,7 @@ pub struct Receive {
     walker: Option<Walker>,
     walk_at: Instant,
     walk_took: Duration,
-    /// For the log.
+    /// Lines for the log since the last call of `lines`.
     lines: Vec<String>,
 }
 

@@ -90,7 +90,7 @@ impl Shaper {
         Ok(Shaper { netlink, device: found, law: law.clone(), occupancy, sent, set, change, begun })
     }
 
-    /// A report came.
+    /// Takes a report of the modem, and sets the rate that follows from it.
     pub fn report(&mut self, report: &Report) -> Result<()> {
         let now = Instant(now_ns());
         if self.set.is_some() {

@@ -4,7 +4,7 @@
 
 macro_rules! table {
     ($($name:ident: $cure:ty,)+) => {
-        /// Every cure.
+        /// What is fixed about every cure.
         pub const TABLE: &[About] = &[$(<$cure as Cure>::ABOUT),+];
 
         /// Settings of every cure that the configuration wants.
@@ -15,7 +15,7 @@ macro_rules! table {
         }
 
         impl Wanted {
-            /// Reads them.
+            /// Reads the settings of every cure from the configuration.
             pub(crate) fn read(document: &Document<'_>) -> section::Result<Wanted> {
                 Ok(Wanted { $($name: <$cure as Cure>::settings(document)?,)+ })
             }

@@ -52,11 +52,11 @@ const UNSETTLED: Duration = Duration::from_secs(30);
 /// What has to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
+    /// Leave the cure as it is.
     Keep,
     /// Lift the cure for a while.
     Lift,
-    /// Put it back.
+    /// Put the lifted cure back.
     Restore,
     /// Take it away: it cost goodput.
     Withdraw(Verdict),
@@ -69,7 +69,7 @@ pub enum Action {
 pub struct Verdict {
     /// The better of the spans with the cure.
     pub with: u64,
-    /// The span without.
+    /// The span without the cure.
     pub without: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Nothing is tried.
+    /// No trial runs.
     Resting,
     /// Spans are being measured, with the cure or without.
     Trying,
@@ -94,19 +94,19 @@ struct Sums {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing is tried.
+    /// No trial runs before `until`.
     Resting { until: Instant },
     /// With the cure, before.
     Before { since: Instant, bytes: Sums },
     /// Lifted, not counted yet.
     Lifting { since: Instant, before: Sums },
-    /// Without the cure.
+    /// The span without the cure is measured.
     Without { since: Instant, bytes: Sums, before: Sums },
     /// Restored, not counted yet.
     Restoring { since: Instant, before: Sums, without: Sums },
     /// With the cure, after.
     After { since: Instant, bytes: Sums, before: Sums, without: Sums },
-    /// Withdrawn.
+    /// The cure is withdrawn until then.
     Withdrawn { until: Instant },
 }
 
@@ -151,7 +151,7 @@ impl Trial {
         self.stage() == Stage::Withdrawn
     }
 
-    /// How it stands.
+    /// Whether a trial runs, or the cure is withdrawn.
     pub fn stage(&self) -> Stage {
         match self.phase {
             Phase::Resting { .. } => Stage::Resting,

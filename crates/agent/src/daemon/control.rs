@@ -42,7 +42,7 @@ pub struct Control {
 
 /// A request that waits for its reply.
 pub struct Question {
-    /// The request.
+    /// The request, as the client sent it (JSON).
     pub value: Value,
     client: usize,
 }

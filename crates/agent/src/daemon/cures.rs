@@ -18,7 +18,7 @@ use crate::uplink::controller::{Controller, Problem};
 pub(crate) struct Cures {
     /// Changes that are not undone.
     pub(crate) journal: Journal,
-    /// The cures themselves.
+    /// The cures that are attached now.
     pub(crate) attached: Attached,
     /// What drives those on the uplink's device.
     pub(crate) controller: Controller,

@@ -26,9 +26,9 @@ impl Default for Paths {
 /// A kind of process that changes this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The agent itself.
+    /// The daemon that applies the cures.
     Daemon,
-    /// `off`.
+    /// The command `unbloat-agent off`.
     Off,
     /// The supervisor of a daemon that died.
     Supervisor,
@@ -46,9 +46,9 @@ impl Role {
 /// The process that has the lock, as far as its file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// What it is.
+    /// Its role; none where the file does not name one.
     pub role: Option<Role>,
-    /// Its number.
+    /// Its process ID; none where the file does not name one.
     pub process: Option<u32>,
 }
 

@@ -41,12 +41,12 @@ impl Supervised {
         Ok(Supervised { child })
     }
 
-    /// Its process.
+    /// Process ID of the supervisor.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it runs.
+    /// Whether the supervisor still runs.
     pub fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -37,7 +37,7 @@ const FALLEN_NS: u64 = 1_000_000_000;
 /// A look may take one part in so many of the time.
 const SHARE: u32 = 50;
 
-/// What is tried.
+/// The subject of a trial: a cure, or one flow of a cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// Windows of this host's sockets.
@@ -389,7 +389,7 @@ impl Trials {
         Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
 
-    /// For the status.
+    /// The state of every trial, for the status.
     pub fn report(&self) -> Vec<TrialStatus> {
         let shown = self.each.iter().map(|(key, one)| {
             let flow = key.flow();

@@ -27,12 +27,12 @@ pub struct Feature {
     pub name: &'static str,
     /// Oldest kernel of kernel.org that has it.
     pub since: &'static str,
-    /// Tries it.
+    /// Tries the feature on this kernel; an error says why it is missing.
     pub probe: fn() -> Result<()>,
 }
 
 impl Feature {
-    /// Tries it.
+    /// Tries the feature on this kernel.
     pub fn tried(&'static self) -> Tried {
         Tried { feature: self, missing: (self.probe)().err().map(|e| short(&e)) }
     }
@@ -41,14 +41,14 @@ impl Feature {
 /// A feature that was tried.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The feature.
+    /// The feature that was tried.
     pub feature: &'static Feature,
     /// Why it is not available; none if it works.
     pub missing: Option<String>,
 }
 
 impl Tried {
-    /// For `--json`.
+    /// One entry of `unbloat-agent features --json`.
     pub fn to_json(&self) -> Value {
         let Feature { name, since, .. } = self.feature;
         json!({"feature": name, "since": since, "works": self.missing.is_none(), "missing": self.missing})

@@ -119,7 +119,7 @@ impl<T: Leased + 'static> LeasedMap<T> {
         Ok(LeasedMap(place))
     }
 
-    /// Its present content.
+    /// The content that was last written.
     pub fn now(&self) -> T {
         locked(&self.0.inner).now
     }

@@ -29,7 +29,7 @@ const LOOKS: u32 = 2;
 pub struct Active {
     /// Its name; "none" without one.
     pub active: &'static str,
-    /// The reason.
+    /// Why that cure controls uploads, or none does.
     pub why: String,
 }
 
@@ -41,7 +41,7 @@ pub const ACTIVE: [&str; 4] = ["gate", "acks", "shaper", "none"];
 pub struct Problem {
     /// The cure or part.
     pub of: &'static str,
-    /// The message.
+    /// What is wrong, in one line.
     pub text: String,
 }
 

@@ -105,7 +105,7 @@ struct State {
     recent: Vec<Option<Box<Recent>>>,
     /// Delay of the last matched packet, by position, ns.
     delay: Vec<Option<i64>>,
-    /// By path segment.
+    /// Last packet of each path segment.
     passed: Vec<LastArrival>,
 }
 

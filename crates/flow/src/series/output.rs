@@ -10,10 +10,10 @@ use crate::series::rows::{Event, EventKind, Sample, Segment, SegmentKind};
 /// Which connections a series covers.
 #[derive(Clone, Debug, Default)]
 pub enum Select {
-    /// No connection.
+    /// Series of no connection.
     #[default]
     None,
-    /// Every connection.
+    /// Series of every connection.
     All,
     /// The connections with these ids.
     Connections(HashSet<u32>),

@@ -34,7 +34,7 @@ pub enum Fate {
         before: bool,
         by: u64,
     },
-    /// Two copies.
+    /// Duplicated: two copies arrive.
     Twice {
         before: bool,
     },

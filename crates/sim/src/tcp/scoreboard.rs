@@ -21,7 +21,7 @@ pub struct Segment {
     pub sends: u32,
     /// Reported as delivered by SACK.
     pub sacked: bool,
-    /// Marked as lost.
+    /// Whether it is marked as lost.
     pub lost: bool,
     /// Its newest copy is a retransmission in flight.
     pub retransmitted: bool,

@@ -150,7 +150,8 @@ pub fn stall(s: &mut Scenario, index: usize, at: Duration, span: Duration) {
 
 /// Runs it, with every loss on record; no run may lose count of its frames.
 pub fn run(s: &Scenario) -> Results {
-    let results = sim::run(s, Options { events: true }, &mut |_| true).expect("a run that is never stopped");
+    let results =
+        sim::run(s, Options { events: true }, &mut |_| true).expect("a run that is never stopped");
     assert!(results.conservation.holds(), "{:?}", results.conservation);
     results
 }
@@ -196,7 +197,7 @@ fn read(path: &Path) -> Vec<TcpSegment> {
     found
 }
 
-/// Those with payload.
+/// The segments that have payload.
 pub fn payloads(segments: &[TcpSegment]) -> Vec<TcpSegment> {
     segments.iter().filter(|s| s.payload > 0).copied().collect()
 }

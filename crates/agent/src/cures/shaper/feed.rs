@@ -57,7 +57,7 @@ const SECTION: &str = r#"# HTB in place of the gate, where the kernel takes no B
 enabled = false
 "#;
 
-/// The discipline itself.
+/// The kernel's queue discipline HTB.
 pub static HTB: Feature =
     Feature { name: "the shaper (HTB)", since: "3.8", probe: || discipline("htb") };
 
@@ -197,7 +197,7 @@ impl Cure for Fed {
 }
 
 impl Fed {
-    /// Whether reports arrive.
+    /// Whether reports arrive, and from which source.
     pub fn telemetry(&self) -> State {
         locked(&self.shared.state).clone()
     }

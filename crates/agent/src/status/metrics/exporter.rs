@@ -91,7 +91,7 @@ impl std::fmt::Display for Listen {
 /// Settings of the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its address.
+    /// Where the endpoint listens.
     pub listen: Listen,
     /// So many of the busiest flows have samples of their own.
     pub flows: usize,
@@ -132,7 +132,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Binds the socket.
+    /// Opens the endpoint: binds its socket.
     pub fn listen(settings: &Settings) -> io::Result<Exporter> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", settings.listen));
         let listener = Listener::open(&settings.listen).map_err(named)?;
