@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::cures::receive::headroom::{Memory, Room};
+use crate::cures::receive::headroom::{Headroom, Memory};
 use algo::rwnd::drwa::{Config as Law, Form};
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
@@ -345,7 +345,7 @@ pub struct Receive {
     counters: PerCpuArray<MapData, ReceiveCounters>,
     flows: HashMap<MapData, u64, ReceiveFlow>,
     places: LpmTrie<MapData, [u32; 4], u8>,
-    room: Room,
+    headroom: Headroom,
     now: ReceiveConfig,
     settings: Settings,
     lifted: bool,
@@ -443,7 +443,7 @@ impl Cure for Receive {
             counters: taken(&mut ebpf, "counters")?,
             flows: taken(&mut ebpf, "flows")?,
             places: taken(&mut ebpf, "places")?,
-            room: Room::of(&mut ebpf)?,
+            headroom: Headroom::of(&mut ebpf)?,
             now,
             settings: settings.clone(),
             lifted: site.lifted,
@@ -455,7 +455,7 @@ impl Cure for Receive {
         };
         receive.write_places()?;
         // Until the first walk has seen what a predecessor gave, nothing is known of it.
-        receive.room.write(Memory::now(), 0)?;
+        receive.headroom.write(Memory::now(), 0)?;
         receive.write()?;
         receive.renew(site.until_ns)?;
         receive.lines.push(receive.described());
@@ -513,7 +513,7 @@ impl Cure for Receive {
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
-        self.room.write(memory, task.headroom)?;
+        self.headroom.write(memory, task.headroom)?;
         let joined = task.changed - task.silenced.min(task.changed);
         let events = [
             (task.silenced > 0).then_some(Event::Silenced(task.silenced)),

@@ -30,7 +30,8 @@ pub use feed::{FQ_CODEL, Fed, HTB};
 const ROOT: u32 = 0xb10a_0000;
 const CLASS: u32 = 0xb10a_0001;
 const LEAF: u32 = 0xb10b_0000;
-/// Excess and lack of the buffer are made good within this time: the age of the modem's reports (QCUT section 6).
+/// The buffer returns to its limit within this time: the age of the modem's reports (QCUT section
+/// 6), ns.
 const SOON_NS: u64 = 100_000_000;
 /// Lower rates are not set, in bytes per second: a packet of 1,500 bytes would take too long for the
 /// rate to be found again.
@@ -38,7 +39,8 @@ const MIN_RATE: u64 = 8_000;
 /// A smaller change is not worth a call: a sixteenth.
 const WORTH: u64 = 16;
 
-/// What is set for an uplink that moves `rate` bytes a second, while `held` bytes lie in the firmware and `limit` may.
+/// The rate to set, bytes per second, for an uplink of `rate` bytes per second with `held` bytes in
+/// the firmware's buffer, where `limit` bytes are allowed.
 pub fn shaped(rate: u64, held: u64, limit: u64) -> u64 {
     let per_second = |bytes: u64| bytes.saturating_mul(1_000_000_000 / SOON_NS);
     // More than half of the rate is not taken away: a floor, however wrong the estimate.
@@ -56,15 +58,17 @@ pub struct Shaper {
     occupancy: Occupancy,
     /// What had left HTB at the last report: what left since is below.
     sent: u64,
-    /// What is set, bytes per second; `None`: no shaper; zero: one that another agent left, at its last rate.
+    /// The rate that is set, bytes per second; `None`: no shaper; zero: a shaper that another agent
+    /// left, at its last rate.
     set: Option<u64>,
     change: Change,
     begun: Instant,
 }
 
 impl Shaper {
-    /// For a device whose root discipline is the kernel's default, so that taking ours away brings it back. Nothing is changed before the
-    /// first reports give a rate; one that another agent left stays meanwhile, at the rate that it has.
+    /// For a device whose root discipline is the kernel's default: removing ours brings that back.
+    /// Nothing is changed before the first reports give a rate; a shaper that another agent left
+    /// stays meanwhile, at its rate.
     pub fn attach(device: &str, law: &qcut_d::Config, journal: &mut Journal) -> Result<Shaper> {
         let what = |why: std::io::Error| CureError::Refused(format!("a shaper on {device}: {why}"));
         let mut netlink = Netlink::open().map_err(what)?;
@@ -189,7 +193,8 @@ impl Shaper {
         let ecn = Attributes::default().with(TCA_FQ_CODEL_ECN, &words(&[1]));
         let leaf = tcmsg(index, LEAF, CLASS);
         if self.ask(kind::NEW_QDISC, leaf, "fq_codel", &ecn, "FQ-CoDel").is_err() {
-            // struct tc_fifo_qopt: what the law's target holds at this rate, in bytes, and no less than four packets.
+            // struct tc_fifo_qopt: the law's target at this rate, in bytes, and at least four
+            // packets.
             let most = limit(rate, self.law.target.0, 0, 0, 4 * u64::from(self.device.mtu));
             let fifo = words(&[u32::try_from(most).unwrap_or(u32::MAX)]);
             let message = named("bfifo").with(TCA_OPTIONS, &fifo);
@@ -203,8 +208,8 @@ impl Shaper {
         const TCA_HTB_PARMS: u16 = 1;
         const TCA_HTB_RATE64: u16 = 6;
         const TCA_HTB_CEIL64: u16 = 7;
-        // struct tc_htb_opt: rate, ceiling, buffer, cbuffer, quantum, level, priority. The link layer is set, so that
-        // the kernel expects no rate table of the old kind.
+        // struct tc_htb_opt: rate, ceiling, buffer, cbuffer, quantum, level, priority. The link layer
+        // is set, so that the kernel expects no rate table of the old kind.
         let slow = u32::try_from(rate).unwrap_or(u32::MAX);
         let mut parameters = Vec::new();
         for _ in 0..2 {

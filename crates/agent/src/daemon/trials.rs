@@ -1,9 +1,10 @@
-//! Whether the cures cost goodput here: a trial for each flow whose windows are rewritten as they pass, one for each cure that cannot be lifted
-//! flow by flow.
+//! Trials of the cures of this host: does a cure cost goodput? One trial for each flow under
+//! ACK-window rewriting, and one for each cure that cannot be lifted flow by flow.
 //!
-//! signal: bytes that arrived, counted only while a trial is due and something flows · model: [`Trial`] · action: a cure lifted for seconds, put
-//! back, or withdrawn, and each said with what to do about it. One trial of a cure at a time: flows that share a path are not lifted
-//! together, and between two of them there is as much time as between two of one flow.
+//! signal: bytes that arrived, counted only while a trial is due and data flows · model: [`Trial`] ·
+//! action: a cure is lifted for seconds, put back or withdrawn, with a line in the log that says
+//! what to do about it. Trials of one cure take turns: flows that share a path are not lifted
+//! together, and as much time passes between trials of two flows as between two of one flow.
 //!
 //! This host's downloads are lifted together, and judged by their sum. The program on sockets has no
 //! table of flows that go without it, and a trial of one flow would say less here. Downloads of one
@@ -26,15 +27,15 @@ use crate::status::TrialStatus;
 const LOOK: Duration = Duration::from_millis(250);
 /// Between two looks for flows that are new.
 const DISCOVER: Duration = Duration::from_secs(2);
-/// A flow that has carried less so far is not tried.
+/// A flow that has carried fewer bytes so far has no trial.
 const WORTH: u64 = 1 << 18;
-/// More flows are not tried at a time.
-const MOST: usize = 256;
-/// A connection on which nothing happens for so long, and two round trips, carries nothing.
+/// Flows that trials cover at the same time.
+const MAX_FLOWS: usize = 256;
+/// A connection without data for so long plus two round trips is idle.
 const UNDER_WAY_MS: u64 = 1_000;
-/// Goodput over less than this is no goodput.
+/// Goodput is not measured over less than this.
 const FALLEN_NS: u64 = 1_000_000_000;
-/// A look may take one part in so many of the time.
+/// Looks take at most one part in so many of the time.
 const SHARE: u32 = 50;
 
 /// The subject of a trial: a cure, or one flow of a cure.
@@ -44,7 +45,7 @@ enum Key {
     Receive,
     /// The gate, or the shaper in its place.
     Gate,
-    /// Windows of one passing flow.
+    /// Windows of one forwarded flow.
     Flow([u32; 4], [u32; 4], u16, u16, u32),
 }
 
@@ -62,7 +63,7 @@ impl Key {
         }
     }
 
-    /// Those of one cure take turns.
+    /// Name of the cure; trials of one cure take turns.
     fn cure(&self) -> &'static str {
         match self {
             Key::Receive => "receive",
@@ -143,7 +144,8 @@ fn held(flow: &Flow, cures: &Cures) -> (u64, bool) {
     (bytes, down_held || up_held)
 }
 
-/// Whether a window that is held is full, so that it is what limits: as `status` has it, and only while data comes.
+/// Whether a rewritten window is full, so that it limits the flow: as in `status`, and only while
+/// data arrives.
 fn full(flow: &Flow, now: Instant) -> bool {
     let rtt_us = u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us);
     let fills = |way: &Direction| {
@@ -280,7 +282,8 @@ impl Trials {
                 at: now,
                 moves: false,
             });
-            // A path that became longer makes windows too small, and the next trial may be half an hour away.
+            // On a path that became longer the windows are too small, and the next trial may be half
+            // an hour away.
             if one.look(now, own) && limits {
                 one.trial.suspect(now);
             }
@@ -325,8 +328,9 @@ impl Trials {
         Ok(())
     }
 
-    /// While a trial runs: whether windows limit who carries half of this host's downloads or more; whether they are still open from the time
-    /// without the cure, for who carries a tenth.
+    /// While a trial runs: whether windows limit flows that carry at least half of this host's
+    /// downloads, and whether windows of more than a tenth are still open from the time without the
+    /// cure.
     fn windows(&self, cures: &mut Cures) -> Result<(bool, bool)> {
         let trying =
             self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
@@ -345,7 +349,8 @@ impl Trials {
         Ok((held > 0 && held >= all / 2, open > all / 10))
     }
 
-    /// Flows that pass and are held: their bytes, and those of all; and whose windows are larger than wanted.
+    /// Forwarded flows with rewritten windows, with their bytes and those of all; and the flows whose
+    /// windows are above target.
     fn passing(&mut self, now: Instant, cures: &mut Cures) -> Result<(Vec<Seen>, Vec<Key>)> {
         let Some(acks) = &mut cures.attached.acks else {
             self.each.retain(|key, _| key.cure() != "acks");
@@ -375,13 +380,13 @@ impl Trials {
                 lift(&key, false, cures)?;
             }
         }
-        let room = MOST.saturating_sub(self.each.len());
+        let free = MAX_FLOWS.saturating_sub(self.each.len());
         let fresh = |key: &Key| !self.each.contains_key(key);
         let known = flows.iter().filter(|(key, _)| !fresh(key));
         let new = flows
             .iter()
             .filter(|(key, flow)| fresh(key) && held(flow, cures).0 >= WORTH)
-            .take(room);
+            .take(free);
         let seen = known
             .chain(new)
             .map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow, now)))
@@ -471,8 +476,8 @@ fn act(
         }
         Action::Withdraw(_) => {
             lift(key, true, cures)?;
-            // A path that became longer looks like a queue: what was learnt of it is forgotten, now that the cure has emptied the queue. Not
-            // beside other flows, whose queues would be taken for the path then.
+            // A path that became longer looks like a queue. The stored RTTmin is dropped now that the
+            // cure has emptied the queue; not beside other flows, whose queues would count as path.
             if key.flow().is_some()
                 && alone
                 && let Some(acks) = &mut cures.attached.acks

@@ -1,7 +1,7 @@
-//! Memory for the rate term: how much of TCP's the buffers that we make larger may take, and when there is none.
+//! Memory for the rate term: how much of TCP's memory the enlarged buffers may take.
 //!
-//! signal: /proc/net/sockstat, tcp_mem, rmem_max · model: half of what is free below tcp_mem's first mark may be promised, and nothing
-//! above it · action: `room_left` and `scarce` of bpf/headroom.h.
+//! signal: /proc/net/sockstat, tcp_mem, rmem_max · model: half of the memory below tcp_mem's first
+//! mark may be promised, and none above it · action: `room_left` and `scarce` of bpf/headroom.h.
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
@@ -13,7 +13,8 @@ const ALLOCATED: &str = "/proc/net/sockstat";
 const MARKS: &str = "/proc/sys/net/ipv4/tcp_mem";
 const RMEM_MAX: &str = "/proc/sys/net/core/rmem_max";
 
-/// Bytes that TCP holds in all namespaces, and its first mark, below which the kernel never presses.
+/// Bytes that TCP uses in all namespaces, and the first mark of tcp_mem: below it there is no memory
+/// pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     allocated: u64,
@@ -55,12 +56,12 @@ pub(super) fn max_buffer() -> u32 {
     most.saturating_mul(2).min(1 << 30) as u32
 }
 
-/// `room_left` of the kernel's side.
-pub(super) struct Room(Array<MapData, i64>);
+/// Bytes that buffers may still grow by: the map `room_left` of bpf/headroom.h.
+pub(super) struct Headroom(Array<MapData, i64>);
 
-impl Room {
-    pub(super) fn of(ebpf: &mut Ebpf) -> Result<Room> {
-        Ok(Room(taken(ebpf, "room_left")?))
+impl Headroom {
+    pub(super) fn of(ebpf: &mut Ebpf) -> Result<Headroom> {
+        Ok(Headroom(taken(ebpf, "room_left")?))
     }
 
     /// Updates the headroom after a walk; `larger`: bytes that buffers are larger by now.

@@ -331,7 +331,8 @@ fn read(stream: &mut dyn Stream, text: &mut Vec<u8>) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A socket that only its owner may open, from the first moment; one that a dead agent left is replaced, anything else is not.
+/// A socket that only its owner may open, from the first moment. A socket that a dead agent left is
+/// replaced; any other file is not.
 fn of_root(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => std::fs::remove_file(path)?,
