@@ -4,6 +4,7 @@
 //! module. Together they are the template that `defaults` prints, and the list of known keys.
 
 #[cfg(test)]
+#[path = "config_tests.rs"]
 mod tests;
 
 use std::path::Path;

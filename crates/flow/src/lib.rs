@@ -5,8 +5,8 @@
 //! acknowledgement for `tcp::ack` of the other direction. Both report to `series::limits`, which divides time into
 //! bins. A finished connection goes through `connection::summary` to `diagnose`.
 //!
-//! Each folder uses only those before it: `packet` ← `series` ← `tcp` ← `connection`. `diagnose` needs `series` alone,
-//! and `locate` needs `packet` and `series`. `tests/house/test_rust_modules.py` checks that there is no circle.
+//! Each folder uses only those before it: `identity` ← `series` ← `tcp` ← `connection`. `diagnose` needs `series` alone,
+//! and `locate` needs `identity` and `series`. `tests/house/test_rust_modules.py` checks that there is no circle.
 //!
 //! No code here reads a clock: all times are those of the capture.
 //!
@@ -14,8 +14,8 @@
 
 mod connection;
 pub mod diagnose;
+mod identity;
 pub mod locate;
-mod packet;
 pub mod series;
 mod tcp;
 

@@ -1,7 +1,7 @@
 //! The tables of a simulated run, with the columns that `docs/format.md` gives a captured one; what
 //! only a simulator knows comes after them, and what only a capture shows is null.
 
-use flow::series::grade::grade;
+use flow::diagnose::grade::grade;
 use scenario::Scenario;
 use sim::Results;
 use sim::record::{FlowRow, Limit, SampleRow};

@@ -329,4 +329,5 @@ fn later(now: Instant, by: Duration) -> Instant {
 }
 
 #[cfg(test)]
+#[path = "trial_tests.rs"]
 mod tests;

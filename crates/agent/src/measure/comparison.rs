@@ -283,4 +283,5 @@ pub fn table(before: &Phase, after: &Phase) -> String {
 }
 
 #[cfg(test)]
+#[path = "comparison_tests.rs"]
 mod tests;

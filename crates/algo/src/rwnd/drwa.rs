@@ -413,4 +413,5 @@ impl WindowControl for Drwa {
 }
 
 #[cfg(test)]
+#[path = "drwa_tests.rs"]
 mod tests;

@@ -18,7 +18,7 @@ pub(crate) mod table;
 use capture::{Addr, TcpSegment, flags};
 use units::{Duration, Instant};
 
-use crate::packet::dedup::Recent;
+use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
 use crate::tcp::hosts::Hosts;

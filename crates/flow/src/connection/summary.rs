@@ -11,7 +11,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::connection::Conn;
 use crate::series::evidence::{Burst, Wakeup};
-use crate::series::grade::grade;
+use crate::diagnose::grade::grade;
 use crate::series::output::Series;
 use crate::series::profile::Profile;
 use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};

@@ -14,7 +14,7 @@ use crate::connection::datagram::{DatagramFlow, IDLE_TIMEOUT};
 use crate::connection::summary::{RuleInputs, connection_row, flow_row};
 use crate::connection::{Conn, SegmentOutcome, TableContext};
 use crate::diagnose;
-use crate::packet::key::{Hasher, Key};
+use crate::identity::key::{Hasher, Key};
 use crate::series::evidence::{CaptureFacts, Evidence, Rival};
 use crate::series::output::{Select, Series, SeriesSelection};
 use crate::series::rows::{Connection, Event, Finding, Flow, Sample, Segment};

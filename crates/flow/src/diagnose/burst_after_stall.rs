@@ -47,7 +47,7 @@ use super::reading::{
     Values, bytes, counted, enough_data, ms, quantile, rate, rate_between, seconds, seconds_into,
 };
 use super::{Check, Rule, page::page};
-use crate::series::changepoint::onset;
+use crate::diagnose::changepoint::onset;
 use crate::series::evidence::Evidence;
 use crate::series::profile::ProfileBin;
 use crate::series::rows::{Finding, Severity};

@@ -53,7 +53,7 @@ use super::reading::{
     seconds_into,
 };
 use super::{Check, Rule, page::page};
-use crate::series::changepoint::onset;
+use crate::diagnose::changepoint::onset;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 

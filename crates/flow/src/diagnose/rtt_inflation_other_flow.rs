@@ -53,7 +53,7 @@ use super::reading::{
 };
 use super::{Check, Rule, page::page};
 use crate::series::evidence::{Evidence, Rival};
-use crate::series::grade::grade;
+use crate::diagnose::grade::grade;
 use crate::series::rows::{Finding, Severity};
 
 /// Added delay (ms) of an inflated bin: the beginning of grade B.

@@ -4,7 +4,7 @@ use capture::Addr;
 use units::{Bytes, Duration, Instant};
 
 use crate::series::evidence::{Burst, Evidence, Rival, Wakeup};
-use crate::series::grade::grade;
+use crate::diagnose::grade::grade;
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{
     Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage,

@@ -16,9 +16,9 @@ use hashbrown::HashMap;
 
 use super::packet::{Content, Packet, mix};
 use super::path_order::FlowFacts;
-use crate::packet::dedup::Recent;
-use crate::packet::key::Hasher;
-use crate::packet::sequence::{Pos, Sequence};
+use crate::identity::dedup::Recent;
+use crate::identity::key::Hasher;
+use crate::identity::sequence::{Pos, Sequence};
 
 /// Maximum time from the first point to the last, ns: the longest known queues take ten seconds (DRWA, figure 6).
 const MAX_TRANSIT_TIME: i64 = 30_000_000_000;

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use capture::protocol::{ICMP, ICMPV6, TCP, UDP};
 use capture::{Addr, Datagram, Decoded, Frame, Ip, TcpSegment, flags};
 
-use crate::packet::key::Key;
+use crate::identity::key::Key;
 
 /// Bytes of payload in the digest. Packets of RTP and DNS differ within 12 bytes, those of QUIC behind a header of up to
 /// 25 bytes that may be equal in all of them (RFC 9000 section 17.3.1).

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::LocateError;
 use super::packet::{CommonContent, Content, Packet, Tuple, narrow, sample_key};
-use crate::packet::key::Hasher;
+use crate::identity::key::Hasher;
 
 /// Maximum number of sampled packets; when there are more, half of them are dropped.
 const MAX_SAMPLES: usize = 1 << 16;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use units::Instant;
 
-use crate::packet::sequence::Pos;
+use crate::identity::sequence::Pos;
 use crate::series::rows::{Event, EventKind, Sample, Segment, SegmentKind};
 
 /// Which connections a series covers.

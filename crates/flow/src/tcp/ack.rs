@@ -13,7 +13,7 @@
 use capture::{TcpSegment, flags};
 use units::{Duration, Instant};
 
-use crate::packet::sequence::Pos;
+use crate::identity::sequence::Pos;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::state::{Context, Measured};

@@ -6,7 +6,7 @@
 use capture::Addr;
 use hashbrown::HashMap;
 
-use crate::packet::key::Hasher;
+use crate::identity::key::Hasher;
 
 /// Maximum number of path minima; beyond, the table is cleared, so that a scan of the Internet stays bounded.
 const MAX_PATHS: usize = 1 << 16;

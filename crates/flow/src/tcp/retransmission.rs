@@ -23,7 +23,7 @@
 
 use units::{Duration, Instant};
 
-use crate::packet::sequence::Pos;
+use crate::identity::sequence::Pos;
 
 /// Minimum retransmission timeout of Linux (TCP_RTO_MIN). RFC 6298 says 1 s; no known stack waits less than 200 ms.
 pub const RTO_MIN: Duration = Duration(200_000_000);

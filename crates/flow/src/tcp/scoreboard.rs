@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
-use crate::packet::sequence::{Pos, RangeSet};
+use crate::identity::sequence::{Pos, RangeSet};
 
 /// One segment as it was sent.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
-use crate::packet::sequence::Pos;
+use crate::identity::sequence::Pos;
 
 /// The state of ACKs and window that the sender knew when it sent a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]

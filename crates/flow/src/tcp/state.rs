@@ -3,7 +3,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-use crate::packet::sequence::Pos;
+use crate::identity::sequence::Pos;
 use crate::series::evidence::Wakeup;
 use crate::series::limits::Bins;
 use crate::series::output::{Series, SeriesSelection};

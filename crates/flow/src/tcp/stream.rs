@@ -19,7 +19,7 @@
 use capture::{TcpSegment, flags};
 use units::{Bytes, Duration, Instant};
 
-use crate::packet::sequence::{Pos, Sequence};
+use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
 use crate::series::limits::{BinContext, State};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};

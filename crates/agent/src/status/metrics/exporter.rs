@@ -363,4 +363,5 @@ impl Drop for Exporter {
 }
 
 #[cfg(test)]
+#[path = "exporter_tests.rs"]
 mod tests;
