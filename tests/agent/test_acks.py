@@ -171,8 +171,8 @@ def test_without_timestamps_sequence_numbers_and_windows_are_enough(
     tmp_path: Path, down: bool
 ) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
-        for space in testbed.spaces.values():
-            testbed.sysctl(space, "ipv4/tcp_timestamps", "0")
+        for node in testbed.spaces:
+            testbed.sysctl(node, "ipv4/tcp_timestamps", "0")
         Acks(testbed)
         goodput, ping = transfer(testbed, "notebook", *(["-R"] if down else []))
     assert ping.p(0.95) <= (1.2 * 3 if down else 1.1 * 2) * BASE_MS
