@@ -122,7 +122,9 @@ impl Flow {
 
     /// Grade of its queueing delay.
     pub fn grade(&self) -> Option<&'static str> {
-        self.queue_ms().filter(|_| self.judgeable()).map(|(_, p95)| flow::diagnose::grade::grade(p95))
+        self.queue_ms()
+            .filter(|_| self.judgeable())
+            .map(|(_, p95)| flow::diagnose::grade::grade(p95))
     }
 
     /// Its own bytes in the queue, at the median.

@@ -10,8 +10,8 @@
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::connection::Conn;
-use crate::series::evidence::{Burst, Wakeup};
 use crate::diagnose::grade::grade;
+use crate::series::evidence::{Burst, Wakeup};
 use crate::series::output::Series;
 use crate::series::profile::Profile;
 use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};

@@ -68,8 +68,8 @@ use super::reading::{
 use super::reading::{seconds_into, severity_of};
 use super::{Check, Rule, page::page, rtt_inflation_other_flow::has_foreign_queue};
 use crate::diagnose::changepoint::{Onset, onset};
-use crate::series::evidence::Evidence;
 use crate::diagnose::grade::{grade, usability};
+use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
 /// Queueing delay (ms) from which a level counts as bloated: the beginning of grade C.

@@ -52,8 +52,8 @@ use super::reading::{
     Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of,
 };
 use super::{Check, Rule, page::page};
-use crate::series::evidence::{Evidence, Rival};
 use crate::diagnose::grade::grade;
+use crate::series::evidence::{Evidence, Rival};
 use crate::series::rows::{Finding, Severity};
 
 /// Added delay (ms) of an inflated bin: the beginning of grade B.

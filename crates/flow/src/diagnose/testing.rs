@@ -3,8 +3,8 @@
 use capture::Addr;
 use units::{Bytes, Duration, Instant};
 
-use crate::series::evidence::{Burst, Evidence, Rival, Wakeup};
 use crate::diagnose::grade::grade;
+use crate::series::evidence::{Burst, Evidence, Rival, Wakeup};
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{
     Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage,
