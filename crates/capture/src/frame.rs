@@ -30,7 +30,7 @@ pub struct Interface {
 pub struct Frame<'a> {
     /// Capture time in nanoseconds since the epoch.
     pub time: Instant,
-    /// Index into [`Reader::interfaces`].
+    /// Index into [`crate::Reader::interfaces`].
     pub interface: u32,
     /// Link type of that interface.
     pub linktype: u16,
