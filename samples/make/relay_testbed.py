@@ -38,8 +38,10 @@ SYSCTLS = {
     "net.ipv4.tcp_wmem": "4096 16384 8388608",
     "net.ipv4.tcp_no_metrics_save": "1",
 }
-# All IP packets but router solicitations and multicast reports.
-WANTED = "ip or (ip6 and not ip6[40]=133 and not ip6[40]=143 and not ip6[40]=0)"
+# All IP packets but router solicitations (ICMPv6 type 133) and multicast reports, which are ICMPv6 of
+# type 143, mostly behind a hop-by-hop header (next header 0). Byte 40 is a port in TCP: the next
+# header is asked first.
+WANTED = "ip or (ip6 and ip6[6]!=0 and not (ip6[6]=58 and (ip6[40]=133 or ip6[40]=143)))"
 
 
 class RunError(RuntimeError):

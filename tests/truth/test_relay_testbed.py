@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +116,39 @@ def test_help_makes_no_directory(tmp_path: Path) -> None:
     )
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
     assert done.stdout.startswith("usage: generate.py")
+
+
+def ipv6(next_header: int, payload: bytes) -> bytes:
+    """A packet from fd00::1 to fd00::2."""
+    addresses = bytes.fromhex("fd00" + 13 * "00" + "01" + "fd00" + 13 * "00" + "02")
+    return struct.pack(">IHBB", 6 << 28, len(payload), next_header, 64) + addresses + payload
+
+
+def test_captures_leave_out_what_the_kernel_says_of_itself_and_no_port_of_tcp(
+    tmp_path: Path,
+) -> None:
+    """A TCP port begins where the type of ICMPv6 is: 34048 begins with 133, 36608 with 143."""
+    require("tcpdump")
+    ports = [first * 256 + 7 for first in range(256)]
+    wanted = [
+        ipv6(6, struct.pack(">HHIIHHHH", port, 5201, 1, 1, 5 << 12, 9, 0, 0)) for port in ports
+    ]
+    hop_by_hop = bytes([58, 0, 5, 2, 0, 0, 1, 0])
+    kernels = [ipv6(58, bytes([kind, 0, 0, 0])) for kind in (133, 143)]
+    kernels.append(ipv6(0, hop_by_hop + bytes([143, 0, 0, 0])))
+    raw = 101
+    records = [
+        struct.pack("<IIII", n, 0, len(one), len(one)) + one
+        for n, one in enumerate(wanted + kernels)
+    ]
+    capture = tmp_path / "all.pcap"
+    capture.write_bytes(
+        struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, raw) + b"".join(records)
+    )
+    kept = tmp_path / "kept.pcap"
+    subprocess.run(
+        ["tcpdump", "-r", str(capture), "-w", str(kept), relay_testbed.WANTED],
+        check=True,
+        capture_output=True,
+    )
+    assert kept.stat().st_size == 24 + sum(len(one) for one in records[: len(wanted)])

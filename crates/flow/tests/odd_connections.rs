@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Instant as Clock;
 
 use capture::{Decoded, TcpSegment, flags};
-use flow::series::rows::{End, Vantage};
-use flow::{Analysis, Analyzer, Options};
+use flow::series::rows::{End, EventKind, Vantage};
+use flow::{Analysis, Analyzer, Options, Select};
 use model::{Fate, Point, Script};
 use units::{Duration, Instant};
 
@@ -353,4 +353,23 @@ fn one_side_alone_takes_linear_time() {
         assert!(times[2] < times[0] * (200.0 / 60.0) * 2.0 + 0.1, "data {data}: {times:?} s");
         assert!(times[1] < times[0] * 4.0 + 0.1, "data {data}: {times:?} s");
     }
+}
+
+/// Some captures stamp the packets of two directions out of order.
+#[test]
+fn spans_of_a_full_window_have_the_flows_sum_where_time_steps_back() {
+    let mut all = segments(&Script { buffer: 8, segments: 400, ..script() });
+    for s in all.iter_mut().skip(20).step_by(7) {
+        s.ip.time = Instant(s.ip.time.0 - 3 * MS);
+    }
+    let mut analyzer = Analyzer::new(Options { events: Select::All, ..Options::default() });
+    for s in &all {
+        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
+    }
+    let a = analyzer.finish(None);
+    assert!(a.facts.backward_steps > 20);
+    let spans: f64 =
+        a.events.iter().filter(|e| e.kind == EventKind::WindowFull).map(|e| e.value).sum();
+    let full = a.flows[0].window_full.as_secs_f64();
+    assert!(full > 0.1 && (spans - full).abs() < 1e-6, "{spans} s of spans, {full} s in the flow");
 }

@@ -183,6 +183,13 @@ impl Bins {
         self.state = state;
     }
 
+    /// The time up to which the state is accounted. Where packets of a capture step back in time it
+    /// stays, so that spans which begin and end at it have the same sum as the bins.
+    #[inline]
+    pub fn accounted(&self) -> Instant {
+        self.mark
+    }
+
     /// Accounts the time up to `at` if the open bin does not end before (the usual case); else false.
     #[inline]
     pub fn stays_open(&mut self, at: Instant) -> bool {

@@ -524,14 +524,15 @@ impl Stream {
 
     /// Sets the state from now on, and records the events of window-full spans.
     pub fn set_state(&self, full: bool, app_limited: bool, m: &mut Measured, cx: &mut Context<'_>) {
+        let now = m.bins.accounted();
         match (full, m.full_since) {
             (true, None) => {
-                m.full_since = Some(cx.now);
-                m.full_first.get_or_insert(cx.now);
+                m.full_since = Some(now);
+                m.full_first.get_or_insert(now);
             }
             (false, Some(since)) => {
                 m.full_since = None;
-                let span = cx.now.since(since).as_secs_f64();
+                let span = now.since(since).as_secs_f64();
                 cx.series.event(cx.selected, cx.flow, since, EventKind::WindowFull, span, self.max);
             }
             _ => {}
