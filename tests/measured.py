@@ -24,6 +24,8 @@ def medians(plays: Mapping[str, Callable[[], Figures]]) -> dict[str, Figures]:
         running = [(name, pool.submit(play)) for _ in range(RUNS) for name, play in plays.items()]
         done = [(name, future.result()) for name, future in running]
     runs = {name: [figures for other, figures in done if other == name] for name in plays}
+    # pytest shows it where the test fails, and with -rP
+    print(*(f"{name}: {figures}" for name in plays for figures in runs[name]), sep="\n")
     return {
         name: {key: statistics.median(one[key] for one in figures) for key in figures[0]}
         for name, figures in runs.items()
