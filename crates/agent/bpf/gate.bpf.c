@@ -12,7 +12,8 @@
  * any number of processors may send. The sweep over the accounts takes no lock: each account is
  * read at once.
  *
- * Without reports for the law's timeout the gate is open. The agent renews a lease; after it has
+ * Without reports for the law's timeout, and before the first estimate of the rate, the gate is
+ * open. The agent renews a lease; after it has
  * expired everything passes.
  *
  * The agent finds programs and maps by their names, so these stay the same from version to version.
@@ -75,7 +76,7 @@ struct gate_counters {
 	__u64 privileged;
 	/* Refused to sockets of this host, and to forwarded traffic. */
 	__u64 refused_own, refused_forwarded;
-	/* Passed because there was no fresh report, or no lease. */
+	/* Passed because there was no fresh report, no estimate of the rate, or no lease. */
 	__u64 unguarded;
 };
 
@@ -184,7 +185,9 @@ int egress(struct __sk_buff *skb)
 	now_ms = now / 1000000;
 
 	bpf_spin_lock(&s->lock);
-	silent = qcut_silent(&s->law, &law, now);
+	/* Before the first estimate of the rate the limit is the floor, which would end the slow
+	 * start of any link faster than it. */
+	silent = qcut_silent(&s->law, &law, now) || !s->law.rated;
 	occupancy = qcut_bytes(&s->law, now);
 	limit = qcut_limit(&s->law, &law);
 	update_busy(s, now, occupancy);

@@ -489,7 +489,8 @@ impl Gate {
 
     fn write(&mut self) -> Result<()> {
         let mut now = self.settings.config(&self.found);
-        if matches!(self.telemetry(), State::Fresh { grade: Grade::Driver, .. }) {
+        // Also before the first report, whose source is not known yet.
+        if !matches!(self.telemetry(), State::Fresh { grade: Grade::Modem, .. }) {
             now.floor = now.floor.max(u64::from(self.found.mtu) * DRIVER_FLOOR);
         }
         self.config.as_ref().map_or(Ok(()), |held| held.change(|config| *config = now))
