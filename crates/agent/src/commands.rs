@@ -106,6 +106,12 @@ impl Output {
     }
 }
 
+/// Width of the terminal, where there is one or `COLUMNS` is set.
+pub(crate) fn columns() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| columns.0.into()))
+}
+
 /// Checks the capabilities, not the user: a systemd unit runs as root with few of them.
 pub(crate) fn root() -> Result<()> {
     kernel::rights().map_err(failed)
@@ -282,17 +288,21 @@ fn status_of(paths: &Paths, request: &Value) -> Result<Option<Value>> {
     Ok(answer)
 }
 
-/// What a running agent does, and every flow.
-pub fn status(paths: &Paths, output: &Output) -> Result<()> {
-    let request = json!({"ask": "status", "text": !output.json});
+/// What a running agent does, and every flow; with `with_text`, JSON contains the text, too.
+pub fn status(paths: &Paths, output: &Output, with_text: bool) -> Result<()> {
+    let request = json!({"ask": "status", "text": with_text || !output.json, "columns": columns()});
     let Some(answer) = status_of(paths, &request)? else {
         let journal = std::fs::read(paths.journal()).unwrap_or_default();
         let left = journal::pending(&String::from_utf8_lossy(&journal)).len();
-        output.say(&json!({"ok": true, "state": "off", "pending": left}), || match left {
-            0 => "off".to_owned(),
-            _ => "off, but an agent ended without undoing what it did; unbloat-agent off undoes it"
-                .to_owned(),
-        });
+        let text = match left {
+            0 => "off",
+            _ => "off, but an agent ended without undoing what it did; unbloat-agent off undoes it",
+        };
+        let mut answer = json!({"ok": true, "state": "off", "pending": left});
+        if with_text {
+            answer["text"] = text.into();
+        }
+        output.say(&answer, || text.to_owned());
         return Ok(());
     };
     output.say(&answer, || match answer["text"].as_str() {

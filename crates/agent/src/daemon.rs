@@ -525,7 +525,7 @@ impl Daemon {
         };
         let mut answer = json!(status);
         if request["text"] == true {
-            answer["text"] = table::table(&status).into();
+            answer["text"] = table::table(&status, request["columns"].as_u64()).into();
         }
         answer
     }

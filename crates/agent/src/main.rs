@@ -47,7 +47,11 @@ enum Command {
     /// Put everything back exactly, whether an agent runs or died.
     Off,
     /// Every flow: RTT, RTTmin, target and advertised window, in flight, queue, what limits.
-    Status,
+    Status {
+        /// With --json: the text, too.
+        #[arg(long, hide = true)]
+        text: bool,
+    },
     /// Look, change nothing, and say which cure would help, what it would change, and what it expects.
     Plan {
         /// Judge this capture (pcap, pcapng, .gz, .zst; - for standard input); repeatable for a rotating one.
@@ -156,7 +160,7 @@ fn main() -> ExitCode {
             start(configuration, false).and_then(|start| commands::on(&start, &output))
         }
         Command::Off => commands::off(&paths, &output),
-        Command::Status => commands::status(&paths, &output),
+        Command::Status { text } => commands::status(&paths, &output, text),
         Command::Plan { capture, live, device, telemetry, out } => {
             let options =
                 plan::Options { capture, live, device, telemetry, out, pins: paths.pins.clone() };

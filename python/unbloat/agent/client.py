@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from unbloat.errors import AgentError
 
@@ -52,11 +53,17 @@ class Place:
         """Its answer, which is well."""
         argv = self.argv("--json", *words)
         try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            # A text within the answer fits the terminal, which the program does not see.
+            columns = str(shutil.get_terminal_size().columns)
+            done = subprocess.run(
+                argv,
+                env=os.environ | {"COLUMNS": columns},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+            )
         except OSError as error:
-            raise AgentError(
-                f"{argv[0]}: {(error.strerror or 'cannot be run').lower()}", MISSING
-            ) from None
+            raise cannot_run(argv, error) from None
         answer = last_object(done.stdout)
         if done.returncode != 0:
             raise refusal(answer, done.stderr, done.returncode)
@@ -64,16 +71,14 @@ class Place:
             raise AgentError(f"{NAME} answered nothing that is understood")
         return answer
 
-    def become(self, *words: str) -> None:
-        """Is that program from now on: what it prints and how it ends is its own."""
+    def become(self, *words: str) -> NoReturn:
+        """Replaces this process by the program: text and exit code are the program's."""
         argv = self.argv(*words)
         sys.stdout.flush()
         try:
             os.execv(argv[0], argv)
         except OSError as error:
-            raise AgentError(
-                f"{argv[0]}: {(error.strerror or 'cannot be run').lower()}", MISSING
-            ) from None
+            raise cannot_run(argv, error) from None
 
     def stream(self, *words: str) -> Generator[Answer, None, None]:
         """Its objects as they come. However this ends, the program has ended and undone what it did."""
@@ -83,9 +88,7 @@ class Place:
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            raise AgentError(
-                f"{argv[0]}: {(error.strerror or 'cannot be run').lower()}", MISSING
-            ) from None
+            raise cannot_run(argv, error) from None
         last: Answer | None = None
         try:
             assert child.stdout is not None
@@ -97,6 +100,11 @@ class Place:
                 raise refusal(last, child.stderr.read() if child.stderr else b"", child.returncode)
         finally:
             stopped(child)
+
+
+def cannot_run(argv: Sequence[str], error: OSError) -> AgentError:
+    """Why the program could not be started."""
+    return AgentError(f"{argv[0]}: {(error.strerror or 'cannot be run').lower()}", MISSING)
 
 
 def stopped(child: subprocess.Popen[bytes]) -> None:

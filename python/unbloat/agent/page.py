@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from unbloat.agent.before_after import WAYS, Measured, now_text, rows
 from unbloat.agent.client import Answer
-from unbloat.agent.text import ARROWS, flow_key, flow_name
+from unbloat.agent.flows import ARROWS, flow_key, flow_name
 from unbloat.charts.agent_run import charts
 from unbloat.report.encode import codes, encode, floats, seconds, steps
 from unbloat.report.series import encoded_curve

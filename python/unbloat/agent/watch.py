@@ -1,12 +1,11 @@
 """`unbloat agent watch`: status twice a second, until q, Ctrl-C, or the time that was given.
 
-signal: the program's status · model: the last RTTs of each connection · action: a screen of its own on a terminal, which is as it was
-afterwards; elsewhere one look below the other.
+The text is the program's; the RTT history of each connection is added here. A terminal shows it on a screen of its own and is restored
+afterwards; elsewhere the samples are printed one below the other.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import shutil
@@ -14,17 +13,20 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from unbloat.agent.client import Answer, Place
-from unbloat.agent.text import SPARK, flow_key, status_screen
-from unbloat.text.terminal import Terminal, cut, plain, sparkline
+from unbloat.agent.flows import flow_key
+from unbloat.text.table import GAP
+from unbloat.text.terminal import Terminal, cut, left, plain, sparkline, width, wrap
 
 EVERY_S = 0.5
 Wait = Callable[[float], bool]
 LOG_LINES = 6
 LEAVE = "q leaves"
+# Cells of a sparkline: of two samples a second, the last 12 s.
+SPARK = 24
 
 
 class History:
@@ -42,30 +44,40 @@ class History:
             found[key].append(flow.get("rtt_ms"))
         self.rtts = found
 
-    def sparks(self) -> dict[str, str]:
-        """A sparkline of each."""
-        return {key: sparkline(list(values), SPARK) for key, values in self.rtts.items()}
+    def spark(self, flow: Answer) -> str:
+        """The sparkline of a connection."""
+        return sparkline(list(self.rtts[flow_key(flow)]), SPARK)
 
 
-def frame(terminal: Terminal, answer: Answer, sparks: Mapping[str, str], rows: int) -> None:
-    """One look: what status prints, and the last lines of the log."""
-    log = [str(line) for line in answer.get("log") or []][-LOG_LINES:]
-    status_screen(terminal, answer, sparks, max(rows - len(log) - 1, 1) if rows else 0)
-    if log:
-        terminal.line()
-    for line in log:
-        terminal.line(terminal.style(cut(plain(line), terminal.width), "dim"))
+def frame(terminal: Terminal, answer: Answer, history: History, rows: int) -> str:
+    """One sample: the text of `status`, the history of each RTT, and the last lines of the log, in `rows` lines (0: any number)."""
+    text = [plain(line) for line in str(answer.get("text") or "").splitlines()]
+    # The last lines are the connections, the fastest first.
+    flows = sorted(answer.get("flows") or [], key=lambda flow: -(flow.get("rate_bps") or 0))
+    place = max(len(text) - len(flows), 0)
+    lines = [part for line in text[:place] for part in wrap(line, terminal.width)]
+    log = [plain(str(line)) for line in answer.get("log") or []][-LOG_LINES:]
+    label = max(map(width, text[place:]), default=0)
+    beside = label + GAP + SPARK <= terminal.width
+    # Below the connections: how many are left out, a blank line, the log.
+    room = (rows - len(lines) - len(log) - 2) // (1 if beside else 2) if rows else len(flows)
+    for line, flow in zip(text[place:], flows[: max(room, 1)], strict=False):
+        spark = " " * GAP + history.spark(flow)
+        lines += [left(line, label) + spark] if beside else [cut(line, terminal.width), spark]
+    if max(room, 1) < len(flows):
+        lines.append(terminal.style(f"… and {len(flows) - max(room, 1)} more", "dim"))
+    lines += [""] if log else []
+    return "\n".join(
+        [*lines, *(terminal.style(cut(line, terminal.width), "dim") for line in log), ""]
+    )
 
 
 def watch_agent(place: Place, lasting_s: float | None) -> None:
     """Watches; the first look has to succeed."""
-    answer = place.ask("status")
+    answer = place.ask("status", "--text")
     if not sys.stdout.isatty():
         for look, history in looks(place, answer, lasting_s, slept):
-            terminal = Terminal(sys.stdout)
-            frame(terminal, look, history.sparks(), 0)
-            terminal.line()
-            sys.stdout.flush()
+            print(frame(Terminal(sys.stdout), look, history, 0), flush=True)
         return
     from rich.console import Console
     from rich.live import Live
@@ -74,14 +86,10 @@ def watch_agent(place: Place, lasting_s: float | None) -> None:
     console = Console()
     with leaving(), keys() as left, Live(console=console, screen=True, auto_refresh=False) as live:
         for look, history in looks(place, answer, lasting_s, left):
-            size = shutil.get_terminal_size()
             terminal = Terminal(sys.stdout)
-            terminal.stream = drawn = io.StringIO()
-            frame(terminal, look, history.sparks(), size.lines - 2)
-            terminal.line(terminal.style(LEAVE, "dim"))
-            live.update(
-                Text.from_ansi(drawn.getvalue(), no_wrap=True, overflow="crop"), refresh=True
-            )
+            drawn = frame(terminal, look, history, shutil.get_terminal_size().lines - 2)
+            drawn += terminal.style(LEAVE, "dim")
+            live.update(Text.from_ansi(drawn, no_wrap=True, overflow="crop"), refresh=True)
 
 
 def slept(span_s: float) -> bool:
@@ -102,7 +110,7 @@ def looks(
         rest = EVERY_S if lasting_s is None else min(EVERY_S, begun + lasting_s - time.monotonic())
         if rest <= 0 or wait(rest):
             return
-        answer = place.ask("status")
+        answer = place.ask("status", "--text")
 
 
 def leaves(pressed: bytes) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from unbloat.agent.client import Answer, Place
+from unbloat.agent.client import Place
 from unbloat.errors import AgentError
 from unbloat.text.terminal import Terminal
 
@@ -103,9 +102,6 @@ def plan(
     change, and what it expects. Nothing is changed."""
     if capture and live is not None:
         raise typer.BadParameter("--capture and --live exclude each other")
-    place: Place = ctx.obj
-    # What it prints is made for a terminal of this width.
-    os.environ["COLUMNS"] = str(terminal().width)
     captures = [word for one in capture or [] for word in pair("--capture", one)]
     rest = [
         *pair("--live", live),
@@ -113,7 +109,7 @@ def plan(
         *pair("--telemetry", telemetry),
         *pair("--out", out),
     ]
-    place.become(*(["--json"] if json else []), "plan", *captures, *rest)
+    become(ctx, json, "plan", *captures, *rest)
 
 
 @app.command(
@@ -124,19 +120,19 @@ def on(
     ctx: typer.Context, config: Config = None, settings: Settings = None, json: Json = False
 ) -> None:
     """Apply the cures, in the background; new settings for an agent that runs."""
-    from unbloat.agent.text import changed_screen, head
-
+    words = ["on", *configured(config, settings)]
+    if json:
+        become(ctx, json, *words)
     place: Place = ctx.obj
-    show(ctx, json, changed_screen, "on", *configured(config, settings))
-    head(terminal(), place.ask("status"))
+    if place.ask(*words).get("state") == "set":
+        print("the agent that runs has the new settings")
+    become(ctx, json, "status")
 
 
 @app.command(short_help="Put everything back exactly.", epilog="Example: sudo unbloat agent off")
 def off(ctx: typer.Context, json: Json = False) -> None:
     """Put everything back exactly, whether an agent runs or died."""
-    from unbloat.agent.text import changed_screen
-
-    show(ctx, json, changed_screen, "off")
+    become(ctx, json, "off")
 
 
 @app.command(
@@ -146,9 +142,7 @@ def off(ctx: typer.Context, json: Json = False) -> None:
 def status(ctx: typer.Context, json: Json = False) -> None:
     """What it does, and every connection: RTT, smallest RTT, window wanted and offered, in flight, queue, rate, who holds
     it back."""
-    from unbloat.agent.text import status_screen
-
-    show(ctx, json, status_screen, "status")
+    become(ctx, json, "status")
 
 
 @app.command(
@@ -198,9 +192,7 @@ def watch(
 )
 def features(ctx: typer.Context, json: Json = False) -> None:
     """What this kernel can do, and what is missing: asked by trying, not by its version."""
-    from unbloat.agent.text import features_screen
-
-    show(ctx, json, features_screen, "features")
+    become(ctx, json, "features")
 
 
 @app.command(
@@ -209,8 +201,7 @@ def features(ctx: typer.Context, json: Json = False) -> None:
 )
 def defaults(ctx: typer.Context) -> None:
     """A configuration with every key, its default and its meaning."""
-    place: Place = ctx.obj
-    place.become("defaults")
+    become(ctx, False, "defaults")
 
 
 @app.command(
@@ -230,8 +221,8 @@ def serve(
     ] = False,
 ) -> None:
     """Apply the cures and stay; the program itself takes this one's place."""
-    place: Place = ctx.obj
-    place.become("serve", *configured(config, settings), *(["--take-over"] if take_over else []))
+    words = ["serve", *configured(config, settings), *(["--take-over"] if take_over else [])]
+    become(ctx, False, *words)
 
 
 def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bool) -> None:
@@ -245,7 +236,7 @@ def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bo
     if as_json:
         print(json.dumps(measured.done))
     else:
-        screen(terminal(), measured.done)
+        screen(Terminal(sys.stdout), measured.done)
     if report is not None:
         from unbloat.agent.page import write_page
 
@@ -266,19 +257,10 @@ def pair(option: str, value: object) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
-def terminal() -> Terminal:
-    """Where results go."""
-    return Terminal(sys.stdout)
-
-
-def show(
-    ctx: typer.Context, json: bool, screen: Callable[[Terminal, Answer], None], *words: str
-) -> None:
-    """Asks the program and shows its answer; with `--json` the program itself takes over."""
+def become(ctx: typer.Context, json: bool, *words: str) -> NoReturn:
+    """The program takes over: its text, its exit code."""
     place: Place = ctx.obj
-    if json:
-        place.become("--json", *words)
-    screen(terminal(), place.ask(*words))
+    place.become(*(["--json"] if json else []), *words)
 
 
 def span_s(text: str) -> float:

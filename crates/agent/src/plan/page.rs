@@ -8,6 +8,7 @@ use super::host::Host;
 use super::observation::Way;
 use super::text::{bytes, count, endpoint, ms, paragraph, rate};
 use super::{Options, Plan};
+use crate::commands::columns;
 
 /// Column at which the text of a paragraph begins.
 const INDENT: usize = 12;
@@ -19,9 +20,7 @@ type Line = (String, String, String, String, String);
 
 /// Width of the terminal, but never so wide that a line is hard to read.
 pub fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
-    columns.or_else(terminal).unwrap_or(96).clamp(40, 100)
+    columns().unwrap_or(96).clamp(40, 100)
 }
 
 /// Whether titles are bold: on a terminal, unless NO_COLOR is set.

@@ -1,5 +1,6 @@
 //! The text of `status`: the uplink's cure, problems, a line per cure, trials, and every flow with
-//! what limits it. At most 80 columns with IPv4 addresses, 98 with longer ones.
+//! what limits it, the fastest first. At most 80 columns with IPv4 addresses, 98 with longer ones;
+//! a narrower terminal shows fewer figures.
 
 use super::{Status, TrialStatus};
 use crate::cures::trial::Stage;
@@ -9,9 +10,14 @@ use crate::cures::{FlowStatus, flow::Limit};
 const REMOTE: usize = 28;
 const TITLES: [&str; 9] =
     ["remote", "cure", "RTT ms", "min", "Mbit/s", "target", "adv.", "flight", "queue"];
+/// Columns of each figure.
+const WIDTHS: [usize; 7] = [6, 5, 6, 7, 7, 7, 7];
 
-/// The status as text.
-pub fn table(status: &Status) -> String {
+/// Figures that a narrow terminal leaves out, in this order: advertised and target window, in flight, queue.
+const LEFT_OUT: [usize; 4] = [4, 3, 5, 6];
+
+/// The status as text, for a terminal of so many columns.
+pub fn table(status: &Status, columns: Option<u64>) -> String {
     let mut lines = vec![format!("on for {}, process {}", span(status.up_s), status.pid)];
     if status.lifted {
         lines.push("all cures watch, and change nothing".to_owned());
@@ -29,19 +35,24 @@ pub fn table(status: &Status) -> String {
         lines.extend(figures.map(|figures| format!("{}: {}", about.title, figures.line())));
     }
     lines.extend(status.trials.iter().filter_map(trial));
-    let flows: Vec<_> = status.flows.iter().map(flow).collect();
+    let mut flows: Vec<_> = status.flows.iter().collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.rate));
+    let flows: Vec<_> = flows.into_iter().map(flow).collect();
     let longest = |title: &str, of: &dyn Fn(&Row) -> usize| {
         flows.iter().map(of).chain([title.len()]).max().unwrap_or(0)
     };
     let ends =
         (longest("remote", &|flow| flow.0.chars().count()), longest("cure", &|flow| flow.1.len()));
+    // Cells of the figures and of the limit, with the blanks between them.
+    let over = (ends.0 + ends.1 + 60).saturating_sub(columns.map_or(usize::MAX, |c| c as usize));
+    let left_out = &LEFT_OUT[..over.div_ceil(8).min(LEFT_OUT.len())];
     if !flows.is_empty() {
         let [remote, cure, numbers @ ..] = TITLES;
         let titles = (remote.to_owned(), cure, numbers.map(str::to_owned), "limit");
         lines.push(String::new());
-        lines.push(row(ends, &titles));
+        lines.push(row(ends, left_out, &titles));
     }
-    lines.extend(flows.iter().map(|flow| row(ends, flow)));
+    lines.extend(flows.iter().map(|flow| row(ends, left_out, flow)));
     lines.join("\n")
 }
 
@@ -101,13 +112,18 @@ fn flow(flow: &FlowStatus) -> Row {
     )
 }
 
-fn row((ends, cures): (usize, usize), (remote, cure, numbers, limit): &Row) -> String {
-    let [rtt, min, rate, target, advertised, flight, queue] = numbers;
-    format!(
-        "{remote:<ends$} {cure:<cures$} {rtt:>6} {min:>5} {rate:>6} {target:>7} {advertised:>7} {flight:>7} {queue:>7} {limit}"
-    )
-    .trim_end()
-    .to_owned()
+fn row(
+    (ends, cures): (usize, usize),
+    left_out: &[usize],
+    (remote, cure, numbers, limit): &Row,
+) -> String {
+    let mut line = format!("{remote:<ends$} {cure:<cures$}");
+    for (place, (number, width)) in numbers.iter().zip(WIDTHS).enumerate() {
+        if !left_out.contains(&place) {
+            line += &format!(" {number:>width$}");
+        }
+    }
+    format!("{line} {limit}")
 }
 
 /// Milliseconds in at most six columns.
@@ -162,7 +178,7 @@ mod tests {
 
     #[test]
     fn it_fits_a_terminal_whatever_the_numbers_are() {
-        let text = table(&status("2001:db8:ffff:ffff:ffff:ffff:ffff:1", "acks down"));
+        let text = table(&status("2001:db8:ffff:ffff:ffff:ffff:ffff:1", "acks down"), None);
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 100, "{widest}\n{text}");
         assert!(text.contains("[2001:db8:fff…:ffff:1]:65535"), "{text}");
@@ -173,14 +189,14 @@ mod tests {
     fn with_ipv4_alone_eighty_columns_are_enough() {
         let mut status = status("192.0.2.1", "receive");
         status.flows[0].remote.1 = 443;
-        let text = table(&status);
+        let text = table(&status, None);
         let flows: Vec<&str> = text.lines().rev().take(2).collect();
         assert!(flows.iter().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
     fn it_names_the_uplinks_cure_what_is_wrong_and_what_was_withdrawn() {
-        let text = table(&status("192.0.2.1", "receive"));
+        let text = table(&status("192.0.2.1", "receive"), None);
         for line in [
             "on for 2 h, process 41",
             "uplink wwan0: upload control: ACK-window rewriting: no reports",
@@ -193,8 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_terminal_shows_fewer_figures_and_keeps_rtt_rate_and_limit() {
+        let mut status = status("192.0.2.1", "receive");
+        status.flows[0].remote.1 = 443;
+        for (columns, left) in [(80, 10), (79, 9), (60, 7), (40, 6)] {
+            let text = table(&status, Some(columns));
+            let titles = text.lines().rev().nth(1).unwrap();
+            assert!(titles.len() <= columns.max(48) as usize, "{text}");
+            assert_eq!(titles.replace("RTT ms", "RTT").split_whitespace().count(), left, "{text}");
+        }
+    }
+
+    #[test]
     fn columns_stand_below_their_names() {
-        let text = table(&status("192.0.2.1", "receive"));
+        let text = table(&status("192.0.2.1", "receive"), None);
         let lines: Vec<&str> = text.lines().rev().take(2).collect();
         let ends = |line: &str, word: &str| {
             line.find(word).map(|at| line[..at].chars().count() + word.len())
