@@ -22,10 +22,7 @@ NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
 NO_PINS = "while umount /sys/fs/bpf 2>/dev/null; do :; done"
 REMOUNTED = f'umount {cgroup_root()}; mount -t cgroup2 none {cgroup_root()}; exec "$@"'
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-SOCKETS = "downloads: windows of this host's new connections (DRWA)"
-ACKS = "uploads: ACK-window rewriting, also of hosts behind this one"
-GATE = "uploads: the gate, where a modem or driver reports"
-HTB = "the shaper (HTB)"
+SOCKETS, ACKS, GATE, HTB = "download-windows", "ack-windows", "gate", "htb"
 
 
 def no_cgroups() -> str:
@@ -54,9 +51,7 @@ def features(lack: str, agent: str, *before: str) -> tuple[dict[str, str | None]
     answer: dict[str, Any] = json.loads(done.stdout)
     assert all(feature["works"] == (feature["missing"] is None) for feature in answer["features"])
     assert all(feature["since"][0].isdigit() for feature in answer["features"])
-    return {feature["feature"]: feature["missing"] for feature in answer["features"]}, answer[
-        "without"
-    ]
+    return {feature["id"]: feature["missing"] for feature in answer["features"]}, answer["without"]
 
 
 def ended(lack: str, agent: str, *settings: str, before: tuple[str, ...] = ()) -> str:
@@ -88,7 +83,7 @@ def test_here_everything_works_but_what_this_kernel_was_built_without(agent: str
 def test_without_the_kernels_types_the_shaper_and_plan_work(agent: str) -> None:
     missing, below = features(NO_TYPES, agent)
     assert {missing[name] for name in (SOCKETS, ACKS, GATE)} == {"no /sys/kernel/btf/vmlinux"}
-    assert missing["cgroup v2"] is None
+    assert missing["cgroup-v2"] is None
     assert missing[HTB] is None or "nor a module of it" in str(missing[HTB])
     (line,) = below
     assert "CONFIG_DEBUG_INFO_BTF" in line
@@ -156,8 +151,8 @@ def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent
 def test_without_rights_captures_are_planned_with(agent: str) -> None:
     missing, below = features("true", agent, *UNPRIVILEGED)
     assert {name for name, why in missing.items() if why is None} >= {
-        "cgroup v2",
-        "the kernel's own types (BTF)",
+        "cgroup-v2",
+        "kernel-types",
     }
     assert str(missing[SOCKETS]).startswith("no rights: ")
     (line,) = below
@@ -169,9 +164,7 @@ def test_a_container_that_may_not_use_bpf_has_no_rights(agent: str) -> None:
     # Root of a user namespace of its own: all capabilities, and none that counts.
     done = without("true", "unshare", "--user", "--map-root-user", agent, "--json", "features")
     answer = json.loads(done.stdout)
-    (sockets,) = [
-        feature["missing"] for feature in answer["features"] if feature["feature"] == SOCKETS
-    ]
+    (sockets,) = [feature["missing"] for feature in answer["features"] if feature["id"] == SOCKETS]
     assert sockets.startswith("no rights: ")
 
 

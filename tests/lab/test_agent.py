@@ -13,7 +13,8 @@ import pytest
 from running import Lab
 
 import unbloat as package
-from unbloat.lab.agent.process import NEEDS, features
+from unbloat.lab.agent.config import Cure
+from unbloat.lab.agent.process import features, needed_features
 from unbloat.lab.requirements import AGENT, found
 
 DOWNLOAD = """
@@ -57,6 +58,7 @@ every = "100 ms"
 gate = "agent"
 """
 GATE = 'gate = { kind = "qcut_d", target = "20 ms" }'
+LAW = {"lambda": 32}
 ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 32 }'
 # In place of the agent: it says that all is well, and does nothing.
 IDLE = """
@@ -200,9 +202,10 @@ def test_an_agent_that_dies_ends_the_run_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("agent")
 def test_what_a_cure_needs_is_called_as_the_agent_calls_it() -> None:
-    listed = [str(feature["feature"]) for feature in features(found(AGENT) or "")]
-    for name in NEEDS.values():
-        assert sum(feature.startswith(name) for feature in listed) == 1, name
+    listed = [feature["id"] for feature in features(found(AGENT) or "")]
+    for cure in (Cure(0, receive=LAW), Cure(0, acks=LAW), Cure(0, gate=LAW)):
+        (feature,) = needed_features([cure])
+        assert listed.count(feature) == 1, feature
 
 
 def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> None:
@@ -217,6 +220,7 @@ def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(
     tmp_path: Path, machine: None
 ) -> None:
     missing = {
+        "id": "download-windows",
         "feature": "downloads: windows of this host's new connections (DRWA)",
         "since": "5.11",
         "works": False,

@@ -188,13 +188,17 @@ fn bring<C: Cure>(
 /// Tries every feature that a cure needs: what all programs need, the cures' programs, the hooks
 /// for them, and what needs no program.
 pub fn features() -> Vec<Tried> {
+    needed_features().map(Feature::tried).collect()
+}
+
+fn needed_features() -> impl Iterator<Item = &'static Feature> {
     let of = |program: bool| {
         let cures = TABLE.iter().filter(move |about| about.program == program);
         cures.flat_map(|about| about.features.iter().copied())
     };
     let base = kernel::BASE.iter();
     let all = base.chain(of(true)).chain(attach::HOOKS.iter()).chain(of(false));
-    all.chain([&kernel::SOCK_DIAG]).map(Feature::tried).collect()
+    all.chain([&kernel::SOCK_DIAG])
 }
 
 /// The window law as the agent uses it. The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step, where the
@@ -209,6 +213,35 @@ pub fn window_law() -> drwa::Config {
         increment: 1,
         max: Bytes(1 << 30),
         ..drwa::Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_the_ids_by_which_other_programs_ask_for_them() {
+        let ids: Vec<_> = needed_features().map(|feature| serde_json::json!(feature.id)).collect();
+        assert_eq!(
+            ids,
+            [
+                "kernel-types",
+                "cgroup-v2",
+                "bpf-file-system",
+                "download-windows",
+                "live-download-windows",
+                "ack-windows",
+                "gate",
+                "congestion-control",
+                "live-congestion-control",
+                "tcx",
+                "clsact",
+                "htb",
+                "fq-codel",
+                "sock-diag",
+            ]
+        );
     }
 }
 

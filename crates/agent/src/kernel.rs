@@ -19,7 +19,7 @@ use crate::error::{CureError, Result};
 mod features;
 mod rights;
 
-pub use features::{BASE, Feature, SOCK_DIAG, Tried, able, types, without};
+pub use features::{BASE, Feature, FeatureId, SOCK_DIAG, Tried, able, types, without};
 pub(crate) use features::{cgroups, discipline, in_own_namespace};
 pub use rights::{everywhere, rights};
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::commands::{Failure, Output, failed};
+use crate::cures::CureError;
 use crate::plan::rules::View;
 use advice::Advice;
 use host::Host;
@@ -109,16 +110,13 @@ pub fn plan(options: &Options, output: &Output) -> Result<(), Failure> {
             path.display()
         )));
     }
-    let mut host = Host::look(options.device.as_deref(), &options.telemetry);
-    if let (Some(name), None) = (&options.device, &host.device) {
-        let why = host.missing.iter().find(|line| line.contains(name.as_str()));
-        return Err(failed(why.cloned().unwrap_or_else(|| format!("no device {name}"))));
-    }
+    let mut host = Host::look(options.device.as_deref(), &options.telemetry)
+        .map_err(|e| failed(e.to_string()))?;
     // The kernel's features are tried while the traffic is observed.
     let (features, seen) = std::thread::scope(|scope| {
         let features = scope.spawn(host::features);
         let seen = traffic(options, &host);
-        let ended = || Err("what this kernel can do: what tried it ended".to_owned());
+        let ended = || Err(CureError::Refused("what tried it ended".to_owned()));
         (features.join().unwrap_or_else(|_| ended()), seen)
     });
     host.learn(features);

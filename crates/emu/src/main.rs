@@ -79,10 +79,15 @@ enum OffloadArg {
     Off,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// An argument without a name or without `=`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("expected NAME=VALUE")]
+struct NoPair;
+
+fn pair(text: &str) -> Result<(String, String), NoPair> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("expected NAME=VALUE".to_owned()),
+        _ => Err(NoPair),
     }
 }
 

@@ -18,6 +18,17 @@ pub struct TraceText(pub Arc<str>);
 #[error("{0}")]
 pub struct TraceMissing(pub String);
 
+/// What is wrong with a trace.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TraceProblem {
+    #[error("{0}")]
+    Missing(#[from] TraceMissing),
+    #[error("{0}")]
+    Text(#[from] parse::TraceError),
+    #[error("all rates are zero: nothing would ever move")]
+    AllZero,
+}
+
 /// Where traces come from: the path that `[traces]` gives for a name, or the name itself, to its
 /// text.
 pub type Traces<'a> = dyn Fn(&str) -> Result<TraceText, TraceMissing> + 'a;
@@ -41,13 +52,13 @@ impl<'a> Source<'a> {
     }
 
     /// The trace called `name`, or what is wrong with it; `None` where nothing is read.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Trace>, String> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Trace>, TraceProblem> {
         let Some(text) = self.text else { return Ok(None) };
         if let Some(trace) = self.read.borrow().get(name) {
             return Ok(Some(trace.clone()));
         }
         let path = self.paths.get(name).map_or(name, String::as_str);
-        let text = text(path).map_err(|e| e.to_string())?;
+        let text = text(path)?;
         let trace = trace(&text.0)?;
         self.read.borrow_mut().insert(name.to_owned(), trace.clone());
         Ok(Some(trace))
@@ -55,15 +66,15 @@ impl<'a> Source<'a> {
 }
 
 /// mahimahi's format is one whole number a line; every other format gives rates.
-fn trace(text: &str) -> Result<Trace, String> {
+fn trace(text: &str) -> Result<Trace, TraceProblem> {
     let first = text.lines().next().unwrap_or("").trim();
     if !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
-        let times = parse::opportunities_from_text(text).map_err(|e| e.to_string())?;
+        let times = parse::opportunities_from_text(text)?;
         return Ok(Trace::Opportunities(Arc::from(times)));
     }
-    let steps = parse::rates_from_text(text).map_err(|e| e.to_string())?;
+    let steps = parse::rates_from_text(text)?;
     if steps.iter().all(|(_, rate)| rate.0 == 0) {
-        return Err("all rates are zero: nothing would ever move".to_owned());
+        return Err(TraceProblem::AllZero);
     }
     Ok(Trace::Rates(Arc::from(steps)))
 }

@@ -35,7 +35,7 @@ use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
-use crate::kernel::{self, Feature, whole};
+use crate::kernel::{self, Feature, FeatureId, whole};
 use crate::section::{self, Document};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
@@ -66,7 +66,8 @@ flows = 16384
 "#;
 
 /// Its two programs, for both directions of a device.
-pub static FEATURE: Feature = Feature {
+static FEATURE: Feature = Feature {
+    id: FeatureId::AckWindows,
     name: "uploads: ACK-window rewriting, also of hosts behind this one",
     since: "5.12",
     probe: || load(16, 1).map(drop),

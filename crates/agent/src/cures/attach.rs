@@ -17,7 +17,7 @@ use aya::util::KernelVersion;
 use crate::error::{CureError, Result};
 use crate::kernel::netlink::tc::Direction;
 use crate::kernel::netlink::{Device, Netlink};
-use crate::kernel::{self, Feature, objects, socket_walk, whole};
+use crate::kernel::{self, Feature, FeatureId, objects, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
@@ -248,11 +248,13 @@ pub(crate) fn tidy(pins: &Path, journal: &mut Journal) -> Result<()> {
 /// How programs hang on a device.
 pub static HOOKS: [Feature; 2] = [
     Feature {
+        id: FeatureId::Tcx,
         name: "programs on a device that go with their process (TCX)",
         since: "6.6",
         probe: || kernel::in_own_namespace(attach_by_tcx),
     },
     Feature {
+        id: FeatureId::Clsact,
         name: "programs on a device for older kernels (clsact)",
         since: "4.5",
         probe: || kernel::in_own_namespace(attach_clsact),

@@ -23,7 +23,7 @@ use crate::cures::{
 use crate::kernel::layouts::{CongestionConfig, CongestionCounters, Route};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
-use crate::kernel::{self, Feature};
+use crate::kernel::{self, Feature, FeatureId};
 use crate::section::{self, Document, Section};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
@@ -43,7 +43,8 @@ cgroups = {}
 "#;
 
 /// The program that sets the congestion control of new connections.
-pub static NEW_CONNECTIONS: Feature = Feature {
+static NEW_CONNECTIONS: Feature = Feature {
+    id: FeatureId::CongestionControl,
     name: "congestion control of new connections",
     since: "5.7",
     probe: || {
@@ -53,7 +54,8 @@ pub static NEW_CONNECTIONS: Feature = Feature {
 };
 
 /// The walk over connections.
-pub static LIVE_CONNECTIONS: Feature = Feature {
+static LIVE_CONNECTIONS: Feature = Feature {
+    id: FeatureId::LiveCongestionControl,
     name: "congestion control of connections that exist already",
     since: "5.15",
     probe: || kernel::load_walk(None).map(drop),

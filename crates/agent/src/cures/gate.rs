@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
-use aya::programs::{SchedClassifier, TcAttachType};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ use crate::cures::{
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
-use crate::kernel::{self, Feature};
+use crate::kernel::{self, Feature, FeatureId};
 use crate::section::{self, Document};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
@@ -53,7 +53,8 @@ const HOOK: Hook =
 const DRIVER_FLOOR: u64 = 10;
 
 /// Its program.
-pub static FEATURE: Feature = Feature {
+static FEATURE: Feature = Feature {
+    id: FeatureId::Gate,
     name: "uploads: the gate, where a modem or driver reports",
     since: "5.6",
     probe: || load().map(drop),
@@ -574,8 +575,19 @@ fn feed(shared: &Shared, mut sources: Vec<Box<dyn Source>>, timeout: Duration) {
     }
 }
 
+/// Why the kernel's part did not take a report.
+#[derive(Debug, thiserror::Error)]
+enum DeliveryError {
+    #[error("no such program")]
+    NoProgram,
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+    #[error("answered {0}")]
+    Answered(u32),
+}
+
 /// Runs the kernel's part for a report.
-fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
+fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), DeliveryError> {
     let mut packet = [0; 48];
     for (place, field) in packet[16..].chunks_exact_mut(8).zip([
         report.at_ns,
@@ -585,12 +597,12 @@ fn deliver(ebpf: &Ebpf, report: &Report) -> std::result::Result<(), String> {
     ]) {
         place.copy_from_slice(&field.to_ne_bytes());
     }
-    let program = ebpf.program("report").ok_or("no such program")?;
-    let program: &SchedClassifier = program.try_into().map_err(|why| format!("{why}"))?;
+    let program = ebpf.program("report").ok_or(DeliveryError::NoProgram)?;
+    let program: &SchedClassifier = program.try_into()?;
     let options = TestRunOptions { data_in: Some(&packet), ..TestRunOptions::default() };
-    match program.test_run(options).map_err(|why| why.to_string())?.return_value {
+    match program.test_run(options)?.return_value {
         0 => Ok(()),
-        other => Err(format!("answered {other}")),
+        other => Err(DeliveryError::Answered(other)),
     }
 }
 

@@ -33,7 +33,7 @@ use crate::cures::{
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
-use crate::kernel::{self, Feature};
+use crate::kernel::{self, Feature, FeatureId};
 use crate::section::{self, Document, Section};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
@@ -82,7 +82,8 @@ observe = false
 "#;
 
 /// Its program.
-pub static NEW_CONNECTIONS: Feature = Feature {
+static NEW_CONNECTIONS: Feature = Feature {
+    id: FeatureId::DownloadWindows,
     name: "downloads: windows of this host's new connections (DRWA)",
     since: "5.11",
     probe: || {
@@ -92,7 +93,8 @@ pub static NEW_CONNECTIONS: Feature = Feature {
 };
 
 /// A walk that may set flags of connections.
-pub static LIVE_CONNECTIONS: Feature = Feature {
+static LIVE_CONNECTIONS: Feature = Feature {
+    id: FeatureId::LiveDownloadWindows,
     name: "downloads: the same for connections that exist already",
     since: "6.12",
     probe: || {

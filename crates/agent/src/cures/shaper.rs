@@ -24,7 +24,7 @@ use crate::telemetry::Report;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
 
-pub use feed::{FQ_CODEL, Fed, HTB};
+pub use feed::Fed;
 
 /// Numbers of the discipline, its class and the leaf, unlikely to be taken.
 const ROOT: u32 = 0xb10a_0000;

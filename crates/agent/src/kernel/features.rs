@@ -20,10 +20,33 @@ use crate::kernel::netlink::diag;
 use crate::kernel::netlink::kind;
 use crate::kernel::netlink::tcmsg;
 
+/// Identifies a feature: stable, in kebab-case in JSON, while its name is text for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "each is explained by the name of its `Feature`")]
+pub enum FeatureId {
+    KernelTypes,
+    CgroupV2,
+    BpfFileSystem,
+    DownloadWindows,
+    LiveDownloadWindows,
+    AckWindows,
+    Gate,
+    Htb,
+    FqCodel,
+    CongestionControl,
+    LiveCongestionControl,
+    Tcx,
+    Clsact,
+    SockDiag,
+}
+
 /// A feature of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// What it is for, for people. Code that asks for a feature names its constant.
+    /// By what code and other programs ask for it.
+    pub id: FeatureId,
+    /// What it is for, for people.
     pub name: &'static str,
     /// Oldest kernel of kernel.org that has it.
     pub since: &'static str,
@@ -50,20 +73,31 @@ pub struct Tried {
 impl Tried {
     /// One entry of `unbloat-agent features --json`.
     pub fn to_json(&self) -> Value {
-        let Feature { name, since, .. } = self.feature;
-        json!({"feature": name, "since": since, "works": self.missing.is_none(), "missing": self.missing})
+        let Feature { id, name, since, .. } = self.feature;
+        json!({"id": id, "feature": name, "since": since, "works": self.missing.is_none(), "missing": self.missing})
     }
 }
 
 /// What every program on sockets needs.
 pub static BASE: [Feature; 3] = [
-    Feature { name: "the kernel's own types (BTF)", since: "5.2", probe: types },
-    Feature { name: "cgroup v2", since: "4.5", probe: cgroups },
-    Feature { name: "a bpf file system for pins", since: "4.4", probe: pins },
+    Feature {
+        id: FeatureId::KernelTypes,
+        name: "the kernel's own types (BTF)",
+        since: "5.2",
+        probe: types,
+    },
+    Feature { id: FeatureId::CgroupV2, name: "cgroup v2", since: "4.5", probe: cgroups },
+    Feature {
+        id: FeatureId::BpfFileSystem,
+        name: "a bpf file system for pins",
+        since: "4.4",
+        probe: pins,
+    },
 ];
 
 /// What `plan` looks at.
 pub static SOCK_DIAG: Feature = Feature {
+    id: FeatureId::SockDiag,
     name: "plan: figures of live sockets (sock_diag)",
     since: "3.3",
     probe: || {

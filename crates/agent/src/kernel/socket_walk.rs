@@ -135,7 +135,7 @@ impl Walker {
             |why: String| CureError::Kernel { what: "a walk over sockets", since: "5.9", why };
         // A separate thread, since it changes its network namespace.
         let listed = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| -> std::result::Result<(Vec<u8>, Duration), String> {
+            let thread = scope.spawn(|| -> Result<(Vec<u8>, Duration)> {
                 let mut listed = Vec::new();
                 for (number, namespace) in namespaces().iter().enumerate() {
                     // The first namespace is the one in which the thread begins: it is visited even
@@ -144,16 +144,16 @@ impl Walker {
                     if number > 0 && setns(namespace, CloneFlags::CLONE_NEWNET).is_err() {
                         continue;
                     }
-                    let id = program.attach().map_err(|e| kernel::whole(&e))?;
-                    let link = program.take_link(id).map_err(|e| kernel::whole(&e))?;
-                    let mut file = link.into_file().map_err(|e| kernel::whole(&e))?;
-                    file.read_to_end(&mut listed).map_err(|e| e.to_string())?;
+                    let id = program.attach().map_err(|e| failed(kernel::whole(&e)))?;
+                    let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
+                    let mut file = link.into_file().map_err(|e| failed(kernel::whole(&e)))?;
+                    file.read_to_end(&mut listed).map_err(|e| failed(e.to_string()))?;
                 }
                 Ok((listed, cpu_time()))
             });
-            thread.join().unwrap_or_else(|_| Err("its thread ended".to_owned()))
+            thread.join().unwrap_or_else(|_| Err(failed("its thread ended".to_owned())))
         });
-        let (listed, took) = listed.map_err(failed)?;
+        let (listed, took) = listed?;
         let sockets = WalkSocket::all_of(&listed);
         let task = self.task()?.get(&0, 0).map_err(|e| CureError::Map("task", e.to_string()))?;
         Ok(Walked { task, sockets, took })

@@ -5,6 +5,7 @@
 //! is one line each.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cures;
 use crate::kernel::netlink::route::Default as Route;
 use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
-use crate::kernel::{self, Feature, Tried};
+use crate::kernel::{self, FeatureId, Tried};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
 
@@ -191,33 +192,32 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads the properties. `device`: instead of that of the default route; `modem`: socket with a
-    /// modem's reports.
-    pub fn look(device: Option<&str>, modem: &Path) -> Host {
+    /// Reads the properties. `device`: instead of that of the default route, an error if it cannot
+    /// be read; `modem`: socket with a modem's reports.
+    pub fn look(device: Option<&str>, modem: &Path) -> Result<Host, DeviceError> {
         let mut host = Host { sysctls: sysctls(), ..Host::default() };
-        match Netlink::open() {
-            Err(e) => host.missing.push(format!("routes and devices: no routing socket ({e})")),
-            Ok(mut netlink) => {
-                host.addresses = netlink.addresses().unwrap_or_default();
-                match uplink(&mut netlink, device) {
-                    Ok(device) => host.device = Some(device),
-                    Err(e) => host.missing.push(e),
-                }
-            }
+        let uplink = Netlink::open().map_err(DeviceError::NoSocket).and_then(|mut netlink| {
+            host.addresses = netlink.addresses().unwrap_or_default();
+            uplink(&mut netlink, device)
+        });
+        match uplink {
+            Ok(found) => host.device = Some(found),
+            Err(e) if device.is_some() => return Err(e),
+            Err(e) => host.missing.push(e.to_string()),
         }
         match kernel::cgroup_root() {
             Ok(path) => host.cgroup = Some(path),
             Err(e) => host.missing.push(e.to_string()),
         }
         host.modem = reports(modem).then(|| modem.to_owned());
-        host
+        Ok(host)
     }
 
     /// Stores the kernel's features, or why they could not be tried.
-    pub fn learn(&mut self, features: Result<Vec<Tried>, String>) {
+    pub fn learn(&mut self, features: cures::Result<Vec<Tried>>) {
         match features {
             Ok(features) => self.features = Some(features),
-            Err(why) => self.missing.push(why),
+            Err(e) => self.missing.push(format!("what this kernel can do: {e}")),
         }
     }
 
@@ -245,9 +245,9 @@ impl Host {
     }
 
     /// Why a feature is not available, if that is known.
-    pub fn lacks(&self, feature: &'static Feature) -> Option<&str> {
+    pub fn lacks(&self, feature: FeatureId) -> Option<&str> {
         let mut tried = self.features.as_ref()?.iter();
-        let found = tried.find(|tried| std::ptr::eq(tried.feature, feature))?;
+        let found = tried.find(|tried| tried.feature.id == feature)?;
         found.missing.as_deref()
     }
 
@@ -272,11 +272,8 @@ impl Host {
 }
 
 /// Tries the kernel's features; that takes a moment.
-pub fn features() -> Result<Vec<Tried>, String> {
-    match kernel::rights() {
-        Ok(()) => Ok(cures::features()),
-        Err(e) => Err(format!("what this kernel can do: {e}")),
-    }
+pub fn features() -> cures::Result<Vec<Tried>> {
+    kernel::rights().map(|()| cures::features())
 }
 
 fn sysctls() -> Vec<(&'static str, String)> {
@@ -287,22 +284,40 @@ fn sysctls() -> Vec<(&'static str, String)> {
     SYSCTLS.iter().filter_map(|(name, _)| read(name)).collect()
 }
 
-fn uplink(netlink: &mut Netlink, wanted: Option<&str>) -> Result<Device, String> {
-    let index = match wanted {
-        Some(name) => netlink.device(name).map_err(|e| format!("device {name}: {e}"))?.index as u32,
+/// Why the uplink's device is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// No netlink socket.
+    #[error("routes and devices: no routing socket ({0})")]
+    NoSocket(io::Error),
+    /// The kernel does not list its routes.
+    #[error("routes: {0}")]
+    Routes(io::Error),
+    /// There is no route from which the device follows.
+    #[error("uplink: no default route (--device names one without it)")]
+    NoDefaultRoute,
+    /// A device, by name or index, cannot be read.
+    #[error("device {0}: {1}")]
+    Unreadable(String, io::Error),
+}
+
+fn uplink(netlink: &mut Netlink, name: Option<&str>) -> Result<Device, DeviceError> {
+    let index = match name {
+        Some(name) => {
+            let unreadable = |e| DeviceError::Unreadable(name.to_owned(), e);
+            netlink.device(name).map_err(unreadable)?.index as u32
+        }
         None => {
-            let routes: Vec<Route> = netlink.defaults().map_err(|e| format!("routes: {e}"))?;
-            let first =
-                routes.first().ok_or("uplink: no default route (--device names one without it)")?;
-            first.device
+            let routes: Vec<Route> = netlink.defaults().map_err(DeviceError::Routes)?;
+            routes.first().ok_or(DeviceError::NoDefaultRoute)?.device
         }
     };
-    device(netlink, index).map_err(|e| format!("device {index}: {e}"))
+    device(netlink, index).map_err(|e| DeviceError::Unreadable(index.to_string(), e))
 }
 
 /// A device by its index. Sysfs may show another network namespace's: it is used only where the
 /// index agrees.
-fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
+fn device(netlink: &mut Netlink, index: u32) -> io::Result<Device> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
     const IFLA_LINKINFO: u16 = 18;
@@ -313,9 +328,9 @@ fn device(netlink: &mut Netlink, index: u32) -> std::io::Result<Device> {
     let mut fixed = [0; HEADER];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     let answers = netlink.ask(kind::GET_LINK, Request::Get, &fixed, &Attributes::default())?;
-    let body = answers.first().ok_or(std::io::ErrorKind::NotFound)?;
+    let body = answers.first().ok_or(io::ErrorKind::NotFound)?;
     let attributes = body.get(HEADER..).unwrap_or_default();
-    let name = attribute(attributes, IFLA_IFNAME).map(text).ok_or(std::io::ErrorKind::NotFound)?;
+    let name = attribute(attributes, IFLA_IFNAME).map(text).ok_or(io::ErrorKind::NotFound)?;
     let mtu = attribute(attributes, IFLA_MTU)
         .and_then(|mtu| mtu.try_into().ok())
         .map_or(0, u32::from_ne_bytes);
@@ -372,6 +387,7 @@ fn reports(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Feature;
 
     #[test]
     fn a_link_is_classified_by_its_driver_kind_and_name() {
@@ -392,17 +408,31 @@ mod tests {
     #[test]
     fn loopback_can_be_looked_at_and_a_device_that_is_not_there_is_one_line() {
         let nowhere = Path::new("/nowhere/modem.sock");
-        let host = Host::look(Some("lo"), nowhere);
+        let host = Host::look(Some("lo"), nowhere).unwrap();
         let device = host.device.clone().unwrap();
         assert_eq!((device.index, device.smart()), (1, false));
         assert!(host.largest("net.ipv4.tcp_rmem").unwrap() > 10_000);
         assert!(host.owns("127.0.0.1".parse().unwrap()) && host.modem.is_none());
         let (received, sent) = carried(&mut Netlink::open().unwrap(), 1).unwrap();
         assert_eq!(received, sent, "what leaves loopback comes back");
-        let host = Host::look(Some("no-such"), nowhere);
-        assert!(
-            host.device.is_none()
-                && host.missing.iter().any(|line| line.contains("device no-such"))
-        );
+        let refused = Host::look(Some("no-such"), nowhere).unwrap_err();
+        assert!(matches!(&refused, DeviceError::Unreadable(name, _) if name == "no-such"));
+        assert!(refused.to_string().starts_with("device no-such: "), "{refused}");
+    }
+
+    #[test]
+    fn a_feature_is_missing_by_its_id_whatever_its_name() {
+        let tried = |id, missing: Option<&str>| {
+            let probe = || Ok(());
+            let feature =
+                Box::leak(Box::new(Feature { id, name: "one name", since: "5.0", probe }));
+            Tried { feature, missing: missing.map(str::to_owned) }
+        };
+        let features =
+            vec![tried(FeatureId::Gate, None), tried(FeatureId::AckWindows, Some("too old"))];
+        let host = Host { features: Some(features), ..Host::default() };
+        assert_eq!(host.lacks(FeatureId::Gate), None);
+        assert_eq!(host.lacks(FeatureId::AckWindows), Some("too old"));
+        assert_eq!(host.lacks(FeatureId::Htb), None, "it was not tried");
     }
 }

@@ -9,7 +9,7 @@ use super::advice::{Advice, Confidence, Rank};
 use super::host::Host;
 use super::observation::{Flow, Observation, Way};
 use super::text::ms;
-use crate::kernel::Feature;
+use crate::kernel::FeatureId;
 
 mod congestion;
 mod download;
@@ -39,7 +39,7 @@ impl View<'_> {
     }
 
     /// Why this host lacks a feature; `None` where the traffic is another host's.
-    fn lacks(&self, feature: &'static Feature) -> Option<String> {
+    fn lacks(&self, feature: FeatureId) -> Option<String> {
         if self.here() { self.host.lacks(feature).map(str::to_owned) } else { None }
     }
 

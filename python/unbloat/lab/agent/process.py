@@ -33,13 +33,6 @@ END_S = 10.0
 ANSWER_S = 2.0
 LOOK_S = 0.5
 
-# What the agent calls that which a cure needs; how its `features` begin.
-NEEDS = {
-    "receive": "downloads: windows of this host's new connections",
-    "acks": "uploads: ACK-window rewriting",
-    "gate": "uploads: the gate",
-}
-
 
 class Agent:
     """One agent, at one node."""
@@ -144,16 +137,24 @@ def telemetry(plan: Plan, cure: Cure, raw: Path) -> Path | None:
     return raw / "emu" / name
 
 
+def needed_features(cures: Sequence[Cure]) -> set[str]:
+    """Ids of the kernel's features that the cures of a run need."""
+    needs = {
+        "download-windows": any(cure.receive for cure in cures),
+        "ack-windows": any(cure.acks or cure.forward for cure in cures),
+        "gate": any(cure.gate for cure in cures),
+    }
+    return {feature for feature, needed in needs.items() if needed}
+
+
 def need_agent(cures: Sequence[Cure]) -> None:
     """Refuses in one line what this kernel has no place for."""
     program = found(AGENT)
     if program is None or not cures:
         return  # a missing program is reported with all others
-    wanted = {NEEDS["receive"]} if any(cure.receive for cure in cures) else set()
-    wanted |= {NEEDS["acks"]} if any(cure.acks or cure.forward for cure in cures) else set()
-    wanted |= {NEEDS["gate"]} if any(cure.gate for cure in cures) else set()
+    needed = needed_features(cures)
     for feature in features(program):
-        if not feature["works"] and any(feature["feature"].startswith(name) for name in wanted):
+        if not feature["works"] and feature["id"] in needed:
             raise UnbloatError(
                 f"unbloat lab needs unbloat-agent, and this kernel has no {feature['feature']}: {feature['missing']}"
             )

@@ -16,7 +16,7 @@ use crate::cures::figures::{Family, Sample, gauge, value};
 use crate::cures::{
     About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
 };
-use crate::kernel::{self, Feature};
+use crate::kernel::{self, Feature, FeatureId};
 use crate::section::{self, Document};
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Source, State};
@@ -58,11 +58,16 @@ enabled = false
 "#;
 
 /// The kernel's queue discipline HTB.
-pub static HTB: Feature =
-    Feature { name: "the shaper (HTB)", since: "3.8", probe: || discipline("htb") };
+static HTB: Feature = Feature {
+    id: FeatureId::Htb,
+    name: "the shaper (HTB)",
+    since: "3.8",
+    probe: || discipline("htb"),
+};
 
 /// The discipline below it.
-pub static FQ_CODEL: Feature = Feature {
+static FQ_CODEL: Feature = Feature {
+    id: FeatureId::FqCodel,
     name: "fair queues below the shaper (FQ-CoDel)",
     since: "3.5",
     probe: || discipline("fq_codel"),

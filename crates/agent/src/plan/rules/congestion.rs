@@ -2,7 +2,7 @@
 
 use super::upload::own;
 use super::{Rule, View};
-use crate::cures::congestion;
+use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 
 /// Congestion controls that fill the queue until a packet is lost, in the kernel's names.
@@ -56,7 +56,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.settings =
         vec![("congestion.routes", "{ \"0.0.0.0/0\" = \"bbr\", \"::/0\" = \"bbr\" }".to_owned())];
-    advice.blocked = view.lacks(&congestion::NEW_CONNECTIONS);
+    advice.blocked = view.lacks(FeatureId::CongestionControl);
     advice.unknown.push("a rate that falls suddenly: BBR notices only seconds later".to_owned());
     advice
         .unknown

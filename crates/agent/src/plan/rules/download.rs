@@ -1,7 +1,7 @@
 //! Downloads behind a standing queue: the receive window follows the delay (DRWA).
 
 use super::{Rule, View, bloated, by_law, helps, toml};
-use crate::cures::receive;
+use crate::kernel::FeatureId;
 use crate::kernel::socket_walk;
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::observation::Way;
@@ -35,9 +35,9 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     ];
     advice.settings =
         vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
-    advice.blocked = view.lacks(&receive::NEW_CONNECTIONS);
+    advice.blocked = view.lacks(FeatureId::DownloadWindows);
     if view.here() {
-        if let Some(why) = view.host.lacks(&receive::LIVE_CONNECTIONS) {
+        if let Some(why) = view.host.lacks(FeatureId::LiveDownloadWindows) {
             advice
                 .unknown
                 .push(format!("connections that exist already keep their windows: {why}"));
@@ -61,6 +61,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
+    use crate::cures::{Cure, receive};
     use crate::kernel::Tried;
     use crate::plan::advice::Confidence;
     use crate::plan::observation::Flow;
@@ -104,7 +105,8 @@ mod tests {
     fn a_kernel_that_cannot_is_said_and_not_configured() {
         let mut case = Case::new(vec![flow(Way::Download, 60.0, 1_560.0, 2_060.0)]);
         let missing = Some("no /sys/kernel/btf/vmlinux".to_owned());
-        let feature = &receive::NEW_CONNECTIONS;
+        let feature = receive::Receive::ABOUT.features[0];
+        assert_eq!(feature.id, FeatureId::DownloadWindows);
         case.host.features = Some(vec![Tried { feature, missing }]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(advice.blocked.is_some() && !advice.configured());

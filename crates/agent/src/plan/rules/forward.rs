@@ -1,7 +1,7 @@
 //! Downloads of hosts behind this one: ACK-window rewriting in the ACKs that they send through it.
 
 use super::{Rule, View, bloated, by_law, helps, toml};
-use crate::cures::acks;
+use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 use crate::plan::observation::Way;
 use crate::plan::text::rate;
@@ -54,7 +54,7 @@ fn start(view: &View<'_>, lambda: f64) -> Advice {
     if view.here() {
         advice.blocked = match device {
             None => Some("no device is known: no default route, and no --device".to_owned()),
-            Some(_) => view.lacks(&acks::FEATURE),
+            Some(_) => view.lacks(FeatureId::AckWindows),
         };
         if device.is_some_and(|device| !device.smart()) {
             let qdisc = device.map_or("", |device| device.qdisc());

@@ -1,7 +1,7 @@
 //! A queue in this host's own queue discipline, where that is a plain FIFO: smart queue management.
 
 use super::{Rule, View};
-use crate::cures::shaper;
+use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Rank};
 use crate::plan::text::{bytes, ms, rate};
 
@@ -42,7 +42,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         "{} of this delay → about {TARGET_MS:.0} ms, and sparse flows pass the others",
         ms(delay)
     )];
-    advice.blocked = view.lacks(&shaper::FQ_CODEL);
+    advice.blocked = view.lacks(FeatureId::FqCodel);
     if view.host.features.is_none() {
         advice.unknown = vec![
             "whether this kernel has fq_codel (CONFIG_NET_SCH_FQ_CODEL): tc says so".to_owned(),

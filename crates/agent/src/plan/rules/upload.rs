@@ -2,7 +2,7 @@
 //! rewriting (DRWA at the sending side).
 
 use super::{Rule, View, bloated, by_law, helps, toml};
-use crate::cures::{acks, gate};
+use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::observation::{Flow, Way};
 use crate::plan::text::ms;
@@ -74,7 +74,7 @@ fn gate(view: &View<'_>, flows: &[&Flow], flow: &Flow) -> Advice {
         advice.why.push(format!("a modem reports its buffer on {}", path.display()));
         advice.settings.push(("uplink.telemetry", format!("{:?}", path.display().to_string())));
     }
-    advice.blocked = none.or_else(|| view.lacks(&gate::FEATURE));
+    advice.blocked = none.or_else(|| view.lacks(FeatureId::Gate));
     advice.unknown.push(
         "what rate the air allows next; without reports ACK-window rewriting takes over".to_owned(),
     );
@@ -94,7 +94,7 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
         "no sysctl, no queue discipline; no packet is held or dropped".to_owned(),
     ];
     advice.settings = vec![("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", toml(lambda))];
-    advice.blocked = none.or_else(|| view.lacks(&acks::FEATURE));
+    advice.blocked = none.or_else(|| view.lacks(FeatureId::AckWindows));
     if view.here() {
         advice.unknown.push(
             "whether a modem's buffer is the queue: none reports (a gate would do better then)"
@@ -116,6 +116,7 @@ pub(super) fn own<'a>(view: &View<'a>) -> Vec<&'a Flow> {
 mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
+    use crate::cures::acks;
 
     fn upload() -> Flow {
         Flow { rate_bps: 1.92e6, ..flow(Way::Upload, 60.0, 3_546.0, 4_055.0) }

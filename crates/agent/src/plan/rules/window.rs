@@ -1,7 +1,7 @@
 //! Downloads limited by this host's own window without a queue: a larger window carries more.
 
 use super::{Rule, View, toml};
-use crate::cures::receive;
+use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Rank, reason};
 use crate::plan::observation::Way;
 use crate::plan::text::{bytes, rate};
@@ -106,7 +106,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         3.0 * min
     )];
     beside.settings = vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(3.0))];
-    beside.blocked = view.lacks(&receive::NEW_CONNECTIONS);
+    beside.blocked = view.lacks(FeatureId::DownloadWindows);
     vec![advice, beside]
 }
 
