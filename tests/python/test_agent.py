@@ -112,7 +112,7 @@ def test_every_command_shows_an_example() -> None:
 def test_json_is_the_programs_own(tmp_path: Path, command: str) -> None:
     done = agent(tmp_path, command, "--json")
     own = subprocess.run(
-        [FAKE, "--json", command], capture_output=True, text=True, check=True, timeout=60
+        [FAKE, command, "--json"], capture_output=True, text=True, check=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, own.stdout)
 

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from unbloat.agent.client import Place
+from unbloat.cli.options import Report
 from unbloat.errors import AgentError
 from unbloat.text.terminal import Terminal
 
@@ -102,14 +103,7 @@ def plan(
     change, and what it expects. Nothing is changed."""
     if capture and live is not None:
         raise typer.BadParameter("--capture and --live exclude each other")
-    captures = [word for one in capture or [] for word in pair("--capture", one)]
-    rest = [
-        *pair("--live", live),
-        *pair("--device", device),
-        *pair("--telemetry", telemetry),
-        *pair("--out", out),
-    ]
-    become(ctx, json, "plan", *captures, *rest)
+    become(ctx)
 
 
 @app.command(
@@ -120,19 +114,18 @@ def on(
     ctx: typer.Context, config: Config = None, settings: Settings = None, json: Json = False
 ) -> None:
     """Apply the cures, in the background; new settings for an agent that runs."""
-    words = ["on", *configured(config, settings)]
     if json:
-        become(ctx, json, *words)
+        become(ctx)
     place: Place = ctx.obj
-    if place.ask(*words).get("state") == "set":
+    if place.ask("on", *words(ctx)).get("state") == "set":
         print("the agent that runs has the new settings")
-    become(ctx, json, "status")
+    place.become("status")
 
 
 @app.command(short_help="Put everything back exactly.", epilog="Example: sudo unbloat agent off")
 def off(ctx: typer.Context, json: Json = False) -> None:
     """Put everything back exactly, whether an agent runs or died."""
-    become(ctx, json, "off")
+    become(ctx)
 
 
 @app.command(
@@ -142,7 +135,7 @@ def off(ctx: typer.Context, json: Json = False) -> None:
 def status(ctx: typer.Context, json: Json = False) -> None:
     """What it does, and every connection: RTT, smallest RTT, window wanted and offered, in flight, queue, rate, who holds
     it back."""
-    become(ctx, json, "status")
+    become(ctx)
 
 
 @app.command(
@@ -160,15 +153,12 @@ def run(
         str | None,
         typer.Option(metavar="HOST", help="Ping this host meanwhile, five times a second."),
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
-    ] = None,
+    report: Report = None,
     json: Json = False,
 ) -> None:
     """Look at the traffic that there is, apply the cures, look again, undo: goodput and RTT before and after, and whether it
     helped. Makes no traffic of its own, unless --probe asks for pings."""
-    words = ["--for", lasting, *configured(config, settings), *pair("--probe", probe)]
-    measure(ctx.obj, words, report, json)
+    measure(ctx.obj, words(ctx, "report", "json"), report, json)
 
 
 @app.command(short_help="Watch it at work.", epilog="Example: sudo unbloat agent watch")
@@ -192,7 +182,7 @@ def watch(
 )
 def features(ctx: typer.Context, json: Json = False) -> None:
     """What this kernel can do, and what is missing: asked by trying, not by its version."""
-    become(ctx, json, "features")
+    become(ctx)
 
 
 @app.command(
@@ -201,7 +191,7 @@ def features(ctx: typer.Context, json: Json = False) -> None:
 )
 def defaults(ctx: typer.Context) -> None:
     """A configuration with every key, its default and its meaning."""
-    become(ctx, False, "defaults")
+    become(ctx)
 
 
 @app.command(
@@ -221,18 +211,17 @@ def serve(
     ] = False,
 ) -> None:
     """Apply the cures and stay; the program itself takes this one's place."""
-    words = ["serve", *configured(config, settings), *(["--take-over"] if take_over else [])]
-    become(ctx, False, *words)
+    become(ctx)
 
 
-def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bool) -> None:
+def measure(place: Place, options: Sequence[str], report: Path | None, as_json: bool) -> None:
     """Runs, shows, and writes."""
     from unbloat.agent.before_after import collect, screen
 
     if report is not None and not report.resolve().parent.is_dir():
         # Said before a minute has passed.
         raise AgentError(f"{report}: cannot be written: no such directory", 2)
-    measured = collect(place, words)
+    measured = collect(place, options)
     if as_json:
         print(json.dumps(measured.done))
     else:
@@ -244,23 +233,21 @@ def measure(place: Place, words: Sequence[str], report: Path | None, as_json: bo
         print(f"report: {info.path}", file=sys.stderr if as_json else sys.stdout)
 
 
-def configured(config: Path | None, settings: list[str] | None) -> list[str]:
-    """The configuration as words of the program's command line."""
-    return [
-        *pair("--config", config),
-        *(word for setting in settings or [] for word in ("--set", setting)),
-    ]
+def words(ctx: typer.Context, *without: str) -> list[str]:
+    """The options of a command as words of the program's command line, which has the same ones."""
+    found: list[str] = []
+    for option in ctx.command.params:
+        value = None if option.name in without else ctx.params.get(str(option.name))
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one not in (None, False):
+                found += [option.opts[0]] if one is True else [option.opts[0], str(one)]
+    return found
 
 
-def pair(option: str, value: object) -> list[str]:
-    """An option, if it was given."""
-    return [] if value is None else [option, str(value)]
-
-
-def become(ctx: typer.Context, json: bool, *words: str) -> NoReturn:
-    """The program takes over: its text, its exit code."""
+def become(ctx: typer.Context) -> NoReturn:
+    """The program takes over with the same command: its text, its exit code."""
     place: Place = ctx.obj
-    place.become(*(["--json"] if json else []), *words)
+    place.become(str(ctx.info_name), *words(ctx))
 
 
 def span_s(text: str) -> float:

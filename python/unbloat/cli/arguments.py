@@ -16,6 +16,19 @@ import typer.core
 
 from unbloat.cli import agent
 from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, complain
+from unbloat.cli.options import (
+    Bin,
+    Events,
+    Json,
+    Report,
+    RunsJson,
+    RunsOut,
+    RunsReport,
+    Samples,
+    Seeds,
+    Settings,
+    Traces,
+)
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -27,58 +40,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings=SETTINGS,
 )
-
-
-Bin = Annotated[
-    float,
-    typer.Option(
-        "--bin", metavar="MS", min=1.0, max=60_000.0, help="Length of a bin of the series, in ms."
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture."),
-]
-
-# Options that `sim` and `lab` share.
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Give a key of the scenario another value; repeatable.",
-    ),
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Repeat each run with N seeds; means with confidence intervals.",
-    ),
-]
-RunsOut = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Store the tables as Parquet; of a sweep in DIR/LABELS."),
-]
-RunsReport = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.html", help="Write a self-contained page; of a sweep, runs side by side."
-    ),
-]
-RunsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per run."),
-]
-Samples = Annotated[bool, typer.Option("--samples", help="With --json: the series, too.")]
-Events = Annotated[bool, typer.Option("--events", help="With --json: the events, too.")]
-Traces = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
-    ),
-]
 
 
 def main() -> None:
@@ -167,10 +128,8 @@ def analyze(
         Literal["bytes", "goodput", "rtt", "grade"],
         typer.Option(help="Order of the table, the largest (of grades the worst) first."),
     ] = "bytes",
-    samples: Annotated[
-        bool, typer.Option("--samples", help="With --json: the series, too.")
-    ] = False,
-    events: Annotated[bool, typer.Option("--events", help="With --json: the events, too.")] = False,
+    samples: Samples = False,
+    events: Events = False,
     segments: Annotated[
         bool, typer.Option("--segments", help="With --json or --out: every segment, too.")
     ] = False,
@@ -179,17 +138,10 @@ def analyze(
     """What held each transfer back, how much queue stood in the way, and since when."""
     from unbloat.cli.analyze import AnalyzeOptions, analyze_files
 
-    if (samples or events) and not json:
-        raise typer.BadParameter(
-            "--samples and --events belong to --json (--out always stores both)"
-        )
+    series = chosen_series(samples, events, json)
     if segments and not (json or out):
         raise typer.BadParameter("--segments belongs to --json or --out")
-    series = [
-        name
-        for name, asked in (("samples", samples), ("events", events), ("segments", segments))
-        if asked
-    ]
+    series += ["segments"] if segments else []
     options = AnalyzeOptions(
         report=report,
         json=json,
@@ -228,9 +180,7 @@ def compare(
             help="Flow (2 * connection + direction) of each capture in turn; the largest otherwise.",
         ),
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
-    ] = None,
+    report: Report = None,
     json: Json = False,
 ) -> None:
     """Transfers side by side: two captures, a capture before and after, or the two directions of one."""
@@ -260,9 +210,7 @@ def locate(
             show_default=False,
         ),
     ],
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
-    ] = None,
+    report: Report = None,
     json: Json = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Store the tables as Parquet.")
@@ -430,9 +378,7 @@ def reproduce(
         bool, typer.Option("--quick", help="Only those that take a few seconds.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
-    ] = None,
+    report: Report = None,
     traces: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where trace files are, for claims that replay one."),
