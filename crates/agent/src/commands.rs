@@ -11,10 +11,10 @@ use crate::config;
 use crate::cures;
 use crate::daemon::control::ask;
 use crate::daemon::paths::{Paths, Role};
-use crate::daemon::{self, Start};
+use crate::daemon::{self, ENDING, Start};
 use crate::kernel::{self, Feature, Tried};
 use crate::undo;
-use crate::undo::journal::{self, Journal};
+use crate::undo::journal::{self, Change, Journal};
 
 /// Longest wait for an answer of the daemon: one turn of its loop may load programs, which takes
 /// seconds on small machines.
@@ -31,6 +31,8 @@ pub enum Kind {
     Unreadable,
     /// A signal ended a run.
     Interrupted,
+    /// The agent is on, but a cure that is wanted is not in place.
+    Partly,
 }
 
 /// Why a subcommand failed.
@@ -69,6 +71,7 @@ impl Failure {
             Kind::Failed => 1,
             Kind::Usage => 2,
             Kind::Unreadable => 3,
+            Kind::Partly => 4,
             // As a shell has it for SIGINT.
             Kind::Interrupted => 130,
         }
@@ -152,7 +155,14 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
             .collect::<Vec<_>>()
             .join("\n")
     });
-    Ok(())
+    match problems.as_array().map_or(0, Vec::len) {
+        0 => Ok(()),
+        wrong => {
+            let what = if wrong == 1 { "a cure" } else { "some cures" };
+            let text = format!("on, but {what} could not be put in place, as listed by status");
+            Err(Failure::of(Kind::Partly, text))
+        }
+    }
 }
 
 /// Starts a daemon in the background, and waits until it answers. One that is tied lives as long as
@@ -245,13 +255,19 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
         check_ok(answer)?;
     }
     // A daemon that has answered may still be ending, or a supervisor may be at work.
-    let begun = Instant::now();
+    let (begun, mut ending) = (Instant::now(), None);
     let _lock = loop {
         match paths
             .lock(Role::Off)
             .map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?
         {
             Ok(lock) => break lock,
+            Err(holder)
+                if holder.pins.is_some()
+                    && ending.get_or_insert_with(Instant::now).elapsed() > ENDING =>
+            {
+                return Err(failed(format!("another agent runs ({holder})")));
+            }
             Err(holder) if begun.elapsed() > ANSWER_TIMEOUT => {
                 return Err(failed(format!(
                     "{holder} does not let go of {}",
@@ -263,7 +279,14 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
     };
     let mut journal = Journal::open(&paths.journal())
         .map_err(|e| failed(format!("{}: {e}", paths.journal().display())))?;
-    let (done, wrong) = undo::all(&mut journal);
+    let (mut done, mut wrong) = undo::all(&mut journal);
+    // A journal that was lost or overwritten no longer lists the pins.
+    if paths.pins.exists() {
+        match undo::revert(&Change::Sockets { pins: paths.pins.clone() }) {
+            Ok(text) => done.push(text),
+            Err(e) => wrong.push(e),
+        }
+    }
     match wrong.first() {
         Some(e) => Err(failed(e)),
         None => Ok(done),
@@ -277,6 +300,10 @@ pub(crate) fn asked(paths: &Paths) -> Result<Option<Value>> {
 
 fn status_of(paths: &Paths, request: &Value) -> Result<Option<Value>> {
     let answer = ask(&paths.socket(), request, ANSWER_TIMEOUT).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => failed(format!(
+            "the agent does not answer within {} s: it is stopped, or this host is overloaded",
+            ANSWER_TIMEOUT.as_secs()
+        )),
         ErrorKind::PermissionDenied => {
             failed("needs root: the agent's control socket is root's alone")
         }

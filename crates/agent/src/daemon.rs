@@ -47,6 +47,8 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for the lock: a daemon that hands over, or a supervisor that undoes, ends within
 /// seconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time in which an ending process loses all of its locks.
+pub(crate) const ENDING: Duration = Duration::from_millis(500);
 /// Lines of the log that `status` shows.
 const LOG_LINES: usize = 50;
 
@@ -55,7 +57,7 @@ pub struct Start {
     /// The file, read again at SIGHUP.
     pub file: Option<PathBuf>,
     /// Keys set on the command line.
-    pub set: Vec<(String, String)>,
+    pub set: Pairs,
     /// Paths of the runtime directory and the pins.
     pub paths: Paths,
     /// This program, for the supervisor.
@@ -259,6 +261,26 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     Ok(())
 }
 
+/// Keys with their values.
+type Pairs = Vec<(String, String)>;
+
+/// The file and the settings of a request; none where it is malformed.
+fn settings(question: &Value) -> Option<(Option<PathBuf>, Pairs)> {
+    let pair = |pair: &Value| match pair.as_array()?.as_slice() {
+        [key, value] => Some((key.as_str()?.to_owned(), value.as_str()?.to_owned())),
+        _ => None,
+    };
+    let file = match &question["file"] {
+        Value::Null => None,
+        file => Some(file.as_str()?.into()),
+    };
+    let set = match &question["set"] {
+        Value::Null => Vec::new(),
+        set => set.as_array()?.iter().map(pair).collect::<Option<_>>()?,
+    };
+    Some((file, set))
+}
+
 /// Messages of problems in one line.
 fn joined(problems: &[Problem]) -> String {
     problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; ")
@@ -268,18 +290,23 @@ fn joined(problems: &[Problem]) -> String {
 /// over; whether it was handed over.
 fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {
     let (paths, runtime) = (&start.paths, &start.paths.runtime);
-    let begun = Instant::now();
-    let mut asked = false;
+    let (begun, mut asked, mut ending) = (Instant::now(), false, None);
     loop {
         let holder = match paths.lock(Role::Daemon).map_err(io(runtime.display()))? {
             Ok(lock) => return Ok((lock, asked)),
             Err(holder) => holder,
         };
         let daemon = holder.role == Some(Role::Daemon);
-        if daemon && !start.take_over {
+        let elsewhere = holder.pins.is_some();
+        if elsewhere {
+            // A process that ends may lose the lock of the pins after that of the directory.
+            if ending.get_or_insert_with(Instant::now).elapsed() > ENDING {
+                return Err(DaemonError::Running(holder));
+            }
+        } else if daemon && !start.take_over {
             return Err(DaemonError::Running(holder));
         }
-        if daemon && !asked {
+        if daemon && !asked && !elsewhere {
             let request = json!({"ask": "hand over"});
             let answer = control::ask(&paths.socket(), &request, HAND_OVER_TIMEOUT);
             asked = matches!(answer, Ok(Some(_)));
@@ -455,13 +482,14 @@ impl Daemon {
     }
 
     fn set_from(&mut self, question: &Value) -> Value {
-        let pairs = question["set"].as_array().into_iter().flatten();
-        let set: Vec<(String, String)> = pairs
-            .filter_map(|p| Some((p[0].as_str()?.to_owned(), p[1].as_str()?.to_owned())))
-            .collect();
+        let Some((file, set)) = settings(question) else {
+            return failure(
+                "expected {\"ask\": \"set\", \"set\": [[\"KEY\", \"VALUE\"], …], \"file\": \"PATH\"}, values as text",
+            );
+        };
         let before = (self.start.set.clone(), self.start.file.clone());
-        if let Some(file) = question["file"].as_str() {
-            self.start.file = Some(file.into());
+        if let Some(file) = file {
+            self.start.file = Some(file);
         }
         // What was set before stays unless it is set again.
         self.start.set.retain(|(key, _)| !set.iter().any(|(new, _)| new == key));
@@ -541,5 +569,29 @@ impl Daemon {
             false => self.say(&format!("not undone: {}", failed.join("; "))),
         }
         failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_request_for_settings_is_no_request() {
+        let pair = ("receive.lambda".to_owned(), "2".to_owned());
+        let found = settings(&json!({"ask": "set", "set": [["receive.lambda", "2"]]}));
+        assert_eq!(found, Some((None, vec![pair])));
+        let file = settings(&json!({"ask": "set", "file": "/etc/agent.toml", "set": null}));
+        assert_eq!(file, Some((Some("/etc/agent.toml".into()), Vec::new())));
+        for malformed in [
+            json!({"set": [["receive.lambda", 2]]}),
+            json!({"set": "x"}),
+            json!({"set": [["a"]]}),
+            json!({"set": [["a", "b", "c"]]}),
+            json!({"set": [["a", "b"], 1]}),
+            json!({"file": 1}),
+        ] {
+            assert_eq!(settings(&malformed), None, "{malformed}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The program `unbloat-agent`: arguments, one call, one line for what went wrong.
 //!
-//! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration or a capture could not be read.
+//! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration or a capture could not
+//! be read, 4 on, but a cure that is wanted is not in place, 130 a signal ended a run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

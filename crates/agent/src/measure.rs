@@ -167,7 +167,7 @@ fn phases(
                     "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": options.lasting.as_secs_f64(),
                     "part": part, "goodput_bps": goodput, "probe_ms": pings, "status": answer.take(),
                 });
-                println(&line);
+                println(&line)?;
             }
         }
         found.push(phase);
@@ -178,10 +178,12 @@ fn phases(
     }
 }
 
-/// Prints a line; a closed pipe is no error.
-fn println(value: &Value) {
+/// Prints a line of the stream. Where its reader has ended, by whatever signal, so does the run.
+fn println(value: &Value) -> Result<()> {
     use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{value}");
+    writeln!(std::io::stdout(), "{value}").map_err(|e| {
+        Failure::interrupted(format!("no reader of the stream ({e}); everything is as it was"))
+    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
-//! Where an agent keeps what it needs while it runs.
+//! Where an agent keeps what it needs while it runs, and the locks that let one agent at a time
+//! change a host.
+//!
+//! There are two locks: of the runtime directory, and of the pins. An agent with a runtime directory
+//! of its own and the pins of another would undo the other's changes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-/// The directories of one agent; two agents with different ones do not know of each other.
+/// The directories of one agent. Two agents in which both differ do not know of each other.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// Journal, lock, socket, log.
@@ -50,6 +55,8 @@ pub struct Holder {
     pub role: Option<Role>,
     /// Its process ID; none where the file does not name one.
     pub process: Option<u32>,
+    /// The pins, where it has only their lock: its runtime directory is another one.
+    pub pins: Option<PathBuf>,
 }
 
 impl Holder {
@@ -57,19 +64,85 @@ impl Holder {
     fn read(text: &str) -> Holder {
         let (role, process) = text.split_once(", process ").unwrap_or((text, ""));
         let role = Role::ALL.iter().find(|(_, name)| *name == role).map(|(role, _)| *role);
-        Holder { role, process: process.trim().parse().ok() }
+        Holder { role, process: process.trim().parse().ok(), pins: None }
     }
 }
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.role.map_or("another program", Role::name))?;
-        self.process.map_or(Ok(()), |process| write!(f, ", process {process}"))
+        self.process.map_or(Ok(()), |process| write!(f, ", process {process}"))?;
+        let Some(pins) = &self.pins else { return Ok(()) };
+        write!(f, ", with the pins {} and another --runtime", pins.display())
     }
 }
 
 /// The exclusive right to change this host, until it is dropped or its process ends.
-pub struct Lock(#[allow(dead_code)] Flock<File>);
+pub struct Lock {
+    // Released in this order.
+    _pins: Option<PinsLock>,
+    _runtime: Flock<File>,
+}
+
+/// The lock of the pins: a directory beside them, since a bpf file system has no ordinary files.
+/// The directory is removed with the lock.
+struct PinsLock {
+    path: PathBuf,
+    _folder: Flock<File>,
+}
+
+impl Drop for PinsLock {
+    fn drop(&mut self) {
+        // Before the lock is released: a program that waits finds that its directory is gone.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+/// Takes the lock of the pins, or names the process that has it. None where the pins are on no bpf
+/// file system: there is nothing to protect, and attaching reports it.
+fn lock_pins(pins: &Path) -> io::Result<Result<Option<PinsLock>, Holder>> {
+    let (Some(parent), Some(name)) = (pins.parent(), pins.file_name()) else {
+        return Ok(Ok(None));
+    };
+    if !statfs(parent).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC) {
+        return Ok(Ok(None));
+    }
+    // A name there must not contain a dot.
+    let path = parent.join(format!("{}-lock", name.to_string_lossy()));
+    loop {
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let folder = match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let id = folder.metadata()?.ino();
+        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+            // The process that had it may have removed the directory meanwhile.
+            Ok(_) if !std::fs::metadata(&path).is_ok_and(|now| now.ino() == id) => {}
+            Ok(locked) => return Ok(Ok(Some(PinsLock { path, _folder: locked }))),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+                let (role, pins) = (Some(Role::Daemon), Some(pins.to_owned()));
+                return Ok(Err(Holder { role, process: process_of(&locks, id), pins }));
+            }
+            Err((_, errno)) => return Err(errno.into()),
+        }
+    }
+}
+
+/// The process that has an exclusive flock of an inode, by the lines of /proc/locks
+/// (`1: FLOCK  ADVISORY  WRITE 708 00:1d:5151 0 EOF`).
+fn process_of(locks: &str, inode: u64) -> Option<u32> {
+    let inode = format!(":{inode}");
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", process, place, ..] = words[..] else { return None };
+        place.ends_with(&inode).then(|| process.parse().ok())?
+    })
+}
 
 impl Paths {
     /// What is not undone.
@@ -100,7 +173,7 @@ impl Paths {
         }
     }
 
-    /// Takes the lock, or names the process that has it.
+    /// Takes the locks of the runtime directory and of the pins, or names the process that has one.
     pub fn lock(&self, role: Role) -> io::Result<Result<Lock, Holder>> {
         self.make()?;
         let path = self.runtime.join("lock");
@@ -108,10 +181,14 @@ impl Paths {
             File::options().create(true).truncate(false).read(true).write(true).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut locked) => {
+                let pins = match lock_pins(&self.pins)? {
+                    Ok(pins) => pins,
+                    Err(holder) => return Ok(Err(holder)),
+                };
                 locked.set_len(0)?;
                 locked.rewind()?;
                 write!(locked, "{}, process {}", role.name(), std::process::id())?;
-                Ok(Ok(Lock(locked)))
+                Ok(Ok(Lock { _pins: pins, _runtime: locked }))
             }
             Err((mut file, Errno::EWOULDBLOCK)) => {
                 let mut text = String::new();
@@ -150,5 +227,15 @@ mod tests {
         drop(first);
         assert!(paths.lock(Role::Off).unwrap().is_ok());
         std::fs::remove_dir_all(runtime).unwrap();
+    }
+
+    #[test]
+    fn the_process_with_a_lock_is_known_by_the_inode() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 708 00:1d:5151 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 709 00:1d:515 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 710 00:1d:515 0 EOF\n";
+        assert_eq!(process_of(locks, 515), Some(710));
+        assert_eq!(process_of(locks, 5151), Some(708));
+        assert_eq!(process_of(locks, 15), None);
     }
 }

@@ -430,6 +430,11 @@ fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
         }
         (Key::Gate, _) => cures.controller.lift_gate(lifted, &mut cures.attached),
         (_, Some(flow)) => {
+            // Beside ACK-window rewriting the gate acts on uploads too, while only the driver
+            // reports: a trial that left it would not see what it costs.
+            if !cures.controller.gated(&cures.attached) {
+                cures.controller.lift_gate(lifted, &mut cures.attached)?;
+            }
             cures.attached.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted))
         }
         _ => Ok(()),
