@@ -112,6 +112,7 @@ fn place(handle: u32) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_packet_comes_back_as_it_was_and_its_slot_is_used_again() {
@@ -129,6 +130,34 @@ mod tests {
             frames.remove(again);
         }
         assert_eq!((frames.stored(), frames.memory()), (0, memory));
+    }
+
+    proptest! {
+        #[test]
+        fn packets_in_any_order_of_coming_and_going_keep_their_bytes(
+            steps in prop::collection::vec((any::<u8>(), 0..2_017_usize, any::<bool>()), 1..300)
+        ) {
+            let mut frames = Frames::default();
+            let mut stored: Vec<(u32, Vec<u8>, u64)> = Vec::new();
+            for (number, (fill, length, remove)) in steps.into_iter().enumerate() {
+                if remove && !stored.is_empty() {
+                    let (handle, ..) = stored.swap_remove(usize::from(fill) % stored.len());
+                    frames.remove(handle);
+                } else {
+                    let bytes = vec![fill; length];
+                    let meta = Meta { number: number as u64, ..Meta::default() };
+                    let (front, back) = bytes.split_at(length / 3);
+                    let handle = frames.insert(meta, &[front, back]).expect("it fits a slot");
+                    prop_assert!(stored.iter().all(|(other, ..)| *other != handle));
+                    stored.push((handle, bytes, number as u64));
+                }
+                prop_assert_eq!(frames.stored(), stored.len());
+                for (handle, bytes, number) in &stored {
+                    prop_assert_eq!(frames.bytes(*handle), bytes);
+                    prop_assert_eq!(frames.meta(*handle).number, *number);
+                }
+            }
+        }
     }
 
     #[test]

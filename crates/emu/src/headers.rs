@@ -154,6 +154,8 @@ pub fn sum(start: u64, bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::checksum;
+    use proptest::prelude::*;
 
     /// A TCP segment from 10.0.0.1:4000 to 10.0.0.2:5001, ECT(0), expedited.
     fn packet() -> Vec<u8> {
@@ -182,6 +184,96 @@ mod tests {
         mark(&mut p);
         assert_eq!(view(&p).ecn, Ecn::Marked);
         assert_eq!(sum(0, &p[..20]), 0xffff);
+    }
+
+    #[test]
+    fn the_sum_is_that_of_rfc_1071_and_of_a_header_from_the_wire() {
+        // Section 3 of the RFC: these words sum to ddf2.
+        assert_eq!(sum(0, &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+        let header = [
+            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8,
+            0, 0xc7,
+        ];
+        assert_eq!((sum(0, &header), checksum(&header)), (0xffff, 0));
+    }
+
+    #[test]
+    fn the_fields_of_ipv6_are_read_and_its_mark_touches_nothing_else() {
+        // Traffic class b8 | 1: expedited forwarding, ECT(1); flow label abcde; UDP.
+        let mut p = vec![0x6b, 0x9a, 0xbc, 0xde, 0, 12, UDP, 64];
+        p.extend([0x20; 16]);
+        p.extend([0x21; 16]);
+        p.extend([0, 53, 0xc0, 0, 0, 12, 0, 0, 1, 2, 3, 4]);
+        let seen = view(&p);
+        assert_eq!((seen.version, seen.protocol, seen.transport), (6, UDP, 40));
+        assert_eq!((seen.source, seen.destination), ([0x20; 16], [0x21; 16]));
+        assert_eq!((seen.ports, seen.sequence), ([53, 0xc000], 0));
+        assert_eq!((seen.dscp, seen.ecn, seen.class()), (46, Ecn::Capable1, 0));
+        let before = p.clone();
+        mark(&mut p);
+        assert_eq!((p[1], view(&p).ecn), (0xba, Ecn::Marked));
+        assert_eq!((p[0], &p[2..]), (before[0], &before[2..]));
+    }
+
+    #[test]
+    fn a_later_fragment_has_no_ports_and_the_first_has() {
+        let mut first = packet();
+        first[6] = 0x20; // more fragments
+        assert_eq!(view(&first).ports, [4_000, 5_001]);
+        let mut later = packet();
+        later[7] = 185;
+        assert_eq!((view(&later).ports, view(&later).sequence), ([0, 0], 0));
+        assert_eq!(view(&later).source[..4], [10, 0, 0, 1]);
+    }
+
+    #[test]
+    fn bands_are_those_of_three_code_points() {
+        for (dscp, band) in [(46, 0), (8, 2), (0, 1), (10, 1), (34, 1), (63, 1)] {
+            let mut p = packet();
+            p[1] = dscp << 2;
+            assert_eq!(view(&p).class(), band, "{dscp}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_connections_spread_over_the_buckets_of_a_queue() {
+        let mut buckets = [0; 1_024];
+        for port in 40_000..41_024_u16 {
+            let mut p = packet();
+            p[20..22].copy_from_slice(&port.to_be_bytes());
+            buckets[view(&p).hash() as usize % 1_024] += 1;
+        }
+        // Random choice leaves 1/e of the buckets empty, and hardly ever puts eight in one.
+        let empty = buckets.iter().filter(|n| **n == 0).count();
+        assert!((320..=435).contains(&empty), "{empty}");
+        assert!(buckets.iter().all(|n| *n <= 8));
+    }
+
+    proptest! {
+        #[test]
+        fn a_mark_changes_ecn_and_checksum_alone_with_any_options(
+            words in 5..=15_u8, tos in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 80)
+        ) {
+            let length = usize::from(words) * 4;
+            let mut p = rest;
+            (p[0], p[1]) = (0x40 | words, tos);
+            p[10..12].fill(0);
+            let check = checksum(&p[..length]);
+            p[10..12].copy_from_slice(&check.to_be_bytes());
+            let before = p.clone();
+            mark(&mut p);
+            prop_assert_eq!(checksum(&p[..length]), 0);
+            prop_assert_eq!(p[1], tos | 3);
+            prop_assert_eq!((p[0], &p[2..10], &p[12..]), (before[0], &before[2..10], &before[12..]));
+            if tos & 3 == 3 {
+                prop_assert_eq!(&p, &before, "a marked packet stays as it is");
+            }
+        }
+
+        #[test]
+        fn the_sum_is_that_of_another_way_to_count(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(!sum(0, &bytes), checksum(&bytes));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! ([`tun`]).
 
 pub mod clock;
+mod commands;
 pub mod frames;
 pub mod headers;
 pub mod link_direction;
@@ -20,5 +21,7 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod tun;
 mod worker;

@@ -218,3 +218,118 @@ impl LinkDirection {
         self.gate_at = self.port.next_gate(self.now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Decided, ms, packet, scenario};
+    use algo::port::Loss;
+    use proptest::prelude::*;
+
+    /// Runs a direction over arrivals and to the end; what it decided, and when each packet was
+    /// handed over at the far end.
+    fn run(scenario: &Scenario, arrivals: &[(Instant, u32)]) -> (Decided, Vec<(Instant, u32)>) {
+        let mut direction = LinkDirection::new(scenario, 0);
+        let (mut decided, mut delivered) = (Decided::default(), Vec::new());
+        for (handle, (at, bytes)) in arrivals.iter().enumerate() {
+            direction.arrive(*at, packet(handle as u32, *bytes), &mut decided);
+        }
+        // Long after the run: nothing may be left.
+        direction.advance(ms(60_000.0), &mut decided);
+        delivered.extend(std::iter::from_fn(|| direction.depart(ms(120_000.0))));
+        (decided, delivered)
+    }
+
+    const PLAIN: &str = "rate = \"8 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", limit = \"2 packets\" }";
+
+    #[test]
+    fn a_packet_arrives_after_the_queue_its_own_bits_and_the_delay() {
+        // 1,000 bytes last 1 ms at 8 Mbit/s; two come together, one finds the link idle, and one
+        // of 500 bytes comes while it is busy.
+        let arrivals = [(ms(0.0), 1_000), (ms(0.0), 1_000), (ms(5.0), 1_000), (ms(5.25), 500)];
+        let (decided, delivered) = run(&scenario(PLAIN), &arrivals);
+        assert_eq!(delivered, [(ms(11.0), 0), (ms(12.0), 1), (ms(16.0), 2), (ms(16.5), 3)]);
+        let starts: Vec<_> = decided.started.iter().map(|(at, handle, _)| (*at, *handle)).collect();
+        assert_eq!(starts, [(ms(0.0), 0), (ms(1.0), 1), (ms(5.0), 2), (ms(6.0), 3)]);
+    }
+
+    #[test]
+    fn a_full_queue_drops_what_comes_last() {
+        let arrivals: Vec<_> = (0..5).map(|_| (ms(3.0), 1_000)).collect();
+        let (decided, delivered) = run(&scenario(PLAIN), &arrivals);
+        // One on the link and two that wait.
+        assert_eq!(delivered, [(ms(14.0), 0), (ms(15.0), 1), (ms(16.0), 2)]);
+        let overflow = |handle| (ms(3.0), handle, Loss::Overflow);
+        assert_eq!(decided.gone, [overflow(3), overflow(4)]);
+    }
+
+    #[test]
+    fn a_slower_rate_holds_from_its_time_on() {
+        let text = format!(
+            "{PLAIN}\n[[change]]\nat = \"20 ms\"\n\"link.up.rate\" = \"800 kbit/s\"\n\"link.up.delay\" = \"1 ms\"\n"
+        );
+        let (_, delivered) = run(&scenario(&text), &[(ms(1.0), 1_000), (ms(30.0), 1_000)]);
+        assert_eq!(delivered, [(ms(12.0), 0), (ms(41.0), 1)]);
+    }
+
+    #[test]
+    fn a_trace_sends_at_its_opportunities_and_begins_again_at_its_end() {
+        // Opportunities of 1,504 bytes at 2, 4, 4 and 10 ms, then at 12, 14, 14, 20 …
+        let text = "trace = \"made.up\"\ndelay = \"10 ms\"";
+        let arrivals = [
+            (ms(0.0), 1_500),
+            (ms(0.0), 1_500),
+            (ms(0.0), 1_500),
+            (ms(5.0), 1_500),
+            (ms(5.0), 1_500),
+        ];
+        let (_, delivered) = run(&scenario(text), &arrivals);
+        let times: Vec<_> = delivered.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [12.0, 14.0, 14.0, 20.0, 22.0].map(ms));
+    }
+
+    #[test]
+    fn bins_follow_each_other_without_gaps_up_to_the_end() {
+        // Half as fast again as the link, so that some packets always wait.
+        let arrivals: Vec<_> = (0..180).map(|n| (ms(f64::from(n)), 1_500)).collect();
+        let (decided, _) = run(&scenario(PLAIN), &arrivals);
+        let begins: Vec<_> = decided.bins.iter().map(|row| row.t).collect();
+        assert_eq!(begins, [0.0, 50.0, 100.0, 150.0].map(ms));
+        let drops: Vec<_> = decided.bins.iter().map(|row| row.drops).collect();
+        assert!(drops.is_sorted() && drops[3] == decided.gone.len() as u64, "{drops:?}");
+    }
+
+    proptest! {
+        /// Every packet either arrives once or is gone once; a link that keeps order delivers in
+        /// the order of arrival and never faster than its rate, and none arrives before its bits
+        /// and the delay.
+        #[test]
+        fn packets_are_conserved_and_never_early(
+            gaps in prop::collection::vec((0..3_000_000_u64, 40..1_500_u32), 1..120)
+        ) {
+            let mut at = 0;
+            let arrivals: Vec<_> = gaps
+                .iter()
+                .map(|(gap, bytes)| {
+                    at += gap;
+                    (Instant(at), *bytes)
+                })
+                .collect();
+            let (decided, delivered) = run(&scenario(PLAIN), &arrivals);
+            let mut fates: Vec<u32> = delivered.iter().map(|(_, handle)| *handle).collect();
+            prop_assert!(fates.is_sorted(), "order is kept");
+            fates.extend(decided.gone.iter().map(|(_, handle, _)| *handle));
+            fates.sort_unstable();
+            prop_assert_eq!(fates, (0..arrivals.len() as u32).collect::<Vec<_>>());
+            let mut last = Instant::ZERO;
+            for (at, handle) in delivered {
+                let (arrived, bytes) = arrivals[handle as usize];
+                // 8 Mbit/s is a byte each 1,000 ns.
+                let bits = u64::from(bytes) * 1_000;
+                prop_assert!(at.0 >= arrived.0 + bits + 10_000_000);
+                prop_assert!(at.0 >= last.0 + bits, "two packets share the link");
+                last = at;
+            }
+        }
+    }
+}

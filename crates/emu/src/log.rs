@@ -326,7 +326,77 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn the_bytes_are_those_of_the_table() {
+        let mut writer = Writer::new(0x0102);
+        let arrived = Packet {
+            bytes: 1_500,
+            flow_hash: 5,
+            host: 1,
+            class: 2,
+            ecn: Ecn::Capable0,
+            ..Packet::default()
+        };
+        writer.put(Instant(300), &Record::Arrived(arrived));
+        let started = Record::Started { number: 0, arrives: Instant(428), marked: true };
+        writer.put(Instant(300), &started);
+        writer.put(Instant(301), &Record::Gone(0, Loss::Link));
+        writer.put(Instant(301), &Record::Refused(0, 105));
+        writer.put(Instant(303), &Record::Stopped);
+        let mut expected = b"UBDL\x01\x00\x02\x01".to_vec();
+        // LEB128: 300 is ac 02, 1,500 is dc 0b, 128 is 80 01.
+        expected.extend([0, 0xac, 0x02, 0xdc, 0x0b, 5, 1, 2 * 4 + 2]);
+        expected.extend([1, 0, 1, 0x80, 0x01, 1]);
+        expected.extend([2, 1, 1, 2]);
+        expected.extend([5, 0, 1, 105]);
+        expected.extend([6, 2]);
+        assert_eq!(writer.pending(), expected.len());
+        assert_eq!(writer.swap(Vec::new()), expected);
+        assert_eq!(writer.pending(), 0);
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused_by_its_first_bytes() {
+        for bytes in
+            [&b""[..], b"UBDL\x01\x00\x00", b"UBDX\x01\x00\x00\x00", b"UBDL\x02\x00\x00\x00"]
+        {
+            assert_eq!(Reader::new(bytes).err(), Some(LogError::NotALog), "{bytes:?}");
+        }
+        let header = b"UBDL\x01\x00\x07\x00";
+        assert_eq!(Reader::new(header).map(|r| r.link), Ok(7));
+    }
+
+    #[test]
+    fn a_record_that_is_cut_or_unknown_is_named_by_its_offset() {
+        let read = |tail: &[u8]| {
+            let log = [&b"UBDL\x01\x00\x00\x00\x06\x05"[..], tail].concat();
+            let mut reader = Reader::new(&log).unwrap();
+            assert_eq!(reader.next(), Ok(Some((Instant(5), Record::Stopped))));
+            reader.next()
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[3, 0]), Err(LogError::Cut(10)));
+        assert_eq!(read(&[3, 0x80]), Err(LogError::Cut(10)));
+        assert_eq!(read(&[8, 0]), Err(LogError::Unknown { tag: 8, at: 10 }));
+        // A number of more than ten bytes fits no 64 bits.
+        assert_eq!(read(&[[6].as_slice(), &[0xff; 11]].concat()), Err(LogError::Cut(10)));
+    }
+
     proptest! {
+        /// Numbers of packets are written as distances: they come back whatever arrived between.
+        #[test]
+        fn records_between_arrivals_name_the_same_packets(records in prop::collection::vec(any_record(40), 1..80)) {
+            let mut writer = Writer::new(0);
+            for record in &records {
+                writer.put(Instant(1 << 40), record);
+            }
+            let bytes = writer.swap(Vec::new());
+            let mut reader = Reader::new(&bytes).unwrap();
+            for record in &records {
+                prop_assert_eq!(reader.next(), Ok(Some((Instant(1 << 40), *record))));
+            }
+        }
+
         #[test]
         fn every_record_is_read_as_it_was_written(records in prop::collection::vec(any_record(0), 0..50)) {
             let mut writer = Writer::new(3);

@@ -145,3 +145,92 @@ fn low(record: Record) -> Record {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Writer;
+    use crate::testing::{ms, scenario};
+    use algo::port::Loss;
+
+    const LINK: &str = "rate = \"8 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", limit = \"1 packet\" }";
+
+    fn arrived() -> Record {
+        Record::Arrived(Packet { bytes: 1_000, ..Packet::default() })
+    }
+
+    fn started(number: u64, arrives: f64) -> Record {
+        Record::Started { number, arrives: ms(arrives), marked: false }
+    }
+
+    fn log(link: u16, records: &[(f64, Record)]) -> Vec<u8> {
+        let mut writer = Writer::new(link);
+        for (at, record) in records {
+            writer.put(ms(*at), record);
+        }
+        writer.swap(Vec::new())
+    }
+
+    /// Three packets of 1 ms each at once before a queue of one packet, by hand: the first starts,
+    /// the third finds the queue full, the second follows the first.
+    fn by_hand() -> Vec<(f64, Record)> {
+        vec![
+            (2.0, arrived()),
+            (2.0, started(0, 13.0)),
+            (2.0, arrived()),
+            (2.0, arrived()),
+            (2.0, Record::Gone(2, Loss::Overflow)),
+            (3.0, started(1, 14.0)),
+            (13.1, Record::Refused(0, 105)),
+            (20.0, Record::Stopped),
+        ]
+    }
+
+    #[test]
+    fn a_log_by_hand_is_what_the_link_decides() {
+        let replayed = replay(&scenario(LINK), &log(0, &by_hand())).expect("all alike");
+        assert_eq!(replayed, Replayed { arrivals: 3, decisions: 3 });
+    }
+
+    #[test]
+    fn a_decision_a_nanosecond_off_is_named_with_both_versions() {
+        let mut records = by_hand();
+        records[5].1 = started(1, 14.000_001);
+        let error = replay(&scenario(LINK), &log(0, &records)).expect_err("it differs");
+        let ReplayError::Differs { count: 2, logged, replayed } = error else { panic!("{error}") };
+        assert!(
+            logged.contains("14000001") && replayed.contains("14000000"),
+            "{logged}, {replayed}"
+        );
+    }
+
+    #[test]
+    fn a_decision_that_is_missing_or_was_not_made_is_a_difference() {
+        let mut fewer = by_hand();
+        fewer.remove(4);
+        let error = replay(&scenario(LINK), &log(0, &fewer)).expect_err("one is missing");
+        assert!(matches!(error, ReplayError::Differs { count: 1, .. }), "{error}");
+        let mut more = by_hand();
+        more.insert(7, (15.0, started(1, 26.0)));
+        let error = replay(&scenario(LINK), &log(0, &more)).expect_err("one too many");
+        assert!(
+            matches!(&error, ReplayError::Differs { count: 3, replayed, .. } if replayed == "nothing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_log_without_its_end_is_compared_as_far_as_it_goes() {
+        let replayed = replay(&scenario(LINK), &log(0, &by_hand()[..5])).expect("alike so far");
+        assert_eq!(replayed, Replayed { arrivals: 3, decisions: 2 });
+    }
+
+    #[test]
+    fn a_link_that_the_scenario_does_not_have_is_refused() {
+        let error = replay(&scenario(LINK), &log(2, &by_hand())).expect_err("there are two");
+        assert_eq!(error.to_string(), "the log is of link 2, which the scenario does not have");
+        // Link 1 is another one: 100 Mbit/s, so that nothing agrees.
+        let error = replay(&scenario(LINK), &log(1, &by_hand())).expect_err("another link");
+        assert!(matches!(error, ReplayError::Differs { count: 0, .. }), "{error}");
+    }
+}

@@ -252,3 +252,121 @@ fn address(view: &View, bytes: &[u8; 16]) -> String {
 fn seconds(at: Instant) -> f64 {
     at.0 as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::headers::view;
+    use crate::testing::{datagram, ms};
+    use nix::sys::eventfd::EfdFlags;
+
+    fn failed() -> Arc<EventFd> {
+        Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("an eventfd"))
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("unbloat-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory of our own");
+        path
+    }
+
+    #[test]
+    fn notes_are_in_their_files_in_order_when_all_is_finished() {
+        let dir = folder("report");
+        let links = ["up".to_owned(), "down".to_owned()];
+        let reporter = Reporter::start(&dir, &links, failed()).expect("files");
+        let mut outbox = reporter.outbox();
+        // More notes than may wait for the writer at once.
+        for n in 0..3 * MAX_NOTES as u32 {
+            outbox.put(Note::Log((n % 2) as usize, n.to_le_bytes().to_vec()));
+        }
+        let seen = view(&datagram(7, 60));
+        outbox.put(Note::Loss(ms(1.5), 1, LossCause::Decided(Loss::Aqm), seen, 60));
+        outbox.put(Note::Loss(ms(2.5), 0, LossCause::Undeliverable, View::default(), 1_500));
+        assert_eq!(outbox.finish(), 0, "no note was given up");
+        reporter.finish().expect("all is written");
+        for (parity, name) in ["up.decisions", "down.decisions"].iter().enumerate() {
+            let bytes = std::fs::read(dir.join(name)).expect("written");
+            let numbers: Vec<u32> = bytes
+                .chunks_exact(4)
+                .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect();
+            let expected: Vec<u32> =
+                (0..3 * MAX_NOTES as u32).filter(|n| *n as usize % 2 == parity).collect();
+            assert_eq!(numbers, expected, "{name}");
+        }
+        let losses = std::fs::read_to_string(dir.join("losses.jsonl")).expect("written");
+        let rows: Vec<Value> =
+            losses.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(
+            rows,
+            [
+                json!({"t_s": 0.0015, "link": 1, "why": "aqm", "proto": "udp", "src": "10.0.0.1",
+                    "sport": 4_000, "dst": "10.0.0.2", "dport": 5_001, "bytes": 60, "seq": null}),
+                json!({"t_s": 0.0025, "link": 0, "why": "undeliverable", "proto": 0, "src": "::",
+                    "sport": 0, "dst": "::", "dport": 0, "bytes": 1_500, "seq": null}),
+            ]
+        );
+        std::fs::remove_dir_all(&dir).expect("ours");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_named() {
+        let dir = folder("report-missing").join("nowhere");
+        let Err((path, error)) = Reporter::start(&dir, &["up".to_owned()], failed()) else {
+            panic!("there is no such directory");
+        };
+        assert_eq!(path, dir.join("up.decisions"));
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_full_disk_wakes_the_watching_thread_and_blocks_no_worker() {
+        let dir = folder("report-full");
+        // Every write to this device fails with ENOSPC, as on a full disk.
+        std::os::unix::fs::symlink("/dev/full", dir.join("up.decisions")).expect("a link");
+        let failed = failed();
+        let reporter = Reporter::start(&dir, &["up".to_owned()], failed.clone()).expect("files");
+        let mut outbox = reporter.outbox();
+        for _ in 0..100 {
+            outbox.put(Note::Log(0, vec![0; 4_096]));
+        }
+        outbox.finish();
+        let Err((path, error)) = reporter.finish() else { panic!("nothing could be written") };
+        assert_eq!(path, dir.join("up.decisions"));
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(failed.read(), Ok(1));
+        std::fs::remove_dir_all(&dir).expect("ours");
+    }
+
+    #[test]
+    fn rows_of_stages_have_the_keys_that_the_lab_reads() {
+        let row = StageRow {
+            link: 2,
+            stage: "queue",
+            delay_ms: None,
+            delay_ms_mean: None,
+            packets: 9,
+            overflowed: 3,
+            dropped_by_aqm: 2,
+            lost_on_link: 1,
+            throughput: Some(Rate(8_000)),
+        };
+        let expected = json!({"link": 2, "stage": "queue", "packets": 9, "drops_overflow": 3,
+            "drops_aqm": 2, "lost_on_link": 1, "throughput_bps": 8_000, "delay_ms": null});
+        assert_eq!(stage_row(&row), expected);
+        let bin = QueueRow {
+            link: 0,
+            stage: "firmware",
+            t: ms(50.0),
+            packets: 1,
+            bytes: 1_500,
+            delay: Some(Duration(1_500_000)),
+            delay_max: Duration(2_000_000),
+            drops: 4,
+        };
+        let expected = json!({"link": 0, "stage": "firmware", "t_s": 0.05, "packets": 1,
+            "bytes": 1_500, "delay_ms": 1.5, "delay_ms_max": 2.0, "drops": 4});
+        assert_eq!(queue_row(&bin), expected);
+    }
+}

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use units::{Duration, Histogram, Instant};
 
 use crate::clock::{self, Clock};
+use crate::commands::{Command, Commands};
 use crate::probe::{self, Listener, Prober};
 use crate::report::{Reporter, stage_row};
 use crate::telemetry::Telemetry;
@@ -476,13 +477,12 @@ struct Watch {
     stop: Arc<EventFd>,
     /// Readable when a worker or the writer has failed.
     failed: Arc<EventFd>,
-    commands: Vec<u8>,
+    commands: Commands,
 }
 
 /// What the watching thread waits for.
 enum WatchEvent {
-    Go,
-    Stop,
+    Command(Command),
     Failed,
     None,
 }
@@ -502,7 +502,7 @@ impl Watch {
             || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map(Arc::new);
         let stop = event().map_err(system("eventfd"))?;
         let failed = event().map_err(system("eventfd"))?;
-        Ok(Watch { signals, stop, failed, commands: Vec::new() })
+        Ok(Watch { signals, stop, failed, commands: Commands::default() })
     }
 
     /// Waits up to [`WATCH_MS`] for a signal, a failure or a command.
@@ -516,7 +516,7 @@ impl Watch {
             polled.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
         match poll(&mut polled, PollTimeout::from(WATCH_MS)) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(WatchEvent::None),
+            Err(nix::errno::Errno::EINTR) => return Ok(WatchEvent::None),
             Ok(_) => {}
             Err(error) => return Err(RunError::System("poll", error)),
         }
@@ -529,34 +529,26 @@ impl Watch {
             return Ok(WatchEvent::Failed);
         }
         if happened[0] {
-            return Ok(WatchEvent::Stop);
+            return Ok(WatchEvent::Command(Command::Stop));
         }
         if happened.get(2) == Some(&true) {
             let mut buffer = [0; 256];
             // Unlocked and unbuffered, or poll would not see what a buffer contains.
             let length = nix::unistd::read(stdin.as_fd(), &mut buffer).unwrap_or(0);
             if length == 0 {
-                return Ok(WatchEvent::Stop);
+                return Ok(WatchEvent::Command(Command::Stop));
             }
             self.commands.extend(&buffer[..length]);
-            if let Some(end) = self.commands.iter().position(|b| *b == b'\n') {
-                let command: Vec<u8> = self.commands.drain(..=end).collect();
-                return Ok(match command.trim_ascii() {
-                    b"go" => WatchEvent::Go,
-                    b"stop" => WatchEvent::Stop,
-                    _ => WatchEvent::None,
-                });
-            }
         }
-        Ok(WatchEvent::None)
+        Ok(self.commands.take_next().map_or(WatchEvent::None, WatchEvent::Command))
     }
 
     /// Waits for `go`; false: stop without a run.
     fn wait_for_go(&mut self, scenario: &Scenario, options: &Options) -> Result<bool, RunError> {
         loop {
             match self.next_event(true)? {
-                WatchEvent::Go => return Ok(true),
-                WatchEvent::Stop => return Ok(false),
+                WatchEvent::Command(Command::Go) => return Ok(true),
+                WatchEvent::Command(Command::Stop) => return Ok(false),
                 WatchEvent::Failed | WatchEvent::None => namespaces_are_there(scenario, options)?,
             }
         }
@@ -586,8 +578,8 @@ impl Watch {
                 print(json!({"event": "counters", "t_s": now.0 as f64 / 1e9, "links": links}));
             }
             match self.next_event(!options.at_once)? {
-                WatchEvent::Stop | WatchEvent::Failed => return Ok(()),
-                WatchEvent::Go | WatchEvent::None => {}
+                WatchEvent::Command(Command::Stop) | WatchEvent::Failed => return Ok(()),
+                WatchEvent::Command(Command::Go) | WatchEvent::None => {}
             }
             if threads.iter().any(|(.., thread)| thread.is_finished()) {
                 return Ok(());
@@ -601,7 +593,9 @@ impl Watch {
     fn wait_for_parent(&mut self) -> Result<(), RunError> {
         let looks = PARENT_TIMEOUT_MS / WATCH_MS;
         for _ in 0..looks {
-            if let WatchEvent::Stop | WatchEvent::Failed = self.next_event(true)? {
+            if let WatchEvent::Command(Command::Stop) | WatchEvent::Failed =
+                self.next_event(true)?
+            {
                 break;
             }
         }
@@ -646,4 +640,112 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.read_to_string(&mut text)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scenario;
+
+    const UP: &str = "rate = \"8 Mbit/s\"\ndelay = \"5 ms\"";
+
+    fn sides(pairs: &[Pair]) -> Vec<[(usize, Option<usize>); 2]> {
+        pairs.iter().map(|pair| pair.sides).collect()
+    }
+
+    #[test]
+    fn a_link_and_the_one_back_share_a_pair_of_devices() {
+        let mut two = scenario(UP);
+        assert_eq!(sides(&pairs(&two, None)), [[(0, Some(0)), (1, Some(1))]]);
+        // A second link each way, and one that nothing comes back over.
+        for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+            two.links.push(scenario::Link { from, to, ..two.links[0].clone() });
+        }
+        assert_eq!(
+            sides(&pairs(&two, None)),
+            [[(0, Some(0)), (1, Some(1))], [(0, Some(2)), (1, Some(3))], [(0, Some(4)), (1, None)]]
+        );
+    }
+
+    #[test]
+    fn devices_take_large_segments_from_200_mbit_s_on_or_as_they_are_set() {
+        let offload = |up: &str, forced| pairs(&scenario(up), forced)[0].offload;
+        for (rate, auto) in [("199 Mbit/s", false), ("200 Mbit/s", true), ("1 Gbit/s", true)] {
+            let up = format!("rate = \"{rate}\"\ndelay = \"5 ms\"");
+            assert_eq!(offload(&up, None), auto, "{rate}");
+            assert!(offload(&up, Some(Offload::On)) && !offload(&up, Some(Offload::Off)));
+        }
+        // Four opportunities of 1,504 bytes in 10 ms are 4.8128 Mbit/s.
+        assert_eq!(max_rate(&scenario("trace = \"made.up\"\ndelay = \"5 ms\""), 0), 4_812_800);
+        let profile =
+            "rate = { profile = [2, 300], unit = \"Mbit/s\", slot = \"10 ms\" }\ndelay = \"5 ms\"";
+        assert_eq!(max_rate(&scenario(profile), 0), 300_000_000);
+        assert!(offload(profile, None));
+    }
+
+    #[test]
+    fn names_of_devices_are_such_that_the_kernel_takes_them() {
+        let mut one = scenario(UP);
+        let name_of = |scenario: &Scenario| device_name(scenario, (0, Some(0)), 1);
+        assert_eq!(name_of(&one), "up");
+        for (link, device) in [
+            ("air/up 1:2", "air-up-1-2"),
+            ("fifteen-letters", "fifteen-letters"),
+            ("sixteen-letters.", "link0"),
+            ("lo", "link0"),
+            ("..", "link0"),
+            ("", "link0"),
+            ("über", "-ber"),
+        ] {
+            one.links[0].name = link.to_owned();
+            assert_eq!(name_of(&one), device, "{link}");
+        }
+        assert_eq!(device_name(&one, (1, None), 0), "from-client");
+        one.nodes[0].name = "a-long-name-of-a-node".to_owned();
+        assert_eq!(device_name(&one, (1, None), 0), "in0");
+    }
+
+    #[test]
+    fn a_namespace_is_a_name_or_a_path() {
+        assert_eq!(namespace_path("blue"), Path::new("/run/netns/blue"));
+        assert_eq!(namespace_path("/proc/1/ns/net"), Path::new("/proc/1/ns/net"));
+    }
+
+    #[test]
+    fn a_node_without_a_namespace_ends_the_run_before_it_begins() {
+        let options = Options {
+            out: "/nowhere".into(),
+            namespaces: [("client".to_owned(), "a".to_owned())].into(),
+            offload: None,
+            queues: 1,
+            stop_after: None,
+            at_once: true,
+        };
+        let error = run(&scenario(UP), &options, &mut |_| panic!("nothing is announced"));
+        assert_eq!(
+            error.expect_err("the server has none").to_string(),
+            "no namespace for node server: give --netns server=NAME"
+        );
+    }
+
+    #[test]
+    fn counters_and_quantiles_are_printed_under_their_names() {
+        let live = Live::default();
+        live.offered.store(5, Ordering::Relaxed);
+        live.refused.store(2, Ordering::Relaxed);
+        live.waiting.store(1_500, Ordering::Relaxed);
+        assert_eq!(
+            link_object(&scenario(UP), 0, &live),
+            json!({"link": "up", "offered": 5, "arrived": 0, "bytes": 0, "dropped": 0, "lost": 0,
+                "undeliverable": 2, "waiting_bytes": 1_500})
+        );
+        assert_eq!(quantiles(&Histogram::default())["p50"], Value::Null);
+        let mut late = Histogram::default();
+        (1..=1_000).for_each(|us| late.record(us * 1_000));
+        let found = quantiles(&late);
+        for (name, us) in [("p50", 500.0), ("p95", 950.0), ("p99", 990.0), ("max", 1_000.0)] {
+            let off = found[name].as_f64().expect("a number") / us - 1.0;
+            assert!(off.abs() < 0.02, "{name}: {found}");
+        }
+    }
 }

@@ -540,3 +540,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
