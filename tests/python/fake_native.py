@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ __all__ = ["CaptureError", "algorithms", "linktypes", "rules", "scenario_metrics
 
 Column = tuple[str, str, bytes, "bytes | None", "bytes | None"]
 
-MADE = json.loads((Path(__file__).parent / "data/fake_analysis.json").read_text())
+DATA = Path(__file__).parent / "data"
+MADE = json.loads((DATA / "fake_analysis.json").read_text())
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f32": "f", "f64": "d"}
 calls: list[dict[str, Any]] = []
 """Arguments of every call, for tests that count passes."""
@@ -30,12 +30,8 @@ calls: list[dict[str, Any]] = []
 
 def kinds() -> dict[str, dict[str, str]]:
     """Names and types of the columns of every table: those of a capture without packets."""
-    with tempfile.NamedTemporaryFile(suffix=".pcap") as empty:
-        empty.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101))
-        empty.flush()
-        done: dict[str, Any] = native.analyze(
-            [empty.name], samples="all", events="all", segments="all"
-        )
+    path = str(DATA / "empty.pcap")
+    done: dict[str, Any] = native.analyze([path], samples="all", events="all", segments="all")
     return {
         table: {name: kind for name, kind, *_ in columns}
         for table, columns in done["tables"].items()

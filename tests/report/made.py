@@ -6,11 +6,18 @@ import json
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+import unbloat
 from unbloat.run.run import Run
+
+DATA = Path(__file__).parents[1] / "python/data"
+# A flow of which nothing is known.
+UNMEASURED = json.loads((DATA / "fake_analysis.json").read_text())["unmeasured"]
 
 QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
 LIMITS = (
@@ -63,63 +70,8 @@ def connection_row(id_: int, **given: Any) -> dict[str, Any]:
 
 
 def flow_row(id_: int, **given: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": id_, "connection": id_ // 2}
-    for name in ("packets", "data_packets", "wire_bytes", "payload_bytes", "bytes"):
-        row[name] = 0
-    row |= {"active_s": 0.0, "goodput_bps": None, "peak_bps": None, "mss_bytes": MSS}
-    row |= {"vantage": "sender", "rtt_method": "seq_ack", "initial_rtt_ms": None}
-    for statistic in (
-        "rtt_ms",
-        "loaded_rtt_ms",
-        "queue_ms",
-        "in_flight_bytes",
-        "window_utilisation_pct",
-    ):
-        row |= {f"{statistic}_{name}": None for name in QUANTILES}
-    for name in (
-        "in_flight_plain_bytes_max",
-        "rwnd_bytes_min",
-        "rwnd_bytes_max",
-        "rwnd_bytes_last",
-    ):
-        row[name] = None
-    row |= {"window_scale": 7, "window_scale_inferred": False}
-    for name in (
-        "window_full_count",
-        "zero_window_count",
-        "zero_window_probes",
-        "keep_alives",
-        "retransmissions",
-        "retransmitted_bytes",
-        "retransmissions_fast",
-        "retransmissions_timeout",
-        "retransmissions_tail_probe",
-        "retransmissions_spurious",
-        "timeouts",
-        "out_of_order",
-        "ambiguous",
-        "dup_acks",
-        "sack_blocks",
-        "dsacks",
-        "ecn_ce",
-        "ecn_ece",
-        "idle_count",
-        "ack_bursts",
-        "ack_burst_bytes_max",
-        "data_burst_bytes_max",
-    ):
-        row[name] = 0
-    row |= {"window_full_s": 0.0, "window_full_share": None, "window_full_first_s": None}
-    row |= {"window_full_rtt_ms": None, "zero_window_s": 0.0, "zero_window_first_s": None}
-    row |= {"reordering_ms_max": None, "loss_rate": None, "idle_s": 0.0, "ack_silence_max_ms": 0.0}
-    row |= {
-        "bdp_bytes": None,
-        "in_flight_over_bdp": None,
-        "rtt_ceiling_ms": None,
-        "unlimited_goodput_bps": None,
-    }
-    row |= {f"share_{name}": None for name in LIMITS}
-    row |= {"limit": None, "grade": None}
+    row = {"id": id_, "connection": id_ // 2, **UNMEASURED}
+    row |= {"mss_bytes": MSS, "vantage": "sender", "rtt_method": "seq_ack", "window_scale": 7}
     return {**row, **given}
 
 
@@ -361,72 +313,24 @@ FINDINGS = [
     ),
 ]
 
-TYPES = {
-    "samples": {
-        "flow": pa.uint32(),
-        "t_s": pa.float64(),
-        "span_s": pa.float32(),
-        "sent_bytes": pa.uint64(),
-        "delivered_bytes": pa.uint64(),
-        "goodput_bps": pa.float64(),
-        "rtt_ms_min": pa.float32(),
-        "rtt_ms": pa.float32(),
-        "rtt_ms_max": pa.float32(),
-        "in_flight_bytes": pa.uint64(),
-        "rwnd_bytes": pa.uint64(),
-        "window_full_s": pa.float32(),
-        "retransmissions": pa.uint32(),
-        "limit": pa.string(),
-    },
-    "events": {
-        "flow": pa.uint32(),
-        "t_s": pa.float64(),
-        "kind": pa.string(),
-        "value": pa.float64(),
-        "seq": pa.uint64(),
-    },
-    "findings": {
-        "rule": pa.string(),
-        "severity": pa.string(),
-        "flow": pa.uint32(),
-        "from_s": pa.float64(),
-        "to_s": pa.float64(),
-        "values": pa.string(),
-        "text": pa.string(),
-        "cure": pa.string(),
-    },
-}
-DICTIONARIES = ("limit", "kind", "rule", "severity")
-
 
 def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as the table of that name, words as dictionaries as a real run has them."""
-    made = pa.Table.from_pylist(rows, schema=pa.schema(TYPES[name]))
-    for place, column in enumerate(made.column_names):
-        if column in DICTIONARIES:
-            made = made.set_column(place, column, made[column].combine_chunks().dictionary_encode())
-    return made
+    """Rows as the table of that name of a real run."""
+    return pa.Table.from_pylist(rows, schema=schemas()[name])
+
+
+@cache
+def schemas() -> dict[str, pa.Schema]:
+    """Columns of the series and findings of a capture without packets."""
+    run = unbloat.analyze(DATA / "empty.pcap")
+    kinds = {"samples": run.samples(), "events": run.events(), "segments": run.segments()}
+    return {name: table.schema for name, table in {**kinds, "findings": run.findings}.items()}
 
 
 def segment_table(series: list[Series]) -> pa.Table:
-    columns: dict[str, list[Any]] = {
-        "flow": [],
-        "t_s": [],
-        "kind": [],
-        "from_seq": [],
-        "to_seq": [],
-    }
-    for one in series:
-        for t, kind, start, end in sorted(one.segments):
-            for name, value in zip(columns, (one.flow, t, kind, start, end), strict=True):
-                columns[name].append(value)
-    types = (pa.uint32(), pa.float64(), pa.uint8(), pa.uint64(), pa.uint64())
-    return pa.table(
-        {
-            name: pa.array(values, kind)
-            for (name, values), kind in zip(columns.items(), types, strict=True)
-        }
-    )
+    names = ("flow", "t_s", "kind", "from_seq", "to_seq")
+    rows = [(one.flow, *segment) for one in series for segment in sorted(one.segments)]
+    return table("segments", [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def run_of(
