@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use capture::{Decoded, TcpSegment};
 use flow::{Analysis, Analyzer, Options, Select};
-use model::{Fate, Point, Script};
+use model::{Fate, Script};
 use units::{Bytes, Duration, Instant};
 
 const MS: u64 = 1_000_000;
@@ -16,25 +16,8 @@ const MSS: u64 = 1_448;
 
 /// An upload whose windows of ten segments take a round trip of 40 ms each; one segment is lost early.
 fn segments() -> Vec<TcpSegment> {
-    let script = Script {
-        v6: false,
-        timestamps: true,
-        sack: true,
-        scale: Some(7),
-        isn: [1_000, 2_000],
-        mss: MSS as u32,
-        segments: 600,
-        cwnd: 10,
-        gap: MS,
-        delay: [20 * MS, 20 * MS],
-        point: Point::Sender,
-        ack_every: 1,
-        buffer: 64,
-        stall: None,
-        probe_byte: false,
-        download: false,
-        fates: BTreeMap::from([((20, 0), Fate::Lost { before: false })]),
-    };
+    let fates = BTreeMap::from([((20, 0), Fate::Lost { before: false })]);
+    let script = Script { segments: 600, fates, ..Script::plain() };
     model::run(&script).0
 }
 

@@ -9,41 +9,16 @@ use std::time::Instant as Clock;
 
 use capture::{Decoded, TcpSegment, flags};
 use flow::series::rows::{End, EventKind, Vantage};
-use flow::{Analysis, Analyzer, Options, Select};
-use model::{Fate, Point, Script};
+use flow::{Analyzer, Options, Select};
+use model::{Fate, Point, Script, analyse};
 use units::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
 
-fn analyse(segments: &[TcpSegment]) -> Analysis {
-    let mut analyzer = Analyzer::new(Options::default());
-    for s in segments {
-        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
-    }
-    analyzer.finish(None)
-}
-
 /// An upload of 60 segments with one lost, captured at the sender.
 fn script() -> Script {
-    Script {
-        v6: false,
-        timestamps: true,
-        sack: true,
-        scale: Some(7),
-        isn: [1_000, 2_000],
-        mss: 1_448,
-        segments: 60,
-        cwnd: 10,
-        gap: MS,
-        delay: [20 * MS, 20 * MS],
-        point: Point::Sender,
-        ack_every: 1,
-        buffer: 64,
-        stall: None,
-        probe_byte: false,
-        download: false,
-        fates: BTreeMap::from([((20, 0), Fate::Lost { before: false })]),
-    }
+    let fates = BTreeMap::from([((20, 0), Fate::Lost { before: false })]);
+    Script { fates, ..Script::plain() }
 }
 
 fn segments(s: &Script) -> Vec<TcpSegment> {

@@ -9,46 +9,14 @@ mod model;
 
 use std::collections::BTreeMap;
 
-use capture::{Decoded, TcpSegment};
+use flow::Analysis;
 use flow::series::rows::{End, Flow, RttMethod, Vantage};
-use flow::{Analysis, Analyzer, Options};
-use model::{Fate, Point, Script, Truth};
+use model::{Fate, Point, Script, Truth, analyse};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 use units::Duration;
 
 const MS: u64 = 1_000_000;
-
-fn analyse(segments: &[TcpSegment]) -> Analysis {
-    let mut analyzer = Analyzer::new(Options::default());
-    for s in segments {
-        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
-    }
-    analyzer.finish(None)
-}
-
-/// A plain transfer; tests change what they are about.
-fn plain() -> Script {
-    Script {
-        v6: false,
-        timestamps: true,
-        sack: true,
-        scale: Some(7),
-        isn: [1_000, 2_000],
-        mss: 1_448,
-        segments: 60,
-        cwnd: 10,
-        gap: MS,
-        delay: [20 * MS, 20 * MS],
-        point: Point::Sender,
-        ack_every: 1,
-        buffer: 64,
-        stall: None,
-        probe_byte: false,
-        download: false,
-        fates: BTreeMap::new(),
-    }
-}
 
 /// The flow with the data, of the one connection that there must be.
 fn data_flow<'a>(a: &'a Analysis, s: &Script) -> &'a Flow {
@@ -238,7 +206,7 @@ fn script() -> impl Strategy<Value = Script> {
                     cwnd,
                     gap,
                     point,
-                    ..plain()
+                    ..Script::plain()
                 };
                 s.delay = [forward * MS, back * MS];
                 Script { ack_every, buffer, stall, probe_byte, download, fates, ..s }
@@ -277,7 +245,7 @@ proptest! {
 fn a_calm_transfer_has_nothing_but_data_at_every_point() {
     for point in [Point::Sender, Point::Middle, Point::Receiver] {
         for download in [false, true] {
-            holds(&Script { point, download, ..plain() });
+            holds(&Script { point, download, ..Script::plain() });
         }
     }
 }

@@ -7,12 +7,12 @@ use flow::series::rows::Protocol;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use units::{Duration, Quantiles};
+use units::Duration;
 
 use crate::CaptureError;
 use crate::columns::Column;
 use crate::progress::Progress;
-use crate::tables::Put;
+use crate::tables::{Put, quantiles};
 
 /// Locates the queue on the path that captures of successive points show.
 #[pyfunction]
@@ -110,29 +110,6 @@ fn steps(located: &Located, put: Put<'_>) {
     put(Column::u32("from_point", all.iter().map(|s| s.0)));
     put(Column::f64("t_s", all.iter().map(|s| s.1)));
     put(Column::f64("step_ms", all.iter().map(|s| s.2)));
-}
-
-fn quantiles(
-    put: Put<'_>,
-    name: &str,
-    rows: &[SegmentRow],
-    get: impl Fn(&SegmentRow) -> Option<Quantiles>,
-) {
-    put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
-    type Part = (&'static str, fn(&Quantiles) -> f64);
-    let parts: [Part; 5] = [
-        ("min", |q| q.min),
-        ("p50", |q| q.p50),
-        ("p95", |q| q.p95),
-        ("p99", |q| q.p99),
-        ("max", |q| q.max),
-    ];
-    for (part, value) in parts {
-        put(Column::maybe_f64(
-            format!("{name}_{part}"),
-            rows.iter().map(|f| get(f).map(|q| value(&q))),
-        ));
-    }
 }
 
 fn direction(forward: bool) -> &'static str {

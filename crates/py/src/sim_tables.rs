@@ -5,10 +5,10 @@ use flow::diagnose::grade::grade;
 use scenario::Scenario;
 use sim::Results;
 use sim::record::{FlowRow, Limit, SampleRow};
-use units::{Bytes, Duration, Quantiles, Rate};
+use units::{Bytes, Duration, Rate};
 
 use crate::columns::Column;
-use crate::tables::Put;
+use crate::tables::{Put, quantiles};
 
 /// Fewer figures than this give no grade: the p95 of less is its maximum.
 const GRADE_SAMPLES: u64 = 20;
@@ -45,22 +45,6 @@ pub fn connections(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::u64("capture_gap_bytes", r().map(|_| 0)));
     let name = |i: usize| scenario.flows.get(i).map_or("", |f| f.name.as_str());
     put(Column::str("transfer", r().map(|c| name(c.flow))));
-}
-
-fn quantiles<R>(put: Put<'_>, name: &str, rows: &[R], get: impl Fn(&R) -> Option<Quantiles>) {
-    put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
-    type Part = (&'static str, fn(&Quantiles) -> f64);
-    let parts: [Part; 5] = [
-        ("min", |q| q.min),
-        ("p50", |q| q.p50),
-        ("p95", |q| q.p95),
-        ("p99", |q| q.p99),
-        ("max", |q| q.max),
-    ];
-    for (part, value) in parts {
-        let column = rows.iter().map(|f| get(f).map(|q| value(&q)));
-        put(Column::maybe_f64(format!("{name}_{part}"), column));
-    }
 }
 
 /// What the path could hold: the rate that 5 % of the bins exceed, over the smallest round trip (as

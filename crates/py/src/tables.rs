@@ -62,7 +62,8 @@ pub fn connections(rows: &[Connection], origin: Instant, put: Put<'_>) {
     put(Column::u64("capture_gap_bytes", r().map(|c| c.capture_gaps.get())));
 }
 
-fn quantiles(put: Put<'_>, name: &str, rows: &[Flow], get: impl Fn(&Flow) -> Option<Quantiles>) {
+/// Columns of a statistic: count, minimum, quantiles, maximum.
+pub fn quantiles<R>(put: Put<'_>, name: &str, rows: &[R], get: impl Fn(&R) -> Option<Quantiles>) {
     put(Column::maybe_u64(format!("{name}_count"), rows.iter().map(|f| get(f).map(|q| q.count))));
     type Part = (&'static str, fn(&Quantiles) -> f64);
     let parts: [Part; 5] = [

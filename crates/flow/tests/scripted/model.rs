@@ -12,7 +12,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use capture::{Addr, Ip, TcpOptions, TcpSegment, flags};
+use capture::{Addr, Decoded, Ip, TcpOptions, TcpSegment, flags};
+use flow::{Analysis, Analyzer, Options};
 use units::{Duration, Instant};
 
 /// Where the capture is taken.
@@ -86,6 +87,40 @@ pub struct Script {
     pub download: bool,
     /// By segment and transmission (0: the first).
     pub fates: BTreeMap<(usize, u32), Fate>,
+}
+
+impl Script {
+    /// A plain upload of 60 segments, captured at the sender; tests change what they are about.
+    pub fn plain() -> Script {
+        Script {
+            v6: false,
+            timestamps: true,
+            sack: true,
+            scale: Some(7),
+            isn: [1_000, 2_000],
+            mss: 1_448,
+            segments: 60,
+            cwnd: 10,
+            gap: MS,
+            delay: [20 * MS, 20 * MS],
+            point: Point::Sender,
+            ack_every: 1,
+            buffer: 64,
+            stall: None,
+            probe_byte: false,
+            download: false,
+            fates: BTreeMap::new(),
+        }
+    }
+}
+
+/// The analysis of segments in this order.
+pub fn analyse(segments: &[TcpSegment]) -> Analysis {
+    let mut analyzer = Analyzer::new(Options::default());
+    for s in segments {
+        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
+    }
+    analyzer.finish(None)
 }
 
 /// What the capture must be found to hold.

@@ -49,7 +49,10 @@ class Comparison {
         };
       });
     });
-    this.host.append(make("div", { class: "toolbar" }, ...this.tools(view)));
+    const [range, reset] = rangeTools(view);
+    this.host.append(
+      make("div", { class: "toolbar" }, range, make("div", { class: "tools" }, reset)),
+    );
     const about = layers.map((layer) => layer.label).join(" · ");
     const panels = drawable.map(
       (spec) =>
@@ -65,22 +68,6 @@ class Comparison {
     this.board.draw();
     timings.first_chart_ms = Math.round(performance.now());
     document.documentElement.dataset.shown = "compare";
-  }
-
-  tools(view) {
-    const range = make("output", { class: "range", "aria-live": "polite" });
-    const reset = make(
-      "button",
-      { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() },
-      "Show all",
-    );
-    const say = () => {
-      range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`;
-      reset.disabled = !view.zoomed;
-    };
-    view.onRange.push(say);
-    say();
-    return [range, make("div", { class: "tools" }, reset)];
   }
 }
 

@@ -12,7 +12,10 @@ class PathPage {
     const view = new View(0, Math.max(facts.duration_s, 0.001));
     this.view = view;
     const layers = [{ label: facts.stem, data }];
-    this.host.append(make("div", { class: "toolbar" }, ...this.tools(view)));
+    const [range, reset] = rangeTools(view);
+    this.host.append(
+      make("div", { class: "toolbar" }, range, make("div", { class: "tools" }, reset)),
+    );
     const panels = facts.charts.map(
       (spec) =>
         new Panel(
@@ -27,22 +30,6 @@ class PathPage {
     this.board.draw();
     timings.first_chart_ms = Math.round(performance.now());
     document.documentElement.dataset.shown = "locate";
-  }
-
-  tools(view) {
-    const range = make("output", { class: "range", "aria-live": "polite" });
-    const reset = make(
-      "button",
-      { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() },
-      "Show all",
-    );
-    const say = () => {
-      range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`;
-      reset.disabled = !view.zoomed;
-    };
-    view.onRange.push(say);
-    say();
-    return [range, make("div", { class: "tools" }, reset)];
   }
 }
 

@@ -488,3 +488,20 @@ class Board {
     Theme.listeners = Theme.listeners.filter((act) => act !== this.restyle);
   }
 }
+
+/** The time that is shown, and the button that shows everything again. */
+function rangeTools(view) {
+  const range = make("output", { class: "range", "aria-live": "polite" });
+  const reset = make(
+    "button",
+    { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() },
+    "Show all",
+  );
+  const say = () => {
+    range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`;
+    reset.disabled = !view.zoomed;
+  };
+  view.onRange.push(say);
+  say();
+  return [range, reset];
+}

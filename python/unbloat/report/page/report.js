@@ -356,18 +356,7 @@ class Page {
   }
 
   toolbar(view) {
-    const range = make("output", { class: "range", "aria-live": "polite" });
-    const reset = make(
-      "button",
-      { type: "button", class: "quiet", id: "reset", onclick: () => view.reset() },
-      "Show all",
-    );
-    const say = () => {
-      range.textContent = `${timeText(view.t0, view.t1 - view.t0)} – ${timeText(view.t1, view.t1 - view.t0)}`;
-      reset.disabled = !view.zoomed;
-    };
-    view.onRange.push(say);
-    say();
+    const [range, reset] = rangeTools(view);
     const button = (words, label, act) =>
       make(
         "button",
