@@ -4,6 +4,7 @@ use units::Bytes;
 
 use super::*;
 use crate::cures::gate::From;
+use crate::cures::{acks, receive};
 use crate::status::metrics::Listen;
 
 fn read(text: &str) -> Result<Config> {
@@ -18,6 +19,10 @@ fn complaint(text: &str) -> String {
 fn the_template_is_what_an_empty_file_means() {
     let (template, empty) = (read(&template()).unwrap(), read("").unwrap());
     assert_eq!(format!("{template:?}"), format!("{empty:?}"));
+    let code = receive::Settings { pins: "/pins".into(), ..receive::Settings::default() };
+    assert_eq!(empty.cures.receive, Some(code));
+    assert_eq!(empty.cures.gate.map(|gate| gate.law), Some(device::law()));
+    assert_eq!(empty.cures.acks.and_then(|acks| acks.up), acks::Settings::new("").up);
 }
 
 #[test]
@@ -38,9 +43,11 @@ fn unknown_keys_are_refused_with_the_nearest_name_and_their_line() {
 fn values_out_of_bounds_are_refused_with_their_key() {
     assert_eq!(
         complaint("[receive]\nlambda = 0.5\n"),
-        "receive.lambda: expected a number from 1 to 16"
+        "line 2: receive.lambda: 0.5 is out of range: 1 to 16"
     );
-    assert_eq!(complaint("[receive]\nstart = \"much\"\n").split(':').next(), Some("receive.start"));
+    assert!(
+        complaint("[receive]\nstart = \"much\"\n").starts_with("line 2: receive.start: expected")
+    );
     assert!(complaint("[receive]\nonly = [\"10.0.0.0/40\"]\n").contains("10.0.0.0/40"));
     assert!(
         complaint("[receive]\nonly = [\"10.0.0.0/8\"]\nexcept = [\"::/0\"]\n").contains("not both")
@@ -98,7 +105,8 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
 #[test]
 fn what_cannot_go_together_is_refused() {
     assert!(
-        complaint("[uplink]\nmode = \"both\"\n").starts_with("uplink.mode: \"both\" is none of")
+        complaint("[uplink]\nmode = \"both\"\n")
+            .starts_with("line 2: uplink.mode: \"both\" is none of")
     );
     let blind = "[uplink]\nmode = \"gate\"\ntelemetry = \"\"\ndriver = false\n";
     assert!(complaint(blind).contains("a gate needs reports"));
@@ -110,7 +118,9 @@ fn what_cannot_go_together_is_refused() {
         complaint("[uplink]\ntelemetry = \"\"\n[shaper]\nenabled = true\n")
             .contains("needs a modem's reports")
     );
-    assert!(complaint("[trial]\nspan = \"1 ms\"\n").contains("expected a time from 0.5 s to 60 s"));
+    assert!(
+        complaint("[trial]\nspan = \"1 ms\"\n").contains("1 ms is out of range: 0.5 s to 60 s")
+    );
     assert!(complaint("[scope]\nuser = \"no-such-user\"\n").contains("knows no user"));
     assert!(
         complaint("[scope]\nuser = \"root\"\n[receive]\nenabled = false\n")
@@ -140,7 +150,7 @@ fn no_other_host_gets_figures() {
     for wrong in ["unix:m.sock", "9469", "localhost", "unix:"] {
         assert!(listen(wrong).is_err(), "{wrong}");
     }
-    assert!(complaint("[metrics]\nflows = 51\n").contains("from 0 to 50"));
+    assert!(complaint("[metrics]\nflows = 51\n").contains("51 is out of range: 0 to 50"));
 }
 
 #[test]
@@ -152,4 +162,15 @@ fn a_complaint_is_one_line_whatever_a_key_is_called() {
     );
     let set = [(format!("receive.{}", "x".repeat(10_000)), "1".to_owned())];
     assert!(Config::parse("", &set, Path::new("/pins")).unwrap_err().to_string().len() < 600);
+}
+
+#[test]
+fn an_address_in_brackets_on_the_command_line_is_text_and_not_a_list() {
+    let set = [("metrics.listen".to_owned(), "[::1]:9".to_owned())];
+    let config = Config::parse("", &set, Path::new("/pins")).unwrap();
+    let listen = Some(Listen::Loopback("[::1]:9".parse().unwrap()));
+    assert_eq!(config.metrics.map(|m| m.listen), listen);
+    let set = [("receive".to_owned(), "3".to_owned())];
+    let error = Config::parse("", &set, Path::new("/pins")).unwrap_err().to_string();
+    assert_eq!(error, "receive=3: expected SECTION.KEY=VALUE, as receive.lambda=2");
 }

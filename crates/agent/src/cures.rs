@@ -21,6 +21,7 @@ pub mod trial;
 use std::path::Path;
 
 use algo::rwnd::drwa;
+use settings::{Form, Group, Section, form};
 use units::Bytes;
 
 pub use crate::error::{CureError, Result};
@@ -30,7 +31,7 @@ pub use flow::FlowStatus;
 pub use prefix::{Prefix, address};
 
 use crate::kernel::{self, Feature, Tried};
-use crate::section::{self, Document};
+use crate::section::Document;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, lease};
 
@@ -64,9 +65,8 @@ pub struct About {
     pub program: bool,
     /// The features of the kernel that it needs.
     pub features: &'static [&'static Feature],
-    /// Its section of the configuration: TOML with every key, its default and a comment; empty if
-    /// it has none of its own.
-    pub section: &'static str,
+    /// Its section of the configuration, if it has one of its own.
+    pub section: Option<&'static Group>,
 }
 
 /// What a cure is attached with, besides its settings.
@@ -115,7 +115,7 @@ pub trait Cure: Sized {
     type Figures: Figures + serde::Serialize;
 
     /// Its settings by the configuration; none if it is not wanted.
-    fn settings(document: &Document<'_>) -> section::Result<Option<Self::Settings>>;
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Self::Settings>>;
 
     /// Sets the uplink's device; only for [`Place::Device`].
     fn on_device(_settings: &mut Self::Settings, _device: &str) {}
@@ -214,6 +214,19 @@ pub fn window_law() -> drwa::Config {
         max: Bytes(1 << 30),
         ..drwa::Config::default()
     }
+}
+
+/// RTT that a window law allows, in RTTmin; a sixteenth is its unit.
+const LAMBDA: Form = form::number("1", "16");
+/// Weight of the old value in a window law's average; below one, or it would learn nothing.
+const AVERAGE: Form = form::number("0", "0.9375");
+
+/// λ, the average and `quick` of a window law.
+fn read_law(at: &Section<'_>, law: &mut drwa::Config) -> settings::Result<()> {
+    law.lambda = (at.number("lambda")? * 16.0).round() as u64;
+    law.alpha = (at.number("average")? * 16.0).round() as u64;
+    law.quick = at.flag("quick")?;
+    Ok(())
 }
 
 #[cfg(test)]

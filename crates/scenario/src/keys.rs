@@ -1,7 +1,7 @@
 //! Every key of a scenario file: form, default, meaning. The parser reads by these tables and the
 //! reference in `docs/generated/scenario.md` is printed from them.
 
-use algo::Unit;
+use settings::form::{FLAG, bytes, choice, count, duration, number, rate};
 use settings::{Form, Key};
 
 use crate::family::Family;
@@ -10,24 +10,11 @@ const fn key(name: &'static str, form: Form, default: &'static str, about: &'sta
     Key { name, form, default, about }
 }
 
-const fn duration(min: &'static str, max: &'static str) -> Form {
-    Form::Plain(Unit::Duration, Some((min, max)))
-}
-const fn bytes(min: &'static str, max: &'static str) -> Form {
-    Form::Plain(Unit::Bytes, Some((min, max)))
-}
-const fn rate(min: &'static str, max: &'static str) -> Form {
-    Form::Plain(Unit::Rate, Some((min, max)))
-}
-const fn count(min: &'static str, max: &'static str) -> Form {
-    Form::Plain(Unit::Count, Some((min, max)))
-}
 const CONGESTION: Form = Form::Other(Family::Congestion.noun());
 const WINDOW: Form = Form::Other(Family::Window.noun());
 const QUEUE: Form = Form::Other(Family::Queue.noun());
 const GATE: Form = Form::Other(Family::Gate.noun());
 const MEDIUM: Form = Form::Other(Family::Medium.noun());
-const FLAG: Form = Form::Plain(Unit::Flag, None);
 /// Bands of priority; no discipline here distinguishes as many as 8.
 const CLASS: Form = count("0", "7");
 
@@ -141,7 +128,7 @@ pub(crate) const LINK: &[Key] = &[
     key("queue", QUEUE, "droptail", "the queue in front of it; unused where a device feeds it"),
     key(
         "queue_per",
-        Form::Plain(Unit::Choice(&["link", "user"]), None),
+        choice(&["link", "user"]),
         "link",
         "one queue for all, or one for each user, served in turn by bytes",
     ),
@@ -211,7 +198,7 @@ pub(crate) const FLOW: &[Key] = &[
     key("to", Form::Name, "", "the node that receives it; may be left out between two hosts"),
     key(
         "opens",
-        Form::Plain(Unit::Choice(&["sender", "receiver"]), None),
+        choice(&["sender", "receiver"]),
         "",
         "which end opens the connection: the receiver of data that comes from a node called `server…`, else the sender",
     ),
@@ -292,7 +279,7 @@ pub(crate) const RECEIVER: &[Key] = &[
     // tcp_cleanup_rbuf.
     key(
         "window_update",
-        Form::Plain(Unit::Choice(&["linux", "segment"]), None),
+        choice(&["linux", "segment"]),
         "linux",
         "when reading frees buffer: in bytes, advertised when the window has doubled; or, as in AFC's simulations, in whole segments, the first one after a zero window advertised at once and alone",
     ),
@@ -316,25 +303,25 @@ pub(crate) const LAB: &[Key] = &[
         "offload",
         // A full frame at a time is cheap enough up to here, and shows a capture what was on the
         // wire.
-        Form::Plain(Unit::Choice(&["auto", "on", "off"]), None),
+        choice(&["auto", "on", "off"]),
         "auto",
         "segmentation offload of the TUN devices; auto: where a link is faster than 200 Mbit/s",
     ),
     key(
         "bulk",
-        Form::Plain(Unit::Choice(&["own", "iperf3"]), None),
+        choice(&["own", "iperf3"]),
         "own",
         "which program makes bulk traffic: the lab's own sender, or iperf3",
     ),
     key(
         "capture",
-        Form::Plain(Unit::Choice(&["ends", "all", "none"]), None),
+        choice(&["ends", "all", "none"]),
         "ends",
         "where packets are captured: where flows and probes end, at every node, nowhere",
     ),
     key(
         "gate",
-        Form::Plain(Unit::Choice(&["emulator", "agent"]), None),
+        choice(&["emulator", "agent"]),
         "emulator",
         "which program is the gate of a device: the emulator, or unbloat-agent on the phone's own kernel, by the reports of the emulated modem (`qcut_d` only)",
     ),
@@ -350,7 +337,7 @@ pub(crate) const PROFILE: &[Key] = &[
     ),
     key(
         "unit",
-        Form::Plain(Unit::Choice(&["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]), None),
+        choice(&["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
         "",
         "of plain numbers; required with them",
     ),
@@ -430,12 +417,7 @@ pub(crate) const VIDEO: &[Key] = &[
         "60 s",
         "play time buffered at most; a segment at least",
     ),
-    key(
-        "safety",
-        Form::Plain(Unit::Number, Some(("0.01", "10"))),
-        "0.8",
-        "share of the measured throughput that is used",
-    ),
+    key("safety", number("0.01", "10"), "0.8", "share of the measured throughput that is used"),
 ];
 
 pub(crate) const VOIP: &[Key] = &[
@@ -453,7 +435,7 @@ pub(crate) const PROBE: &[Key] = &[
     key("name", Form::Name, "(probe0, probe1, …)", "in the results"),
     key(
         "kind",
-        Form::Plain(Unit::Choice(&["ping", "isochronous"]), None),
+        choice(&["ping", "isochronous"]),
         "ping",
         "ICMP echo, there and back; or UDP, one way",
     ),

@@ -109,7 +109,7 @@ pub enum Problem {
         /// How many are allowed.
         max: u64,
     },
-    /// Values that contradict each other; the text says which.
+    /// Values that contradict each other, or another problem; the text says which.
     #[error("{0}")]
     Contradiction(String),
 }

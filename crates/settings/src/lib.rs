@@ -8,12 +8,15 @@
 //! Nothing here opens a file, and nothing knows what the keys are for.
 
 mod error;
+pub mod form;
+mod group;
 mod nearest;
 pub mod quantity;
 mod section;
 mod tree;
 
 pub use error::{Error, Place, Problem, Result, unknown_key, unknown_name, wrong};
+pub use group::Group;
 pub use nearest::nearest;
 pub use section::{Form, Key, Section, plain};
 pub use tree::{Item, Table, Tree, addresses, flatten, index_of, shortened};

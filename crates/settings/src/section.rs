@@ -3,6 +3,9 @@
 //! Opening a section refuses every key that the table does not list. Reading a key checks kind and
 //! range, and gives the table's default where the file has none.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use algo::{Unit, Value};
 use units::{Bytes, Duration, Rate};
 
@@ -189,6 +192,21 @@ impl<'a> Section<'a> {
                 Problem::WrongKind { expected: "a text".to_owned(), found: tree.shown() },
             ),
         }
+    }
+
+    /// A text that is not empty.
+    pub fn filled(&self, name: &str) -> Result<Option<&'a str>> {
+        Ok(self.text(name)?.filter(|text| !text.is_empty()))
+    }
+
+    /// What `text`, a part of the value at `name`, means.
+    pub fn parsed<T: FromStr<Err: Display>>(&self, name: &str, text: &str) -> Result<T> {
+        text.parse().or_else(|e: T::Err| self.refuse(name, e))
+    }
+
+    /// A problem at `name`, in words.
+    pub fn refuse<T>(&self, name: &str, why: impl Display) -> Result<T> {
+        self.wrong(name, Problem::Contradiction(why.to_string()))
     }
 
     /// The elements of a list, or the one value that stands in its place.

@@ -14,29 +14,32 @@
 use std::path::Path;
 use std::time::Duration;
 
+use algo::Unit;
 use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
 use aya::{Ebpf, EbpfLoader};
 use serde::Serialize;
+use settings::form::{self, FLAG};
+use settings::{Form, Group, group};
 use units::Bytes;
 
 use crate::cures::attach::{self, Hook, Programs};
-use crate::cures::device::{Mode, Shared};
+use crate::cures::device::{self, Mode, Shared};
 use crate::cures::figures::{
     ACKS, CONNECTIONS, DECISIONS, Family, Label, SAMPLES, Sample, WINDOWS, count, counter,
 };
 use crate::cures::receive::taken;
 use crate::cures::{
-    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, address,
-    now_ns, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lifted, Place, Result,
+    Site, address, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
 use crate::kernel::{self, Feature, FeatureId, whole};
-use crate::section::{self, Document};
+use crate::section::Document;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
@@ -53,17 +56,19 @@ const HOOK: Hook = Hook {
     preference: 48,
 };
 
-/// Every key of `[forward]`, with its default. Those of uploads are in `[uplink]`.
-const SECTION: &str = r#"# Downloads of hosts behind this one: the same law on the windows of the ACKs that this host forwards.
-[forward]
-enabled = false
-lambda = 3.0
-average = 0.5
-quick = true
-start = "20 KB"
-# Flows that are remembered, 1.1 KB of the kernel's memory each.
-flows = 16384
-"#;
+/// Downloads of hosts behind this one; the keys of uploads are in `[uplink]`.
+const SECTION: Group = group! {
+    /// Downloads of hosts behind this one: the same law on the windows of the ACKs that this host
+    /// forwards.
+    [forward]
+    enabled = "false", FLAG;
+    lambda = "3.0", LAMBDA;
+    average = "0.5", AVERAGE;
+    quick = "true", FLAG;
+    start = "20 KB", Form::Plain(Unit::Bytes, None);
+    /// Flows that are remembered, 1.1 KB of the kernel's memory each.
+    flows = "16384", form::count("16", "1000000");
+};
 
 /// Its two programs, for both directions of a device.
 static FEATURE: Feature = Feature {
@@ -292,23 +297,22 @@ impl Cure for Acks {
         place: Place::Device,
         program: true,
         features: &[&FEATURE],
-        section: SECTION,
+        section: Some(&SECTION),
     };
     type Settings = Settings;
     type Figures = AcksFigures;
 
-    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
         let shared = Shared::read(document)?;
-        let (at, forward) = (document.section("uplink"), document.section("forward"));
+        let (at, forward) = (document.section(&device::SECTION)?, document.section(&SECTION)?);
         let mut settings = Settings::new("");
         let (mut up, mut down) = (window_law_up(), settings.down.take().unwrap_or_default());
-        at.law(&mut up)?;
-        settings.up_start = at.parsed("start")?.unwrap_or(settings.up_start);
-        if forward.flag("enabled")? == Some(true) {
-            forward.law(&mut down)?;
-            settings.start = forward.parsed("start")?.unwrap_or(settings.start);
-            let flows = forward.whole("flows", 16, 1_000_000)?;
-            settings.flows = flows.map_or(settings.flows, |flows| flows as u32);
+        read_law(&at, &mut up)?;
+        settings.up_start = at.bytes("start")?;
+        if forward.flag("enabled")? {
+            read_law(&forward, &mut down)?;
+            settings.start = forward.bytes("start")?;
+            settings.flows = forward.count("flows")? as u32;
             settings.down = Some(down);
         }
         settings.up = matches!(shared.mode, Mode::Auto | Mode::Acks).then_some(up);

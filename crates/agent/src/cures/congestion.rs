@@ -12,9 +12,10 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
 use serde::Serialize;
+use settings::form::FLAG;
+use settings::{Form, Group, Section, Tree, group};
 
 use crate::cures::figures::{Family, Sample, count, counter};
-use crate::cures::prefix::PrefixError;
 use crate::cures::receive::taken;
 use crate::cures::{
     About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Prefix, Result, Site,
@@ -24,23 +25,25 @@ use crate::kernel::layouts::{CongestionConfig, CongestionCounters, Route};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
 use crate::kernel::{self, Feature, FeatureId};
-use crate::section::{self, Document, Section};
+use crate::section::{Document, SCOPE};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
 /// What the kernel has; modules that are not loaded are not listed.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Every key of `[congestion]`, with its default.
-const SECTION: &str = r#"# Uploads: which congestion control the kernel uses to which destination.
-[congestion]
-# Connections that exist already, too.
-live = true
-# As routes = { "0.0.0.0/0" = "bbr", "::/0" = "bbr" }
-routes = {}
-# For what was made in a cgroup or below it, whatever its destination: cgroups = { "/sys/fs/cgroup/backup.slice" = "bbr" }
-cgroups = {}
-"#;
+/// Which congestion control to which destination.
+const SECTION: Group = group! {
+    /// Uploads: which congestion control the kernel uses to which destination.
+    [congestion]
+    /// Connections that exist already, too.
+    live = "true", FLAG;
+    /// As routes = { "0.0.0.0/0" = "bbr", "::/0" = "bbr" }
+    routes = "{}", Form::Other("prefixes with names");
+    /// For what was made in a cgroup or below it, whatever its destination:
+    /// cgroups = { "/sys/fs/cgroup/backup.slice" = "bbr" }
+    cgroups = "{}", Form::Other("cgroups with names");
+};
 
 /// The program that sets the congestion control of new connections.
 static NEW_CONNECTIONS: Feature = Feature {
@@ -62,22 +65,20 @@ static LIVE_CONNECTIONS: Feature = Feature {
 };
 
 /// A table of names of congestion controls.
-fn named(
-    at: &Section<'_>,
+fn named<'a>(
+    at: &Section<'a>,
     key: &str,
-    what: &str,
     example: &str,
-) -> section::Result<Vec<(String, String)>> {
-    let Some(item) = at.table.and_then(|table| table.get(key)) else { return Ok(Vec::new()) };
-    let Some(table) = item.as_table_like() else {
-        let text = format!("expected {what} with names, as {{ \"{example}\" = \"bbr\" }}");
-        return Err(at.wrong(key, &text));
+) -> settings::Result<Vec<(&'a str, String)>> {
+    let Some(tree) = at.get(key) else { return Ok(Vec::new()) };
+    let Some(table) = tree.table() else {
+        return at.refuse(key, format!("expected names, as {{ \"{example}\" = \"bbr\" }}"));
     };
-    let one = |(of, name): (&str, &toml_edit::Item)| match name.as_str() {
-        Some(name) if !name.is_empty() && name.len() < 16 => Ok((of.to_owned(), name.to_owned())),
-        _ => Err(at.wrong(key, format!("{of}: expected the name of a congestion control"))),
+    let one = |(of, name): &'a (String, Tree)| match name.text() {
+        Some(name) if !name.is_empty() && name.len() < 16 => Ok((of.as_str(), name.to_owned())),
+        _ => at.refuse(key, format!("{of}: expected the name of a congestion control")),
     };
-    table.iter().map(one).collect()
+    table.entries.iter().map(one).collect()
 }
 
 /// Which congestion control to which destination.
@@ -166,28 +167,24 @@ impl Cure for Congestion {
         place: Place::Sockets,
         program: true,
         features: &[&NEW_CONNECTIONS, &LIVE_CONNECTIONS],
-        section: SECTION,
+        section: Some(&SECTION),
     };
     type Settings = Settings;
     type Figures = CongestionFigures;
 
-    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
-        let at = document.section("congestion");
-        let live = at.flag("live")?.unwrap_or(true);
-        let routes = named(&at, "routes", "prefixes", "0.0.0.0/0")?;
-        let routes: Vec<(Prefix, String)> = routes
-            .into_iter()
-            .map(|(prefix, name)| {
-                Ok((prefix.parse().map_err(|e: PrefixError| at.wrong("routes", e))?, name))
-            })
-            .collect::<section::Result<_>>()?;
-        let groups = named(&at, "cgroups", "cgroups", "/sys/fs/cgroup/backup.slice")?;
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
+        let at = document.section(&SECTION)?;
+        let live = at.flag("live")?;
+        let routes = named(&at, "routes", "0.0.0.0/0")?;
+        let routes = routes.into_iter().map(|(of, name)| Ok((at.parsed("routes", of)?, name)));
+        let routes: Vec<(Prefix, String)> = routes.collect::<settings::Result<_>>()?;
+        let groups = named(&at, "cgroups", "/sys/fs/cgroup/backup.slice")?;
         let groups: Vec<(PathBuf, String)> =
             groups.into_iter().map(|(path, name)| (path.into(), name)).collect();
         if routes.is_empty() && groups.is_empty() {
             return Ok(None);
         }
-        let cgroup = document.section("scope").filled("cgroup")?.map(PathBuf::from);
+        let cgroup = document.section(&SCOPE)?.filled("cgroup")?.map(PathBuf::from);
         Ok(Some(Settings { routes, groups, live, cgroup, pins: document.pins.to_owned() }))
     }
 

@@ -1,38 +1,56 @@
-//! What the cures on the uplink's device share in the configuration: the section `[uplink]`.
+//! What the cures on the uplink's device share in the configuration: the sections `[uplink]` and
+//! `[shaper]`.
 
 use std::path::PathBuf;
 
+use algo::Unit;
 use algo::gate::qcut_d;
+use settings::form::{FLAG, choice, count, duration};
+use settings::{Form, Group, Result, group};
 
-use crate::section::{Document, Result};
+use super::{AVERAGE, LAMBDA};
+use crate::section::Document;
 
-/// Every key of `[uplink]`, with its default.
-pub const SECTION: &str = r#"# Uploads, of this host and of hosts behind it, on the uplink's device.
-[uplink]
-# "auto": the gate while a modem reports its buffer, ACK-window rewriting while none does. Or "gate", "acks", "off".
-mode = "auto"
-# The Unix socket of a modem's reports; empty: none.
-telemetry = "/run/unbloat/modem.sock"
-# Reports of the device's driver and queue discipline, too: weaker, since a modem's buffer lies behind them.
-driver = true
-# The gate: longest time that the bytes in the modem may take to drain.
-target = "20 ms"
-# ... and up to so much longer while the link runs dry behind the gate, as links do whose rate jumps.
-slack = "150 ms"
-# Packets that may always be there.
-floor = 2
-# Without a report for so long the gate opens.
-patience = "1000 ms"
-# Intervals in which there was nothing to send do not lower the rate.
-hold = true
-# ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up; payload before anything is done.
-lambda = 1.75
-average = 0.5
-quick = true
-start = "20 KB"
-# By the clsact discipline, where `tc filter` shows the programs, also on kernels that have TCX.
-clsact = false
-"#;
+/// What controls uploads, and how.
+pub const SECTION: Group = group! {
+    /// Uploads, of this host and of hosts behind it, on the uplink's device.
+    [uplink]
+    /// "auto": the gate while a modem reports its buffer, ACK-window rewriting while none does. Or
+    /// "gate", "acks", "off".
+    mode = "auto", choice(&["auto", "gate", "acks", "off"]);
+    /// The Unix socket of a modem's reports; empty: none.
+    telemetry = "/run/unbloat/modem.sock", Form::Text;
+    /// Reports of the device's driver and queue discipline, too: weaker, since a modem's buffer
+    /// lies behind them.
+    driver = "true", FLAG;
+    /// The gate: longest time that the bytes in the modem may take to drain.
+    target = "20 ms", duration("1 ms", "4000 ms");
+    /// ... and up to so much longer while the link runs dry behind the gate, as links do whose rate
+    /// jumps.
+    slack = "150 ms", duration("0 ms", "4000 ms");
+    /// Packets that may always be there.
+    floor = "2", count("1", "1000");
+    /// Without a report for so long the gate opens.
+    patience = "1000 ms", duration("1 ms", "60 s");
+    /// Intervals in which there was nothing to send do not lower the rate.
+    hold = "true", FLAG;
+    /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
+    /// payload before anything is done.
+    lambda = "1.75", LAMBDA;
+    average = "0.5", AVERAGE;
+    quick = "true", FLAG;
+    start = "20 KB", Form::Plain(Unit::Bytes, None);
+    /// By the clsact discipline, where `tc filter` shows the programs, also on kernels that have TCX.
+    clsact = "false", FLAG;
+};
+
+/// Whether the shaper stands for the gate.
+pub(crate) const SHAPER: Group = group! {
+    /// HTB in place of the gate, where the kernel takes no BPF program on the device. Only while a
+    /// modem reports.
+    [shaper]
+    enabled = "false", FLAG;
+};
 
 /// The most that the target grows. Recorded LTE uplinks lose less than a tenth of their throughput so; more adds delay and hardly
 /// anything else (docs/agent-uplink.md).
@@ -68,17 +86,9 @@ pub enum Mode {
 
 impl Mode {
     pub(crate) fn read(document: &Document<'_>) -> Result<Mode> {
-        let at = document.section("uplink");
-        match at.text("mode")?.as_deref() {
-            None | Some("auto") => Ok(Mode::Auto),
-            Some("gate") => Ok(Mode::Gate),
-            Some("acks") => Ok(Mode::Acks),
-            Some("off") => Ok(Mode::Off),
-            Some(other) => {
-                let text = format!("\"{other}\" is none of \"auto\", \"gate\", \"acks\", \"off\"");
-                Err(at.wrong("mode", text))
-            }
-        }
+        // In the order of the words in the table.
+        const MODES: [Mode; 4] = [Mode::Auto, Mode::Gate, Mode::Acks, Mode::Off];
+        Ok(MODES[document.section(&SECTION)?.choice("mode")?])
     }
 }
 
@@ -95,29 +105,26 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn read(document: &Document<'_>) -> Result<Shared> {
-        let at = document.section("uplink");
-        let mode = Mode::read(document)?;
-        let telemetry = match at.text("telemetry")? {
-            None => Some("/run/unbloat/modem.sock".into()),
-            Some(path) => (!path.is_empty()).then(|| path.into()),
+        let at = document.section(&SECTION)?;
+        let telemetry = at.text("telemetry")?.unwrap_or(at.default_of("telemetry"));
+        let law = qcut_d::Config {
+            target: at.duration("target")?,
+            slack: at.duration("slack")?,
+            floor: at.count("floor")?,
+            patience: at.duration("patience")?,
+            hold: at.flag("hold")?,
         };
-        let mut law = law();
-        law.target = at.between("target", "1 ms", "4000 ms")?.unwrap_or(law.target);
-        law.slack = at.between("slack", "0 ms", "4000 ms")?.unwrap_or(law.slack);
-        law.floor = at.whole("floor", 1, 1_000)?.unwrap_or(law.floor);
-        law.patience = at.between("patience", "1 ms", "60 s")?.unwrap_or(law.patience);
-        law.hold = at.flag("hold")?.unwrap_or(law.hold);
         let shared = Shared {
-            mode,
-            telemetry,
-            driver: at.flag("driver")?.unwrap_or(true),
-            shaper: document.section("shaper").flag("enabled")?.unwrap_or(false),
-            clsact: at.flag("clsact")?.unwrap_or(false),
+            mode: Mode::read(document)?,
+            telemetry: (!telemetry.is_empty()).then(|| telemetry.into()),
+            driver: at.flag("driver")?,
+            shaper: document.section(&SHAPER)?.flag("enabled")?,
+            clsact: at.flag("clsact")?,
             law,
         };
         if shared.mode == Mode::Gate && shared.sources().is_empty() {
             let text = "a gate needs reports: set uplink.telemetry, or uplink.driver = true";
-            return Err(at.wrong("mode", text));
+            return at.refuse("mode", text);
         }
         Ok(shared)
     }

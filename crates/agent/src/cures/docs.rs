@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use toml_edit::DocumentMut;
+use settings::{Group, Key};
 
 use super::{About, TABLE, device};
 
@@ -25,19 +25,10 @@ fn head_comment(module: &str) -> String {
 }
 
 /// The keys of a section as a table: name, default, meaning.
-fn keys(section: &str) -> String {
-    let document: DocumentMut = section.parse().unwrap();
-    let (name, item) = document.iter().next().unwrap();
-    let mut text = format!("\n| Key of `[{name}]` | Default | Meaning |\n|---|---|---|\n");
-    for (key, value) in item.as_table().unwrap().iter() {
-        let value = value.as_value().unwrap();
-        let decor = document[name].as_table().unwrap().key(key).unwrap().leaf_decor().prefix();
-        let comment = decor.and_then(|prefix| prefix.as_str()).unwrap_or_default();
-        let words = comment.lines().map(|line| line.trim_start_matches("# ").trim());
-        let meaning = words.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        text += &format!("| `{key}` | `{}` | {meaning} |\n", value.to_string().trim());
-    }
-    text
+fn keys(group: &Group) -> String {
+    let head = format!("\n| Key of `[{}]` | Default | Meaning |\n|---|---|---|\n", group.name);
+    let row = |key: &Key| format!("| `{}` | `{}` | {} |\n", key.name, key.toml(), key.about);
+    head + &group.each().map(row).collect::<String>()
 }
 
 fn page(about: &About) -> String {
@@ -46,9 +37,7 @@ fn page(about: &About) -> String {
     for feature in about.features {
         text += &format!("- {} (Linux {})\n", feature.name, feature.since);
     }
-    if !about.section.is_empty() {
-        text += &keys(about.section);
-    }
+    text.extend(about.section.map(keys));
     text
 }
 
@@ -57,7 +46,7 @@ fn the_page_of_the_cures_is_what_their_modules_say() {
     let mut text = HEAD.to_owned();
     text.extend(TABLE.iter().map(page));
     text += "\n## What the cures on the uplink's device share\n";
-    text += &keys(device::SECTION);
+    text += &keys(&device::SECTION);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/generated/cures.md");
     if std::env::var_os("UNBLOAT_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

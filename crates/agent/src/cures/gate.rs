@@ -35,7 +35,7 @@ use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
 use crate::kernel::objects;
 use crate::kernel::{self, Feature, FeatureId};
-use crate::section::{self, Document};
+use crate::section::Document;
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
@@ -320,12 +320,12 @@ impl Cure for Gate {
         place: Place::Device,
         program: true,
         features: &[&FEATURE],
-        section: "",
+        section: None,
     };
     type Settings = Settings;
     type Figures = GateFigures;
 
-    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
         let shared = Uplink::read(document)?;
         let wanted = shared.by_reports() && !shared.shaper;
         let (sources, clsact) = (shared.sources(), shared.clsact);

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::cures::receive::headroom::{Headroom, Memory};
+use algo::Unit;
 use algo::rwnd::drwa::{Config as Law, Form};
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
@@ -21,20 +22,22 @@ use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
 use nix::errno::Errno;
 use serde::Serialize;
+use settings::form::{self, FLAG, bytes, choice};
+use settings::{Group, Item, Section, Tree, group};
 use units::Bytes;
 
 use crate::cures::figures::{
     ACKS, CONNECTIONS, DECISIONS, Family, Label, Sample, WINDOWS, count, counter, gauge, value,
 };
 use crate::cures::{
-    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Prefix, Result, Site,
-    address, attach, now_ns, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lifted, Place, Prefix,
+    Result, Site, address, attach, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
 use crate::kernel::{self, Feature, FeatureId};
-use crate::section::{self, Document, Section};
+use crate::section::{Document, SCOPE};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
 
@@ -48,38 +51,43 @@ const WALK_SHARE: u32 = 200;
 /// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
 
-/// Every key of `[receive]`, with its default.
-const SECTION: &str = r#"# Downloads: DRWA holds RTT at lambda times its minimum by the windows that this host advertises.
-[receive]
-enabled = true
-# RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
-lambda = 3.0
-# "rate" averages the rate, "paper" the window, as the paper does.
-form = "rate"
-# Weight of the old value in the average.
-average = 0.5
-# The average jumps up to a larger value at once.
-quick = true
-# Smallest window, segments.
-floor = 2
-# Segments that every decision adds: small windows grow again, those at one bottleneck become alike, for a little more delay.
-increment = 1
-# Largest window.
-largest = "1 GiB"
-# Received before anything is done: handshakes and short replies keep the kernel's window.
-start = "20 KB"
-# RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
-shared_minimum = true
-# RTTmin is measured again, with the queue emptied, when it has not been seen for so long; "0 s": never.
-rtt_min_age = "0 s"
-# AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read in a round trip, in real memory.
-rate_term = false
-# Only these destinations, or all but these.
-only = []
-except = []
-# Look, and change nothing.
-observe = false
-"#;
+/// How the windows of this host's downloads are set.
+const SECTION: Group = group! {
+    /// Downloads: DRWA holds RTT at lambda times its minimum by the windows that this host
+    /// advertises.
+    [receive]
+    enabled = "true", FLAG;
+    /// RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
+    lambda = "3.0", LAMBDA;
+    /// "rate" averages the rate, "paper" the window, as the paper does.
+    form = "rate", choice(&["rate", "paper"]);
+    /// Weight of the old value in the average.
+    average = "0.5", AVERAGE;
+    /// The average jumps up to a larger value at once.
+    quick = "true", FLAG;
+    /// Smallest window, segments.
+    floor = "2", form::count("1", "1000");
+    /// Segments that every decision adds: small windows grow again, those at one bottleneck become
+    /// alike, for a little more delay.
+    increment = "1", form::count("0", "1000");
+    /// Largest window.
+    largest = "1 GiB", bytes("64 KiB", "1 GiB");
+    /// Received before anything is done: handshakes and short replies keep the kernel's window.
+    start = "20 KB", settings::Form::Plain(Unit::Bytes, None);
+    /// RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
+    shared_minimum = "true", FLAG;
+    /// RTTmin is measured again, with the queue emptied, when it has not been seen for so long;
+    /// "0 s": never.
+    rtt_min_age = "0 s", settings::Form::Plain(Unit::Duration, None);
+    /// AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read
+    /// in a round trip, in real memory.
+    rate_term = "false", FLAG;
+    /// Only these destinations, or all but these.
+    only = "[]", settings::Form::Other("prefixes");
+    except = "[]", settings::Form::Other("prefixes");
+    /// Look, and change nothing.
+    observe = "false", FLAG;
+};
 
 /// Its program.
 static NEW_CONNECTIONS: Feature = Feature {
@@ -120,18 +128,33 @@ fn flags_in_a_walk() -> Result<()> {
 }
 
 /// Whose connections: a number, or a name of this host.
-fn user(scope: &Section<'_>) -> section::Result<Option<u32>> {
-    let unknown = |name: &str| scope.wrong("user", format!("this host knows no user \"{name}\""));
-    if let Some(number) = scope.value("user").and_then(toml_edit::Value::as_integer) {
-        return u32::try_from(number).map(Some).map_err(|_| unknown(&number.to_string()));
+fn user(scope: &Section<'_>) -> settings::Result<Option<u32>> {
+    let unknown = |name: &str| scope.refuse("user", format!("this host knows no user \"{name}\""));
+    if let Some(Item::Whole(number)) = scope.get("user").map(|user| &user.item) {
+        return u32::try_from(*number).map(Some).or_else(|_| unknown(&number.to_string()));
     }
     let Some(name) = scope.filled("user")? else { return Ok(None) };
     if let Ok(number) = name.parse() {
         return Ok(Some(number));
     }
-    let found = nix::unistd::User::from_name(&name)
-        .map_err(|e| scope.wrong("user", format!("{name}: {e}")))?;
-    found.map(|user| Some(user.uid.as_raw())).ok_or_else(|| unknown(&name))
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(Some(user.uid.as_raw())),
+        Ok(None) => unknown(name),
+        Err(e) => scope.refuse("user", format!("{name}: {e}")),
+    }
+}
+
+/// A list of prefixes.
+fn prefixes(at: &Section<'_>, key: &str) -> settings::Result<Vec<Prefix>> {
+    let Some(tree) = at.get(key) else { return Ok(Vec::new()) };
+    let Some(list) = tree.list() else {
+        return at.refuse(key, "expected a list, as [\"192.0.2.0/24\"]");
+    };
+    let read = |one: &Tree| match one.text() {
+        Some(text) => at.parsed(key, text),
+        None => at.refuse(key, "expected prefixes in quotes"),
+    };
+    list.iter().map(read).collect()
 }
 
 /// Peers whose connections the cure covers.
@@ -375,56 +398,48 @@ impl Cure for Receive {
         place: Place::Sockets,
         program: true,
         features: &[&NEW_CONNECTIONS, &LIVE_CONNECTIONS],
-        section: SECTION,
+        section: Some(&SECTION),
     };
     type Settings = Settings;
     type Figures = ReceiveFigures;
 
-    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
-        let (at, scope) = (document.section("receive"), document.section("scope"));
-        if !at.flag("enabled")?.unwrap_or(true) {
-            if scope.filled("user")?.is_some() {
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
+        let (at, scope) = (document.section(&SECTION)?, document.section(&SCOPE)?);
+        let (user, cgroup) = (user(&scope)?, scope.filled("cgroup")?.map(PathBuf::from));
+        if !at.flag("enabled")? {
+            if user.is_some() {
                 let text = "only [receive] knows whose a connection is, and it is switched off";
-                return Err(scope.wrong("user", text));
+                return scope.refuse("user", text);
             }
             return Ok(None);
         }
-        let mut settings = Settings {
-            cgroup: scope.filled("cgroup")?.map(PathBuf::from),
-            user: user(&scope)?,
-            pins: document.pins.to_owned(),
-            ..Settings::default()
+        let mut law = Law {
+            // In the order of the words in the table.
+            form: [Form::Rate, Form::Paper][at.choice("form")?],
+            min_window: at.count("floor")?,
+            increment: at.count("increment")?,
+            max: at.bytes("largest")?,
+            rtt_min_age: Some(at.duration("rtt_min_age")?).filter(|age| age.0 > 0),
+            ..window_law()
         };
-        let law = &mut settings.law;
-        at.law(law)?;
-        law.form = match at.text("form")?.as_deref() {
-            None | Some("rate") => Form::Rate,
-            Some("paper") => Form::Paper,
-            Some(other) => {
-                let text = format!("\"{other}\" is neither \"rate\" nor \"paper\"");
-                return Err(at.wrong("form", text));
-            }
-        };
-        law.min_window = at.whole("floor", 1, 1_000)?.unwrap_or(law.min_window);
-        law.increment = at.whole("increment", 0, 1_000)?.unwrap_or(law.increment);
-        law.max = at.parsed("largest")?.unwrap_or(law.max);
-        if law.max < Bytes(65_536) || law.max > Bytes(1 << 30) {
-            return Err(at.wrong("largest", "expected 64 KiB to 1 GiB"));
-        }
-        if let Some(age) = at.parsed::<units::Duration>("rtt_min_age")? {
-            law.rtt_min_age = (age.0 > 0).then_some(age);
-        }
-        settings.start = at.parsed("start")?.unwrap_or(settings.start);
-        settings.shared_minimum = at.flag("shared_minimum")?.unwrap_or(settings.shared_minimum);
-        settings.rate_term = at.flag("rate_term")?.unwrap_or(settings.rate_term);
-        settings.observe = at.flag("observe")?.unwrap_or(settings.observe);
-        settings.places = match (at.list("only")?, at.list("except")?) {
+        read_law(&at, &mut law)?;
+        let places = match (prefixes(&at, "only")?, prefixes(&at, "except")?) {
             (only, except) if only.is_empty() && except.is_empty() => Places::All,
             (only, except) if except.is_empty() => Places::Only(only),
             (only, except) if only.is_empty() => Places::Except(except),
-            _ => return Err(at.wrong("except", "either only or except, not both")),
+            _ => return at.refuse("except", "either only or except, not both"),
         };
-        Ok(Some(settings))
+        Ok(Some(Settings {
+            law,
+            start: at.bytes("start")?,
+            shared_minimum: at.flag("shared_minimum")?,
+            places,
+            cgroup,
+            user,
+            rate_term: at.flag("rate_term")?,
+            observe: at.flag("observe")?,
+            pins: document.pins.to_owned(),
+        }))
     }
 
     /// What a dead agent left below the same pins is taken over without a gap.

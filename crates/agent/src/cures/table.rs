@@ -16,7 +16,7 @@ macro_rules! table {
 
         impl Wanted {
             /// Reads the settings of every cure from the configuration.
-            pub(crate) fn read(document: &Document<'_>) -> section::Result<Wanted> {
+            pub(crate) fn read(document: &Document<'_>) -> settings::Result<Wanted> {
                 Ok(Wanted { $($name: <$cure as Cure>::settings(document)?,)+ })
             }
 

@@ -11,13 +11,13 @@ use algo::gate::qcut_d;
 use serde::Serialize;
 
 use super::Shaper;
-use crate::cures::device::{Mode, Shared as Uplink};
+use crate::cures::device::{Mode, SHAPER, Shared as Uplink};
 use crate::cures::figures::{Family, Sample, gauge, value};
 use crate::cures::{
     About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
 };
 use crate::kernel::{self, Feature, FeatureId};
-use crate::section::{self, Document};
+use crate::section::Document;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Source, State};
 use crate::undo::journal::{Change, Journal};
@@ -50,12 +50,6 @@ pub struct Settings {
     /// The socket of a modem's reports.
     telemetry: PathBuf,
 }
-
-/// Every key of `[shaper]`, with its default.
-const SECTION: &str = r#"# HTB in place of the gate, where the kernel takes no BPF program on the device. Only while a modem reports.
-[shaper]
-enabled = false
-"#;
 
 /// The kernel's queue discipline HTB.
 static HTB: Feature = Feature {
@@ -110,23 +104,24 @@ impl Cure for Fed {
         place: Place::Device,
         program: false,
         features: &[&HTB, &FQ_CODEL],
-        section: SECTION,
+        section: Some(&SHAPER),
     };
     type Settings = Settings;
     type Figures = ShaperFigures;
 
-    fn settings(document: &Document<'_>) -> section::Result<Option<Settings>> {
+    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
         let shared = Uplink::read(document)?;
         if !shared.shaper {
             return Ok(None);
         }
-        let wrong = |why: &str| document.section("shaper").wrong("enabled", why);
-        let telemetry = shared
-            .telemetry
-            .ok_or_else(|| wrong("a shaper needs a modem's reports: set uplink.telemetry"))?;
+        let at = document.section(&SHAPER)?;
+        let Some(telemetry) = shared.telemetry else {
+            let text = "a shaper needs a modem's reports: set uplink.telemetry";
+            return at.refuse("enabled", text);
+        };
         if matches!(shared.mode, Mode::Acks | Mode::Off) {
             let text = "the shaper stands for the gate: uplink.mode has to be \"auto\" or \"gate\"";
-            return Err(wrong(text));
+            return at.refuse("enabled", text);
         }
         Ok(Some(Settings { device: String::new(), law: shared.law, telemetry }))
     }
