@@ -5,103 +5,52 @@
 //! Goodput and the mean time in the queue count from the end of the warm-up.
 //! `bench/sim/dumbbell.cc` is the same network in ns-3.
 
+#[path = "../tests/made/mod.rs"]
+mod made;
+
 use std::time::Instant as Clock;
 
-use algo::{Capacity, Settings, Value, aqm, cc, link, rwnd};
-use scenario::{
-    Algorithm, App, Flow, Link, Node, QueuePer, Read, Receiver, Scenario, Sender, WindowUpdate,
-};
-use units::{Bytes, Duration, Rate};
+use scenario::{Flow, Link, Node, Receiver, Scenario};
+use units::Duration;
 
-/// An entry of a table by name, with some values set.
-macro_rules! algorithm {
-    ($family:path, $name:expr $(, $key:literal = $value:expr)*) => {{
-        use $family as family;
-        let index = family::TABLE.iter().position(|e| e.name == $name).expect("the table has it");
-        let params = family::TABLE[index].params;
-        #[allow(unused_mut)]
-        let mut settings = Settings::defaults(params);
-        $(assert!(settings.set(params, $key, $value), "{} is a parameter", $key);)*
-        Algorithm { index, settings }
-    }};
-}
-
-fn link(name: String, from: usize, to: usize, rate: u64, delay_us: u64, packets: u64) -> Link {
-    Link {
-        name,
-        from,
-        to,
-        medium: algorithm!(link, "fixed", "rate" = Value::Rate(Rate(rate))),
-        trace: None,
-        delay: Duration::from_micros(delay_us),
-        layers: Vec::new(),
-        queue: algorithm!(aqm, "droptail", "limit" = Value::Capacity(Capacity::Packets(packets))),
-        queue_per: QueuePer::Link,
-    }
+fn link(name: String, ends: (usize, usize), mbps: u64, delay_us: u64, packets: u64) -> Link {
+    let delay = Duration::from_micros(delay_us);
+    Link { name, ..made::link(ends.0, ends.1, mbps as f64, delay, packets) }
 }
 
 /// Nodes 0 and 1 are the routers, then a sender and a receiver for each flow.
 fn scenario(flows: usize, seconds: u64, congestion: &str, mbps: u64, warmup: u64) -> Scenario {
     // One bandwidth-delay product: 50 ms, 1,500 bytes; 417 packets at 100 Mbit/s.
-    let (rate, limit) = (mbps * 1_000_000, (mbps * 6_250).div_ceil(1_500));
+    let limit = (mbps * 6_250).div_ceil(1_500);
     let mut nodes = vec!["left".to_string(), "right".to_string()];
     let mut links = vec![
-        link("bottleneck".into(), 0, 1, rate, 24_000, limit),
-        link("back".into(), 1, 0, rate, 24_000, limit),
+        link("bottleneck".into(), (0, 1), mbps, 24_000, limit),
+        link("back".into(), (1, 0), mbps, 24_000, limit),
     ];
     let mut transfers = Vec::new();
     for i in 0..flows {
         let (s, r) = (nodes.len(), nodes.len() + 1);
         nodes.push(format!("sender{i}"));
         nodes.push(format!("receiver{i}"));
-        for (name, from, to) in [("a", s, 0), ("b", 0, s), ("c", 1, r), ("d", r, 1)] {
-            links.push(link(format!("{name}{i}"), from, to, 1_000_000_000, 500, 10_000));
+        for (name, ends) in [("a", (s, 0)), ("b", (0, s)), ("c", (1, r)), ("d", (r, 1))] {
+            links.push(link(format!("{name}{i}"), ends, 1_000, 500, 10_000));
         }
+        let plain = made::transfer(s, r, congestion);
+        let window = made::algorithm!(algo::rwnd, "autotune");
         transfers.push(Flow {
             name: format!("flow{i}"),
-            from: s,
-            to: r,
-            sender_opens: true,
             start: Duration::from_millis(i as u64),
-            stop: None,
-            sender: Sender {
-                congestion: algorithm!(cc, congestion),
-                initial_window: 10,
-                mss: Bytes(1_448),
-                buffer: Bytes(8 << 20),
-                tsq: None,
-                pacing: false,
-                sack: true,
-                timestamps: true,
-                ecn: false,
-                class: 1,
-                slow_start_after_idle: true,
-            },
-            receiver: Receiver {
-                window: algorithm!(rwnd, "autotune"),
-                read: Read::AtOnce,
-                window_update: WindowUpdate::Linux,
-                ack_every: 2,
-                ack_delay: Duration::from_millis(40),
-                ack_class: 1,
-            },
-            app: App::Bulk,
+            receiver: Receiver { window, ..plain.receiver },
+            ..plain
         });
     }
     let node = |name| Node { name, device: None, window: None };
     Scenario {
-        name: "dumbbell".into(),
-        about: String::new(),
-        duration: Duration::from_secs(seconds),
         warmup: Duration::from_secs(warmup),
-        seed: 1,
-        bin: Duration::from_millis(100),
         nodes: nodes.into_iter().map(node).collect(),
         links,
         flows: transfers,
-        probes: Vec::new(),
-        changes: Vec::new(),
-        lab: scenario::Lab::default(),
+        ..made::path(1.0, Duration::ZERO, 1, seconds)
     }
 }
 
