@@ -12,6 +12,7 @@ import pytest
 from traffic_testbed import CLIENT, SERVER, Logs, Pair, Traffic, flow, needs, pair_of, plan, probe
 
 import unbloat
+from unbloat import _native as native
 from unbloat.lab.traffic import voice
 from unbloat.lab.traffic.datagrams import times
 
@@ -136,7 +137,7 @@ def test_a_call_on_a_good_line_scores_well_and_one_through_an_outage_does_not(
     (there,) = logs.values("flows/call.to.jsonl", "mos")
     (back,) = logs.values("flows/call.from.jsonl", "mos_back")
     # 80 ms of packet and jitter buffer: R = 93.2 − 1.92; a fifth of the packets lost leaves about 50.
-    assert back == pytest.approx(voice.mos(0.08, 0.0), abs=0.1)
+    assert back == pytest.approx(native.mos(80.0, 0.0), abs=0.1)
     assert there < 3.5
 
 
@@ -177,11 +178,11 @@ def test_a_call_scores_as_in_the_simulator(delay_ms: int, loss: float) -> None:
 
 def test_the_e_model_gives_the_simulators_figures() -> None:
     # Those of the test of crates/sim/src/apps/voip.rs.
-    assert 4.40 < voice.mos(0.0, 0.0) < 4.42
-    assert voice.mos(0.15, 0.0) > 4.2
-    assert voice.mos(0.6, 0.0) < 2.9
-    assert 3.25 < voice.mos(0.1, 0.1) < 3.35
-    assert voice.mos(5.0, 0.5) == 1.0
+    assert 4.40 < native.mos(0.0, 0.0) < 4.42
+    assert native.mos(150.0, 0.0) > 4.2
+    assert native.mos(600.0, 0.0) < 2.9
+    assert 3.25 < native.mos(100.0, 0.1) < 3.35
+    assert native.mos(5_000.0, 0.5) == 1.0
 
 
 def test_ten_seconds_have_a_score_of_their_own() -> None:

@@ -187,6 +187,12 @@ fn linktypes() -> Vec<(u16, String)> {
     capture::LINKTYPES.iter().map(|(number, _)| (*number, linktype_name(*number))).collect()
 }
 
+/// MOS of a mouth-to-ear delay (ms) and a share of lost packets, by the E-model.
+#[pyfunction]
+fn mos(delay_ms: f64, loss: f64) -> f64 {
+    sim::mos(delay_ms, loss)
+}
+
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
@@ -203,6 +209,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::scenario_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
+    m.add_function(wrap_pyfunction!(mos, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)
 }

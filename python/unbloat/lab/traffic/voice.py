@@ -1,34 +1,16 @@
-"""Score of a call by the E-model: the simulator's `apps/voip.rs` in Python.
+"""Score of a call: delay and loss of its packets, counted as in the simulator's `apps/voip.rs`, in the simulator's E-model.
 
-signal: delay and loss of the packets that arrived · model: ITU-T G.107 with its default values and G.711 with packet-loss
-concealment (G.113 appendix I: Ie 0, Bpl 25.1): R = 93.2 − Id − Ie,eff; a packet that comes later than the jitter buffer can
-wait is lost to it · action: MOS per ten seconds, and for the whole call.
+A packet that comes later than the jitter buffer can wait is lost to it. MOS per ten seconds, and for the whole call.
 """
 
 from __future__ import annotations
 
-# Basic rating with all of G.107's defaults: Ro − Is.
-_BASE = 93.2
-# Robustness of G.711 with concealment against random loss (G.113 appendix I).
-_BPL = 25.1
+from unbloat import _native as native
+
 # Time that a score covers; the simulator's.
 _WINDOW_S = 10.0
 # Delay where nothing arrived; the simulator's.
 _SILENCE_S = 1.0
-
-
-def mos(delay_s: float, loss: float) -> float:
-    """MOS of a mouth-to-ear delay and a share of lost packets (G.107 clauses 7.4, 7.5 and annex B)."""
-    d = delay_s * 1000
-    # Clause 7.4's Idd in Cole and Rosenbluth's simplification for echo-free calls: flat to 177.3 ms.
-    delay_impairment = 0.024 * d + (0.11 * (d - 177.3) if d > 177.3 else 0.0)
-    percent = loss * 100
-    r = _BASE - delay_impairment - 95.0 * percent / (percent + _BPL)
-    if r <= 0:
-        return 1.0
-    if r >= 100:
-        return 4.5
-    return max(1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6, 1.0)
 
 
 class Voice:
@@ -65,9 +47,8 @@ class Voice:
         # Mouth to ear: the network, the jitter buffer, and the packet that had to be filled first.
         network = _SILENCE_S if self._base is None else self._base
         # Packets on the way at the end of a window count as in time with the next one: the share stays below 1.
-        return mos(
-            network + self._jitter_buffer + self._every, 1.0 - min(in_time, sent) / max(sent, 1)
-        )
+        delay_s = network + self._jitter_buffer + self._every
+        return native.mos(delay_s * 1000, 1.0 - min(in_time, sent) / max(sent, 1))
 
     def total(self) -> float | None:
         """MOS of the whole call; None where nothing was sent."""
