@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import shutil
 import statistics
@@ -27,6 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from bench.results import RESULTS, machine  # noqa: E402
+
 SHAPES = {
     "many": "4,494,000 packets, 20,009 connections, snap length 128",
     "full": "1,114,000 full packets, 5 connections",
@@ -246,20 +249,6 @@ def goals(costs: dict[tuple[str, str], list[Cost]]) -> list[str]:
     return lines
 
 
-def machine() -> str:
-    """One line on where this ran."""
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        "?",
-    )
-    load = os.getloadavg()[0]
-    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, Python {platform.python_version()}, load {load:.1f} at the start"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the two large files")
@@ -273,7 +262,7 @@ def main() -> None:
     shapes = ["many10", "full10"] if args.quick else ["many", "full"]
     slow = set() if args.no_tshark else set(shapes)
     shapes += ["single", "oneside60", "oneside120", "oneside200"]
-    where = machine()
+    where = machine(f", Python {platform.python_version()}")
     args.data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         tools = Path(scratch)
@@ -312,12 +301,11 @@ def main() -> None:
     ]
     print("\n".join(text))
     if not args.quick:
-        results = HERE / "RESULTS.md"
         # Sections with a heading of their own belong to the other benchmarks.
         _, heading, others = (
-            results.read_text().partition("\n## ") if results.exists() else ("", "", "")
+            RESULTS.read_text().partition("\n## ") if RESULTS.exists() else ("", "", "")
         )
-        results.write_text("\n".join(text) + heading + others)
+        RESULTS.write_text("\n".join(text) + heading + others)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.agent.cases import TRICKLE, Case, Figures
 
@@ -90,13 +89,3 @@ def section(results: Results, where: str) -> list[str]:
                 *table(results, group, PER_GIGABIT),
             ]
     return lines
-
-
-def put_section(path: Path, lines: Sequence[str]) -> None:
-    """Replaces this benchmark's section of the file, and leaves the others as they are."""
-    text = path.read_text() if path.exists() else "# Benchmark results\n"
-    before, found, rest = text.partition(f"\n{TITLE}\n")
-    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    path.write_text(
-        before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after
-    )

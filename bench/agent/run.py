@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "lab"), str(ROOT / "tests" / "ag
 from bench.agent import pages  # noqa: E402
 from bench.agent.cases import Case, all_cases  # noqa: E402
 from bench.agent.pair import Pair  # noqa: E402
-from bench.emu.run import machine, quiet  # noqa: E402
+from bench.emu.run import quiet  # noqa: E402
+from bench.results import machine, missing, put_section  # noqa: E402
 
-RESULTS = ROOT / "bench" / "RESULTS.md"
+NEEDED = ("ip", "iperf3", "ss", "bpftool", "nsenter")
 
 
 def build() -> None:
@@ -67,18 +67,6 @@ def perform(case: Case) -> dict[str, float]:
         return case.measure(replace(case, settings=settings), testbed)
 
 
-def missing() -> str | None:
-    """Why nothing can be measured here."""
-    if os.geteuid() != 0:
-        return "root is needed: network namespaces and BPF"
-    absent = [
-        program
-        for program in ("ip", "iperf3", "ss", "bpftool", "nsenter")
-        if not shutil.which(program)
-    ]
-    return f"{', '.join(absent)} not found" if absent else None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -93,7 +81,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
-    if reason := missing():
+    if reason := missing("network namespaces and BPF", NEEDED):
         raise SystemExit(reason)
     where, begin, count = machine(), time.monotonic(), 1 if args.quick else args.rounds
     build()
@@ -106,7 +94,7 @@ def main() -> None:
     if args.out:
         args.out.write_text("\n".join(text) + "\n")
     if not (args.quick or args.group):
-        pages.put_section(RESULTS, text)
+        put_section(pages.TITLE, text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from bench.emu.cases import Case, Outcome
 
@@ -342,13 +341,3 @@ BOOKS_TEXT = [
     "Where packets were lost. Unnamed: sent, less received, less what the emulator's log names, less what the counters of",
     "devices, sockets and input queues name.",
 ]
-
-
-def put_section(path: Path, lines: Sequence[str]) -> None:
-    """Replaces this benchmark's section of the file, and leaves the others as they are."""
-    text = path.read_text() if path.exists() else "# Benchmark results\n"
-    before, found, rest = text.partition(f"\n{TITLE}\n")
-    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    path.write_text(
-        before.rstrip("\n") + f"\n\n{TITLE}\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after
-    )

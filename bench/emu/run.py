@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,10 +30,11 @@ from bench.emu import pages  # noqa: E402
 from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
 from bench.emu.costs import busy  # noqa: E402
 from bench.emu.paths import Maker, makers  # noqa: E402
+from bench.results import machine, missing, put_section  # noqa: E402
 from emulated_path import Tools  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "RESULTS.md"
+NEEDED = ("ip", "gcc", "iperf3", "ss")
 # Share of the processors that others may use.
 QUIET = 0.1
 
@@ -126,21 +125,6 @@ def brief(outcome: Outcome) -> str:
     )
 
 
-def machine() -> str:
-    """One line on where this ran."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "?")
-    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f} at the start"
-
-
-def missing() -> str | None:
-    """Why nothing can be measured here."""
-    if os.geteuid() != 0:
-        return "root is needed: network namespaces and TUN devices are made"
-    absent = [program for program in ("ip", "gcc", "iperf3", "ss") if not shutil.which(program)]
-    return f"{', '.join(absent)} not found" if absent else None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -158,7 +142,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
-    if reason := missing():
+    if reason := missing("network namespaces and TUN devices are made", NEEDED):
         raise SystemExit(reason)
     where, begin, count = machine(), time.monotonic(), 1 if args.quick else args.rounds
     with tempfile.TemporaryDirectory() as scratch:
@@ -176,7 +160,7 @@ def main() -> None:
     if args.out:
         args.out.write_text("\n".join(text) + "\n")
     if not (args.quick or args.floor_only or args.group):
-        pages.put_section(RESULTS, text)
+        put_section(pages.TITLE, text)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -27,7 +26,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-RESULTS = HERE.parent / "RESULTS.md"
+sys.path.insert(0, str(ROOT))
+
+from bench.results import machine, put_section  # noqa: E402
+
 TITLE = "## Simulator"
 ABSENT = "ns-3 is absent (apt-get install libns3-dev): only unbloat is measured"
 NS3_LIBRARIES = ("internet", "point-to-point", "applications", "network", "core")
@@ -225,27 +227,6 @@ def scaling(measured: dict[Case, dict[str, Run]]) -> list[str]:
     return lines
 
 
-def put_section(path: Path, lines: Sequence[str]) -> None:
-    """Replaces this benchmark's section of the file, and leaves the others as they are."""
-    text = path.read_text() if path.exists() else "# Benchmark results\n"
-    before, found, rest = text.partition(f"\n{TITLE}\n")
-    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    path.write_text(
-        before.rstrip("\n") + "\n\n" + TITLE + "\n\n" + "\n".join(lines).rstrip("\n") + "\n" + after
-    )
-
-
-def where() -> str:
-    """One line on where this ran."""
-    models = [
-        line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if "model name" in line
-    ]
-    load = os.getloadavg()[0]
-    return f"{os.cpu_count()} × {models[0] if models else '?'}, Linux {platform.release()}, load {load:.1f} at the start"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -253,7 +234,7 @@ def main() -> None:
         "--quick", action="store_true", help="one round of short runs; nothing is written"
     )
     args = parser.parse_args()
-    machine, count = where(), 1 if args.quick else args.rounds
+    where, count = machine(), 1 if args.quick else args.rounds
     scale = 6 if args.quick else 1
     race = [Case(n, cc, 60 // scale) for n, cc in ((1, "cubic"), (20, "cubic"), (1, "newreno"))]
     judged = [
@@ -272,7 +253,7 @@ def main() -> None:
         crowded = rounds(tools, own, crowd, count)
         held = memory(tools, programs["unbloat"], 60 // scale)
     lines = [
-        f"Made by `python3 bench/sim/run.py`; {machine}. Interleaved rounds: {count}; medians.",
+        f"Made by `python3 bench/sim/run.py`; {where}. Interleaved rounds: {count}; medians.",
         "",
         "Dumbbell: access links of 1 Gbit/s, RTT 50 ms, a drop-tail queue of one bandwidth-delay product, bulk transfers of",
         "1,448-byte segments; ns-3 3.37 as Debian builds it (its logging compiled in). Packets are data packets delivered.",
@@ -303,7 +284,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if not args.quick:
-        put_section(RESULTS, lines)
+        put_section(TITLE, lines)
 
 
 if __name__ == "__main__":
