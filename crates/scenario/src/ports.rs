@@ -73,3 +73,97 @@ impl Scenario {
         far.unwrap_or(self.links[link].to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use algo::Packet;
+    use algo::port::{Loss, Outcome};
+    use units::Duration;
+
+    use super::*;
+    use crate::{Document, TraceText};
+
+    fn scenario(text: &str, seed: u64) -> Scenario {
+        let read = |_: &str| Ok(TraceText(Arc::from("")));
+        let document = Document::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        document.scenario::<&str, &str>(&[], seed, &read).unwrap_or_else(|e| panic!("{e}")).0
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_documentation_and_lead_back_to_their_node() {
+        assert_eq!(address(0), Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(address(254), Ipv4Addr::new(10, 0, 0, 255));
+        assert_eq!(address(255), Ipv4Addr::new(10, 0, 1, 0));
+        assert!((0..65_535).all(|node| node_at(address(node)) == Some(node)));
+        for other in [[10, 0, 0, 0], [10, 1, 0, 1], [11, 0, 0, 1], [127, 0, 0, 1]] {
+            assert_eq!(node_at(other.into()), None, "{other:?}");
+        }
+    }
+
+    /// Two phones that load from one server, over a tower.
+    const TWO_PHONES: &str = "
+[[node]]
+name = \"server\"
+[[node]]
+name = \"tower\"
+[[node]]
+name = \"left\"
+[[node]]
+name = \"right\"
+[link]
+wire = { from = \"server\", to = \"tower\", rate = \"1 Gbit/s\", delay = \"5 ms\" }
+eriw = { from = \"tower\", to = \"server\", rate = \"1 Gbit/s\", delay = \"5 ms\" }
+left-down = { from = \"tower\", to = \"left\", rate = \"8 Mbit/s\", delay = \"9 ms\" }
+left-up = { from = \"left\", to = \"tower\", rate = \"2 Mbit/s\", delay = \"9 ms\" }
+right-down = { from = \"tower\", to = \"right\", rate = \"8 Mbit/s\", delay = \"9 ms\" }
+right-up = { from = \"right\", to = \"tower\", rate = \"2 Mbit/s\", delay = \"9 ms\" }
+";
+
+    #[test]
+    fn the_user_of_packets_is_the_phone_and_not_the_server_of_all() {
+        let flow = |from: &str, to: &str| format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\n");
+        let text = [TWO_PHONES, &flow("server", "left"), &flow("server", "right")].concat();
+        let s = scenario(&text, 1);
+        for (a, b, user) in [(0, 2, 2), (2, 0, 2), (0, 3, 3), (3, 0, 3)] {
+            assert_eq!(s.user(a, b), user, "{a} and {b}");
+        }
+        assert_eq!(s.user(2, 3), 2, "of two alike the one named first");
+        // The left phone's gate probes the far end of its transfer, though its link ends at the
+        // tower; the tower's has none.
+        let up = s.links.iter().position(|link| link.name == "left-up").unwrap();
+        assert_eq!((s.gate_far(2, up), s.gate_far(1, up)), (0, 1));
+    }
+
+    /// Which of 400 packets, sent one at a time, a link loses.
+    fn lost(up: &str, seed: u64) -> Vec<u32> {
+        let text = format!(
+            "[link.up]\nrate = \"8 Mbit/s\"\ndelay = \"1 ms\"\nloss = 0.3\n{up}\n[link.down]\nrate = \"8 Mbit/s\"\ndelay = \"1 ms\"\n"
+        );
+        let mut port = scenario(&text, seed).port(0);
+        let mut outcomes = Vec::new();
+        for handle in 0..400 {
+            // 1 ms each on the link: none ever waits.
+            let now = Instant(u64::from(handle) * 5_000_000);
+            port.enqueue(now, Packet { handle, bytes: 1_000, ..Packet::default() }, &mut outcomes);
+            port.run(now + Duration::from_millis(1), &mut outcomes);
+        }
+        let lost = |outcome: &Outcome| match outcome {
+            Outcome::Gone(packet, Loss::Link) => Some(packet.handle),
+            _ => None,
+        };
+        outcomes.iter().filter_map(lost).collect()
+    }
+
+    #[test]
+    fn another_queue_leaves_the_losses_of_the_link_as_they_were() {
+        let plain = lost("", 1);
+        assert!((80..=160).contains(&plain.len()), "three in ten of 400: {}", plain.len());
+        assert_eq!(plain, lost("", 1), "the same seed");
+        for queue in ["codel", "fq_codel", "red", "pie"] {
+            assert_eq!(plain, lost(&format!("queue = \"{queue}\""), 1), "{queue}");
+        }
+        assert_ne!(plain, lost("", 2), "another seed");
+    }
+}

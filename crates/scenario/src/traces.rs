@@ -138,3 +138,88 @@ pub(crate) fn named(tree: &Tree) -> Vec<String> {
         .filter(|path| seen.insert(path.clone()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use units::{Instant, Rate};
+
+    use super::*;
+
+    fn tree(text: &str) -> Tree {
+        Tree::parse(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_trace_is_read_once_and_by_the_path_that_the_file_gives() {
+        let asked = Cell::new(0);
+        let text = |path: &str| {
+            asked.set(asked.get() + 1);
+            match path {
+                "measured/drive.csv" => Ok(TraceText("0,1000000\n2.5,3000000\n".into())),
+                other => Err(TraceMissing(format!("no file {other}"))),
+            }
+        };
+        let tree = tree("[traces]\ndrive = \"measured/drive.csv\"");
+        let source = Source::new(&tree, &text).unwrap();
+        let steps = [(Instant(0), Rate(1_000_000)), (Instant(2_500_000_000), Rate(3_000_000))];
+        for _ in 0..3 {
+            let trace = source.read("drive").unwrap();
+            assert_eq!(trace, Some(Trace::Rates(steps.to_vec().into())));
+        }
+        assert_eq!(asked.get(), 1);
+        // A name that the file does not give is a path itself; a failure is no result to keep.
+        for _ in 0..2 {
+            let problem = source.read("other").unwrap_err();
+            assert!(matches!(&problem, TraceProblem::Missing(_)), "{problem:?}");
+            assert_eq!(problem.to_string(), "no file other");
+        }
+        assert_eq!(asked.get(), 3);
+        assert_eq!(Source::blind(&tree).unwrap().read("drive").unwrap(), None);
+    }
+
+    #[test]
+    fn whole_numbers_are_opportunities_and_all_else_is_rates() {
+        let times = |text: &str| match trace(text).unwrap() {
+            Trace::Opportunities(times) => times.to_vec(),
+            Trace::Rates(_) => panic!("{text}"),
+        };
+        assert_eq!(times("0\n3\n3\n17\n"), [0, 3, 3, 17]);
+        assert_eq!(times(" 5 \n"), [5]);
+        let rates = |text: &str| match trace(text).unwrap() {
+            Trace::Rates(steps) => steps.to_vec(),
+            Trace::Opportunities(_) => panic!("{text}"),
+        };
+        // Seconds and Mbit/s.
+        assert_eq!(
+            rates("0 8\n0.5 0\n"),
+            [(Instant(0), Rate(8_000_000)), (Instant(500_000_000), Rate(0))]
+        );
+    }
+
+    #[test]
+    fn a_trace_that_moves_nothing_or_is_none_is_named() {
+        assert!(matches!(trace("0,0\n1,0\n"), Err(TraceProblem::AllZero)));
+        let at = |text: &str| match trace(text) {
+            Err(TraceProblem::Text(error)) => error.line,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(at("1\n2\nthree\n"), 3);
+        assert_eq!(at("5\n4\n"), 2, "time does not go back");
+        assert_eq!(at("0\n0\n"), 2, "a period of zero");
+        assert_eq!(at("0,1000\n1,-5\n"), 2);
+        assert_eq!(at(""), 1);
+    }
+
+    #[test]
+    fn every_trace_that_a_run_may_ask_for_is_named_once_in_order() {
+        let tree = tree(
+            "[traces]\nb = \"dir/b\"\nunused = \"dir/u\"\n\
+             [link.up]\ntrace = \"a\"\n[link.down]\ntrace = \"b\"\n\
+             [[change]]\nat = \"1 s\"\n\"link.up.trace\" = \"c\"\n\
+             [sweep]\n\"link.up.trace\" = [\"a\", \"d\", \"dir/b\"]\n",
+        );
+        assert_eq!(named(&tree), ["a", "dir/b", "c", "d"]);
+    }
+}

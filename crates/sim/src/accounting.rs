@@ -182,20 +182,21 @@ fn limit_times(
     times
 }
 
+/// Counts a bin's bytes for the best second. A second is over with the bin that reaches its end;
+/// the bytes of a bin across that end belong to both seconds, by time.
 fn peak(direction: &mut Direction, from: Instant, arrived: u64, span: Duration) {
-    let second = from.0 / SECOND;
-    if second != direction.second {
-        direction.peak = direction.peak.max(direction.second_bytes);
-        direction.second = second;
-        direction.second_bytes = 0;
-    }
-    direction.second_bytes += arrived;
+    let part = |ns: u64| (u128::from(arrived) * u128::from(ns) / u128::from(span.0.max(1))) as u64;
     // A bin longer than a second is its own peak.
     if span.0 > SECOND {
-        direction.peak = direction
-            .peak
-            .max((u128::from(arrived) * u128::from(SECOND) / u128::from(span.0)) as u64);
-        direction.second_bytes = 0;
+        direction.peak = direction.peak.max(part(SECOND));
+        return;
+    }
+    let left = SECOND - from.0 % SECOND;
+    let before = if span.0 > left { part(left) } else { arrived };
+    direction.second_bytes += before;
+    if span.0 >= left {
+        direction.peak = direction.peak.max(direction.second_bytes);
+        direction.second_bytes = arrived - before;
     }
 }
 

@@ -137,3 +137,116 @@ impl Rewriter {
         self.algorithm = algorithm;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use algo::rwnd::TABLE;
+    use algo::{Settings, Value};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MSS: u64 = 1_448;
+
+    fn law(name: &str, values: &[(&str, Value)]) -> scenario::Algorithm {
+        let index = TABLE.iter().position(|entry| entry.name == name).unwrap();
+        let mut settings = Settings::defaults(TABLE[index].params);
+        for (key, value) in values {
+            assert!(settings.set(TABLE[index].params, key, value.clone()), "{key}");
+        }
+        scenario::Algorithm { index, settings }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn data(seq: u64, ts: (u32, u32)) -> Frame {
+        Frame { side: 0, len: MSS as u32, seq, ts_val: ts.0, ts_ecr: ts.1, ..Frame::default() }
+    }
+
+    fn ack(ack: u64, window: u64, ts: (u32, u32)) -> Frame {
+        Frame { side: 1, ack, window, ts_val: ts.0, ts_ecr: ts.1, ..Frame::default() }
+    }
+
+    #[test]
+    fn a_window_above_the_laws_is_lowered_to_it_and_one_below_stays() {
+        let fixed = law("fixed", &[("window", Value::Bytes(Bytes(50_000)))]);
+        let mut node = Rewriter::new(fixed, MSS);
+        for (own, left) in [(200_000, 50_000), (30_000, 30_000), (0, 0)] {
+            // A receiver that retracts its own edge is not prevented from it.
+            let mut f = ack(0, own, (1, 0));
+            node.on_frame(at(10), &mut f);
+            assert_eq!(f.window, left, "of {own}");
+        }
+    }
+
+    #[test]
+    fn an_ack_that_is_overtaken_by_a_later_one_passes_as_it_is() {
+        let fixed = law("fixed", &[("window", Value::Bytes(Bytes(50_000)))]);
+        let mut node = Rewriter::new(fixed, MSS);
+        node.on_frame(at(1), &mut ack(10 * MSS, 90_000, (1, 0)));
+        let mut late = ack(9 * MSS, 90_000, (1, 0));
+        node.on_frame(at(2), &mut late);
+        assert_eq!(late.window, 90_000);
+    }
+
+    #[test]
+    fn directions_are_limited_each_by_itself() {
+        let fixed = law("fixed", &[("window", Value::Bytes(Bytes(50_000)))]);
+        let mut node = Rewriter::new(fixed, MSS);
+        let mut first = ack(1_000_000, 90_000, (1, 0));
+        node.on_frame(at(1), &mut first);
+        // Another connection, and the other direction of the first: their edges are their own.
+        let mut others = [ack(0, 90_000, (1, 0)), ack(0, 90_000, (1, 0))];
+        (others[0].owner, others[1].side) = (1, 0);
+        for other in &mut others {
+            node.on_frame(at(2), other);
+            assert_eq!(other.window, 50_000);
+        }
+    }
+
+    #[test]
+    fn both_halves_of_the_round_trip_are_measured_by_their_echoes() {
+        let mut waiting = Waiting::default();
+        waiting.passed(0, at(0)); // no timestamp
+        waiting.passed(5, at(1));
+        waiting.passed(5, at(2)); // its first copy counts
+        waiting.passed(4, at(3)); // a retransmission of older data
+        waiting.passed(9, at(4));
+        assert_eq!(waiting.echoed(3, at(10)), None);
+        assert_eq!(waiting.echoed(5, at(31)), Some(Duration::from_millis(30)));
+        assert_eq!(waiting.echoed(5, at(40)), None, "each is echoed once");
+        assert_eq!(waiting.echoed(8, at(50)), None);
+        assert_eq!(waiting.echoed(9, at(54)), Some(Duration::from_millis(50)));
+    }
+
+    proptest! {
+        /// Whatever arrives: the window is never larger than the receiver's own, and the right edge
+        /// of what was advertised is not retracted unless the receiver itself retracts it.
+        #[test]
+        fn no_edge_is_retracted_and_no_window_raised(
+            steps in prop::collection::vec((0..40_u64, 0..12_u64, 4_000..400_000_u64, 1..60_u64), 1..120)
+        ) {
+            let mut node = Rewriter::new(law("drwa", &[]), MSS);
+            let (mut now, mut acked, mut edge, mut own_edge) = (0, 0, 0, 0);
+            let mut stamp = 1;
+            for (gap, segments, window, delay) in steps {
+                now += gap;
+                stamp += 1;
+                for n in 0..segments {
+                    node.on_frame(at(now), &mut data(acked + n * MSS, (stamp, stamp - 1)));
+                }
+                now += delay;
+                acked += segments * MSS;
+                // A receiver that keeps its own edge.
+                own_edge = (acked + window).max(own_edge);
+                let mut f = ack(acked, own_edge - acked, (stamp, stamp));
+                node.on_frame(at(now), &mut f);
+                prop_assert!(f.window <= own_edge - acked);
+                prop_assert!(acked + f.window >= edge, "the edge went back");
+                edge = acked + f.window;
+            }
+        }
+    }
+}

@@ -73,6 +73,46 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Judged by all shortest distances (Floyd and Warshall).
+        #[test]
+        fn routes_are_connected_and_none_is_shorter(
+            nodes in 2..9_usize, links in prop::collection::vec((0..9_usize, 0..9_usize), 0..30)
+        ) {
+            let links: Vec<_> = links.into_iter().map(|(a, b)| (a % nodes, b % nodes)).collect();
+            let far = usize::MAX / 4;
+            let mut distance = vec![vec![far; nodes]; nodes];
+            (0..nodes).for_each(|n| distance[n][n] = 0);
+            links.iter().filter(|(a, b)| a != b).for_each(|&(a, b)| distance[a][b] = 1);
+            for via in 0..nodes {
+                let from_via = distance[via].clone();
+                for row in &mut distance {
+                    let to_via = row[via];
+                    let through = from_via.iter().map(|rest| to_via + rest);
+                    row.iter_mut().zip(through).for_each(|(best, other)| *best = other.min(*best));
+                }
+            }
+            let mut routes = Routes::new(nodes, links.iter().copied());
+            for (a, row) in distance.iter().enumerate() {
+                for (b, hops) in row.iter().enumerate().filter(|(b, d)| *b != a && **d < far) {
+                    let route = routes.between(a, b);
+                    let ports: Vec<u32> =
+                        (0..).map_while(|hop| routes.next_port(route, hop)).collect();
+                    prop_assert_eq!(ports.len(), *hops);
+                    let mut at = a;
+                    for port in ports {
+                        prop_assert_eq!(links[port as usize].0, at);
+                        at = links[port as usize].1;
+                    }
+                    prop_assert_eq!(at, b);
+                    prop_assert_eq!(routes.ends(route, 0), [a as u16, b as u16]);
+                    prop_assert_eq!(routes.ends(route, 1), [b as u16, a as u16]);
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_shortest_way_is_taken() {

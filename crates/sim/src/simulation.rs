@@ -54,7 +54,6 @@ pub(crate) struct Direction {
     pub last_delivery: Instant,
     pub queued: Histogram,
     pub in_flight: Histogram,
-    pub second: u64,
     pub second_bytes: u64,
     pub peak: u64,
     pub window_full: u64,

@@ -191,3 +191,116 @@ fn checksum(bytes: &[u8], start: u32) -> u16 {
     }
     !(sum as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use capture::{Decoded, Decoder, Reader};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The Internet checksum as RFC 1071 defines it, each carry added at once. 0: what contains its
+    /// checksum is right.
+    fn judged(bytes: &[u8]) -> u16 {
+        let mut sum = 0_u16;
+        for pair in bytes.chunks(2) {
+            let word = u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
+            let (added, carry) = sum.overflowing_add(word);
+            sum = added + u16::from(carry);
+        }
+        !sum
+    }
+
+    fn parameters(timestamps: bool) -> WireParameters {
+        WireParameters {
+            nodes: [0, 299],
+            ports: [40_000, 443],
+            isn: [u32::MAX - 10, 77],
+            scale: [7, 2],
+            mss: [1_460, 1_200],
+            options: (true, timestamps),
+            ecn: false,
+        }
+    }
+
+    /// The stored bytes of a frame, and how a reader of captures decodes them.
+    fn written(frame: &Frame, wire: &WireParameters) -> (Vec<u8>, Decoded) {
+        let mut tap = Tap::new(Vec::new(), "node").unwrap();
+        tap.write(Instant(1_500), frame, wire).unwrap();
+        let file = tap.finish().unwrap();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let frame = reader.next_frame().unwrap().unwrap();
+        assert_eq!(frame.time, Instant(EPOCH_NS + 1_500));
+        (frame.data.to_vec(), Decoder::new().decode(&frame))
+    }
+
+    proptest! {
+        #[test]
+        fn a_segment_is_read_back_with_right_checksums(
+            side in 0..2_u8, len in 0..1_400_u32, seq in 0..1_u64 << 33, ack in 0..1_u64 << 33,
+            window in 0..1_u64 << 24, stamps in any::<[u32; 2]>(), timestamps in any::<bool>(),
+            sacks in 0..=3_u8, identification in any::<u16>(),
+        ) {
+            let wire = parameters(timestamps);
+            let options = if timestamps { 12 } else { 0 } + if sacks > 0 { 4 + 8 * u32::from(sacks) } else { 0 };
+            let block = |n: u64| (ack + n * 5_000, ack + n * 5_000 + 1_000);
+            let frame = Frame {
+                side,
+                flags: flags::ACK,
+                len,
+                seq,
+                ack,
+                window,
+                sacks,
+                sack: [block(1), block(2), block(3)],
+                ts_val: stamps[0],
+                ts_ecr: stamps[1],
+                bytes: 40 + options + len,
+                identification,
+                ecn: algo::Ecn::Capable0,
+                ..Frame::default()
+            };
+            let (bytes, decoded) = written(&frame, &wire);
+            prop_assert_eq!(judged(&bytes[..20]), 0, "the IP header");
+            let length = frame.bytes - 20;
+            let mut segment = bytes[12..20].to_vec();
+            segment.extend([0, 6]);
+            segment.extend((length as u16).to_be_bytes());
+            segment.extend(&bytes[20..]);
+            segment.resize(12 + length as usize, 0);
+            prop_assert_eq!(judged(&segment), 0, "the segment, its payload being zeros");
+            let Decoded::Tcp(seen) = decoded else { panic!("{decoded:?}") };
+            let (own, other) = (usize::from(side), usize::from(1 - side));
+            prop_assert_eq!((seen.src_port, seen.dst_port), (wire.ports[own], wire.ports[other]));
+            prop_assert_eq!(seen.payload, len);
+            prop_assert_eq!((seen.ip.total_len, seen.ip.wire_len), (frame.bytes, frame.bytes));
+            prop_assert_eq!((seen.ip.id, seen.ip.ecn), (Some(identification), 2));
+            // Stream numbers begin one behind the initial sequence number, modulo 2³².
+            let number = |isn: u32, at: u64| (u64::from(isn) + 1 + at) as u32;
+            prop_assert_eq!(seen.seq, number(wire.isn[own], seq));
+            prop_assert_eq!(seen.ack, number(wire.isn[other], ack));
+            let shown = u64::from(seen.window) << wire.scale[own];
+            prop_assert!(shown <= window && (window - shown < 1 << wire.scale[own] || seen.window == 65_535));
+            prop_assert_eq!(seen.options.timestamps, timestamps.then_some((stamps[0], stamps[1])));
+        }
+    }
+
+    #[test]
+    fn pings_have_right_checksums_and_a_datagram_its_length() {
+        let wire = parameters(false);
+        for (kind, icmp) in [(Kind::Ping, 8), (Kind::Pong, 0), (Kind::GatePing, 8)] {
+            let frame = Frame { kind, bytes: 84, seq: 300, owner: 2, ..Frame::default() };
+            let (bytes, _) = written(&frame, &wire);
+            assert_eq!((judged(&bytes[..20]), judged(&bytes[20..])), (0, 0));
+            assert_eq!((bytes[9], bytes[20]), (1, icmp));
+            assert_eq!(bytes[24..28], [0, 3, 1, 44], "identifier 3, number 300");
+        }
+        let frame = Frame { kind: Kind::Voice, bytes: 200, side: 1, ..Frame::default() };
+        let (bytes, decoded) = written(&frame, &wire);
+        assert_eq!(judged(&bytes[..20]), 0);
+        assert_eq!((bytes[9], &bytes[24..26]), (17, &[0, 180][..]));
+        // From node 299 to node 0.
+        assert_eq!(bytes[12..20], [10, 0, 1, 44, 10, 0, 0, 1]);
+        assert!(matches!(decoded, Decoded::Datagram(_)), "{decoded:?}");
+    }
+}
