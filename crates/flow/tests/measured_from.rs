@@ -4,30 +4,21 @@
 #[allow(dead_code)]
 mod model;
 
-use std::collections::BTreeMap;
-
-use capture::{Decoded, TcpSegment};
-use flow::{Analysis, Analyzer, Options, Select};
-use model::{Fate, Script};
+use capture::TcpSegment;
+use flow::{Analysis, Options, Select};
+use model::{MS, Script};
 use units::{Bytes, Duration, Instant};
 
-const MS: u64 = 1_000_000;
 const MSS: u64 = 1_448;
 
 /// An upload whose windows of ten segments take a round trip of 40 ms each; one segment is lost early.
 fn segments() -> Vec<TcpSegment> {
-    let fates = BTreeMap::from([((20, 0), Fate::Lost { before: false })]);
-    let script = Script { segments: 600, fates, ..Script::plain() };
-    model::run(&script).0
+    model::run(&Script { segments: 600, ..Script::one_lost() }).0
 }
 
 fn analyse(measured_from: Instant, until: Instant) -> Analysis {
     let options = Options { samples: Select::All, measured_from, until, ..Options::default() };
-    let mut analyzer = Analyzer::new(options);
-    for s in &segments() {
-        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
-    }
-    analyzer.finish(None)
+    model::analyse_with(options, &segments())
 }
 
 const END: Instant = Instant(u64::MAX);

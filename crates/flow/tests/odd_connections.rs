@@ -10,15 +10,12 @@ use std::time::Instant as Clock;
 use capture::{Decoded, TcpSegment, flags};
 use flow::series::rows::{End, EventKind, Vantage};
 use flow::{Analyzer, Options, Select};
-use model::{Fate, Point, Script, analyse};
+use model::{MS, Point, Script, analyse, analyse_with};
 use units::{Duration, Instant};
-
-const MS: u64 = 1_000_000;
 
 /// An upload of 60 segments with one lost, captured at the sender.
 fn script() -> Script {
-    let fates = BTreeMap::from([((20, 0), Fate::Lost { before: false })]);
-    Script { fates, ..Script::plain() }
+    Script::one_lost()
 }
 
 fn segments(s: &Script) -> Vec<TcpSegment> {
@@ -337,11 +334,7 @@ fn spans_of_a_full_window_have_the_flows_sum_where_time_steps_back() {
     for s in all.iter_mut().skip(20).step_by(7) {
         s.ip.time = Instant(s.ip.time.0 - 3 * MS);
     }
-    let mut analyzer = Analyzer::new(Options { events: Select::All, ..Options::default() });
-    for s in &all {
-        analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
-    }
-    let a = analyzer.finish(None);
+    let a = analyse_with(Options { events: Select::All, ..Options::default() }, &all);
     assert!(a.facts.backward_steps > 20);
     let spans: f64 =
         a.events.iter().filter(|e| e.kind == EventKind::WindowFull).map(|e| e.value).sum();

@@ -5,18 +5,17 @@
 //! (see `docs/measures.md`), the test says so and holds it to its bound.
 
 #[path = "scripted/model.rs"]
+#[allow(dead_code)]
 mod model;
 
 use std::collections::BTreeMap;
 
 use flow::Analysis;
 use flow::series::rows::{End, Flow, RttMethod, Vantage};
-use model::{Fate, Point, Script, Truth, analyse};
+use model::{Fate, MS, Point, Script, Truth, analyse};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 use units::Duration;
-
-const MS: u64 = 1_000_000;
 
 /// The flow with the data, of the one connection that there must be.
 fn data_flow<'a>(a: &'a Analysis, s: &Script) -> &'a Flow {

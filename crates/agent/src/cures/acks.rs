@@ -27,7 +27,7 @@ use units::Bytes;
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::{self, Mode, Shared};
 use crate::cures::figures::{
-    ACKS, CONNECTIONS, DECISIONS, Family, Label, SAMPLES, Sample, WINDOWS, count, counter,
+    ACKS, CONNECTIONS, DECISIONS, Label, SAMPLES, Sample, WINDOWS, count, counter, families,
 };
 use crate::cures::receive::taken;
 use crate::cures::{
@@ -201,18 +201,15 @@ impl AcksFigures {
 }
 
 const LABELS: &[Label] = &[("cure", "acks")];
-const SKIPPED: Family = counter(
-    "unbloat_segments_skipped",
-    "",
-    "Segments left alone: of flows whose scale is unknown, signed or of MPTCP, or such that no end would take.",
-);
-const GSO_SEGMENTS: Family =
-    counter("unbloat_superpackets", "", "Segments that stand for several, as offloads make them.");
-const PAYLOAD: Family = counter(
-    "unbloat_payload_bytes",
-    "bytes",
-    "Payload that passed the device under ACK-window rewriting.",
-);
+families! {
+    SKIPPED = counter("unbloat_segments_skipped", "",
+        "Segments left alone: of flows whose scale is unknown, signed or of MPTCP, or such that \
+         no end would take.");
+    GSO_SEGMENTS = counter("unbloat_superpackets", "",
+        "Segments that stand for several, as offloads make them.");
+    PAYLOAD = counter("unbloat_payload_bytes", "bytes",
+        "Payload that passed the device under ACK-window rewriting.");
+}
 
 impl Figures for AcksFigures {
     fn line(&self) -> String {

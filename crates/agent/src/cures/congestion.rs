@@ -15,7 +15,7 @@ use serde::Serialize;
 use settings::form::FLAG;
 use settings::{Form, Group, Section, Tree, group};
 
-use crate::cures::figures::{Family, Sample, count, counter};
+use crate::cures::figures::{Sample, count, counter, families};
 use crate::cures::receive::taken;
 use crate::cures::{
     About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Prefix, Result, Site,
@@ -142,13 +142,12 @@ pub struct CongestionFigures {
     refused: u64,
 }
 
-const SWITCHED: Family =
-    counter("unbloat_congestion_switched", "", "Connections whose congestion control was changed.");
-const REFUSED: Family = counter(
-    "unbloat_congestion_refused",
-    "",
-    "Connections whose congestion control the kernel did not let change.",
-);
+families! {
+    SWITCHED = counter("unbloat_congestion_switched", "",
+        "Connections whose congestion control was changed.");
+    REFUSED = counter("unbloat_congestion_refused", "",
+        "Connections whose congestion control the kernel did not let change.");
+}
 
 impl Figures for CongestionFigures {
     fn line(&self) -> String {

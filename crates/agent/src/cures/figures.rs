@@ -1,7 +1,7 @@
 //! What a cure reports about itself: a line for `status`, and samples for the metrics.
 //!
-//! A family of metrics is a constant. Those that several cures fill are here, the others in the
-//! module of their cure.
+//! The families that several cures fill are a table here; the others are one in the module of their
+//! cure.
 
 /// Kinds of families (OpenMetrics 1.0, "Metric Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,14 @@ pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -
     Family { name, kind: Kind::Gauge, unit, help }
 }
 
+/// The families of a cure: a constant for each.
+macro_rules! families {
+    ($($(#[$doc:meta])* $vis:vis $name:ident = $family:expr;)+) => {
+        $($(#[$doc])* $vis const $name: $crate::cures::figures::Family = $family;)+
+    };
+}
+pub(crate) use families;
+
 /// A name and a value.
 pub type Label = (&'static str, &'static str);
 
@@ -71,24 +79,21 @@ pub trait Figures {
     fn samples(&self) -> Vec<Sample>;
 }
 
-/// Connections or flows of a cure.
-pub const CONNECTIONS: Family =
-    counter("unbloat_connections", "", "Connections that a cure took up.");
-/// Segments that a cure examined.
-pub const ACKS: Family =
-    counter("unbloat_acks", "", "ACKs and other segments that a cure looked at.");
-/// Samples of a law.
-pub const SAMPLES: Family =
-    counter("unbloat_samples", "", "Samples of RTT and rate that laws took.");
-/// Decisions of a law.
-pub const DECISIONS: Family = counter("unbloat_decisions", "", "Windows that laws decided.");
-/// Windows by what was done to them.
-pub const WINDOWS: Family = counter(
-    "unbloat_windows",
-    "",
-    "Windows by what was done: applied; reapplied, because autotuning had moved the clamp; lifted after the lease; refused by the \
-     kernel; rewritten in an ACK; held above what is wanted, because a right edge never moves back.",
-);
+families! {
+    /// Connections or flows of a cure.
+    pub CONNECTIONS = counter("unbloat_connections", "", "Connections that a cure took up.");
+    /// Segments that a cure examined.
+    pub ACKS = counter("unbloat_acks", "", "ACKs and other segments that a cure looked at.");
+    /// Samples of a law.
+    pub SAMPLES = counter("unbloat_samples", "", "Samples of RTT and rate that laws took.");
+    /// Decisions of a law.
+    pub DECISIONS = counter("unbloat_decisions", "", "Windows that laws decided.");
+    /// Windows by what was done to them.
+    pub WINDOWS = counter("unbloat_windows", "",
+        "Windows by what was done: applied; reapplied, because autotuning had moved the clamp; \
+         lifted after the lease; refused by the kernel; rewritten in an ACK; held above what is \
+         wanted, because a right edge never moves back.");
+}
 
 /// The families that several cures fill, in the order of the page.
 pub const SHARED: [Family; 5] = [CONNECTIONS, ACKS, SAMPLES, DECISIONS, WINDOWS];

@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::Shared as Uplink;
 pub use crate::cures::device::{From, SLACK, law};
-use crate::cures::figures::{Family, Sample, count, counter, gauge, value};
+use crate::cures::figures::{Sample, count, counter, families, gauge, value};
 use crate::cures::receive::taken;
 use crate::cures::{
     About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
@@ -187,48 +187,32 @@ impl GateFigures {
     }
 }
 
-const PASSED_PACKETS: Family =
-    counter("unbloat_gate_passed_packets", "packets", "Packets that passed the gate.");
-const PASSED_BYTES: Family =
-    counter("unbloat_gate_passed_bytes", "bytes", "Bytes that passed the gate.");
-const PRIVILEGED: Family = counter(
-    "unbloat_gate_privileged_packets",
-    "packets",
-    "Packets that passed above the limit, for being thin, sparse or bare.",
-);
-const UNGUARDED: Family = counter(
-    "unbloat_gate_unguarded_packets",
-    "packets",
-    "Packets that passed an open gate: no reports, or no lease.",
-);
-const REFUSED: Family = counter(
-    "unbloat_gate_refused_packets",
-    "packets",
-    "Packets refused: to sockets of this host, which wait and send again, or to others, which lose them.",
-);
-const REPORTS: Family = counter("unbloat_gate_reports", "", "Reports of the modem or driver.");
-const FRESH: Family = gauge("unbloat_gate_reports_fresh", "", "1 while reports come.");
-const AGE: Family =
-    gauge("unbloat_gate_report_age_seconds", "seconds", "Age of the last report when it arrived.");
-const REPORTED: Family = gauge(
-    "unbloat_gate_reported_bytes",
-    "bytes",
-    "Bytes below the operating system, as last reported.",
-);
-const OCCUPANCY: Family = gauge(
-    "unbloat_gate_occupancy_bytes",
-    "bytes",
-    "Bytes below the operating system, as the gate reckons since.",
-);
-const LIMIT: Family = gauge("unbloat_gate_limit_bytes", "bytes", "Bytes that may lie there.");
-const FAIR: Family = gauge("unbloat_gate_fair_bytes", "bytes", "One flow's fair part of them.");
-const DELAY: Family =
-    gauge("unbloat_gate_delay_seconds", "seconds", "How long what lies there takes to drain.");
-const RATE: Family = gauge(
-    "unbloat_gate_rate_bytes_per_second",
-    "bytes_per_second",
-    "The uplink's rate, as the gate reckons.",
-);
+families! {
+    PASSED_PACKETS = counter("unbloat_gate_passed_packets", "packets",
+        "Packets that passed the gate.");
+    PASSED_BYTES = counter("unbloat_gate_passed_bytes", "bytes", "Bytes that passed the gate.");
+    PRIVILEGED = counter("unbloat_gate_privileged_packets", "packets",
+        "Packets that passed above the limit, for being thin, sparse or bare.");
+    UNGUARDED = counter("unbloat_gate_unguarded_packets", "packets",
+        "Packets that passed an open gate: no reports, or no lease.");
+    REFUSED = counter("unbloat_gate_refused_packets", "packets",
+        "Packets refused: to sockets of this host, which wait and send again, or to others, which \
+         lose them.");
+    REPORTS = counter("unbloat_gate_reports", "", "Reports of the modem or driver.");
+    FRESH = gauge("unbloat_gate_reports_fresh", "", "1 while reports come.");
+    AGE = gauge("unbloat_gate_report_age_seconds", "seconds",
+        "Age of the last report when it arrived.");
+    REPORTED = gauge("unbloat_gate_reported_bytes", "bytes",
+        "Bytes below the operating system, as last reported.");
+    OCCUPANCY = gauge("unbloat_gate_occupancy_bytes", "bytes",
+        "Bytes below the operating system, as the gate reckons since.");
+    LIMIT = gauge("unbloat_gate_limit_bytes", "bytes", "Bytes that may lie there.");
+    FAIR = gauge("unbloat_gate_fair_bytes", "bytes", "One flow's fair part of them.");
+    DELAY = gauge("unbloat_gate_delay_seconds", "seconds",
+        "How long what lies there takes to drain.");
+    RATE = gauge("unbloat_gate_rate_bytes_per_second", "bytes_per_second",
+        "The uplink's rate, as the gate reckons.");
+}
 
 impl Figures for GateFigures {
     fn line(&self) -> String {

@@ -27,7 +27,7 @@ use settings::{Group, Item, Section, Tree, group};
 use units::Bytes;
 
 use crate::cures::figures::{
-    ACKS, CONNECTIONS, DECISIONS, Family, Label, Sample, WINDOWS, count, counter, gauge, value,
+    ACKS, CONNECTIONS, DECISIONS, Label, Sample, WINDOWS, count, counter, families, gauge, value,
 };
 use crate::cures::{
     AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lifted, Place, Prefix,
@@ -329,16 +329,12 @@ impl ReceiveFigures {
 }
 
 const RECEIVE: &[Label] = &[("cure", "receive")];
-const BUFFERS: Family = counter(
-    "unbloat_buffers",
-    "",
-    "Buffers that the rate term made larger, or did not, for want of memory.",
-);
-const WALK: Family = gauge(
-    "unbloat_walk_seconds",
-    "seconds",
-    "How long the last walk over existing connections took.",
-);
+families! {
+    BUFFERS = counter("unbloat_buffers", "",
+        "Buffers that the rate term made larger, or did not, for want of memory.");
+    WALK = gauge("unbloat_walk_seconds", "seconds",
+        "How long the last walk over existing connections took.");
+}
 
 impl Figures for ReceiveFigures {
     fn line(&self) -> String {

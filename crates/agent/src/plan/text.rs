@@ -4,44 +4,39 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// One place after the point below a hundred, none above.
-fn number(value: f64) -> String {
-    match value {
-        v if v >= 99.5 => format!("{v:.0}"),
-        v if v >= 0.995 || v == 0.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
+use units::text::{Step, scaled, step};
 
-/// A value with the prefix that leaves one to three places before the point.
-fn scaled(mut value: f64, prefixes: [&str; 4], unit: &str) -> String {
-    for prefix in &prefixes[..3] {
-        if value < 999.5 {
-            let text = if prefix.is_empty() { format!("{value:.0}") } else { number(value) };
-            return format!("{text} {prefix}{unit}");
-        }
-        value /= 1e3;
-    }
-    format!("{} {}{unit}", number(value), prefixes[3])
+/// One to three places before the point, and one behind it below a hundred with a prefix.
+const fn steps(units: [&'static str; 4]) -> [Step; 7] {
+    let [one, kilo, mega, giga] = units;
+    [
+        step(999.5, 1.0, 0, one),
+        step(99.5e3, 1e3, 1, kilo),
+        step(999.5e3, 1e3, 0, kilo),
+        step(99.5e6, 1e6, 1, mega),
+        step(999.5e6, 1e6, 0, mega),
+        step(99.5e9, 1e9, 1, giga),
+        step(f64::MAX, 1e9, 0, giga),
+    ]
 }
 
 /// A number of bytes: `64.0 KB`.
 pub fn bytes(value: f64) -> String {
-    scaled(value, ["", "K", "M", "G"], "B")
+    scaled(value, &steps([" B", " KB", " MB", " GB"]))
 }
 
 /// A rate in bit/s: `4.0 Mbit/s`.
 pub fn rate(bps: f64) -> String {
-    scaled(bps, ["", "k", "M", "G"], "bit/s")
+    scaled(bps, &steps([" bit/s", " kbit/s", " Mbit/s", " Gbit/s"]))
 }
 
 /// `45 ms`, `2.1 s`.
 pub fn ms(value: f64) -> String {
-    match value {
-        v if v >= 1_000.0 => format!("{:.1} s", v / 1e3),
-        v if v < 10.0 => format!("{} ms", number(v)),
-        v => format!("{v:.0} ms"),
-    }
+    // Only what is not 0 has a second place.
+    let small = step(0.995, 1.0, if value == 0.0 { 1 } else { 2 }, " ms");
+    let steps =
+        [small, step(10.0, 1.0, 1, " ms"), step(1e3, 1.0, 0, " ms"), step(f64::MAX, 1e3, 1, " s")];
+    scaled(value, &steps)
 }
 
 /// `1 flow`, `2 flows`.

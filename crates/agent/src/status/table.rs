@@ -2,6 +2,8 @@
 //! what limits it, the fastest first. At most 80 columns with IPv4 addresses, 98 with longer ones;
 //! a narrower terminal shows fewer figures.
 
+use units::text::{scaled, step};
+
 use super::{Status, TrialStatus};
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, flow::Limit};
@@ -138,12 +140,9 @@ fn mbps(value: f64) -> String {
 
 /// Bytes with a unit, in at most seven columns.
 fn bytes(count: f64) -> String {
-    match count {
-        ..10_000.0 => format!("{count:.0} B"),
-        ..1e6 => format!("{:.0} KB", count / 1e3),
-        ..1e9 => format!("{:.1} MB", count / 1e6),
-        _ => format!("{:.1} GB", count / 1e9),
-    }
+    let (b, kb) = (step(1e4, 1.0, 0, " B"), step(1e6, 1e3, 0, " KB"));
+    let (mb, gb) = (step(1e9, 1e6, 1, " MB"), step(f64::MAX, 1e9, 1, " GB"));
+    scaled(count, &[b, kb, mb, gb])
 }
 
 /// A long address without its middle: its ends distinguish it better.

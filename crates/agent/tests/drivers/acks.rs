@@ -4,15 +4,13 @@
 //! [trial=SECONDS] [journal=PATH] [lease=no]`. It prints a line of JSON twice a second. `lease=no`
 //! never renews the lease after the first one. `tests/agent` and `bench/agent` run it on testbeds.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+mod alone;
+
+use std::path::PathBuf;
 
 use agent::cures::acks::{Acks, Settings};
 use agent::cures::trial::{Action, Config, Trial};
-use agent::cures::{Cure, Lifted, Site, now_ns};
-use agent::undo::journal::Journal;
+use agent::cures::{Cure, Lifted, now_ns};
 use serde_json::json;
 use units::{Bytes, Instant};
 
@@ -65,32 +63,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("start", bytes) => {
                 (settings.start, settings.up_start) = (Bytes(bytes.parse()?), Bytes(bytes.parse()?))
             }
+            ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
-            ("trial", seconds) => trial = Some(units::Duration::from_secs(seconds.parse()?)),
             _ => return Err(format!("unknown argument {argument}").into()),
         }
     }
-    let mut journal = Journal::open(&journal)?;
-    let site = Site {
-        pins: Path::new("/sys/fs/bpf/unbloat-acks-try"),
-        lifted: false,
-        until_ns: now_ns() + 2_000_000_000,
-    };
-    let mut acks = Acks::attach(&settings, &site, &mut journal)?;
-    acks.renew(site.until_ns)?;
     let mut trial =
         trial.map(|every| Trial::new(Config { every, ..Config::default() }, Instant(now_ns())));
-    let (ended, end) = channel();
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        let _ = ended.send(());
-    });
-    while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_millis(500)) {
-        if renewing {
-            acks.renew(now_ns() + 2_000_000_000)?;
-        }
-        if let Some(trial) = &mut trial {
+    alone::run(&settings, (&journal, renewing), |acks: &mut Acks, ended| {
+        if let Some(trial) = trial.as_mut().filter(|_| !ended) {
             let count = acks.counters()?;
             let action = trial.on_progress(Instant(now_ns()), count.down_bytes + count.up_bytes);
             match action {
@@ -106,9 +88,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 println!("{}", json!({"trial": format!("{action:?}")}));
             }
         }
-        print_status(&mut acks)?;
-    }
-    print_status(&mut acks)?;
-    acks.detach(&mut journal)?;
-    Ok(())
+        print_status(acks)
+    })
 }

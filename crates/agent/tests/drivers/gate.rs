@@ -4,14 +4,12 @@
 //! [journal=PATH] [lease=no]`. It prints a line of JSON twice a second. `lease=no` never renews the
 //! lease after the first one. `tests/agent` runs it on testbeds.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+mod alone;
 
+use std::path::PathBuf;
+
+use agent::cures::Cure;
 use agent::cures::gate::{From, Gate, Settings};
-use agent::cures::{Cure, Site, now_ns};
-use agent::undo::journal::Journal;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,26 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => return Err(format!("unknown argument {argument}").into()),
         }
     }
-    let mut journal = Journal::open(&journal)?;
-    let site = Site {
-        pins: Path::new("/sys/fs/bpf/unbloat-gate-try"),
-        lifted: false,
-        until_ns: now_ns() + 2_000_000_000,
-    };
-    let mut gate = Gate::attach(&settings, &site, &mut journal)?;
-    gate.renew(site.until_ns)?;
-    let (ended, end) = channel();
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        let _ = ended.send(());
-    });
-    while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_millis(500)) {
-        if renewing {
-            gate.renew(now_ns() + 2_000_000_000)?;
-        }
+    alone::run(&settings, (&journal, renewing), |gate: &mut Gate, _| {
         println!("{}", json!(gate.report()?.0));
-    }
-    println!("{}", json!(gate.report()?.0));
-    gate.detach(&mut journal)?;
-    Ok(())
+        Ok(())
+    })
 }

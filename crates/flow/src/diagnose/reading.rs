@@ -1,5 +1,6 @@
 //! Functions that all rules share: series from the profile, shares of time, figures as text.
 
+use units::text::{Step, scaled, step};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::series::evidence::Evidence;
@@ -118,11 +119,9 @@ pub(super) fn severity_of(grade: &str) -> Option<Severity> {
 
 /// `8.3 ms`, `86 ms`, `2.1 s`.
 pub(super) fn ms(value: f64) -> String {
-    match value {
-        v if v < 9.95 => format!("{v:.1} ms"),
-        v if v < 999.5 => format!("{v:.0} ms"),
-        v => format!("{:.1} s", v / 1e3),
-    }
+    const STEPS: [Step; 3] =
+        [step(9.95, 1.0, 1, " ms"), step(999.5, 1.0, 0, " ms"), step(f64::MAX, 1e3, 1, " s")];
+    scaled(value, &STEPS)
 }
 
 /// `0.3 s`, `22 s`.

@@ -112,11 +112,22 @@ impl Script {
             fates: BTreeMap::new(),
         }
     }
+
+    /// The same with one segment lost early.
+    pub fn one_lost() -> Script {
+        let fates = BTreeMap::from([((20, 0), Fate::Lost { before: false })]);
+        Script { fates, ..Script::plain() }
+    }
 }
 
 /// The analysis of segments in this order.
 pub fn analyse(segments: &[TcpSegment]) -> Analysis {
-    let mut analyzer = Analyzer::new(Options::default());
+    analyse_with(Options::default(), segments)
+}
+
+/// The same with other options.
+pub fn analyse_with(options: Options, segments: &[TcpSegment]) -> Analysis {
+    let mut analyzer = Analyzer::new(options);
     for s in segments {
         analyzer.push(s.ip.time, s.ip.wire_len, &Decoded::Tcp(*s));
     }
@@ -250,7 +261,7 @@ pub struct Model<'a> {
 }
 
 const START: u64 = 1_700_000_000_000_000_000;
-const MS: u64 = 1_000_000;
+pub const MS: u64 = 1_000_000;
 /// Clock offsets of the two hosts' timestamps; the first one wraps soon.
 const CLOCK: [u32; 2] = [u32::MAX - 900, 77_000];
 
