@@ -13,12 +13,7 @@ use serde_json::{Value, json};
 
 use super::{BPF_FS, BTF, Probing, cgroup_root, pinnable, rights};
 use crate::error::{CureError, Result};
-use crate::kernel::netlink::Attributes;
-use crate::kernel::netlink::Netlink;
-use crate::kernel::netlink::Request;
-use crate::kernel::netlink::diag;
-use crate::kernel::netlink::kind;
-use crate::kernel::netlink::tcmsg;
+use crate::kernel::netlink::{Attributes, Netlink, Request, diag, kind, tcmsg};
 
 /// Identifies a feature: stable, in kebab-case in JSON, while its name is text for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
