@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import LINK
 from requirements import unavailable
 
 import unbloat
@@ -35,15 +36,6 @@ name = "router"
 name = "phone"
 [[node]]
 name = "server"
-"""
-LINK = """
-[[link]]
-name = "{name}"
-from = "{start}"
-to = "{end}"
-rate = "{rate}"
-delay = "{delay}"
-{more}
 """
 FLOW = """
 [[flow]]
