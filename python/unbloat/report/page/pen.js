@@ -48,6 +48,16 @@ const LIMIT_LOOKS = {
 };
 const SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
+// A text without a style of its own.
+const TEXT = {
+  color: "ink",
+  size: 11,
+  anchor: "start",
+  weight: 400,
+  turn: 0,
+  baseline: "middle",
+};
+
 class CanvasPen {
   constructor(context, theme) {
     this.c = context;
@@ -156,19 +166,8 @@ class CanvasPen {
     c.globalAlpha = 1;
   }
 
-  text(
-    x,
-    y,
-    words,
-    {
-      color = "ink",
-      size = 11,
-      anchor = "start",
-      weight = 400,
-      turn = 0,
-      baseline = "middle",
-    } = {},
-  ) {
+  text(x, y, words, style) {
+    const { color, size, anchor, weight, turn, baseline } = { ...TEXT, ...style };
     const c = this.c;
     c.save();
     c.translate(x, y);
@@ -332,19 +331,8 @@ class SvgPen {
     );
   }
 
-  text(
-    x,
-    y,
-    words,
-    {
-      color = "ink",
-      size = 11,
-      anchor = "start",
-      weight = 400,
-      turn = 0,
-      baseline = "middle",
-    } = {},
-  ) {
+  text(x, y, words, style) {
+    const { color, size, anchor, weight, turn, baseline } = { ...TEXT, ...style };
     const down = baseline === "middle" ? size * 0.35 : baseline === "top" ? size * 0.8 : 0;
     const turned = turn
       ? ` transform="rotate(${short((turn * 180) / Math.PI)} ${short(x)} ${short(y)})"`
