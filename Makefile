@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test bench docs install clean
+.PHONY: demo test bench never-worse docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -13,6 +13,11 @@ test:
 bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
+
+# What the agent costs on paths where it does not help: twelve paths, half an hour, as root. Resumes.
+never-worse:
+	./setup --tests
+	.venv/bin/python bench/agent/never_worse.py
 
 # The documentation as a site in site/; a broken link fails. Its search needs a server: .venv/bin/mkdocs serve
 docs:
