@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "agent")]
@@ -37,7 +38,7 @@ from unbloat.lab.testbed import Testbed  # noqa: E402
 LINES = ROOT / "docs" / "generated" / "never-worse.jsonl"
 PAGE = LINES.with_suffix(".md")
 TRANSFERS = str(ROOT / "bench" / "agent" / "transfers.py")
-PAIRS = 10
+PAIRS = 8
 LIMIT, LIMIT_LONG, LONG_S = 1.05, 1 / 0.98, 3.0
 # Quantiles 0.975 of Student's t by degrees of freedom.
 T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 11: 2.201, 14: 2.145, 19: 2.093}
@@ -160,25 +161,29 @@ def play(case: PathCase, testbed: Testbed, with_agent: bool) -> dict[str, float]
     return took
 
 
-def pairs(case: PathCase, numbers: range) -> None:
-    """Pairs on one path, each on a testbed of its own: alternately first without and first with the agent."""
-    for number in numbers:
-        with tempfile.TemporaryDirectory() as folder, case.testbed(Path(folder)) as testbed:
-            if case.agent_on not in testbed.cgroups:
-                testbed.make_cgroup(case.agent_on)
-            if case.agent_on == "phone" and isinstance(testbed, Uplink):
-                testbed.ip("phone", f"route add default dev {testbed.device}")
-            for node in testbed.spaces:
-                # What one run learnt of the path must not help the next.
-                testbed.sysctl(node, "net.ipv4.tcp_no_metrics_save", "1")
-            testbed.start("server", sys.executable, TRANSFERS, "serve")
-            testbed.listens("server", 5300)
-            order = (False, True) if number % 2 == 0 else (True, False)
-            runs = {with_agent: play(case, testbed, with_agent) for with_agent in order}
-        line = {"path": case.label, "pair": number, "off": runs[False], "on": runs[True]}
-        with LINES.open("a") as out:
-            out.write(json.dumps(line) + "\n")
-        print(f"{case.label}, pair {number + 1}", flush=True)
+def pair(case: PathCase, number: int) -> None:
+    """Two runs on a testbed of their own: with an even number first without the agent, else first with it."""
+    with tempfile.TemporaryDirectory() as folder, case.testbed(Path(folder)) as testbed:
+        if case.agent_on not in testbed.cgroups:
+            testbed.make_cgroup(case.agent_on)
+        if case.agent_on == "phone" and isinstance(testbed, Uplink):
+            testbed.ip("phone", f"route add default dev {testbed.device}")
+        for node in testbed.spaces:
+            # What one run learnt of the path must not help the next.
+            testbed.sysctl(node, "net.ipv4.tcp_no_metrics_save", "1")
+        testbed.start("server", sys.executable, TRANSFERS, "serve")
+        testbed.listens("server", 5300)
+        order = (False, True) if number % 2 == 0 else (True, False)
+        runs = {with_agent: play(case, testbed, with_agent) for with_agent in order}
+    line = {"path": case.label, "pair": number, "off": runs[False], "on": runs[True]}
+    with LINES.open("a") as out:
+        out.write(json.dumps(line) + "\n")
+    print(f"{number + 1}: {case.label}", flush=True)
+
+
+def measured() -> list[dict[str, Any]]:
+    """The pairs in the file."""
+    return [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
 
 
 def interval(off: list[float], on: list[float]) -> tuple[float, float, float]:
@@ -191,13 +196,13 @@ def interval(off: list[float], on: list[float]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def page(lines: list[dict[str, object]], commit: str) -> str:
+def page(lines: list[dict[str, Any]], commit: str) -> str:
     """The table."""
     rows = []
     for case in CASES:
         mine = [line for line in lines if line["path"] == case.label]
         for file in case.files if mine else ():
-            off, on = ([float(line[side][file.label]) for line in mine] for side in ("off", "on"))  # type: ignore[index]
+            off, on = ([float(line[side][file.label]) for line in mine] for side in ("off", "on"))
             mean, low, high = interval(off, on)
             limit = LIMIT_LONG if statistics.median(off) >= LONG_S else LIMIT
             passed = "pass" if high <= limit else "no"
@@ -234,17 +239,15 @@ def main() -> int:
         LINES.unlink(missing_ok=True)
     LINES.parent.mkdir(parents=True, exist_ok=True)
     chosen = [c for c in CASES if not args.paths or any(text in c.label for text in args.paths)]
-    for case in chosen:
-        done = (
-            sum(json.loads(line)["path"] == case.label for line in LINES.read_text().splitlines())
-            if LINES.exists()
-            else 0
-        )
-        pairs(case, range(done, args.pairs))
+    done = {(line["path"], line["pair"]) for line in measured()}
+    for number in range(args.pairs):
+        for case in chosen:
+            if (case.label, number) not in done:
+                pair(case, number)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()
-    PAGE.write_text(page([json.loads(line) for line in LINES.read_text().splitlines()], commit))
+    PAGE.write_text(page(measured(), commit))
     print(PAGE.read_text())
     return 0
 
