@@ -216,11 +216,11 @@ families! {
 
 impl Figures for GateFigures {
     fn line(&self) -> String {
-        let delay = self.delay_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
-        let below = match self.telemetry {
+        let below = match &self.telemetry {
             Telemetry::Fresh { grade, .. } => grade,
-            Telemetry::Silent { .. } => "modem",
+            Telemetry::Silent { why, .. } => return format!("open, without reports: {why}"),
         };
+        let delay = self.delay_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
         format!(
             "the {below} drains in {delay} at {:.2} Mbit/s; refused {} packets of this host, {} of others",
             self.rate_bps as f64 / 1e6,
