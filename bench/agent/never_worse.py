@@ -38,7 +38,7 @@ from unbloat.lab.testbed import Testbed  # noqa: E402
 LINES = ROOT / "docs" / "generated" / "never-worse.jsonl"
 PAGE = LINES.with_suffix(".md")
 TRANSFERS = str(ROOT / "bench" / "agent" / "transfers.py")
-PAIRS = 8
+PAIRS = 5
 LIMIT, LIMIT_LONG, LONG_S = 1.05, 1 / 0.98, 3.0
 # Quantiles 0.975 of Student's t by degrees of freedom.
 T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 11: 2.201, 14: 2.145, 19: 2.093}
