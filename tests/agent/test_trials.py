@@ -23,6 +23,7 @@ def trial(status: dict[str, Any], cure: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.alone
 def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_ones_are_not(
     tmp_path: Path,
 ) -> None:

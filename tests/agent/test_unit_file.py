@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from agent_program import agent_path
 from download import Agent, Download
+from modem import steady
 from reader import Reader, Sender
 from requirements import require
 from unit_file import UNIT, capabilities, value, with_only
 
 from unbloat.lab.cleanup.session import cgroup_root
-from unbloat.lab.testbed import run
+from unbloat.lab.testbed import run, until
 
 BITS = {
     "CAP_NET_ADMIN": 12,
@@ -65,10 +66,10 @@ class ConfinedHost(Confined):
 
 def clamp_soon(reader: Reader, small: bool, timeout_s: float = 12.0) -> int:
     """The clamp, when it has become small or large."""
-    until = time.monotonic() + timeout_s
+    end = time.monotonic() + timeout_s
     while True:
         clamp = reader.clamp()
-        if (clamp < FREE) == small or time.monotonic() > until:
+        if (clamp < FREE) == small or time.monotonic() > end:
             return clamp
         time.sleep(0.1)
 
@@ -100,16 +101,22 @@ def test_with_the_units_capabilities_clamps_are_set_and_undone_in_other_namespac
 
 @pytest.mark.usefixtures("machine")
 def test_with_them_the_uplinks_cures_begin_and_reports_reach_the_kernel(tmp_path: Path) -> None:
-    settings = ("scope.device=up", "uplink.mode=gate", "uplink.telemetry=", "receive.enabled=false")
+    reports = tmp_path / "modem.sock"
+    settings = (
+        "scope.device=up",
+        "uplink.mode=gate",
+        f"uplink.telemetry={reports}",
+        "receive.enabled=false",
+    )
     with (
-        Download(tmp_path) as testbed,
+        Download(tmp_path / "testbed") as testbed,
         ConfinedHost(testbed, *settings, held=capabilities()) as agent,
+        steady(reports, 3_000, 10_000),
     ):
         agent.serve()
-        time.sleep(1)
+        until(lambda: agent.status()["cures"]["gate"]["reports"] > 10)
         status = agent.status()
         assert status["problems"] == []
-        assert status["cures"]["gate"]["reports"] > 10
         agent.set("uplink.mode=acks")
         status = agent.status()
         assert status["problems"] == []

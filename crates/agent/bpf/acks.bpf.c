@@ -153,6 +153,8 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	/* Until the first round has ended the window passes unchanged. */
 	if (d->law.rtt_us)
 		d->target = opposite_window(&d->opposite, &law, &d->law);
+	if (d->law.rtt_us && f->syn_out && f->syn_in)
+		d->target = growth_window(d->target, &law, &d->law);
 	if (d->law.rtt_us && d->target < SMALL_SEGMENTS * mss)
 		d->target = law_min(d->target + mss, SMALL_SEGMENTS * mss);
 	/* Only tests set `tracing`. */

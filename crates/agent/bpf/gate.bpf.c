@@ -12,8 +12,8 @@
  * any number of processors may send. The sweep over the accounts takes no lock: each account is
  * read at once.
  *
- * Without reports for the law's timeout, and before the first estimate of the rate, the gate is
- * open. The agent renews a lease; after it has
+ * Without reports for the law's timeout the gate is open, with a driver's reports also before the
+ * first estimate of the rate. The agent renews a lease; after it has
  * expired everything passes.
  *
  * The agent finds programs and maps by their names, so these stay the same from version to version.
@@ -42,8 +42,11 @@ struct gate_config {
 	struct qcut_law law;
 	/* CLOCK_MONOTONIC, ns: after this everything passes. */
 	__u64 lease_until_ns;
-	/* Bytes of the link-layer header, which the modem does not count; padding, always zero. */
-	__u32 link_header, pad;
+	/* Bytes of the link-layer header, which the modem does not count. */
+	__u32 link_header;
+	/* Everything passes before the first estimate of the rate: a driver's reports begin in the
+	 * middle of a transfer. A modem's limit is the floor until then, as in QCUT. */
+	__u32 wait_for_rate;
 };
 
 struct gate_state {
@@ -185,9 +188,7 @@ int egress(struct __sk_buff *skb)
 	now_ms = now / 1000000;
 
 	bpf_spin_lock(&s->lock);
-	/* Before the first estimate of the rate the limit is the floor, which would end the slow
-	 * start of any link faster than it. */
-	silent = qcut_silent(&s->law, &law, now) || !s->law.rated;
+	silent = qcut_silent(&s->law, &law, now) || (c->wait_for_rate && !s->law.rated);
 	occupancy = qcut_bytes(&s->law, now);
 	limit = qcut_limit(&s->law, &law);
 	update_busy(s, now, occupancy);

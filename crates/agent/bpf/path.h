@@ -354,26 +354,33 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 	o->count = 0;
 }
 
-/* The window in bytes, in place of the law's own.
- *
- * While the round trip's queues, of both directions together, are short of a quarter of what λ
- * allows, the link is not the limit, and the connection may still grow. Slow start doubles its
- * rate in each round trip (RFC 5681), and the last decision is up to one round trip old. A window
- * of λ = 1.75 would be smaller than that: an upload of 300 KB over 60 ms took a round trip longer.
- * So the window has room for three times the rate of the last round, as a download's λ has.
- */
-#define OPPOSITE_GROWTH 3
-
+/* The window in bytes, in place of the law's own. */
 static __always_inline __u64 opposite_window(const struct opposite *o, const struct drwa_law *law, const struct drwa *d)
 {
-	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
-	__u64 lambda = law_min(law->lambda, 256);
-	__u64 us = rtt_min * lambda / 16 + o->added_us;
-	__u64 window = d->window;
+	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * law_min(law->lambda, 256) / 16 + o->added_us;
 
-	if (o->added_us)
-		window = law_min(law_max(o->rate * us / 1000000 + law->increment, law->floor), law->max);
-	if (d->rtt_us < rtt_min + rtt_min * law_less(lambda, 16) / 64)
-		window = law_max(window, law_min(d->rate * rtt_min / 1000000 * OPPOSITE_GROWTH, law->max));
-	return window;
+	if (!o->added_us)
+		return d->window;
+	return law_min(law_max(o->rate * us / 1000000 + law->increment, law->floor), law->max);
+}
+
+/* The window of a connection that may still grow, for one that was seen from its SYN.
+ *
+ * While the round trip's queues, of both directions together, are short of a quarter of what λ
+ * allows, the link is not the limit. Slow start doubles its rate in each round trip (RFC 5681), and
+ * the last decision is up to one round trip old. A window of λ = 1.75 would be smaller than that:
+ * an upload of 300 KB over 60 ms took a round trip longer. So the window has room for three times
+ * the rate of the last round, as a download's λ has. Where the SYN was not seen, a standing queue
+ * may count as path, and the rule would let it grow.
+ */
+#define GROWTH 3
+
+static __always_inline __u64 growth_window(__u64 window, const struct drwa_law *law, const struct drwa *d)
+{
+	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
+	__u64 left = rtt_min * law_less(law_min(law->lambda, 256), 16) / 16;
+
+	if (d->rtt_us >= rtt_min + left / 4)
+		return window;
+	return law_max(window, law_min(d->rate * rtt_min / 1000000 * GROWTH, law->max));
 }

@@ -90,7 +90,7 @@ impl Settings {
             pad: 0,
             lease_until_ns: 0,
             link_header: device.header,
-            pad2: 0,
+            wait_for_rate: 0,
         }
     }
 }
@@ -477,6 +477,7 @@ impl Gate {
         // Also before the first report, whose source is not known yet.
         if !matches!(self.telemetry(), State::Fresh { grade: Grade::Modem, .. }) {
             now.floor = now.floor.max(u64::from(self.found.mtu) * DRIVER_FLOOR);
+            now.wait_for_rate = 1;
         }
         self.config.as_ref().map_or(Ok(()), |held| held.change(|config| *config = now))
     }

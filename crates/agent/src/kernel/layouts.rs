@@ -303,8 +303,8 @@ plain! {
         lease_until_ns: u64,
         /// Bytes of the link-layer header.
         link_header: u32,
-        /// Padding, always zero.
-        pad2: u32,
+        /// 1: everything passes before the first estimate of the rate.
+        wait_for_rate: u32,
     }
     /// What the agent reads of the gate: `struct gate_view` of `bpf/gate.bpf.c`.
     struct GateView {

@@ -5,7 +5,7 @@
 //! packets wait in the discipline. Then the occupancy below the gate is the sum of both, and what
 //! moved is what the discipline dequeued minus the growth of the driver's ring. Otherwise nothing
 //! waits, and what moved is what was sent, a lower bound of the rate · action: a report every 5 ms,
-//! once the link was busy for [`LEARN`] reports in a row.
+//! once the link was busy for four reports in a row.
 //!
 //! Without byte queue limits a driver accepts packets at once (TUN, veth, most tunnels and bridges).
 //! Its ring says nothing about the link, so there are no reports, and the gate stays open. The
