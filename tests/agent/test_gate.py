@@ -38,12 +38,14 @@ def test_an_upload_keeps_the_rate_and_the_ping(folders: Iterator[Path], gate_pro
             last = gate.off()
         assert last["refused_own" if node == "phone" else "refused_forwarded"] > 0
         alone = node == "notebook" and flows == 1
-        return {"goodput": goodput, "p95 forwarded alone" if alone else "p95": ping.p(0.95)}
+        # A header of IPv6 is 20 bytes longer: the link carries less.
+        share = goodput / (CARRIED * 1428 / 1448 if six else CARRIED)
+        return {"share": share, "p95 forwarded alone" if alone else "p95": ping.p(0.95)}
 
     # After a cut a single forwarded flow leaves the link dry for a moment, and the slack rises in one run of five: of 16
     # runs 13 had 89 to 110 ms, and three 114, 116 and 129.
     bounds = {
-        "goodput": (">=", 0.97 * CARRIED),
+        "share": (">=", 0.97),
         "p95": ("<=", 110),
         "p95 forwarded alone": ("<=", 130),
     }
