@@ -34,14 +34,13 @@ from uplink import SERVER, SERVER6, Uplink, scenario  # noqa: E402
 
 from unbloat.lab.instruments import cpu_seconds  # noqa: E402
 from unbloat.lab.testbed import Testbed  # noqa: E402
+from unbloat.scenario.confidence import spread  # noqa: E402
 
 LINES = ROOT / "docs" / "generated" / "never-worse.jsonl"
 PAGE = LINES.with_suffix(".md")
 TRANSFERS = str(ROOT / "bench" / "agent" / "transfers.py")
 PAIRS = 5
 LIMIT, LIMIT_LONG, LONG_S = 1.05, 1 / 0.98, 3.0
-# Quantiles 0.975 of Student's t by degrees of freedom.
-T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 11: 2.201, 14: 2.145, 19: 2.093}
 KB, MB = 1_000, 1_000_000
 
 
@@ -188,12 +187,9 @@ def measured() -> list[dict[str, Any]]:
 
 def interval(off: list[float], on: list[float]) -> tuple[float, float, float]:
     """The mean ratio of on to off, and its 95 % interval."""
-    logs = [math.log(b / a) for a, b in zip(off, on, strict=True)]
-    mean, half = statistics.fmean(logs), math.inf
-    if len(logs) > 2:
-        freedom = max((known for known in T if known <= len(logs) - 1), default=4)
-        half = T[freedom] * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    found = spread([math.log(b / a) for a, b in zip(off, on, strict=True)])
+    half = math.inf if found.half is None else found.half
+    return math.exp(found.mean), math.exp(found.mean - half), math.exp(found.mean + half)
 
 
 def page(lines: list[dict[str, Any]], commit: str) -> str:
