@@ -88,7 +88,12 @@ class Ack:
 
 
 def pure_acks(path: Path, source: str) -> list[Ack]:
-    """Pure ACKs from an address, in order; checksums by tshark."""
+    """Pure ACKs from an address, in order; checksums by tshark.
+
+    Linux writes a computed checksum of 0 as 0xffff, in TCP too (`skb_checksum_help`,
+    net/core/dev.c). Receivers take both for the same (RFC 1624); tshark calls it bad and names the
+    case. It is one segment in 65,536.
+    """
     fields = (
         "tcp.stream",
         "ip.id",
@@ -96,6 +101,7 @@ def pure_acks(path: Path, source: str) -> list[Ack]:
         "tcp.ack_raw",
         "tcp.window_size",
         "tcp.checksum.status",
+        "tcp.checksum.ffff",
     )
     argv = [
         "tshark",
@@ -113,10 +119,9 @@ def pure_acks(path: Path, source: str) -> list[Ack]:
     text = run(*argv, "-Y", wanted)
     found = []
     for line in text.splitlines():
-        stream, number, seq, ack, window, status = line.split(",")
-        found.append(
-            Ack(stream, int(number, 16), int(seq), int(ack), int(window), status in ("0", "Bad"))
-        )
+        stream, number, seq, ack, window, status, only_ffff = line.split(",", 6)
+        bad = status in ("0", "Bad") and not only_ffff
+        found.append(Ack(stream, int(number, 16), int(seq), int(ack), int(window), bad))
     return found
 
 

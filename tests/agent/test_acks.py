@@ -7,6 +7,7 @@ judged by ping and iperf3.
 from __future__ import annotations
 
 import json
+import struct
 import time
 from itertools import count
 from pathlib import Path
@@ -312,3 +313,26 @@ def test_on_a_clsact_discipline_it_is_undone_from_the_journal(tmp_path: Path) ->
                 "phone", "tc", "qdisc", "show", "dev", testbed.device
             ).communicate()[0]
         )
+
+
+def test_a_checksum_of_0_written_as_ffff_is_right_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+    """What judges the checksums of the captures above."""
+    source, other = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+
+    def total(data: bytes) -> int:
+        """The Internet checksum's sum (RFC 1071)."""
+        summed: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+        return (summed & 0xFFFF) + (summed >> 16)
+
+    def packet(window: int, checksum: int) -> bytes:
+        tcp = struct.pack("!HHIIBBHHH", 5000, 80, 1, 1, 5 << 4, 16, window, checksum, 0)
+        return struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + source + other + tcp
+
+    pseudo = source + other + struct.pack("!HH", 6, 20)
+    window = 0xFFFF - total(pseudo + packet(0, 0)[20:])
+    path = tmp_path / "acks.pcap"
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101))
+        for data in (packet(window, 0), packet(window, 0xFFFF), packet(window - 1, 0xFFFF)):
+            out.write(struct.pack("<IIII", 0, 0, len(data), len(data)) + data)
+    assert [one.bad for one in pure_acks(path, "10.0.0.1")] == [False, False, True]

@@ -17,6 +17,9 @@ from unbloat.lab.testbed import Testbed
 pytestmark = pytest.mark.usefixtures("machine")
 HELD = 60_000
 """A window that is held: 30 KB are two round trips of 60 ms at 2 Mbit/s; the server's own are beyond 80 KB."""
+HELD_WITHIN_S = 15.0
+"""An advertised window is never taken back (RFC 9293, section 3.8.6). While no cure acts, the server advertises up to
+500 KB, and more the longer that lasts: two to three seconds of the link, after up to three until the cure has started."""
 
 
 def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_does(
@@ -60,12 +63,12 @@ def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str
         agent,
     ):
         before = network(testbed)
-        transfer = testbed.iperf("phone", 30, "-C", "cubic")
+        transfer = testbed.iperf("phone", 90, "-C", "cubic")
 
         def begin() -> None:
             agent.serve()
             assert (before == network(testbed)) == (clsact == "false")
-            within(6, lambda: 0 < window(testbed) < HELD)
+            within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
 
         begin()
         agent.do("off")
@@ -181,7 +184,7 @@ def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_pat
         file.write_text("")
         transfer = testbed.iperf("phone", 60, "-C", "cubic")
         daemon = agent.serve("--config", str(file))
-        within(6, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         file.unlink()
         os.mkfifo(file)
         daemon.send_signal(signal.SIGHUP)
@@ -192,7 +195,7 @@ def test_a_loop_that_is_slow_keeps_its_leases_and_one_that_hangs_lets_go(tmp_pat
         within(8, lambda: window(testbed) > HELD)
         assert time.monotonic() - stopped > 9
         file.write_text("")
-        within(8, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         assert "configuration reloaded" in agent.log()
         transfer.process.kill()
 
@@ -201,19 +204,19 @@ def test_settings_change_while_it_runs(tmp_path: Path) -> None:
     with phone(tmp_path, scenario()) as (testbed, agent):
         file = tmp_path / "agent.toml"
         file.write_text("[uplink]\nlambda = 2.0\n")
-        transfer = testbed.iperf("phone", 30, "-C", "cubic")
+        transfer = testbed.iperf("phone", 90, "-C", "cubic")
         daemon = agent.serve("--config", str(file))
-        within(6, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         assert agent.ask({"ask": "lift", "lifted": True}) == {"ok": True}
         assert agent.status()["lifted"] is True
         within(3, lambda: window(testbed) > HELD)
         assert agent.ask({"ask": "lift", "lifted": False}) == {"ok": True}
-        within(6, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         assert not agent.ask({"ask": "lift"})["ok"]
         wrong = ("uplink.mode=off", f"metrics.listen=unix:{tmp_path}/nowhere/metrics.sock")
         assert "metrics: " in agent.do("on", *agent.sets(*wrong), works=False)
         # All of it or nothing.
-        within(6, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         assert agent.status()["problems"] == []
         file.write_text("[uplink]\nlambdda = 2.0\n")
         daemon.send_signal(signal.SIGHUP)
@@ -225,7 +228,7 @@ def test_settings_change_while_it_runs(tmp_path: Path) -> None:
         assert agent.active() == "none"
         file.write_text('[uplink]\nmode = "acks"\n')
         daemon.send_signal(signal.SIGHUP)
-        within(6, lambda: 0 < window(testbed) < HELD)
+        within(HELD_WITHIN_S, lambda: 0 < window(testbed) < HELD)
         transfer.process.kill()
 
 

@@ -99,6 +99,7 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 		__builtin_memset(&d->law, 0, sizeof(d->law));
 		__builtin_memset(&d->opposite, 0, sizeof(d->opposite));
 		d->started_at = d->passed;
+		d->grown = 0;
 	}
 	if (!d->begun_ns)
 		d->begun_ns = now;
@@ -153,7 +154,9 @@ __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_confi
 	/* Until the first round has ended the window passes unchanged. */
 	if (d->law.rtt_us)
 		d->target = opposite_window(&d->opposite, &law, &d->law);
-	if (d->law.rtt_us && f->syn_out && f->syn_in)
+	if (d->law.rtt_us && (!f->syn_out || !f->syn_in || growth_ends(&law, &d->law)))
+		d->grown = 1;
+	if (d->law.rtt_us && !d->grown)
 		d->target = growth_window(d->target, &law, &d->law);
 	if (d->law.rtt_us && d->target < SMALL_SEGMENTS * mss)
 		d->target = law_min(d->target + mss, SMALL_SEGMENTS * mss);

@@ -73,7 +73,8 @@ struct direction {
 	struct opposite opposite;
 	__u32 target, advertised;
 	__u32 rewritten;
-	__u8 max_seq_known, edge_known, scale, pad;
+	/* `grown`: a queue has stood since the flow began or paused (see growth_window). */
+	__u8 max_seq_known, edge_known, scale, grown;
 };
 
 struct flow {

@@ -364,23 +364,29 @@ static __always_inline __u64 opposite_window(const struct opposite *o, const str
 	return law_min(law_max(o->rate * us / 1000000 + law->increment, law->floor), law->max);
 }
 
-/* The window of a connection that may still grow, for one that was seen from its SYN.
+/* The window of a connection that still grows, for one that was seen from its SYN.
  *
- * While the round trip's queues, of both directions together, are short of a quarter of what λ
+ * Until the round trip's queues, of both directions together, first reach a quarter of what λ
  * allows, the link is not the limit. Slow start doubles its rate in each round trip (RFC 5681), and
  * the last decision is up to one round trip old. A window of λ = 1.75 would be smaller than that:
  * an upload of 300 KB over 60 ms took a round trip longer. So the window has room for three times
- * the rate of the last round, as a download's λ has. Where the SYN was not seen, a standing queue
- * may count as path, and the rule would let it grow.
+ * the rate of the last round, as a download's λ has. Afterwards the law alone decides: in a pause
+ * of the opposite direction's queue the rule would let an upload take more than its share. Where
+ * the SYN was not seen, a standing queue may count as path, and the rule would let it grow.
  */
 #define GROWTH 3
+
+/* Whether a queue stands that ends the growth. */
+static __always_inline bool growth_ends(const struct drwa_law *law, const struct drwa *d)
+{
+	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
+
+	return d->rtt_us >= rtt_min + rtt_min * law_less(law_min(law->lambda, 256), 16) / 16 / 4;
+}
 
 static __always_inline __u64 growth_window(__u64 window, const struct drwa_law *law, const struct drwa *d)
 {
 	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
-	__u64 left = rtt_min * law_less(law_min(law->lambda, 256), 16) / 16;
 
-	if (d->rtt_us >= rtt_min + left / 4)
-		return window;
 	return law_max(window, law_min(d->rate * rtt_min / 1000000 * GROWTH, law->max));
 }
