@@ -208,6 +208,7 @@ fn needed_features() -> impl Iterator<Item = &'static Feature> {
 pub fn window_law() -> drwa::Config {
     drwa::Config {
         form: drwa::Form::Rate,
+        lambda: Lambda::DOWNLOAD.sixteenths(),
         alpha: 8,
         quick: true,
         increment: 1,
@@ -216,7 +217,33 @@ pub fn window_law() -> drwa::Config {
     }
 }
 
-/// RTT that a window law allows, in RTTmin; a sixteenth is its unit.
+/// RTT that a window law allows, as a multiple of RTTmin: one definition for each direction, for
+/// the configuration's defaults (so for `on` and `run`) and for `plan`.
+#[derive(Clone, Copy, Debug)]
+pub struct Lambda {
+    /// What the agent uses if the configuration does not give another.
+    pub default: f64,
+    /// The same, as the configuration writes it.
+    pub text: &'static str,
+    /// For low delay: what `plan` recommends where the default would save too little.
+    pub low_delay: f64,
+}
+
+impl Lambda {
+    /// Downloads: 3 as published (DRWA). The queue that it permits supplies data when the rate
+    /// rises.
+    pub const DOWNLOAD: Lambda = Lambda { default: 3.0, text: "3.0", low_delay: 1.5 };
+    /// Uploads: a ping beside an upload should wait for less than one RTT, and on recorded LTE
+    /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
+    pub const UPLOAD: Lambda = Lambda { default: 1.75, text: "1.75", low_delay: 1.5 };
+
+    /// The default in the unit of [`drwa::Config`].
+    fn sixteenths(self) -> u64 {
+        (self.default * 16.0).round() as u64
+    }
+}
+
+/// Range of λ in the configuration; a sixteenth is its unit.
 const LAMBDA: Form = form::number("1", "16");
 /// Weight of the old value in a window law's average; below one, or it would learn nothing.
 const AVERAGE: Form = form::number("0", "0.9375");

@@ -24,9 +24,11 @@ use probe::Probe;
 
 /// The time before anything is applied: a quarter of the run, at most this.
 const BEFORE: Duration = Duration::from_secs(15);
-/// Status samples with all windows near their targets before the part "after" begins: the queue of
-/// the last old window has drained by then.
-const SETTLED_SAMPLES: u32 = 4;
+/// Minimum time with all windows near their targets and an RTT that no longer falls, before the part
+/// "after" begins. It is also at least one RTT: the last old window's queue has drained by then.
+const MIN_SETTLED: Duration = Duration::from_secs(2);
+/// Relative fall of the RTT between two samples which shows that a queue still drains.
+const STILL_FALLS: f64 = 0.1;
 /// Minimum length of a run: a shorter one has nothing to compare.
 const MIN_DURATION: Duration = Duration::from_secs(4);
 /// Interval between two status samples.
@@ -43,29 +45,59 @@ pub struct RunOptions {
     pub probe: Option<String>,
 }
 
-/// The parts of a run and the latest end of each: a quarter before. Of the rest, phase is for the
-/// old windows to be used up (an advertised window is never retracted). The other phase is after,
-/// with what the middle part left. Whole sample intervals, except for the last.
+/// The parts of a run and the latest end of each: a quarter before, and at least as much after. The
+/// rest is for the old windows to be used up (an advertised window is never retracted); what that
+/// leaves belongs to the part after. Whole sample intervals, except for the last.
 fn parts(lasting: Duration) -> [(&'static str, Duration); 3] {
     let looks =
         |span: Duration| SAMPLE_INTERVAL * (span.as_millis() / SAMPLE_INTERVAL.as_millis()) as u32;
     let before = looks((lasting / 4).min(BEFORE));
-    [("before", before), ("settling", before + looks((lasting - before) / 2)), ("after", lasting)]
+    [("before", before), ("settling", looks(lasting - before)), ("after", lasting)]
+}
+
+fn number(flow: &Value, key: &str) -> f64 {
+    flow[key].as_f64().unwrap_or(0.0)
+}
+
+/// Whether a connection has had a decision of late.
+fn is_active(flow: &&Value) -> bool {
+    number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3
 }
 
 /// Whether no active connection has a window far above its target. Its next decision may be an old
 /// RTT away, so it does not count whether one was applied already. The gate controls no window.
 fn settled_windows(status: &Value) -> bool {
-    let number = |flow: &Value, key: &str| flow[key].as_f64().unwrap_or(0.0);
     let held = |flow: &&Value| match flow["cure"].as_str() {
         Some("receive" | "acks down") => true,
         Some("acks up") => status["uplink"]["active"] == "acks",
         _ => false,
     };
-    let moves = |flow: &&Value| number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3;
     let settled_windows =
         |flow: &Value| number(flow, "advertised_bytes") <= 1.25 * number(flow, "wanted_bytes");
-    status["flows"].as_array().into_iter().flatten().filter(held).filter(moves).all(settled_windows)
+    let flows = status["flows"].as_array().into_iter().flatten();
+    flows.filter(held).filter(is_active).all(settled_windows)
+}
+
+/// How long the windows and the queue have been as the cure wants them.
+#[derive(Debug, Default)]
+struct Settling {
+    lasting: Duration,
+    rtt_ms: f64,
+}
+
+impl Settling {
+    /// Takes a status sample; whether the old queue has drained.
+    fn sample(&mut self, status: &Value) -> bool {
+        let flows = status["flows"].as_array().into_iter().flatten().filter(is_active);
+        let rtt_ms = flows.map(|flow| number(flow, "rtt_ms")).fold(0.0, f64::max);
+        if settled_windows(status) && rtt_ms >= (1.0 - STILL_FALLS) * self.rtt_ms {
+            self.lasting += SAMPLE_INTERVAL;
+        } else {
+            self.lasting = Duration::ZERO;
+        }
+        self.rtt_ms = rtt_ms;
+        self.lasting >= MIN_SETTLED.max(Duration::from_secs_f64(rtt_ms / 1e3))
+    }
 }
 
 /// Samples, applies the cures, samples again, undoes them.
@@ -92,9 +124,11 @@ pub fn run(mut start: Start, options: &RunOptions, output: &Output) -> Result<()
     drop(probe);
     // Undo before any error is returned.
     let ended = commands::end(&start.paths);
-    let (before, after) = outcome?;
+    let (mut before, mut after, settled) = outcome?;
     ended?;
-    let verdict = comparison::verdict(&before, &after);
+    comparison::cap_goodput(&mut before, &mut after);
+    let verdict =
+        if settled { comparison::verdict(&before, &after) } else { comparison::not_settled() };
     let answer = json!({
         "ok": true, "event": "done", "before": before.to_json(), "after": after.to_json(),
         "helped": verdict.helped, "verdict": verdict.text,
@@ -143,16 +177,17 @@ fn phases(
     options: &RunOptions,
     mut probe: Option<&mut Probe>,
     interrupted: &Interrupted,
-) -> Result<(Phase, Phase)> {
+) -> Result<(Phase, Phase, bool)> {
     let begun = Instant::now();
     let mut flow_bytes = FlowBytes::default();
     let (mut found, mut next) = (Vec::new(), Duration::ZERO);
+    let (mut settling, mut settled) = (Settling::default(), false);
     for (part, end) in parts(options.lasting) {
         if part == "settling" {
             lift(paths, false)?;
         }
-        let (mut phase, mut settled) = (Phase::default(), 0);
-        while next < end && settled < SETTLED_SAMPLES {
+        let mut phase = Phase::default();
+        while next < end && !(part == "settling" && settled) {
             // A late sample shortens the next wait, not the next part.
             next = (next + SAMPLE_INTERVAL).min(end);
             interrupted.or_wait(next.saturating_sub(begun.elapsed()))?;
@@ -161,7 +196,9 @@ fn phases(
             let step = flow_bytes.sample(&answer, begun.elapsed());
             let goodput = step.goodput();
             phase.add(step, &pings);
-            settled = if part == "settling" && settled_windows(&answer) { settled + 1 } else { 0 };
+            if part == "settling" {
+                settled = settling.sample(&answer);
+            }
             if options.stream {
                 let line = json!({
                     "event": "look", "t_s": begun.elapsed().as_secs_f64(), "of_s": options.lasting.as_secs_f64(),
@@ -173,7 +210,10 @@ fn phases(
         found.push(phase);
     }
     match <[Phase; 3]>::try_from(found) {
-        Ok([before, _, after]) => Ok((before, after)),
+        // An old queue counts on neither side.
+        Ok([before, _, after]) => {
+            Ok((before, if settled { after } else { Phase::default() }, settled))
+        }
         Err(_) => Err(failed("a run has three parts")),
     }
 }
@@ -203,8 +243,26 @@ mod tests {
         }
         assert_eq!(
             parts(Duration::from_secs(60)).map(|(_, end)| end.as_millis()),
-            [15_000, 37_500, 60_000]
+            [15_000, 45_000, 60_000]
         );
+    }
+
+    #[test]
+    fn the_old_queue_has_drained_once_the_rtt_no_longer_falls_for_an_rtt() {
+        let status = |rtt_ms: f64| {
+            json!({"uplink": {"active": "acks"}, "flows": [{
+                "cure": "acks up", "age_ms": 10, "rtt_ms": rtt_ms, "wanted_bytes": 24_000, "advertised_bytes": 24_000,
+            }]})
+        };
+        let mut settling = Settling::default();
+        // The windows are small already, but the queue of the old one still drains.
+        let falling = [4_000.0, 4_000.0, 4_000.0, 4_000.0, 4_000.0, 3_000.0, 1_500.0, 400.0, 105.0];
+        assert!(falling.iter().all(|rtt_ms| !settling.sample(&status(*rtt_ms))));
+        assert!((0..3).all(|_| !settling.sample(&status(104.0))), "two seconds");
+        assert!(settling.sample(&status(104.0)));
+        let mut settling = Settling::default();
+        assert!((0..7).all(|_| !settling.sample(&status(4_000.0))), "an RTT of four seconds");
+        assert!(settling.sample(&status(4_000.0)), "it no longer falls: no old queue");
     }
 
     #[test]

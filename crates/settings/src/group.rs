@@ -51,7 +51,7 @@ impl Key {
 #[macro_export]
 macro_rules! group {
     ($(#[doc = $head:literal])* [$name:ident]
-     $($(#[doc = $about:literal])* $key:ident = $default:literal, $form:expr;)*) => {
+     $($(#[doc = $about:literal])* $key:ident = $default:expr, $form:expr;)*) => {
         $crate::Group {
             name: stringify!($name),
             about: concat!($($head),*).trim_ascii_start(),

@@ -31,8 +31,8 @@ use crate::cures::figures::{
 };
 use crate::cures::receive::taken;
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lifted, Place, Result,
-    Site, address, now_ns, read_law, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lambda, Lifted, Place,
+    Result, Site, address, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
@@ -62,7 +62,7 @@ const SECTION: Group = group! {
     /// forwards.
     [forward]
     enabled = "false", FLAG;
-    lambda = "3.0", LAMBDA;
+    lambda = Lambda::DOWNLOAD.text, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);
@@ -147,16 +147,15 @@ impl Settings {
     }
 }
 
-/// The law of downloads, λ = 3 as published.
+/// The law of downloads.
 fn window_law_down() -> Law {
     // Small windows grow here by a rule of their own (SMALL in acks.bpf.c).
     Law { increment: 0, ..window_law() }
 }
 
-/// The law of uploads. λ = 1.75: a ping beside an upload should wait for less than one RTT, and on
-/// recorded LTE uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
+/// The law of uploads.
 fn window_law_up() -> Law {
-    Law { lambda: 28, ..window_law_down() }
+    Law { lambda: Lambda::UPLOAD.sixteenths(), ..window_law_down() }
 }
 
 /// Counters of this cure.

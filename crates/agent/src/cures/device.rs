@@ -8,7 +8,7 @@ use algo::gate::qcut_d;
 use settings::form::{FLAG, choice, count, duration};
 use settings::{Form, Group, Result, group};
 
-use super::{AVERAGE, LAMBDA};
+use super::{AVERAGE, LAMBDA, Lambda};
 use crate::section::Document;
 
 /// What controls uploads, and how.
@@ -36,7 +36,7 @@ pub const SECTION: Group = group! {
     hold = "true", FLAG;
     /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
     /// payload before anything is done.
-    lambda = "1.75", LAMBDA;
+    lambda = Lambda::UPLOAD.text, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);

@@ -30,8 +30,8 @@ use crate::cures::figures::{
     ACKS, CONNECTIONS, DECISIONS, Label, Sample, WINDOWS, count, counter, families, gauge, value,
 };
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lifted, Place, Prefix,
-    Result, Site, address, attach, now_ns, read_law, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lambda, Lifted, Place,
+    Prefix, Result, Site, address, attach, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::objects;
@@ -58,7 +58,7 @@ const SECTION: Group = group! {
     [receive]
     enabled = "true", FLAG;
     /// RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
-    lambda = "3.0", LAMBDA;
+    lambda = Lambda::DOWNLOAD.text, LAMBDA;
     /// "rate" averages the rate, "paper" the window, as the paper does.
     form = "rate", choice(&["rate", "paper"]);
     /// Weight of the old value in the average.

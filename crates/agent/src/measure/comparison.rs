@@ -123,6 +123,10 @@ pub struct Phase {
 #[derive(Debug, Default)]
 struct DirectionStats {
     bytes: f64,
+    /// Rate between two samples, bit/s, and its weight, bytes.
+    rates: Vec<(f64, f64)>,
+    /// The rate that the link showed, bit/s, where it is known (see [`cap_goodput`]).
+    link_bps: Option<f64>,
     /// RTT and its weight, bytes.
     rtts: Vec<(f64, f64)>,
     /// Minimum RTT and its weight, bytes.
@@ -133,6 +137,13 @@ impl Phase {
     /// Adds the traffic between two samples.
     pub fn add(&mut self, step: Interval, pings: &[f64]) {
         self.seconds += step.span_s;
+        if step.span_s > MIN_INTERVAL_S {
+            for (number, way) in self.ways.iter_mut().enumerate() {
+                let bytes: f64 =
+                    step.flows.iter().filter(|one| one.0 == number).map(|one| one.1).sum();
+                way.rates.push((bytes * 8.0 / step.span_s, bytes));
+            }
+        }
         for (way, bytes, rtt, min_rtts) in step.flows {
             let Some(way) = self.ways.get_mut(way).filter(|_| bytes > 0.0) else { continue };
             way.bytes += bytes;
@@ -145,7 +156,8 @@ impl Phase {
     }
 
     fn goodput_bps(&self, way: usize) -> f64 {
-        if self.seconds > 0.0 { self.ways[way].bytes * 8.0 / self.seconds } else { 0.0 }
+        let rate = if self.seconds > 0.0 { self.ways[way].bytes * 8.0 / self.seconds } else { 0.0 };
+        self.ways[way].link_bps.map_or(rate, |link| rate.min(link))
     }
 
     /// As in `run --json`.
@@ -171,6 +183,21 @@ impl Phase {
     }
 }
 
+/// Limits the goodput of both phases to the rate that the link showed.
+///
+/// A connection counts bytes in order. Where a loss is repaired, all that waited behind it counts at
+/// once: bytes that came before the phase, at a rate that no link had. So a phase's mean may exceed
+/// the link's rate. The link's rate is the median of the rates between two samples of both phases,
+/// weighted by bytes. Such jumps carry less than half of the bytes.
+pub fn cap_goodput(before: &mut Phase, after: &mut Phase) {
+    for way in 0..DIRECTIONS.len() {
+        let rates = [&before.ways[way].rates[..], &after.ways[way].rates[..]].concat();
+        let link = quantile(&rates, 0.5).filter(|rate| *rate > 0.0);
+        before.ways[way].link_bps = link;
+        after.ways[way].link_bps = link;
+    }
+}
+
 /// The value below which a share of the weight is.
 fn quantile(values: &[(f64, f64)], share: f64) -> Option<f64> {
     let mut sorted: Vec<(f64, f64)> = values.to_vec();
@@ -193,6 +220,12 @@ pub struct Verdict {
     pub helped: Option<bool>,
     /// The result in a sentence.
     pub text: String,
+}
+
+/// Where the old windows were never used up: no phase "after" exists.
+pub fn not_settled() -> Verdict {
+    let text = "The queue from before the cure had not drained when the time was over, so there is nothing to compare; a longer run may show it.";
+    Verdict { helped: None, text: text.to_owned() }
 }
 
 /// Whether the second phase is better.

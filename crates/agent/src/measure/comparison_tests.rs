@@ -101,6 +101,29 @@ fn what_is_no_flow_is_passed_over() {
 }
 
 #[test]
+fn a_hole_that_fills_is_no_faster_link() {
+    // Sixteen half seconds at 7.7 Mbit/s; in the first phase what waited behind a loss comes at once.
+    let phase = |bytes: &[f64]| {
+        let mut phase = Phase::default();
+        for one in bytes {
+            phase.add(Interval { span_s: 0.5, flows: vec![(0, *one, 1_500.0, 60.0)] }, &[]);
+        }
+        phase
+    };
+    let step = 7.7e6 / 8.0 / 2.0;
+    let mut before = phase(&[&[3.0 * step], &[step; 7][..]].concat());
+    let mut after = phase(&[step; 8]);
+    assert!(before.goodput_bps(0) > 9e6);
+    cap_goodput(&mut before, &mut after);
+    assert_eq!((before.goodput_bps(0), after.goodput_bps(0)), (7.7e6, 7.7e6));
+    // A link that was faster before remains so; a phase without traffic has no rate.
+    let (mut before, mut after) = (phase(&[4.0 * step; 8]), phase(&[step; 8]));
+    cap_goodput(&mut before, &mut after);
+    assert_eq!((before.goodput_bps(0), after.goodput_bps(0)), (4.0 * 7.7e6, 7.7e6));
+    assert_eq!((before.goodput_bps(1), after.ways[1].link_bps), (0.0, None));
+}
+
+#[test]
 fn the_table_has_both_halves() {
     let text = table(&phase(1_000_000, 1_560.0), &phase(990_000, 180.0));
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();

@@ -88,11 +88,6 @@ impl Link {
         }
     }
 
-    /// Whether its rate may change within seconds.
-    pub const fn swings(self) -> bool {
-        matches!(self, Link::Wwan | Link::Wlan | Link::Usb)
-    }
-
     /// Classifies a device by `DEVTYPE` and driver of sysfs, and by kind and name.
     fn of(
         devtype: &str,

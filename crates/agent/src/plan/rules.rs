@@ -9,6 +9,7 @@ use super::advice::{Advice, Confidence, Rank};
 use super::host::Host;
 use super::observation::{Flow, Observation, Way};
 use super::text::ms;
+use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 
 mod congestion;
@@ -42,19 +43,16 @@ impl View<'_> {
     fn lacks(&self, feature: FeatureId) -> Option<String> {
         if self.here() { self.host.lacks(feature).map(str::to_owned) } else { None }
     }
-
-    /// The largest λ that helps one of these flows: its law allows an RTT of λ · RTTmin.
-    fn lambda(&self, flows: &[&Flow]) -> Option<f64> {
-        let swings = flows.iter().any(|flow| flow.swing.is_some_and(|swing| swing >= SWINGS))
-            || self.here() && self.host.device.as_ref().is_some_and(|device| device.link.swings());
-        let candidates: &[f64] = if swings { &[3.0, 2.0, 1.5] } else { &[2.0, 1.5] };
-        candidates.iter().copied().find(|lambda| flows.iter().any(|flow| helps(flow, *lambda)))
-    }
 }
 
-/// Variation of the rate (ninth decile over first decile) from which λ = 3 is tried; below it λ = 2
-/// allows enough.
-const SWINGS: f64 = 2.0;
+/// The agent's default λ where it helps one of these flows, else that for low delay; `None` where
+/// neither does. The law allows an RTT of λ · RTTmin.
+fn lambda(direction: Lambda, flows: &[&Flow]) -> Option<f64> {
+    [direction.default, direction.low_delay]
+        .into_iter()
+        .find(|lambda| flows.iter().any(|flow| helps(flow, *lambda)))
+}
+
 /// Minimum part of the RTT that a cure must save to be worth a change.
 const SAVES: f64 = 0.2;
 
@@ -225,17 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn lambda_is_larger_where_the_rate_swings_and_smaller_where_the_queue_is_short() {
-        let of = |swing, median: f64, p95: f64| {
-            let bloated = Flow { swing: Some(swing), ..flow(Way::Download, 60.0, median, p95) };
-            let case = Case::new(vec![bloated.clone()]);
-            case.view().lambda(&[&bloated])
+    fn lambda_is_the_agents_own_and_smaller_where_the_queue_is_short() {
+        let of = |direction, median: f64, p95: f64| {
+            lambda(direction, &[&flow(Way::Download, 60.0, median, p95)])
         };
-        assert_eq!(of(1.2, 1_500.0, 2_000.0), Some(2.0));
-        assert_eq!(of(4.0, 1_500.0, 2_000.0), Some(3.0));
-        assert_eq!(of(4.0, 150.0, 170.0), Some(2.0));
-        assert_eq!(of(1.2, 115.0, 125.0), Some(1.5));
-        assert_eq!(of(1.2, 90.0, 100.0), None);
+        assert_eq!(of(Lambda::DOWNLOAD, 1_500.0, 2_000.0), Some(3.0));
+        assert_eq!(of(Lambda::DOWNLOAD, 150.0, 170.0), Some(1.5));
+        assert_eq!(of(Lambda::UPLOAD, 150.0, 170.0), Some(1.75));
+        assert_eq!(of(Lambda::UPLOAD, 115.0, 125.0), Some(1.5));
+        assert_eq!(of(Lambda::DOWNLOAD, 90.0, 100.0), None);
     }
 
     #[test]

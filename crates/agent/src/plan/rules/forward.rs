@@ -1,13 +1,12 @@
 //! Downloads of hosts behind this one: ACK-window rewriting in the ACKs that they send through it.
 
-use super::{Rule, View, bloated, by_law, helps, toml};
+use super::{Rule, View, bloated, by_law, helps, lambda, toml};
+use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 use crate::plan::observation::Way;
 use crate::plan::text::rate;
 
-/// λ without a measured flow: the paper's, and the configuration's default.
-const LAMBDA: f64 = 3.0;
 /// Minimum rate of a device's traffic beyond this host's own TCP …
 const MIN_BPS: f64 = 200e3;
 /// … and its minimum part of the whole.
@@ -23,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows = bloated(view, Way::Download, true);
-    match view.lambda(&flows) {
+    match lambda(Lambda::DOWNLOAD, &flows) {
         Some(lambda) => {
             let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
             let Some(flow) = flows.first() else { return Vec::new() };
@@ -77,7 +76,7 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
     {
         return None;
     }
-    let mut advice = start(view, LAMBDA);
+    let mut advice = start(view, Lambda::DOWNLOAD.default);
     advice.finding = "forwarded-traffic";
     advice.sure = Confidence::Low;
     advice.why.insert(
@@ -88,9 +87,10 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
             rate(carried.received_bps)
         ),
     );
-    advice
-        .hopes
-        .push(format!("RTT of each download at most λ · RTTmin, λ = {LAMBDA}; goodput unchanged"));
+    advice.hopes.push(format!(
+        "RTT of each download at most λ · RTTmin, λ = {}; goodput unchanged",
+        Lambda::DOWNLOAD.default
+    ));
     advice.unknown.push(
         "their RTT: sockets do not show what is passed on; a capture of the uplink (--capture) does"
             .to_owned(),
@@ -114,7 +114,7 @@ mod tests {
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert_eq!(
             (advice.cure, advice.expects.as_ref().map(|e| e.to_ms)),
-            ("forward", Some(120.0))
+            ("forward", Some(180.0))
         );
         assert!(advice.why.iter().any(|line| line.contains("pfifo_fast")), "{:?}", advice.why);
     }

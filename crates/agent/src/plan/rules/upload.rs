@@ -1,15 +1,12 @@
 //! Uploads behind a standing queue: a gate above a modem that reports its buffer, else ACK-window
 //! rewriting (DRWA at the sending side).
 
-use super::{Rule, View, bloated, by_law, helps, toml};
+use super::{Rule, View, bloated, by_law, helps, lambda, toml};
+use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Expectation, Rank};
 use crate::plan::observation::{Flow, Way};
 use crate::plan::text::ms;
-
-/// λ of uploads: the agent's default (`acks::Settings::new` has the reason), and a smaller one
-/// where that would hardly help.
-const LAMBDA: [f64; 2] = [1.75, 1.5];
 
 pub(super) const RULE: Rule = Rule {
     name: "upload-bufferbloat",
@@ -19,14 +16,13 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows: Vec<&Flow> =
-        view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, LAMBDA[1]));
+        view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, Lambda::UPLOAD.low_delay));
     let Some(flow) = flows.first() else { return Vec::new() };
+    let Some(lambda) = lambda(Lambda::UPLOAD, &flows) else { return Vec::new() };
     let mut all = Vec::new();
     if view.here() && view.host.modem.is_some() {
         all.push(gate(view, &flows, flow));
     } else {
-        let lambda =
-            if flows.iter().any(|flow| helps(flow, LAMBDA[0])) { LAMBDA[0] } else { LAMBDA[1] };
         all.push(acks(view, &flows, flow, lambda));
     }
     all
@@ -132,7 +128,7 @@ mod tests {
             [("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", "1.75".to_owned())]
         );
         let up = acks::Settings::new("").up.unwrap();
-        assert_eq!(up.lambda as f64 / 16.0, LAMBDA[0]);
+        assert_eq!(up.lambda as f64 / 16.0, Lambda::UPLOAD.default);
         assert!(advice.changes[0].contains("eth0") && advice.configured());
     }
 

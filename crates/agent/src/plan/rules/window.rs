@@ -1,6 +1,7 @@
 //! Downloads limited by this host's own window without a queue: a larger window carries more.
 
 use super::{Rule, View, toml};
+use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Rank, reason};
 use crate::plan::observation::Way;
@@ -89,6 +90,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         .unknown
         .push("what the path carries: nothing was ever in the way but the window".to_owned());
     advice.sure = Confidence::Medium;
+    let lambda = Lambda::DOWNLOAD.default;
     let mut beside = Advice::new(
         "receive",
         "receive-window",
@@ -102,10 +104,11 @@ fn check(view: &View<'_>) -> Vec<Advice> {
             .to_owned(),
     ];
     beside.hopes = vec![format!(
-        "RTT at most λ · RTTmin, λ = 3: {:.0} ms; nothing changes before the window is larger",
-        3.0 * min
+        "RTT at most λ · RTTmin, λ = {lambda}: {:.0} ms; nothing changes before the window is larger",
+        lambda * min
     )];
-    beside.settings = vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(3.0))];
+    beside.settings =
+        vec![("receive.enabled", "true".to_owned()), ("receive.lambda", toml(lambda))];
     beside.blocked = view.lacks(FeatureId::DownloadWindows);
     vec![advice, beside]
 }
