@@ -46,7 +46,8 @@ def test_windows_that_are_too_small_for_downloads_are_withdrawn_and_the_right_on
         status = agent.status()
         found = trial(status, "receive")
         assert found["state"] == "withdrawn"
-        assert found["without_bps"] > 1.5 * found["with_bps"], found
+        # By as much as the sender's cwnd has grown within the trial: 12.5 to 19 Mbit/s for 8.5.
+        assert found["without_bps"] > 1.2 * found["with_bps"], found
         assert "! withdrawn: the cure of downloads: " in agent.do("status")
         assert "a larger receive.lambda costs less" in agent.log()
         within(3, lambda: not any(flow["applied"] for flow in agent.status()["flows"]))
