@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "agent")]
 from agent_program import AgentProgram  # noqa: E402
 from bench.agent.pair import SERVER as PAIR_SERVER  # noqa: E402
 from bench.agent.pair import Pair  # noqa: E402
-from uplink import SERVER, SERVER6, Uplink, scenario  # noqa: E402
+from uplink import CUBIC, NOTEBOOK, SERVER, SERVER6, Uplink, scenario  # noqa: E402
 
 from unbloat.lab.instruments import cpu_seconds  # noqa: E402
 from unbloat.lab.testbed import Testbed  # noqa: E402
@@ -83,6 +83,18 @@ def uplink(
     return lambda folder: Uplink(folder, text, *options, six=more.get("six", False))
 
 
+class Bridged(Uplink):
+    """The notebook's address is that of a bridge, whose port is its Ethernet."""
+
+    def build(self) -> None:
+        super().build()
+        self.ip("notebook", "link add br0 type bridge")
+        self.ip("notebook", "address flush dev lan")
+        self.ip("notebook", "link set lan master br0")
+        self.address("notebook", "br0", f"{NOTEBOOK}/24")
+        self.ip("notebook", f"route add default via 10.0.1.1 {CUBIC}")
+
+
 def files(*sizes: int, ways: tuple[str, ...] = ("up", "down")) -> tuple[File, ...]:
     """Each size in each direction."""
     return tuple(File(way, size) for way in ways for size in sizes)
@@ -125,6 +137,15 @@ CASES = (
         "notebook",
     ),
     PathCase(
+        "bridge (noqueue), 20 Mbit/s behind it",
+        lambda folder: Bridged(
+            folder, scenario('rate = "20 Mbit/s"', 'rate = "20 Mbit/s"', buffer="300 KB")
+        ),
+        files(300 * KB, 3 * MB),
+        "notebook",
+        "notebook",
+    ),
+    PathCase(
         "forwarding for a client, 20 Mbit/s", TWENTY, files(300 * KB, 3 * MB), "phone", "notebook"
     ),
     PathCase(
@@ -140,6 +161,16 @@ CASES = (
     PathCase(
         "TUN, 20 Mbit/s, 0.5 % loss",
         uplink("20 Mbit/s", "20 Mbit/s", "300 KB", layers="loss = 0.005"),
+        files(300 * KB, 3 * MB),
+    ),
+    PathCase(
+        "TUN, 20 Mbit/s, 0 to 20 ms of jitter",
+        uplink(
+            "20 Mbit/s",
+            "20 Mbit/s",
+            "300 KB",
+            layers='jitter = { mean = "10 ms", spread = "10 ms" }',
+        ),
         files(300 * KB, 3 * MB),
     ),
     PathCase("veth, as fast as the host", Pair, files(30 * MB), "host", "host", PAIR_SERVER),
@@ -160,7 +191,17 @@ def play(case: PathCase, testbed: Testbed, with_agent: bool) -> dict[str, float]
     return took
 
 
-def pair(case: PathCase, number: int) -> None:
+def commit() -> str:
+    """The commit that is measured, `+` if the tree differs from it."""
+    return subprocess.run(
+        ["git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+
+
+def pair(case: PathCase, number: int, of: str) -> None:
     """Two runs on a testbed of their own: with an even number first without the agent, else first with it."""
     with tempfile.TemporaryDirectory() as folder, case.testbed(Path(folder)) as testbed:
         if case.agent_on not in testbed.cgroups:
@@ -174,7 +215,14 @@ def pair(case: PathCase, number: int) -> None:
         testbed.listens("server", 5300)
         order = (False, True) if number % 2 == 0 else (True, False)
         runs = {with_agent: play(case, testbed, with_agent) for with_agent in order}
-    line = {"path": case.label, "pair": number, "off": runs[False], "on": runs[True]}
+    line = {
+        "path": case.label,
+        "pair": number,
+        "date": date.today().isoformat(),
+        "commit": of,
+        "off": runs[False],
+        "on": runs[True],
+    }
     with LINES.open("a") as out:
         out.write(json.dumps(line) + "\n")
     print(f"{number + 1}: {case.label}", flush=True)
@@ -192,11 +240,17 @@ def interval(off: list[float], on: list[float]) -> tuple[float, float, float]:
     return math.exp(found.mean), math.exp(found.mean - half), math.exp(found.mean + half)
 
 
-def page(lines: list[dict[str, Any]], commit: str) -> str:
-    """The table."""
-    rows = []
+def page(lines: list[dict[str, Any]]) -> str:
+    """The tables."""
+    rows, processor = [], []
     for case in CASES:
         mine = [line for line in lines if line["path"] == case.label]
+        if mine:
+            used = statistics.median(line["on"]["cpu_s"] for line in mine)
+            lasted = statistics.median(
+                sum(line["on"][file.label] for file in case.files) for line in mine
+            )
+            processor.append(f"| {case.label} | {used * 1e3:.0f} | {lasted:.1f} |")
         for file in case.files if mine else ():
             off, on = ([float(line[side][file.label]) for line in mine] for side in ("off", "on"))
             mean, low, high = interval(off, on)
@@ -206,16 +260,27 @@ def page(lines: list[dict[str, Any]], commit: str) -> str:
                 f"| {case.label} | {file.label} | {len(mine)} | {statistics.median(off):.3f} | {statistics.median(on):.3f} "
                 f"| {mean:.3f} ({low:.3f} to {high:.3f}) | {limit:.3f} | {passed} |"
             )
+    days = sorted({line["date"] for line in lines})
+    commits = sorted({line["commit"] for line in lines})
     head = f"""# What the agent costs where it does not help
 
-Made by `make never-worse` on {date.today()} from commit {commit}. Each row compares the completion time of a file with the agent's
+Made by `make never-worse` on {", ".join(days)} from commit {", ".join(commits)}. Each row compares the completion time of a file with the agent's
 defaults to that without the agent, in pairs of runs in alternating order. A row passes if its whole 95 % interval lies below the
 limit: 1.05, and 1.020 (2 % of goodput) for files of at least {LONG_S:g} s.
 
 | path | file | pairs | off, s | on, s | on / off (95 %) | limit | |
 |---|---|---|---|---|---|---|---|
 """
-    return head + "\n".join(rows) + "\n"
+    tail = """
+## Processor time
+
+What the program `unbloat-agent` used in a run with all files of a path, its start included; the median of the runs. The BPF programs'
+time is not in it.
+
+| path | ms of processor | s of transfers |
+|---|---|---|
+"""
+    return head + "\n".join(rows) + "\n" + tail + "\n".join(processor) + "\n"
 
 
 def main() -> int:
@@ -236,14 +301,12 @@ def main() -> int:
     LINES.parent.mkdir(parents=True, exist_ok=True)
     chosen = [c for c in CASES if not args.paths or any(text in c.label for text in args.paths)]
     done = {(line["path"], line["pair"]) for line in measured()}
+    of = commit()
     for number in range(args.pairs):
         for case in chosen:
             if (case.label, number) not in done:
-                pair(case, number)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    PAGE.write_text(page(measured(), commit))
+                pair(case, number, of)
+    PAGE.write_text(page(measured()))
     print(PAGE.read_text())
     return 0
 
