@@ -50,7 +50,7 @@ int congestion(struct bpf_sock_ops *ctx)
 		return 1;
 	remote_address(ctx, address);
 	tp = bpf_skc_to_tcp_sock(sk);
-	route = tp ? route_of(tp, address) : NULL;
+	route = tp && space_selected(tp) ? route_of(tp, address) : NULL;
 	if (!route)
 		return 1;
 	__builtin_memcpy(name, route->name, sizeof(name));

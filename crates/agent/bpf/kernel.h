@@ -48,7 +48,21 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+/* Without members if the kernel has no network namespaces. */
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
+	possible_net_t skc_net;
 	__u16 skc_family;
 	__u8 skc_state;
 	__u16 skc_dport;

@@ -339,8 +339,13 @@ int receive(struct bpf_sock_ops *ctx)
 	__u32 zero = 0;
 	struct receive_config *c = bpf_map_lookup_elem(&config, &zero);
 	struct receive_counters *count = bpf_map_lookup_elem(&counters, &zero);
+	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp;
 
-	if (!c || !count)
+	if (!c || !count || !sk)
+		return 1;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !space_selected(tp))
 		return 1;
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:

@@ -170,6 +170,16 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } places SEC(".maps");
 
+/* The number of the network namespace whose sockets are selected; 0: all. A cgroup may contain
+ * sockets of many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} space SEC(".maps");
+
 /* The remote address, IPv4 as ::ffff:a.b.c.d. */
 static __always_inline void remote_address(struct bpf_sock_ops *ctx, __u32 to[4])
 {
@@ -203,6 +213,17 @@ static __always_inline bool place_selected(const struct receive_config *c, const
 static __always_inline bool user_selected(const struct receive_config *c, struct tcp_sock *tp)
 {
 	return !c->by_user || tp->inet_conn.icsk_inet.sk.sk_uid.val == c->user;
+}
+
+/* Whether the socket's network namespace is selected by the agent. */
+static __always_inline bool space_selected(struct tcp_sock *tp)
+{
+	__u32 zero = 0;
+	__u32 *selected = bpf_map_lookup_elem(&space, &zero);
+
+	if (!selected || !*selected || !bpf_core_field_exists(tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net))
+		return true;
+	return BPF_CORE_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net, ns.inum) == *selected;
 }
 
 /* The kernel's own clamp where the application has set none: all payload that fits in the buffer

@@ -249,7 +249,7 @@ int walk(struct bpf_iter__tcp *ctx)
 		failed = leave(tp, t);
 	} else if (t->action == SWITCH_BACK) {
 		failed = change_back(tp, t);
-	} else if (in_cgroup(tp, t->cgroup, t->cgroup_level)) {
+	} else if (space_selected(tp) && in_cgroup(tp, t->cgroup, t->cgroup_level)) {
 		if (t->action == LIST)
 			list(ctx, tp, sk);
 		else if (t->action == JOIN && user_selected(c, tp) && place_selected(c, address))

@@ -134,6 +134,14 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
     root()?;
     start.config().map_err(Failure::unreadable)?;
     let paths = &start.paths;
+    if let Some(answer) = asked(paths)?
+        && let Some(process) = elsewhere(&answer)
+    {
+        return Err(failed(format!(
+            "an agent runs already in another network namespace (nsenter --net=/proc/{process}/ns/net unbloat-agent on \
+             sets it; --runtime and --pins of its own let another one run here)"
+        )));
+    }
     let question = json!({"ask": "set", "file": start.file, "set": start.set});
     if let Some(answer) = ask(&paths.socket(), &question, ANSWER_TIMEOUT).map_err(failed)? {
         check_ok(&answer)?;
@@ -163,6 +171,14 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
             Err(Failure::of(Kind::Partly, text))
         }
     }
+}
+
+/// The process of an agent in another network namespace than this one.
+fn elsewhere(status: &Value) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let process = status["pid"].as_u64()?;
+    let space = |of: &str| std::fs::metadata(format!("/proc/{of}/ns/net")).ok().map(|m| m.ino());
+    (space(&process.to_string())? != space("self")?).then_some(process)
 }
 
 /// Starts a daemon in the background, and waits until it answers. One that is tied lives as long as
@@ -234,6 +250,7 @@ pub(crate) fn check_ok(answer: &Value) -> Result<()> {
 pub fn off(paths: &Paths, output: &Output) -> Result<()> {
     root()?;
     let done = end(paths)?;
+    kernel::mounts::remove();
     output.say(&json!({"ok": true, "state": "off", "undone": done}), || {
         if done.is_empty() { "off".to_owned() } else { format!("off; {}", done.join("; ")) }
     });

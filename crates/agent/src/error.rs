@@ -19,7 +19,7 @@ pub enum CureError {
     NoBtf,
     /// No cgroup v2 is mounted.
     #[error(
-        "no cgroup v2 is mounted (mount -t cgroup2 none /sys/fs/cgroup/unified), and programs on sockets are attached to one; \
+        "no cgroup v2 is mounted, and this process may not mount it (as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2); programs on sockets are attached to one; \
          what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
     NoCgroup,

@@ -2,6 +2,7 @@
 //! backport features. Also: cgroups, and loading of programs.
 
 pub mod layouts;
+pub mod mounts;
 pub mod netlink;
 pub mod objects;
 pub mod socket_walk;
@@ -57,8 +58,12 @@ const FIRST_CGROUP_SPACE: u64 = 0xefff_fffb;
 
 /// The root of the cgroup v2 hierarchy, wherever it is mounted.
 pub fn cgroup_root() -> Result<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts")
-        .map_err(CureError::file("/proc/self/mounts"))?;
+    cgroup_root_of("/proc/self/mounts")
+}
+
+/// The same by a list of mounts below /proc.
+fn cgroup_root_of(mounts: &str) -> Result<PathBuf> {
+    let mounts = std::fs::read_to_string(mounts).map_err(CureError::file(mounts))?;
     mounts
         .lines()
         .filter_map(|line| {
@@ -68,6 +73,17 @@ pub fn cgroup_root() -> Result<PathBuf> {
         })
         .next()
         .ok_or(CureError::NoCgroup)
+}
+
+/// The network namespace to which sockets are limited: the number of this process's own, or 0 where
+/// that is the host's, which means all sockets. A cgroup may contain sockets of many network
+/// namespaces.
+pub fn network_scope() -> u32 {
+    // The kernel registers this setting for the first network namespace only.
+    if Path::new("/proc/sys/net/core/netdev_max_backlog").exists() {
+        return 0;
+    }
+    std::fs::metadata("/proc/self/ns/net").map_or(0, |about| about.ino() as u32)
 }
 
 /// A cgroup by its directory: its number, and its depth below the root.

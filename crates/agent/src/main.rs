@@ -10,6 +10,7 @@ use agent::commands::{self, Failure, Output, failed};
 use agent::daemon::Start;
 use agent::daemon::paths::Paths;
 use agent::daemon::supervisor;
+use agent::kernel::mounts::{self, Need};
 use agent::measure::{self, RunOptions};
 use agent::plan;
 use clap::{Args, Parser, Subcommand};
@@ -156,6 +157,14 @@ fn main() -> ExitCode {
             tied: false,
         })
     };
+    match &cli.command {
+        Command::On(_) | Command::Run { .. } | Command::Serve { .. } => {
+            mounts::provide(Need::Attach);
+        }
+        Command::Plan { .. } | Command::Features => mounts::provide(Need::Probe),
+        Command::Off => mounts::provide(Need::Undo),
+        Command::Status { .. } | Command::Defaults | Command::Supervise { .. } => {}
+    }
     let outcome = match cli.command {
         Command::On(configuration) => {
             start(configuration, false).and_then(|start| commands::on(&start, &output))

@@ -7,8 +7,9 @@ use settings::{Form, Group, Section, group};
 /// What the cures act on.
 pub(crate) const SCOPE: Group = group! {
     [scope]
-    /// Whose connections: the directory of a cgroup v2; empty: this whole host's. A connection
-    /// belongs to the cgroup in which it was made.
+    /// Whose connections: the directory of a cgroup v2; empty: this whole host's, or in another
+    /// network namespace than the host's, those of this namespace. A connection belongs to the
+    /// cgroup in which it was made.
     cgroup = "", Form::Text;
     /// Only connections of this user, a name or a number; downloads only. Empty: those of all users.
     user = "\"\"", Form::Other("a name or a number");

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use aya::maps::lpm_trie::Key;
-use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
 use serde::Serialize;
 use settings::form::FLAG;
@@ -196,6 +196,10 @@ impl Cure for Congestion {
         let folder = socket_walk::made(&settings.pins)?;
         let mut ebpf = kernel::load_sock_ops(objects::CONGESTION, "congestion", Some(&folder))?;
         let scope = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
+        // The same for all cures on sockets: both have one scope.
+        let mut space: Array<_, u32> = taken(&mut ebpf, "space")?;
+        let selected = if settings.cgroup.is_some() { 0 } else { kernel::network_scope() };
+        space.set(0, selected, 0).map_err(|e| CureError::Map("space", e.to_string()))?;
         let link = socket_walk::attach(&mut ebpf, "congestion", &scope, &settings.pins)?;
         let mut congestion = Congestion {
             choice: LeasedMap::new("choice", taken(&mut ebpf, "choice")?)?,

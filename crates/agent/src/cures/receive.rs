@@ -238,6 +238,12 @@ impl Settings {
         self.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)
     }
 
+    /// The network namespace whose sockets are cured; 0: those of all, as in a cgroup of one's
+    /// choice.
+    fn space(&self) -> u32 {
+        if self.cgroup.is_some() { 0 } else { kernel::network_scope() }
+    }
+
     fn prefixes(&self) -> &[Prefix] {
         match &self.places {
             Places::All => &[],
@@ -450,7 +456,14 @@ impl Cure for Receive {
         let config = LeasedMap::new("config", config)?;
         let before = config.now();
         let now = settings.config(&before)?;
-        let link = attached(&mut ebpf, settings, &before, &now)?;
+        let mut space: Array<_, u32> = taken(&mut ebpf, "space")?;
+        let failed = |e: aya::maps::MapError| CureError::Map("space", e.to_string());
+        let same =
+            before.cgroup == now.cgroup && space.get(&0, 0).map_err(failed)? == settings.space();
+        give_back_others(settings, same)?;
+        space.set(0, settings.space(), 0).map_err(failed)?;
+        let root = settings.cgroup_path()?;
+        let link = socket_walk::attach(&mut ebpf, "receive", &root, &settings.pins)?;
         let mut receive = Receive {
             config,
             counters: taken(&mut ebpf, "counters")?,
@@ -483,8 +496,8 @@ impl Cure for Receive {
     /// From the next ACK on.
     fn apply(&mut self, settings: &Settings) -> Result<Applied> {
         let now = settings.config(&self.now)?;
-        if (now.cgroup, settings.pins.as_path()) != (self.now.cgroup, self.settings.pins.as_path())
-        {
+        let scope = |cgroup, settings: &Settings| (cgroup, settings.space(), settings.pins.clone());
+        if scope(now.cgroup, settings) != scope(self.now.cgroup, &self.settings) {
             let text =
                 "another cgroup or place of pins needs a restart: unbloat-agent off, then on";
             return Err(CureError::Refused(text.to_owned()));
@@ -579,11 +592,13 @@ impl Cure for Receive {
 
 impl Receive {
     fn described(&self) -> String {
-        let scope = self
-            .settings
-            .cgroup
-            .as_ref()
-            .map_or("this whole host".to_owned(), |c| c.display().to_string());
+        let scope =
+            self.settings.cgroup.as_ref().map(|c| c.display().to_string()).unwrap_or_else(|| {
+                match self.settings.space() {
+                    0 => "this whole host".to_owned(),
+                    _ => "this network namespace".to_owned(),
+                }
+            });
         let lambda = self.settings.law.lambda as f64 / 16.0;
         let verb = if self.settings.observe || self.lifted { "watching" } else { "holding" };
         format!("downloads: {verb} RTT at {lambda} times its minimum, for {scope}")
@@ -702,18 +717,12 @@ fn pause(took: Duration) -> Duration {
     WALK_EVERY.max(took.saturating_mul(WALK_SHARE)).min(WALK_AT_LATEST)
 }
 
-fn attached(
-    ebpf: &mut Ebpf,
-    settings: &Settings,
-    before: &ReceiveConfig,
-    now: &ReceiveConfig,
-) -> Result<PinnedLink> {
-    let folder = socket_walk::folder(&settings.pins);
-    if folder.join("receive").exists() && before.cgroup != now.cgroup {
-        // Its sockets are not the new one's: they would keep their clamps.
+/// Restores the sockets of a predecessor whose scope was another one: they would keep their clamps.
+fn give_back_others(settings: &Settings, same_scope: bool) -> Result<()> {
+    if !same_scope && socket_walk::folder(&settings.pins).join("receive").exists() {
         socket_walk::give_sockets_back(&settings.pins)?;
     }
-    socket_walk::attach(ebpf, "receive", &settings.cgroup_path()?, &settings.pins)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! Linux 5.8 CAP_SYS_ADMIN in place of the first two. Sockets of other network namespaces need
 //! more. What is missing is named in one line.
 
+use std::os::unix::fs::MetadataExt;
+
 use crate::error::{CureError, Result};
 
 /// Capability numbers of linux/capability.h.
@@ -15,6 +17,13 @@ const BPF: u8 = 39;
 
 /// Whether this process can change sockets and devices.
 pub fn rights() -> Result<()> {
+    if !first_users() {
+        return Err(CureError::Rights(
+            "this is a user namespace, whose root has no rights of the host; as the host's root: \
+             nsenter --target PID --net unbloat-agent on, with the PID of a process in here"
+                .to_owned(),
+        ));
+    }
     let missing = lacking(capabilities());
     match missing.is_empty() {
         true => Ok(()),
@@ -31,6 +40,13 @@ pub fn everywhere() -> Option<String> {
         .map(|(name, _)| name)
         .collect();
     (!missing.is_empty()).then(|| missing.join(" and "))
+}
+
+/// Whether this process is in the host's own user namespace, whose root may use BPF.
+fn first_users() -> bool {
+    /// PROC_USER_INIT_INO of linux/proc_ns.h.
+    const FIRST_USER_SPACE: u64 = 0xefff_fffd;
+    std::fs::metadata("/proc/self/ns/user").map_or(true, |about| about.ino() == FIRST_USER_SPACE)
 }
 
 fn lacking(capabilities: u64) -> Vec<&'static str> {
