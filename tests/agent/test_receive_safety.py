@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from agent_program import AgentProgram
 from download import Agent, Download, scenario
 from reader import Reader, Sender
 
@@ -31,7 +32,7 @@ def lifted(reader: Reader, held: int, timeout_s: float) -> float:
     return until(lambda: reader.clamp() > 1.5 * held, timeout_s)
 
 
-def holding(testbed: Download, agent: Agent) -> tuple[Reader, int]:
+def holding(testbed: Download, agent: AgentProgram) -> tuple[Reader, int]:
     """A download that is held, and its clamp. λ falls at the end, so that the kernel's own window is far away."""
     reader = Reader(testbed)
     time.sleep(4)

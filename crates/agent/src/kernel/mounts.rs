@@ -32,6 +32,8 @@ const BPF_FS_C: &CStr = c"/sys/fs/bpf";
 const SOURCE: &str = "unbloat-agent";
 /// Mounts of the calling thread, which may have entered another mount namespace.
 const THREAD_MOUNTS: &str = "/proc/thread-self/mounts";
+/// What the kernel itself puts into every new bpf file system.
+const KERNEL_FILES: [&str; 2] = ["maps.debug", "progs.debug"];
 /// `AT_RECURSIVE` of linux/fcntl.h: with the mounts below it.
 const RECURSIVE: libc::c_uint = 0x8000;
 
@@ -110,8 +112,10 @@ pub fn provide(need: Need) {
 pub fn remove() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let ours = mounts.lines().any(|line| line.starts_with(&format!("{SOURCE} {BPF_FS} bpf ")));
-    let empty = || std::fs::read_dir(BPF_FS).is_ok_and(|mut entries| entries.next().is_none());
-    if ours && empty() {
+    let pins = |name: std::ffi::OsString| !KERNEL_FILES.iter().any(|file| name == **file);
+    let unused = std::fs::read_dir(BPF_FS)
+        .is_ok_and(|entries| !entries.flatten().any(|entry| pins(entry.file_name())));
+    if ours && unused {
         let _ = umount2(BPF_FS_C, MntFlags::MNT_DETACH);
     }
 }
