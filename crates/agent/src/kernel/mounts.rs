@@ -64,11 +64,11 @@ pub fn provide(need: Need) {
     if !no_cgroup && !no_bpf || rights().is_err() {
         return;
     }
-    let elders = elders();
+    let ancestors = ancestors();
     let mut copies = Copies::default();
-    for elder in &elders {
+    for ancestor in &ancestors {
         let (cgroup, bpf) = (no_cgroup && copies.cgroup.is_none(), no_bpf && copies.bpf.is_none());
-        let more = inside(elder, || Copies {
+        let more = inside(ancestor, || Copies {
             cgroup: cgroup.then(copy_of_cgroups).flatten(),
             bpf: bpf.then(copy_of_bpf).flatten(),
         });
@@ -79,10 +79,10 @@ pub fn provide(need: Need) {
     if no_bpf && copies.bpf.is_none() && need == Need::Attach {
         // The last ancestor is the closest to the host: its mounts stay when those of
         // `ip netns exec` go.
-        match elders.last() {
-            Some(elder) => {
+        match ancestors.last() {
+            Some(ancestor) => {
                 let made = || mount_bpf().ok().and_then(|()| copy_of_bpf());
-                copies.bpf = inside(elder, made).flatten();
+                copies.bpf = inside(ancestor, made).flatten();
             }
             None => drop(mount_bpf()),
         }
@@ -121,7 +121,7 @@ pub fn remove() {
 }
 
 /// Mount namespaces of this process's ancestors that are not its own, the parent's first.
-fn elders() -> Vec<File> {
+fn ancestors() -> Vec<File> {
     let id = |path: &str| std::fs::metadata(path).ok().map(|about| about.ino());
     let mut seen: BTreeSet<u64> = id("/proc/self/ns/mnt").into_iter().collect();
     let (mut found, mut process) = (Vec::new(), nix::unistd::getppid().as_raw());
