@@ -8,13 +8,18 @@
 /* Deeper cgroups count as their ancestor at this depth. */
 #define MAX_DEPTH 15
 
+/* NULL before Linux 5.17. */
 static __always_inline struct cgroup *group_of(struct tcp_sock *tp)
 {
-	return tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+
+	return bpf_core_field_exists(sk->sk_cgrp_data.cgroup) ? sk->sk_cgrp_data.cgroup : NULL;
 }
 
-/* The id of the ancestor cgroup at a depth; 0: there is none, or the kernel is older than 6.1. */
-static __always_inline __u64 group_at(struct cgroup *group, __u32 level)
+/* The id of the ancestor cgroup at a depth; 0: there is none, or the kernel is older than 6.1.
+ * Not inlined: in a loop clang moves the relocation of `ancestors` before the check that it exists.
+ */
+static __noinline __u64 group_at(struct cgroup *group, __u32 level)
 {
 	struct cgroup *ancestor = NULL;
 

@@ -37,17 +37,17 @@ static __always_inline bool headroom_fixed(struct tcp_sock *tp)
 {
 	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
 
-	return bpf_core_field_exists(tp->scaling_ratio) && tp->scaling_ratio &&
-	       (BPF_CORE_READ_BITFIELD(sk, sk_userlocks) & SOCK_RCVBUF_LOCK);
+	if (!bpf_core_field_exists(tp->scaling_ratio))
+		return false;
+	return tp->scaling_ratio && (BPF_CORE_READ_BITFIELD(sk, sk_userlocks) & SOCK_RCVBUF_LOCK);
 }
 
-static __always_inline __u64 headroom_payload(struct tcp_sock *tp, __u64 buffer)
-{
-	return buffer * tp->scaling_ratio >> 8;
-}
-
+/* The buffer for so much payload. Only since Linux 6.6, as the rate term: before, a loader finds no
+ * such field, and its relocation must lie behind the check. */
 static __always_inline __u64 headroom_buffer(struct tcp_sock *tp, __u64 payload)
 {
+	if (!bpf_core_field_exists(tp->scaling_ratio))
+		return 0;
 	return ((payload << 8) / law_max(tp->scaling_ratio, 1) | (HEADROOM_UNIT - 1)) + 1;
 }
 
@@ -126,7 +126,7 @@ static __always_inline void headroom_follow(void *ctx, struct tcp_sock *tp, stru
 	 */
 	if (s->app_buffer & 1 || s->app_buffer >= c->max_buffer)
 		return;
-	payload = headroom_payload(tp, s->app_buffer);
+	payload = payload_of(tp, s->app_buffer);
 	to = backed_buffer(&s->reading, payload, s->law.rtt_min_us);
 	to = law_min(to, c->law.max);
 	to = law_min(to, 65535ull << BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale));

@@ -48,12 +48,18 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct netns_ipv4 {
+	/* Before Linux 6.6: the part of a buffer that counts as payload, for a whole namespace. */
+	int sysctl_tcp_adv_win_scale;
+};
+
 struct ns_common {
 	unsigned int inum;
 };
 
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
 };
 
 /* Without members if the kernel has no network namespaces. */

@@ -290,7 +290,7 @@ static __always_inline void on_first_window(struct bpf_sock_ops *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (tp && s && s->raised)
-		ctx->reply = law_max(headroom_payload(tp, s->app_buffer) / law_max(tp->advmss, 1), 1);
+		ctx->reply = law_max(payload_of(tp, s->app_buffer) / law_max(tp->advmss, 1), 1);
 }
 
 /* Gives back the buffer that the SYN needed, except for what was advertised; all of it if the lease
@@ -323,8 +323,11 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx, struct rece
 	if (!place_selected(c, address))
 		return;
 	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!s)
+	/* Without memory for its state: counted, so that an idle cure is seen. */
+	if (!s) {
+		count->refused++;
 		return;
+	}
 	count->sockets++;
 	if (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
 		return;

@@ -226,6 +226,19 @@ static __always_inline bool space_selected(struct tcp_sock *tp)
 	return BPF_CORE_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net, ns.inum) == *selected;
 }
 
+/* The payload for which `bytes` of buffer are enough, as the kernel counts
+ * (tcp_win_from_space). */
+static __always_inline __u64 payload_of(struct tcp_sock *tp, __u64 bytes)
+{
+	int scale;
+
+	if (bpf_core_field_exists(tp->scaling_ratio))
+		return bytes * tp->scaling_ratio >> 8;
+	/* Before Linux 6.6. */
+	scale = BPF_CORE_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net, ipv4.sysctl_tcp_adv_win_scale);
+	return scale <= 0 ? bytes >> (-scale & 31) : bytes - (bytes >> (scale & 31));
+}
+
 /* The kernel's own clamp where the application has set none: all payload that fits in the buffer
  * (tcp_win_from_space). */
 static __always_inline __u32 kernel_clamp(struct tcp_sock *tp, const struct receive_socket *s)
@@ -238,7 +251,5 @@ static __always_inline __u32 kernel_clamp(struct tcp_sock *tp, const struct rece
 	/* The application's own buffer, where this program has made it larger. */
 	if (s->raised)
 		space = s->app_buffer;
-	if (!bpf_core_field_exists(tp->scaling_ratio))
-		return NO_CLAMP;
-	return law_min(space * tp->scaling_ratio >> 8, NO_CLAMP);
+	return law_min(payload_of(tp, space), NO_CLAMP);
 }

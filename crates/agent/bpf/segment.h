@@ -124,6 +124,7 @@ __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __
 	__u32 at = link, end, header;
 	struct tcphdr tcp;
 	struct option_bytes from = {};
+	__u64 options;
 	__u8 version;
 
 	if (!key || !s)
@@ -209,11 +210,16 @@ __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __
 	s->fin = tcp.fin;
 	s->rst = tcp.rst;
 	s->acks = tcp.ack;
-	header -= sizeof(tcp);
-	if (header == 0)
+	/* Verifiers before Linux 6.8 learn nothing of a register from `== 0`, and must see that the
+	 * length is not zero: so it is compared with 4, of which it is a multiple. 64 bits wide, so
+	 * that the register compared is the one that is passed. */
+	options = header - sizeof(tcp);
+	barrier_var(options);
+	if (options < 4)
 		return 0;
-	if (header > OPTIONS_MAX || bpf_skb_load_bytes(skb, s->tcp + sizeof(tcp), from.byte, header))
+	if (options > OPTIONS_MAX || bpf_skb_load_bytes(skb, s->tcp + sizeof(tcp), from.byte, options))
 		return -1;
+	header = options;
 	/* The usual case: timestamps in the layout of RFC 7323 appendix A and nothing else. */
 	if (header == 12 && word(from.byte) == 0x0101080a) {
 		s->stamped = 1;
