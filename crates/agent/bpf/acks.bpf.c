@@ -25,7 +25,7 @@
  * The agent finds programs (acks_out, acks_in) and maps by their names, so these stay the same from
  * version to version.
  *
- * Needs Linux 5.12 with BTF; TCX (6.6) or clsact.
+ * Needs Linux 5.12 with BTF, or 5.10 as acks_older.bpf.c; TCX (6.6) or clsact.
  */
 #include "acks.h"
 
@@ -58,9 +58,8 @@ static __noinline int learn_place(const struct flow_key *key, struct half *h, __
 enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
 
 /* New data (downloads) or a new acknowledgment (uploads) has come in up to sequence number `upto`:
- * one sample for the law of that direction, which sets the direction's target window.
- * Not static: the verifier then checks it once, by itself (Linux 5.12). */
-__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
+ * one sample for the law of that direction, which sets the direction's target window. */
+VERIFIED_ALONE __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
 	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP, unacknowledged;
 	struct drwa_sample sample = { .arrived = 1 };

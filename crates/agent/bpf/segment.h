@@ -58,13 +58,19 @@ static __always_inline __u32 word(const __u8 *at)
 /* Options, padded to twice their maximum of 40 bytes: the verifier then accepts every index without
  * further checks. */
 /* Reads the options byte by byte instead of option by option, because the verifier then knows every
- * index. Not static, here and elsewhere: the verifier checks such functions once, by themselves
- * (Linux 5.12). */
+ * index. */
 struct option_bytes {
 	__u8 byte[80];
 };
 
-__attribute__((noinline)) int segment_options(struct option_bytes *from, struct segment *s, __u32 bytes)
+/* Functions that are not static are verified once, by themselves, which keeps the verifier's work
+ * small. Before Linux 5.12 such functions take no pointers, so there is an object for older kernels
+ * in which they are static (acks_older.bpf.c). */
+#ifndef VERIFIED_ALONE
+#define VERIFIED_ALONE
+#endif
+
+VERIFIED_ALONE __attribute__((noinline)) int segment_options(struct option_bytes *from, struct segment *s, __u32 bytes)
 {
 	__u32 next = 0;
 
@@ -118,7 +124,7 @@ __attribute__((noinline)) int segment_options(struct option_bytes *from, struct 
 
 /* Fills in `key` and `s`. `link` bytes lie before the network header; `out`: the packet leaves
  * towards outside. 0: a TCP segment that can be handled. */
-__attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
+VERIFIED_ALONE __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
 {
 	__u32 *source, *to;
 	__u32 at = link, end, header;

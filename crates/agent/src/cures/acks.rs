@@ -261,6 +261,14 @@ fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(CureError::NoBtf);
     }
+    // Which object fits is found out by trying: all that the second one needs, the first one does.
+    load_object(objects::ACKS, flows, traced, handed).or_else(|why| match why {
+        CureError::Kernel { .. } => load_object(objects::ACKS_OLDER, flows, traced, handed),
+        other => Err(other),
+    })
+}
+
+fn load_object(object: &[u8], flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     const WHAT: &str = "the programs that rewrite windows in ACKs";
     let mut loader = EbpfLoader::new();
     loader.map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
@@ -269,9 +277,9 @@ fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     {
         loader.map_pin_path(name, place.join(name));
     }
-    let mut ebpf = loader.load(objects::ACKS).map_err(|e| kernel::refused(WHAT, "5.12", &e))?;
+    let mut ebpf = loader.load(object).map_err(|e| kernel::refused(WHAT, "5.10", &e))?;
     for (name, _) in HOOK.programs {
-        attach::program(&mut ebpf, name)?.load().map_err(|e| kernel::refused(WHAT, "5.12", &e))?;
+        attach::program(&mut ebpf, name)?.load().map_err(|e| kernel::refused(WHAT, "5.10", &e))?;
     }
     Ok(ebpf)
 }

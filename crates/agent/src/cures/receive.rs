@@ -96,6 +96,7 @@ static NEW_CONNECTIONS: Feature = Feature {
     since: "5.11",
     probe: || {
         kernel::cgroups()?;
+        windows_from_programs()?;
         kernel::load_sock_ops(objects::RECEIVE, "receive", None).map(drop)
     },
 };
@@ -112,18 +113,41 @@ static LIVE_CONNECTIONS: Feature = Feature {
     },
 };
 
-/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change; its constant is in the kernel's types since it exists.
+/// Whether programs on sockets may set TCP_WINDOW_CLAMP. The kernel takes a program that tries, and
+/// then refuses at each ACK, so it cannot be tried without a connection. The kernel's function came
+/// with it.
+fn windows_from_programs() -> Result<()> {
+    named_in_types(
+        "tcp_set_window_clamp",
+        "windows from a program on sockets",
+        "5.11",
+        "bpf_setsockopt knows no TCP_WINDOW_CLAMP",
+    )
+}
+
+/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change, either; its constant came
+/// with it.
 fn flags_in_a_walk() -> Result<()> {
-    const NAME: &[u8] = b"TCP_BPF_SOCK_OPS_CB_FLAGS\0";
+    named_in_types(
+        "TCP_BPF_SOCK_OPS_CB_FLAGS",
+        "flags of connections that exist already",
+        "6.12",
+        "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same",
+    )
+}
+
+/// Whether the kernel's own types contain a name; the rest is the error if they do not.
+fn named_in_types(
+    name: &str,
+    what: &'static str,
+    since: &'static str,
+    missing: &str,
+) -> Result<()> {
     let types = std::fs::read(kernel::BTF).map_err(CureError::file(kernel::BTF))?;
-    match types.windows(NAME.len()).any(|w| w == NAME) {
+    let whole = [b"\0", name.as_bytes(), b"\0"].concat();
+    match types.windows(whole.len()).any(|bytes| bytes == whole) {
         true => Ok(()),
-        false => Err(CureError::Kernel {
-            what: "flags of connections that exist already",
-            since: "6.12",
-            why: "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same"
-                .to_owned(),
-        }),
+        false => Err(CureError::Kernel { what, since, why: missing.to_owned() }),
     }
 }
 
@@ -632,7 +656,8 @@ impl Receive {
                 rtt_min_us: flow.rtt_min_us.into(),
                 wanted: flow.target.into(),
                 advertised: flow.advertised.into(),
-                applied: flow.observed == 0,
+                // Not if the kernel refused the clamp.
+                applied: flow.observed == 0 && flow.clamp <= flow.target,
                 reapplied: flow.reapplied.into(),
                 gated: false,
             });

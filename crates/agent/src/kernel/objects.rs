@@ -13,5 +13,7 @@ pub static CONGESTION: &[u8] = include_bytes_aligned!("../../bpf/congestion.bpf.
 pub static GATE: &[u8] = include_bytes_aligned!("../../bpf/gate.bpf.o");
 /// ACK-window rewriting at a device.
 pub static ACKS: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");
+/// The same for kernels before 5.12.
+pub static ACKS_OLDER: &[u8] = include_bytes_aligned!("../../bpf/acks_older.bpf.o");
 /// The laws on recorded streams, for tests.
 pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../../bpf/conformance.bpf.o");
