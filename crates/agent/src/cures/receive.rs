@@ -143,7 +143,10 @@ fn named_in_types(
     since: &'static str,
     missing: &str,
 ) -> Result<()> {
-    let types = std::fs::read(kernel::BTF).map_err(CureError::file(kernel::BTF))?;
+    let types = std::fs::read(kernel::BTF).map_err(|why| match why.kind() {
+        std::io::ErrorKind::NotFound => CureError::NoBtf,
+        _ => CureError::file(kernel::BTF)(why),
+    })?;
     let whole = [b"\0", name.as_bytes(), b"\0"].concat();
     match types.windows(whole.len()).any(|bytes| bytes == whole) {
         true => Ok(()),
@@ -472,6 +475,7 @@ impl Cure for Receive {
     fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Receive> {
         kernel::able()?;
         kernel::pinnable(&settings.pins)?;
+        windows_from_programs()?;
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
