@@ -59,7 +59,7 @@ enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
 
 /* New data (downloads) or a new acknowledgment (uploads) has come in up to sequence number `upto`:
  * one sample for the law of that direction, which sets the direction's target window. */
-VERIFIED_ALONE __attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
+static __always_inline int take_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
 	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP, unacknowledged;
 	struct drwa_sample sample = { .arrived = 1 };
@@ -70,8 +70,6 @@ VERIFIED_ALONE __attribute__((noinline)) int direction_sample(struct flow *f, st
 	__u32 zero = 0, begins = 0;
 	__s32 more;
 
-	if (!f || !c)
-		return 0;
 	d = up ? &f->up : &f->down;
 	law = up ? c->up : c->down;
 	if (!d->max_seq_known) {
@@ -179,6 +177,25 @@ VERIFIED_ALONE __attribute__((noinline)) int direction_sample(struct flow *f, st
 	}
 	return 0;
 }
+
+/* See segment.h for both forms. */
+#ifdef ONLY_NUMBERS
+__attribute__((noinline)) int direction_sample_alone(__u32 upto, __u32 flags, __u64 now)
+{
+	struct scratch *at = scratch_now();
+	__u32 zero = 0;
+	struct acks_config *c = bpf_map_lookup_elem(&config, &zero);
+	struct flow *f = at ? bpf_map_lookup_elem(&flows, &at->key) : NULL;
+
+	return f && c ? take_sample(f, c, upto, flags, now) : 0;
+}
+#define direction_sample(f, c, upto, flags, now) direction_sample_alone(upto, flags, now)
+#else
+__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
+{
+	return f && c ? take_sample(f, c, upto, flags, now) : 0;
+}
+#endif
 
 /* Lowers the window in a segment on its way to the sender, where the law asks for less, and records
  * the right edge that the sender gets to see. */

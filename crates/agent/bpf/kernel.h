@@ -48,13 +48,13 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
 struct netns_ipv4 {
 	/* Before Linux 6.6: the part of a buffer that counts as payload, for a whole namespace. */
 	int sysctl_tcp_adv_win_scale;
-};
-
-struct ns_common {
-	unsigned int inum;
 };
 
 struct net {

@@ -226,17 +226,17 @@ static __always_inline bool space_selected(struct tcp_sock *tp)
 	return BPF_CORE_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net, ns.inum) == *selected;
 }
 
-/* The payload for which `bytes` of buffer are enough, as the kernel counts
+/* The payload for which `space` bytes of buffer are enough, as the kernel counts
  * (tcp_win_from_space). */
-static __always_inline __u64 payload_of(struct tcp_sock *tp, __u64 bytes)
+static __always_inline __u64 payload_of(struct tcp_sock *tp, __u64 space)
 {
 	int scale;
 
 	if (bpf_core_field_exists(tp->scaling_ratio))
-		return bytes * tp->scaling_ratio >> 8;
+		return space * tp->scaling_ratio >> 8;
 	/* Before Linux 6.6. */
 	scale = BPF_CORE_READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net, ipv4.sysctl_tcp_adv_win_scale);
-	return scale <= 0 ? bytes >> (-scale & 31) : bytes - (bytes >> (scale & 31));
+	return scale <= 0 ? space >> (-scale & 31) : space - (space >> (scale & 31));
 }
 
 /* The kernel's own clamp where the application has set none: all payload that fits in the buffer

@@ -64,18 +64,35 @@ struct option_bytes {
 };
 
 /* Functions that are not static are verified once, by themselves, which keeps the verifier's work
- * small. Before Linux 5.12 such functions take no pointers, so there is an object for older kernels
- * in which they are static (acks_older.bpf.c). */
-#ifndef VERIFIED_ALONE
-#define VERIFIED_ALONE
+ * small. Before Linux 5.12 such functions take no pointers but numbers only. For those kernels
+ * acks_older.bpf.c defines ONLY_NUMBERS, and the structs are passed in a map. */
+#ifdef ONLY_NUMBERS
+struct scratch {
+	struct flow_key key;
+	struct segment segment;
+	struct option_bytes options;
+};
+
+/* Programs at a device do not interrupt each other on one processor. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps");
+
+static __always_inline struct scratch *scratch_now(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
 #endif
 
-VERIFIED_ALONE __attribute__((noinline)) int segment_options(struct option_bytes *from, struct segment *s, __u32 bytes)
+static __always_inline int read_options(struct option_bytes *from, struct segment *s, __u32 bytes)
 {
 	__u32 next = 0;
 
-	if (!from || !s)
-		return -1;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < OPTIONS_MAX; i++) {
 		const __u8 *option = from->byte + i;
@@ -122,19 +139,31 @@ VERIFIED_ALONE __attribute__((noinline)) int segment_options(struct option_bytes
 	return 0;
 }
 
-/* Fills in `key` and `s`. `link` bytes lie before the network header; `out`: the packet leaves
- * towards outside. 0: a TCP segment that can be handled. */
-VERIFIED_ALONE __attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
+#ifdef ONLY_NUMBERS
+__attribute__((noinline)) int segment_options(__u32 bytes)
+{
+	struct scratch *at = scratch_now();
+
+	return at ? read_options(&at->options, &at->segment, bytes) : -1;
+}
+#define SEGMENT_OPTIONS(from, s, bytes) segment_options(bytes)
+#else
+__attribute__((noinline)) int segment_options(struct option_bytes *from, struct segment *s, __u32 bytes)
+{
+	return from && s ? read_options(from, s, bytes) : -1;
+}
+#define SEGMENT_OPTIONS(from, s, bytes) segment_options(from, s, bytes)
+#endif
+
+static __always_inline int read_segment(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s,
+					struct option_bytes *from)
 {
 	__u32 *source, *to;
 	__u32 at = link, end, header;
 	struct tcphdr tcp;
-	struct option_bytes from = {};
 	__u64 options;
 	__u8 version;
 
-	if (!key || !s)
-		return -1;
 	source = out ? key->inside : key->outside;
 	to = out ? key->outside : key->inside;
 	if (skb->vlan_present)
@@ -223,15 +252,48 @@ VERIFIED_ALONE __attribute__((noinline)) int segment_read(struct __sk_buff *skb,
 	barrier_var(options);
 	if (options < 4)
 		return 0;
-	if (options > OPTIONS_MAX || bpf_skb_load_bytes(skb, s->tcp + sizeof(tcp), from.byte, options))
+	if (options > OPTIONS_MAX || bpf_skb_load_bytes(skb, s->tcp + sizeof(tcp), from->byte, options))
 		return -1;
 	header = options;
 	/* The usual case: timestamps in the layout of RFC 7323 appendix A and nothing else. */
-	if (header == 12 && word(from.byte) == 0x0101080a) {
+	if (header == 12 && word(from->byte) == 0x0101080a) {
 		s->stamped = 1;
-		s->tsval = word(from.byte + 4);
-		s->tsecr = word(from.byte + 8);
+		s->tsval = word(from->byte + 4);
+		s->tsecr = word(from->byte + 8);
 		return 0;
 	}
-	return segment_options(&from, s, header);
+	return SEGMENT_OPTIONS(from, s, header);
 }
+
+/* Fills in `key` and `s`. `link` bytes lie before the network header; `out`: the packet leaves
+ * towards outside. 0: a TCP segment that can be handled. */
+#ifdef ONLY_NUMBERS
+__attribute__((noinline)) int segment_read_alone(struct __sk_buff *skb, __u32 link, __u32 out)
+{
+	struct scratch *at = scratch_now();
+
+	if (!at)
+		return -1;
+	__builtin_memset(at, 0, sizeof(*at));
+	return read_segment(skb, link, out, &at->key, &at->segment, &at->options);
+}
+
+static __always_inline int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
+{
+	int failed = segment_read_alone(skb, link, out);
+	struct scratch *at = scratch_now();
+
+	if (failed || !at)
+		return -1;
+	*key = at->key;
+	*s = at->segment;
+	return 0;
+}
+#else
+__attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
+{
+	struct option_bytes from = {};
+
+	return key && s ? read_segment(skb, link, out, key, s, &from) : -1;
+}
+#endif

@@ -9,7 +9,7 @@
 //! own window. On older kernels they stay on the device's clsact discipline; then the lease opens
 //! them, and the journal says how to remove them.
 //!
-//! Needs Linux 5.12 with BTF; TCX since 6.6.
+//! Needs Linux 5.10 with BTF; TCX since 6.6.
 
 use std::path::Path;
 use std::time::Duration;
@@ -74,7 +74,7 @@ const SECTION: Group = group! {
 static FEATURE: Feature = Feature {
     id: FeatureId::AckWindows,
     name: "uploads: ACK-window rewriting, also of hosts behind this one",
-    since: "5.12",
+    since: "5.10",
     probe: || load(16, 1).map(drop),
 };
 
