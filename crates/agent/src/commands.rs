@@ -33,6 +33,8 @@ pub enum Kind {
     Interrupted,
     /// The agent is on, but a cure that is wanted is not in place.
     Partly,
+    /// The agent is on, but a cure does nothing while data flows in its scope.
+    Idle,
 }
 
 /// Why a subcommand failed.
@@ -72,6 +74,7 @@ impl Failure {
             Kind::Usage => 2,
             Kind::Unreadable => 3,
             Kind::Partly => 4,
+            Kind::Idle => 5,
             // As a shell has it for SIGINT.
             Kind::Interrupted => 130,
         }
@@ -129,8 +132,9 @@ pub fn serve(start: Start, output: &Output) -> Result<()> {
         .map_err(failed)
 }
 
-/// Cures on: a new daemon in the background, or new settings for one that runs.
-pub fn on(start: &Start, output: &Output) -> Result<()> {
+/// Cures on: a new daemon in the background, or new settings for one that runs. With `wait`, until
+/// each cure counts the traffic in its scope, for at most so long.
+pub fn on(start: &Start, wait: Option<Duration>, output: &Output) -> Result<()> {
     root()?;
     start.config().map_err(Failure::unreadable)?;
     let paths = &start.paths;
@@ -145,13 +149,15 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
     let question = json!({"ask": "set", "file": start.file, "set": start.set});
     if let Some(answer) = ask(&paths.socket(), &question, ANSWER_TIMEOUT).map_err(failed)? {
         check_ok(&answer)?;
+        let status = wait.map(|wait| settled(paths, wait)).transpose()?;
         output.say(&json!({"ok": true, "state": "set"}), || {
             "the agent that runs has the new settings".to_owned()
         });
-        return Ok(());
+        return status.as_ref().map_or(Ok(()), in_place);
     }
     let process = begin(start)?.id();
-    let problems = asked(paths)?.map_or(Value::Null, |answer| answer["problems"].clone());
+    let status = settled(paths, wait.unwrap_or_default())?;
+    let problems = status["problems"].clone();
     output.say(&json!({"ok": true, "state": "on", "pid": process, "problems": problems}), || {
         let said = problems.as_array().into_iter().flatten().filter_map(Value::as_str);
         let first = format!(
@@ -163,13 +169,42 @@ pub fn on(start: &Start, output: &Output) -> Result<()> {
             .collect::<Vec<_>>()
             .join("\n")
     });
-    match problems.as_array().map_or(0, Vec::len) {
+    in_place(&status)
+}
+
+/// How many cures are in a state of [`crate::daemon::idle::Work`].
+fn cures_in(status: &Value, state: &str) -> usize {
+    status["work"].as_object().map_or(0, |work| work.values().filter(|one| *one == state).count())
+}
+
+/// The status once every cure is known to count, or after so long.
+fn settled(paths: &Paths, wait: Duration) -> Result<Value> {
+    const LOOK: Duration = Duration::from_millis(100);
+    let begun = Instant::now();
+    loop {
+        let status = asked(paths)?.ok_or_else(|| failed("the agent has ended"))?;
+        let left = wait.saturating_sub(begun.elapsed());
+        if left.is_zero() || cures_in(&status, "idle") > 0 || cures_in(&status, "quiet") == 0 {
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK.min(left));
+    }
+}
+
+/// Whether every cure is in place, and none is idle while data flows.
+fn in_place(status: &Value) -> Result<()> {
+    let idle = cures_in(status, "idle");
+    let problems: Vec<&str> =
+        status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let what = |n: usize| if n == 1 { "a cure" } else { "some cures" };
+    match problems.len() {
         0 => Ok(()),
-        wrong => {
-            let what = if wrong == 1 { "a cure" } else { "some cures" };
+        wrong if wrong > idle => {
+            let what = what(wrong);
             let text = format!("on, but {what} could not be put in place, as listed by status");
             Err(Failure::of(Kind::Partly, text))
         }
+        _ => Err(Failure::of(Kind::Idle, format!("on, but {}", problems.join("; ")))),
     }
 }
 

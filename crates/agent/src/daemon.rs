@@ -11,6 +11,7 @@ pub mod paths;
 pub mod supervisor;
 
 pub mod cures;
+pub mod idle;
 mod trials;
 
 use std::collections::VecDeque;
@@ -540,6 +541,7 @@ impl Daemon {
             cures,
             trials: self.trials.report(),
             problems: self.problems().into_iter().map(|problem| problem.text).collect(),
+            work: self.cures.idle.work(),
             flows,
             log: self.said.clone(),
         })

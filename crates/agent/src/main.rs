@@ -1,7 +1,8 @@
 //! The program `unbloat-agent`: arguments, one call, one line for what went wrong.
 //!
 //! Exit codes: 0 fine, 1 something failed, 2 wrong usage, 3 the configuration or a capture could not
-//! be read, 4 on, but a cure that is wanted is not in place, 130 a signal ended a run.
+//! be read, 4 on, but a cure that is wanted is not in place, 5 on, but a cure does nothing while data
+//! flows, 130 a signal ended a run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,7 +46,14 @@ struct Configuration {
 #[derive(Subcommand)]
 enum Command {
     /// Apply the cures, in the background; new settings for an agent that runs.
-    On(Configuration),
+    On {
+        #[command(flatten)]
+        configuration: Configuration,
+        /// Wait until each cure is in place and counts the traffic in its scope; exit code 5 if one
+        /// does nothing while data flows.
+        #[arg(long, value_name = "TIME", value_parser = span)]
+        wait: Option<std::time::Duration>,
+    },
     /// Put everything back exactly, whether an agent runs or died.
     Off,
     /// Every flow: RTT, RTTmin, target and advertised window, in flight, queue, what limits.
@@ -166,8 +174,8 @@ fn main() -> ExitCode {
         Command::Status { .. } | Command::Defaults | Command::Supervise { .. } => {}
     }
     let outcome = match cli.command {
-        Command::On(configuration) => {
-            start(configuration, false).and_then(|start| commands::on(&start, &output))
+        Command::On { configuration, wait } => {
+            start(configuration, false).and_then(|start| commands::on(&start, wait, &output))
         }
         Command::Off => commands::off(&paths, &output),
         Command::Status { text } => commands::status(&paths, &output, text),

@@ -4,13 +4,14 @@
 pub mod metrics;
 pub mod table;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, Reports};
+use crate::daemon::idle::Work;
 use crate::uplink::controller::Active;
 
 /// The status of an agent.
@@ -38,6 +39,8 @@ pub struct Status {
     pub trials: Vec<TrialStatus>,
     /// What does not work as configured.
     pub problems: Vec<String>,
+    /// Of the cures that can tell: whether there is something to do, and whether they do it.
+    pub work: BTreeMap<&'static str, Work>,
     /// Flows under the cures.
     pub flows: Vec<FlowStatus>,
     /// The last lines of the log.

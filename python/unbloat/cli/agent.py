@@ -111,7 +111,18 @@ def plan(
     epilog="Example: sudo unbloat agent on --set receive.lambda=2",
 )
 def on(
-    ctx: typer.Context, config: Config = None, settings: Settings = None, json: Json = False
+    ctx: typer.Context,
+    config: Config = None,
+    settings: Settings = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Wait until each cure is in place and counts the traffic in its scope, at most "
+            "this long; exit code 5 if one does nothing while data flows.",
+        ),
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Apply the cures, in the background; new settings for an agent that runs."""
     if json:

@@ -467,6 +467,12 @@ impl Gate {
         self.shared.moved.load(Ordering::Relaxed)
     }
 
+    /// Packets that its program saw.
+    pub(crate) fn packets(&self) -> Result<u64> {
+        let count = self.shared.counters()?;
+        Ok(count.passed + count.refused_own + count.refused_forwarded + count.unguarded)
+    }
+
     /// Whether reports arrive, and from which source.
     pub fn telemetry(&self) -> State {
         locked(&self.shared.state).clone()

@@ -45,6 +45,18 @@ impl std::fmt::Display for Prefix {
 }
 
 impl Prefix {
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let beyond = 128 - self.place().prefix;
+        // A shift by all bits is none.
+        let first = |address| bits(address).checked_shr(beyond).unwrap_or(0);
+        first(self.address) == first(address)
+    }
+
     /// As the kernel's tables have it: IPv4 as ::ffff:a.b.c.d.
     pub fn place(&self) -> Place {
         let (octets, bits) = match self.address {

@@ -261,14 +261,24 @@ impl Settings {
         })
     }
 
-    fn cgroup_path(&self) -> Result<PathBuf> {
+    /// Directory of the cgroup whose sockets are cured.
+    pub(crate) fn cgroup_path(&self) -> Result<PathBuf> {
         self.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)
     }
 
     /// The network namespace whose sockets are cured; 0: those of all, as in a cgroup of one's
     /// choice.
-    fn space(&self) -> u32 {
+    pub(crate) fn space(&self) -> u32 {
         if self.cgroup.is_some() { 0 } else { kernel::network_scope() }
+    }
+
+    /// Whether connections to an address are covered.
+    pub(crate) fn covers(&self, remote: IpAddr) -> bool {
+        match &self.places {
+            Places::All => true,
+            Places::Only(list) => list.iter().any(|prefix| prefix.contains(remote)),
+            Places::Except(list) => !list.iter().any(|prefix| prefix.contains(remote)),
+        }
     }
 
     fn prefixes(&self) -> &[Prefix] {
@@ -407,6 +417,11 @@ pub struct Receive {
     walker: Option<Walker>,
     walk_at: Instant,
     walk_took: Duration,
+    /// Walks of this generation that left no selected connection without the program.
+    whole_walks: u64,
+    /// Grows when connections may have begun that the program did not take: after a gap in the
+    /// lease, and with other settings.
+    generation: u64,
     /// Lines for the log since the last call of `lines`.
     lines: Vec<String>,
 }
@@ -505,6 +520,8 @@ impl Cure for Receive {
             walker: None,
             walk_at: Instant::now(),
             walk_took: Duration::ZERO,
+            whole_walks: 0,
+            generation: 0,
             lines: Vec::new(),
         };
         receive.write_places()?;
@@ -534,6 +551,7 @@ impl Cure for Receive {
         self.settings = settings.clone();
         self.write_places()?;
         self.walk_at = Instant::now();
+        self.begin_generation();
         self.write()?;
         Ok(Applied::Now)
     }
@@ -542,6 +560,7 @@ impl Cure for Receive {
         self.config.grant(until_ns)?;
         // This process was starved for so long that connections began without the lease.
         if self.config.gap() {
+            self.begin_generation();
             self.walk_at = Instant::now();
         }
         Ok(())
@@ -567,6 +586,7 @@ impl Cure for Receive {
         self.walk_took = walked.took;
         self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
+        self.whole_walks += u64::from(task.refused == 0);
         self.headroom.write(memory, task.headroom)?;
         let joined = task.changed - task.silenced.min(task.changed);
         let events = [
@@ -634,6 +654,27 @@ impl Receive {
 
     fn log(&mut self, event: &Event) {
         self.lines.push(format!("downloads: {event}"));
+    }
+
+    /// How the cure is configured.
+    pub(crate) fn now(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn begin_generation(&mut self) {
+        self.generation += 1;
+        self.whole_walks = 0;
+    }
+
+    /// Walks of this generation after which every selected connection called the program; none
+    /// where there is no walk.
+    pub(crate) fn whole_walks(&self) -> Option<u64> {
+        self.walker.as_ref().map(|_| self.whole_walks)
+    }
+
+    /// Grows when connections may have begun that the program did not take.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Every flow that has decided something lately.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::cures::{Attached, FlowStatus, Lifted, Place, Reports, Result, Site};
+use crate::daemon::idle::IdleWatch;
 use crate::daemon::paths::Paths;
 use crate::kernel::socket_walk::{self, LINKS};
 use crate::undo;
@@ -24,6 +25,8 @@ pub(crate) struct Cures {
     pub(crate) controller: Controller,
     /// All cures watch, and change nothing.
     pub(crate) lifted: bool,
+    /// Finds cures that do nothing while data flows.
+    pub(crate) idle: IdleWatch,
     pins: PathBuf,
     problems: BTreeMap<&'static str, String>,
     /// Changes of another agent, until it is known which of them this one takes over.
@@ -38,6 +41,7 @@ impl Cures {
             attached: Attached::default(),
             controller: Controller::new(&config.uplink, &config.cures, pins),
             lifted,
+            idle: IdleWatch::default(),
             pins: pins.to_owned(),
             problems: BTreeMap::new(),
             left: Vec::new(),
@@ -108,6 +112,7 @@ impl Cures {
         if self.lifted {
             failed.extend(self.lift(true));
         }
+        self.idle.restart(&self.attached);
         (lines, failed)
     }
 
@@ -139,6 +144,7 @@ impl Cures {
         lines.extend(self.undo_left());
         lines.extend(self.controller.tick(&mut self.attached));
         lines.extend(self.attached.tick());
+        lines.extend(self.idle.tick(&self.attached, self.controller.found()));
         lines
     }
 
@@ -173,7 +179,7 @@ impl Cures {
     /// What is wrong now.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let own = self.problems.iter().map(|(of, text)| Problem { of, text: text.clone() });
-        own.chain(self.controller.problems()).collect()
+        own.chain(self.controller.problems()).chain(self.idle.problems()).collect()
     }
 
     /// The figures of each cure, and the flows that they see.

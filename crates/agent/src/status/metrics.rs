@@ -10,6 +10,7 @@ use crate::cures::figures::{Family, Kind, SHARED, Sample, gauge};
 use crate::cures::flow::Limit;
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, TABLE};
+use crate::daemon::idle::Work;
 use crate::uplink::controller::ACTIVE;
 
 mod exporter;
@@ -164,6 +165,11 @@ fn about(page: &mut Page, status: &Status) {
         .map(|cure| (pairs(&[("unbloat_uplink", cure)]), truth(cure == status.uplink.active)));
     page.family(&uplink, states.to_vec());
     trials(page, &status.trials);
+    let help = "1 for a cure that does nothing while data flows in its scope.";
+    let idle = gauge("unbloat_cure_idle", "", help);
+    let states = status.work.iter();
+    let states = states.map(|(cure, work)| (pairs(&[("cure", cure)]), truth(*work == Work::Idle)));
+    page.family(&idle, states.collect());
     let help = "Things that do not work as configured; status says which.";
     let problems = gauge("unbloat_problems", "", help);
     page.family(&problems, vec![(vec![], status.problems.len() as f64)]);

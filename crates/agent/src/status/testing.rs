@@ -49,6 +49,7 @@ pub(crate) fn status() -> Status {
         cures: Reports::default(),
         trials: Vec::new(),
         problems: Vec::new(),
+        work: BTreeMap::new(),
         flows: Vec::new(),
         log: VecDeque::new(),
     }

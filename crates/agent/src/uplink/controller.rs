@@ -358,6 +358,11 @@ impl Controller {
         self.problems.iter().map(|(of, text)| Problem { of, text: text.clone() })
     }
 
+    /// The uplink's device in its present state.
+    pub(crate) fn found(&self) -> Option<&UplinkDevice> {
+        self.found.as_ref()
+    }
+
     /// The device that is the uplink now.
     pub fn device(&self) -> Option<&str> {
         self.found.as_ref().map(|found| found.name.as_str())

@@ -54,7 +54,7 @@ fn default_device(netlink: &mut Netlink) -> io::Result<Option<String>> {
 }
 
 /// The device through which a packet to there would leave.
-fn out_of(netlink: &mut Netlink, to: IpAddr) -> io::Result<Option<i32>> {
+pub(crate) fn out_of(netlink: &mut Netlink, to: IpAddr) -> io::Result<Option<i32>> {
     const RTA_DST: u16 = 1;
     const RTA_OIF: u16 = 4;
     const RTMSG: usize = 12;

@@ -21,6 +21,11 @@ const ESTABLISHED: u32 = 1 << 1;
 const INFO: u16 = 2;
 const CONG: u16 = 4;
 const SKMEMINFO: u16 = 7;
+/// INET_DIAG_CGROUP_ID, which the kernel adds unasked (since Linux 5.8).
+const CGROUP_ID: u16 = 21;
+/// Bits of the states in which a connection has received data or may still receive some:
+/// ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING.
+const BEGUN: u32 = ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 /// Bytes of `struct inet_diag_sockid`, `struct inet_diag_msg`.
 const SOCKID: usize = 48;
 const MESSAGE: usize = 72;
@@ -92,6 +97,12 @@ pub struct Socket {
     pub cookie: u64,
     /// Bytes received and not read by the application.
     pub unread_bytes: u32,
+    /// Index of the device that it is bound to; 0: none.
+    pub device: u32,
+    /// Its user.
+    pub user: u32,
+    /// The cgroup in which it was made (Linux 5.8).
+    pub cgroup: Option<u64>,
     /// The kernel's `struct tcp_info`, if it has one.
     pub info: Option<TcpInfo>,
     /// Sizes of its buffers.
@@ -102,13 +113,22 @@ pub struct Socket {
 
 /// Every established TCP connection of the network namespace, IPv4 and IPv6.
 pub fn established() -> io::Result<Vec<Socket>> {
+    dump(ESTABLISHED, &[INFO, CONG, SKMEMINFO])
+}
+
+/// Every TCP connection of the network namespace that has begun, with its `struct tcp_info` only.
+pub fn begun() -> io::Result<Vec<Socket>> {
+    dump(BEGUN, &[INFO])
+}
+
+fn dump(states: u32, kinds: &[u16]) -> io::Result<Vec<Socket>> {
     let mut netlink = Netlink::open_for(SockProtocol::NetlinkSockDiag)?;
     let mut found = Vec::new();
     for family in [AF_INET, AF_INET6] {
         let answers = netlink.ask(
             SOCK_DIAG_BY_FAMILY,
             Request::Dump,
-            &request(family),
+            &request(family, states, kinds),
             &Attributes::default(),
         );
         match answers {
@@ -122,10 +142,10 @@ pub fn established() -> io::Result<Vec<Socket>> {
 }
 
 /// Encodes `struct inet_diag_req_v2` of linux/inet_diag.h.
-fn request(family: u8) -> Vec<u8> {
-    let wanted = [INFO, CONG, SKMEMINFO].iter().fold(0, |bits, kind| bits | 1u8 << (kind - 1));
+fn request(family: u8, states: u32, kinds: &[u16]) -> Vec<u8> {
+    let wanted = kinds.iter().fold(0, |bits, kind| bits | 1u8 << (kind - 1));
     let mut request = vec![family, IPPROTO_TCP, wanted, 0];
-    request.extend(ESTABLISHED.to_ne_bytes());
+    request.extend(states.to_ne_bytes());
     request.resize(request.len() + SOCKID, 0);
     request
 }
@@ -143,6 +163,10 @@ pub fn parse(body: &[u8]) -> Option<Socket> {
         remote: (address(24)?, port(6)?),
         cookie,
         unread_bytes: word(fixed, 56)?,
+        device: word(fixed, 40)?,
+        user: word(fixed, 64)?,
+        cgroup: attribute(attributes, CGROUP_ID)
+            .and_then(|id| Some(u64::from_ne_bytes(id.get(..8)?.try_into().ok()?))),
         info: attribute(attributes, INFO).and_then(info),
         memory: attribute(attributes, SKMEMINFO).and_then(memory),
         congestion: name
@@ -218,6 +242,7 @@ mod tests {
         body[24..28].copy_from_slice(&[192, 0, 2, 9]);
         body[44..48].copy_from_slice(&7u32.to_ne_bytes());
         body[56..60].copy_from_slice(&1_234u32.to_ne_bytes());
+        body[64..68].copy_from_slice(&1_000u32.to_ne_bytes());
         let mut info = vec![0; 248];
         info[5] = TIMESTAMPS;
         info[68..72].copy_from_slice(&60_000u32.to_ne_bytes());
@@ -230,6 +255,7 @@ mod tests {
         let attributes = Attributes::default()
             .with(CONG, b"cubic\0")
             .with(SKMEMINFO, &memory)
+            .with(CGROUP_ID, &5_000_000_000u64.to_ne_bytes())
             .with(INFO, &info[..tcp_info]);
         body.extend(attributes.0);
         body
@@ -242,6 +268,7 @@ mod tests {
         assert_eq!(socket.remote, ("192.0.2.9".parse().unwrap(), 50_000));
         assert_eq!((socket.cookie, socket.unread_bytes), (7, 1_234));
         assert_eq!(socket.congestion.as_deref(), Some("cubic"));
+        assert_eq!((socket.user, socket.cgroup), (1_000, Some(5_000_000_000)));
         assert_eq!(
             socket.memory,
             Some(Memory { received_bytes: 10, rcvbuf_bytes: 20, sndbuf_bytes: 40 })
@@ -280,6 +307,7 @@ mod tests {
                         "{cut}"
                     );
                     assert!(part.memory.is_none() || part.memory == full.memory, "{cut}");
+                    assert!(part.cgroup.is_none() || part.cgroup == full.cgroup, "{cut}");
                 }
             }
         }

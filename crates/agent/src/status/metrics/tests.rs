@@ -19,6 +19,7 @@ fn status() -> Status {
             ..Reports::default()
         },
         trials: vec![testing::trial("receive", None, Stage::Trying)],
+        work: [("receive", Work::Idle), ("gate", Work::Counts)].into(),
         problems: vec!["one".to_owned(), "two".to_owned()],
         flows: vec![
             flow("receive", "192.0.2.1", 8_000_000, 180),
@@ -51,6 +52,8 @@ fn numbers_of_the_status_are_on_the_page_in_base_units() {
         "unbloat_cure_attached{cure=\"congestion\"} 0",
         "unbloat_trials{cure=\"receive\",state=\"trying\"} 1",
         "unbloat_problems 2",
+        "unbloat_cure_idle{cure=\"receive\"} 1",
+        "unbloat_cure_idle{cure=\"gate\"} 0",
         "unbloat_agent_info{version=\"1.2\\\"\\\\3\"} 1",
         // The third flow came to rest a minute ago.
         "unbloat_goodput_bytes_per_second{cure=\"receive\"} 1500000",

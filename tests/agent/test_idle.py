@@ -1,0 +1,305 @@
+"""A cure that is on and does nothing while data flows in its scope is a problem in `status`, the log
+and the metrics, and the exit code of `on --wait`; one that leaves connections alone is none.
+
+Cures are made idle behind the agent's back: their programs are detached, the agent keeps them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from download import Agent, Download, scenario
+from test_receive_safety import LAYOUT
+from uplink import Uplink
+from uplink import scenario as uplink_scenario
+
+from unbloat.lab.testbed import run, until
+
+pytestmark = pytest.mark.usefixtures("machine")
+IDLE_EXIT = 5
+WITHIN_S = 2.0
+"""From the first 100 KB on."""
+AFTER_S = 4.0
+"""Longer than any problem takes to be seen."""
+
+# Sends so many bytes to every connection, at once.
+SENDER = """
+import socket, sys, threading
+with socket.create_server(("", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True) as s:
+    print("listens", flush=True)
+    while True:
+        c, _ = s.accept()
+        threading.Thread(target=lambda c: (c.sendall(bytes(int(sys.argv[2]))), c.recv(1)), args=(c,)).start()
+"""
+# Receives until the sender has sent so many bytes; says when it had 100 KB; keeps the connection.
+TAKER = """
+import socket, sys, time
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+got = 0
+while got < int(sys.argv[3]):
+    more = len(s.recv(1 << 16))
+    if got < 100_000 <= got + more:
+        print(time.monotonic(), flush=True)
+    got += more
+print("done", flush=True)
+time.sleep(60)
+"""
+MEGABYTES = 3_000_000
+
+
+def sender(testbed: Any, node: str, size: int = MEGABYTES, port: int = 5300) -> None:
+    """A server of `size` bytes."""
+    process = testbed.start(node, sys.executable, "-c", SENDER, str(port), str(size))
+    process.stdout.readline()
+
+
+def taker(
+    testbed: Any,
+    node: str,
+    to: str,
+    size: int = MEGABYTES,
+    port: int = 5300,
+    grouped: bool = True,
+) -> subprocess.Popen[str]:
+    """A download of `size` bytes."""
+    words = (sys.executable, "-c", TAKER, to, str(port), str(size))
+    if grouped:
+        process: subprocess.Popen[str] = testbed.start(node, *words)
+        return process
+    argv = testbed.argv(node, *words, grouped=False)
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+
+
+def first_100_kb(process: subprocess.Popen[str]) -> float:
+    """When it had them."""
+    assert process.stdout is not None
+    return float(process.stdout.readline())
+
+
+def detach(agent: Agent) -> None:
+    """The program on sockets is no longer called; the agent still has it."""
+    run("bpftool", "link", "detach", "pinned", str(agent.pins / LAYOUT / "receive"))
+
+
+def problems(agent: Any) -> list[str]:
+    """As `status` lists them."""
+    found: list[str] = agent.status()["problems"]
+    return found
+
+
+def no_problem(agent: Any, seconds: float = AFTER_S) -> None:
+    """Not once in so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert problems(agent) == []
+        time.sleep(0.2)
+
+
+def appears(agent: Any, begun: float, what: str) -> None:
+    """Within two seconds, and in the log once."""
+    until(lambda: problems(agent), 10, every_s=0.05)
+    assert time.monotonic() - begun < WITHIN_S
+    (problem,) = problems(agent)
+    assert problem.startswith(what), problem
+    assert agent.log().count(problem) == 1
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["own-namespace", "another-namespace"])
+def test_a_program_on_sockets_that_is_not_called_is_a_problem_until_it_counts(
+    tmp_path: Path, inside: bool
+) -> None:
+    listen = f"metrics.listen=unix:{tmp_path / 'metrics.sock'}"
+    with Download(tmp_path) as testbed, Agent(testbed, listen, inside=inside) as agent:
+        sender(testbed, "server")
+        agent.serve()
+        assert agent.status()["work"]["receive"] == "quiet"
+        detach(agent)
+        begun = first_100_kb(taker(testbed, "host", "10.0.0.2"))
+        appears(agent, begun, "downloads do nothing: ")
+        (problem,) = problems(agent)
+        assert "counted no connection and no ACK" in problem
+        assert "unbloat-agent off" in problem
+        assert agent.status()["work"]["receive"] == "idle"
+        assert problem in agent.do("status")
+        curl = ("curl", "-s", "--unix-socket", str(tmp_path / "metrics.sock"), "http://x/metrics")
+        assert 'unbloat_cure_idle{cure="receive"} 1\n' in run(*curl)
+        # It stays while nothing is counted, and goes with what is said in it.
+        time.sleep(2)
+        assert problems(agent) == [problem]
+        agent.do("off")
+        agent.serve()
+        taker(testbed, "host", "10.0.0.2")
+        until(lambda: agent.status()["work"]["receive"] == "counts", 5)
+        assert problems(agent) == []
+        assert 'unbloat_cure_idle{cure="receive"} 0\n' in run(*curl)
+
+
+def test_a_download_that_runs_while_the_program_is_detached_is_a_problem_soon(
+    tmp_path: Path,
+) -> None:
+    """The walk first excludes that another program has replaced the callback flags."""
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        sender(testbed, "server", 30_000_000)
+        agent.serve()
+        taker(testbed, "host", "10.0.0.2", 30_000_000)
+        until(lambda: agent.status()["work"]["receive"] == "counts", 5)
+        detach(agent)
+        until(lambda: problems(agent), 10)
+        assert agent.status()["work"]["receive"] == "idle"
+
+
+def healthy_download(testbed: Download) -> None:
+    sender(testbed, "server")
+    taker(testbed, "host", "10.0.0.2")
+
+
+def healthy_upload(testbed: Download) -> None:
+    sender(testbed, "host")
+    taker(testbed, "server", "10.0.0.1")
+
+
+@pytest.mark.parametrize("traffic", [healthy_download, healthy_upload])
+def test_a_cure_that_works_has_no_problem(
+    tmp_path: Path, traffic: Callable[[Download], None]
+) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        agent.serve()
+        traffic(testbed)
+        no_problem(agent, 6)
+        assert agent.status()["work"]["receive"] == "counts"
+
+
+def loopback(testbed: Download) -> None:
+    sender(testbed, "host")
+    for to in ("127.0.0.1", "::1", "10.0.0.1"):
+        taker(testbed, "host", to)
+
+
+def another_cgroup(testbed: Download) -> None:
+    sender(testbed, "server")
+    taker(testbed, "host", "10.0.0.2", grouped=False)
+
+
+def excluded(testbed: Download) -> None:
+    sender(testbed, "server")
+    taker(testbed, "host", "fd00:1::2")
+
+
+def short(testbed: Download) -> None:
+    sender(testbed, "server", 10_000)
+    taker(testbed, "host", "10.0.0.2", 10_000)
+
+
+def datagrams(testbed: Download) -> None:
+    testbed.iperf_server()
+    options = ("-u", "-R", "-b", "4M", "-t", "3")
+    testbed.start("host", "iperf3", "-c", "10.0.0.2", *options)
+
+
+def upload(testbed: Download) -> None:
+    sender(testbed, "host")
+    taker(testbed, "server", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "traffic", [loopback, another_cgroup, excluded, short, datagrams, upload]
+)
+def test_what_is_not_the_cures_business_is_no_problem_even_if_it_counts_nothing(
+    tmp_path: Path, traffic: Callable[[Download], None]
+) -> None:
+    only = 'receive.only=["10.0.0.0/24"]'
+    with Download(tmp_path) as testbed, Agent(testbed, only, inside=True) as agent:
+        agent.serve()
+        detach(agent)
+        traffic(testbed)
+        no_problem(agent)
+        assert agent.status()["work"]["receive"] == "quiet"
+
+
+@pytest.mark.parametrize("walk", [True, False])
+def test_connections_from_before_the_cure_are_no_problem(tmp_path: Path, walk: bool) -> None:
+    """With the walk they join; without it they stay as they are."""
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        if not walk:
+            (agent.pins / LAYOUT).mkdir(parents=True)
+            kind = ("type", "hash", "key", "4", "value", "4", "entries", "1", "name", "switched")
+            run("bpftool", "map", "create", str(agent.pins / LAYOUT / "switched"), *kind)
+        sender(testbed, "server", 10_000_000)
+        first_100_kb(taker(testbed, "host", "10.0.0.2", 10_000_000))
+        agent.serve()
+        no_problem(agent, 6)
+        assert agent.status()["work"]["receive"] == ("counts" if walk else "quiet")
+
+
+def test_a_cure_that_is_lifted_has_no_problem(tmp_path: Path) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        agent.serve()
+        assert agent.ask({"ask": "lift", "lifted": True}) == {"ok": True}
+        healthy_download(testbed)
+        no_problem(agent, 5)
+
+
+def test_a_trial_that_lifts_the_cure_is_no_problem(tmp_path: Path) -> None:
+    tried = ("trial.enabled=true", "trial.every=2 s", "trial.span=1.5 s")
+    with Download(tmp_path) as testbed, Agent(testbed, *tried, inside=True) as agent:
+        sender(testbed, "server", 30_000_000)
+        agent.serve()
+        taker(testbed, "host", "10.0.0.2", 30_000_000)
+        no_problem(agent, 12)
+        assert "are lifted for a few seconds" in agent.log()
+
+
+@pytest.mark.parametrize("cure", ["acks", "gate"])
+def test_a_program_on_the_device_that_is_not_called_is_a_problem(
+    tmp_path: Path, cure: str
+) -> None:
+    text = uplink_scenario('rate = "8 Mbit/s"')
+    settings = ("uplink.clsact=true", "trial.enabled=false", f"uplink.mode={cure}")
+    with Uplink(tmp_path, text) as testbed:
+        testbed.ip("phone", f"route add default dev {testbed.device}")
+        with Daemon(testbed, "phone", *settings) as agent:
+            sender(testbed, "phone")
+            agent.serve()
+            first_100_kb(taker(testbed, "server", "10.0.0.1"))
+            no_problem(agent, 3)
+            assert agent.status()["work"] == {cure: "counts"}
+            for hook in ("ingress", "egress"):
+                testbed.ask("phone", "tc", "filter", "del", "dev", testbed.device, hook)
+            time.sleep(2)
+            begun = first_100_kb(taker(testbed, "server", "10.0.0.1"))
+            appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
+            assert testbed.device in problems(agent)[0]
+
+
+def on(agent: Agent, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = agent.argv("--json", "on", *agent.sets(), *words)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+def test_on_waits_until_the_cure_counts_and_says_by_its_exit_code_that_it_does_not(
+    tmp_path: Path,
+) -> None:
+    with Download(tmp_path, scenario()) as testbed, Agent(testbed, inside=True) as agent:
+        sender(testbed, "server", 20_000_000)
+        # Nothing flows: it waits, and that is no failure.
+        begun = time.monotonic()
+        done = on(agent, "--wait", "2s")
+        assert done.returncode == 0, done.stderr
+        assert time.monotonic() - begun > 2
+        taker(testbed, "host", "10.0.0.2", 20_000_000)
+        begun = time.monotonic()
+        done = on(agent, "--wait", "20s")
+        assert done.returncode == 0, done.stderr
+        assert time.monotonic() - begun < 5, "it counts"
+        detach(agent)
+        done = on(agent, "--wait", "10s")
+        assert done.returncode == IDLE_EXIT, (done.stdout, done.stderr)
+        assert "downloads do nothing" in done.stderr
+        assert "downloads do nothing" in json.loads(done.stdout.splitlines()[-1])["error"]
