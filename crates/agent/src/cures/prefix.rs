@@ -48,7 +48,7 @@ impl Prefix {
     /// Whether an address lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
-            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
             IpAddr::V6(v6) => v6.to_bits(),
         };
         let beyond = 128 - self.place().prefix;

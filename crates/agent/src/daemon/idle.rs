@@ -128,10 +128,9 @@ fn text(reason: Reason, counted: &Counted, traffic: &Traffic) -> String {
             "data arrives in scope, but the cure has counted {} ACKs and set no window{next}",
             counted.acks
         ),
-        Reason::Refused => format!(
-            "the kernel refused all {} windows that the cure set{next}",
-            counted.refused
-        ),
+        Reason::Refused => {
+            format!("the kernel refused all {} windows that the cure set{next}", counted.refused)
+        }
     };
     format!("downloads do nothing: {seen}")
 }
@@ -303,13 +302,7 @@ impl Uploads {
     }
 
     /// After the sockets were read: `seen` is newer than they are.
-    fn look(
-        &mut self,
-        title: &str,
-        found: &UplinkDevice,
-        seen: u64,
-        sockets: &[(Key, Socket)],
-    ) {
+    fn look(&mut self, title: &str, found: &UplinkDevice, seen: u64, sockets: &[(Key, Socket)]) {
         let counts = std::mem::replace(&mut self.last, seen) != seen;
         if counts {
             (self.window, self.problem) = (None, None);
@@ -373,9 +366,9 @@ fn sent_bytes(device: &str) -> Option<u64> {
 /// it does not say.
 fn packets() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").ok()?;
-    let each = text.lines().filter_map(|line| {
-        u64::from_str_radix(line.split_whitespace().next()?, 16).ok()
-    });
+    let each = text
+        .lines()
+        .filter_map(|line| u64::from_str_radix(line.split_whitespace().next()?, 16).ok());
     Some(each.fold(0, u64::wrapping_add))
 }
 
@@ -571,22 +564,20 @@ impl IdleWatch {
             // Before Linux 5.8 only the whole host is known to contain it.
             return settings.cgroup.is_none();
         };
-        if !self.scope.contains_key(&cgroup) {
+        *self.scope.entry(cgroup).or_insert_with(|| {
             let mut below = HashSet::new();
             if let Ok(path) = settings.cgroup_path() {
                 cgroups(&path, &mut below);
             }
-            let known = below.contains(&cgroup);
-            self.scope.insert(cgroup, known);
-        }
-        self.scope.get(&cgroup).is_some_and(|inside| *inside)
+            below.contains(&cgroup)
+        })
     }
 
     /// Cures that do nothing.
     pub(crate) fn problems(&self) -> impl Iterator<Item = Problem> {
-        self.verdicts.iter().filter_map(|(name, (_, text))| {
-            text.clone().map(|text| Problem { of: name, text })
-        })
+        self.verdicts
+            .iter()
+            .filter_map(|(name, (_, text))| text.clone().map(|text| Problem { of: name, text }))
     }
 
     /// What each cure has to do.
