@@ -6,6 +6,7 @@ Cures are made idle behind the agent's back: their programs are detached, the ag
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_program import agent_path
 from daemon import Daemon
 from download import Agent, Download, scenario
 from test_receive_safety import LAYOUT
+from test_receive_traps import another
 from uplink import Uplink
 from uplink import scenario as uplink_scenario
 
@@ -141,6 +144,30 @@ def test_a_program_on_sockets_that_is_not_called_is_a_problem_until_it_counts(
         assert 'unbloat_cure_idle{cure="receive"} 0\n' in run(*curl)
 
 
+def test_a_kernel_that_refuses_every_window_is_a_problem_until_it_takes_one(
+    tmp_path: Path,
+) -> None:
+    """As Linux 5.10 does. No kernel with a walk refuses one, so the counters of the program are set."""
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        agent.serve()
+        detach(agent)
+
+        def counts(**figures: int) -> None:
+            names = ("sockets", "samples", "decisions", "applied", "reapplied", "refused")
+            values = [figures.get(name, 0) for name in (*names, "lifted", "raised", "withheld")]
+            each = [str(byte) for value in values for byte in value.to_bytes(8, sys.byteorder)]
+            path = str(agent.pins / LAYOUT / "counters")
+            key = ("key", "0", "0", "0", "0", "value", *each)
+            run("bpftool", "map", "update", "pinned", path, *key)
+
+        begun = time.monotonic()
+        counts(sockets=1, samples=900, decisions=90, refused=784)
+        appears(agent, begun, "downloads do nothing: the kernel refused all ")
+        counts(sockets=1, samples=901, decisions=91, refused=784, applied=1)
+        until(lambda: problems(agent) == [], 2)
+        assert agent.status()["work"]["receive"] == "counts"
+
+
 def test_a_download_that_runs_while_the_program_is_detached_is_a_problem_soon(
     tmp_path: Path,
 ) -> None:
@@ -208,9 +235,7 @@ def upload(testbed: Download) -> None:
     taker(testbed, "server", "10.0.0.1")
 
 
-@pytest.mark.parametrize(
-    "traffic", [loopback, another_cgroup, excluded, short, datagrams, upload]
-)
+@pytest.mark.parametrize("traffic", [loopback, another_cgroup, excluded, short, datagrams, upload])
 def test_what_is_not_the_cures_business_is_no_problem_even_if_it_counts_nothing(
     tmp_path: Path, traffic: Callable[[Download], None]
 ) -> None:
@@ -256,10 +281,19 @@ def test_a_trial_that_lifts_the_cure_is_no_problem(tmp_path: Path) -> None:
         assert "are lifted for a few seconds" in agent.log()
 
 
+def test_another_program_that_replaces_the_callback_flags_is_no_problem(tmp_path: Path) -> None:
+    """The next walk sets them again, and the log says so."""
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        sender(testbed, "server", 10_000_000)
+        agent.serve()
+        with another(testbed):
+            taker(testbed, "host", "10.0.0.2", 10_000_000)
+            no_problem(agent, 10)
+        assert "had replaced the callback flags" in agent.log()
+
+
 @pytest.mark.parametrize("cure", ["acks", "gate"])
-def test_a_program_on_the_device_that_is_not_called_is_a_problem(
-    tmp_path: Path, cure: str
-) -> None:
+def test_a_program_on_the_device_that_is_not_called_is_a_problem(tmp_path: Path, cure: str) -> None:
     text = uplink_scenario('rate = "8 Mbit/s"')
     settings = ("uplink.clsact=true", "trial.enabled=false", f"uplink.mode={cure}")
     with Uplink(tmp_path, text) as testbed:
@@ -276,6 +310,25 @@ def test_a_program_on_the_device_that_is_not_called_is_a_problem(
             begun = first_100_kb(taker(testbed, "server", "10.0.0.1"))
             appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
             assert testbed.device in problems(agent)[0]
+
+
+def test_the_front_ends_with_the_same_code(tmp_path: Path) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
+        sender(testbed, "server", 20_000_000)
+        agent.serve()
+        detach(agent)
+        taker(testbed, "host", "10.0.0.2", 20_000_000)
+        front = (sys.executable, "-m", "unbloat", "agent")
+        places = ("--runtime", str(agent.runtime), "--pins", str(agent.pins))
+        done = subprocess.run(
+            (*front, *places, "on", "--wait", "8s", *agent.sets()),
+            env=os.environ | {"UNBLOAT_AGENT": agent_path()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == IDLE_EXIT, (done.stdout, done.stderr)
+        assert "downloads do nothing" in done.stderr
 
 
 def on(agent: Agent, *words: str) -> subprocess.CompletedProcess[str]:

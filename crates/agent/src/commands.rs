@@ -172,7 +172,7 @@ pub fn on(start: &Start, wait: Option<Duration>, output: &Output) -> Result<()> 
     in_place(&status)
 }
 
-/// How many cures are in a state of [`crate::daemon::idle::Work`].
+/// How many cures are in a state of [`crate::status::idle::Work`].
 fn cures_in(status: &Value, state: &str) -> usize {
     status["work"].as_object().map_or(0, |work| work.values().filter(|one| *one == state).count())
 }

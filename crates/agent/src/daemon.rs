@@ -11,7 +11,6 @@ pub mod paths;
 pub mod supervisor;
 
 pub mod cures;
-pub mod idle;
 mod trials;
 
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! The status of a running agent: what the control socket answers, the text that `status` prints,
 //! and the metrics.
 
+pub mod idle;
 pub mod metrics;
 pub mod table;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, Reports};
-use crate::daemon::idle::Work;
+use crate::status::idle::Work;
 use crate::uplink::controller::Active;
 
 /// The status of an agent.
@@ -39,7 +40,7 @@ pub struct Status {
     pub trials: Vec<TrialStatus>,
     /// What does not work as configured.
     pub problems: Vec<String>,
-    /// Of the cures that can tell: whether there is something to do, and whether they do it.
+    /// Of each watched cure: whether data flows in its scope, and whether it counts that.
     pub work: BTreeMap<&'static str, Work>,
     /// Flows under the cures.
     pub flows: Vec<FlowStatus>,

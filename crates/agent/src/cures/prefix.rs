@@ -114,4 +114,15 @@ mod tests {
             (128, "2001:db8::5")
         );
     }
+
+    #[test]
+    fn an_address_lies_in_the_prefixes_that_the_configuration_selects() {
+        let contains = |prefix: &str, address: &str| {
+            prefix.parse::<Prefix>().unwrap().contains(address.parse().unwrap())
+        };
+        assert!(contains("192.0.2.0/24", "192.0.2.9") && !contains("192.0.2.0/24", "192.0.3.9"));
+        assert!(contains("::/0", "192.0.2.9") && contains("0.0.0.0/0", "192.0.2.9"));
+        assert!(!contains("0.0.0.0/0", "2001:db8::1") && contains("2001:db8::/32", "2001:db8::1"));
+        assert!(contains("192.0.2.9", "192.0.2.9") && !contains("192.0.2.9", "192.0.2.8"));
+    }
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::cures::{Attached, FlowStatus, Lifted, Place, Reports, Result, Site};
-use crate::daemon::idle::IdleWatch;
 use crate::daemon::paths::Paths;
 use crate::kernel::socket_walk::{self, LINKS};
+use crate::status::idle::IdleWatch;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
 use crate::uplink::controller::{Controller, Problem};

@@ -10,7 +10,7 @@ use crate::cures::figures::{Family, Kind, SHARED, Sample, gauge};
 use crate::cures::flow::Limit;
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, TABLE};
-use crate::daemon::idle::Work;
+use crate::status::idle::Work;
 use crate::uplink::controller::ACTIVE;
 
 mod exporter;

@@ -1,7 +1,7 @@
 //! Finds cures that are on and do nothing while data flows in their scope.
 //!
 //! signal: what the kernel says of TCP connections (`sock_diag`) and of the uplink's device, never
-//! a cure's own program · model: [`judge`] compares that with what the cure counts · action: a
+//! a cure's own program · model: `judge` compares that with what the cure counts · action: a
 //! problem in `status`, a line in the log, a metric.
 //!
 //! A kernel may take a program and never call it, or refuse what it asks for. A false alarm is
@@ -11,6 +11,8 @@
 //!
 //! Sockets are read only while a cure counts nothing and the host receives packets. Reading takes
 //! at most one percent of a processor.
+
+mod judge;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -27,9 +29,8 @@ use crate::kernel::netlink::diag::{self, Socket};
 use crate::kernel::socket_walk::in_each_namespace;
 use crate::uplink::controller::Problem;
 use crate::uplink::route::{UplinkDevice, out_of};
+use judge::{Counted, ENOUGH, Reason, Traffic, judge, text};
 
-/// So much in scope, and nothing counted, is a problem.
-const ENOUGH: u64 = 100_000;
 /// Fewer packets do not carry as much, even if each is as large as GRO makes them.
 const MIN_PACKETS: u64 = 2;
 /// Reading sockets takes at most one part in so many of the time.
@@ -53,86 +54,6 @@ pub enum Work {
     Counts,
     /// Data flows in its scope, and it does nothing.
     Idle,
-}
-
-/// Why a cure does nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// The kernel does not call its program.
-    Unseen,
-    /// Its program saw connections begin, and no ACK of theirs.
-    NoAcks,
-    /// It saw ACKs and decided nothing.
-    Undecided,
-    /// The kernel refuses all that it asks for.
-    Refused,
-}
-
-/// What the program on sockets counted: connections and ACKs since the last look at which it
-/// counted any, the rest since it was attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counted {
-    connections: u64,
-    acks: u64,
-    decisions: u64,
-    applied: u64,
-    refused: u64,
-}
-
-/// What arrived meanwhile, as the kernel's sockets have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Traffic {
-    /// Bytes of connections that began meanwhile.
-    new: u64,
-    /// Bytes of all connections since a walk after which each of them called the program.
-    joined: u64,
-    /// A connection carries enough for so long that a decision is overdue.
-    overdue: bool,
-}
-
-/// Why the program on sockets does nothing, if it does nothing. `walks`: existing connections join,
-/// and callback flags that another program replaced are set again.
-fn judge(counted: &Counted, traffic: &Traffic, walks: bool) -> Option<Reason> {
-    if counted.refused > 0 && counted.applied == 0 {
-        return Some(Reason::Refused);
-    }
-    if counted.acks > 0 {
-        let nothing = counted.decisions == 0 && counted.applied == 0;
-        return (nothing && traffic.overdue).then_some(Reason::Undecided);
-    }
-    if counted.connections == 0 {
-        return (traffic.new.max(traffic.joined) >= ENOUGH).then_some(Reason::Unseen);
-    }
-    // Another program may have replaced the callback flags; the next walk sets them again.
-    let bytes = if walks { traffic.joined } else { traffic.new.max(traffic.joined) };
-    (bytes >= ENOUGH).then_some(Reason::NoAcks)
-}
-
-/// What was seen, and what to type next.
-fn text(reason: Reason, counted: &Counted, traffic: &Traffic) -> String {
-    let kilobytes = traffic.new.max(traffic.joined) / 1_000;
-    let next = "; \"unbloat-agent off\", then \"on\" attaches it again, \"unbloat-agent features\" \
-                lists what this kernel lacks";
-    let seen = match reason {
-        Reason::Unseen => format!(
-            "{kilobytes} KB arrived in scope, but the cure counted no connection and no ACK: the \
-             kernel does not call its program{next}"
-        ),
-        Reason::NoAcks => format!(
-            "{kilobytes} KB arrived in scope, but the cure counted {} connections and no ACK: \
-             another sock_ops program may have replaced its callback flags; \"bpftool cgroup \
-             tree\" lists such programs",
-            counted.connections
-        ),
-        Reason::Undecided => format!(
-            "data arrives in scope, but the cure has counted {} ACKs and set no window{next}",
-            counted.acks
-        ),
-        Reason::Refused => {
-            format!("the kernel refused all {} windows that the cure set{next}", counted.refused)
-        }
-    };
-    format!("downloads do nothing: {seen}")
 }
 
 /// A connection: the inode of its namespace, and its cookie.
@@ -589,59 +510,6 @@ impl IdleWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOTHING: Counted =
-        Counted { connections: 0, acks: 0, decisions: 0, applied: 0, refused: 0 };
-    const NEW: Traffic = Traffic { new: ENOUGH, joined: 0, overdue: false };
-    const JOINED: Traffic = Traffic { new: 0, joined: ENOUGH, overdue: false };
-
-    #[test]
-    fn traffic_without_any_count_is_a_problem_from_a_hundred_kilobytes_on() {
-        for walks in [false, true] {
-            assert_eq!(judge(&NOTHING, &Traffic::default(), walks), None);
-            assert_eq!(judge(&NOTHING, &Traffic { new: ENOUGH - 1, ..NEW }, walks), None);
-            assert_eq!(judge(&NOTHING, &NEW, walks), Some(Reason::Unseen));
-            assert_eq!(judge(&NOTHING, &JOINED, walks), Some(Reason::Unseen));
-        }
-    }
-
-    #[test]
-    fn connections_without_acks_wait_for_the_walk_that_sets_their_flags_again() {
-        let begun = Counted { connections: 1, ..NOTHING };
-        assert_eq!(judge(&begun, &NEW, true), None);
-        assert_eq!(judge(&begun, &JOINED, true), Some(Reason::NoAcks));
-        assert_eq!(judge(&begun, &NEW, false), Some(Reason::NoAcks));
-    }
-
-    #[test]
-    fn a_cure_that_counts_acks_is_idle_only_if_a_decision_is_overdue() {
-        let counts = Counted { connections: 1, acks: 40, ..NOTHING };
-        let late = Traffic { overdue: true, ..NEW };
-        assert_eq!(judge(&counts, &NEW, true), None);
-        assert_eq!(judge(&counts, &late, true), Some(Reason::Undecided));
-        assert_eq!(judge(&Counted { decisions: 1, ..counts }, &late, true), None);
-        assert_eq!(judge(&Counted { applied: 1, ..counts }, &late, true), None);
-    }
-
-    #[test]
-    fn only_refusals_are_a_problem_and_one_window_that_was_set_is_none() {
-        let refused = Counted { connections: 1, acks: 900, decisions: 9, applied: 0, refused: 784 };
-        let quiet = Traffic::default();
-        assert_eq!(judge(&refused, &quiet, false), Some(Reason::Refused));
-        assert_eq!(judge(&Counted { applied: 1, ..refused }, &quiet, false), None);
-        assert!(text(Reason::Refused, &refused, &quiet).contains("all 784 windows"));
-    }
-
-    #[test]
-    fn an_address_lies_in_the_prefixes_that_the_configuration_selects() {
-        let contains = |prefix: &str, address: &str| {
-            prefix.parse::<crate::cures::Prefix>().unwrap().contains(address.parse().unwrap())
-        };
-        assert!(contains("192.0.2.0/24", "192.0.2.9") && !contains("192.0.2.0/24", "192.0.3.9"));
-        assert!(contains("::/0", "192.0.2.9") && contains("0.0.0.0/0", "192.0.2.9"));
-        assert!(!contains("0.0.0.0/0", "2001:db8::1") && contains("2001:db8::/32", "2001:db8::1"));
-        assert!(contains("192.0.2.9", "192.0.2.9") && !contains("192.0.2.9", "192.0.2.8"));
-    }
 
     #[test]
     fn the_kernel_says_how_many_packets_came_and_what_a_device_sent() {
