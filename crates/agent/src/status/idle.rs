@@ -72,10 +72,11 @@ struct Downloads {
     there: HashSet<Key>,
     /// Counters and bytes at the begin of the present window; none until the next quiet look.
     window: Option<(ReceiveCounters, HashMap<Key, u64>)>,
-    /// Whole walks at the begin of the window.
-    walks: Option<u64>,
-    /// Bytes at the first look after the next whole walk.
-    joined: Option<HashMap<Key, u64>>,
+    /// Whole walks when a connection was seen first in this window.
+    walks: HashMap<Key, u64>,
+    /// Bytes of a connection at the first look after the next whole walk. A connection that began
+    /// after that walk is not in it: another program may have replaced its callback flags.
+    joined: HashMap<Key, u64>,
     /// Since when connections carry enough for a decision.
     carries: HashMap<Key, Instant>,
     reason: Option<(Reason, String)>,
@@ -90,9 +91,10 @@ impl Downloads {
             attached: counters,
             last: counters,
             there: sockets.iter().map(|(key, _)| *key).collect(),
-            joined: (receive.whole_walks() > Some(0)).then(|| bytes.clone()),
+            // The cure has just walked over them.
+            joined: if receive.whole_walks() > Some(0) { bytes.clone() } else { HashMap::new() },
             window: Some((counters, bytes)),
-            walks: receive.whole_walks(),
+            walks: HashMap::new(),
             carries: HashMap::new(),
             reason: None,
         })
@@ -119,11 +121,10 @@ impl Downloads {
         if let Some(sockets) = read {
             if !counts && self.window.is_none() {
                 self.window = Some((counters, received(sockets)));
-                (self.walks, self.joined) = (receive.whole_walks(), None);
+                self.walks.clear();
+                self.joined.clear();
             }
-            if self.joined.is_none() && receive.whole_walks() > self.walks {
-                self.joined = Some(received(sockets));
-            }
+            self.join(sockets, receive.whole_walks().unwrap_or(0));
         }
         let sockets = read.unwrap_or_default();
         let begun = self.window.as_ref();
@@ -137,10 +138,11 @@ impl Downloads {
             applied: counters.applied - self.attached.applied,
             refused: counters.refused - self.attached.refused,
         };
-        let sum = |before: &HashMap<Key, u64>, old: bool| -> u64 {
+        // Of connections that are in a map, or of those that are not.
+        let sum = |before: &HashMap<Key, u64>, inside: bool| -> u64 {
             sockets
                 .iter()
-                .filter(|(key, _)| old || !before.contains_key(key))
+                .filter(|(key, _)| before.contains_key(key) == inside)
                 .map(|(key, socket)| {
                     bytes_in(socket).saturating_sub(before.get(key).copied().unwrap_or(0))
                 })
@@ -148,7 +150,7 @@ impl Downloads {
         };
         let traffic = Traffic {
             new: begun.map_or(0, |(_, bytes)| sum(bytes, false)),
-            joined: self.joined.as_ref().map_or(0, |bytes| sum(bytes, true)),
+            joined: sum(&self.joined, true),
             overdue: read.is_some() && self.overdue(receive, sockets, now),
         };
         let reason = judge(&counted, &traffic, receive.whole_walks().is_some());
@@ -163,15 +165,30 @@ impl Downloads {
         }
     }
 
+    /// Notes connections that a walk has reached since they were seen first.
+    fn join(&mut self, sockets: &[(Key, Socket)], walks: u64) {
+        let there: HashSet<Key> = sockets.iter().map(|(key, _)| *key).collect();
+        self.walks.retain(|key, _| there.contains(key));
+        self.joined.retain(|key, _| there.contains(key));
+        for (key, socket) in sockets {
+            if walks > *self.walks.entry(*key).or_insert(walks) {
+                self.joined.entry(*key).or_insert(bytes_in(socket));
+            }
+        }
+    }
+
     /// Whether a connection has carried enough beyond `start` for longer than a decision takes.
     fn overdue(&mut self, receive: &Receive, sockets: &[(Key, Socket)], now: Instant) -> bool {
         let enough = receive.now().start.0 + ENOUGH;
-        let walked = receive.whole_walks() > Some(0);
+        let walks = receive.whole_walks().is_some();
         let mut overdue = false;
         let mut carries = HashMap::new();
         for (key, socket) in sockets {
             // One that was there before may not call the program at all.
-            let ours = walked || !self.there.contains(key);
+            let ours = match walks {
+                true => self.joined.contains_key(key),
+                false => !self.there.contains(key),
+            };
             if bytes_in(socket) < enough || !ours {
                 continue;
             }
