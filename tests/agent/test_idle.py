@@ -248,6 +248,19 @@ def test_what_is_not_the_cures_business_is_no_problem_even_if_it_counts_nothing(
         assert agent.status()["work"]["receive"] == "quiet"
 
 
+def test_traffic_of_another_namespace_is_no_problem_where_the_own_one_is_the_scope(
+    tmp_path: Path,
+) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, "scope.cgroup=", inside=True) as agent:
+        agent.serve()
+        detach(agent)
+        upload(testbed)
+        no_problem(agent)
+        sender(testbed, "server")
+        begun = first_100_kb(taker(testbed, "host", "10.0.0.2"))
+        appears(agent, begun, "downloads do nothing: ")
+
+
 @pytest.mark.parametrize("walk", [True, False])
 def test_connections_from_before_the_cure_are_no_problem(tmp_path: Path, walk: bool) -> None:
     """With the walk they join; without it they stay as they are."""
@@ -318,7 +331,7 @@ def test_the_front_ends_with_the_same_code(tmp_path: Path) -> None:
         agent.serve()
         detach(agent)
         taker(testbed, "host", "10.0.0.2", 20_000_000)
-        front = (sys.executable, "-m", "unbloat", "agent")
+        front = testbed.argv("host", sys.executable, "-m", "unbloat", "agent", grouped=False)
         places = ("--runtime", str(agent.runtime), "--pins", str(agent.pins))
         done = subprocess.run(
             (*front, *places, "on", "--wait", "8s", *agent.sets()),

@@ -166,7 +166,7 @@ fn main() -> ExitCode {
         })
     };
     match &cli.command {
-        Command::On(_) | Command::Run { .. } | Command::Serve { .. } => {
+        Command::On { .. } | Command::Run { .. } | Command::Serve { .. } => {
             mounts::provide(Need::Attach);
         }
         Command::Plan { .. } | Command::Features => mounts::provide(Need::Probe),

@@ -467,7 +467,7 @@ impl IdleWatch {
     ) -> Result<()> {
         if let Some(receive) = &cures.receive {
             let selected: Vec<(Key, Socket)> =
-                all.iter().filter(|(_, socket)| self.selects(receive, socket)).cloned().collect();
+                all.iter().filter(|one| self.selects(receive, one)).cloned().collect();
             match &mut self.downloads {
                 Some(watch) => watch.look(receive, receive.counters()?, Some(&selected), now),
                 None => self.downloads = Some(Downloads::new(receive, &selected)?),
@@ -491,9 +491,11 @@ impl IdleWatch {
     }
 
     /// Whether the cure must see a connection.
-    fn selects(&mut self, receive: &Receive, socket: &Socket) -> bool {
+    fn selects(&mut self, receive: &Receive, ((name, _), socket): &(Key, Socket)) -> bool {
         let settings = receive.now();
-        if settings.user.is_some_and(|user| user != socket.user)
+        let space = u64::from(settings.space());
+        if space != 0 && space != *name
+            || settings.user.is_some_and(|user| user != socket.user)
             || !settings.covers(socket.remote.0)
         {
             return false;
