@@ -701,8 +701,7 @@ impl Receive {
                 rtt_min_us: flow.rtt_min_us.into(),
                 wanted: flow.target.into(),
                 advertised: flow.advertised.into(),
-                // Not if the kernel refused the clamp.
-                applied: flow.observed == 0 && flow.clamp <= flow.target,
+                applied: in_force(&flow),
                 reapplied: flow.reapplied.into(),
                 gated: false,
             });
@@ -795,9 +794,33 @@ fn give_back_others(settings: &Settings, same_scope: bool) -> Result<()> {
     Ok(())
 }
 
+/// Whether the socket has the window of the last decision: not if the cure only looks, nor if the
+/// kernel refused the clamp.
+fn in_force(flow: &ReceiveFlow) -> bool {
+    flow.observed == 0 && flow.clamp <= flow.target
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_that_the_kernel_refused_is_not_in_force() {
+        let set = ReceiveFlow { clamp: 90_000, target: 90_000, ..ReceiveFlow::default() };
+        assert!(in_force(&set));
+        assert!(!in_force(&ReceiveFlow { clamp: 65_535_000, ..set }));
+        assert!(!in_force(&ReceiveFlow { observed: 1, ..set }));
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_does_not_know_is_missing() {
+        let asked = |name| named_in_types(name, "a test", "9.9", "it is missing");
+        // Without types of the kernel there is nothing to look a name up in.
+        if kernel::types().is_ok() {
+            assert!(asked("tcp_sock").is_ok());
+            assert!(matches!(asked("tcp_soc"), Err(CureError::Kernel { since: "9.9", .. })));
+        }
+    }
 
     #[test]
     fn walks_take_half_a_percent_of_a_processor_or_come_every_ten_seconds() {
