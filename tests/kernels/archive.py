@@ -1,0 +1,112 @@
+"""Fetches the newest cloud kernel of each version family from Debian's archive.
+
+apt does the work with a configuration of its own below the cache directory: nothing is installed on
+the host, and the host's own lists and sources stay as they are. Signatures are verified as usual.
+A package's name contains the version, so the newest is looked up by `apt-cache`, each time.
+"""
+
+import functools
+import re
+import subprocess
+from pathlib import Path
+
+# The family's name, and the suite that carries it. `newest` is whatever is newest in backports.
+SUITES = {
+    "5.10": "bullseye-security",
+    "6.1": "bookworm-security",
+    "6.12": "trixie-security",
+    "6.18": "trixie-backports",
+    "newest": "trixie-backports",
+}
+FAMILIES = tuple(SUITES)
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MIRROR = "http://deb.debian.org"
+
+
+class Unavailable(Exception):
+    """The archive, or the kernel in it, cannot be reached."""
+
+
+class Archive:
+    """One private apt configuration below `cache`, and the packages downloaded through it."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def fetch(self, family: str) -> list[Path]:
+        """The .deb files of a family's newest kernel: one, or binary and modules apart (6.19 on)."""
+        suite = SUITES[family]
+        names = self._names(suite)
+        version, packages = _newest(family, names)
+        if not packages:
+            raise Unavailable(f"no cloud kernel of family {family} in {suite}")
+        folder = self.cache / "kernels" / version
+        folder.mkdir(parents=True, exist_ok=True)
+        found = sorted(folder.glob("*.deb"))
+        if len(found) != len(packages):
+            self._apt(suite, "apt-get", "download", *packages, cwd=folder)
+            found = sorted(folder.glob("*.deb"))
+        return found
+
+    @functools.cache  # noqa: B019 - one object per run
+    def _names(self, suite: str) -> tuple[str, ...]:
+        root = self._root(suite)
+        for folder in ("state/lists/partial", "cache/archives/partial", "etc/preferences.d"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        place = f"{MIRROR}/debian-security" if suite.endswith("-security") else f"{MIRROR}/debian"
+        (root / "sources.list").write_text(f"deb [signed-by={KEYRING}] {place} {suite} main\n")
+        (root / "status").write_text("")
+        self._apt(suite, "apt-get", "update", "-q", "-o", "Acquire::Check-Valid-Until=false")
+        listed = self._apt(suite, "apt-cache", "pkgnames", "linux-")
+        return tuple(listed.split())
+
+    def _root(self, suite: str) -> Path:
+        return (self.cache / "apt" / suite).absolute()
+
+    def _apt(self, suite: str, tool: str, *words: str, cwd: Path | None = None) -> str:
+        root = self._root(suite)
+        options = {
+            "Dir::Etc::sourcelist": root / "sources.list",
+            "Dir::Etc::sourceparts": "-",
+            "Dir::Etc::preferences": "-",
+            "Dir::Etc::preferencesparts": "-",
+            "Dir::State": root / "state",
+            "Dir::State::status": root / "status",
+            "Dir::Cache": root / "cache",
+            "APT::Architecture": "amd64",
+            "APT::Architectures": "amd64",
+            "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "2",
+        }
+        # Options follow the sub-command's words; apt accepts them anywhere.
+        argv = [tool, *words]
+        for key, value in options.items():
+            argv += ["-o", f"{key}={value}"]
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=cwd, timeout=300)
+        if done.returncode or "Failed to fetch" in done.stderr:
+            raise Unavailable(f"{' '.join(argv[:3])}: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+
+def _newest(family: str, names: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The newest version of a family, and its packages."""
+    pattern = re.compile(r"linux-(image|binary|modules)-(\d[^ ]*)-cloud-amd64")
+    kernels: dict[str, dict[str, str]] = {}
+    for name in names:
+        if match := pattern.fullmatch(name):
+            kernels.setdefault(match[2], {})[match[1]] = name
+    fitting = [
+        version
+        for version, parts in kernels.items()
+        if (("binary" in parts and "modules" in parts) or "image" in parts)
+        and "rc" not in version
+        and (family == "newest" or re.match(rf"{re.escape(family)}\.", version))
+    ]
+    if not fitting:
+        return "", []
+    version = max(fitting, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+    parts = kernels[version]
+    if "binary" in parts and "modules" in parts:
+        return version, [parts["binary"], parts["modules"]]
+    return version, [parts["image"]]

@@ -1,0 +1,183 @@
+"""Builds what a guest boots from: a kernel, and an initramfs with everything that its cases use.
+
+Nothing is mounted from the host. The initramfs consists of three archives, which the kernel unpacks
+one over the other: the userland of this host (built once), the kernel's modules (once per package),
+and the agent with the cases (each time).
+"""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+GUEST = Path(__file__).parent / "guest"
+PROGRAMS = ("/usr/bin/python3", "iperf3", "tc", "ip", "ss", "ping", "nsenter", "bash")
+APPLETS = [
+    "sh",
+    "mount",
+    "modprobe",
+    "insmod",
+    "poweroff",
+    "sleep",
+    "cat",
+    "ls",
+    "dmesg",
+    "ln",
+    "mkdir",
+    "sysctl",
+    "kill",
+]
+# Standard-library packages that no case imports, and the C modules with many libraries.
+UNUSED = [
+    "test",
+    "idlelib",
+    "lib2to3",
+    "ensurepip",
+    "distutils",
+    "tkinter",
+    "unittest",
+    "pydoc_data",
+    "config-*",
+]
+UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
+DRIVERS = ("veth", "tun", "ifb", "dummy")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An unpacked kernel: its image, and an archive of its network modules."""
+
+    release: str
+    image: Path
+    modules: Path
+
+
+def userland(cache: Path) -> Path:
+    """The programs of this host that a guest needs, with their libraries."""
+    archive = cache / "userland.cpio"
+    if archive.exists():
+        return archive
+    root = _empty(cache / "userland")
+    for name in ["bin", "sbin", "proc", "sys", "dev", "run", "tmp", "etc", "lib", "lib64"]:
+        (root / name).mkdir()
+    (root / "bin/busybox").write_bytes(Path(_program("busybox")).read_bytes())
+    (root / "bin/busybox").chmod(0o755)
+    for applet in APPLETS:
+        (root / "bin" / applet).symlink_to("busybox")
+    # The kernel calls this path for modules.
+    (root / "sbin/modprobe").symlink_to("../bin/busybox")
+    binaries = [Path(_program(name)).resolve() for name in PROGRAMS]
+    for name, binary in zip(PROGRAMS, binaries, strict=True):
+        shutil.copy(binary, root / "bin" / Path(name).name)
+    library = _standard_library()
+    kept = shutil.ignore_patterns(*UNUSED, "__pycache__", "dist-packages", "site-packages")
+    shutil.copytree(library, root / library.relative_to("/"), ignore=kept)
+    modules = []
+    for module in (root / library.relative_to("/") / "lib-dynload").glob("*.so"):
+        if UNUSED_MODULES.match(module.name):
+            module.unlink()
+        else:
+            modules.append(module)
+    _copy_libraries(root, [*binaries, *modules])
+    return _pack(root, archive)
+
+
+def kernel(packages: list[Path], cache: Path) -> Kernel:
+    """Unpacks a kernel's packages, without installing them."""
+    name = packages[0].parent.name
+    folder = cache / "unpacked" / name
+    image, modules, release = folder / "vmlinuz", folder / "modules.cpio", folder / "release"
+    if not release.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        whole = _empty(folder / "whole")
+        for package in packages:
+            subprocess.run(["dpkg-deb", "-x", package, whole], check=True)
+        found = next(path for path in whole.rglob("modules.builtin")).parent
+        root = _empty(folder / "root")
+        target = root / "lib/modules" / found.name
+        target.mkdir(parents=True)
+        for path in found.glob("modules.*"):
+            shutil.copy(path, target)
+        for path in _needed_modules(found / "kernel"):
+            place = target / "kernel" / path.relative_to(found / "kernel")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+        packed = [str(path) for path in root.rglob("*.ko.xz")]
+        if packed:
+            subprocess.run(["unxz", *packed], check=True)
+        subprocess.run([_program("busybox"), "depmod", "-b", root, found.name], check=True)
+        shutil.copy(next(whole.rglob("vmlinuz*")), image)
+        _pack(root, modules)
+        shutil.rmtree(whole)
+        release.write_text(found.name)
+    return Kernel(release.read_text(), image, modules)
+
+
+def initramfs(to: Path, agent: Path, base: Path, modules: Path) -> Path:
+    """All three archives in one file: later ones add to earlier ones."""
+    root = _empty(to.parent / "case")
+    (root / "bin").mkdir()
+    shutil.copy(agent, root / "bin/unbloat-agent")
+    _copy_libraries(root, [agent])
+    for path in GUEST.iterdir():
+        if path.is_file():
+            shutil.copy(path, root / path.name)
+    (root / "init").chmod(0o755)
+    own = _pack(root, to.parent / "case.cpio")
+    with to.open("wb") as whole:
+        for part in (base, modules, own):
+            whole.write(part.read_bytes())
+    return to
+
+
+def _standard_library() -> Path:
+    """That of the guest's Python, which need not be the Python that runs this."""
+    code = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    asked = [PROGRAMS[0], "-I", "-c", code]
+    return Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+
+
+def _needed_modules(folder: Path) -> list[Path]:
+    parts = [folder / name for name in ("net", "lib", "crypto", "arch/x86/crypto")]
+    modules = [path for part in parts for path in part.rglob("*.ko*")]
+    for driver in DRIVERS:
+        modules += (folder / "drivers/net").glob(f"{driver}.ko*")
+    return modules
+
+
+def _copy_libraries(root: Path, binaries: list[Path]) -> None:
+    for binary in binaries:
+        listed = subprocess.run(["ldd", binary], capture_output=True, text=True).stdout
+        for library in set(re.findall(r"/lib\S*", listed)):
+            place = root / library.lstrip("/")
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(library, place)
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed")
+    return found
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _pack(root: Path, archive: Path) -> Path:
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    packed = subprocess.run(
+        ["cpio", "-o", "-H", "newc", "--quiet", "--owner=0:0"],
+        input=names.encode(),
+        cwd=root,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    archive.write_bytes(packed.stdout)
+    shutil.rmtree(root)
+    return archive
