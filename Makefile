@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test bench never-worse docs install clean
+.PHONY: demo test bench never-worse kernels docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -18,6 +18,11 @@ bench: install
 never-worse:
 	./setup --tests
 	.venv/bin/python bench/agent/never_worse.py
+
+# The agent on the kernels of Debian's archive, in guests under QEMU: five kernels, a quarter of an hour. Resumes.
+kernels:
+	./setup --tests
+	.venv/bin/python tests/kernels/run.py
 
 # The documentation as a site in site/; a broken link fails. Its search needs a server: .venv/bin/mkdocs serve
 docs:

@@ -93,9 +93,12 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
         whole = _empty(folder / "whole")
         for package in packages:
             subprocess.run(["dpkg-deb", "-x", package, whole], check=True)
-        found = next(path for path in whole.rglob("modules.builtin")).parent
+        # In /boot and /lib/modules; both in /usr/lib/modules since 6.19.
+        built = next(whole.rglob("vmlinuz*"))
+        found = next(path for path in whole.rglob("lib/modules/*") if path.is_dir())
+        version = found.name
         root = _empty(folder / "root")
-        target = root / "lib/modules" / found.name
+        target = root / "lib/modules" / version
         target.mkdir(parents=True)
         for path in found.glob("modules.*"):
             shutil.copy(path, target)
@@ -106,11 +109,11 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
         packed = [str(path) for path in root.rglob("*.ko.xz")]
         if packed:
             subprocess.run(["unxz", *packed], check=True)
-        subprocess.run([_program("busybox"), "depmod", "-b", root, found.name], check=True)
-        shutil.copy(next(whole.rglob("vmlinuz*")), image)
+        subprocess.run([_program("busybox"), "depmod", "-b", root, version], check=True)
+        shutil.copy(built, image)
         _pack(root, modules)
         shutil.rmtree(whole)
-        release.write_text(found.name)
+        release.write_text(version)
     return Kernel(release.read_text(), image, modules)
 
 

@@ -143,9 +143,10 @@ def page(lines: list[Line]) -> str:
         "",
         *table(releases, families, case_rows(families, by_place)),
         "",
-        "`nothing left` counts BPF programs, maps, links, pins, queue disciplines and filters after",
-        "`off`. After kill -9 the delay is that of seconds 9 to 13.5 of a download whose agent was killed at",
-        "second 5: a restarted agent keeps the delay low, and without one the lease ends the cure.",
+        "*nothing left* counts BPF programs, maps, links, pins, queue disciplines and filters after `off`.",
+        "kill -9 comes at second 5 of a download, or of an upload where the kernel takes no cure for",
+        "downloads; delay and rate are those of seconds 9 to 13.5. The supervisor undoes what the agent has",
+        "changed. If it was killed, too, the lease ends the cure, and `off` removes what is left.",
         "",
         *reasons(families, by_place, releases),
     ]
@@ -177,16 +178,16 @@ def case_rows(families: list[str], results: dict[tuple[str, str], Any]) -> list[
         "upload-acks": "… ACK-window rewriting",
         "upload-gate": "… the gate, with a modem's reports",
         "congestion": "congestion control: with the agent, after `off`",
-        "killed-agent": "download, kill -9 of the agent",
-        "killed-both": "download, kill -9 of agent and supervisor",
+        "killed-agent": "kill -9 of the agent",
+        "killed-both": "kill -9 of agent and supervisor",
     }
     return [
-        [label, *(cell(results.get((family, case))) for family in families)]
+        [label, *(cell(case, results.get((family, case))) for family in families)]
         for case, label in labels.items()
     ]
 
 
-def cell(result: Any) -> str:
+def cell(case: str, result: Any) -> str:
     if result is None:
         return "not run"
     if "failed" in result:
@@ -197,7 +198,10 @@ def cell(result: Any) -> str:
         text = f"{'/'.join(result['treated'])}, {'/'.join(result['after_off'])}"
     else:
         text = f"{result.get('p50_ms', '?')}/{result.get('p95_ms', '?')} ms, {result['mbps']:.2f}"
-    if result.get("applied") is False:
+    if result.get("way") == "up":
+        text += " (upload)"
+    # A gate applies no window.
+    if case != "upload-gate" and result.get("applied") is False:
         text += "; not applied"
     if "left" in result:
         text += "; something left" if result["left"] else "; nothing left"

@@ -21,7 +21,7 @@ AGENT = ("unbloat-agent", "--runtime", "/run/agent", "--pins", "/sys/fs/bpf/unbl
 COMMON = (f"scope.cgroup={testbed.CGROUP}", "scope.device=eth0", "trial.enabled=false")
 DOWNLOAD = ("receive.lambda=1.5", "uplink.mode=off")
 ACKS = ("receive.enabled=false", "uplink.mode=acks")
-GATE = ("receive.enabled=false", f"uplink.telemetry={Modem.path}")
+GATE = ("receive.enabled=false", "uplink.mode=gate", f"uplink.telemetry={Modem.path}")
 BBR = ("receive.enabled=false", "uplink.mode=off", 'congestion.routes={ "10.0.0.0/8" = "bbr" }')
 Result = dict[str, object]
 
@@ -102,15 +102,21 @@ def existing() -> Result:
 
 
 def killed(both: bool) -> Callable[[], Result]:
-    """kill -9 of the agent, or of agent and supervisor, in a download; what is left, and `off`."""
+    """kill -9 of the agent, or of agent and supervisor, in a transfer; what is left, and `off`.
+
+    In a download with all cures. Where the kernel takes none for downloads, in an upload.
+    """
 
     def case() -> Result:
         before = testbed.state()
-        begun = on(("receive.lambda=1.5", "uplink.mode=acks"))
+        way, begun = "down", on(("receive.lambda=1.5", "uplink.mode=acks"))
+        if begun["rc"]:
+            agent("off")
+            way, begun = "up", on(ACKS)
         if begun["rc"]:
             agent("off")
             return {"refused": begun["error"], "left": testbed.left(before)}
-        running = Transfer("down", seconds=14, settle_s=9)
+        running = Transfer(way, seconds=14, settle_s=9)
         running.wait(5)
         for number in processes(supervisors=both):
             os.kill(number, 9)
@@ -119,7 +125,7 @@ def killed(both: bool) -> Callable[[], Result]:
         result["processes"] = len(processes(supervisors=True))
         ended = agent("off")
         time.sleep(0.5)
-        return result | {"off": ended["rc"], "left": testbed.left(before)}
+        return result | {"way": way, "off": ended["rc"], "left": testbed.left(before)}
 
     return case
 
