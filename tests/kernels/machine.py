@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# From this kernel on, memory for the state of sockets (bpf_sk_storage_get) comes from
-# kmalloc_nolock, which needs cmpxchg16b: without it the kernel gives a program no state at all.
+# Newer kernels allocate the state of sockets (bpf_sk_storage_get) by kmalloc_nolock, which needs
+# cmpxchg16b. Without it a program gets no state at all: 7.3 fails so, 6.18 does not.
 NEEDS_CX16 = (6, 19)
 
 

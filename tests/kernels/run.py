@@ -9,7 +9,7 @@ It writes docs/generated/kernels.jsonl, a line per kernel and case, and the tabl
 it. A kernel that has lines of the present agent is not run again, unless `--again` says so.
 
 Every figure is one run under emulation. Compare the rows with and without a cure on one kernel, not
-kernels with each other. Needs qemu-system-x86, busybox-static, cpio, xz-utils, iperf3, iproute2.
+kernels with each other.
 """
 
 import argparse
@@ -36,10 +36,17 @@ CASES = (
 # Of a case, and of the boot; a busy host is several times slower than an idle one.
 LIMIT_S, BOOT_S = 120, 60
 Line = dict[str, Any]
+# What the host needs for it.
+PROGRAMS = ("qemu-system-x86_64", "busybox", "cpio", "unxz", "iperf3", "tc", "ss", "ping")
+PACKAGES = "qemu-system-x86 busybox-static cpio xz-utils iperf3 iproute2 iputils-ping"
 
 
 def main() -> int:
     options = arguments()
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    if missing:
+        print(f"missing: {', '.join(missing)}; apt install {PACKAGES}", file=sys.stderr)
+        return 2
     wanted = options.families or list(archive.FAMILIES)
     agent = options.agent or ROOT / ".venv/bin/unbloat-agent"
     commit = agent_commit()
@@ -123,13 +130,16 @@ def page(lines: list[Line]) -> str:
     families = [name for name in archive.FAMILIES if any(line["family"] == name for line in lines)]
     by_place = {(line["family"], line["case"]): line["result"] for line in lines}
     releases = {line["family"]: line["kernel"].removesuffix("-cloud-amd64") for line in lines}
-    made = sorted({f"{line['date']} (commit {line['commit']})" for line in lines})
+    days = sorted({line["date"] for line in lines})
+    commits = sorted({line["commit"] for line in lines})
     text = [
         "# The agent on other kernels",
         "",
-        f"Made by `make kernels` on {', '.join(made)}. Kernels are the newest cloud kernels of Debian's",
-        "archive in a guest that QEMU emulates without hardware virtualization, with a veth path of",
-        "its own: down 8 Mbit/s and 2 MB of FIFO, up 2 Mbit/s and 1 MB, 60 ms, CUBIC without HyStart.",
+        f"Made by `make kernels` on {', '.join(days)} with the agent of commit {' and '.join(commits)};",
+        "kernels.jsonl beside this page has the commit of each result. Kernels are the newest cloud",
+        "kernels of Debian's archive. Each runs in a guest that QEMU emulates, without hardware",
+        "virtualization. The path is veth: down 8 Mbit/s with a FIFO of 2 MB, up 2 Mbit/s with 1 MB,",
+        "60 ms, CUBIC without HyStart.",
         "",
         "Every figure is one run. Compare the rows of one column, not the columns: an emulated host is",
         "slow, and times are its own. A transfer's cells are the RTT's median and 95th percentile in ms,",
@@ -144,9 +154,10 @@ def page(lines: list[Line]) -> str:
         *table(releases, families, case_rows(families, by_place)),
         "",
         "*nothing left* counts BPF programs, maps, links, pins, queue disciplines and filters after `off`.",
-        "kill -9 comes at second 5 of a download, or of an upload where the kernel takes no cure for",
-        "downloads; delay and rate are those of seconds 9 to 13.5. The supervisor undoes what the agent has",
+        "kill -9 comes at second 5 of a download. Where the kernel takes no cure for downloads, it is an",
+        "upload. Delay and rate are those of seconds 9 to 13.5. The supervisor undoes what the agent has",
         "changed. If it was killed, too, the lease ends the cure, and `off` removes what is left.",
+        "Where existing connections are not supported, their row shows the delay without a cure.",
         "",
         *reasons(families, by_place, releases),
     ]
@@ -192,7 +203,7 @@ def cell(case: str, result: Any) -> str:
         return "not run"
     if "failed" in result:
         return "failed"
-    if "refused" in result:
+    if "refused" in result or result.get("on"):
         return "refused"
     if "treated" in result:
         text = f"{'/'.join(result['treated'])}, {'/'.join(result['after_off'])}"
@@ -217,15 +228,24 @@ def reasons(
         own = {case: result for (name, case), result in results.items() if name == family}
         for feature in own.get("features", {}).get("features", []):
             if not feature["works"]:
-                found.append(f"- {releases[family]}, {feature['id']}: `{feature['missing']}`")
+                found.append(
+                    f"- {releases[family]}, {feature['id']}: `{quoted(feature['missing'])}`"
+                )
         for case, result in own.items():
             for key in ("failed", "refused"):
                 if key in result:
                     line = result[key].strip().splitlines()
-                    found.append(f"- {releases[family]}, {case}: `{line[-1] if line else key}`")
+                    found.append(
+                        f"- {releases[family]}, {case}: `{quoted(line[-1]) if line else key}`"
+                    )
             if result.get("left"):
                 found.append(f"- {releases[family]}, {case}: left: `{json.dumps(result['left'])}`")
     return ["## What is missing, as the agent says it", "", *found] if found else []
+
+
+def quoted(text: str) -> str:
+    """Fit to stand between backticks."""
+    return text.replace("`", "")
 
 
 if __name__ == "__main__":
