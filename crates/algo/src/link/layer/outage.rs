@@ -99,6 +99,10 @@ impl Outage {
         }
         self.used = self.jitter > 0;
         let middle = self.first.saturating_add(number.saturating_mul(self.every));
+        // Beyond the largest time there is none; the shift must not bring it back.
+        if middle == u64::MAX {
+            return (u64::MAX, u64::MAX);
+        }
         let moved = (2.0 * self.jitter as f64 * self.position) as u64;
         let start = middle.saturating_add(moved).saturating_sub(self.jitter);
         (start, start.saturating_add(self.length))
@@ -125,7 +129,7 @@ impl LayerControl for Outage {
     fn not_before(&mut self, now: Instant, _head: &Head) -> Option<Instant> {
         self.offered = now;
         self.seek(now.0);
-        (self.window.0 <= now.0).then_some(Instant(self.window.1))
+        (self.window.0 <= now.0 && now.0 < self.window.1).then_some(Instant(self.window.1))
     }
 
     fn on_transit(&mut self, transit: &mut Transit, _head: &Head, rng: &mut Rng) {
@@ -161,6 +165,21 @@ mod tests {
     use super::*;
     use std::vec;
     use units::Bytes;
+
+    #[test]
+    fn at_the_end_of_time_there_is_no_further_outage() {
+        // The shift is larger than an outage, so a saturated time would end before `now` for ever.
+        let config = Config {
+            every: Duration::from_secs(10),
+            length: Duration::from_millis(1),
+            jitter: Duration::from_secs(4),
+            ..Config::default()
+        };
+        let mut layer = Outage::new(config, &Setup::default());
+        let head = Head { bytes: Bytes(1_500), backlog: Bytes(1_500) };
+        assert_eq!(layer.not_before(Instant(u64::MAX), &head), None);
+        assert_eq!(layer.not_before(Instant(u64::MAX), &head), None);
+    }
 
     /// Offers packets of 10 ms back to back for so many seconds: when each began and left.
     fn run(config: Config, seconds: u64, seed: u64) -> Vec<(u64, u64)> {
