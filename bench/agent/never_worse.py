@@ -192,13 +192,13 @@ def play(case: PathCase, testbed: Testbed, with_agent: bool) -> dict[str, float]
 
 
 def commit() -> str:
-    """The commit that is measured, `+` if the tree differs from it."""
-    return subprocess.run(
-        ["git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    """The commit that is measured, `+` if the tree differs from it by more than results."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+
+    changed = git("diff", "--quiet", "HEAD", "--", ".", ":!docs/generated").returncode
+    return git("rev-parse", "--short=7", "HEAD").stdout.strip() + "+" * bool(changed)
 
 
 def pair(case: PathCase, number: int, of: str) -> None:
