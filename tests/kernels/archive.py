@@ -20,11 +20,20 @@ SUITES = {
 }
 FAMILIES = tuple(SUITES)
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MIRROR = "http://deb.debian.org"
 
 
 class Unavailable(Exception):
     """The archive, or the kernel in it, cannot be reached."""
+
+
+def _mirror(part: str) -> str:
+    """Where the host's own apt finds that part of the archive."""
+    words = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+    done = subprocess.run(words, capture_output=True, text=True)
+    for place in done.stdout.split():
+        if place.rstrip("/").endswith(f"/{part}"):
+            return place.rstrip("/")
+    raise Unavailable(f"apt on this host has no source of {part}")
 
 
 class Archive:
@@ -53,7 +62,7 @@ class Archive:
         root = self._root(suite)
         for folder in ("state/lists/partial", "cache/archives/partial", "etc/preferences.d"):
             (root / folder).mkdir(parents=True, exist_ok=True)
-        place = f"{MIRROR}/debian-security" if suite.endswith("-security") else f"{MIRROR}/debian"
+        place = _mirror("debian-security" if suite.endswith("-security") else "debian")
         (root / "sources.list").write_text(f"deb [signed-by={KEYRING}] {place} {suite} main\n")
         (root / "status").write_text("")
         self._apt(suite, "apt-get", "update", "-q", "-o", "Acquire::Check-Valid-Until=false")
