@@ -143,10 +143,8 @@ fn named_in_types(
     since: &'static str,
     missing: &str,
 ) -> Result<()> {
-    let types = std::fs::read(kernel::BTF).map_err(|why| match why.kind() {
-        std::io::ErrorKind::NotFound => CureError::NoBtf,
-        _ => CureError::file(kernel::BTF)(why),
-    })?;
+    kernel::types()?;
+    let types = std::fs::read(kernel::BTF).map_err(CureError::file(kernel::BTF))?;
     let whole = [b"\0", name.as_bytes(), b"\0"].concat();
     match types.windows(whole.len()).any(|bytes| bytes == whole) {
         true => Ok(()),
