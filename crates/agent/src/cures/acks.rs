@@ -258,9 +258,7 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
 }
 
 fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(CureError::NoBtf);
-    }
+    kernel::types()?;
     // Which object fits is found out by trying: all that the second one needs, the first one does.
     load_object(objects::ACKS, flows, traced, handed).or_else(|why| match why {
         CureError::Kernel { .. } => load_object(objects::ACKS_OLDER, flows, traced, handed),

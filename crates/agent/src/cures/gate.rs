@@ -617,9 +617,7 @@ pub fn load() -> Result<Ebpf> {
 }
 
 fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
-    if !Path::new(kernel::BTF).exists() {
-        return Err(CureError::NoBtf);
-    }
+    kernel::types()?;
     const WHAT: &str = "the gate's program";
     let mut loader = EbpfLoader::new();
     for (name, place) in
