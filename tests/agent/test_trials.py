@@ -2,18 +2,73 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uplink
-from daemon import phone, within
+from daemon import phone, reports, within
 from download import Agent, Download, scenario
 
-from unbloat.lab.testbed import end
+from unbloat.lab.instruments import Ping
+from unbloat.lab.testbed import end, quantile
 
 pytestmark = pytest.mark.usefixtures("machine")
 TRIED = ("trial.enabled=true", "trial.every=2 s", "trial.span=1.5 s")
+
+
+MORE_MS, FELT_S = 50.0, 2.0
+"""What a trial may add to the RTT, and for how long."""
+RARE = ("trial.enabled=true", "trial.every=8 s")
+"""The first trial comes when a deep queue of the slow start has drained."""
+
+
+def felt(ping: Ping, lifted_at: float) -> tuple[float, float, float]:
+    """RTT before a trial (median of 3 s), and during it: the most above that, ms, and how long more
+    than two fifths of what is permitted was added, s."""
+    before = quantile([ms for at, ms in ping.rtts if -3 < at - lifted_at < 0], 0.5)
+    during = [ms - before for at, ms in ping.rtts if 0 <= at - lifted_at < 12]
+    return before, max(during), sum(more > MORE_MS * 2 / 5 for more in during) / 10
+
+
+def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping]) -> None:
+    """Waits for the first trial of a transfer that runs: the verdict, and what a ping felt of it."""
+    pinging = ping()
+    within(40, lambda: "are lifted" in agent.log() or "is lifted" in agent.log())
+    lifted_at = time.time()
+    within(20, lambda: "cost nothing" in agent.log())
+    # As long as any trial and its queue took before they were bounded.
+    time.sleep(max(0.0, lifted_at + 14 - time.time()))
+    before, more, seconds = felt(pinging.stop(), lifted_at - 0.2)
+    print(f"RTT {before:.0f} ms, at most {more:.0f} ms more, felt for {seconds:.1f} s")
+    assert more <= MORE_MS, (before, more, seconds)
+    assert seconds <= FELT_S + before / 1e3, "and the round trip in which the queue drains"
+
+
+@pytest.mark.alone
+def test_a_trial_of_downloads_is_hardly_felt(tmp_path: Path) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, *RARE) as agent:
+        agent.serve()
+        testbed.iperf_server()
+        download = testbed.download(60)
+        trial_is_hardly_felt(agent, lambda: testbed.ping(0))
+        end(download)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("cure", ["acks", "gate"])
+def test_a_trial_of_uploads_is_hardly_felt(tmp_path: Path, cure: str) -> None:
+    settings = (*RARE, f"uplink.mode={cure}")
+    with phone(tmp_path, uplink.scenario(), *settings) as (testbed, agent):
+        modem = reports(testbed, tmp_path) if cure == "gate" else nullcontext()
+        with modem:
+            agent.serve()
+            transfer = testbed.iperf("phone", 60, "-C", "cubic")
+            trial_is_hardly_felt(agent, testbed.ping)
+            transfer.process.kill()
 
 
 def trial(status: dict[str, Any], cure: str) -> dict[str, Any]:

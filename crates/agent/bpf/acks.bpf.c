@@ -204,17 +204,21 @@ static __always_inline void rewrite_window(struct __sk_buff *skb, struct acks_co
 {
 	__u32 advertised = (__u32)bpf_ntohs(s->window) << d->scale;
 	__u32 unit = (1u << d->scale) - 1;
-	__u32 window = advertised, edge_window, field;
+	__u32 window = advertised, target = d->target, edge_window, field, *exemption;
 	__be16 written;
 
 	allowed = allowed && d->edge_known && d->law.rtt_us && (unacknowledged || now - d->law.arrived_ns <= c->pause_ns);
-	if (allowed && c->exempting && bpf_map_lookup_elem(&exempt, key))
-		allowed = false;
-	if (allowed && advertised > d->target) {
+	if (allowed && c->exempting && (exemption = bpf_map_lookup_elem(&exempt, key))) {
+		/* In a trial the window follows the rate, so that a flow which the window limits
+		 * grows from round to round, and a full link gets no more than that much delay. */
+		target = law_max(target, law_min(d->law.rate * *exemption / 1000000, LAW_MAX_BYTES));
+		allowed = *exemption > EXEMPT;
+	}
+	if (allowed && advertised > target) {
 		/* The field counts in units of the scale. Round down, unless that loses more than a
 		 * quarter: the window would fall below the floor, and ACKs would stop. */
-		field = d->target >> d->scale;
-		if ((field << d->scale) < d->target - d->target / 4)
+		field = target >> d->scale;
+		if ((field << d->scale) < target - target / 4)
 			field++;
 		/* An advertised right edge stays: round the rest of it up. */
 		edge_window = d->edge - s->ack;

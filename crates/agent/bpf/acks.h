@@ -143,6 +143,9 @@ struct {
 	__type(value, struct place_path);
 } places SEC(".maps");
 
+/* Flows whose windows are not rewritten (EXEMPT), or only to what passes at their rate within the
+ * RTT that is the value, µs. */
+#define EXEMPT 1
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

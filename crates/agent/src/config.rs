@@ -29,7 +29,7 @@ const TRIAL: Group = group! {
     /// So much more goodput without the cure, as a part of the goodput with it, counts as a
     /// regression.
     gain = "0.05", number("0.01", "1");
-    /// Duration of each part: with it, without it and with it again.
+    /// Duration of each part: with it, without it (1.5 s where that adds delay), with it again.
     span = "3 s", duration("0.5 s", "60 s");
     /// Between two trials of a flow that is busy; longer after each that finds nothing.
     every = "60 s", duration("1 s", "86400 s");

@@ -96,6 +96,17 @@ impl Lifted {
     }
 }
 
+/// How far a trial lifts a cure, or its withdrawal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It acts as configured.
+    None,
+    /// It permits this RTT, µs, and limits beyond.
+    Rtt(u64),
+    /// It changes nothing.
+    Whole,
+}
+
 /// Whether a cure could take new settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {

@@ -31,8 +31,8 @@ use crate::cures::figures::{
 };
 use crate::cures::receive::taken;
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lambda, Lifted, Place,
-    Result, Site, address, now_ns, read_law, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Extent, Figures, FlowStatus, LAMBDA, Lambda, Lifted,
+    Place, Result, Site, address, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
@@ -401,6 +401,11 @@ impl Cure for Acks {
     }
 }
 
+/// `EXEMPT` of `bpf/acks.h`.
+const EXEMPT: u32 = 1;
+/// Longer RTTs are measurement errors for the law, too.
+const MAX_RTT_US: u64 = 30_000_000;
+
 impl Acks {
     /// Takes over what another agent left below `folder`, with its flows; none if it left nothing.
     fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Acks>> {
@@ -449,13 +454,17 @@ impl Acks {
         self.config.change(Leased::after_gap)
     }
 
-    /// Lets the windows of one flow pass unchanged, or no longer.
-    pub fn exempt(&mut self, flow: &FlowKey, exempt: bool) -> Result<()> {
-        if exempt {
-            self.exempt.insert(flow, 1, 0).map_err(failed("exempt"))?;
-        } else {
+    /// Lets the windows of one flow pass unchanged or widened, or no longer.
+    pub fn exempt(&mut self, flow: &FlowKey, how: Extent) -> Result<()> {
+        let value = match how {
+            Extent::None => None,
+            Extent::Rtt(us) => Some(us.clamp(u64::from(EXEMPT) + 1, MAX_RTT_US) as u32),
+            Extent::Whole => Some(EXEMPT),
+        };
+        match value {
+            Some(value) => self.exempt.insert(flow, value, 0).map_err(failed("exempt"))?,
             // It may not be there.
-            let _ = self.exempt.remove(flow);
+            None => drop(self.exempt.remove(flow)),
         }
         let exempting = self.exempt.keys().next().is_some().into();
         self.config.change(|config| config.exempting = exempting)

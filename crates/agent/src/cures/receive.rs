@@ -43,6 +43,9 @@ use crate::undo::lease::{Leased, LeasedMap};
 
 /// A flow without a decision for this long is not shown, and forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Bounds of a law (`bpf/law.h`): window, bytes, and λ, sixteenths.
+const LARGEST: u64 = 1 << 30;
+const MAX_LAMBDA: u64 = 256;
 /// Shortest time between two walks: a program that replaced our callback flags is noticed within it.
 const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time: on hosts with many namespaces it is slow.
@@ -411,6 +414,8 @@ pub struct Receive {
     now: ReceiveConfig,
     settings: Settings,
     lifted: bool,
+    /// RTT that a trial permits, in sixteenths of RTTmin, without an upper bound of the window.
+    permitted: Option<u32>,
     link: PinnedLink,
     walker: Option<Walker>,
     walk_at: Instant,
@@ -514,6 +519,7 @@ impl Cure for Receive {
             now,
             settings: settings.clone(),
             lifted: site.lifted,
+            permitted: None,
             link,
             walker: None,
             walk_at: Instant::now(),
@@ -566,6 +572,7 @@ impl Cure for Receive {
 
     fn lift(&mut self, lifted: Lifted) -> Result<()> {
         self.lifted = lifted.down;
+        self.permitted = None;
         self.write()
     }
 
@@ -746,7 +753,23 @@ impl Receive {
 
     fn write(&mut self) -> Result<()> {
         let observe = (self.settings.observe || self.lifted).into();
-        self.config.change(|config| *config = ReceiveConfig { observe, ..self.now })
+        let mut law = self.now.law;
+        if let Some(lambda) = self.permitted {
+            (law.lambda, law.max) = (lambda, LARGEST);
+        }
+        self.config.change(|config| *config = ReceiveConfig { observe, law, ..self.now })
+    }
+
+    /// For a trial: permits this RTT on a path with this RTTmin, µs. Windows then follow the rate:
+    /// a flow that they limit grows from round to round.
+    pub(crate) fn permit(&mut self, rtt_us: u64, rtt_min_us: u64) -> Result<()> {
+        let lambda = (rtt_us * 16 + rtt_min_us / 2) / rtt_min_us.max(1);
+        // A window at its upper bound permits less than λ does.
+        let bounded = self.flows()?.iter().any(|flow| flow.wanted >= self.now.law.max);
+        let least = if bounded { 16 } else { self.now.law.lambda };
+        self.permitted = Some((lambda.min(MAX_LAMBDA) as u32).max(least));
+        self.lifted = false;
+        self.write()
     }
 
     /// New prefixes are added before old ones are removed, so that no destination is missed.

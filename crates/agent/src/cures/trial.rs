@@ -9,8 +9,14 @@
 //! A single flow without its cure takes bandwidth from the others; that is no cost of the cure. So
 //! where only one flow is lifted, the sum of all flows has to grow, too, by half of its gain.
 //!
-//! A lifted cure lets the queue grow, so trials are short, and each trial without a regression
-//! doubles the time to the next. A withdrawn cure gets another chance, also after longer and longer.
+//! A trial may add a little delay for a short time. The caller lifts a cure only so far that a full
+//! link adds [`MORE_DELAY`] to the RTT: a cure that throttles shows a gain all the same, since what
+//! the flow gains widens its window further. Once the RTT has risen, the span without the cure ends
+//! [`MAX_DELAYED`] after the lift. While it has not, the whole span is measured, since a sender
+//! whose cwnd has to grow first shows a gain late.
+//!
+//! Each trial without a regression doubles the time to the next. A withdrawn cure gets another
+//! chance, also after longer and longer.
 
 use serde::Serialize;
 use units::{Duration, Instant};
@@ -20,9 +26,10 @@ use units::{Duration, Instant};
 pub struct Config {
     /// Goodput has to be higher by so many per mille without the cure for it to be withdrawn.
     pub gain: u64,
-    /// Each of the three spans. Several round trips, also of a phone with a queue.
+    /// Each of the three spans; that without the cure is shorter where it adds delay. Several
+    /// round trips, also of a phone with a queue.
     pub span: Duration,
-    /// After lifting and restoring: until the path has noticed; not counted.
+    /// After restoring: until the path has noticed; not counted.
     pub settle: Duration,
     /// From the start of the cure to its first trial.
     pub every: Duration,
@@ -44,6 +51,28 @@ impl Default for Config {
             busy: 65_536,
         }
     }
+}
+
+/// What a trial may add to the RTT. Below 50 ms, since a window gains a segment at least, and since
+/// a rate that is measured too high adds some.
+pub const MORE_DELAY: Duration = Duration::from_millis(30);
+/// On a long path that were too little to show a gain of a twentieth: so large a part of its RTT.
+const MORE_DELAY_PART: u64 = 8;
+/// A trial that adds delay ends so long after the lift: 2 s, less the time between two looks and
+/// that in which the queue drains.
+const MAX_DELAYED: Duration = Duration::from_millis(1_500);
+/// Not counted after the lift: a larger window acts one round trip later.
+const REACTION: Duration = Duration::from_millis(500);
+
+/// The RTT that a trial permits on a path with this RTT, µs.
+pub fn permitted_rtt_us(rtt_us: u64) -> u64 {
+    rtt_us + (MORE_DELAY.0 / 1_000).max(rtt_us / MORE_DELAY_PART)
+}
+
+/// Whether the RTT during a trial shows that the queue has grown: by a quarter of what is
+/// permitted, which is more than its jitter. All in µs.
+pub fn risen(before_us: u64, permitted_us: u64, now_us: u64) -> bool {
+    now_us.saturating_sub(before_us) >= permitted_us.saturating_sub(before_us) / 4
 }
 
 /// A cure that was put back and does not act within this is not judged.
@@ -121,6 +150,9 @@ pub struct Trial {
     concluded: bool,
     settled: bool,
     held: bool,
+    delayed: bool,
+    /// When the last trial began to lift.
+    lifted_at: Instant,
 }
 
 impl Trial {
@@ -135,6 +167,8 @@ impl Trial {
             concluded: false,
             settled: true,
             held: false,
+            delayed: true,
+            lifted_at: now,
         }
     }
 
@@ -205,6 +239,16 @@ impl Trial {
         self.held = held;
     }
 
+    /// Whether lifting has added delay, or may have.
+    pub fn delay(&mut self, delayed: bool) {
+        self.delayed = delayed;
+    }
+
+    /// Whether the cure is lifted for a moment, to measure without it.
+    pub fn measures_without(&self) -> bool {
+        self.lifted() && !self.withdrawn()
+    }
+
     /// Whether the cure has been put back, and the last span decides.
     pub fn judging(&self) -> bool {
         matches!(self.phase, Phase::Restoring { .. } | Phase::After { .. })
@@ -229,21 +273,26 @@ impl Trial {
                     return self.rest(now, false);
                 };
                 self.phase = Phase::Lifting { since: now, before };
+                self.lifted_at = now;
                 Action::Lift
             }
-            Phase::Lifting { since, before } if now.since(since) >= settle => {
+            Phase::Lifting { since, before } if now.since(since) >= REACTION => {
                 self.phase = Phase::Without { since: now, bytes, before };
                 Action::Keep
             }
-            Phase::Without { since, bytes: from, before } if now.since(since) >= span => {
-                let Some(without) = self.rate(from, bytes, now.since(since), self.config.busy)
-                else {
+            Phase::Without { since, bytes: from, before } if self.measured(now, since) => {
+                let over = now.since(since);
+                let Some(without) = self.rate(from, bytes, over, 1) else {
                     self.rest(now, false);
                     return Action::Restore;
                 };
                 if !self.gained(before, without) {
-                    self.last = Some(Verdict { with: before.own, without: without.own });
-                    self.rest(now, true);
+                    // The senders may have had no more to send.
+                    let busy = without.own >= per_second(self.config.busy, span);
+                    if busy {
+                        self.last = Some(Verdict { with: before.own, without: without.own });
+                    }
+                    self.rest(now, busy);
                     return Action::Restore;
                 }
                 self.phase = Phase::Restoring { since: now, before, without };
@@ -283,6 +332,13 @@ impl Trial {
         }
     }
 
+    /// Whether the span without the cure has been long enough.
+    fn measured(&self, now: Instant, since: Instant) -> bool {
+        let over = now.since(since);
+        over >= self.config.span
+            || self.delayed && over.0 > 0 && now.since(self.lifted_at) >= MAX_DELAYED
+    }
+
     /// Rests until the next trial: longer after no regression, the same after no verdict.
     fn rest(&mut self, now: Instant, no_regression: bool) -> Action {
         self.concluded = no_regression;
@@ -315,13 +371,14 @@ impl Trial {
         if to.own.saturating_sub(from.own) < least {
             return None;
         }
-        let rate = |from: u64, to: u64| {
-            let rate =
-                u128::from(to.saturating_sub(from)) * 1_000_000_000 / u128::from(over.0.max(1));
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        };
+        let rate = |from: u64, to: u64| per_second(to.saturating_sub(from), over);
         Some(Sums { own: rate(from.own, to.own), all: rate(from.all, to.all) })
     }
+}
+
+fn per_second(bytes: u64, over: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / u128::from(over.0.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 fn later(now: Instant, by: Duration) -> Instant {

@@ -2,9 +2,14 @@
 //! ACK-window rewriting, and one for each cure that cannot be lifted flow by flow.
 //!
 //! signal: bytes that arrived, counted only while a trial is due and data flows · model: [`Trial`] ·
-//! action: a cure is lifted for seconds, put back or withdrawn, with a line in the log that says
+//! action: a cure is lifted for a moment, put back or withdrawn, with a line in the log that says
 //! what to do about it. Trials of one cure take turns: flows that share a path are not lifted
 //! together, and as much time passes between trials of two flows as between two of one flow.
+//!
+//! Lifted windows permit the RTT of the span before plus a little ([`permitted_rtt_us`]), at the
+//! rate of each moment. A full link then gets that delay and no more. A flow that its window limits
+//! gains with every round trip, since its rate widens the window again. The gate permits as much
+//! more delay; beside ACK-window rewriting, whose windows bound the queue, it is open.
 //!
 //! This host's downloads are lifted together, and judged by their sum. The program on sockets has no
 //! table of flows that go without it, and a trial of one flow would say less here. Downloads of one
@@ -18,8 +23,8 @@ use units::Instant;
 
 use super::cures::Cures;
 use crate::cures::receive::Ends;
-use crate::cures::trial::{Action, Config, Stage, Trial};
-use crate::cures::{Cure, Lifted, Result, address, now_ns};
+use crate::cures::trial::{Action, Config, Stage, Trial, permitted_rtt_us, risen};
+use crate::cures::{Cure, Extent, FlowStatus, Lifted, Result, address, now_ns};
 use crate::kernel::layouts::acks::{Direction, Flow, FlowKey};
 use crate::status::TrialStatus;
 
@@ -96,8 +101,66 @@ impl Key {
     }
 }
 
-/// What is tried, its own bytes, those of all who share its path, and whether the cure limits it.
-type Seen = (Key, u64, u64, bool);
+/// Payload of a segment on most paths.
+const SEGMENT: u64 = 1_448;
+
+/// RTT and its minimum (µs) and the rate (bytes per second) of a flow, or the means of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PathState {
+    rtt_us: u64,
+    rtt_min_us: u64,
+    rate: u64,
+}
+
+impl PathState {
+    /// Means by rate: what their common queue has.
+    fn mean<'a>(flows: impl Iterator<Item = &'a FlowStatus> + Clone) -> Option<PathState> {
+        let rate: u64 = flows.clone().map(|flow| flow.rate).sum();
+        let mean = |of: fn(&FlowStatus) -> u64| {
+            let sum: u128 =
+                flows.clone().map(|flow| u128::from(of(flow)) * u128::from(flow.rate)).sum();
+            u64::try_from(sum / u128::from(rate.max(1))).ok()
+        };
+        let (rtt_us, rtt_min_us) = (mean(|flow| flow.rtt_us)?, mean(|flow| flow.rtt_min_us)?);
+        (rate > 0 && rtt_us > 0).then_some(PathState { rtt_us, rtt_min_us, rate })
+    }
+
+    /// Between this one and the next: three parts and one.
+    fn towards(self, next: PathState) -> PathState {
+        let mean = |old: u64, new: u64| old - old / 4 + new / 4;
+        PathState {
+            rtt_us: mean(self.rtt_us, next.rtt_us),
+            rtt_min_us: self.rtt_min_us.min(next.rtt_min_us),
+            rate: mean(self.rate, next.rate),
+        }
+    }
+
+    /// The RTT that a trial permits, µs: a window of few segments has to grow by one at least.
+    fn permitted_us(self) -> u64 {
+        permitted_rtt_us(self.rtt_us) + SEGMENT * 1_000_000 / self.rate.max(1)
+    }
+}
+
+/// What is tried.
+struct Seen {
+    key: Key,
+    /// Its bytes, and those of all that share its path.
+    own: u64,
+    all: u64,
+    /// Whether the cure limits it.
+    limits: bool,
+    path: Option<PathState>,
+}
+
+/// What windows of this host's downloads do while a trial runs.
+#[derive(Default)]
+struct Windows {
+    /// They limit flows that carry at least half of the downloads.
+    limit: bool,
+    /// Of more than a tenth they are still open from the time without the cure.
+    open: bool,
+    path: Option<PathState>,
+}
 
 struct One {
     trial: Trial,
@@ -106,6 +169,8 @@ struct One {
     at: Instant,
     /// There was progress since the look before.
     moves: bool,
+    /// The path with the cure, before the span without it.
+    before: Option<PathState>,
 }
 
 pub struct Trials {
@@ -123,6 +188,22 @@ pub struct Trials {
 }
 
 impl One {
+    /// Takes the path's state: before the lift as a mean, and afterwards to compare with that.
+    fn follow(&mut self, now: Option<PathState>) {
+        if !self.trial.measures_without() {
+            self.before = match (self.before, now) {
+                (Some(before), Some(now)) => Some(before.towards(now)),
+                (before, now) => now.or(before),
+            };
+        }
+        // Where nothing is known of the RTT it may have risen.
+        let delayed = self
+            .before
+            .zip(now)
+            .is_none_or(|(b, now)| risen(b.rtt_us, b.permitted_us(), now.rtt_us));
+        self.trial.delay(delayed);
+    }
+
     /// Counts its bytes; whether it carries less than a quarter of its goodput in the last trial.
     fn look(&mut self, now: Instant, own: u64) -> bool {
         let (before, at) =
@@ -154,6 +235,13 @@ fn full(flow: &Flow, now: Instant) -> bool {
         way.target > 0 && way.rewritten > 0 && comes && in_flight * 5 >= u128::from(way.target) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
+}
+
+/// RTT and rate in the direction that carries more.
+fn path(flow: &Flow) -> Option<PathState> {
+    let way = if flow.up.law.rate >= flow.down.law.rate { &flow.up } else { &flow.down };
+    let (rtt_us, rtt_min_us, rate) = (way.law.rtt_us, way.law.rtt_min_us, way.law.rate);
+    (rate > 0 && rtt_us > 0).then_some(PathState { rtt_us, rtt_min_us, rate })
 }
 
 /// Whether a window is still open from the time without the cure: a quarter more than wanted.
@@ -192,7 +280,7 @@ impl Trials {
         for (key, one) in std::mem::take(&mut self.each) {
             if one.trial.lifted() {
                 // A cure that has gone meanwhile needs nothing.
-                let _ = lift(&key, false, cures);
+                let _ = lift(&key, Extent::None, None, cures);
             }
         }
     }
@@ -255,18 +343,20 @@ impl Trials {
         let mut opened = Vec::new();
         if cures.attached.receive.is_some() && (discover || due(self, "receive")) {
             self.receive(cures)?;
-            let (limits, open) = self.windows(cures)?;
-            seen.push((Key::Receive, self.received.1, self.received.1, limits));
+            let Windows { limit: limits, open, path } = self.windows(cures)?;
+            let own = self.received.1;
+            seen.push(Seen { key: Key::Receive, own, all: own, limits, path });
             opened.extend(open.then_some(Key::Receive));
         }
         if cures.controller.gated(&cures.attached)
             && let Some(bytes) = moved(cures)
         {
-            seen.push((Key::Gate, bytes, bytes, false));
+            let (key, limits) = (Key::Gate, false);
+            seen.push(Seen { key, own: bytes, all: bytes, limits, path: None });
         } else if let Some(one) = self.each.remove(&Key::Gate)
             && one.trial.lifted()
         {
-            cures.controller.lift_gate(false, &mut cures.attached)?;
+            cures.controller.lift_gate(Extent::None, &mut cures.attached)?;
         }
         let walks = discover || due(self, "acks");
         if walks {
@@ -275,12 +365,13 @@ impl Trials {
             opened.extend(open);
         }
         let mut said = Vec::new();
-        for (key, own, all, limits) in seen {
+        for Seen { key, own, all, limits, path } in seen {
             let one = self.each.entry(key).or_insert_with(|| One {
                 trial: Trial::new(config, now),
                 bytes: own,
                 at: now,
                 moves: false,
+                before: None,
             });
             // On a path that became longer the windows are too small, and the next trial may be half
             // an hour away.
@@ -296,6 +387,7 @@ impl Trials {
             let Some(one) = self.each.get_mut(&key) else { continue };
             one.trial.settle(!opened.contains(&key));
             one.trial.hold(limits);
+            one.follow(path);
             let judging = one.trial.judging();
             let action = one.trial.on_shared_progress(now, own, all);
             if judging && one.trial.stage() == Stage::Resting {
@@ -328,25 +420,24 @@ impl Trials {
         Ok(())
     }
 
-    /// While a trial runs: whether windows limit flows that carry at least half of this host's
-    /// downloads, and whether windows of more than a tenth are still open from the time without the
-    /// cure.
-    fn windows(&self, cures: &mut Cures) -> Result<(bool, bool)> {
+    /// Looks at the windows of this host's downloads while a trial runs.
+    fn windows(&self, cures: &mut Cures) -> Result<Windows> {
         let trying =
             self.each.get(&Key::Receive).is_some_and(|one| one.trial.stage() == Stage::Trying);
         let Some(receive) = cures.attached.receive.as_mut().filter(|_| trying) else {
-            return Ok((false, false));
+            return Ok(Windows::default());
         };
         let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
-        for flow in
-            receive.flows()?.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500)
-        {
+        let flows = receive.flows()?;
+        let under_way = flows.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500);
+        for flow in under_way.clone() {
             all = all.saturating_add(flow.rate);
             held = held.saturating_add(if flow.full() { flow.rate } else { 0 });
             let far = flow.advertised > flow.wanted.saturating_add(flow.wanted / 4);
             open = open.saturating_add(if far { flow.rate } else { 0 });
         }
-        Ok((held > 0 && held >= all / 2, open > all / 10))
+        let path = PathState::mean(under_way);
+        Ok(Windows { limit: held > 0 && held >= all / 2, open: open > all / 10, path })
     }
 
     /// Forwarded flows with rewritten windows, with their bytes and those of all; and the flows whose
@@ -377,7 +468,7 @@ impl Trials {
             .collect();
         for key in gone {
             if self.each.remove(&key).is_some_and(|one| one.trial.lifted()) {
-                lift(&key, false, cures)?;
+                lift(&key, Extent::None, None, cures)?;
             }
         }
         let free = MAX_FLOWS.saturating_sub(self.each.len());
@@ -389,7 +480,13 @@ impl Trials {
             .take(free);
         let seen = known
             .chain(new)
-            .map(|(key, flow)| (*key, held(flow, cures).0, all, full(flow, now)))
+            .map(|(key, flow)| Seen {
+                key: *key,
+                own: held(flow, cures).0,
+                all,
+                limits: full(flow, now),
+                path: path(flow),
+            })
             .collect();
         Ok((seen, flows.iter().filter(|(_, flow)| open(flow)).map(|(key, _)| *key).collect()))
     }
@@ -423,19 +520,25 @@ fn moved(cures: &Cures) -> Option<u64> {
         .or_else(|| attached.shaper.as_ref().map(|shaper| shaper.moved()))
 }
 
-fn lift(key: &Key, lifted: bool, cures: &mut Cures) -> Result<()> {
+/// Lifts a cure so far, or lets it act again; `path`: as before the trial.
+fn lift(key: &Key, how: Extent, path: Option<PathState>, cures: &mut Cures) -> Result<()> {
     match (key, key.flow()) {
         (Key::Receive, _) => {
-            cures.attached.receive.as_mut().map_or(Ok(()), |cure| cure.lift(Lifted::both(lifted)))
+            let Some(receive) = cures.attached.receive.as_mut() else { return Ok(()) };
+            match (how, path) {
+                (Extent::Rtt(us), Some(path)) => receive.permit(us, path.rtt_min_us),
+                _ => receive.lift(Lifted::both(how != Extent::None)),
+            }
         }
-        (Key::Gate, _) => cures.controller.lift_gate(lifted, &mut cures.attached),
+        (Key::Gate, _) => cures.controller.lift_gate(how, &mut cures.attached),
         (_, Some(flow)) => {
             // Beside ACK-window rewriting the gate acts on uploads too, while only the driver
             // reports: a trial that left it would not see what it costs.
             if !cures.controller.gated(&cures.attached) {
-                cures.controller.lift_gate(lifted, &mut cures.attached)?;
+                let open = if how == Extent::None { Extent::None } else { Extent::Whole };
+                cures.controller.lift_gate(open, &mut cures.attached)?;
             }
-            cures.attached.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, lifted))
+            cures.attached.acks.as_mut().map_or(Ok(()), |cure| cure.exempt(&flow, how))
         }
         _ => Ok(()),
     }
@@ -469,18 +572,21 @@ fn act(
     Ok(Some(match action {
         Action::Keep => return Ok(None),
         Action::Lift => {
-            lift(key, true, cures)?;
+            // The gate needs no path: it has a target of its own.
+            let how = one.before.map_or(Extent::Whole, |path| Extent::Rtt(path.permitted_us()));
+            let how = if *key == Key::Gate { Extent::Rtt(0) } else { how };
+            lift(key, how, one.before, cures)?;
             format!("trial: {what} are lifted for a few seconds, to see whether they cost goodput")
         }
         Action::Restore => {
-            lift(key, false, cures)?;
+            lift(key, Extent::None, None, cures)?;
             match one.trial.stage() {
                 Stage::Resting => kept(key, &one.trial),
                 _ => format!("trial: {what} are back, to see whether goodput falls again"),
             }
         }
         Action::Withdraw(_) => {
-            lift(key, true, cures)?;
+            lift(key, Extent::Whole, None, cures)?;
             // A path that became longer looks like a queue. The stored RTTmin is dropped now that the
             // cure has emptied the queue; not beside other flows, whose queues would count as path.
             if key.flow().is_some()
@@ -496,7 +602,7 @@ fn act(
             )
         }
         Action::Retry => {
-            lift(key, false, cures)?;
+            lift(key, Extent::None, None, cures)?;
             format!("trial: {what} get another chance")
         }
     }))

@@ -15,7 +15,7 @@ use super::route::{self, UplinkDevice};
 use super::select::{ControlSelection, ReportSource, UplinkControl};
 use super::{Mode, Uplink};
 use crate::cures::Cure;
-use crate::cures::{Attached, CureError, Lifted, Place, Result, Site, Wanted, attach};
+use crate::cures::{Attached, CureError, Extent, Lifted, Place, Result, Site, Wanted, attach};
 use crate::kernel::netlink::Netlink;
 use crate::telemetry::{Grade, State};
 use crate::undo::handover;
@@ -300,6 +300,11 @@ impl Controller {
             && let Some(holder) = self.choice.update(Instant::now(), reports)
         {
             self.gate_lifted = false;
+            if let Some(gate) = &mut cures.gate
+                && let Err(e) = gate.widen(false)
+            {
+                lines.push(format!("the gate: {e}"));
+            }
             let cure = match holder {
                 UplinkControl::Gate if cures.shaper.is_some() => "HTB",
                 UplinkControl::Gate => "the gate",
@@ -326,8 +331,12 @@ impl Controller {
     }
 
     /// Lifts the gate or the shaper for a trial, or lets it act again.
-    pub fn lift_gate(&mut self, lifted: bool, cures: &mut Attached) -> Result<()> {
-        self.gate_lifted = lifted;
+    pub fn lift_gate(&mut self, how: Extent, cures: &mut Attached) -> Result<()> {
+        if let Some(gate) = &mut cures.gate {
+            gate.widen(matches!(how, Extent::Rtt(_)))?;
+        }
+        // HTB has no limit of the delay that could be larger.
+        self.gate_lifted = how == Extent::Whole || how != Extent::None && cures.gate.is_none();
         self.lift(cures)
     }
 
