@@ -22,6 +22,7 @@ UNMEASURED = json.loads((DATA / "fake_analysis.json").read_text())["unmeasured"]
 QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
 LIMITS = (
     "zero_window",
+    "timeout",
     "receive_window",
     "application",
     "slow_start",

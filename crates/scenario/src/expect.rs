@@ -85,6 +85,7 @@ pub const METRICS: &[Metric] = &[
     figure("flow_zero_window_s", On::Flow, "time without window"),
     figure("flow_window_full_s", On::Flow, "time with a full window"),
     figure("flow_share_zero_window", On::Flow, "share of the time limited by a window of zero"),
+    figure("flow_share_timeout", On::Flow, "… by a peer or path that did not answer"),
     figure("flow_share_receive_window", On::Flow, "… by the receive window"),
     figure("flow_share_application", On::Flow, "… by an application that had nothing to send"),
     figure("flow_share_slow_start", On::Flow, "… by slow start"),

@@ -112,7 +112,10 @@ fn sample(
         direction.recent.remove(0);
     }
     let times = limit_times(&limited_time, direction, queued);
-    let limit = Limit::ALL[(0..8).max_by_key(|&i| (times[i], 8 - i)).unwrap_or(7)];
+    let limit = Limit::ALL
+        .into_iter()
+        .max_by_key(|&limit| (times[limit as usize], Limit::COUNT - limit as usize))
+        .unwrap_or(Limit::Unknown);
     let limit = if times.iter().sum::<u64>() == 0 { Limit::Unknown } else { limit };
     let full = |h: SendLimit| limited_time[0][h as usize] + limited_time[1][h as usize];
     let window_full = full(SendLimit::ZeroWindow) + full(SendLimit::ReceiveWindow);
@@ -154,7 +157,7 @@ fn limit_times(
     limited_time: &[[u64; crate::tcp::SEND_LIMITS]; 2],
     direction: &Direction,
     queued: (u64, u64, u64),
-) -> [u64; 8] {
+) -> [u64; Limit::COUNT] {
     let both = |h: SendLimit| limited_time[0][h as usize] + limited_time[1][h as usize];
     let network = |part: usize| {
         let h = &limited_time[part];
@@ -162,8 +165,9 @@ fn limit_times(
             + h[SendLimit::Pacing as usize]
             + h[SendLimit::Local as usize]
     };
-    let mut times = [0; 8];
+    let mut times = [0; Limit::COUNT];
     times[Limit::ZeroWindow as usize] = both(SendLimit::ZeroWindow);
+    times[Limit::Timeout as usize] = both(SendLimit::Timeout);
     times[Limit::ReceiveWindow as usize] = both(SendLimit::ReceiveWindow);
     times[Limit::Application as usize] = both(SendLimit::Application);
     times[Limit::SlowStart as usize] = network(0);

@@ -107,7 +107,7 @@ pub struct FlowRow {
     /// Number of segments that arrived with a CE mark.
     pub ecn_ce: u64,
     /// Share of time by limit, in the order of [`Limit::ALL`].
-    pub shares: Option<[f64; 8]>,
+    pub shares: Option<[f64; Limit::COUNT]>,
 }
 
 /// One bin of one direction.

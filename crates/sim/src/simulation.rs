@@ -12,7 +12,7 @@ mod probes;
 mod transfers;
 
 use scenario::{App as AppKind, Changed, Scenario};
-use units::{Duration, Histogram, Instant};
+use units::{Duration, Histogram, Instant, Limit};
 
 use crate::apps::{App, Command, Commands, Voice};
 use crate::events::{Events, Target};
@@ -57,7 +57,7 @@ pub(crate) struct Direction {
     pub second_bytes: u64,
     pub peak: u64,
     pub window_full: u64,
-    pub limits: [u64; 8],
+    pub limits: [u64; Limit::COUNT],
     /// Smallest queueing delay of each of the last ten tenths of a second.
     pub recent: Vec<u64>,
     pub last: send::Counters,

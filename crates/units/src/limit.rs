@@ -11,29 +11,34 @@ use crate::Duration;
 pub enum Limit {
     /// The receiver advertised no window at all.
     ZeroWindow = 0,
+    /// No answer: from a retransmission timeout to the next new acknowledgement.
+    Timeout = 1,
     /// Less than one segment of the receive window was left.
-    ReceiveWindow = 1,
+    ReceiveWindow = 2,
     /// The sender had nothing to send.
-    Application = 2,
+    Application = 3,
     /// The sender was still doubling its rate.
-    SlowStart = 3,
+    SlowStart = 4,
     /// Rate-limited behind a standing queue: at least 30 ms in the last second.
-    Bufferbloat = 4,
+    Bufferbloat = 5,
     /// Rate-limited, and the queue is shorter than that.
-    Bottleneck = 5,
+    Bottleneck = 6,
     /// The congestion window after loss or ECN.
-    CongestionWindow = 6,
+    CongestionWindow = 7,
     /// No limit could be shown.
-    Unknown = 7,
+    Unknown = 8,
 }
 
 impl Limit {
     /// Queueing delay above which a flow counts as bloated, if it lasts for a second: the upper end
     /// of grade A (DSLReports).
     pub const BLOAT: Duration = Duration::from_millis(30);
+    /// Number of limits.
+    pub const COUNT: usize = 9;
     /// Every limit, in order of precedence.
-    pub const ALL: [Limit; 8] = [
+    pub const ALL: [Limit; Limit::COUNT] = [
         Limit::ZeroWindow,
+        Limit::Timeout,
         Limit::ReceiveWindow,
         Limit::Application,
         Limit::SlowStart,
@@ -46,6 +51,7 @@ impl Limit {
     pub const fn name(self) -> &'static str {
         match self {
             Limit::ZeroWindow => "zero_window",
+            Limit::Timeout => "timeout",
             Limit::ReceiveWindow => "receive_window",
             Limit::Application => "application",
             Limit::SlowStart => "slow_start",

@@ -12,6 +12,7 @@ CHART = Chart(
     figures=(
         ("Mostly", "limit"),
         ("Zero window", "share_zero_window"),
+        ("No answer", "share_timeout"),
         ("Receive window", "share_receive_window"),
         ("Application", "share_application"),
         ("Slow start", "share_slow_start"),

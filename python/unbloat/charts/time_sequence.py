@@ -25,6 +25,7 @@ CHART = Chart(
         "zero-window",
         "burst-after-stall",
         "loss-limited",
+        "no-answer",
         "retransmission-timeouts",
         "reordering",
     ),

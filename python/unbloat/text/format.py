@@ -19,6 +19,11 @@ LIMITS: dict[str, tuple[str, str, str]] = {
         "a closed receive window",
         "the receiver advertised no window at all: its application does not read fast enough",
     ),
+    "timeout": (
+        "no answer",
+        "a peer or a path that did not answer",
+        "no answer: from a retransmission timeout to the next new acknowledgement",
+    ),
     "receive_window": (
         "receive window",
         "the receive window",

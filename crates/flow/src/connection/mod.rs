@@ -165,6 +165,12 @@ impl Conn {
         if s.has(flags::RST) {
             self.event(out, 1 - d, now, EventKind::Rst, 0.0);
             self.rst = true;
+            if let Some(m) = &mut self.streams[d].measured {
+                m.silences.reset_by_sender = true;
+            }
+            if let Some(m) = &mut self.streams[1 - d].measured {
+                m.silences.reset_by_receiver = true;
+            }
             let first = !self.closed;
             self.closed = true;
             return if first { SegmentOutcome::Closed } else { SegmentOutcome::Normal };

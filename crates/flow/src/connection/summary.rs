@@ -11,7 +11,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::connection::Conn;
 use crate::diagnose::grade::grade;
-use crate::series::evidence::{Burst, Wakeup};
+use crate::series::evidence::{Burst, Silences, Wakeup};
 use crate::series::output::Series;
 use crate::series::profile::Profile;
 use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};
@@ -28,6 +28,7 @@ pub(crate) struct RuleInputs {
     pub profile: Profile,
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
+    pub silences: Silences,
 }
 
 /// The row of a connection.
@@ -79,6 +80,7 @@ pub(crate) fn flow_row(
         if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
     let end = if s.acked_any { last } else { m.last_data };
     close(s, &mut m, cx, end);
+    m.end_silence(end, false);
     f.active = end.since(m.first_data);
     // Gaps overlap where the clock of the capture went back.
     f.idle = f.idle.min(f.active);
@@ -93,8 +95,8 @@ pub(crate) fn flow_row(
     f.data_burst_bytes_max = Bytes(m.bursts.released_max);
     f.ack_silence_max = Duration(m.bursts.silence_max);
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
-    let Measured { bins, wakeups, bursts, .. } = *m;
-    (f, Some(RuleInputs { profile: bins.profile, wakeups, bursts: bursts.longest }))
+    let Measured { bins, wakeups, bursts, silences, .. } = *m;
+    (f, Some(RuleInputs { profile: bins.profile, wakeups, bursts: bursts.longest, silences }))
 }
 
 fn counters(s: &Stream, f: &mut Flow) {

@@ -476,6 +476,7 @@ impl Analyzer {
                 profile: &inputs.profile,
                 wakeups: &inputs.wakeups,
                 bursts: &inputs.bursts,
+                silences: &inputs.silences,
                 rivals: &rivals,
                 path_rtt_ms_min: path.map(|ns| ns as f64 / 1e6),
             };

@@ -22,6 +22,7 @@ mod ecn_marked;
 mod flat_window;
 pub mod grade;
 mod loss_limited;
+mod no_answer;
 mod page;
 mod radio_promotion;
 mod reading;
@@ -67,6 +68,7 @@ pub const TABLE: &[Rule] = &[
     flat_window::RULE,
     burst_after_stall::RULE,
     loss_limited::RULE,
+    no_answer::RULE,
     retransmission_timeouts::RULE,
     reordering::RULE,
     radio_promotion::RULE,

@@ -5,16 +5,17 @@
 //!
 //! ## How it is measured
 //!
-//! Timeouts are counted as events, not as retransmitted segments. At least two. *Spurious* ones, where the data had
+//! Timeouts are counted as events, not as retransmitted segments. The timer that fires again before an answer came
+//! (its back-off) belongs to the same stop, and a stop that nothing ended belongs to `no-answer`. At least two stops. *Spurious* ones, where the data had
 //! arrived and only its ACK was late, show a sudden delay (a radio handover, a queue that grew) instead of loss.
 //! The text mentions it when at least half of the segments retransmitted after timeouts may be spurious. A warning
-//! from three timeouts, or one per ten seconds, on.
+//! from three stops, or one per ten seconds, on.
 //!
 //! Minimum: 30 segments.
 //!
 //! ## Evidence
 //!
-//! `timeouts`, `timeouts_per_min` (of active time), `retransmissions_timeout`, `retransmissions_tail_probe`,
+//! `timeouts`, `stops`, `timeouts_per_min` (stops per minute of active time), `retransmissions_timeout`, `retransmissions_tail_probe`,
 //! `retransmissions_spurious`, `loss_rate`, `rtt_ms_p95`.
 //!
 //! ## What cures it
@@ -55,13 +56,16 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    if flow.timeouts < MIN_TIMEOUTS || segments(flow) < MIN_PACKETS {
+    let unanswered = e.silences.longest.is_some_and(|s| !s.answered);
+    let stops = flow.timeouts.saturating_sub(e.silences.backoffs + u64::from(unanswered));
+    if stops < MIN_TIMEOUTS || segments(flow) < MIN_PACKETS {
         return None;
     }
-    let per_minute = ratio(flow.timeouts as f64 * 60.0, flow.active.as_secs_f64());
+    let per_minute = ratio(stops as f64 * 60.0, flow.active.as_secs_f64());
     let spurious = flow.retransmissions_spurious * 2 >= flow.retransmissions_timeout.max(1);
     let mut v = Values::default();
     v.number("timeouts", flow.timeouts as f64)
+        .number("stops", stops as f64)
         .number("timeouts_per_min", per_minute)
         .number("retransmissions_timeout", flow.retransmissions_timeout as f64)
         .number("retransmissions_tail_probe", flow.retransmissions_tail_probe as f64)
@@ -70,7 +74,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("rtt_ms_p95", flow.rtt_ms.map(|q| q.p95));
     Some(Finding {
         rule: RULE.name,
-        severity: if flow.timeouts >= MANY || per_minute >= OFTEN {
+        severity: if stops >= MANY || per_minute >= OFTEN {
             Severity::Warning
         } else {
             Severity::Info
@@ -80,8 +84,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: e.connection.end,
         values: v.take(),
         text: format!(
-            "The retransmission timer fired {} and {} retransmitted{}.",
-            counted(flow.timeouts, "time", "times"),
+            "The transfer stopped {} until the retransmission timer fired, and {} retransmitted{}.",
+            counted(stops, "time", "times"),
             counted(flow.retransmissions_timeout, "segment was", "segments were"),
             if spurious {
                 "; at least half of them may have arrived already: a sudden delay rather than loss"

@@ -4,7 +4,7 @@ use capture::Addr;
 use units::{Bytes, Duration, Instant};
 
 use crate::diagnose::grade::grade;
-use crate::series::evidence::{Burst, Evidence, Rival, Wakeup};
+use crate::series::evidence::{Burst, Evidence, Rival, Silences, Wakeup};
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{
     Connection, End, Finding, Flow, Limit, Protocol, RttMethod, Value, Vantage,
@@ -26,6 +26,7 @@ pub(crate) struct Case {
     pub profile: Profile,
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
+    pub silences: Silences,
     pub rivals: Vec<Rival>,
     pub path_rtt_ms_min: Option<f64>,
 }
@@ -44,7 +45,7 @@ impl ProfileBin {
         self.link_bytes = Bytes(bytes);
     }
     pub(crate) fn limit(&mut self, limit: Limit) {
-        self.limit_ns = [0; 8];
+        self.limit_ns = [0; Limit::COUNT];
         self.limit_ns[limit as usize] = TICK.0;
     }
     pub(crate) fn full(&mut self) {
@@ -123,6 +124,7 @@ impl Case {
             profile,
             wakeups: Vec::new(),
             bursts: Vec::new(),
+            silences: Silences::default(),
             rivals: Vec::new(),
             path_rtt_ms_min: base.is_finite().then_some(base),
         }
@@ -136,6 +138,7 @@ impl Case {
             profile: &self.profile,
             wakeups: &self.wakeups,
             bursts: &self.bursts,
+            silences: &self.silences,
             rivals: &self.rivals,
             path_rtt_ms_min: self.path_rtt_ms_min,
         }

@@ -32,6 +32,38 @@ pub struct Burst {
     pub released: Bytes,
 }
 
+/// A time without an answer: from a retransmission timeout to the next new acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Silence {
+    /// Time of the first retransmission by the timer.
+    pub since: Instant,
+    /// Time of the acknowledgement that ended it, or of the end of the flow.
+    pub until: Instant,
+    /// Number of segments that the sender repeated meanwhile.
+    pub repeats: u64,
+    /// Number of packets of the receiver meanwhile, none of which acknowledged anything new.
+    pub received: u64,
+    /// A new acknowledgement ended it, not the end of the flow.
+    pub answered: bool,
+}
+
+/// All times without an answer of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silences {
+    /// Number of them.
+    pub count: u64,
+    /// Their total length.
+    pub time: Duration,
+    /// Number of timeouts in them after the first of each: the back-off of the timer.
+    pub backoffs: u64,
+    /// The longest one.
+    pub longest: Option<Silence>,
+    /// The sender reset the connection.
+    pub reset_by_sender: bool,
+    /// The receiver reset the connection.
+    pub reset_by_receiver: bool,
+}
+
 /// Another large flow of the same capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Rival {
@@ -59,6 +91,8 @@ pub struct Evidence<'a> {
     pub wakeups: &'a [Wakeup],
     /// Up to 32 of the longest ACK silences.
     pub bursts: &'a [Burst],
+    /// Times without an answer.
+    pub silences: &'a Silences,
     /// Up to 16 of the largest flows of the capture so far, this one excluded, largest first.
     pub rivals: &'a [Rival],
     /// Smallest RTT of any connection between the same two hosts so far, ms: the path's minimum.

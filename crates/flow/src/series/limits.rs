@@ -24,6 +24,9 @@ const NEAR_BEST: f64 = 0.85;
 /// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
+    /// The retransmission timer fired, and nothing new has been acknowledged since. Then the window is not counted as
+    /// full, and the application not as idle: neither is known.
+    pub timeout: bool,
     /// Less than one send unit of the window is left.
     pub window_full: bool,
     /// The advertised window is 0.
@@ -48,6 +51,7 @@ struct OpenBin {
     out_of_order: u32,
     window_full: u64,
     zero_window: u64,
+    timeout: u64,
     app: u64,
 }
 
@@ -83,7 +87,7 @@ pub struct Bins {
     per_ms: u64,
     last_limit: Limit,
     /// Time under each limit, ns, in the order of [`Limit::ALL`].
-    pub limit_ns: [u64; 8],
+    pub limit_ns: [u64; Limit::COUNT],
     /// The whole flow in at most 512 bins.
     pub profile: Profile,
     /// Bytes of each full second (at every bin), for BDP and peak.
@@ -150,7 +154,7 @@ impl Bins {
             best_bin: 0,
             per_ms: 0,
             last_limit: Limit::Unknown,
-            limit_ns: [0; 8],
+            limit_ns: [0; Limit::COUNT],
             window_full_ns: 0,
             zero_window_ns: 0,
             profile: Profile::new(start, Duration(width)),
@@ -165,7 +169,7 @@ impl Bins {
     /// Resets shares of time and distributions, which then begin at `from`, even within a bin.
     pub fn measure_from(&mut self, from: Instant) {
         self.counted_from = from;
-        self.limit_ns = [0; 8];
+        self.limit_ns = [0; Limit::COUNT];
         self.window_full_ns = 0;
         self.rates = Histogram::default();
         self.utilisation = Histogram::default();
@@ -228,6 +232,9 @@ impl Bins {
         }
         if self.state.app_limited {
             self.open.app += spent;
+        }
+        if self.state.timeout {
+            self.open.timeout += spent;
         }
         self.mark = at;
     }
@@ -311,7 +318,7 @@ impl Bins {
             retransmissions: open.retransmissions,
             out_of_order: open.out_of_order,
             link_bytes: Bytes(link),
-            limit_ns: [0; 8],
+            limit_ns: [0; Limit::COUNT],
         };
         row.limit_ns[limit as usize] = span;
         if bins == 1 {
@@ -379,6 +386,9 @@ impl Bins {
         let open = &self.open;
         if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
             return Limit::ZeroWindow;
+        }
+        if open.timeout >= span / MAJORITY && open.timeout > 0 {
+            return Limit::Timeout;
         }
         if open.window_full >= span / MAJORITY && open.window_full > 0 {
             return Limit::ReceiveWindow;

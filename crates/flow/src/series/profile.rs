@@ -44,7 +44,7 @@ pub struct ProfileBin {
     /// Bytes of the whole capture in this time, all connections, the direction of this flow's data only.
     pub link_bytes: Bytes,
     /// Time under each limit, ns, in the order of [`Limit::ALL`].
-    pub limit_ns: [u64; 8],
+    pub limit_ns: [u64; Limit::COUNT],
 }
 
 impl ProfileBin {
@@ -64,7 +64,7 @@ impl ProfileBin {
         retransmissions: 0,
         out_of_order: 0,
         link_bytes: Bytes::ZERO,
-        limit_ns: [0; 8],
+        limit_ns: [0; Limit::COUNT],
     };
 
     /// Merges `other` into this bin.

@@ -224,7 +224,7 @@ pub struct Flow {
     /// Goodput with a window twice as large; see `connection/summary.rs`.
     pub unlimited_goodput: Option<Rate>,
     /// Seconds under each limit, in the order of [`Limit::ALL`].
-    pub limit_time: [Duration; 8],
+    pub limit_time: [Duration; Limit::COUNT],
     /// Bufferbloat grade: A+, A, B, C, D, F by p95 of queue_ms; `None` without load.
     pub grade: Option<&'static str>,
 }
@@ -293,7 +293,7 @@ impl Flow {
             in_flight_over_bdp: None,
             rtt_ceiling_ms: None,
             unlimited_goodput: None,
-            limit_time: [Duration::ZERO; 8],
+            limit_time: [Duration::ZERO; Limit::COUNT],
             grade: None,
         }
     }

@@ -116,6 +116,11 @@ impl Stream {
         }
         if advanced || progress {
             m.last_progress = cx.now;
+            if m.silence.is_some() {
+                m.end_silence(cx.now, true);
+            }
+        } else if let Some(silence) = &mut m.silence {
+            silence.received += 1;
         }
         cx.series.segment(
             cx.selected,
@@ -327,7 +332,9 @@ impl Stream {
             m.bins.in_flight(in_flight);
         } else {
             let state = m.bins.state();
-            let full = state.window_full || m.zero_since.is_some();
+            // A window that opened is no longer full; whether the sender fills it again shows with its next data.
+            let zero_window = m.zero_since.is_some();
+            let full = zero_window || (state.window_full && !state.zero_window);
             self.set_state(full, state.app_limited && m.zero_since.is_none(), m, cx);
         }
     }

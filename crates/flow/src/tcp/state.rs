@@ -4,7 +4,7 @@
 use units::{Bytes, Duration, Instant};
 
 use crate::identity::sequence::Pos;
-use crate::series::evidence::Wakeup;
+use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::Bins;
 use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
@@ -131,6 +131,9 @@ pub(crate) struct Measured {
     pub wakeup_open: bool,
     pub in_flight_plain_max: u64,
     pub recovery: Recovery,
+    /// The time without an answer that is still open.
+    pub silence: Option<Silence>,
+    pub silences: Silences,
     pub in_flight: Histogram,
     pub rtt: Histogram,
     pub window_probe: Option<(Pos, Instant)>,
@@ -172,6 +175,8 @@ impl Measured {
             wakeup_open: false,
             in_flight_plain_max: 0,
             recovery: Recovery::default(),
+            silence: None,
+            silences: Silences::default(),
             in_flight: Histogram::default(),
             rtt: Histogram::default(),
             window_probe: None,
@@ -191,6 +196,40 @@ impl Measured {
             full_rtt_min: None,
             zero_first: None,
         })
+    }
+
+    /// The retransmission timer fired at `now`, with `segments` repeated.
+    #[cold]
+    pub fn unanswered(&mut self, now: Instant, fired: bool, segments: u64) {
+        match &mut self.silence {
+            Some(silence) => {
+                silence.repeats += segments;
+                self.silences.backoffs += u64::from(fired);
+            }
+            None if fired => {
+                self.silence = Some(Silence {
+                    since: now,
+                    until: now,
+                    repeats: segments,
+                    received: 0,
+                    answered: false,
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// Ends the time without an answer: by a new acknowledgement (`answered`), or with the flow.
+    #[cold]
+    pub fn end_silence(&mut self, now: Instant, answered: bool) {
+        let Some(silence) = self.silence.take() else { return };
+        let silence = Silence { until: now.max(silence.since), answered, ..silence };
+        let length = |s: Silence| s.until.since(s.since);
+        self.silences.count += 1;
+        self.silences.time += length(silence);
+        if self.silences.longest.is_none_or(|longest| length(longest) < length(silence)) {
+            self.silences.longest = Some(silence);
+        }
     }
 
     /// Resets distributions, shares and goodput, which begin at `from`, when `before` had been delivered. The state of

@@ -282,6 +282,11 @@ impl Stream {
     ) {
         let now = cx.now;
         self.end_idle(start, m, cx);
+        // Away from the sender new data shows that it was answered. At the sender it does not: with a window of a
+        // segment a byte-counting stack adds new data to what it repeats.
+        if m.silence.is_some() && self.vantage != Vantage::Sender {
+            m.end_silence(now, true);
+        }
         if start > self.max {
             if m.holes.len() >= MAX_HOLES {
                 m.holes.remove(0);
@@ -405,6 +410,10 @@ impl Stream {
         self.counts.retransmissions += n;
         self.counts.retransmitted_bytes += bytes;
         self.counts.timeouts += u64::from(fired);
+        // Without ACKs in the capture no answer can be seen; data that was acknowledged before has one.
+        if self.acks_seen && self.acked_any && end > self.una {
+            m.unanswered(now, fired, n);
+        }
         let kind = match cause {
             Cause::Fast => {
                 self.counts.fast += n;
@@ -476,7 +485,9 @@ impl Stream {
     fn after_data(&mut self, s: &TcpSegment, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let Some(known) = self.senders_view(m) else {
             let short = s.payload < self.mss();
-            m.bins.set(State { app_limited: short && m.zero_since.is_none(), ..m.bins.state() });
+            // Without the sender's view only a closed window is known to stop it.
+            let zero_window = m.zero_since.is_some();
+            self.set_state(zero_window, short && !zero_window, m, cx);
             return;
         };
         let plain = (self.max - known.una).max(0) as u64;
@@ -484,12 +495,14 @@ impl Stream {
         m.in_flight.record(in_flight);
         m.in_flight_plain_max = m.in_flight_plain_max.max(plain);
         m.bins.in_flight(in_flight);
-        m.bins.window_used(plain, (known.right_edge - known.una).max(0) as u64);
+        if m.silence.is_none() {
+            m.bins.window_used(plain, (known.right_edge - known.una).max(0) as u64);
+        }
         if self.scale.known.is_none() {
             self.infer_scale(plain);
         }
         let mss = self.mss();
-        let full = self.is_full(m, known.right_edge, mss);
+        let full = m.silence.is_none() && self.is_full(m, known.right_edge, mss);
         if full && end == self.max {
             self.counts.window_full += 1;
         }
@@ -525,6 +538,10 @@ impl Stream {
     /// Sets the state from now on, and records the events of window-full spans.
     pub fn set_state(&self, full: bool, app_limited: bool, m: &mut Measured, cx: &mut Context<'_>) {
         let now = m.bins.accounted();
+        // Without an answer it is unknown what else would limit the sender; a closed window stays known.
+        let zero_window = m.zero_since.is_some();
+        let timeout = m.silence.is_some() && !zero_window;
+        let (full, app_limited) = (full && !timeout, app_limited && !timeout);
         match (full, m.full_since) {
             (true, None) => {
                 m.full_since = Some(now);
@@ -537,7 +554,7 @@ impl Stream {
             }
             _ => {}
         }
-        m.bins.set(State { window_full: full, zero_window: m.zero_since.is_some(), app_limited });
+        m.bins.set(State { timeout, window_full: full, zero_window, app_limited });
     }
 
     /// Bytes delivered: acknowledged where ACKs are seen, else seen once.

@@ -240,6 +240,8 @@ pub struct Model<'a> {
     echo: [u32; 2],
     ids: [u16; 2],
     full_since: Option<u64>,
+    /// The retransmission timer fired, and nothing new has been acknowledged since.
+    unanswered: bool,
     zero_known: bool,
     // receiver
     arrived: Vec<bool>,
@@ -297,6 +299,7 @@ pub fn run(s: &Script) -> (Vec<TcpSegment>, Truth) {
         echo: [0; 2],
         ids: [65_500, 7],
         full_since: None,
+        unanswered: false,
         zero_known: false,
         arrived: vec![false; n],
         next: 0,
@@ -675,6 +678,8 @@ impl Model<'_> {
             self.arm();
             return;
         }
+        self.unanswered = true;
+        self.note_full();
         self.recovery = Some((self.nxt, Cause::Timeout));
         self.to_retransmit.clear();
         self.dup_acks = 0;
@@ -726,6 +731,7 @@ impl Model<'_> {
         } else if self.nxt > self.una {
             self.dup_acks += 1;
         }
+        self.unanswered &= !(advanced || news);
         self.detect(advanced, if self.probed { 1 } else { 3 });
         if news {
             self.reorder += 1;
@@ -782,10 +788,12 @@ impl Model<'_> {
         }
     }
 
-    /// Keeps account of the time with less than a segment of window left.
+    /// Keeps account of the time with less than a segment of window left. Without an answer it is not known whether
+    /// the window limits the sender.
     fn note_full(&mut self) {
         let left = self.edge.saturating_sub(self.nxt as u64 * u64::from(self.s.mss));
-        let full = self.zero_known || left < u64::from(self.s.mss) && self.nxt > self.una;
+        let full = self.zero_known
+            || !self.unanswered && left < u64::from(self.s.mss) && self.nxt > self.una;
         match (full, self.full_since) {
             (true, None) => self.full_since = Some(self.now),
             (false, Some(since)) => {

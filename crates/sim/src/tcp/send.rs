@@ -56,10 +56,13 @@ pub enum SendLimit {
     Pacing,
     /// Too much of this flow waits in the host's own queue (TSQ).
     Local,
+    /// No answer since the retransmission timer fired, whatever else limits the sender. Time is
+    /// accounted to it; `Sender::limited_by` is never this.
+    Timeout,
 }
 
 /// The number of variants of [`SendLimit`].
-pub const SEND_LIMITS: usize = 7;
+pub const SEND_LIMITS: usize = 8;
 
 /// A segment to be sent; the endpoint makes a frame of it.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +200,8 @@ pub struct Sender {
     pub local: u64,
     /// Why nothing is being sent, and since when.
     pub limited_by: SendLimit,
+    /// The retransmission timer fired, and nothing new has been acknowledged since.
+    unanswered: bool,
     limited_since: Instant,
     /// Time by limit, in slow start (0) and outside (1), since it was last taken.
     pub limited_time: [[u64; SEND_LIMITS]; 2],
@@ -276,6 +281,7 @@ impl Sender {
             ack_step: 0,
             local: 0,
             limited_by: SendLimit::Closed,
+            unanswered: false,
             limited_since: Instant::ZERO,
             limited_time: [[0; SEND_LIMITS]; 2],
             counters: Counters::default(),
@@ -335,7 +341,13 @@ impl Sender {
         let span = now.since(self.limited_since).0;
         self.limited_since = now;
         if span > 0 {
-            self.limited_time[usize::from(!self.slow_start())][self.limited_by as usize] += span;
+            // A closed window is known even while the sender waits for an answer.
+            let limited_by = match self.limited_by {
+                SendLimit::ZeroWindow => SendLimit::ZeroWindow,
+                _ if self.unanswered => SendLimit::Timeout,
+                limited_by => limited_by,
+            };
+            self.limited_time[usize::from(!self.slow_start())][limited_by as usize] += span;
         }
     }
 

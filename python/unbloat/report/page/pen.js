@@ -38,6 +38,7 @@ const LIMIT_LOOKS = {
     ink: "#ffffff",
     tile: "M0 8L8 0M-2 2L2 -2M6 10L10 6M0 0L8 8M-2 6L2 10M6 -2L10 2",
   },
+  timeout: { fill: "#3b3b3b", ink: "#ffffff", tile: "M4 0V8M0 4H8" },
   receive_window: { fill: "#d55e00", ink: "#ffffff", tile: "M0 8L8 0M-2 2L2 -2M6 10L10 6" },
   application: { fill: "#7cc4ea", ink: "#0d2233", tile: "M0 4H8" },
   slow_start: { fill: "#f0e060", ink: "#3a3300", tile: "M4 0V8" },

@@ -72,6 +72,10 @@ impl Sender {
         if acked > 0 {
             self.delivered_at = now;
         }
+        if self.unanswered && (acked > 0 || d.advanced) {
+            self.account_limit(now);
+            self.unanswered = false;
+        }
         if let Some(rtt) = d.rtt {
             self.take_rtt(now, rtt);
         }

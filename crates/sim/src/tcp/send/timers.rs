@@ -83,6 +83,8 @@ impl Sender {
         let first = self.recovery != Recovery::Lost;
         self.rto.backoff += 1;
         self.counters.timeouts += 1;
+        self.account_limit(now);
+        self.unanswered = true;
         // RFC 5682 section 2: only where no loss was being repaired already.
         let frto = self.recovery == Recovery::Open && self.board.sacked == 0;
         self.board.mark_all_lost();

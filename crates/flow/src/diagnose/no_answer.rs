@@ -1,0 +1,182 @@
+//! # no-answer
+//!
+//! The sender repeated its segments for seconds, and nothing new was acknowledged.
+//!
+//! ## How it is measured
+//!
+//! A time without an answer runs from a retransmission timeout to the next new acknowledgement (cumulative or
+//! SACK), or to the end of the flow. It is the limit `timeout`. In that time no window is counted as full, and no
+//! figure about windows is derived from it. The finding describes the longest one. From 1 s on it is info. From 3 s on
+//! it is a warning: after that the timer has backed off at least twice.
+//!
+//! *Which side fell silent* follows from the packets of the receiver in that time. Without any, the receiver or the path
+//! is gone; `silent` is then `receiver`. With some, the receiver lives but does not get the data, or drops it; `silent`
+//! is then `acknowledgements`.
+//!
+//! Minimum: two repeated segments in 1 s. Small connections are judged as well, because a silent peer needs no bulk
+//! transfer.
+//!
+//! ## Evidence
+//!
+//! `silence_s_longest`, `silence_count`, `silence_s` (all of them), `first_s` (the longest, after the first data),
+//! `repeats` (segments repeated in the longest), `packets_from_receiver` (in the longest), `silent`, `end`
+//! (`answered`, `reset by the sender`, `reset by the receiver` or `open`).
+//!
+//! ## What cures it
+//!
+//! Find out which of the two is gone: the host (off, asleep, out of coverage) or the path (a NAT or firewall that
+//! forgot the connection, a failed link). A capture beside the other host shows whether the segments arrive. If the
+//! receiver still sends, look for a path that loses in one direction only, or drops full segments (MTU).
+//!
+//! ## Traps
+//!
+//! - In a capture at the receiver the repeated segments that were lost do not show. There the time begins with the
+//!   first one that arrives.
+//! - A host that leaves (a phone, a notebook) looks the same as a path that fails.
+//! - A lost ACK is no silence at the receiver: the sender repeats what the capture has seen acknowledged.
+//!
+//! ## Sources
+//!
+//! RFC 6298 section 5 (the timer and its back-off). RFC 9293 section 3.8.3 (when a connection is given up). RFC 4821
+//! (MTU black holes).
+
+use super::reading::{Values, counted, seconds, seconds_into};
+use super::{Check, Rule, page::page};
+use crate::series::evidence::{Evidence, Silence};
+use crate::series::rows::{Finding, Severity, Vantage};
+
+/// Seconds from which it is reported: the smallest timer that RFC 6298 allows.
+const MENTION_S: f64 = 1.0;
+/// Seconds from which it is a warning: 1 s doubled once is over.
+const COSTS_S: f64 = 3.0;
+/// One repeated segment may be chance.
+const MIN_REPEATS: u64 = 2;
+const CURE_GONE: &str = "Find out what is gone: the host (off, asleep, out of coverage) or the path (a failed link, a NAT or firewall \
+                         that forgot the connection). A ping to it at that time, or a capture beside it, tells them apart.";
+const CURE_HOST: &str = "The segments arrived beside the receiver: look at that host, its firewall and its load.";
+const CURE_ONE_WAY: &str = "The receiver lives: look for a path that loses in this direction only, for a filter, and for full segments that \
+                            do not pass (MTU). A capture beside the receiver shows whether they arrive.";
+
+pub(super) const RULE: Rule = Rule {
+    name: "no-answer",
+    about: "the sender repeated its segments, and nothing was acknowledged",
+    source: "RFC 6298 section 5; RFC 9293 section 3.8.3",
+    page: page!("no_answer.rs"),
+    check: Check::Flow(check),
+};
+
+/// How the longest time without an answer ended: for the evidence, and as a clause.
+fn ending(e: &Evidence<'_>, longest: &Silence) -> (&'static str, &'static str) {
+    if longest.answered {
+        ("answered", "then the transfer went on")
+    } else if e.silences.reset_by_receiver {
+        ("reset by the receiver", "then the receiver reset the connection")
+    } else if e.silences.reset_by_sender {
+        ("reset by the sender", "then the sender reset the connection")
+    } else {
+        ("open", "the capture shows no answer any more")
+    }
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let longest = e.silences.longest.filter(|s| s.repeats >= MIN_REPEATS)?;
+    let length = longest.until.since(longest.since).as_secs_f64();
+    if length < MENTION_S {
+        return None;
+    }
+    let silent = longest.received == 0;
+    let (end, ended) = ending(e, &longest);
+    let first = seconds_into(e, longest.since);
+    let mut v = Values::default();
+    v.number("silence_s_longest", length)
+        .number("silence_count", e.silences.count as f64)
+        .number("silence_s", e.silences.time.as_secs_f64())
+        .number("first_s", first)
+        .number("repeats", longest.repeats as f64)
+        .number("packets_from_receiver", longest.received as f64)
+        .text("silent", if silent { "receiver" } else { "acknowledgements" })
+        .text("end", end);
+    let side = if silent {
+        format!("The receiver fell silent for {}", seconds(length))
+    } else {
+        format!(
+            "The receiver acknowledged nothing new for {}, but sent {}",
+            seconds(length),
+            counted(longest.received, "packet", "packets")
+        )
+    };
+    let more = match e.silences.count - 1 {
+        0 => String::new(),
+        n => format!(
+            " {} of {} in all came beside it.",
+            counted(n, "shorter time", "shorter times"),
+            seconds(e.silences.time.as_secs_f64() - length)
+        ),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: if length >= COSTS_S { Severity::Warning } else { Severity::Info },
+        flow: Some(e.flow.id),
+        from: longest.since,
+        to: longest.until,
+        values: v.take(),
+        text: format!(
+            "{side}, from {} into the transfer on. The sender repeated {} meanwhile; {ended}.{more}",
+            seconds(first),
+            counted(longest.repeats, "segment", "segments"),
+        ),
+        cure: match (silent, e.flow.vantage) {
+            (true, Vantage::Receiver) => CURE_HOST,
+            (true, _) => CURE_GONE,
+            (false, _) => CURE_ONE_WAY,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+    use units::Duration;
+
+    fn silence(length_s: f64, repeats: u64, received: u64, answered: bool) -> Case {
+        let mut case = Case::transfer(20, |_, _| {});
+        let longest =
+            Silence { since: at(5.0), until: at(5.0 + length_s), repeats, received, answered };
+        case.silences.count = 1;
+        case.silences.time = Duration((length_s * 1e9) as u64);
+        case.silences.longest = Some(longest);
+        case
+    }
+
+    #[test]
+    fn a_receiver_that_vanished_is_named_with_the_time_of_its_silence() {
+        let mut case = silence(12.0, 7, 0, false);
+        case.silences.reset_by_sender = true;
+        let f = check(&case.evidence()).expect("silence");
+        assert_eq!((f.severity, f.from, f.to), (Severity::Warning, at(5.0), at(17.0)));
+        assert_eq!((f.word("silent"), f.word("end")), ("receiver", "reset by the sender"));
+        assert_eq!((f.number("first_s"), f.number("silence_s_longest")), (5.0, 12.0));
+        assert!(f.text.starts_with("The receiver fell silent for 12 s, from 5.0 s"), "{}", f.text);
+        assert!(f.text.contains("repeated 7 segments"), "{}", f.text);
+        assert_eq!(f.cure, CURE_GONE);
+        case.flow.vantage = Vantage::Receiver;
+        assert_eq!(check(&case.evidence()).map(|f| f.cure), Some(CURE_HOST));
+    }
+
+    #[test]
+    fn a_receiver_that_still_sends_does_not_get_the_data() {
+        let f = check(&silence(4.0, 4, 3, true).evidence()).expect("silence");
+        assert_eq!((f.word("silent"), f.word("end")), ("acknowledgements", "answered"));
+        assert!(f.text.contains("but sent 3 packets"), "{}", f.text);
+        assert_eq!(f.cure, CURE_ONE_WAY);
+    }
+
+    #[test]
+    fn one_second_three_seconds_and_two_repeats_are_the_boundaries() {
+        let severity = |s, repeats| check(&silence(s, repeats, 0, true).evidence()).map(|f| f.severity);
+        assert_eq!([severity(0.9, 2), severity(1.1, 1)], [None, None]);
+        assert_eq!([severity(1.1, 2), severity(2.9, 9)], [Some(Severity::Info); 2]);
+        assert_eq!(severity(3.1, 2), Some(Severity::Warning));
+    }
+}
