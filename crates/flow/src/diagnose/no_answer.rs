@@ -52,8 +52,9 @@ const COSTS_S: f64 = 3.0;
 /// One repeated segment may be chance.
 const MIN_REPEATS: u64 = 2;
 const CURE_GONE: &str = "Find out what is gone: the host (off, asleep, out of coverage) or the path (a failed link, a NAT or firewall \
-                         that forgot the connection). A ping to it at that time, or a capture beside it, tells them apart.";
-const CURE_HOST: &str = "The segments arrived beside the receiver: look at that host, its firewall and its load.";
+                         that forgot the connection). A ping to it at that time, or a capture beside it, shows which.";
+const CURE_HOST: &str =
+    "The segments arrived beside the receiver: look at that host, its firewall and its load.";
 const CURE_ONE_WAY: &str = "The receiver lives: look for a path that loses in this direction only, for a filter, and for full segments that \
                             do not pass (MTU). A capture beside the receiver shows whether they arrive.";
 
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn one_second_three_seconds_and_two_repeats_are_the_boundaries() {
-        let severity = |s, repeats| check(&silence(s, repeats, 0, true).evidence()).map(|f| f.severity);
+        let severity =
+            |s, repeats| check(&silence(s, repeats, 0, true).evidence()).map(|f| f.severity);
         assert_eq!([severity(0.9, 2), severity(1.1, 1)], [None, None]);
         assert_eq!([severity(1.1, 2), severity(2.9, 9)], [Some(Severity::Info); 2]);
         assert_eq!(severity(3.1, 2), Some(Severity::Warning));

@@ -24,8 +24,8 @@ const NEAR_BEST: f64 = 0.85;
 /// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The retransmission timer fired, and nothing new has been acknowledged since. Then the window is not counted as
-    /// full, and the application not as idle: neither is known.
+    /// The retransmission timer fired, and nothing new has been acknowledged since. Then time does not count for a full
+    /// window or an idle application, whatever their states: neither is known to limit the sender.
     pub timeout: bool,
     /// Less than one send unit of the window is left.
     pub window_full: bool,
@@ -222,7 +222,9 @@ impl Bins {
         if spent == 0 {
             return;
         }
-        if self.state.window_full {
+        if self.state.timeout {
+            self.open.timeout += spent;
+        } else if self.state.window_full {
             self.open.window_full += spent;
             self.window_full_ns += at.since(self.mark.max(self.counted_from)).as_nanos();
         }
@@ -230,11 +232,8 @@ impl Bins {
             self.open.zero_window += spent;
             self.zero_window_ns += spent;
         }
-        if self.state.app_limited {
+        if self.state.app_limited && !self.state.timeout {
             self.open.app += spent;
-        }
-        if self.state.timeout {
-            self.open.timeout += spent;
         }
         self.mark = at;
     }

@@ -502,8 +502,8 @@ impl Stream {
             self.infer_scale(plain);
         }
         let mss = self.mss();
-        let full = m.silence.is_none() && self.is_full(m, known.right_edge, mss);
-        if full && end == self.max {
+        let full = self.is_full(m, known.right_edge, mss);
+        if full && end == self.max && m.silence.is_none() {
             self.counts.window_full += 1;
         }
         // Mostly one full segment: the comparison avoids the division.
@@ -541,8 +541,7 @@ impl Stream {
         // Without an answer it is unknown what else would limit the sender; a closed window stays known.
         let zero_window = m.zero_since.is_some();
         let timeout = m.silence.is_some() && !zero_window;
-        let (full, app_limited) = (full && !timeout, app_limited && !timeout);
-        match (full, m.full_since) {
+        match (full && !timeout, m.full_since) {
             (true, None) => {
                 m.full_since = Some(now);
                 m.full_first.get_or_insert(now);
