@@ -332,9 +332,11 @@ impl Stream {
             m.bins.in_flight(in_flight);
         } else {
             let state = m.bins.state();
-            // A window that opened is no longer full; whether the sender fills it again shows with its next data.
+            // The sender's next data shows whether it is full to the sender. Where no data can show it, a window that
+            // opened is no longer full.
             let zero_window = m.zero_since.is_some();
-            let full = zero_window || (state.window_full && !state.zero_window);
+            let shown = m.known.is_some() || !state.zero_window;
+            let full = zero_window || (state.window_full && shown);
             self.set_state(full, state.app_limited && m.zero_since.is_none(), m, cx);
         }
     }
