@@ -48,7 +48,7 @@ def test_time_without_an_answer_is_the_limit_timeout_and_nothing_else(
     silence = findings["no-answer"]
     assert silence["severity"] == "warning"
     assert silence["text"].startswith("The receiver fell silent for ")
-    assert END_S - 0.1 < silence["to_s"] + held.offset(client)
+    assert silence["to_s"] + held.offset(client) > END_S - 0.1
     assert "retransmission-timeouts" not in findings, "one outage is one stop"
     # At the receiver the repeated segments that were lost do not show.
     assert held.flow(server, 0)["share_timeout"] < true["share_timeout"]
