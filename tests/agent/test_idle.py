@@ -20,7 +20,7 @@ from daemon import Daemon
 from download import Agent, Download, scenario
 from test_receive_safety import LAYOUT
 from test_receive_traps import another
-from uplink import Uplink
+from uplink import NOTEBOOK, SERVER, Uplink
 from uplink import scenario as uplink_scenario
 
 from unbloat.lab.testbed import run, until
@@ -171,14 +171,17 @@ def test_a_kernel_that_refuses_every_window_is_a_problem_until_it_takes_one(
 def test_a_download_that_runs_while_the_program_is_detached_is_a_problem_soon(
     tmp_path: Path,
 ) -> None:
-    """The walk first excludes that another program has replaced the callback flags."""
+    """A walk out of turn first excludes that another program has replaced the callback flags."""
     with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent:
         sender(testbed, "server", 30_000_000)
         agent.serve()
         taker(testbed, "host", "10.0.0.2", 30_000_000)
         until(lambda: agent.status()["work"]["receive"] == "counts", 5)
+        # Of the turns of the agent's loop and its walks no one may matter.
+        time.sleep(2.3)
         detach(agent)
-        until(lambda: problems(agent), 10)
+        begun = time.monotonic() + 100_000 * 8 / 8e6
+        appears(agent, begun, "downloads do nothing: ")
         assert agent.status()["work"]["receive"] == "idle"
 
 
@@ -323,6 +326,60 @@ def test_a_program_on_the_device_that_is_not_called_is_a_problem(tmp_path: Path,
             begun = first_100_kb(taker(testbed, "server", "10.0.0.1"))
             appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
             assert testbed.device in problems(agent)[0]
+
+
+@pytest.mark.parametrize("cure", ["acks", "gate"])
+def test_a_program_on_the_device_that_is_not_called_for_what_is_forwarded_is_a_problem(
+    tmp_path: Path, cure: str
+) -> None:
+    """A router has no socket of the transfers that it forwards."""
+    text = uplink_scenario('rate = "8 Mbit/s"')
+    settings = ("uplink.clsact=true", "trial.enabled=false", f"uplink.mode={cure}")
+    with Uplink(tmp_path, text) as testbed:
+        testbed.ip("phone", f"route add default dev {testbed.device}")
+        with Daemon(testbed, "phone", *settings) as agent:
+            # The gate is for what is sent; ACK-window rewriting sees both ways.
+            ends = (
+                ("notebook", "server", NOTEBOOK)
+                if cure == "gate"
+                else ("server", "notebook", SERVER)
+            )
+            sender(testbed, ends[0])
+            agent.serve()
+            first_100_kb(taker(testbed, ends[1], ends[2]))
+            no_problem(agent, 3)
+            assert agent.status()["work"] == {cure: "counts"}
+            for hook in ("ingress", "egress"):
+                testbed.ask("phone", "tc", "filter", "del", "dev", testbed.device, hook)
+            time.sleep(2)
+            begun = first_100_kb(taker(testbed, ends[1], ends[2]))
+            appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
+            assert "packets were forwarded" in problems(agent)[0]
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_forwarded_datagrams_are_no_problem_for_a_program_that_is_called(
+    tmp_path: Path, detached: bool
+) -> None:
+    """ACK-window rewriting counts no segment of them, but it is called; the control: it is not."""
+    text = uplink_scenario('rate = "8 Mbit/s"')
+    settings = ("uplink.clsact=true", "trial.enabled=false", "uplink.mode=acks")
+    with Uplink(tmp_path, text) as testbed:
+        testbed.ip("phone", f"route add default dev {testbed.device}")
+        with Daemon(testbed, "phone", *settings) as agent:
+            agent.serve()
+            if detached:
+                for hook in ("ingress", "egress"):
+                    testbed.ask("phone", "tc", "filter", "del", "dev", testbed.device, hook)
+            testbed.start("server", "iperf3", "-s", "-p", "5201")
+            testbed.listens("server", 5201)
+            # One small control connection of its own beside the datagrams.
+            udp = ("-u", "-b", "4M", "-t", "8")
+            testbed.start("notebook", "iperf3", "-c", SERVER, "-p", "5201", *udp)
+            if detached:
+                until(lambda: problems(agent), 6)
+            else:
+                no_problem(agent, 6)
 
 
 def test_the_front_ends_with_the_same_code(tmp_path: Path) -> None:

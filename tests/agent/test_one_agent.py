@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from agent_program import AgentProgram
+from daemon import Daemon
 from download import Agent, Download
 from reader import Sender
 from test_front import front
 from test_receive_safety import LEASE_S, holding, lifted
+from uplink import Uplink
+from uplink import scenario as uplink_scenario
 
 from unbloat.lab.testbed import TIMEOUT_S, end, until
 
@@ -65,6 +68,48 @@ def test_off_removes_the_pins_without_a_journal(tmp_path: Path, journal: str | N
         assert "gave 0 connections back" in agent.do("off")
         assert not agent.pins.exists()
         assert agent.do("off").strip() == "off"
+
+
+def filters(testbed: Uplink, device: str) -> str:
+    """Of a device of the phone's, both ways."""
+    hooks = ("ingress", "egress")
+    return "".join(
+        testbed.ask("phone", "tc", "filter", "show", "dev", device, hook) for hook in hooks
+    )
+
+
+@pytest.mark.parametrize("mode", ["acks", "gate"])
+def test_off_removes_filters_without_a_journal_and_only_those_that_no_agent_renews(
+    tmp_path: Path, mode: str
+) -> None:
+    """The controls: an agent with other directories on another device, and a filter of the
+    administrator's with the preference of ours."""
+    settings = ("uplink.clsact=true", f"uplink.mode={mode}")
+    with Uplink(tmp_path / "testbed", uplink_scenario()) as testbed:
+        device = testbed.device
+        own = Daemon(testbed, "phone", *settings, f"scope.device={device}")
+        other = Daemon(testbed, "phone", *settings, "scope.device=lan")
+        other.runtime = tmp_path / "other"
+        other.pins = own.pins.with_name(f"{own.pins.name}-other")
+        with own as agent, other as second:
+            agent.serve()
+            second.serve()
+            preference = "47" if mode == "gate" else "48"
+            code = ("bpf", "bytecode", "1,6 0 0 4294967295,", "flowid", "1:1")
+            words = ("filter", "add", "dev", device, "egress", "pref", preference, "handle", "9")
+            testbed.ask("phone", "tc", *words, *code)
+            agent.kill(supervisor=True)
+            (agent.runtime / "journal.jsonl").write_text("")
+            ours, renewed = filters(testbed, device), filters(testbed, "lan")
+            program = "egress" if mode == "gate" else "acks_out"
+            assert f"handle 0x1 {program}" in ours
+            assert f"handle 0x1 {program}" in renewed
+            said = agent.do("off")
+            assert f"put back: {'the gate' if mode == 'gate' else 'ACK-window rewriting'}" in said
+            assert "handle 0x1 " not in filters(testbed, device)
+            assert "handle 0x9" in filters(testbed, device), "the administrator's"
+            assert filters(testbed, "lan") == renewed, "another agent renews them"
+            assert agent.do("off").strip() == "off"
 
 
 def test_a_malformed_request_is_an_error_and_changes_nothing(tmp_path: Path) -> None:

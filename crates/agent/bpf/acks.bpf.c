@@ -423,6 +423,7 @@ static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 	now = bpf_ktime_get_ns();
 	if (!c || !count || now > c->lease_until_ns)
 		return NEXT;
+	count->packets++;
 	if (segment_read(skb, c->link_bytes, out, &key, &s))
 		return NEXT;
 	count->segments++;

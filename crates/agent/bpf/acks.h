@@ -96,6 +96,8 @@ struct flow {
 struct acks_counters {
 	__u64 segments, flows, unknown, excluded, samples, decisions, rewritten, gso_packets, edge_limited, out_of_window;
 	__u64 down_bytes, up_bytes;
+	/* Packets of any kind that came to the hooks. */
+	__u64 packets;
 };
 
 struct traced {

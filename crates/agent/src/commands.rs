@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::cures;
+use crate::cures::{self, attach};
 use crate::daemon::control::ask;
-use crate::daemon::paths::{Paths, Role};
-use crate::daemon::{self, ENDING, Start};
+use crate::daemon::paths::{LockWait, Paths, Role};
+use crate::daemon::{self, Start};
 use crate::kernel::{self, Feature, Tried};
 use crate::undo;
 use crate::undo::journal::{self, Change, Journal};
+use crate::undo::lease::LEASE;
 
 /// Longest wait for an answer of the daemon: one turn of its loop may load programs, which takes
 /// seconds on small machines.
@@ -292,6 +293,17 @@ pub fn off(paths: &Paths, output: &Output) -> Result<()> {
     Ok(())
 }
 
+/// Filters that no agent renews any more. A lease that is still valid may be that of an agent that
+/// was killed a moment ago.
+fn orphans() -> crate::error::Result<Vec<Change>> {
+    let (filters, valid) = attach::orphans()?;
+    if !valid {
+        return Ok(filters);
+    }
+    std::thread::sleep(LEASE + Duration::from_millis(100));
+    Ok(attach::orphans()?.0)
+}
+
 /// Ends a daemon, and undoes what one left that died: what that was.
 pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
     let answer = ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT);
@@ -307,26 +319,12 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
         check_ok(answer)?;
     }
     // A daemon that has answered may still be ending, or a supervisor may be at work.
-    let (begun, mut ending) = (Instant::now(), None);
+    let runtime = paths.runtime.display();
+    let mut wait = LockWait::begin();
     let _lock = loop {
-        match paths
-            .lock(Role::Off)
-            .map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?
-        {
+        match paths.lock(Role::Off).map_err(|e| failed(format!("{runtime}: {e}")))? {
             Ok(lock) => break lock,
-            Err(holder)
-                if holder.pins.is_some()
-                    && ending.get_or_insert_with(Instant::now).elapsed() > ENDING =>
-            {
-                return Err(failed(format!("another agent runs ({holder})")));
-            }
-            Err(holder) if begun.elapsed() > ANSWER_TIMEOUT => {
-                return Err(failed(format!(
-                    "{holder} does not let go of {}",
-                    paths.runtime.display()
-                )));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            Err(holder) => wait.pause(holder).map_err(|e| failed(format!("{runtime}: {e}")))?,
         }
     };
     let mut journal = Journal::open(&paths.journal())
@@ -335,6 +333,13 @@ pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
     // A journal that was lost or overwritten no longer lists the pins.
     if paths.pins.exists() {
         match undo::revert(&Change::Sockets { pins: paths.pins.clone() }) {
+            Ok(text) => done.push(text),
+            Err(e) => wrong.push(e),
+        }
+    }
+    // Nor the filters of an agent that was killed.
+    for filter in orphans().map_err(failed)? {
+        match undo::revert(&filter) {
             Ok(text) => done.push(text),
             Err(e) => wrong.push(e),
         }

@@ -172,6 +172,42 @@ pub trait Cure: Sized {
     fn detach(self, journal: &mut Journal) -> Result<()>;
 }
 
+/// What a program on the uplink's device has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Name of the cure, and its name in messages.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// Packets that it counts for its work, and packets of any kind.
+    pub(crate) counted: u64,
+    pub(crate) packets: u64,
+    /// It sees what arrives, too.
+    pub(crate) both_ways: bool,
+}
+
+impl Attached {
+    /// What each program on the uplink's device has seen.
+    pub(crate) fn seen(&self) -> Result<Vec<Seen>> {
+        let acks = self.acks.as_ref().map(acks::Acks::counters).transpose()?;
+        let gate = self.gate.as_ref().map(gate::Gate::packets).transpose()?;
+        let acks = acks.map(|counters| Seen {
+            name: acks::Acks::ABOUT.name,
+            title: acks::Acks::ABOUT.title,
+            counted: counters.segments,
+            packets: counters.packets,
+            both_ways: true,
+        });
+        let gate = gate.map(|packets| Seen {
+            name: gate::Gate::ABOUT.name,
+            title: gate::Gate::ABOUT.title,
+            counted: packets,
+            packets,
+            both_ways: false,
+        });
+        Ok(acks.into_iter().chain(gate).collect())
+    }
+}
+
 /// Brings a cure to what is wanted: attached, changed, or detached. Lines for the log.
 fn bring<C: Cure>(
     slot: &mut Option<C>,

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::config::{Config, ConfigError};
 use crate::cures::CureError;
 use crate::daemon::control::{Control, Question, failure};
-use crate::daemon::paths::{Holder, Lock, Paths, Role};
+use crate::daemon::paths::{Holder, Lock, LockError, LockWait, Paths, Role};
 use crate::daemon::supervisor::Supervised;
 use crate::kernel;
 use crate::status::metrics::{self, Exporter};
@@ -44,11 +44,6 @@ use trials::Trials;
 const LOADING: Duration = Duration::from_secs(10);
 /// A running daemon answers a request to hand over at once, unless its loop is busy.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest wait for the lock: a daemon that hands over, or a supervisor that undoes, ends within
-/// seconds.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time in which an ending process loses all of its locks.
-pub(crate) const ENDING: Duration = Duration::from_millis(500);
 /// Lines of the log that `status` shows.
 const LOG_LINES: usize = 50;
 
@@ -290,31 +285,26 @@ fn joined(problems: &[Problem]) -> String {
 /// over; whether it was handed over.
 fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {
     let (paths, runtime) = (&start.paths, &start.paths.runtime);
-    let (begun, mut asked, mut ending) = (Instant::now(), false, None);
+    let (mut wait, mut asked) = (LockWait::begin(), false);
     loop {
         let holder = match paths.lock(Role::Daemon).map_err(io(runtime.display()))? {
             Ok(lock) => return Ok((lock, asked)),
             Err(holder) => holder,
         };
-        let daemon = holder.role == Some(Role::Daemon);
-        let elsewhere = holder.pins.is_some();
-        if elsewhere {
-            // A process that ends may lose the lock of the pins after that of the directory.
-            if ending.get_or_insert_with(Instant::now).elapsed() > ENDING {
-                return Err(DaemonError::Running(holder));
-            }
-        } else if daemon && !start.take_over {
+        // An agent with another runtime directory listens elsewhere.
+        let here = holder.role == Some(Role::Daemon) && holder.pins.is_none();
+        if here && !start.take_over {
             return Err(DaemonError::Running(holder));
         }
-        if daemon && !asked && !elsewhere {
+        if here && !asked {
             let request = json!({"ask": "hand over"});
             let answer = control::ask(&paths.socket(), &request, HAND_OVER_TIMEOUT);
             asked = matches!(answer, Ok(Some(_)));
         }
-        if begun.elapsed() > LOCK_TIMEOUT {
-            return Err(DaemonError::Locked { holder, runtime: runtime.clone() });
-        }
-        std::thread::sleep(Duration::from_millis(10));
+        wait.pause(holder).map_err(|e| match e {
+            LockError::Elsewhere(holder) => DaemonError::Running(holder),
+            LockError::Late(holder) => DaemonError::Locked { holder, runtime: runtime.clone() },
+        })?;
     }
 }
 

@@ -50,10 +50,11 @@ const SHOWN: Duration = Duration::from_secs(60);
 /// two hours and four minutes; a flow that was idle for a quarter of that has no queue to cure.
 const FORGOTTEN: Duration = Duration::from_secs(1_800);
 /// The two programs, and the packets that they see.
-const HOOK: Hook = Hook {
+pub(crate) const HOOK: Hook = Hook {
     what: "ACK-window rewriting",
     programs: &[("acks_out", TcAttachType::Egress), ("acks_in", TcAttachType::Ingress)],
     preference: 48,
+    lease: attach::lease_in::<AcksConfig>,
 };
 
 /// Downloads of hosts behind this one; the keys of uploads are in `[uplink]`.
@@ -547,6 +548,7 @@ impl Acks {
             out_of_window: a.out_of_window + b.out_of_window,
             down_bytes: a.down_bytes + b.down_bytes,
             up_bytes: a.up_bytes + b.up_bytes,
+            packets: a.packets + b.packets,
         }))
     }
 }

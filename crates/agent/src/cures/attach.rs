@@ -7,23 +7,26 @@
 use std::path::Path;
 
 use aya::Ebpf;
+use aya::maps::{Array, Map, MapData, MapInfo};
 use aya::programs::links::LinkOrder;
 use aya::programs::tc::{
     NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle,
 };
-use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::programs::{SchedClassifier, TcAttachType, loaded_programs, tc};
 use aya::util::KernelVersion;
 
+use crate::cures::{acks, gate};
 use crate::error::{CureError, Result};
-use crate::kernel::netlink::tc::Direction;
+use crate::kernel::netlink::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
 use crate::kernel::netlink::{Device, Netlink};
 use crate::kernel::{self, Feature, FeatureId, objects, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
+use crate::undo::lease::Leased;
 
 /// Handle of this program's filters, so that it finds them again.
-const HANDLE: TcHandle = TcHandle::new(0, crate::kernel::netlink::tc::HANDLE as u16);
+const HANDLE: TcHandle = TcHandle::new(0, OUR_HANDLE as u16);
 
 /// The programs of one cure.
 pub struct Hook {
@@ -33,6 +36,8 @@ pub struct Hook {
     pub programs: &'static [(&'static str, TcAttachType)],
     /// Preference of their filters on a clsact discipline, one for each cure.
     pub preference: u16,
+    /// Reads the end of the lease in their map `config`.
+    pub lease: fn(Map) -> Option<u64>,
 }
 
 /// A device by its name, as it is now.
@@ -216,18 +221,72 @@ impl Programs {
     }
 }
 
-/// The change that a filter is.
-fn filter(hook: &Hook, device: &str, place: TcAttachType) -> Change {
-    let direction = match place {
+fn direction(place: TcAttachType) -> Direction {
+    match place {
         TcAttachType::Ingress => Direction::Ingress,
         _ => Direction::Egress,
-    };
+    }
+}
+
+/// The change that a filter is.
+fn filter(hook: &Hook, device: &str, place: TcAttachType) -> Change {
+    let direction = direction(place);
     Change::Filter {
         device: device.to_owned(),
         direction,
         preference: hook.preference,
         what: format!("{}, {} of {device}", hook.what, direction.name()),
     }
+}
+
+/// Filters of the cures that no agent renews any more, on all devices of this namespace: what
+/// remains of an agent that was killed and whose journal is lost.
+///
+/// signal: filters with the preference, handle and name of a cure's program, whose map `config`
+/// contains a lease · model: a running agent renews its lease, also one with another runtime
+/// directory · action: the changes that they are, where the lease has expired, and whether another
+/// one is still valid. The discipline stays: without the journal it is not known whether the agent
+/// made it.
+pub(crate) fn orphans() -> Result<(Vec<Change>, bool)> {
+    let (mut expired, mut valid) = (Vec::new(), false);
+    let devices = "/proc/self/net/dev";
+    let text = std::fs::read_to_string(devices).map_err(CureError::file(devices))?;
+    for device in text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())) {
+        let there = filters(device).map_err(CureError::file(device))?;
+        for hook in [&gate::HOOK, &acks::HOOK] {
+            for (name, place) in hook.programs {
+                let ours = |one: &&Filter| {
+                    (one.direction, one.preference) == (direction(*place), hook.preference)
+                        && (one.handle, one.name.as_str()) == (OUR_HANDLE, *name)
+                };
+                let Some(until) = there.iter().find(ours).and_then(|one| lease(one.program, hook))
+                else {
+                    continue;
+                };
+                match until < kernel::now_ns() {
+                    true => expired.push(filter(hook, device, *place)),
+                    false => valid = true,
+                }
+            }
+        }
+    }
+    Ok((expired, valid))
+}
+
+/// The end of a program's lease, in its map `config`; none where that cannot be read: then it is not
+/// known whose program it is.
+fn lease(program: u32, hook: &Hook) -> Option<u64> {
+    let info = loaded_programs().filter_map(|info| info.ok()).find(|info| info.id() == program)?;
+    let named =
+        |id: &u32| MapInfo::from_id(*id).is_ok_and(|info| info.name_as_str() == Some("config"));
+    let config = info.map_ids().ok().flatten()?.into_iter().find(named)?;
+    (hook.lease)(Map::from_map_data(MapData::from_id(config).ok()?).ok()?)
+}
+
+/// The end of a lease in a map of configurations, where these are of this version.
+pub(crate) fn lease_in<C: Leased + aya::Pod>(map: Map) -> Option<u64> {
+    let map: Array<MapData, C> = Array::try_from(map).ok()?;
+    map.get(&0, 0).ok().map(|mut config| *config.until_ns())
 }
 
 /// Whether a change is one of our filters on a device.
@@ -282,7 +341,8 @@ mod tests {
 
     #[test]
     fn the_filter_of_a_cure_is_known_by_its_device() {
-        const HOOK: Hook = Hook { what: "the gate", programs: &[], preference: 47 };
+        const HOOK: Hook =
+            Hook { what: "the gate", programs: &[], preference: 47, lease: |_| None };
         let change = filter(&HOOK, "wwan0", TcAttachType::Egress);
         let Change::Filter { what, .. } = &change else { panic!("{change:?}") };
         assert_eq!(what, "the gate, egress of wwan0");

@@ -44,8 +44,12 @@ use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
 /// The program, and the packets that it sees.
-const HOOK: Hook =
-    Hook { what: "the gate", programs: &[("egress", TcAttachType::Egress)], preference: 47 };
+pub(crate) const HOOK: Hook = Hook {
+    what: "the gate",
+    programs: &[("egress", TcAttachType::Egress)],
+    preference: 47,
+    lease: attach::lease_in::<GateConfig>,
+};
 
 /// So much more delay a trial permits below the gate. What refused sockets send again adds as much
 /// as this: with 40 ms, 65 were measured.

@@ -50,6 +50,8 @@ const MAX_LAMBDA: u64 = 256;
 const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time: on hosts with many namespaces it is slow.
 const WALK_SHARE: u32 = 200;
+/// The same of one out of turn: these are rare.
+const EXTRA_WALK_SHARE: u32 = 20;
 /// Longest time between two walks: a connection that began while a starved agent had no lease waits
 /// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
@@ -419,6 +421,7 @@ pub struct Receive {
     link: PinnedLink,
     walker: Option<Walker>,
     walk_at: Instant,
+    walked: Instant,
     walk_took: Duration,
     /// Walks of this generation that left no selected connection without the program.
     whole_walks: u64,
@@ -523,6 +526,7 @@ impl Cure for Receive {
             link,
             walker: None,
             walk_at: Instant::now(),
+            walked: Instant::now(),
             walk_took: Duration::ZERO,
             whole_walks: 0,
             generation: 0,
@@ -584,25 +588,7 @@ impl Cure for Receive {
             self.write()?;
             self.log(&Event::Scarce(scarce));
         }
-        let Some(walker) = self.walker.as_mut().filter(|_| Instant::now() >= self.walk_at) else {
-            return Ok(());
-        };
-        let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
-        self.walk_took = walked.took;
-        self.walk_at = Instant::now() + pause(walked.took);
-        let task = walked.task;
-        self.whole_walks += u64::from(task.refused == 0);
-        self.headroom.write(memory, task.headroom)?;
-        let joined = task.changed - task.silenced.min(task.changed);
-        let events = [
-            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
-            (joined > 0).then_some(Event::Joined(joined)),
-            (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
-        ];
-        for event in events.into_iter().flatten() {
-            self.log(&event);
-        }
-        Ok(())
+        if Instant::now() >= self.walk_at { self.walk(memory) } else { Ok(()) }
     }
 
     fn lines(&mut self) -> Vec<String> {
@@ -664,6 +650,37 @@ impl Receive {
     /// How the cure is configured.
     pub(crate) fn now(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Attaches the program to connections that do not call it, where there is a walk.
+    fn walk(&mut self, memory: Option<Memory>) -> Result<()> {
+        let Some(walker) = &mut self.walker else { return Ok(()) };
+        let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
+        self.walk_took = walked.took;
+        self.walked = Instant::now();
+        self.walk_at = self.walked + pause(walked.took);
+        let task = walked.task;
+        self.whole_walks += u64::from(task.refused == 0);
+        self.headroom.write(memory, task.headroom)?;
+        let joined = task.changed - task.silenced.min(task.changed);
+        let events = [
+            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+            (joined > 0).then_some(Event::Joined(joined)),
+            (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
+        ];
+        for event in events.into_iter().flatten() {
+            self.log(&event);
+        }
+        Ok(())
+    }
+
+    /// A walk out of turn, on suspicion that connections do not call the program. On hosts where
+    /// walks are slow, the next one in turn has to do.
+    pub(crate) fn walk_now(&mut self) -> Result<()> {
+        match self.walked.elapsed() >= self.walk_took.saturating_mul(EXTRA_WALK_SHARE) {
+            true => self.walk(Memory::now()),
+            false => Ok(()),
+        }
     }
 
     fn begin_generation(&mut self) {

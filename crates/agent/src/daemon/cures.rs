@@ -144,7 +144,7 @@ impl Cures {
         lines.extend(self.undo_left());
         lines.extend(self.controller.tick(&mut self.attached));
         lines.extend(self.attached.tick());
-        lines.extend(self.idle.tick(&self.attached, self.controller.found()));
+        lines.extend(self.idle.tick(&mut self.attached, self.controller.found()));
         lines
     }
 

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -142,6 +143,50 @@ fn process_of(locks: &str, inode: u64) -> Option<u32> {
         let [_, "FLOCK", _, "WRITE", process, place, ..] = words[..] else { return None };
         place.ends_with(&inode).then(|| process.parse().ok())?
     })
+}
+
+/// Longest wait for the locks: a daemon that hands over, or a supervisor that undoes, ends within
+/// seconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time in which an ending process loses all of its locks.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// Why a wait for the locks ended without them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockError {
+    /// An agent with another runtime directory has the pins.
+    #[error("another agent runs ({0})")]
+    Elsewhere(Holder),
+    /// The process that has the lock keeps it.
+    #[error("{0} does not let go of the lock")]
+    Late(Holder),
+}
+
+/// Waits for a process that ends to lose its locks.
+pub(crate) struct LockWait {
+    begun: Instant,
+    /// Since when only the lock of the pins was missing.
+    ending: Option<Instant>,
+}
+
+impl LockWait {
+    pub(crate) fn begin() -> LockWait {
+        LockWait { begun: Instant::now(), ending: None }
+    }
+
+    /// Waits a moment for the holder, or gives up.
+    pub(crate) fn pause(&mut self, holder: Holder) -> Result<(), LockError> {
+        // A process that ends may lose the lock of the pins after that of the directory.
+        if holder.pins.is_some() && self.ending.get_or_insert_with(Instant::now).elapsed() > ENDING
+        {
+            return Err(LockError::Elsewhere(holder));
+        }
+        if self.begun.elapsed() > LOCK_TIMEOUT {
+            return Err(LockError::Late(holder));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        Ok(())
+    }
 }
 
 impl Paths {

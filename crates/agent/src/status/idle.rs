@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cures::receive::Receive;
-use crate::cures::{Attached, Result};
+use crate::cures::{Attached, Result, Seen};
 use crate::kernel::layouts::ReceiveCounters;
 use crate::kernel::netlink::Netlink;
 use crate::kernel::netlink::diag::{self, Socket};
@@ -33,8 +33,13 @@ use judge::{Counted, ENOUGH, Reason, Traffic, judge, text};
 
 /// Fewer packets do not carry as much, even if each is as large as GRO makes them.
 const MIN_PACKETS: u64 = 2;
+/// Forwarded packets beside which bytes of a device are taken for theirs: more than a resolver or a
+/// clock sends.
+const MIN_FORWARDED: u64 = 8;
 /// Reading sockets takes at most one part in so many of the time.
 const SHARE: u32 = 100;
+/// The same after the first look at which a cure no longer counts: the next one decides.
+const SHARE_AT_FIRST: u32 = 20;
 /// Longest time between two looks, on hosts with many namespaces.
 const LOOK_AT_LATEST: Duration = Duration::from_secs(10);
 /// A decision comes at the end of a round trip: time for some of them, and at least so long.
@@ -165,6 +170,13 @@ impl Downloads {
         }
     }
 
+    /// Whether connections that no walk has reached in this window would be evidence after one.
+    fn suspects(&self, sockets: &[(Key, Socket)]) -> bool {
+        self.window.is_some()
+            && self.reason.is_none()
+            && sockets.iter().any(|(key, _)| !self.joined.contains_key(key))
+    }
+
     /// Notes connections that a walk has reached since they were seen first.
     fn join(&mut self, sockets: &[(Key, Socket)], walks: u64) {
         let there: HashSet<Key> = sockets.iter().map(|(key, _)| *key).collect();
@@ -223,61 +235,75 @@ fn received(sockets: &[(Key, Socket)]) -> HashMap<Key, u64> {
 }
 
 /// Compares what a program on the uplink's device counts with what this host's connections sent
-/// through it, and with the device's own counter.
-struct Uploads {
+/// through it, with what the kernel forwarded, and with the device's own counters.
+struct OnDevice {
     device: i32,
     first: u64,
     last: u64,
-    /// Bytes acknowledged by socket, and bytes that left the device, at the begin of the present
-    /// window; none until the next quiet look.
-    window: Option<(HashMap<Key, u64>, u64)>,
+    /// None until the next quiet look.
+    window: Option<Window>,
     problem: Option<String>,
 }
 
-impl Uploads {
-    fn new(device: i32, seen: u64) -> Uploads {
-        Uploads { device, first: seen, last: seen, window: None, problem: None }
+/// Figures at the begin of a window.
+struct Window {
+    /// Bytes acknowledged, by socket.
+    acknowledged: HashMap<Key, u64>,
+    /// Packets of any kind that the program saw.
+    packets: u64,
+    traffic: DeviceTraffic,
+}
+
+/// Bytes of a device, and packets that the kernel has forwarded on all devices of this namespace.
+#[derive(Clone, Copy, Debug)]
+struct DeviceTraffic {
+    received: u64,
+    sent: u64,
+    forwarded: u64,
+}
+
+impl OnDevice {
+    fn new(device: i32, counted: u64) -> OnDevice {
+        OnDevice { device, first: counted, last: counted, window: None, problem: None }
     }
 
     /// After the sockets were read: `seen` is newer than they are.
-    fn look(&mut self, title: &str, found: &UplinkDevice, seen: u64, sockets: &[(Key, Socket)]) {
-        let counts = std::mem::replace(&mut self.last, seen) != seen;
+    fn look(&mut self, found: &UplinkDevice, seen: &Seen, sockets: &[(Key, Socket)]) {
+        let counts = std::mem::replace(&mut self.last, seen.counted) != seen.counted;
         if counts {
             (self.window, self.problem) = (None, None);
             return;
         }
-        let Some(left) = sent_bytes(&found.name) else { return };
-        let Some((before, left_before)) = &self.window else {
-            let bytes = sockets.iter().map(|(key, socket)| (*key, bytes_out(socket))).collect();
-            self.window = Some((bytes, left));
+        let Some(traffic) = traffic(&found.name) else { return };
+        let Some(begun) = &self.window else {
+            let acknowledged =
+                sockets.iter().map(|(key, socket)| (*key, bytes_out(socket))).collect();
+            self.window = Some(Window { acknowledged, packets: seen.packets, traffic });
             return;
         };
-        if self.problem.is_some() || left.saturating_sub(*left_before) < ENOUGH {
+        if self.problem.is_some() {
             return;
         }
-        let Ok(mut netlink) = Netlink::open() else { return };
-        let bytes: u64 = sockets
-            .iter()
-            .filter_map(|(key, socket)| {
-                let old = before.get(key).copied().unwrap_or(0);
-                let more = bytes_out(socket).saturating_sub(old);
-                let bound = socket.device != 0 && socket.device != found.device.index as u32;
-                let through = more > 0
-                    && !bound
-                    && matches!(out_of(&mut netlink, socket.remote.0), Ok(Some(index)) if index == found.device.index);
-                through.then_some(more)
-            })
-            .sum();
-        if bytes >= ENOUGH {
-            self.problem = Some(format!(
-                "{title} does nothing: {} KB of TCP left through {}, but the cure counted no \
-                 packet; \"tc filter show dev {} egress\" and \"bpftool net\" list what is \
-                 attached; a tunnel hides connections (scope.device)",
-                bytes / 1_000,
-                found.name,
-                found.name
-            ));
-        }
+        let sent = traffic.sent.saturating_sub(begun.traffic.sent);
+        let received = traffic.received.saturating_sub(begun.traffic.received);
+        let forwarded = traffic.forwarded.saturating_sub(begun.traffic.forwarded);
+        // What is forwarded may be no TCP, and the program is called for that, too.
+        let bytes = sent.max(if seen.both_ways { received } else { 0 });
+        let uncalled = seen.packets == begun.packets;
+        let what = if sent >= ENOUGH && own_bytes(sockets, &begun.acknowledged, found) >= ENOUGH {
+            format!("{} KB left through {}, of TCP", sent / 1_000, found.name)
+        } else if uncalled && bytes >= ENOUGH && forwarded >= MIN_FORWARDED {
+            let (kb, name) = (bytes / 1_000, &found.name);
+            format!("{kb} KB passed {name} and {forwarded} packets were forwarded")
+        } else {
+            return;
+        };
+        self.problem = Some(format!(
+            "{} does nothing: {what}, but the cure counted no packet; \"tc filter show dev {} \
+             egress\" and \"bpftool net\" list what is attached; a tunnel hides connections \
+             (scope.device)",
+            seen.title, found.name
+        ));
     }
 
     fn verdict(&self) -> Verdict {
@@ -289,15 +315,45 @@ impl Uploads {
     }
 }
 
+/// Bytes of this host's connections that were acknowledged since, and whose route is a device.
+fn own_bytes(sockets: &[(Key, Socket)], before: &HashMap<Key, u64>, found: &UplinkDevice) -> u64 {
+    let Ok(mut netlink) = Netlink::open() else { return 0 };
+    let index = found.device.index;
+    let through = |(key, socket): &(Key, Socket)| {
+        let more = bytes_out(socket).saturating_sub(before.get(key).copied().unwrap_or(0));
+        let bound = socket.device != 0 && socket.device != index as u32;
+        let ours = more > 0
+            && !bound
+            && matches!(out_of(&mut netlink, socket.remote.0), Ok(Some(out)) if out == index);
+        ours.then_some(more)
+    };
+    sockets.iter().filter_map(through).sum()
+}
+
 fn bytes_out(socket: &Socket) -> u64 {
     socket.info.as_ref().and_then(|info| info.bytes_acked).unwrap_or(0)
 }
 
-/// Bytes that a device of this namespace has sent.
-fn sent_bytes(device: &str) -> Option<u64> {
+/// What has passed a device of this namespace, and what was forwarded.
+fn traffic(device: &str) -> Option<DeviceTraffic> {
     let text = std::fs::read_to_string("/proc/self/net/dev").ok()?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
-    line.split_whitespace().nth(8)?.parse().ok()
+    let figure = |at: usize| line.split_whitespace().nth(at)?.parse().ok();
+    Some(DeviceTraffic { received: figure(0)?, sent: figure(8)?, forwarded: forwarded() })
+}
+
+/// Packets that the kernel has forwarded in this namespace; GRO's count as one.
+fn forwarded() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (v4, v6) = (read("/proc/self/net/snmp"), read("/proc/self/net/snmp6"));
+    // A line of names, and one of figures.
+    let mut lines =
+        v4.lines().filter_map(|line| line.strip_prefix("Ip:")).map(str::split_whitespace);
+    let v4 = lines.next().zip(lines.next()).and_then(|(names, figures)| {
+        names.zip(figures).find_map(|(name, figure)| (name == "ForwDatagrams").then_some(figure))
+    });
+    let v6 = v6.lines().find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"));
+    [v4, v6].into_iter().flatten().filter_map(|figure| figure.trim().parse::<u64>().ok()).sum()
 }
 
 /// Packets that the kernel has received on all devices of all namespaces (softnet_stat); none where
@@ -331,7 +387,7 @@ fn cgroups(at: &Path, found: &mut HashSet<u64>) {
 pub(crate) struct IdleWatch {
     downloads: Option<Downloads>,
     /// By the cure's name.
-    uploads: BTreeMap<&'static str, Uploads>,
+    on_device: BTreeMap<&'static str, OnDevice>,
     verdicts: BTreeMap<&'static str, Verdict>,
     /// Which cgroups lie in the scope.
     scope: HashMap<u64, bool>,
@@ -354,7 +410,11 @@ impl IdleWatch {
     }
 
     /// Called twice a second, after the cures' own work; lines for the log.
-    pub(crate) fn tick(&mut self, cures: &Attached, device: Option<&UplinkDevice>) -> Vec<String> {
+    pub(crate) fn tick(
+        &mut self,
+        cures: &mut Attached,
+        device: Option<&UplinkDevice>,
+    ) -> Vec<String> {
         let now = Instant::now();
         match self.look(cures, device, now) {
             Ok(()) => {}
@@ -364,8 +424,8 @@ impl IdleWatch {
         let mut lines = Vec::new();
         let mut verdicts = BTreeMap::new();
         let downloads = self.downloads.iter().map(|watch| ("receive", watch.verdict()));
-        let uploads = self.uploads.iter().map(|(name, watch)| (*name, watch.verdict()));
-        for (name, verdict) in downloads.chain(uploads) {
+        let on_device = self.on_device.iter().map(|(name, watch)| (*name, watch.verdict()));
+        for (name, verdict) in downloads.chain(on_device) {
             let before = self.verdicts.get(name).and_then(|(_, text)| text.clone());
             match (&before, &verdict.1) {
                 (None, Some(text)) => lines.push(text.clone()),
@@ -380,38 +440,28 @@ impl IdleWatch {
 
     fn look(
         &mut self,
-        cures: &Attached,
+        cures: &mut Attached,
         device: Option<&UplinkDevice>,
         now: Instant,
     ) -> Result<()> {
-        let seen = |cures: &Attached| -> Result<Vec<(&'static str, &'static str, u64)>> {
-            let mut seen = Vec::new();
-            if let Some(acks) = &cures.acks {
-                seen.push(("acks", "ACK-window rewriting", acks.counters()?.segments));
-            }
-            if let Some(gate) = &cures.gate {
-                seen.push(("gate", "the gate", gate.packets()?));
-            }
-            Ok(seen)
-        };
         let receive = cures.receive.as_ref();
         if receive.is_none_or(|receive| {
             self.downloads.as_ref().is_some_and(|d| d.generation != receive.generation())
         }) {
             self.downloads = None;
         }
-        let uploads = seen(cures)?;
-        self.uploads.retain(|name, watch| {
-            uploads.iter().any(|(there, ..)| there == name)
+        let on_device = cures.seen()?;
+        self.on_device.retain(|name, watch| {
+            on_device.iter().any(|seen| seen.name == *name)
                 && device.is_some_and(|found| found.device.index == watch.device)
         });
         let before = receive.map(Receive::counters).transpose()?;
         let begins = receive.is_some() != self.downloads.is_some()
-            || device.is_some() && uploads.len() != self.uploads.len();
+            || device.is_some() && on_device.len() != self.on_device.len();
         let reads = begins
             || before.is_some_and(|now| self.downloads.as_ref().is_some_and(|d| d.reads(&now)))
-            || uploads.iter().any(|(name, _, seen)| {
-                self.uploads.get(name).is_some_and(|watch| watch.last == *seen)
+            || on_device.iter().any(|seen| {
+                self.on_device.get(seen.name).is_some_and(|watch| watch.last == seen.counted)
             });
         let arrived = packets();
         let moved = match (arrived, self.packets) {
@@ -420,12 +470,11 @@ impl IdleWatch {
         };
         // A window begins at the first quiet look, whether packets arrive or not.
         let waits = self.downloads.as_ref().is_some_and(|d| d.window.is_none())
-            || self.uploads.values().any(|watch| watch.window.is_none());
+            || self.on_device.values().any(|watch| watch.window.is_none());
         let due = self.next.is_none_or(|next| now >= next);
         if reads && due && (begins || moved || waits) {
             self.packets = arrived;
             let (namespaces, took) = in_each_namespace(|| diag::begun().ok());
-            self.next = Some(now + took.saturating_mul(SHARE).min(LOOK_AT_LATEST));
             let own = std::fs::metadata("/proc/self/ns/net").map_or(0, |about| about.ino());
             let all: Vec<(Key, Socket)> = namespaces
                 .into_iter()
@@ -434,6 +483,8 @@ impl IdleWatch {
                 })
                 .filter(|(_, socket)| !local(socket))
                 .collect();
+            let share = if waits { SHARE_AT_FIRST } else { SHARE };
+            self.next = Some(now + took.saturating_mul(share).min(LOOK_AT_LATEST));
             self.look_at(cures, device, &all, own, now)?;
         } else {
             // What counts needs no look.
@@ -444,11 +495,11 @@ impl IdleWatch {
                 watch.look(receive, counters, None, now);
             }
             if let Some(found) = device {
-                for (name, title, seen) in uploads {
-                    if let Some(watch) = self.uploads.get_mut(name)
-                        && watch.last != seen
+                for seen in on_device {
+                    if let Some(watch) = self.on_device.get_mut(seen.name)
+                        && watch.last != seen.counted
                     {
-                        watch.look(title, found, seen, &[]);
+                        watch.look(found, &seen, &[]);
                     }
                 }
             }
@@ -459,33 +510,33 @@ impl IdleWatch {
     /// With the sockets of all namespaces; the counters are read after them.
     fn look_at(
         &mut self,
-        cures: &Attached,
+        cures: &mut Attached,
         device: Option<&UplinkDevice>,
         all: &[(Key, Socket)],
         own: u64,
         now: Instant,
     ) -> Result<()> {
-        if let Some(receive) = &cures.receive {
+        if let Some(receive) = &mut cures.receive {
             let selected: Vec<(Key, Socket)> =
                 all.iter().filter(|one| self.selects(receive, one)).cloned().collect();
             match &mut self.downloads {
-                Some(watch) => watch.look(receive, receive.counters()?, Some(&selected), now),
+                Some(watch) => {
+                    watch.look(receive, receive.counters()?, Some(&selected), now);
+                    if watch.suspects(&selected) {
+                        // Afterwards each of them calls the program, or its ACKs are evidence.
+                        receive.walk_now()?;
+                        watch.join(&selected, receive.whole_walks().unwrap_or(0));
+                    }
+                }
                 None => self.downloads = Some(Downloads::new(receive, &selected)?),
             }
         }
         let Some(found) = device else { return Ok(()) };
         let ours: Vec<(Key, Socket)> =
             all.iter().filter(|((name, _), _)| *name == own).cloned().collect();
-        let acks = cures.acks.as_ref().map(|acks| acks.counters()).transpose()?;
-        let gate = cures.gate.as_ref().map(|gate| gate.packets()).transpose()?;
-        let counted = [
-            ("acks", "ACK-window rewriting", acks.map(|counters| counters.segments)),
-            ("gate", "the gate", gate),
-        ];
-        for (name, title, seen) in counted {
-            let Some(seen) = seen else { continue };
-            let new = || Uploads::new(found.device.index, seen);
-            self.uploads.entry(name).or_insert_with(new).look(title, found, seen, &ours);
+        for seen in cures.seen()? {
+            let new = || OnDevice::new(found.device.index, seen.counted);
+            self.on_device.entry(seen.name).or_insert_with(new).look(found, &seen, &ours);
         }
         Ok(())
     }
@@ -533,6 +584,6 @@ mod tests {
     #[test]
     fn the_kernel_says_how_many_packets_came_and_what_a_device_sent() {
         assert!(packets().is_some_and(|packets| packets > 0));
-        assert!(sent_bytes("lo").is_some() && sent_bytes("no-such-device").is_none());
+        assert!(traffic("lo").is_some() && traffic("no-such-device").is_none());
     }
 }

@@ -226,6 +226,8 @@ plain! {
         down_bytes: u64,
         /// Payload bytes of uploads that were acknowledged.
         up_bytes: u64,
+        /// Packets of any kind that came to the hooks.
+        packets: u64,
     }
     /// One sample as tests see it: `struct traced`.
     struct Traced {

@@ -9,7 +9,7 @@ use std::io;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::{Attributes, Netlink, Request, kind, tcmsg};
+use super::{Attributes, Netlink, Request, TCMSG, attribute, kind, tcmsg, word};
 
 /// `TC_H_ROOT`: the root discipline of a device.
 pub const ROOT: u32 = u32::MAX;
@@ -21,6 +21,10 @@ const EGRESS: u32 = 0xffff_fff3;
 const DEL_FILTER: u16 = 45;
 const GET_FILTER: u16 = 46;
 const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+/// Of `TCA_OPTIONS` of a BPF filter.
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_ID: u16 = 11;
 const ETH_P_ALL: u16 = 3;
 
 /// Direction of the packets that a filter sees.
@@ -63,6 +67,54 @@ pub fn remove_filter(device: &str, direction: Direction, preference: u16) -> io:
         message[16..20].copy_from_slice(&info.to_ne_bytes());
         let bpf = Attributes::default().with(TCA_KIND, b"bpf\0");
         netlink.ask(DEL_FILTER, Request::Remove, &message, &bpf).map(drop)
+    })
+}
+
+/// A BPF filter on a clsact discipline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The packets that it sees.
+    pub direction: Direction,
+    /// Its preference.
+    pub preference: u16,
+    /// Its handle.
+    pub handle: u32,
+    /// Its name, as it was attached: that of its program.
+    pub name: String,
+    /// The kernel's number of its program.
+    pub program: u32,
+}
+
+/// The BPF filters on the clsact discipline of a device; none where it has no such discipline.
+pub fn filters(device: &str) -> io::Result<Vec<Filter>> {
+    let mut found = Vec::new();
+    unless_gone(|netlink| {
+        let index = netlink.device(device)?.index;
+        for direction in [Direction::Ingress, Direction::Egress] {
+            let message = tcmsg(index, 0, direction.parent());
+            let answers =
+                netlink.ask(GET_FILTER, Request::Dump, &message, &Attributes::default())?;
+            found.extend(answers.iter().filter_map(|body| filter(body, direction)));
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// `struct tcmsg` with the attributes of a BPF filter; none of another kind.
+fn filter(body: &[u8], direction: Direction) -> Option<Filter> {
+    let attributes = body.get(TCMSG..)?;
+    let options = attribute(attributes, TCA_OPTIONS)?;
+    if attribute(attributes, TCA_KIND)? != b"bpf\0" {
+        return None;
+    }
+    let name = attribute(options, TCA_BPF_NAME)?;
+    Some(Filter {
+        direction,
+        preference: (word(body, 16)? >> 16) as u16,
+        handle: word(body, 8)?,
+        name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
+        program: word(attribute(options, TCA_BPF_ID)?, 0)?,
     })
 }
 
