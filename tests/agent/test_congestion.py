@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from download import Agent, Download
 
-from unbloat.lab.testbed import end
+from unbloat.lab.testbed import end, until
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -56,6 +57,58 @@ def test_a_cgroup_has_its_own_congestion_control_and_gives_it_back(tmp_path: Pat
             agent.do("off")
             assert (testbed.congestion(5201), testbed.congestion(5202)) == before
             agent.nothing_left()
+
+
+# An upload that goes on; a line on its input is a congestion control that it chooses.
+CHOOSER = """
+import socket, sys, threading
+s = socket.create_connection((sys.argv[1], 5201))
+def send():
+    while True: s.sendall(bytes(1000)); threading.Event().wait(0.05)
+threading.Thread(target=send, daemon=True).start()
+for line in sys.stdin:
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, line.strip().encode())
+    print("chosen", flush=True)
+"""
+SINK = """
+import socket
+with socket.create_server(("", 5201)) as listening:
+    print("listens", flush=True)
+    s, _ = listening.accept()
+    while s.recv(65536): pass
+"""
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["new-connection", "existing-connection"])
+@pytest.mark.parametrize("chooses", [True, False])
+def test_what_an_application_chose_meanwhile_stays(
+    tmp_path: Path, new: bool, chooses: bool
+) -> None:
+    named = 'congestion.routes={ "10.0.0.0/8" = "reno" }'
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.enabled=false", named) as agent:
+        before = testbed.ask("host", "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
+        chosen = "cubic" if before != "cubic" else "bbr"
+        sink = testbed.start("server", sys.executable, "-c", SINK)
+        assert sink.stdout is not None
+        sink.stdout.readline()
+        if new:
+            agent.serve()
+        argv = (sys.executable, "-c", CHOOSER, "10.0.0.2")
+        upload = testbed.start("host", *argv, stdin=subprocess.PIPE)
+        assert upload.stdin is not None
+        assert upload.stdout is not None
+        until(lambda: testbed.congestion(5201), 5)
+        if not new:
+            assert testbed.congestion(5201) == {before}
+            agent.serve()
+        assert testbed.congestion(5201) == {"reno"}
+        if chooses:
+            upload.stdin.write(f"{chosen}\n")
+            upload.stdin.flush()
+            upload.stdout.readline()
+        agent.do("off")
+        assert testbed.congestion(5201) == {chosen if chooses else before}
+        agent.nothing_left()
 
 
 def test_a_cgroup_that_is_none_and_a_name_that_the_kernel_lacks_are_refused(tmp_path: Path) -> None:

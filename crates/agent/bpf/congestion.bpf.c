@@ -65,5 +65,7 @@ int congestion(struct bpf_sock_ops *ctx)
 	before = bpf_sk_storage_get(&switched, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (before && !before->name[0])
 		__builtin_memcpy(before->name, now, sizeof(now));
+	if (before)
+		__builtin_memcpy(before->ours, name, sizeof(name));
 	return 1;
 }

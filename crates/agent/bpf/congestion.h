@@ -10,9 +10,11 @@ struct route {
 	char name[16];
 };
 
-/* The congestion control that a socket had before the agent changed it. */
+/* The congestion control that a socket had before the agent changed it, and the one that the agent
+ * set: an application may set another one later. */
 struct congestion_before {
 	char name[16];
+	char ours[16];
 };
 
 /* What the agent sets; one entry. */

@@ -166,17 +166,25 @@ static __always_inline long change(struct tcp_sock *tp, __u8 state, const __u32 
 	before = bpf_sk_storage_get(&switched, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (before && !before->name[0])
 		__builtin_memcpy(before->name, now, sizeof(now));
+	if (before)
+		__builtin_memcpy(before->ours, name, sizeof(name));
 	return 0;
 }
 
 static __always_inline long change_back(struct tcp_sock *tp, struct walk_task *t)
 {
 	struct congestion_before *before = bpf_sk_storage_get(&switched, tp, 0, 0);
-	char name[16];
+	char name[16], now[16] = {};
 	long failed;
 
 	if (!before)
 		return 0;
+	bpf_probe_read_kernel(now, sizeof(now), tp->inet_conn.icsk_ca_ops->name);
+	/* The application has chosen another one since. */
+	if (!same_name(before->ours, now)) {
+		bpf_sk_storage_delete(&switched, tp);
+		return 0;
+	}
 	__builtin_memcpy(name, before->name, sizeof(name));
 	failed = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
 	if (failed)
