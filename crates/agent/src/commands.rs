@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::cures::{self, attach};
+use crate::cures::{self, acks, attach, gate};
 use crate::daemon::control::ask;
 use crate::daemon::paths::{LockWait, Paths, Role};
 use crate::daemon::{self, Start};
@@ -296,12 +296,13 @@ pub fn off(paths: &Paths, output: &Output) -> Result<()> {
 /// Filters that no agent renews any more. A lease that is still valid may be that of an agent that
 /// was killed a moment ago.
 fn orphans() -> crate::error::Result<Vec<Change>> {
-    let (filters, valid) = attach::orphans()?;
+    let hooks = [&acks::HOOK, &gate::HOOK];
+    let (filters, valid) = attach::orphans(&hooks)?;
     if !valid {
         return Ok(filters);
     }
     std::thread::sleep(LEASE + Duration::from_millis(100));
-    Ok(attach::orphans()?.0)
+    Ok(attach::orphans(&hooks)?.0)
 }
 
 /// Ends a daemon, and undoes what one left that died: what that was.

@@ -15,7 +15,6 @@ use aya::programs::tc::{
 use aya::programs::{SchedClassifier, TcAttachType, loaded_programs, tc};
 use aya::util::KernelVersion;
 
-use crate::cures::{acks, gate};
 use crate::error::{CureError, Result};
 use crate::kernel::netlink::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
 use crate::kernel::netlink::{Device, Netlink};
@@ -247,13 +246,13 @@ fn filter(hook: &Hook, device: &str, place: TcAttachType) -> Change {
 /// directory · action: the changes that they are, where the lease has expired, and whether another
 /// one is still valid. The discipline stays: without the journal it is not known whether the agent
 /// made it.
-pub(crate) fn orphans() -> Result<(Vec<Change>, bool)> {
+pub(crate) fn orphans(hooks: &[&Hook]) -> Result<(Vec<Change>, bool)> {
     let (mut expired, mut valid) = (Vec::new(), false);
     let devices = "/proc/self/net/dev";
     let text = std::fs::read_to_string(devices).map_err(CureError::file(devices))?;
     for device in text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())) {
         let there = filters(device).map_err(CureError::file(device))?;
-        for hook in [&gate::HOOK, &acks::HOOK] {
+        for hook in hooks {
             for (name, place) in hook.programs {
                 let ours = |one: &&Filter| {
                     (one.direction, one.preference) == (direction(*place), hook.preference)
