@@ -24,6 +24,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* The kernel refuses smaller clamps (SOCK_MIN_RCVBUF / 2 is some 2.3 KB); a smaller target would be
  * set again with every ACK. */
 #define MIN_WINDOW 4096
+/* The initial window of a sender, in segments (RFC 6928). */
+#define INITIAL_SEGMENTS 10
 
 static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 {
@@ -221,8 +223,11 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	 * this tick of the kernel's clock. Otherwise the application had something to send. */
 	just_received = sample.received != s->received || (__u32)bpf_jiffies64() - tp->rcv_tstamp <= 1;
 	s->received = sample.received;
-	if (!s->law.ready)
+	if (!s->law.ready) {
 		drwa_init(&s->law, &law);
+		/* A connection that has received more than an initial window (RFC 6928) began earlier. */
+		s->grown = sample.received > INITIAL_SEGMENTS * tp->advmss;
+	}
 	if (c->shared_minimum)
 		s->law.rtt_min_us = min_rtt_us(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
 	/* By window it is measured in nanoseconds, and may be smaller. */
@@ -243,7 +248,11 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	/* Until the first round has ended the kernel's own window stays. */
 	if (!s->law.rtt_us)
 		return;
+	if (growth_ends(&law, &s->law))
+		s->grown = 1;
 	target = opposite_window(&s->opposite, &law, &s->law);
+	if (!s->grown)
+		target = growth_window(target, &law, &s->law);
 	if (c->observe) {
 		lift(ctx, tp, s, count);
 	} else {

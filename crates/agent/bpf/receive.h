@@ -69,8 +69,9 @@ struct receive_socket {
 	__u32 app_clamp;
 	/* Cached answer of place_selected: 2 × places_version, plus 1 if it is selected. */
 	__u32 place_cached;
-	/* 1: this program has set the callback flag, so it may clear it. */
-	__u32 flagged;
+	/* flagged, 1: this program has set the callback flag, so it may clear it. grown, 1: a queue has
+	 * stood since the connection began, or its begin was not seen (see growth_window). */
+	__u8 flagged, grown, pad[2];
 	/* The receive buffer that the application has fixed, and its larger size now; 0: unchanged.
 	 */
 	__u32 app_buffer, raised;
