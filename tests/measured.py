@@ -18,10 +18,10 @@ Figures = dict[str, float]
 Bounds = Mapping[str, tuple[str, float]]
 
 
-def medians(plays: Mapping[str, Callable[[], Figures]]) -> dict[str, Figures]:
-    """The median of each figure of each play."""
+def medians(plays: Mapping[str, Callable[[], Figures]], count: int = RUNS) -> dict[str, Figures]:
+    """The median of each figure of each play, of `count` runs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [(name, pool.submit(play)) for _ in range(RUNS) for name, play in plays.items()]
+        running = [(name, pool.submit(play)) for _ in range(count) for name, play in plays.items()]
         done = [(name, future.result()) for name, future in running]
     runs = {name: [figures for other, figures in done if other == name] for name in plays}
     # pytest shows it where the test fails, and with -rP
@@ -32,9 +32,11 @@ def medians(plays: Mapping[str, Callable[[], Figures]]) -> dict[str, Figures]:
     }
 
 
-def judged(plays: Mapping[str, Callable[[], Figures]], bounds: Bounds) -> dict[str, Figures]:
+def judged(
+    plays: Mapping[str, Callable[[], Figures]], bounds: Bounds, count: int = RUNS
+) -> dict[str, Figures]:
     """Fails where a median is not within its bound; the medians."""
-    found = medians(plays)
+    found = medians(plays, count)
     beyond = {
         name: wrong
         for name, figures in found.items()

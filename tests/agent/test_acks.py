@@ -259,13 +259,14 @@ def test_both_directions_at_once_are_cured(tmp_path: Path) -> None:
 
     # Both queues share what the download's λ leaves; the upload's first window comes before its law. The download's lone rate is
     # less than the link by its slow start. Beside it ACKs need their share of the uplink, one of 60 bytes for two packets or fewer,
-    # which leaves an upload 1.77 of 1.93 Mbit/s. In 47 runs the upload had a median of 1.34 and at worst 1.00.
+    # which leaves an upload 1.77 of 1.93 Mbit/s. In 47 runs the upload had a median of 1.34 and at worst 1.00. In 45 runs the
+    # download had a median of 7.26, and 9 of them less than its bound: so many that the median of three runs can be one of those.
     bounds = {
         "p95": ("<=", 1.25 * 3 * BASE_MS),
         "down": (">=", 0.95 * 0.97 * DOWN),
         "up": (">=", 0.55 * UP),
     }
-    judged({"both": play}, bounds)
+    judged({"both": play}, bounds, count=9)
 
 
 def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(tmp_path: Path) -> None:

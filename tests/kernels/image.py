@@ -8,11 +8,15 @@ and the agent with the cases (each time).
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 GUEST = Path(__file__).parent / "guest"
 PROGRAMS = ("/usr/bin/python3", "iperf3", "tc", "ip", "ss", "ping", "nsenter", "bash")
+# Only some scripts use these.
+EXTRA_PROGRAMS = ("wg",)
+SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
 APPLETS = [
     "sh",
     "mount",
@@ -41,7 +45,7 @@ UNUSED = [
     "config-*",
 ]
 UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
-DRIVERS = ("veth", "tun", "ifb", "dummy")
+DRIVERS = ("veth", "tun", "ifb", "dummy", "wireguard/wireguard", "virtio_net", "net_failover")
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ def userland(cache: Path) -> Path:
         (root / "bin" / applet).symlink_to("busybox")
     # The kernel calls this path for modules.
     (root / "sbin/modprobe").symlink_to("../bin/busybox")
-    binaries = [Path(_program(name)).resolve() for name in PROGRAMS]
-    for name, binary in zip(PROGRAMS, binaries, strict=True):
+    names = [*PROGRAMS, *filter(_has, EXTRA_PROGRAMS)]
+    binaries = [Path(_program(name)).resolve() for name in names]
+    for name, binary in zip(names, binaries, strict=True):
         shutil.copy(binary, root / "bin" / Path(name).name)
     library = _standard_library()
     kept = shutil.ignore_patterns(*UNUSED, "__pycache__", "dist-packages", "site-packages")
@@ -117,13 +122,13 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
     return Kernel(release.read_text(), image, modules)
 
 
-def initramfs(to: Path, agent: Path, base: Path, modules: Path) -> Path:
-    """All three archives in one file: later ones add to earlier ones."""
+def initramfs(to: Path, agent: Path, base: Path, modules: Path, extra: Sequence[Path] = ()) -> Path:
+    """All three archives in one file: later ones add to earlier ones. `extra`: scripts for the root folder."""
     root = _empty(to.parent / "case")
     (root / "bin").mkdir()
     shutil.copy(agent, root / "bin/unbloat-agent")
     _copy_libraries(root, [agent])
-    for path in GUEST.iterdir():
+    for path in (*GUEST.iterdir(), *extra):
         if path.is_file():
             shutil.copy(path, root / path.name)
     (root / "init").chmod(0o755)
@@ -142,7 +147,9 @@ def _standard_library() -> Path:
 
 
 def _needed_modules(folder: Path) -> list[Path]:
-    parts = [folder / name for name in ("net", "lib", "crypto", "arch/x86/crypto")]
+    parts = [
+        folder / name for name in ("net", "lib", "crypto", "arch/x86/crypto", "drivers/virtio")
+    ]
     modules = [path for part in parts for path in part.rglob("*.ko*")]
     for driver in DRIVERS:
         modules += (folder / "drivers/net").glob(f"{driver}.ko*")
@@ -159,8 +166,12 @@ def _copy_libraries(root: Path, binaries: list[Path]) -> None:
                 shutil.copy(library, place)
 
 
+def _has(name: str) -> bool:
+    return shutil.which(name, path=SEARCHED) is not None
+
+
 def _program(name: str) -> str:
-    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    found = shutil.which(name, path=SEARCHED)
     if found is None:
         raise FileNotFoundError(f"{name} is not installed")
     return found

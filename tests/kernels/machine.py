@@ -6,6 +6,7 @@ it runs. A guest takes one core, and minutes.
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,25 @@ def processor(release: str) -> str:
 
 
 def boot(
-    image: Path, initramfs: Path, release: str, cases: list[str], limit_s: float, folder: Path
+    image: Path,
+    initramfs: Path,
+    release: str,
+    cases: list[str],
+    limit_s: float,
+    folder: Path,
+    words: str = "",
+    devices: Sequence[str] = (),
 ) -> Run:
-    """Runs cases in a guest. A guest that exceeds its time is ended; finished cases count."""
+    """Runs cases in a guest. A guest that exceeds its time is ended; finished cases count.
+
+    words: more words of the kernel's command line; devices: more of QEMU's.
+    """
     console, results = folder / "console.txt", folder / "results.jsonl"
     for path in (console, results):
         path.unlink(missing_ok=True)
-    words = f"console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off cases={','.join(cases)}"
+    words = (
+        f"console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off cases={','.join(cases)} {words}"
+    )
     machine = subprocess.Popen(
         [
             "nice",
@@ -70,6 +83,7 @@ def boot(
             f"file:{console}",
             "-serial",
             f"file:{results}",
+            *devices,
         ],
         stdin=subprocess.DEVNULL,
     )

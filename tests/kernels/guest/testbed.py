@@ -125,7 +125,7 @@ def _enter() -> None:
     (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def client(*argv: str) -> subprocess.Popen:
+def client(*argv: str) -> subprocess.Popen[str]:
     """A program of the client, in the cgroup that the agent treats."""
     return subprocess.Popen(
         inside("c", *argv),
@@ -140,7 +140,7 @@ def client(*argv: str) -> subprocess.Popen:
 def received(space: str) -> int:
     """Bytes that have reached a device."""
     text = shell(f"ip netns exec {space} cat /proc/net/dev")
-    return int(re.search(r"eth0:\s*(\d+)", text)[1])
+    return int(re.findall(r"eth0:\s*(\d+)", text)[0])
 
 
 def wait_until_empty() -> None:
@@ -282,6 +282,7 @@ class Modem:
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert self.process.stdout is not None
         self.process.stdout.readline()
         return self
 
