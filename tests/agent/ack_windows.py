@@ -125,6 +125,17 @@ def pure_acks(path: Path, source: str) -> list[Ack]:
     return found
 
 
+def payloads(path: Path, source: str) -> list[int]:
+    """Bytes in each segment of the largest connection from an address."""
+    wanted = f"tcp.len > 0 && ip.src == {source}"
+    argv = ("tshark", "-r", str(path), "-Y", wanted, "-T", "fields", "-e", "tcp.stream", "-e")
+    of: dict[str, list[int]] = {}
+    for line in run(*argv, "tcp.len").splitlines():
+        stream, size = line.split()
+        of.setdefault(stream, []).append(int(size))
+    return max(of.values(), key=len)
+
+
 def retractions(acks: list[Ack]) -> int:
     """How often a right edge went back."""
     edges: dict[str, int] = {}

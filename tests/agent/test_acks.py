@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from ack_windows import Acks, capture, changed, pure_acks, retractions, six
+from ack_windows import Acks, capture, changed, payloads, pure_acks, retractions, six
 from measured import Figures, judged
-from uplink import NOTEBOOK, OUTAGE, SERVER, SERVER6, STEPS, Uplink, scenario
+from uplink import NOTEBOOK, OUTAGE, PHONE, SERVER, SERVER6, STEPS, Uplink, scenario
 
 from unbloat.lab.instruments import Ping
 
@@ -116,6 +116,22 @@ def test_on_the_wire_no_window_is_raised_no_edge_goes_back_and_every_checksum_is
     assert lower > 0.5 * rewritten > 100
     assert retractions(after) == 0
     assert not any(one.bad for one in after), "checksums"
+
+
+def test_a_window_makes_no_sender_send_a_part_of_a_segment(tmp_path: Path) -> None:
+    """Such a part would hold back the last segment of an upload for up to one RTT (Nagle's algorithm)."""
+    text = scenario('rate = "1 Mbit/s"', buffer="150 KB").replace("30 ms", "150 ms")
+    with Uplink(tmp_path, text) as testbed:
+        acks = Acks(testbed)
+        with capture(testbed, "phone", testbed.device, "phone") as sent:
+            transfer(testbed, "phone", seconds=8)
+        rewritten = acks.off()["rewritten"]
+    sizes = payloads(sent, PHONE)
+    whole = max(sizes)
+    # The tool's own head and its last bytes may be smaller. Without the rule it was one in each round trip.
+    assert sum(size < whole for size in sizes) <= 2
+    assert len(sizes) > 300
+    assert rewritten > 100
 
 
 @pytest.mark.parametrize("down", [False, True])

@@ -73,8 +73,9 @@ struct direction {
 	struct opposite opposite;
 	__u32 target, advertised;
 	__u32 rewritten;
-	/* `grown`: a queue has stood since the flow began or paused (see growth_window). */
-	__u8 max_seq_known, edge_known, scale, grown;
+	/* `grown`: a queue has stood since the flow began or paused (see growth_window). `moved_on`:
+	 * the edge has moved on to the end of a pair (see paired). */
+	__u8 max_seq_known, edge_known, scale, grown : 1, moved_on : 1;
 };
 
 struct flow {
