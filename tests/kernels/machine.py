@@ -6,11 +6,17 @@ it runs. A guest takes one core, and minutes.
 
 import json
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# A guest whose first process has not started by then does not boot. On an idle host it takes 4 to 9 s.
+BOOT_LIMIT_S = 90.0
+POLL_S = 0.2
+# The first process prints this line before anything else.
+BOOTED = "booted"
 # Newer kernels allocate the state of sockets (bpf_sk_storage_get) by kmalloc_nolock, which needs
 # cmpxchg16b. Without it a program gets no state at all: 7.3 fails so, 6.18 does not.
 NEEDS_CX16 = (6, 19)
@@ -23,6 +29,15 @@ class Run:
     cases: dict[str, dict[str, Any]]
     console: str
     timed_out: bool
+    booted: bool
+    # From QEMU's start to the guest's first process.
+    boot_s: float
+
+    def why_missing(self) -> str:
+        """Why a case has no result."""
+        if not self.booted:
+            return "did not boot"
+        return "the time limit was reached" if self.timed_out else "the guest ended"
 
 
 def processor(release: str) -> str:
@@ -44,9 +59,12 @@ def boot(
     folder: Path,
     words: str = "",
     devices: Sequence[str] = (),
+    processors: int = 1,
+    boot_limit_s: float = BOOT_LIMIT_S,
 ) -> Run:
     """Runs cases in a guest. A guest that exceeds its time is ended; finished cases count.
 
+    limit_s counts from the first process, which has boot_limit_s to start.
     words: more words of the kernel's command line; devices: more of QEMU's.
     """
     console, results = folder / "console.txt", folder / "results.jsonl"
@@ -66,7 +84,7 @@ def boot(
             "-cpu",
             processor(release),
             "-smp",
-            "1",
+            str(processors),
             "-m",
             "1024",
             "-nodefaults",
@@ -87,20 +105,43 @@ def boot(
         ],
         stdin=subprocess.DEVNULL,
     )
-    timed_out = False
+    begun = time.monotonic()
+    booted = False
     try:
-        machine.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        timed_out = True
+        booted = _wait_for_first_process(machine, results, begun + boot_limit_s)
+        boot_s = time.monotonic() - begun
+        timed_out = not booted and machine.poll() is None
+        if booted:
+            try:
+                machine.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                timed_out = True
     finally:
         machine.kill()
         machine.wait()
     found: dict[str, dict[str, Any]] = {}
-    printed = results.read_text(errors="replace") if results.exists() else ""
-    for line in printed.splitlines():
+    for line in _text(results).splitlines():
         try:
             found.update(json.loads(line))
         except ValueError:
             continue
-    text = console.read_text(errors="replace") if console.exists() else ""
-    return Run(found, text[-4000:], timed_out)
+    found.pop(BOOTED, None)
+    return Run(found, _text(console)[-4000:], timed_out, booted, round(boot_s, 1))
+
+
+def _wait_for_first_process(
+    machine: "subprocess.Popen[bytes]", results: Path, until: float
+) -> bool:
+    """Whether the guest's first process has started. Ends early where QEMU ends."""
+    while BOOTED not in _text(results):
+        if machine.poll() is not None:
+            # It may have printed and ended since.
+            return BOOTED in _text(results)
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
