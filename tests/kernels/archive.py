@@ -19,6 +19,8 @@ SUITES = {
     "newest": "trixie-backports",
 }
 FAMILIES = tuple(SUITES)
+# Of one command of apt.
+LIMIT_S = 150
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -87,12 +89,17 @@ class Archive:
             "APT::Sandbox::User": "root",
             "Acquire::Languages": "none",
             "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "20",
+            "Acquire::https::Timeout": "20",
         }
         # Options follow the sub-command's words; apt accepts them anywhere.
         argv = [tool, *words]
         for key, value in options.items():
             argv += ["-o", f"{key}={value}"]
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=cwd, timeout=300)
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, cwd=cwd, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"{' '.join(argv[:3])}: no answer in {LIMIT_S} s") from None
         if done.returncode or "Failed to fetch" in done.stderr:
             raise Unavailable(f"{' '.join(argv[:3])}: {done.stderr.strip()[-500:]}")
         return done.stdout

@@ -84,7 +84,8 @@ def userland(cache: Path) -> Path:
             module.unlink()
         else:
             modules.append(module)
-    _copy_libraries(root, [*binaries, *modules])
+    # busybox may be a build that needs libraries.
+    _copy_libraries(root, [root / "bin/busybox", *binaries, *modules])
     return _pack(root, archive)
 
 

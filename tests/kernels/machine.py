@@ -5,6 +5,7 @@ it runs. A guest takes one core, and minutes.
 """
 
 import json
+import math
 import subprocess
 import time
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Run:
     def why_missing(self) -> str:
         """Why a case has no result."""
         if not self.booted:
-            return "did not boot"
+            return f"did not boot in {self.boot_s:.0f} s"
         return "the time limit was reached" if self.timed_out else "the guest ended"
 
 
@@ -61,10 +62,12 @@ def boot(
     devices: Sequence[str] = (),
     processors: int = 1,
     boot_limit_s: float = BOOT_LIMIT_S,
+    until: float = math.inf,
 ) -> Run:
     """Runs cases in a guest. A guest that exceeds its time is ended; finished cases count.
 
-    limit_s counts from the first process, which has boot_limit_s to start.
+    limit_s counts from the first process, which has boot_limit_s to start; the guest is ended in any
+    case when the monotonic clock shows `until`.
     words: more words of the kernel's command line; devices: more of QEMU's.
     """
     console, results = folder / "console.txt", folder / "results.jsonl"
@@ -108,12 +111,12 @@ def boot(
     begun = time.monotonic()
     booted = False
     try:
-        booted = _wait_for_first_process(machine, results, begun + boot_limit_s)
+        booted = _wait_for_first_process(machine, results, min(begun + boot_limit_s, until))
         boot_s = time.monotonic() - begun
         timed_out = not booted and machine.poll() is None
         if booted:
             try:
-                machine.wait(limit_s)
+                machine.wait(max(0.0, min(limit_s, until - time.monotonic())))
             except subprocess.TimeoutExpired:
                 timed_out = True
     finally:

@@ -8,15 +8,19 @@ lie in target/kernels.
 It writes docs/generated/kernels.jsonl, a line per kernel and case, and the table kernels.md beside
 it. A kernel that has lines of the present agent is not run again, unless `--again` says so.
 
+`./check` runs less: tests/kernels/test_guests.py.
+
 Every figure is one run under emulation. Compare the rows with and without a cure on one kernel, not
 kernels with each other.
 """
 
 import argparse
 import json
+import math
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = ROOT / "docs" / "generated" / "kernels.jsonl"
 PAGE = LINES.with_suffix(".md")
 CACHE = ROOT / "target" / "kernels"
+ARCHIVE = archive.Archive(CACHE)
 CASES = (
     *("features", "download", "download-cured", "download-existing", "upload", "upload-acks"),
     *("upload-gate", "congestion", "killed-agent", "killed-both"),
@@ -37,7 +42,10 @@ CASES = (
 LIMIT_S = 120
 Line = dict[str, Any]
 # What the host needs for it.
-PROGRAMS = ("qemu-system-x86_64", "busybox", "cpio", "unxz", "iperf3", "tc", "ss", "ping")
+PROGRAMS = (
+    *("qemu-system-x86_64", "busybox", "cpio", "unxz", "apt-get", "dpkg-deb"),
+    *("iperf3", "tc", "ss", "ping", "nsenter"),
+)
 PACKAGES = "qemu-system-x86 busybox-static cpio xz-utils iperf3 iproute2 iputils-ping"
 
 
@@ -90,24 +98,50 @@ def agent_commit() -> str:
     ).stdout.strip()
 
 
-def run(family: str, cases: list[str], agent: Path) -> list[Line]:
-    """One guest: a line per case."""
-    kernel = image.kernel(archive.Archive(CACHE).fetch(family), CACHE)
-    folder = CACHE / "guest"
+@dataclass(frozen=True)
+class Guest:
+    """A kernel and all that it boots from, in a folder of its own."""
+
+    kernel: image.Kernel
+    initramfs: Path
+    folder: Path
+
+    def run(self, cases: list[str], until: float = math.inf) -> machine.Run:
+        """Boots it, and runs these cases; not longer than until that time of the monotonic clock."""
+        kernel = self.kernel
+        print(f"{kernel.release}: {', '.join(cases)}", file=sys.stderr)
+        limit = LIMIT_S * len(cases)
+        return machine.boot(
+            kernel.image, self.initramfs, kernel.release, cases, limit, self.folder, until=until
+        )
+
+
+def prepare(family: str, agent: Path) -> Guest:
+    """Fetches and unpacks a kernel. Raises `archive.Unavailable`."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
+    folder = CACHE / "guest" / family
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    initramfs = image.initramfs(folder / "initramfs", agent, base, kernel.modules)
-    print(f"{kernel.release}: {', '.join(cases)}", file=sys.stderr)
-    limit = LIMIT_S * len(cases)
-    ran = machine.boot(kernel.image, initramfs, kernel.release, cases, limit, folder)
+    return Guest(kernel, image.initramfs(folder / "initramfs", agent, base, kernel.modules), folder)
+
+
+def results(ran: machine.Run, cases: list[str]) -> dict[str, dict[str, Any]]:
+    """A result per case. One that is missing says why, with the end of the console."""
+    missing = {"failed": f"no result: {ran.why_missing()}", "console": ran.console}
+    return {case: ran.cases.get(case, missing) for case in cases}
+
+
+def run(family: str, cases: list[str], agent: Path) -> list[Line]:
+    """One guest: a line per case."""
+    guest = prepare(family, agent)
+    release = guest.kernel.release
     lines = []
-    for case in cases:
-        missing = {"failed": f"no result: {ran.why_missing()}", "console": ran.console}
-        result = ran.cases.get(case, missing)
+    for case, result in results(guest.run(cases), cases).items():
         if "failed" in result:
-            print(f"{kernel.release}: {case}: {result['failed']}", file=sys.stderr)
-        lines.append({"kernel": kernel.release, "case": case, "result": result})
+            print(f"{release}: {case}: {result['failed']}", file=sys.stderr)
+        lines.append({"kernel": release, "case": case, "result": result})
     return lines
 
 

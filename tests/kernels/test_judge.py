@@ -81,7 +81,9 @@ def test_a_feature_that_does_not_load_is_a_fault() -> None:
 
 def test_a_feature_that_works_against_expectation_is_a_fault() -> None:
     found = judge.features("6.1", {"features": features("6.1", works=False)})
-    assert found == [f"{name} works, but is listed as missing" for name in sorted(judge.MISSING["6.1"])]
+    assert found == [
+        f"{name} works, but is listed as missing" for name in sorted(judge.MISSING["6.1"])
+    ]
 
 
 def test_features_that_are_not_reported_are_a_fault() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,11 @@ ENDLESS_S = 1000
 
 
 def boot(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, results: str, seconds: float = 0
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    results: str,
+    seconds: float = 0,
+    until: float = math.inf,
 ) -> machine.Run:
     """Runs the program with limits of two seconds."""
     program = folder / "qemu-system-x86_64"
@@ -30,7 +35,9 @@ def boot(
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     begun = time.monotonic()
     run = machine.boot(
-        folder / "kernel", folder / "initramfs", "6.12.1", ["a"], 2, folder, boot_limit_s=2
+        *(folder / "kernel", folder / "initramfs", "6.12.1", ["a"], 2, folder),
+        boot_limit_s=2,
+        until=until,
     )
     assert time.monotonic() - begun < ENDLESS_S / 2
     return run
@@ -45,14 +52,14 @@ def test_a_guest_that_hangs_at_boot_is_ended(
 ) -> None:
     run = boot(tmp_path, monkeypatch, "", ENDLESS_S)
     assert not run.booted
-    assert run.why_missing() == "did not boot"
+    assert run.why_missing() == "did not boot in 2 s"
     assert run.console == "the last words of the console"
 
 
 def test_a_guest_that_ends_at_boot_did_not_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert boot(tmp_path, monkeypatch, "").why_missing() == "did not boot"
+    assert "did not boot" in boot(tmp_path, monkeypatch, "").why_missing()
 
 
 def test_a_guest_that_hangs_later_keeps_finished_cases(
@@ -70,3 +77,10 @@ def test_a_guest_that_ends_early_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert not run.timed_out
     assert run.why_missing() == "the guest ended"
     assert run.cases == {}
+
+
+def test_a_guest_is_ended_when_all_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = boot(tmp_path, monkeypatch, BOOTED, ENDLESS_S, until=time.monotonic())
+    assert run.timed_out

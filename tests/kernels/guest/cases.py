@@ -81,7 +81,8 @@ def cured(way: str, settings: tuple[str, ...], modem: bool = False) -> Callable[
             ended = agent("off")
         time.sleep(0.5)
         result |= {key: status.get(key) for key in ("cures", "problems")}
-        result["applied"] = any(flow.get("applied") for flow in status.get("flows") or [])
+        flows = status.get("flows")
+        result["applied"] = isinstance(flows, list) and any(flow.get("applied") for flow in flows)
         result["off"] = ended["rc"]
         result["left"] = testbed.left(before)
         return result
