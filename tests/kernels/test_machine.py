@@ -10,7 +10,7 @@ from pathlib import Path
 import machine
 import pytest
 
-# Writes to its two serial ports like a guest, then waits as long as it is told.
+# Writes to its two serial ports like a guest, then waits so many seconds.
 QEMU = """#!{python}
 import json, pathlib, sys, time
 ports = [word.removeprefix("file:") for word in sys.argv if word.startswith("file:")]
