@@ -36,7 +36,7 @@ CACHE = ROOT / "target" / "kernels"
 ARCHIVE = archive.Archive(CACHE)
 CASES = (
     *("features", "download", "download-cured", "download-existing", "upload", "upload-acks"),
-    *("upload-gate", "congestion", "killed-agent", "killed-both"),
+    *("upload-gate", "congestion", "hand-over", "without-types", "killed-agent", "killed-both"),
 )
 # Of a case; a busy host is several times slower than an idle one.
 LIMIT_S = 120
@@ -222,6 +222,8 @@ def case_rows(families: list[str], results: dict[tuple[str, str], Any]) -> list[
         "upload-acks": "… ACK-window rewriting",
         "upload-gate": "… the gate, with a modem's reports",
         "congestion": "congestion control: with the agent, after `off`",
+        "hand-over": "an upload in which another agent takes over",
+        "without-types": "ACK-window rewriting without the kernel's types; the gate",
         "killed-agent": "kill -9 of the agent",
         "killed-both": "kill -9 of agent and supervisor",
     }
@@ -244,6 +246,10 @@ def cell(case: str, result: Any) -> str:
         text = f"{result.get('p50_ms', '?')}/{result.get('p95_ms', '?')} ms, {result['mbps']:.2f}"
     if result.get("way") == "up":
         text += " (upload)"
+    if "gate" in result:
+        text += f"; {cell('upload-gate', result['gate'])}"
+    if not result.get("second", True) or result.get("agents", 1) != 1:
+        text += "; not taken over"
     # A gate applies no window.
     if case != "upload-gate" and result.get("applied") is False:
         text += "; not applied"

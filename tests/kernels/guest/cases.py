@@ -102,6 +102,44 @@ def existing() -> Result:
     return result | {"on": begun["rc"], "left": testbed.left(before)}
 
 
+def handed_over() -> Result:
+    """An upload in which another agent takes over, and the cure stays; what both leave."""
+    before = testbed.state()
+    begun = on(ACKS)
+    if begun["rc"]:
+        agent("off")
+        return {"refused": begun["error"], "left": testbed.left(before)}
+    # An emulated processor needs up to 15 s to start an agent.
+    running = Transfer("up", seconds=32, settle_s=24)
+    running.wait(2)
+    words = [word for setting in (*COMMON, *ACKS) for word in ("--set", setting)]
+    argv = testbed.inside("c", *AGENT, "serve", "--take-over", *words)
+    second = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert second.stdout is not None
+    said = second.stdout.readline().strip()
+    agents = len(processes(supervisors=False))
+    result = running.figures()
+    ended = agent("off")
+    second.wait(30)
+    time.sleep(0.5)
+    return result | {
+        "second": '"on"' in said,
+        "agents": agents,
+        "off": ended["rc"],
+        "left": testbed.left(before),
+    }
+
+
+def without_types() -> Result:
+    """Uploads where the kernel's types are hidden: with ACK-window rewriting, and with the gate."""
+    testbed.shell("mount -t tmpfs none /sys/kernel/btf")
+    try:
+        gate = cured("up", GATE, modem=True)()
+        return cured("up", ACKS)() | {"gate": gate}
+    finally:
+        testbed.shell("busybox umount /sys/kernel/btf")
+
+
 def killed(both: bool) -> Callable[[], Result]:
     """kill -9 of the agent, or of agent and supervisor, in a transfer; what is left, and `off`.
 
@@ -163,6 +201,8 @@ CASES: dict[str, Callable[[], Result]] = {
     "upload-acks": cured("up", ACKS),
     "upload-gate": cured("up", GATE, modem=True),
     "congestion": congestion,
+    "hand-over": handed_over,
+    "without-types": without_types,
     "killed-agent": killed(both=False),
     "killed-both": killed(both=True),
 }
