@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def transfer(case: PathCase, testbed: Testbed, file: File) -> float:
     return float(testbed.ask(case.client, sys.executable, TRANSFERS, *words))
 
 
-def play(case: PathCase, testbed: Testbed, with_agent: bool) -> dict[str, float]:
+def play(
+    case: PathCase, testbed: Testbed, with_agent: bool, files: tuple[File, ...]
+) -> dict[str, float]:
     """The seconds of each file, by its label, and the agent's CPU seconds."""
     scope = f"scope.cgroup={testbed.cgroups[case.agent_on]}"
     agent = AgentProgram(testbed, [scope], case.agent_on)
@@ -55,7 +58,7 @@ def play(case: PathCase, testbed: Testbed, with_agent: bool) -> dict[str, float]
     with agent, ThreadPoolExecutor(1) as pool:
         daemon = agent.serve() if with_agent else None
         used = 0.0
-        for file in case.files:
+        for file in files:
             running = pool.submit(transfer, case, testbed, file)
             if daemon and case.upgrade_s:
                 time.sleep(case.upgrade_s)
@@ -78,9 +81,10 @@ def commit() -> str:
     return git("rev-parse", "--short=7", "HEAD").stdout.strip() + "+" * bool(changed)
 
 
-def pair(case: PathCase, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Two runs on a testbed of their own: with an even number first without the agent, else first with it."""
-    with tempfile.TemporaryDirectory() as folder, case.testbed(Path(folder)) as testbed:
+@contextmanager
+def made(case: PathCase, seed: int) -> Iterator[Testbed]:
+    """A case's testbed, with a server for transfers."""
+    with tempfile.TemporaryDirectory() as folder, case.testbed(Path(folder), seed) as testbed:
         if case.agent_on not in testbed.cgroups:
             testbed.make_cgroup(case.agent_on)
         if case.agent_on == "phone" and isinstance(testbed, Uplink):
@@ -90,8 +94,24 @@ def pair(case: PathCase, number: int) -> tuple[dict[str, float], dict[str, float
             testbed.sysctl(node, "net.ipv4.tcp_no_metrics_save", "1")
         testbed.start("server", sys.executable, TRANSFERS, "serve")
         testbed.listens("server", 5300)
-        order = (False, True) if number % 2 == 0 else (True, False)
-        runs = {with_agent: play(case, testbed, with_agent) for with_agent in order}
+        yield testbed
+
+
+def pair(case: PathCase, number: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Two runs: with an even number first without the agent, else first with it. `number` is also the seed."""
+    order = (False, True) if number % 2 == 0 else (True, False)
+    runs: dict[bool, dict[str, float]] = {False: {}, True: {}}
+    if not case.seeded:
+        with made(case, number) as testbed:
+            for with_agent in order:
+                runs[with_agent] = play(case, testbed, with_agent, case.files)
+        return runs[False], runs[True]
+    for file in case.files:
+        for with_agent in order:
+            with made(case, number) as testbed:
+                took = play(case, testbed, with_agent, (file,))
+            took["cpu_s"] += runs[with_agent].get("cpu_s", 0.0)
+            runs[with_agent] |= took
     return runs[False], runs[True]
 
 

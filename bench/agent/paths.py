@@ -17,8 +17,8 @@ from uplink import CUBIC, NOTEBOOK, SERVER, SERVER6, Uplink, scenario
 from unbloat.lab.testbed import Testbed
 
 KB, MB = 1_000, 1_000_000
-# Pairs on a path whose runs differ little, and where loss, jitter or other programs make them differ.
-PAIRS, PAIRS_NOISY, PAIRS_RANDOM = 5, 20, 50
+# Pairs on a path whose runs differ little, and where loss, jitter, other programs or the host's speed make them differ.
+PAIRS, PAIRS_NOISY, PAIRS_HOST = 5, 20, 50
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class PathCase:
     """A path, who sends on it, and where the agent is."""
 
     label: str
-    testbed: Callable[[Path], Testbed]
+    testbed: Callable[[Path, int], Testbed]
+    """In a folder, with random numbers of a seed."""
     files: tuple[File, ...]
     agent_on: str = "phone"
     client: str = "phone"
@@ -51,6 +52,9 @@ class PathCase:
     pairs: int = PAIRS
     upgrade_s: float = 0.0
     """Seconds after the beginning of each file at which another agent takes over (`serve --take-over`); 0: none does."""
+    seeded: bool = False
+    """A testbed of its own for each file and run. Both runs of a pair then lose or delay the same packets, so the pair's
+    difference is the agent's. Runs with other random numbers differ by a factor of two."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,13 @@ class GuestCase:
 
 def uplink(
     up: str, down: str, buffer: str, delay: str = "30 ms", layers: str = "", **more: bool
-) -> Callable[[Path], Testbed]:
+) -> Callable[[Path, int], Testbed]:
     """The emulated link; `delay`: of each direction."""
     text = scenario(f'rate = "{up}"\n{layers}', f'rate = "{down}"\n{layers}', buffer=buffer)
     text = text.replace('delay = "30 ms"', f'delay = "{delay}"')
     options = ("--offload", "on") if more.get("offload") else ()
-    return lambda folder: Uplink(folder, text, *options, six=more.get("six", False))
+    six = more.get("six", False)
+    return lambda folder, seed: Uplink(folder, text, "--seed", str(seed), *options, six=six)
 
 
 class Bridged(Uplink):
@@ -135,7 +140,7 @@ CASES: tuple[PathCase | GuestCase, ...] = (
     ),
     PathCase(
         "bridge (noqueue), 20 Mbit/s behind it",
-        lambda folder: Bridged(
+        lambda folder, seed: Bridged(
             folder, scenario('rate = "20 Mbit/s"', 'rate = "20 Mbit/s"', buffer="300 KB")
         ),
         files(300 * KB, 3 * MB),
@@ -160,7 +165,8 @@ CASES: tuple[PathCase | GuestCase, ...] = (
         "TUN, 20 Mbit/s, 0.5 % loss",
         uplink("20 Mbit/s", "20 Mbit/s", "300 KB", layers="loss = 0.005"),
         files(300 * KB, 3 * MB),
-        pairs=PAIRS_RANDOM,
+        pairs=PAIRS_NOISY,
+        seeded=True,
     ),
     PathCase(
         "TUN, 20 Mbit/s, 0 to 20 ms of jitter",
@@ -171,16 +177,17 @@ CASES: tuple[PathCase | GuestCase, ...] = (
             layers='jitter = { mean = "10 ms", spread = "10 ms" }',
         ),
         files(300 * KB, 3 * MB),
-        pairs=PAIRS_RANDOM,
+        pairs=PAIRS_NOISY,
+        seeded=True,
     ),
     PathCase(
         "veth, as fast as the host",
-        Pair,
+        lambda folder, seed: Pair(folder),
         files(30 * MB, 300 * MB),
         "host",
         "host",
         PAIR_SERVER,
-        pairs=PAIRS_RANDOM,
+        pairs=PAIRS_HOST,
     ),
     GuestCase("VLAN, 5 Mbit/s behind it", "vlan", files(100 * KB, 1 * MB)),
     GuestCase("WireGuard, 5 Mbit/s behind it", "wireguard", files(100 * KB, 1 * MB)),
