@@ -22,7 +22,12 @@ class Acks:
     """The program on a device; the state that it writes twice a second goes to a file, so that no pipe fills."""
 
     def __init__(
-        self, testbed: Uplink, *options: str, node: str = "phone", device: str = ""
+        self,
+        testbed: Uplink,
+        *options: str,
+        node: str = "phone",
+        device: str = "",
+        without_types: bool = False,
     ) -> None:
         self.states = testbed.folder / f"acks-{time.monotonic_ns()}.jsonl"
         self.journal = testbed.folder / "journal.jsonl"
@@ -32,6 +37,9 @@ class Acks:
             f"journal={self.journal}",
             *options,
         ]
+        if without_types:
+            hidden = 'mount -t tmpfs none /sys/kernel/btf; exec "$@"'
+            argv = ["unshare", "--mount", "sh", "-c", hidden, "sh", *argv]
         line = f"exec {shlex.join(argv)} > {self.states}"
         self.process = testbed.start(node, "sh", "-c", line, stdin=subprocess.PIPE)
         until(lambda: self.lines() or self.process.poll() is not None)

@@ -257,6 +257,20 @@ def test_an_upload_that_fills_the_other_direction_does_not_close_a_downloads_win
     assert sum(seconds[10:20]) / 10 >= 0.8 * DOWN
 
 
+@pytest.mark.parametrize("sender", ["phone", "notebook"])
+def test_without_the_kernels_types_an_upload_is_treated_from_its_syn_on(
+    tmp_path: Path, sender: str
+) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        early = testbed.iperf("phone", 4, *CUBIC)
+        acks = Acks(testbed, without_types=True)
+        early.done()
+        assert acks.last()["flows"] == [], "one that is older is left alone"
+        goodput, ping = transfer(testbed, sender)
+    assert ping.p(0.95) <= 125
+    assert goodput >= 0.97 * UP
+
+
 @pytest.mark.measured
 def test_both_directions_at_once_are_cured(tmp_path: Path) -> None:
     attempts = count()

@@ -98,16 +98,28 @@ def test_here_everything_works_but_what_this_kernel_was_built_without(agent: str
         assert why is None or "nor a module of it" in why, name
 
 
-def test_without_the_kernels_types_the_shaper_and_plan_work(agent: str) -> None:
+def test_without_the_kernels_types_the_uplinks_cures_work(agent: str) -> None:
     missing, below = features(NO_TYPES, agent)
-    assert {missing[name] for name in (SOCKETS, ACKS, GATE)} == {"no /sys/kernel/btf/vmlinux"}
-    assert missing["cgroup-v2"] is None
+    assert missing[SOCKETS] == "no /sys/kernel/btf/vmlinux"
+    assert {missing[ACKS], missing[GATE], missing["cgroup-v2"]} == {None}
     assert missing[HTB] is None or "nor a module of it" in str(missing[HTB])
     (line,) = below
     assert "CONFIG_DEBUG_INFO_BTF" in line
-    assert "what works without: plan, and the shaper" in line
-    # With all defaults: the uplink's cures need not say it once more.
-    assert line == ended(NO_TYPES, agent)
+    assert "what works without: the uplink's cures" in line
+    assert line in ended(NO_TYPES, agent, "uplink.mode=off"), (
+        "with its cures off there is nothing to do"
+    )
+
+
+def test_types_may_come_from_a_file(agent: str) -> None:
+    """A container may not show /sys/kernel."""
+    types = Path(agent).parent / "types"
+    types.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    missing, below = features(NO_TYPES, agent, "env", f"UNBLOAT_BTF={types}")
+    assert missing[SOCKETS] is None
+    assert below == []
+    missing, _ = features("true", agent, "env", "UNBLOAT_BTF=/nowhere")
+    assert missing[SOCKETS] == "no /nowhere"
 
 
 def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:

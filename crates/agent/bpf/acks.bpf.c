@@ -365,6 +365,9 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 	flow_opened(f);
 }
 
+#ifdef WITHOUT_TYPES
+#define flow_of_socket(skb, key, c, count) NULL
+#else
 /* Takes up a connection that is older than the program and has an end on this host: the socket
  * knows its scales. */
 static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const struct flow_key *key, struct acks_config *c,
@@ -396,6 +399,7 @@ static __always_inline struct flow *flow_of_socket(struct __sk_buff *skb, const 
 	f->ready = 1;
 	return f;
 }
+#endif
 
 /* The first segment after a lease had expired: which windows were advertised meanwhile is unknown,
  * and the state is old. */

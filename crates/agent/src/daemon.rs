@@ -174,10 +174,6 @@ enum Next {
 /// Runs until a signal or a request ends it. `ready` is called when the cures are attached.
 pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let config = start.config()?;
-    if config.cures.shaper.is_none() {
-        // Without its types a kernel takes no program: one message, not one by each cure.
-        kernel::types()?;
-    }
     // Before any thread, so that every one of them has it.
     let mask = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     mask.thread_block()?;

@@ -13,10 +13,10 @@ pub enum CureError {
     Rights(String),
     /// A kernel without its own types.
     #[error(
-        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF), so programs cannot find the fields of its sockets and packets; \
-         what works without: plan, and the shaper (shaper.enabled) where a modem reports"
+        "this kernel has no {0} (CONFIG_DEBUG_INFO_BTF; UNBLOAT_BTF names another file), so programs cannot find the fields of its sockets; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
-    NoBtf,
+    NoBtf(PathBuf),
     /// No cgroup v2 is mounted.
     #[error(
         "no cgroup v2 is mounted, and this process may not mount it (as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2); programs on sockets are attached to one; \

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::programs::{Iter, SockOps};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use nix::errno::Errno;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
@@ -20,12 +20,30 @@ use crate::error::{CureError, Result};
 mod features;
 mod rights;
 
-pub use features::{BASE, Feature, FeatureId, SOCK_DIAG, Tried, able, types, without};
+pub use features::{BASE, Feature, FeatureId, SOCK_DIAG, Tried, able, without};
 pub(crate) use features::{cgroups, discipline, in_own_namespace};
 pub use rights::{everywhere, rights};
 
-/// The kernel's type information, by which BPF programs are relocated.
-pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// The kernel's type information (BTF), by which BPF programs are relocated: the file that
+/// UNBLOAT_BTF names, for a container without /sys/kernel, or the kernel's own.
+pub(crate) fn types_file() -> PathBuf {
+    std::env::var_os("UNBLOAT_BTF").map_or_else(|| "/sys/kernel/btf/vmlinux".into(), PathBuf::from)
+}
+
+/// Whether programs find the fields of the kernel's structs.
+pub fn has_types() -> Result<()> {
+    match types_file().exists() {
+        true => Ok(()),
+        false => Err(CureError::NoBtf(types_file())),
+    }
+}
+
+/// The types themselves.
+pub(crate) fn types() -> Result<Btf> {
+    has_types()?;
+    Btf::parse_file(types_file(), Endianness::default())
+        .map_err(|e| CureError::Refused(format!("{}: {e}", types_file().display())))
+}
 
 /// CLOCK_MONOTONIC, as programs in the kernel see it, ns.
 pub fn now_ns() -> u64 {
@@ -174,10 +192,9 @@ fn object(
     what: &'static str,
     since: &'static str,
 ) -> Result<Ebpf> {
-    if !Path::new(BTF).exists() {
-        return Err(CureError::NoBtf);
-    }
+    let types = types()?;
     let mut loader = EbpfLoader::new();
+    loader.btf(Some(&types));
     let probing;
     match pins {
         Some(pins) => loader.default_map_pin_directory(pins),
@@ -232,7 +249,7 @@ pub fn load_sock_ops(bytes: &[u8], name: &'static str, pins: Option<&Path>) -> R
 pub fn load_walk(pins: Option<&Path>) -> Result<Ebpf> {
     let (what, since) = ("the walk over sockets", "5.15");
     let mut ebpf = object(objects::SOCKETS, pins, what, since)?;
-    let btf = Btf::from_sys_fs().map_err(|_| CureError::NoBtf)?;
+    let btf = types()?;
     let program: &mut Iter =
         ebpf.program_mut("walk")
             .and_then(|program| program.try_into().ok())

@@ -9,7 +9,7 @@
 //! own window. On older kernels they stay on the device's clsact discipline; then the lease opens
 //! them, and the journal says how to remove them.
 //!
-//! Needs Linux 5.10 with BTF; TCX since 6.6.
+//! Needs Linux 5.10; TCX since 6.6. Without the kernel's types (BTF) connections are treated from their SYN on.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use algo::Unit;
 use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
-use aya::{Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader};
 use serde::Serialize;
 use settings::form::{self, FLAG};
 use settings::{Form, Group, group};
@@ -259,18 +259,27 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
 }
 
 fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
-    kernel::types()?;
+    let Ok(types) = kernel::types() else {
+        return load_object(objects::ACKS_UNTYPED, None, flows, traced, handed);
+    };
     // Which object fits is found out by trying: all that the second one needs, the first one does.
-    load_object(objects::ACKS, flows, traced, handed).or_else(|why| match why {
-        CureError::Kernel { .. } => load_object(objects::ACKS_OLDER, flows, traced, handed),
+    let load = |object| load_object(object, Some(&types), flows, traced, handed);
+    load(objects::ACKS).or_else(|why| match why {
+        CureError::Kernel { .. } => load(objects::ACKS_OLDER),
         other => Err(other),
     })
 }
 
-fn load_object(object: &[u8], flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
+fn load_object(
+    object: &[u8],
+    types: Option<&Btf>,
+    flows: u32,
+    traced: u32,
+    handed: Option<&Path>,
+) -> Result<Ebpf> {
     const WHAT: &str = "the programs that rewrite windows in ACKs";
     let mut loader = EbpfLoader::new();
-    loader.map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
+    loader.btf(types).map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
     for (name, place) in
         HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
     {

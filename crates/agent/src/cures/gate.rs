@@ -9,7 +9,7 @@
 //! the program is removed when its process ends. On older kernels it stays on the device's clsact
 //! discipline; then its lease opens it, and the journal says how to remove it.
 //!
-//! Needs Linux 5.6 with BTF; TCX since 6.6.
+//! Needs Linux 5.6; TCX since 6.6.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -637,7 +637,6 @@ pub fn load() -> Result<Ebpf> {
 }
 
 fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
-    kernel::types()?;
     const WHAT: &str = "the gate's program";
     let mut loader = EbpfLoader::new();
     for (name, place) in

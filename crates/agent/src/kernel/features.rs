@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-use super::{BPF_FS, BTF, Probing, cgroup_root, pinnable, rights};
+use super::{BPF_FS, Probing, cgroup_root, has_types, pinnable, rights};
 use crate::error::{CureError, Result};
 use crate::kernel::netlink::{Attributes, Netlink, Request, diag, kind, tcmsg};
 
@@ -79,7 +79,7 @@ pub static BASE: [Feature; 3] = [
         id: FeatureId::KernelTypes,
         name: "the kernel's own types (BTF)",
         since: "5.2",
-        probe: types,
+        probe: has_types,
     },
     Feature { id: FeatureId::CgroupV2, name: "cgroup v2", since: "4.5", probe: cgroups },
     Feature {
@@ -112,21 +112,21 @@ fn pins() -> Result<()> {
 
 /// What is missing altogether, one line each with what works without it.
 pub fn without() -> Vec<String> {
-    let found = [rights(), types(), cgroups(), pinnable(Path::new(BPF_FS))];
+    let found = [rights(), has_types(), cgroups(), pinnable(Path::new(BPF_FS))];
     found.into_iter().filter_map(Result::err).map(|e| e.to_string()).collect()
 }
 
 /// What every program on sockets needs, checked before anything is recorded or made.
 pub fn able() -> Result<()> {
     rights()?;
-    types()?;
+    has_types()?;
     cgroups()
 }
 
 /// The first part of a reason: the whole of it stands once, below.
 fn short(error: &CureError) -> String {
     match error {
-        CureError::NoBtf => "no /sys/kernel/btf/vmlinux".to_owned(),
+        CureError::NoBtf(file) => format!("no {}", file.display()),
         CureError::NoCgroup => "no cgroup v2 is mounted".to_owned(),
         CureError::NoPins(path) => format!("{} is no bpf file system", path.display()),
         CureError::Rights(why) => format!("no rights: {why}"),
@@ -134,13 +134,6 @@ fn short(error: &CureError) -> String {
     }
 }
 
-/// Whether programs find the fields of the kernel's structs.
-pub fn types() -> Result<()> {
-    match Path::new(BTF).exists() {
-        true => Ok(()),
-        false => Err(CureError::NoBtf),
-    }
-}
 
 /// Tries something in a network namespace of its own: that of a thread, which ends with it.
 pub(crate) fn in_own_namespace(tried: impl FnOnce() -> Result<()> + Send) -> Result<()> {

@@ -15,5 +15,7 @@ pub static GATE: &[u8] = include_bytes_aligned!("../../bpf/gate.bpf.o");
 pub static ACKS: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");
 /// The same for kernels before 5.12.
 pub static ACKS_OLDER: &[u8] = include_bytes_aligned!("../../bpf/acks_older.bpf.o");
+/// The same for kernels without types of their own.
+pub static ACKS_UNTYPED: &[u8] = include_bytes_aligned!("../../bpf/acks_untyped.bpf.o");
 /// The laws on recorded streams, for tests.
 pub static CONFORMANCE: &[u8] = include_bytes_aligned!("../../bpf/conformance.bpf.o");

@@ -13,7 +13,7 @@ pub fn or_skip<T>(loaded: Result<T>) -> Option<T> {
         Err(why) => why,
     };
     let excused = match &why {
-        CureError::Rights(_) | CureError::NoBtf => true,
+        CureError::Rights(_) | CureError::NoBtf(_) => true,
         CureError::Kernel { since, .. } => older(since),
         _ => false,
     };
