@@ -26,15 +26,18 @@ RARE = ("trial.enabled=true", "trial.every=8 s")
 """The first trial comes when a deep queue of the slow start has drained."""
 
 
-def felt(ping: Ping, lifted_at: float) -> tuple[float, float, float]:
+def felt(ping: Ping, lifted_at: float, smooth: int = 1) -> tuple[float, float, float]:
     """RTT before a trial (median of 3 s), and during it: the most above that, ms, and how long more
-    than two fifths of what is permitted was added, s."""
+    than two fifths of what is permitted was added, s; of medians of so many answers."""
     before = quantile([ms for at, ms in ping.rtts if -3 < at - lifted_at < 0], 0.5)
     during = [ms - before for at, ms in ping.rtts if 0 <= at - lifted_at < 12]
+    if smooth > 1:
+        starts = range(len(during) - smooth + 1)
+        during = [quantile(during[at : at + smooth], 0.5) for at in starts]
     return before, max(during), sum(more > MORE_MS * 2 / 5 for more in during) / 10
 
 
-def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping]) -> None:
+def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping], smooth: int = 1) -> None:
     """Waits for the first trial of a transfer that runs: the verdict, and what a ping felt of it."""
     pinging = ping()
     within(40, lambda: "are lifted" in agent.log() or "is lifted" in agent.log())
@@ -42,7 +45,7 @@ def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping]) -> None:
     within(20, lambda: "cost nothing" in agent.log())
     # As long as any trial and its queue took before they were bounded.
     time.sleep(max(0.0, lifted_at + 14 - time.time()))
-    before, more, seconds = felt(pinging.stop(), lifted_at - 0.2)
+    before, more, seconds = felt(pinging.stop(), lifted_at - 0.2, smooth)
     print(f"RTT {before:.0f} ms, at most {more:.0f} ms more, felt for {seconds:.1f} s")
     assert more <= MORE_MS, (before, more, seconds)
     assert seconds <= FELT_S + before / 1e3, "and the round trip in which the queue drains"
@@ -67,7 +70,8 @@ def test_a_trial_of_uploads_is_hardly_felt(tmp_path: Path, cure: str) -> None:
         with modem:
             agent.serve()
             transfer = testbed.iperf("phone", 60, "-C", "cubic")
-            trial_is_hardly_felt(agent, testbed.ping)
+            # Under the gate single pings swing by 25 ms with and without a trial.
+            trial_is_hardly_felt(agent, testbed.ping, smooth=5 if cure == "gate" else 1)
             transfer.process.kill()
 
 
