@@ -12,7 +12,7 @@
 //! A trial may add a little delay for a short time. The caller lifts a cure only so far that a full
 //! link adds [`MORE_DELAY`] to the RTT: a cure that throttles shows a gain all the same, since what
 //! the flow gains widens its window further. Once the RTT has risen, the span without the cure ends
-//! [`MAX_DELAYED`] after the lift. While it has not, the whole span is measured, since a sender
+//! `MAX_DELAYED` after the lift. While it has not, the whole span is measured, since a sender
 //! whose cwnd has to grow first shows a gain late.
 //!
 //! Each trial without a regression doubles the time to the next. A withdrawn cure gets another
