@@ -279,7 +279,10 @@ fn load_object(
 ) -> Result<Ebpf> {
     const WHAT: &str = "the programs that rewrite windows in ACKs";
     let mut loader = EbpfLoader::new();
-    loader.btf(types).map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
+    loader
+        .btf(types)
+        .map_max_entries("flows", flows.max(16))
+        .map_max_entries("trace", traced.max(1));
     for (name, place) in
         HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
     {

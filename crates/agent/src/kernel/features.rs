@@ -134,7 +134,6 @@ fn short(error: &CureError) -> String {
     }
 }
 
-
 /// Tries something in a network namespace of its own: that of a thread, which ends with it.
 pub(crate) fn in_own_namespace(tried: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     let thread = || {
