@@ -117,7 +117,8 @@ CASES: tuple[PathCase | GuestCase, ...] = (
     PathCase(
         "TUN, 20 Mbit/s, an upgrade (--take-over) in each file",
         TWENTY,
-        (File("up", 3 * MB), File("down", 3 * MB)),
+        # Long enough for another agent to start.
+        (File("up", 20 * MB), File("down", 20 * MB)),
         upgrade_s=0.6,
     ),
     PathCase(
