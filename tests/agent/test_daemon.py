@@ -237,9 +237,20 @@ def test_a_cure_is_lifted_for_a_moment_and_stays_where_it_costs_nothing(tmp_path
     with phone(tmp_path, scenario(), *tried) as (testbed, agent):
         agent.serve()
         transfer = testbed.iperf("phone", 30, "-C", "cubic")
-        within(14, lambda: "are lifted for a few seconds" in agent.log())
-        within(2, lambda: window(testbed) > HELD)
+        held: list[int] = []
+
+        def lifted() -> bool:
+            if "are lifted for a few seconds" in agent.log():
+                return True
+            held.append(window(testbed))
+            return False
+
+        within(14, lifted)
+        # A trial permits some 30 ms more: a fifth of the window here. The last value may be of its beginning.
+        before = min(held[-3:])
+        within(2, lambda: window(testbed) > 1.1 * before)
         within(8, lambda: "cost nothing" in agent.log())
+        within(2, lambda: window(testbed) < 1.1 * before)
         (trial,) = agent.status()["trials"]
         assert (trial["cure"], trial["remote"], trial["state"]) == ("acks", SERVER, "resting")
         assert trial["with_bps"] == pytest.approx(1_930_000, rel=0.15)

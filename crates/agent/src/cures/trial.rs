@@ -56,8 +56,11 @@ impl Default for Config {
 /// What a trial may add to the RTT. Below 50 ms, since a window gains a segment at least, and since
 /// a rate that is measured too high adds some.
 pub const MORE_DELAY: Duration = Duration::from_millis(30);
-/// On a long path that were too little to show a gain of a twentieth: so large a part of its RTT.
-const MORE_DELAY_PART: u64 = 8;
+/// On a longer path that is too little: a span has few round trips, in each of which a window may
+/// grow by what is permitted. So it is half of the RTT there. An eighth did not show each time that
+/// windows for 60 ms throttle a path of 530 ms.
+const LONG_RTT_US: u64 = 240_000;
+const MORE_DELAY_PART: u64 = 2;
 /// A trial that adds delay ends so long after the lift: 2 s, less the time between two looks and
 /// that in which the queue drains.
 const MAX_DELAYED: Duration = Duration::from_millis(1_500);
@@ -66,7 +69,8 @@ const REACTION: Duration = Duration::from_millis(500);
 
 /// The RTT that a trial permits on a path with this RTT, µs.
 pub fn permitted_rtt_us(rtt_us: u64) -> u64 {
-    rtt_us + (MORE_DELAY.0 / 1_000).max(rtt_us / MORE_DELAY_PART)
+    let part = if rtt_us >= LONG_RTT_US { rtt_us / MORE_DELAY_PART } else { 0 };
+    rtt_us + part.max(MORE_DELAY.0 / 1_000)
 }
 
 /// Whether the RTT during a trial shows that the queue has grown: by a quarter of what is
