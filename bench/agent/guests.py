@@ -7,7 +7,6 @@ of its network cards (virtio) to one hub, so the guest is both ends of that link
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,15 +17,12 @@ from unbloat.lab.requirements import AGENT, found
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "kernels"))
 
-import archive  # noqa: E402
-import image  # noqa: E402
-import machine  # noqa: E402
+import prepare  # noqa: E402
 
-CACHE = ROOT / "target" / "kernels"
 # virtio_net has byte queue limits since Linux 6.11.
 FAMILY = "6.12"
-# Of a pair and of the boot; a busy host is several times slower than an idle one.
-LIMIT_S, BOOT_S = 240, 90
+# Of a pair; a busy host is several times slower than an idle one.
+LIMIT_S = 240
 SCRIPTS = (ROOT / "bench/agent/guest/never_worse.py", ROOT / "bench/agent/transfers.py")
 HUB = tuple(
     word
@@ -44,27 +40,16 @@ def pairs(
     case: GuestCase, numbers: list[int]
 ) -> Iterator[tuple[int, dict[str, float], dict[str, float]]]:
     """The pairs of these numbers, after the guest has ended: number, without the agent, with it."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    agent = Path(found(AGENT) or AGENT)
-    kernel = image.kernel(archive.Archive(CACHE).fetch(FAMILY), CACHE)
-    with tempfile.TemporaryDirectory(dir=CACHE) as name:
-        folder = Path(name)
-        whole = image.initramfs(
-            folder / "initramfs", agent, image.userland(CACHE), kernel.modules, extra=SCRIPTS
-        )
-        files = ",".join(
-            f"{file.way}:{file.size}:{file.label.replace(' ', '_')}" for file in case.files
-        )
-        run = machine.boot(
-            kernel.image,
-            whole,
-            kernel.release,
-            [str(number) for number in numbers],
-            BOOT_S + LIMIT_S * len(numbers),
-            folder,
-            words=f"script=never_worse link={case.link} files={files}",
-            devices=HUB,
-        )
+    guest = prepare.guest(FAMILY, Path(found(AGENT) or AGENT), SCRIPTS)
+    files = ",".join(
+        f"{file.way}:{file.size}:{file.label.replace(' ', '_')}" for file in case.files
+    )
+    run = guest.run(
+        [str(number) for number in numbers],
+        words=f"script=never_worse link={case.link} files={files}",
+        devices=HUB,
+        limit_s=LIMIT_S,
+    )
     for number in numbers:
         result = run.cases.get(str(number), {})
         if "off" not in result:

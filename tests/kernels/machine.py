@@ -60,7 +60,6 @@ def boot(
     folder: Path,
     words: str = "",
     devices: Sequence[str] = (),
-    processors: int = 1,
     boot_limit_s: float = BOOT_LIMIT_S,
     until: float = math.inf,
 ) -> Run:
@@ -87,7 +86,7 @@ def boot(
             "-cpu",
             processor(release),
             "-smp",
-            str(processors),
+            "1",
             "-m",
             "1024",
             "-nodefaults",

@@ -16,30 +16,24 @@ kernels with each other.
 
 import argparse
 import json
-import math
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import archive
-import image
 import machine
+import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = ROOT / "docs" / "generated" / "kernels.jsonl"
 PAGE = LINES.with_suffix(".md")
-CACHE = ROOT / "target" / "kernels"
-ARCHIVE = archive.Archive(CACHE)
 CASES = (
     *("features", "download", "download-cured", "download-existing", "upload", "upload-acks"),
     *("upload-gate", "congestion", "hand-over", "without-types", "killed-agent", "killed-both"),
 )
-# Of a case; a busy host is several times slower than an idle one.
-LIMIT_S = 120
 Line = dict[str, Any]
 # What the host needs for it.
 PROGRAMS = (
@@ -98,35 +92,6 @@ def agent_commit() -> str:
     ).stdout.strip()
 
 
-@dataclass(frozen=True)
-class Guest:
-    """A kernel and all that it boots from, in a folder of its own."""
-
-    kernel: image.Kernel
-    initramfs: Path
-    folder: Path
-
-    def run(self, cases: list[str], until: float = math.inf) -> machine.Run:
-        """Boots it, and runs these cases; not longer than until that time of the monotonic clock."""
-        kernel = self.kernel
-        print(f"{kernel.release}: {', '.join(cases)}", file=sys.stderr)
-        limit = LIMIT_S * len(cases)
-        return machine.boot(
-            kernel.image, self.initramfs, kernel.release, cases, limit, self.folder, until=until
-        )
-
-
-def prepare(family: str, agent: Path) -> Guest:
-    """Fetches and unpacks a kernel. Raises `archive.Unavailable`."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
-    folder = CACHE / "guest" / family
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    base = image.userland(CACHE)
-    return Guest(kernel, image.initramfs(folder / "initramfs", agent, base, kernel.modules), folder)
-
-
 def results(ran: machine.Run, cases: list[str]) -> dict[str, dict[str, Any]]:
     """A result per case. One that is missing says why, with the end of the console."""
     missing = {"failed": f"no result: {ran.why_missing()}", "console": ran.console}
@@ -135,7 +100,7 @@ def results(ran: machine.Run, cases: list[str]) -> dict[str, dict[str, Any]]:
 
 def run(family: str, cases: list[str], agent: Path) -> list[Line]:
     """One guest: a line per case."""
-    guest = prepare(family, agent)
+    guest = prepare.guest(family, agent)
     release = guest.kernel.release
     lines = []
     for case, result in results(guest.run(cases), cases).items():

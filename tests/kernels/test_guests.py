@@ -17,6 +17,7 @@ from typing import Any
 import archive
 import judge
 import machine
+import prepare
 import pytest
 import run
 from requirements import require, unavailable
@@ -66,7 +67,7 @@ def guests() -> Guests:
             try:
                 if time.monotonic() > until:
                     raise archive.Unavailable(f"{ALL_S:.0f} s were over before it was fetched")
-                guest = run.prepare(family, agent)
+                guest = prepare.guest(family, agent)
             except archive.Unavailable as why:
                 every.unfetched[family] = str(why)
                 continue

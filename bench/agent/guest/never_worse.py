@@ -14,10 +14,10 @@ import traceback
 from pathlib import Path
 
 import testbed
-from testbed import CGROUP, inside, shell
+from testbed import CGROUP, SERVER, inside, shell
 
-SERVER, PORT = "10.0.2.2", 5300
-RATE, BUFFER = "5mbit", 75_000
+PORT = 5300
+QUEUES = (("c0", "5mbit", 75_000), ("s0", "5mbit", 75_000))
 AGENT = ("unbloat-agent", "--runtime", "/run/agent", "--pins", "/sys/fs/bpf/unbloat")
 TICK = os.sysconf("SC_CLK_TCK")
 # Keys of the tunnel's two ends: any 32 bytes are a private key.
@@ -25,11 +25,6 @@ KEYS = {
     "c": "Y2xpZW50Y2xpZW50Y2xpZW50Y2xpZW50Y2xpZW50MDA=",
     "r": "cm91dGVycm91dGVycm91dGVycm91dGVycm91dGVyMDA=",
 }
-
-
-def veth() -> None:
-    """eth0 of the client and c0 of the router."""
-    shell("ip link add eth0 netns c type veth peer name c0 netns r")
 
 
 def cards() -> None:
@@ -40,14 +35,13 @@ def cards() -> None:
     shell("ip netns exec c ls -d /sys/class/net/eth0/queues/tx-0/byte_queue_limits")
 
 
-def vlan() -> str:
+def vlan() -> None:
     """VLAN 7 on the pair."""
     for space, device in (("c", "eth0"), ("r", "c0")):
         shell(f"ip -n {space} link add link {device} name inner type vlan id 7")
-    return "inner"
 
 
-def wireguard() -> str:
+def wireguard() -> None:
     """A tunnel on the pair, between 10.0.9.1 and .2."""
     public = {space: shell(f"echo {key} | wg pubkey") for space, key in KEYS.items()}
     for space, device, peer, number in (("c", "eth0", "r", 1), ("r", "c0", "c", 2)):
@@ -58,41 +52,16 @@ def wireguard() -> str:
             f"ip netns exec {space} wg set inner listen-port 51820 private-key /run/key"
             f" peer {public[peer]} allowed-ips 0.0.0.0/0 endpoint 10.0.9.{3 - number}:51820"
         )
-    return "inner"
 
 
 def build(link: str) -> None:
-    """Namespaces, devices, addresses and queues."""
-    for space in "crs":
-        shell(f"ip netns add {space} && ip -n {space} link set lo up")
-    if link == "bql":
-        cards()
-    else:
-        veth()
-    shell("ip link add eth0 netns s type veth peer name s0 netns r")
-    for space, device in (("c", "eth0"), ("r", "c0"), ("r", "s0"), ("s", "eth0")):
-        testbed.offloads_off(space, device)
-        shell(f"ip -n {space} link set {device} up")
-    inner = {"vlan": vlan, "wireguard": wireguard}.get(link, str)()
-    addresses = (
-        ("c", inner or "eth0", "1.2"),
-        ("r", inner or "c0", "1.1"),
-        ("r", "s0", "2.1"),
-        ("s", "eth0", "2.2"),
+    """The path with this link between client and router, and a server for transfers."""
+    testbed.build(
+        pair=cards if link == "bql" else testbed.veth,
+        inner={"vlan": vlan, "wireguard": wireguard}.get(link),
+        queues=QUEUES,
+        hystart=True,
     )
-    for space, device, address in addresses:
-        shell(f"ip -n {space} addr add 10.0.{address}/24 dev {device}")
-        shell(f"ip -n {space} link set {device} up")
-    shell("ip -n c route add default via 10.0.1.1")
-    shell("ip -n s route add default via 10.0.2.1")
-    testbed.write_in("r", "/proc/sys/net/ipv4/ip_forward", "1")
-    for space in "cs":
-        testbed.write_in(space, "/proc/sys/net/ipv4/tcp_no_metrics_save", "1")
-    shell("ip netns exec s tc qdisc add dev eth0 root netem delay 60ms limit 100000")
-    for device in ("c0", "s0"):
-        tbf = f"tbf rate {RATE} burst 3200 limit {BUFFER}"
-        shell(f"ip netns exec r tc qdisc replace dev {device} root {tbf}")
-    CGROUP.mkdir(exist_ok=True)
     server = inside("s", "python3", "/transfers.py", "serve")
     subprocess.Popen(server, stdin=subprocess.DEVNULL)
     while str(PORT) not in shell("ip netns exec s ss -Hltn"):

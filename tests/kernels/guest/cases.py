@@ -47,6 +47,18 @@ def on(settings: tuple[str, ...]) -> Result:
     return agent("on", *words)
 
 
+class RefusedError(Exception):
+    """The agent did not begin; its reason, and what it left."""
+
+
+def begin(settings: tuple[str, ...], before: dict[str, object]) -> None:
+    """`on`, which has to work; else everything is undone."""
+    begun = on(settings)
+    if begun["rc"]:
+        agent("off")
+        raise RefusedError({"refused": begun["error"], "left": testbed.left(before)})
+
+
 def processes(supervisors: bool) -> list[int]:
     """The agent, and where asked for its supervisor."""
     found = []
@@ -69,10 +81,7 @@ def cured(way: str, settings: tuple[str, ...], modem: bool = False) -> Callable[
     def case() -> Result:
         before = testbed.state()
         with Modem() if modem else contextlib.nullcontext():
-            begun = on(settings)
-            if begun["rc"]:
-                agent("off")
-                return {"refused": begun["error"], "left": testbed.left(before)}
+            begin(settings, before)
             time.sleep(2.5 if modem else 0)
             running = Transfer(way)
             running.wait(running.settle_s - 0.5)
@@ -105,10 +114,7 @@ def existing() -> Result:
 def handed_over() -> Result:
     """An upload in which another agent takes over, and the cure stays; what both leave."""
     before = testbed.state()
-    begun = on(ACKS)
-    if begun["rc"]:
-        agent("off")
-        return {"refused": begun["error"], "left": testbed.left(before)}
+    begin(ACKS, before)
     # An emulated processor needs up to 15 s to start an agent.
     running = Transfer("up", seconds=32, settle_s=24)
     running.wait(2)
@@ -148,13 +154,12 @@ def killed(both: bool) -> Callable[[], Result]:
 
     def case() -> Result:
         before = testbed.state()
-        way, begun = "down", on(("receive.lambda=1.5", "uplink.mode=acks"))
-        if begun["rc"]:
-            agent("off")
-            way, begun = "up", on(ACKS)
-        if begun["rc"]:
-            agent("off")
-            return {"refused": begun["error"], "left": testbed.left(before)}
+        way = "down"
+        try:
+            begin(("receive.lambda=1.5", "uplink.mode=acks"), before)
+        except RefusedError:
+            way = "up"
+            begin(ACKS, before)
         running = Transfer(way, seconds=14, settle_s=9)
         running.wait(5)
         for number in processes(supervisors=both):
@@ -178,10 +183,7 @@ def congestion_of_sockets() -> list[str]:
 def congestion() -> Result:
     """An upload whose congestion control the agent sets, and gives back with `off`."""
     before = testbed.state()
-    begun = on(BBR)
-    if begun["rc"]:
-        agent("off")
-        return {"refused": begun["error"], "left": testbed.left(before)}
+    begin(BBR, before)
     running = Transfer("up", seconds=8, settle_s=6)
     running.wait(2)
     treated = congestion_of_sockets()
@@ -217,6 +219,8 @@ def main() -> None:
             begun = time.monotonic()
             try:
                 result = CASES[name]()
+            except RefusedError as refused:
+                result = refused.args[0]
             except Exception as error:
                 trace = traceback.format_exc()[-1500:]
                 result = {"failed": f"{type(error).__name__}: {error}"[:600], "trace": trace}

@@ -12,6 +12,7 @@ import statistics
 import struct
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup/client")
@@ -44,15 +45,39 @@ def inside(space: str, *argv: str) -> list[str]:
     return ["nsenter", f"--net=/run/netns/{space}", "--", *argv]
 
 
-def build() -> None:
-    """Namespaces c, r and s, their addresses, and the queues."""
+def veth() -> None:
+    """eth0 of the client and c0 of the router."""
+    shell("ip link add eth0 netns c type veth peer name c0 netns r")
+
+
+def build(
+    pair: Callable[[], None] = veth,
+    inner: Callable[[], None] | None = None,
+    queues: Sequence[tuple[str, str, int]] = (DOWN, UP),
+    hystart: bool = False,
+) -> None:
+    """Namespaces c, r and s, their addresses, and the queues.
+
+    pair: makes eth0 of the client and c0 of the router; inner: makes a device `inner` of both on
+    top, which then has the addresses; queues: device of the router, rate and FIFO in bytes.
+    """
     for space in "crs":
         shell(f"ip netns add {space} && ip -n {space} link set lo up")
-    shell("ip link add eth0 netns c type veth peer name c0 netns r")
+    pair()
     shell("ip link add eth0 netns s type veth peer name s0 netns r")
-    addresses = (("c", "eth0", "1.2"), ("r", "c0", "1.1"), ("r", "s0", "2.1"), ("s", "eth0", "2.2"))
-    for space, device, address in addresses:
+    for space, device in (("c", "eth0"), ("r", "c0"), ("r", "s0"), ("s", "eth0")):
         offloads_off(space, device)
+        shell(f"ip -n {space} link set {device} up")
+    if inner:
+        inner()
+    client, router = ("inner", "inner") if inner else ("eth0", "c0")
+    addresses = (
+        ("c", client, "1.2"),
+        ("r", router, "1.1"),
+        ("r", "s0", "2.1"),
+        ("s", "eth0", "2.2"),
+    )
+    for space, device, address in addresses:
         shell(f"ip -n {space} addr add 10.0.{address}/24 dev {device}")
         shell(f"ip -n {space} link set {device} up")
     shell("ip -n c route add default via 10.0.1.1")
@@ -61,12 +86,13 @@ def build() -> None:
     for space in "cs":
         write_in(space, "/proc/sys/net/ipv4/tcp_no_metrics_save", "1")
     shell("ip netns exec s tc qdisc add dev eth0 root netem delay 60ms limit 100000")
-    for device, rate, queue in (DOWN, UP):
+    for device, rate, queue in queues:
         tbf = f"tbf rate {rate} burst 3200 limit {queue}"
-        shell(f"ip netns exec r tc qdisc add dev {device} root {tbf}")
-    hystart = Path("/sys/module/tcp_cubic/parameters/hystart")
-    if hystart.exists():
-        hystart.write_text("0")
+        shell(f"ip netns exec r tc qdisc replace dev {device} root {tbf}")
+    if not hystart:
+        switch = Path("/sys/module/tcp_cubic/parameters/hystart")
+        if switch.exists():
+            switch.write_text("0")
     CGROUP.mkdir(exist_ok=True)
 
 
