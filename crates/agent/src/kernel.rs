@@ -38,11 +38,17 @@ pub fn has_types() -> Result<()> {
     }
 }
 
-/// The types themselves.
-pub(crate) fn types() -> Result<Btf> {
+/// The types themselves: some megabytes, to be read rarely.
+fn types() -> Result<Btf> {
     has_types()?;
     Btf::parse_file(types_file(), Endianness::default())
         .map_err(|e| CureError::Refused(format!("{}: {e}", types_file().display())))
+}
+
+/// The types in the file that UNBLOAT_BTF names, if it is there. A loader reads the kernel's own.
+pub(crate) fn named_types() -> Result<Option<Btf>> {
+    let named = std::env::var_os("UNBLOAT_BTF").filter(|_| has_types().is_ok());
+    named.map(|_| types()).transpose()
 }
 
 /// CLOCK_MONOTONIC, as programs in the kernel see it, ns.
@@ -192,9 +198,12 @@ fn object(
     what: &'static str,
     since: &'static str,
 ) -> Result<Ebpf> {
-    let types = types()?;
+    has_types()?;
+    let named = named_types()?;
     let mut loader = EbpfLoader::new();
-    loader.btf(Some(&types));
+    if named.is_some() {
+        loader.btf(named.as_ref());
+    }
     let probing;
     match pins {
         Some(pins) => loader.default_map_pin_directory(pins),

@@ -18,7 +18,7 @@ use algo::Unit;
 use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use serde::Serialize;
 use settings::form::{self, FLAG};
 use settings::{Form, Group, group};
@@ -259,30 +259,25 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
 }
 
 fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
-    let Ok(types) = kernel::types() else {
-        return load_object(objects::ACKS_UNTYPED, None, flows, traced, handed);
-    };
+    if kernel::has_types().is_err() {
+        return load_object(objects::ACKS_UNTYPED, flows, traced, handed);
+    }
     // Which object fits is found out by trying: all that the second one needs, the first one does.
-    let load = |object| load_object(object, Some(&types), flows, traced, handed);
+    let load = |object| load_object(object, flows, traced, handed);
     load(objects::ACKS).or_else(|why| match why {
         CureError::Kernel { .. } => load(objects::ACKS_OLDER),
         other => Err(other),
     })
 }
 
-fn load_object(
-    object: &[u8],
-    types: Option<&Btf>,
-    flows: u32,
-    traced: u32,
-    handed: Option<&Path>,
-) -> Result<Ebpf> {
+fn load_object(object: &[u8], flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     const WHAT: &str = "the programs that rewrite windows in ACKs";
+    let named = kernel::named_types()?;
     let mut loader = EbpfLoader::new();
-    loader
-        .btf(types)
-        .map_max_entries("flows", flows.max(16))
-        .map_max_entries("trace", traced.max(1));
+    if named.is_some() {
+        loader.btf(named.as_ref());
+    }
+    loader.map_max_entries("flows", flows.max(16)).map_max_entries("trace", traced.max(1));
     for (name, place) in
         HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
     {

@@ -572,9 +572,12 @@ fn act(
     Ok(Some(match action {
         Action::Keep => return Ok(None),
         Action::Lift => {
-            // The gate needs no path: it has a target of its own.
-            let how = one.before.map_or(Extent::Whole, |path| Extent::Rtt(path.permitted_us()));
-            let how = if *key == Key::Gate { Extent::Rtt(0) } else { how };
+            let how = match (key, one.before) {
+                // The gate needs no path: it has a target of its own.
+                (Key::Gate, _) => Extent::Rtt(0),
+                (_, Some(path)) => Extent::Rtt(path.permitted_us()),
+                (_, None) => Extent::Whole,
+            };
             lift(key, how, one.before, cures)?;
             format!("trial: {what} are lifted for a few seconds, to see whether they cost goodput")
         }
