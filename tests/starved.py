@@ -26,8 +26,11 @@ NAP_S = 0.01
 LATE_S = 0.02
 """A wake-up later than this counts: a ping of 90 ms may be wrong by a tenth."""
 MAX_LATE_SHARE = 0.01
-MAX_LATE_S = 0.2
-MAX_LINK_LATE_US = 5_000
+MAX_LATE_S = 0.05
+"""One stall of both processors by 0.1 s leaves a window that is too large: the RTT of a download, 180 ms, was above 200 ms
+for 0.7 s after it (4 of 4 runs). That decides a p95 of six seconds."""
+MAX_LINK_LATE_US = {"p99": 5_000, "max": 50_000}
+"""Without a stall the latest packet of 24 runs, three at a time beside a busy loop, was late by at most 13 ms."""
 
 _FOLDER = pytest.StashKey[Path]()
 _own: list[str] = []
@@ -55,10 +58,11 @@ class Watch:
             self.worst_s = max(self.worst_s, late)
             self.late_s += late if late > LATE_S else 0.0
 
-    def end(self) -> None:
-        """Ends the thread."""
+    def end(self) -> str:
+        """Ends the thread: what it has measured."""
         self.over.set()
         self.thread.join()
+        return f"wake-ups were late by {self.late_s:.3f} s in all and {self.worst_s:.3f} s at most"
 
     def starvation(self, folder: Path | None) -> dict[str, Any] | None:
         """What was measured, by this thread, the test, or emulators with files below the folder; None: nothing."""
@@ -72,10 +76,10 @@ class Watch:
                 "late_max_s": round(self.worst_s, 3),
             }
         for path in sorted(folder.rglob("emu.json")) if folder is not None else ():
-            p99_us = json.loads(path.read_text())["lateness_us"]["p99"]
-            if p99_us is not None and p99_us > MAX_LINK_LATE_US:
-                why = f"1 % of the emulator's packets were late by {p99_us / 1000:.1f} ms or more"
-                return {"why": why, "emulator_late_p99_us": p99_us}
+            for name, late_us in json.loads(path.read_text())["lateness_us"].items():
+                if late_us is not None and late_us > MAX_LINK_LATE_US.get(name, late_us):
+                    why = f"the emulator's packets were late by {late_us / 1000:.1f} ms ({name})"
+                    return {"why": why, f"emulator_late_{name}_us": late_us}
         return None
 
 
@@ -88,8 +92,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     _own.clear()
     watch = Watch()
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    watch.end()
+    lateness = watch.end()
     failed = next((report for report in reports if report.failed), None)
+    if failed:
+        failed.sections.append(("Machine", lateness))
     starvation = failed and watch.starvation(item.stash.get(_FOLDER, None))
     if failed and starvation:
         record(item.nodeid, starvation, failed)

@@ -28,6 +28,8 @@ DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
 CUBIC = ("-C", "cubic")
 SECONDS, BEGINNING = 11, 2
 """Of a transfer, and what is left out of its goodput at its beginning."""
+TIGHT_SECONDS = 26
+"""Of a transfer whose delay has a bound of 12 %: p95 of 20 s. A stall of the machine by 0.1 s raises delay for 0.7 s."""
 
 
 def transfer(
@@ -54,7 +56,7 @@ def test_a_download_through_the_router_has_lambda_times_the_smallest_rtt(
 ) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
         Acks(testbed, f"down={int(factor * 16)}")
-        goodput, ping = transfer(testbed, node, "-R")
+        goodput, ping = transfer(testbed, node, "-R", seconds=TIGHT_SECONDS)
     assert ping.p(0.5) == pytest.approx(factor * BASE_MS, rel=0.12)
     assert ping.p(0.95) <= 1.12 * factor * BASE_MS
     assert goodput >= 0.98 * DOWN
@@ -194,7 +196,9 @@ def test_without_timestamps_sequence_numbers_and_windows_are_enough(
         for node in testbed.spaces:
             testbed.sysctl(node, "ipv4/tcp_timestamps", "0")
         Acks(testbed)
-        goodput, ping = transfer(testbed, "notebook", *(["-R"] if down else []))
+        goodput, ping = transfer(
+            testbed, "notebook", *(["-R"] if down else []), seconds=TIGHT_SECONDS
+        )
     assert ping.p(0.95) <= (1.2 * 3 if down else 1.1 * 2) * BASE_MS
     assert goodput >= 0.97 * (DOWN if down else UP)
 
@@ -204,7 +208,9 @@ def test_ipv6_is_treated_alike(tmp_path: Path, down: bool) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
         six(testbed)
         Acks(testbed)
-        goodput, ping = transfer(testbed, "phone", *(["-R"] if down else []), server=SERVER6)
+        goodput, ping = transfer(
+            testbed, "phone", *(["-R"] if down else []), seconds=TIGHT_SECONDS, server=SERVER6
+        )
     assert ping.p(0.95) <= (1.12 * 3 * BASE_MS if down else 125)
     assert goodput >= 0.97 * (DOWN if down else UP) * 1428 / 1448
 

@@ -29,9 +29,9 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
         modem = reports(testbed, tmp_path)
         agent.serve()
         assert within(6, lambda: agent.active() == "gate") > 1.0, "not before reports are steady"
-        ping, transfer = testbed.ping(), testbed.iperf("phone", 26, "-C", "cubic")
+        ping, transfer = testbed.ping(), testbed.iperf("phone", 36, "-C", "cubic")
         begun = time.monotonic()
-        time.sleep(12)
+        time.sleep(22)  # a stall of the machine by 0.1 s does not decide a p95 of so long
         assert "upload control: gate" in agent.do("status")
         assert window(testbed) > HELD, "two do not hold the same queue"
         modem.cut()

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TESTS = Path(__file__).resolve().parents[1]
 NEVER_STARVED = "import starved\nstarved.MAX_LATE_SHARE = starved.MAX_LATE_S = 1e9\n"
 FAILS_ONCE = """
@@ -77,3 +79,18 @@ def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
     text = "def test_it():\n    starved.measured('late')\n    assert False\n"
     code, summary, retries = run(tmp_path, text)
     assert (code, summary["failed"], len(retries)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("max_us", "retried"), [(13_000, 0), (90_000, 1)])
+def test_one_late_packet_of_the_emulator_is_a_measurement(
+    tmp_path: Path, max_us: int, retried: int
+) -> None:
+    text = f"""
+import json
+def test_it(tmp_path):
+    late = {{"p50": 30, "p99": 100, "max": {max_us}}}
+    (tmp_path / "emu.json").write_text(json.dumps({{"lateness_us": late}}))
+    assert False
+"""
+    _, _, retries = run(tmp_path, text)
+    assert len(retries) == retried
