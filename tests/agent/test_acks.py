@@ -28,8 +28,8 @@ DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
 CUBIC = ("-C", "cubic")
 SECONDS, BEGINNING = 11, 2
 """Of a transfer, and what is left out of its goodput at its beginning."""
-TIGHT_SECONDS = 26
-"""Of a transfer whose delay has a bound of 12 %: p95 of 20 s. A stall of the machine by 0.1 s raises delay for 0.7 s."""
+TIGHT_SECONDS = 36
+"""Of a transfer whose delay has a bound of 12 %: p95 of 30 s. A stall of the machine by 0.1 s raises delay for 0.7 s."""
 
 
 def transfer(
