@@ -54,6 +54,24 @@ def test_the_gate_holds_uploads_while_a_modem_reports_and_windows_while_none_doe
     assert log.count("ACK-window rewriting controls uploads now: ") == 1
 
 
+def test_an_upload_that_rests_or_has_ended_has_no_rate(tmp_path: Path) -> None:
+    with phone(tmp_path, scenario()) as (testbed, agent):
+        agent.serve()
+        transfer = testbed.iperf("phone", 12, "-C", "cubic")
+
+        def shown() -> list[tuple[str, bool]]:
+            return [(flow["limit"], flow["rate_bps"] > 0) for flow in agent.status()["flows"]]
+
+        within(HELD_WITHIN_S, lambda: shown() == [("agent", True)])
+        # Its socket's buffer still empties for a while.
+        transfer.process.send_signal(signal.SIGSTOP)
+        within(6, lambda: shown() == [("idle", False)])
+        transfer.process.send_signal(signal.SIGCONT)
+        within(6, lambda: shown() == [("agent", True)])
+        transfer.done()
+        within(6, lambda: shown() in ([], [("idle", False)]))
+
+
 @pytest.mark.parametrize("clsact", ["true", "false"])
 def test_nothing_stays_on_the_device_however_it_ends(tmp_path: Path, clsact: str) -> None:
     """Windows show whether ACKs are still rewritten, and `tc` what is attached to clsact; TCX shows

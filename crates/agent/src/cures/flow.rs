@@ -14,6 +14,14 @@ pub enum Limit {
     Gate,
     /// The sender, its application, or the path.
     Sender,
+    /// No data arrives: the transfer rests or has ended.
+    Idle,
+}
+
+/// Whether a flow whose last decision is so old is under way, with decisions each round trip. A
+/// second more, since an application may read or write in bursts.
+pub(crate) fn is_under_way(age_ms: u64, rtt_us: u64) -> bool {
+    age_ms <= 1_000 + rtt_us / 500
 }
 
 /// The figures of a flow under a cure.
@@ -51,13 +59,13 @@ pub struct FlowStatus {
 impl FlowStatus {
     /// Bytes in flight, at this rate and RTT.
     pub fn in_flight(&self) -> u64 {
-        (u128::from(self.rate) * u128::from(self.rtt_us) / 1_000_000) as u64
+        (u128::from(self.rate_now()) * u128::from(self.rtt_us) / 1_000_000) as u64
     }
 
     /// Bytes of them that wait in queues.
     pub fn queue(&self) -> u64 {
         let waiting = self.rtt_us.saturating_sub(self.rtt_min_us);
-        (u128::from(self.rate) * u128::from(waiting) / 1_000_000) as u64
+        (u128::from(self.rate_now()) * u128::from(waiting) / 1_000_000) as u64
     }
 
     /// Whether it fills four fifths of its target window.
@@ -65,8 +73,22 @@ impl FlowStatus {
         self.in_flight().saturating_mul(5) >= self.wanted.saturating_mul(4)
     }
 
+    /// Whether data arrives.
+    pub fn under_way(&self) -> bool {
+        is_under_way(self.age_ms, self.rtt_us)
+    }
+
+    /// The law's average rate while data arrives, bytes per second. Else 0: the law has no rounds
+    /// in which its average could fall.
+    pub fn rate_now(&self) -> u64 {
+        if self.under_way() { self.rate } else { 0 }
+    }
+
     /// What limits it: a flow that fills a window that is set is limited by it.
     pub fn limit(&self) -> Limit {
+        if !self.under_way() {
+            return Limit::Idle;
+        }
         match (self.gated, self.applied && self.full()) {
             (true, _) => Limit::Gate,
             (false, true) => Limit::Agent,
@@ -115,7 +137,7 @@ impl From<FlowStatus> for Row {
             local_port: flow.local_port,
             age_ms: flow.age_ms,
             bytes: flow.bytes,
-            rate_bps: flow.rate.saturating_mul(8),
+            rate_bps: flow.rate_now().saturating_mul(8),
             rtt_ms: flow.rtt_ms(),
             rtt_min_ms: flow.rtt_min_ms(),
             wanted_bytes: flow.wanted,
@@ -160,5 +182,10 @@ mod tests {
         assert_eq!((&json["rtt_ms"], &json["limit"]), (&60.0.into(), &"sender".into()));
         flow.gated = true;
         assert_eq!(serde_json::json!(flow)["limit"], "gate");
+        flow.age_ms = 1_200;
+        assert_eq!(serde_json::json!(flow)["limit"], "idle");
+        assert_eq!(serde_json::json!(flow)["rate_bps"], 0);
+        flow.rtt_us = 120_000;
+        assert_eq!(serde_json::json!(flow)["limit"], "gate", "two round trips later");
     }
 }

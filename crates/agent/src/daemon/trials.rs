@@ -22,6 +22,7 @@ use std::time::Duration;
 use units::Instant;
 
 use super::cures::Cures;
+use crate::cures::flow::is_under_way;
 use crate::cures::receive::Ends;
 use crate::cures::trial::{Action, Config, Stage, Trial, permitted_rtt_us, risen};
 use crate::cures::{Cure, Extent, FlowStatus, Lifted, Result, address, now_ns};
@@ -36,8 +37,6 @@ const DISCOVER: Duration = Duration::from_secs(2);
 const WORTH: u64 = 1 << 18;
 /// Flows that trials cover at the same time.
 const MAX_FLOWS: usize = 256;
-/// A connection without data for so long plus two round trips is idle.
-const UNDER_WAY_MS: u64 = 1_000;
 /// Goodput is not measured over less than this.
 const FALLEN_NS: u64 = 1_000_000_000;
 /// Looks take at most one part in so many of the time.
@@ -231,7 +230,7 @@ fn full(flow: &Flow, now: Instant) -> bool {
     let rtt_us = u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us);
     let fills = |way: &Direction| {
         let in_flight = u128::from(way.law.rate) * u128::from(rtt_us) / 1_000_000;
-        let comes = now.0.saturating_sub(way.begun_ns) / 1_000 <= UNDER_WAY_MS * 1_000 + 2 * rtt_us;
+        let comes = is_under_way(now.0.saturating_sub(way.begun_ns) / 1_000_000, rtt_us);
         way.target > 0 && way.rewritten > 0 && comes && in_flight * 5 >= u128::from(way.target) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
@@ -429,7 +428,7 @@ impl Trials {
         };
         let (mut all, mut held, mut open) = (0_u64, 0_u64, 0_u64);
         let flows = receive.flows()?;
-        let under_way = flows.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS + flow.rtt_us / 500);
+        let under_way = flows.iter().filter(|flow| flow.under_way());
         for flow in under_way.clone() {
             all = all.saturating_add(flow.rate);
             held = held.saturating_add(if flow.full() { flow.rate } else { 0 });

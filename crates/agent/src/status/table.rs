@@ -38,7 +38,7 @@ pub fn table(status: &Status, columns: Option<u64>) -> String {
     }
     lines.extend(status.trials.iter().filter_map(trial));
     let mut flows: Vec<_> = status.flows.iter().collect();
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.rate));
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.rate_now()));
     let flows: Vec<_> = flows.into_iter().map(flow).collect();
     let longest = |title: &str, of: &dyn Fn(&Row) -> usize| {
         flows.iter().map(of).chain([title.len()]).max().unwrap_or(0)
@@ -97,6 +97,7 @@ fn flow(flow: &FlowStatus) -> Row {
         Limit::Agent => "agent",
         Limit::Gate => "gate",
         Limit::Sender => "sender",
+        Limit::Idle => "idle",
     };
     (
         short(&format!("{end}:{port}")),
@@ -104,7 +105,7 @@ fn flow(flow: &FlowStatus) -> Row {
         [
             ms(flow.rtt_ms()),
             ms(flow.rtt_min_ms()),
-            mbps(flow.rate as f64 * 8.0 / 1e6),
+            mbps(flow.rate_now() as f64 * 8.0 / 1e6),
             bytes(flow.wanted as f64),
             bytes(flow.advertised as f64),
             bytes(flow.in_flight() as f64),
