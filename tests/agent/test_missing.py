@@ -201,3 +201,27 @@ def test_a_container_that_may_not_use_bpf_has_no_rights(agent: str) -> None:
 def test_lacking_two_things_is_two_lines(agent: str) -> None:
     _, below = features(f"{NO_TYPES}; {no_cgroups()}", agent)
     assert len(below) == 2
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_full_disk_is_the_reason_that_on_gives_and_off_works(tmp_path: Path, blocks: int) -> None:
+    """With so many blocks of the runtime directory's file system that are free."""
+    pins = Path("/sys/fs/bpf") / f"ub-{tmp_path.name}-{blocks}"
+    script = f"""
+    mount -t tmpfs -o size=16k,mode=700 none {tmp_path} || exit 99
+    ip link set lo up
+    dd if=/dev/zero of={tmp_path}/full bs=4k count={4 - blocks} 2>/dev/null || exit 99
+    {agent_path()} on --runtime {tmp_path} --pins {pins}; echo "on: $?"
+    {agent_path()} off --runtime {tmp_path} --pins {pins}; echo "off: $?"
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "No space left on device" in done.stdout + done.stderr, done
+    # Without room for a line of its log it does not start, without room for its journal it changes nothing.
+    assert f"on: {4 if blocks else 1}\n" in done.stdout, done
+    assert done.stdout.splitlines()[-1] == "off: 0", done
+    assert not pins.exists()

@@ -223,6 +223,9 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
     let paths = &start.paths;
     paths.make().map_err(|e| failed(format!("{}: {e}", paths.runtime.display())))?;
     let log = File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
+    // On a full disk the agent could not say why it ends; this takes the space.
+    writeln!(&log, "unbloat-agent: starts in the background")
+        .map_err(|e| failed(format!("{}: {e}", paths.log().display())))?;
     let before = log.metadata().map_err(failed)?.len();
     let mut command = Command::new(&start.program);
     command.arg("--runtime").arg(&paths.runtime).arg("--pins").arg(&paths.pins).arg("serve");

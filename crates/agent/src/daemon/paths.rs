@@ -232,7 +232,8 @@ impl Paths {
                 };
                 locked.set_len(0)?;
                 locked.rewind()?;
-                write!(locked, "{}, process {}", role.name(), std::process::id())?;
+                // A full disk: the lock is there, and only its holder's name is missing.
+                let _ = write!(locked, "{}, process {}", role.name(), std::process::id());
                 Ok(Ok(Lock { _pins: pins, _runtime: locked }))
             }
             Err((mut file, Errno::EWOULDBLOCK)) => {
