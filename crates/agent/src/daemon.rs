@@ -436,7 +436,7 @@ impl Daemon {
         }
         self.say(match lifted {
             true => "all cures watch, and change nothing",
-            false => "all cures act again",
+            false => "all cures act",
         });
         json!({"ok": true})
     }

@@ -1,7 +1,6 @@
 """The page of a run of the agent: RTT, goodput and windows over time with the moment of the cure, before and after in a table.
 
-signal: the looks and the last word of a run · model: bytes between two looks are goodput; a connection that is not there has no figure ·
-action: one file that holds everything it shows, drawn by the charts of the report.
+Bytes between two observations are goodput. A connection that an observation does not contain has a gap. The page is one file.
 """
 
 from __future__ import annotations
@@ -24,8 +23,12 @@ from unbloat.version import __version__
 
 EVENT_KINDS = ["settling", "cure"]
 # More curves than colours cannot be distinguished; one place is the probe's.
-MOST = 5
-WINDOWS = {"wanted_bytes": "wanted", "advertised_bytes": "on offer", "in_flight_bytes": "in flight"}
+MAX_CURVES = 5
+WINDOWS = {
+    "wanted_bytes": "target",
+    "advertised_bytes": "advertised",
+    "in_flight_bytes": "in flight",
+}
 Curve = tuple[str, str, list[float], list[float | None]]
 
 
@@ -76,7 +79,7 @@ def about(measured: Measured) -> str:
 
 
 def last(measured: Measured) -> Answer:
-    """What the agent said last."""
+    """The last status of the agent."""
     return measured.looks[-1]["status"] if measured.looks else {}
 
 
@@ -86,12 +89,12 @@ def problems(measured: Measured) -> list[str]:
 
 
 def log_lines(measured: Measured) -> list[str]:
-    """What the agent did, in its words."""
+    """The agent's log."""
     return [str(one) for one in last(measured).get("log") or []]
 
 
 def flows_of(measured: Measured) -> Iterator[tuple[float, Answer]]:
-    """Every connection of every look, with its time."""
+    """Every connection of every observation, with its time."""
     for look in measured.looks:
         for flow in look["status"].get("flows") or []:
             if flow.get("cure") in ARROWS:
@@ -116,7 +119,7 @@ def least_ms(measured: Measured) -> float | None:
 
 def curves(measured: Measured) -> list[Curve]:
     """Every curve: its chart, its name, times, values."""
-    largest = connections(measured)[:MOST]
+    largest = connections(measured)[:MAX_CURVES]
     found = [one_flow(measured, key, "rtt", "rtt_ms") for key in largest]
     pings = [
         (float(look["t_s"]), ms) for look in measured.looks for ms in look.get("probe_ms") or []
@@ -132,7 +135,7 @@ def curves(measured: Measured) -> list[Curve]:
 
 
 def probe(pings: list[tuple[float, float]]) -> tuple[list[float], list[float | None]]:
-    """The largest ping of each look: the exact time of a ping is not reported."""
+    """The largest ping of each observation: the exact time of a ping is not reported."""
     worst: dict[float, float] = {}
     for t_s, ms in pings:
         worst[t_s] = max(ms, worst.get(t_s, 0.0))
@@ -140,7 +143,7 @@ def probe(pings: list[tuple[float, float]]) -> tuple[list[float], list[float | N
 
 
 def one_flow(measured: Measured, key: str, table: str, column: str) -> Curve:
-    """A figure of one connection, look after look; a gap where it was not there."""
+    """A figure of one connection over time; a gap where an observation does not contain it."""
     times: list[float] = []
     values: list[float | None] = []
     label = key
@@ -156,7 +159,7 @@ def one_flow(measured: Measured, key: str, table: str, column: str) -> Curve:
 
 
 def goodput(measured: Measured, way: str) -> tuple[list[float], list[float | None]]:
-    """What all connections of one direction carried between two looks, bit/s."""
+    """Goodput of all connections of one direction between two observations, bit/s."""
     return [float(look["t_s"]) for look in measured.looks], [
         look["goodput_bps"][way] for look in measured.looks
     ]

@@ -11,13 +11,13 @@ CURE = (
 def charts(least_ms: float | None) -> list[Chart]:
     """The charts of one run; `least_ms` is the smallest RTT of its connections."""
     path = (
-        (Constant(least_ms, "smallest RTT", "green", dash=(8, 3)),) if least_ms is not None else ()
+        (Constant(least_ms, "smallest RTT", "muted", dash=(8, 3)),) if least_ms is not None else ()
     )
     return [
         Chart(
             name="agent-rtt",
             title="Round-trip time",
-            about="RTT of the largest connections, twice a second, and of pings where they were asked for. What lies above the smallest is waiting in queues.",
+            about="RTT of the largest connections, twice a second, and of pings if the run sent any. The part above the smallest RTT is time in queues.",
             unit="ms",
             marks=(*CURE, Many("rtt", "RTT of a connection"), *path),
             needs=(),
@@ -26,7 +26,7 @@ def charts(least_ms: float | None) -> list[Chart]:
         Chart(
             name="agent-goodput",
             title="Goodput",
-            about="Payload that arrived between two looks, of all connections together, by direction.",
+            about="Payload of all connections between two observations, by direction. The agent counts bytes at its decisions, once per RTT. So after a long RTT one observation can contain the bytes of several, as a peak above the rate of the link.",
             unit="bit/s",
             marks=(*CURE, Many("goodput", "goodput")),
             needs=(),
@@ -35,7 +35,7 @@ def charts(least_ms: float | None) -> list[Chart]:
         Chart(
             name="agent-windows",
             title="Windows of the largest connection",
-            about="The window that the agent wants, the one that is on offer, and what is under way. The edge of a window never moves back: a smaller one comes as data arrives.",
+            about="The target window of the agent, the advertised window, and the bytes in flight. The right edge of a window never moves back, so a smaller window takes effect as data arrives.",
             unit="bytes",
             marks=(*CURE, Many("windows", "window")),
             needs=(),
