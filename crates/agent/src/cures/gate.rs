@@ -228,12 +228,18 @@ impl Figures for GateFigures {
             Telemetry::Fresh { grade, .. } => grade,
             Telemetry::Silent { why, .. } => return format!("open, without reports: {why}"),
         };
-        let delay = self.delay_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let waits = match (self.occupancy_bytes, self.delay_ms) {
+            (0, _) => format!("nothing waits in the {below}"),
+            (bytes, Some(ms)) => format!(
+                "{:.1} KB wait in the {below}, {ms:.0} ms at {:.2} Mbit/s",
+                bytes as f64 / 1e3,
+                self.rate_bps as f64 / 1e6
+            ),
+            (bytes, None) => format!("{:.1} KB wait in the {below}", bytes as f64 / 1e3),
+        };
         format!(
-            "the {below} drains in {delay} at {:.2} Mbit/s; refused {} packets of this host, {} of others",
-            self.rate_bps as f64 / 1e6,
-            self.refused_own,
-            self.refused_forwarded
+            "{waits}; refused {} packets of this host, {} of others",
+            self.refused_own, self.refused_forwarded
         )
     }
 
