@@ -172,6 +172,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
         put(Column::maybe_f64(name, r().map(move |f| f.limit_share(limit))));
     }
     put(Column::maybe_str("limit", r().map(|f| f.main_limit().map(Limit::name))));
+    put(Column::bool("too_short", r().map(|f| f.too_short)));
     put(Column::maybe_str("grade", r().map(|f| f.grade)));
 }
 

@@ -13,6 +13,7 @@ from unbloat.run.run import Run
 from unbloat.run.tables import Row
 from unbloat.run.verdict import limit_shares
 from unbloat.text.format import (
+    TOO_SHORT,
     byte_text,
     count_text,
     endpoint_text,
@@ -299,10 +300,12 @@ def scale_text(flow: Row) -> str:
 def limit_bar(terminal: Terminal, run: Run, flow: Row) -> None:
     """Shares of the limits of one direction, as bars."""
     shares = limit_shares(flow)
-    if not shares:
+    if not shares and not flow.get("too_short"):
         return
     terminal.line()
     terminal.line(terminal.style(f"held back, {direction_text(run, flow['id'])}", "dim"))
+    if flow.get("too_short"):
+        terminal.line(TOO_SHORT)
     room = min(terminal.width, READABLE_BAR) - LABEL - 9
     for name, share in shares:
         bar = BAR * round(share * room)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from unbloat.run.run import Run
 from unbloat.run.tables import SEVERITY_ORDER, Row
 from unbloat.text.format import (
+    TOO_SHORT,
     byte_text,
     endpoint_text,
     ends_text,
@@ -152,7 +153,7 @@ def figure_cells(terminal: Terminal, connection: Row, flow: Row) -> str:
         + " " * (7 - len(grade))
         + terminal.style(grade, *style)
         + "  "
-        + limit_text(flow["limit"])
+        + (TOO_SHORT if flow.get("too_short") else limit_text(flow["limit"]))
     )
 
 

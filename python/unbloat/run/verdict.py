@@ -74,7 +74,12 @@ def delayed(flow: Row) -> str:
 
 
 def limited(flow: Row) -> str:
-    """What limited it, the largest share first."""
+    """What limited it, the largest share first; of a short transfer, what to record instead."""
+    if flow.get("too_short"):
+        return (
+            "It is too short to judge what limited it: "
+            "record a download or an upload of ten seconds or more."
+        )
     shares = limit_shares(flow)
     if not shares:
         return ""

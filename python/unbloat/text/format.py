@@ -166,6 +166,10 @@ def ends_text(connection: dict[str, Any], towards_a: bool = False, width: int = 
     return f"{a} {'←' if towards_a else '→'} {b}"
 
 
+TOO_SHORT = "too short to judge"
+"""In place of the limit of a transfer that has none (`too_short` in docs/format.md)."""
+
+
 def limit_text(name: str | None) -> str:
     """A limit in the words of a table cell."""
     return (

@@ -6,6 +6,8 @@
 //! - RTT ceiling = largest window / best second (TCP-tracing part 4: 3 MB at 500 Mbit/s limit the rate from 50 ms on);
 //! - goodput with a window twice as large = twice the rate while the window was full, but at most the rate of the best
 //!   bin. Behind a standing queue of 30 ms or more it is the goodput itself: a larger window would only add queue.
+//!
+//! A transfer that is too short to judge ([`too_short`]) has counts and RTTs, but no rate, limit or grade.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -14,12 +16,20 @@ use crate::diagnose::grade::grade;
 use crate::series::evidence::{Burst, Silences, Wakeup};
 use crate::series::output::Series;
 use crate::series::profile::Profile;
-use crate::series::rows::{Connection, EventKind, Flow, Protocol, Quantiles, RttMethod, Vantage};
+use crate::series::rows::{
+    Connection, EventKind, Flow, Limit, Protocol, Quantiles, RttMethod, Vantage,
+};
 use crate::tcp::state::{Context, Measured};
 use crate::tcp::stream::Stream;
 
 /// RTT samples under load that a grade needs.
 const GRADE_SAMPLES: u64 = 10;
+/// Segments from which a transfer is judged. Fewer are one initial window (RFC 6928), sent without knowing the path.
+const MIN_SEGMENTS: u64 = 11;
+/// Round trips from which it is judged: as many as show that slow start has ended (`series/limits.rs`).
+const MIN_ROUND_TRIPS: f64 = 3.0;
+/// Time from which it is judged, where the RTT is unknown or tiny: clocks and schedulers of hosts err by milliseconds.
+const MIN_ACTIVE: Duration = Duration::from_millis(10);
 /// Queue (ms) from which a larger window would only add queue: the threshold of the limit `bufferbloat`.
 const STANDING_MS: f64 = 30.0;
 
@@ -90,6 +100,9 @@ pub(crate) fn flow_row(
     windows(s, &m, &mut f);
     derived(s, &m, &mut f);
     f.limit_time = m.bins.limit_ns.map(Duration);
+    if f.data_packets > 0 && too_short(s, &m, &f) {
+        without_judgement(&mut f);
+    }
     f.ack_bursts = m.bursts.count;
     f.ack_burst_bytes_max = Bytes(m.bursts.acked_max);
     f.data_burst_bytes_max = Bytes(m.bursts.released_max);
@@ -206,6 +219,24 @@ fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
     f.window_full_rtt_ms = m.full_rtt_min.map(|ns| ns as f64 / 1e6);
     f.zero_window = Duration(m.bins.zero_window_ns);
     f.zero_window_first = m.zero_first;
+}
+
+/// Whether rates and limits of this transfer would say more about its size than about its path. A wait for a timeout or a
+/// zero window is a limit however few segments there are.
+fn too_short(s: &Stream, m: &Measured, f: &Flow) -> bool {
+    let segments = f.data_packets.max(f.payload_bytes.get() / u64::from(f.mss.max(1)));
+    let rtt_ms = base_ms(s, m).or(f.initial_rtt_ms).unwrap_or(0.0);
+    let brief = f.active < MIN_ACTIVE || f.active.as_millis_f64() < MIN_ROUND_TRIPS * rtt_ms;
+    (brief || segments < MIN_SEGMENTS) && f.timeouts == 0 && f.zero_window_count == 0
+}
+
+/// Removes what [`too_short`] does not permit.
+fn without_judgement(f: &mut Flow) {
+    f.too_short = true;
+    (f.goodput, f.peak, f.unlimited_goodput) = (None, None, None);
+    (f.bdp, f.in_flight_over_bdp, f.rtt_ceiling_ms) = (None, None, None);
+    f.limit_time = [Duration::ZERO; Limit::COUNT];
+    f.grade = None;
 }
 
 fn derived(s: &Stream, m: &Measured, f: &mut Flow) {

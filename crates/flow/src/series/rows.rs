@@ -225,6 +225,8 @@ pub struct Flow {
     pub unlimited_goodput: Option<Rate>,
     /// Seconds under each limit, in the order of [`Limit::ALL`].
     pub limit_time: [Duration; Limit::COUNT],
+    /// Too few segments, round trips or milliseconds for a rate, a limit or a grade: these have no value then.
+    pub too_short: bool,
     /// Bufferbloat grade: A+, A, B, C, D, F by p95 of queue_ms; `None` without load.
     pub grade: Option<&'static str>,
 }
@@ -294,6 +296,7 @@ impl Flow {
             rtt_ceiling_ms: None,
             unlimited_goodput: None,
             limit_time: [Duration::ZERO; Limit::COUNT],
+            too_short: false,
             grade: None,
         }
     }

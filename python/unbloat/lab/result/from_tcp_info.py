@@ -84,6 +84,7 @@ def silent_row(number: int, known: Known) -> Row:
         "vantage": "unknown",
         "rtt_method": "none",
         "window_scale_inferred": False,
+        "too_short": False,
         "congestion": known.congestion,
     }
 
@@ -131,6 +132,7 @@ def flow_row(raw: Raw, known: Known, sent: Sequence[Row], bins: Sequence[Row], l
         "rwnd_bytes_max": max(windows, default=None),
         "rwnd_bytes_last": windows[-1] if windows else None,
         "window_scale_inferred": False,
+        "too_short": False,
         "window_full_s": full,
         "window_full_share": min(full / active, 1.0) if full is not None and active > 0 else None,
         "retransmissions": last(sent, "retransmits"),

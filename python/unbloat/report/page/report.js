@@ -351,7 +351,9 @@ class Page {
                 ),
             ),
           )
-        : null,
+        : flow.too_short
+          ? make("p", { class: "about" }, `Time per limit: ${TOO_SHORT}`)
+          : null,
     );
   }
 

@@ -44,7 +44,7 @@ const COLUMNS = [
   {
     name: "limit",
     head: "Mostly held back by",
-    value: (c) => c.main && c.main.limit,
+    value: (c) => c.main && (c.main.too_short ? TOO_SHORT : c.main.limit),
     text: null,
     kind: "text",
     minor: true,
@@ -58,6 +58,7 @@ const COLUMNS = [
     kind: "number",
   },
 ];
+const TOO_SHORT = "too short to judge";
 const FIRST_ROWS = 12,
   MORE_ROWS = 100;
 
@@ -210,7 +211,13 @@ class ConnectionTable {
           make("small", {}, asShare(row.share)),
         );
       else if (column.name === "limit")
-        cell.append(row.main && row.main.limit ? limitChip(row.main.limit, this.words) : NOTHING);
+        cell.append(
+          row.main && row.main.limit
+            ? limitChip(row.main.limit, this.words)
+            : row.main && row.main.too_short
+              ? TOO_SHORT
+              : NOTHING,
+        );
       else if (column.name === "grade")
         cell.append(
           row.main && row.main.grade
