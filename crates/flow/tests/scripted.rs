@@ -106,6 +106,12 @@ fn differences(s: &Script) -> Vec<String> {
 }
 
 fn round_trips(s: &Script, truth: &Truth, f: &Flow, base: f64, wrong: &mut Vec<String>) {
+    if let Some(bound) = f.rtt_bound_ms.filter(|bound| bound.min < base - 1e-6) {
+        wrong.push(format!("upper bound of the RTT: found {}, truth {base}", bound.min));
+    }
+    if f.rtt_bound_ms.is_some() && f.rtt_ms.is_some() {
+        wrong.push("an upper bound beside measured RTTs".into());
+    }
     let Some(rtt) = f.rtt_ms else {
         // Karn's rule and the first echo both need more than one window of data.
         let enough = s.fates.is_empty() && s.segments > 2 * s.cwnd + 2;
@@ -121,10 +127,6 @@ fn round_trips(s: &Script, truth: &Truth, f: &Flow, base: f64, wrong: &mut Vec<S
     let calm = s.fates.is_empty() && s.stall.is_none();
     if rtt.min < base - 1e-6 {
         wrong.push(format!("RTT min {:?}: found {}, truth {base}", f.rtt_method, rtt.min));
-    }
-    if f.rtt_method == RttMethod::Window {
-        // An upper bound by its definition.
-        return;
     }
     if calm && s.point == Point::Sender && !near(rtt.min, base) {
         wrong.push(format!("RTT min: found {}, truth {base}", rtt.min));

@@ -116,6 +116,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
         }),
     ));
     quantiles(put, "rtt_ms", rows, |f| f.rtt_ms);
+    quantiles(put, "rtt_bound_ms", rows, |f| f.rtt_bound_ms);
     put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
     quantiles(put, "loaded_rtt_ms", rows, |f| f.loaded_rtt_ms);
     quantiles(put, "queue_ms", rows, |f| f.queue_ms);

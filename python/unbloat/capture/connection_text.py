@@ -181,6 +181,12 @@ def rtt_lines() -> Lines:
     """Round trips, and the queue in them."""
     return [
         *quantiles("rtt_ms", ms_text),
+        (
+            "at most, p50 / p95",
+            lambda flow: twice(
+                ms_text(flow.get("rtt_bound_ms_p50")), ms_text(flow.get("rtt_bound_ms_p95"))
+            ),
+        ),
         ("measured by", lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–")),
         ("loaded p50 / p95", pair("loaded_rtt_ms_p50", "loaded_rtt_ms_p95", ms_text)),
         ("queue p50 / p95", pair("queue_ms_p50", "queue_ms_p95", ms_text)),

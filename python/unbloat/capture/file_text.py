@@ -15,9 +15,9 @@ from unbloat.text.format import (
     endpoint_text,
     ends_text,
     limit_text,
-    ms_range,
     plural,
     rate_text,
+    rtt_range,
     seconds_text,
     share_text,
 )
@@ -101,7 +101,9 @@ def ranked(run: Run, top: int, sort: str) -> list[tuple[Row, Row]]:
     if sort == "goodput":
         pairs.sort(key=lambda pair: -(pair[1]["goodput_bps"] or 0))
     elif sort == "rtt":
-        pairs.sort(key=lambda pair: -(pair[1]["rtt_ms_p95"] or 0))
+        pairs.sort(
+            key=lambda pair: -(pair[1]["rtt_ms_p95"] or pair[1].get("rtt_bound_ms_p95") or 0)
+        )
     elif sort == "grade":
         pairs.sort(key=lambda pair: GRADE_ORDER.get(pair[1]["grade"], len(GRADE_ORDER)))
     return pairs[:top]
@@ -149,7 +151,7 @@ def figure_cells(terminal: Terminal, connection: Row, flow: Row) -> str:
     return (
         size
         + right(rate_text(flow["goodput_bps"]), 12)
-        + right(ms_range(flow["rtt_ms_min"], flow["rtt_ms_p95"]), 17)
+        + right(rtt_range(flow), 17)
         + " " * (7 - len(grade))
         + terminal.style(grade, *style)
         + "  "

@@ -63,6 +63,10 @@ def moved(run: RunTables, flow: Row) -> str:
 
 def delayed(flow: Row) -> str:
     """The queue in the way, where there was load enough to see one."""
+    if flow.get("rtt_bound_ms_p95") is not None:
+        handshake = flow["initial_rtt_ms"]
+        first = "" if handshake is None else f"{ms_text(handshake)} in the handshake, and "
+        return f"Its RTT was {first}at most {ms_text(flow['rtt_bound_ms_p95'])} at p95."
     if flow["rtt_ms_min"] is None:
         return "Its round-trip time could not be measured."
     if flow["grade"] is None:

@@ -6,7 +6,7 @@ Mbit/s is 10⁶ bit/s and MB is 10⁶ bytes, everywhere. What was never measured
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -100,6 +100,16 @@ def ms_text(value: float | None) -> str:
         if value >= 1000
         else f"{number(value) if value < 10 else f'{value:.0f}'} ms"
     )
+
+
+def rtt_range(flow: Mapping[str, Any]) -> str:
+    """A flow's RTT, min → p95. Of upper bounds the handshake is the minimum, and p95 has a ≤."""
+    bound = flow.get("rtt_bound_ms_p95")
+    if bound is None:
+        return ms_range(flow["rtt_ms_min"], flow["rtt_ms_p95"])
+    handshake = flow["initial_rtt_ms"]
+    high = f"≤ {ms_text(bound)}"
+    return high if handshake is None else f"{ms_text(handshake)} → {high}"
 
 
 def ms_range(low: float | None, high: float | None) -> str:

@@ -176,8 +176,18 @@ fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
         _ => RttMethod::SeqAck,
     };
     if f.rtt_ms.is_none() && s.vantage == Vantage::Receiver && !s.timestamps {
-        f.rtt_ms = m.window_rtt.quantiles(MS);
-        if f.rtt_ms.is_some() {
+        // Where a window shrinks or the sender's data was under way before, an estimate can be below the RTT. An upper
+        // bound stays one if it is raised to an RTT that was measured: the handshake's.
+        let handshake = f.initial_rtt_ms.unwrap_or(0.0);
+        f.rtt_bound_ms = m.window_rtt.quantiles(MS).map(|q| Quantiles {
+            count: q.count,
+            min: q.min.max(handshake),
+            p50: q.p50.max(handshake),
+            p95: q.p95.max(handshake),
+            p99: q.p99.max(handshake),
+            max: q.max.max(handshake),
+        });
+        if f.rtt_bound_ms.is_some() {
             f.rtt_method = RttMethod::Window;
         }
         return;

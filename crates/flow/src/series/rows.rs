@@ -131,6 +131,9 @@ pub struct Flow {
     pub rtt_method: RttMethod,
     /// Path RTT in milliseconds.
     pub rtt_ms: Option<Quantiles>,
+    /// At the receiver without timestamps: upper bounds of the RTT in milliseconds, in place of `rtt_ms`. None is below the
+    /// handshake.
+    pub rtt_bound_ms: Option<Quantiles>,
     /// Handshake RTT in milliseconds.
     pub initial_rtt_ms: Option<f64>,
     /// RTT while at least four segments were in flight, in milliseconds.
@@ -249,6 +252,7 @@ impl Flow {
             vantage: Vantage::Unknown,
             rtt_method: RttMethod::None,
             rtt_ms: None,
+            rtt_bound_ms: None,
             initial_rtt_ms: None,
             loaded_rtt_ms: None,
             queue_ms: None,

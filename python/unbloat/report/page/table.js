@@ -29,7 +29,7 @@ const COLUMNS = [
   {
     name: "rtt",
     head: "RTT min → p95",
-    value: (c) => c.main && c.main.rtt_ms_p95,
+    value: (c) => c.main && (c.main.rtt_ms_p95 ?? c.main.rtt_bound_ms_p95),
     text: (c) => rttText(c.main),
     kind: "number",
   },
@@ -62,10 +62,15 @@ const TOO_SHORT = "too short to judge";
 const FIRST_ROWS = 12,
   MORE_ROWS = 100;
 
-const rttText = (flow) =>
-  flow && isFigure(flow.rtt_ms_min)
+const rttText = (flow) => {
+  if (flow && isFigure(flow.rtt_bound_ms_p95)) {
+    const high = `≤ ${asMs(flow.rtt_bound_ms_p95)}`;
+    return isFigure(flow.initial_rtt_ms) ? `${asMs(flow.initial_rtt_ms)} → ${high}` : high;
+  }
+  return flow && isFigure(flow.rtt_ms_min)
     ? `${asMs(flow.rtt_ms_min)} → ${asMs(flow.rtt_ms_p95)}`
     : NOTHING;
+};
 const gradeClass = (grade) => `grade grade-${grade === "A+" ? "Ap" : grade}`;
 
 function limitChip(name, words) {
