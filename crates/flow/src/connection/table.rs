@@ -470,6 +470,7 @@ impl Analyzer {
                 self.rivals.iter().filter(|r| r.flow / 2 != connection.id).copied().collect();
             rivals.sort_by_key(|r| std::cmp::Reverse(r.bytes));
             let evidence = Evidence {
+                capture_start: self.out.facts.start,
                 connection,
                 flow,
                 reverse: &rows[1 - i].0,

@@ -32,7 +32,7 @@
 //! Zhang et al., "On the characteristics and origins of Internet flow rates", SIGCOMM 2002 (T-RAT). Siekkinen
 //! et al., "A root cause analysis toolkit for TCP", Computer Networks 52(9), 2008.
 
-use super::reading::{Values, data_start, enough_data, percent, rate, share};
+use super::reading::{Values, data_start, end_where, enough_data, percent, rate, share};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
@@ -78,7 +78,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         severity: Severity::Info,
         flow: Some(flow.id),
         from: data_start(e),
-        to: e.connection.end,
+        to: end_where(e, |b| b.limit_ns[Limit::Application as usize] > 0),
         values: v.take(),
         text: format!("The sender had nothing to send for {} of the time{rates}.", percent(idle)),
         cure: "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",

@@ -62,10 +62,9 @@
 use units::Instant;
 
 use super::reading::{
-    Values, base_rtt, bytes, end_of, enough_data, ms, quantile, queue_series, rate_between, ratio,
-    seconds,
+    Values, base_rtt, bytes, clock, data_end, data_start, end_of, enough_data, ms, quantile,
+    queue_series, rate_between, ratio, seconds_into, severity_of,
 };
-use super::reading::{seconds_into, severity_of};
 use super::{Check, Rule, page::page, rtt_inflation_other_flow::has_foreign_queue};
 use crate::diagnose::changepoint::{Onset, onset};
 use crate::diagnose::grade::{grade, usability};
@@ -173,7 +172,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 
     let began = match (onset, since) {
         (Some(Onset { risen: true, .. }), Some(t)) => {
-            format!("it began {} into the transfer", seconds(seconds_into(e, t)))
+            format!("it began at {}", clock(e, t))
         }
         (Some(_), _) => "it was there from the start".to_owned(),
         _ => "it came in peaks".to_owned(),
@@ -191,8 +190,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         rule: RULE.name,
         severity,
         flow: Some(e.flow.id),
-        from: since.unwrap_or(e.connection.start),
-        to: onset.map_or(e.connection.end, |o| end_of(e, o.end.saturating_sub(1))),
+        from: since.unwrap_or_else(|| data_start(e)),
+        to: onset.map_or_else(|| data_end(e), |o| end_of(e, o.end.saturating_sub(1))),
         values: v.take(),
         text: format!(
             "Queueing delay reached {} (p95), with about {} in the queue; {began}. Grade {grade}: {usable}.",
@@ -248,7 +247,7 @@ mod tests {
         );
         assert!(
             f.text.contains(
-                "into the transfer. Grade F: web pages, calls and games are unusable (before"
+                "it began at 110 s. Grade F: web pages, calls and games are unusable (before"
             ),
             "{}",
             f.text

@@ -44,7 +44,8 @@
 //! "Observations on the dynamics of a congestion control algorithm", SIGCOMM 1991 (ACK compression).
 
 use super::reading::{
-    Values, bytes, counted, enough_data, ms, quantile, rate, rate_between, seconds, seconds_into,
+    Values, bytes, clock, counted, data_end, enough_data, ms, quantile, rate, rate_between,
+    seconds_into,
 };
 use super::{Check, Rule, page::page};
 use crate::diagnose::changepoint::onset;
@@ -142,7 +143,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         (Some(b), Some(a), Some(c), Some(r)) => format!(
             ". From {} on the goodput came in bursts (variation of 100 ms bins {c:.2} before, {r:.2} after) at a mean of \
              {} ({} before).",
-            seconds(seconds_into(e, since)),
+            clock(e, since),
             rate(a),
             rate(b),
         ),
@@ -157,7 +158,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: since,
-        to: e.connection.end,
+        to: data_end(e),
         values: v.take(),
         text,
         cure: "Remove what stalls the ACKs (a bloated queue, a full receive window); a paced sender (BBR, or fq) does not \

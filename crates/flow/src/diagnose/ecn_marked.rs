@@ -29,7 +29,7 @@
 //!
 //! RFC 3168 (ECN), RFC 9331 (L4S).
 
-use super::reading::{Values, counted, data_start, percent, ratio};
+use super::reading::{Values, counted, data_end, data_start, percent, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -71,7 +71,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         severity: Severity::Info,
         flow: Some(flow.id),
         from: data_start(e),
-        to: e.connection.end,
+        to: data_end(e),
         values: v.take(),
         text: format!("{seen}: a queue on the path marks packets instead of dropping them."),
         cure: "No cure is needed; if the delay is still high, the target of that queue is too high, or another queue is \

@@ -43,7 +43,7 @@
 //! The values: AOSP and CyanogenMod `rootdir/init.rc` (Gingerbread, ICS, Jelly Bean), LG G2x
 //! `init.p999.rc`, HTC EVO Shift `system.prop`, Galaxy S2 (I777) `init.rc`.
 
-use super::reading::{Values, bytes, data_start, enough_data, percent, ratio};
+use super::reading::{Values, bytes, data_end, data_start, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -154,7 +154,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         severity: if verdict == Some("fits") { Severity::Info } else { Severity::Warning },
         flow: Some(flow.id),
         from: data_start(e),
-        to: e.connection.end,
+        to: data_end(e),
         values: v.take(),
         text: format!(
             "A constant receive window of {}{like} limited the transfer for {} of its time{judged}.",

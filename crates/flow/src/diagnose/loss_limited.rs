@@ -44,7 +44,7 @@
 //! Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR
 //! 27(3), 1997 (C = √(3/2) = 1.22). TCP Tracing parts 1 and 7.
 
-use super::reading::{Values, data_start, enough_data, percent, rate, ratio, share};
+use super::reading::{Values, data_start, end_where, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
@@ -107,7 +107,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: data_start(e),
-        to: e.connection.end,
+        to: end_where(e, |b| b.retransmissions > 0),
         values: v.take(),
         text: format!(
             "{} of the segments were lost {}; {}{bound}.",

@@ -40,7 +40,7 @@
 //! RFC 6298 section 5 (the timer and its back-off). RFC 9293 section 3.8.3 (when a connection is given up). RFC 4821
 //! (MTU black holes).
 
-use super::reading::{Values, counted, seconds, seconds_into};
+use super::reading::{Values, clock, counted, seconds, seconds_into};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::{Evidence, Silence};
 use crate::series::rows::{Finding, Severity, Vantage};
@@ -122,8 +122,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: longest.until,
         values: v.take(),
         text: format!(
-            "{side}, from {} into the transfer on. The sender repeated {} meanwhile; {ended}.{more}",
-            seconds(first),
+            "{side}, from {} on. The sender repeated {} meanwhile; {ended}.{more}",
+            clock(e, longest.since),
             counted(longest.repeats, "segment", "segments"),
         ),
         cure: match (silent, e.flow.vantage) {
@@ -158,7 +158,11 @@ mod tests {
         assert_eq!((f.severity, f.from, f.to), (Severity::Warning, at(5.0), at(17.0)));
         assert_eq!((f.word("silent"), f.word("end")), ("receiver", "reset by the sender"));
         assert_eq!((f.number("first_s"), f.number("silence_s_longest")), (5.0, 12.0));
-        assert!(f.text.starts_with("The receiver fell silent for 12 s, from 5.0 s"), "{}", f.text);
+        assert!(
+            f.text.starts_with("The receiver fell silent for 12 s, from 105 s on"),
+            "{}",
+            f.text
+        );
         assert!(f.text.contains("repeated 7 segments"), "{}", f.text);
         assert_eq!(f.cure, CURE_GONE);
         case.flow.vantage = Vantage::Receiver;

@@ -4,6 +4,7 @@ use units::text::{Step, scaled, step};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::series::evidence::Evidence;
+use crate::series::profile::ProfileBin;
 use crate::series::rows::{Flow, Limit, Severity, Value};
 
 /// Collects the figures of a finding; those that are not finite are left out.
@@ -72,7 +73,24 @@ pub(super) fn end_of(e: &Evidence<'_>, i: usize) -> Instant {
     e.profile.end_of(i).min(e.connection.end)
 }
 
-/// Seconds from the start of the transfer to `at`.
+/// End of the last bin of this kind, where the evidence ends; without one the end of the data.
+pub(super) fn end_where(e: &Evidence<'_>, kind: impl Fn(&ProfileBin) -> bool) -> Instant {
+    let last = e.profile.bins().iter().rposition(kind);
+    last.map_or_else(|| data_end(e), |i| end_of(e, i))
+}
+
+/// End of the transfer: of the last bin with data. The connection may be closed minutes later.
+pub(super) fn data_end(e: &Evidence<'_>) -> Instant {
+    let data = |b: &ProfileBin| b.delivered.0 > 0 || b.in_flight_max.0 > 0;
+    e.profile.bins().iter().rposition(data).map_or(e.connection.end, |i| end_of(e, i))
+}
+
+/// A moment as text, on the clock of the capture: that of the finding's span.
+pub(super) fn clock(e: &Evidence<'_>, at: Instant) -> String {
+    seconds(at.since(e.capture_start).as_secs_f64())
+}
+
+/// Seconds from the start of the transfer to `at`, for the evidence. Texts use [`clock`].
 pub(super) fn seconds_into(e: &Evidence<'_>, at: Instant) -> f64 {
     at.since(data_start(e)).as_secs_f64()
 }

@@ -49,7 +49,7 @@
 //! window.
 
 use super::reading::{
-    Values, base_rtt, bytes, data_start, enough_data, ms, percent, rate, ratio, seconds,
+    Values, base_rtt, bytes, clock, data_start, end_where, enough_data, ms, percent, rate, ratio,
     seconds_into,
 };
 use super::{Check, Rule, page::page};
@@ -135,13 +135,13 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("window_scale", flow.window_scale.map(f64::from));
 
     let mut text = format!(
-        "The receive window of {} was full for {} of the time, first {} into the transfer",
+        "The receive window of {} was full for {} of the time, first at {}",
         bytes(window),
         percent(share),
-        seconds(seconds_into(e, first)),
+        clock(e, first),
     );
     if let Some(t) = onset.filter(|t| t.since(first).as_secs_f64() >= 1.0) {
-        text += &format!(" and most of the time from {} on", seconds(seconds_into(e, t)));
+        text += &format!(" and most of the time from {} on", clock(e, t));
     }
     text += &match (by_queue, queue) {
         (true, Some(q)) => {
@@ -172,7 +172,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         severity: if share >= COSTS { Severity::Warning } else { Severity::Info },
         flow: Some(flow.id),
         from: first,
-        to: e.connection.end,
+        to: end_where(e, |b| b.window_full.as_nanos() > 0),
         values: v.take(),
         text,
         cure: if by_queue { CURE_QUEUE } else { CURE_WINDOW },

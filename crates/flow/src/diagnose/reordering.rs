@@ -32,7 +32,7 @@
 //!
 //! RFC 4737 (reordering metrics), RFC 2883 (DSACK), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, counted, data_start, end_of, ms, percent, ratio, segments};
+use super::reading::{Values, counted, data_end, data_start, end_of, ms, percent, ratio, segments};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -86,7 +86,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: first.map_or_else(|| data_start(e), |i| e.profile.time_of(i)),
-        to: last.map_or(e.connection.end, |i| end_of(e, i)),
+        to: last.map_or_else(|| data_end(e), |i| end_of(e, i)),
         values: v.take(),
         text: format!(
             "{} ({}) arrived out of order{late}; {harm}.",

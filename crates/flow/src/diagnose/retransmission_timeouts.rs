@@ -33,7 +33,7 @@
 //!
 //! RFC 6298 (the timer), RFC 5682 (F-RTO), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, counted, data_start, ratio, segments};
+use super::reading::{Values, counted, data_start, end_where, ratio, segments};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -81,7 +81,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: data_start(e),
-        to: e.connection.end,
+        to: end_where(e, |b| b.retransmissions > 0),
         values: v.take(),
         text: format!(
             "The transfer stopped {} until the retransmission timer fired, and {} retransmitted{}.",

@@ -49,7 +49,7 @@
 //! flows). Jiang et al., IMC 2012, figure 4 (ping beside a bulk flow).
 
 use super::reading::{
-    Values, base_rtt, bytes, end_of, ms, ratio, seconds, seconds_into, severity_of,
+    Values, base_rtt, bytes, clock, end_of, ms, ratio, seconds_into, severity_of,
 };
 use super::{Check, Rule, page::page};
 use crate::diagnose::grade::grade;
@@ -183,7 +183,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         text: format!(
             "The RTT rose by {} (p95) from {} on while this flow had only {} in flight: {source}.",
             ms(added),
-            seconds(seconds_into(e, from)),
+            clock(e, from),
             bytes(e.flow.in_flight_bytes.map_or(0.0, |q| q.p95)),
         ),
         cure: "Flow queueing at the bottleneck (fq_codel, CAKE), or a sender of the large flow that keeps the queue short \

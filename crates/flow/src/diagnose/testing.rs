@@ -14,6 +14,8 @@ use units::Histogram;
 const TICK: Duration = Duration::from_millis(100);
 /// Some day in 2025: captures do not begin at zero.
 pub(crate) const START: Instant = Instant(1_750_000_000_000_000_000);
+/// The capture began 100 s before the transfer.
+const CAPTURE_START: Instant = Instant(START.0 - 100_000_000_000);
 
 pub(crate) fn at(seconds: f64) -> Instant {
     START + Duration((seconds * 1e9) as u64)
@@ -132,6 +134,7 @@ impl Case {
 
     pub fn evidence(&self) -> Evidence<'_> {
         Evidence {
+            capture_start: CAPTURE_START,
             connection: &self.connection,
             flow: &self.flow,
             reverse: &self.reverse,

@@ -33,8 +33,8 @@
 //! short downwards dip to 50"; parts 1 and 5.
 
 use super::reading::{
-    Values, counted, data_start, enough_data, quantile, rate, rate_between, seconds, seconds_into,
-    share,
+    Values, clock, counted, data_end, data_start, enough_data, quantile, rate, rate_between,
+    seconds_into, share,
 };
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
@@ -104,16 +104,12 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("block_s", e.profile.width().as_secs_f64() * per_block as f64);
     let text = match dips.len() as u64 {
         0 => String::new(),
-        1 => format!(
-            ", with one dip to {} at {}",
-            rate(blocks[deepest]),
-            seconds(seconds_into(e, at))
-        ),
+        1 => format!(", with one dip to {} at {}", rate(blocks[deepest]), clock(e, at)),
         n => format!(
             ", with {}, the deepest to {} at {}",
             counted(n, "dip", "dips"),
             rate(blocks[deepest]),
-            seconds(seconds_into(e, at))
+            clock(e, at)
         ),
     };
     Some(Finding {
@@ -121,7 +117,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         severity: Severity::Info,
         flow: Some(flow.id),
         from: if dipped { at } else { data_start(e) },
-        to: e.connection.end,
+        to: data_end(e),
         values: v.take(),
         text: format!("The throughput was mostly between {} and {}{text}.", rate(low), rate(high)),
         cure: "Look at what happens at the dips (loss, a full window, others on the cell or backhaul), and compare both \
@@ -131,7 +127,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Case;
+    use super::super::testing::{Case, at};
     use super::*;
 
     fn mbit(rate: f64) -> u64 {
@@ -164,8 +160,18 @@ mod tests {
             assert!((280e6..300e6).contains(&f.number("goodput_bps_p90")), "{}", f.text);
             assert_eq!(f.number("dips"), 1.0);
             assert!(f.number("dip_bps_min") < 60e6 && (f.number("dip_s") - 12.0).abs() < 1.1);
-            assert!(f.text.contains("with one dip to 50 Mbit/s at 12 s"), "{}", f.text);
+            assert!(f.text.contains("with one dip to 50 Mbit/s at 112 s"), "{}", f.text);
         }
+    }
+
+    #[test]
+    fn the_span_ends_with_the_data_and_not_with_the_connection() {
+        let mut case = Case::transfer(30, |t, bin| {
+            bin.delivered(mbit(if (12.0..14.0).contains(&t) { 50.0 } else { 225.0 }));
+        });
+        case.connection.end = at(120.0);
+        let f = check(&case.evidence()).expect("uneven");
+        assert_eq!(f.to, at(30.0));
     }
 
     #[test]

@@ -35,7 +35,7 @@
 //! RFC 9293 section 3.8.6.1 (probing zero windows). Sanadhya & Sivakumar, "Adaptive flow control for TCP on
 //! mobile phones", INFOCOM 2011.
 
-use super::reading::{Values, counted, percent, ratio, seconds, seconds_into};
+use super::reading::{Values, clock, counted, end_where, percent, ratio, seconds, seconds_into};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -99,17 +99,17 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: first,
-        to: e.connection.end,
+        to: end_where(e, |b| b.zero_window.as_nanos() > 0),
         values: v.take(),
         text: format!(
-            "The receiver closed its window {} for {} in all ({} of the connection, longest about {}, {}), first {} \
-             into the transfer: the application there read too slowly.",
+            "The receiver closed its window {} for {} in all ({} of the connection, longest about {}, {}), first at {}: \
+             the application there read too slowly.",
             counted(flow.zero_window_count, "time", "times"),
             seconds(flow.zero_window.as_secs_f64()),
             percent(share),
             seconds(longest.as_secs_f64()),
             counted(flow.zero_window_probes, "probe", "probes"),
-            seconds(seconds_into(e, first)),
+            clock(e, first),
         ),
         cure: "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
                short pauses only.",
@@ -146,6 +146,16 @@ mod tests {
             "{}",
             f.text
         );
+    }
+
+    #[test]
+    fn the_span_ends_with_the_last_zero_window_and_the_text_has_its_clock() {
+        let mut case = slow_reader();
+        case.connection.end = at(110.0);
+        let f = check(&case.evidence()).expect("zero windows");
+        assert!((f.to.since(at(11.0)).as_secs_f64()) <= 0.1 && f.to >= at(11.0), "{:?}", f.to);
+        // The capture began 100 s before the transfer.
+        assert!(f.text.contains("first at 105 s:"), "{}", f.text);
     }
 
     #[test]

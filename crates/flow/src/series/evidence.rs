@@ -79,6 +79,8 @@ pub struct Rival {
 
 /// Everything about one flow, for the rules.
 pub struct Evidence<'a> {
+    /// Time of the first packet of the capture: texts count seconds from it, as the spans of findings do.
+    pub capture_start: Instant,
     /// The connection of the flow.
     pub connection: &'a Connection,
     /// The flow itself.
