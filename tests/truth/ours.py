@@ -51,9 +51,8 @@ def figures(path: Path, port: int = PORT) -> dict[str, Any]:
     }
     for name in LARGEST:
         result[name] = max((row[name] for row in rows if row[name] is not None), default=None)
-    result["rtt_ms_min"] = min(
-        (row["rtt_ms_min"] for row in rows if row["rtt_ms_min"] is not None), default=None
-    )
+    for name in ("rtt_ms_min", "rtt_bound_ms_min"):
+        result[name] = min((row[name] for row in rows if row[name] is not None), default=None)
     result["rtt_method"] = "/".join(sorted({row["rtt_method"] for row in rows}))
     result["vantage"] = "/".join(sorted({row["vantage"] for row in rows}))
     result["connections"] = len(connections)
