@@ -26,6 +26,10 @@ from unbloat.text.terminal import Terminal, cut, left, plain, right, width
 SORTS = ("bytes", "goodput", "rtt", "grade")
 # Findings under the table: the most severe; the rest is counted, and listed per connection and in the report.
 FINDINGS_SHOWN = 4
+WHAT_TO_RECORD = (
+    "Every TCP transfer is too short to judge. Record a download or an upload of ten seconds or more, "
+    "from before it begins, and run a ping beside it."
+)
 SEVERITY_STYLE = {"serious": ("red", "bold"), "warning": ("yellow",), "info": ("cyan",)}
 GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
 GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
@@ -46,7 +50,25 @@ def file_screen(terminal: Terminal, run: Run, top: int, sort: str) -> None:
                     "dim",
                 )
             )
+    if only_short(run):
+        terminal.line()
+        terminal.wrapped(WHAT_TO_RECORD, "", "")
     findings(terminal, run, run.findings_of(), FINDINGS_SHOWN)
+
+
+def only_short(run: Run) -> bool:
+    """Whether there are TCP transfers, and each is too short to judge."""
+    if "too_short" not in run.flows.column_names:  # a result of an earlier version
+        return False
+    data, short = (run.flows.column(name).to_pylist() for name in ("data_packets", "too_short"))
+    tcp = {row["id"] for row in run.connections.to_pylist() if row["proto"] == "tcp"}
+    of = run.flows.column("connection").to_pylist()
+    judged = [
+        is_short
+        for count, is_short, id_ in zip(data, short, of, strict=True)
+        if count and id_ in tcp
+    ]
+    return bool(judged) and all(judged)
 
 
 def header(terminal: Terminal, run: Run) -> None:
