@@ -183,6 +183,8 @@ pub struct Port {
     armed: Option<Instant>,
     /// Packets under way, in order of arrival.
     pub pipe: VecDeque<(Instant, u32)>,
+    /// The event that is armed for the first of them; a packet that overtakes arms an earlier one.
+    pub arrival: Instant,
     /// Totals of this port.
     pub counters: Counters,
     /// End of the warm-up: statistics count from here.
@@ -213,6 +215,7 @@ impl Port {
             device: None,
             link,
             pipe: VecDeque::new(),
+            arrival: Instant::ZERO,
             rng,
             link_rng,
             busy_until: Instant::ZERO,

@@ -75,8 +75,14 @@ impl<T: Tap> Simulation<'_, T> {
     #[inline]
     pub(super) fn start(&mut self, port: u32, at: Instant, handle: u32) {
         if let Some(at) = self.ports[port as usize].push_pipe(at, handle) {
-            self.events.push(at, Target::PortArrival(port));
+            self.arm_arrival(port, at);
         }
+    }
+
+    #[inline]
+    fn arm_arrival(&mut self, port: u32, at: Instant) {
+        self.ports[port as usize].arrival = at;
+        self.events.push(at, Target::PortArrival(port));
     }
 
     #[inline]
@@ -179,11 +185,15 @@ impl<T: Tap> Simulation<'_, T> {
 
     /// Frames reach the far end of a link.
     pub(super) fn arrivals(&mut self, index: u32) {
+        // An event whose packet was overtaken: the packets have an earlier one, or the one after it.
+        if self.ports[index as usize].arrival != self.now {
+            return;
+        }
         loop {
             let port = &mut self.ports[index as usize];
             let Some(&(at, handle)) = port.pipe.front() else { return };
             if at > self.now {
-                self.events.push(at, Target::PortArrival(index));
+                self.arm_arrival(index, at);
                 return;
             }
             port.pipe.pop_front();
@@ -204,7 +214,7 @@ impl<T: Tap> Simulation<'_, T> {
             if let Some(next) = next
                 && next > self.now
             {
-                self.events.push(next, Target::PortArrival(index));
+                self.arm_arrival(index, next);
                 self.arrive(node, handle);
                 return;
             }

@@ -319,6 +319,9 @@ impl Sender {
             let ack = Ack { rtt: Some(rtt), srtt: rtt, min_rtt: rtt, ..Ack::default() };
             self.cc.on_ack(now, &ack, &mut self.rng);
         }
+        if let Some(afc) = &mut self.afc {
+            afc.open(Bytes(window), self.rto.srtt);
+        }
         self.set_limit(now, SendLimit::Application);
     }
 

@@ -91,6 +91,13 @@ impl Sender {
         }
     }
 
+    /// The connection is open: the window of the SYN-ACK. That window is unscaled (RFC 7323 section 2.2), so the larger
+    /// one of the next ACK is not a reopened window, and is not paced.
+    pub fn open(&mut self, window: Bytes, rtt: Duration) {
+        self.advertised = window;
+        self.rtt = rtt;
+    }
+
     /// Takes an ACK into account, in order of arrival.
     pub fn on_ack(&mut self, now: Instant, ack: &SenderAck) {
         if ack.acknowledged < self.acknowledged {
@@ -214,6 +221,15 @@ mod tests {
         assert!(sender.pacing_rate().is_some());
         sender.on_ack(at(520), &ack(52_896, 102_896, 200_000, 0));
         assert_eq!((sender.pacing_rate(), sender.next_send(at(520), Bytes(1448))), (None, at(520)));
+    }
+
+    #[test]
+    fn the_window_of_the_syn_ack_counts_and_the_scaled_one_after_it_is_not_a_burst() {
+        let mut sender = Sender::new(SenderConfig::default());
+        sender.open(Bytes(65_535), RTT);
+        assert_eq!(sender.window(), Bytes(65_535));
+        sender.on_ack(Instant(1), &ack(1_448, 14_480, 262_144, 0));
+        assert_eq!((sender.window(), sender.pacing_rate()), (Bytes(262_144), None));
     }
 
     #[test]
