@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from requirements import require, requires
 
-from unbloat.lab.testbed import Testbed
+from unbloat.lab.testbed import NO_IPV6, Testbed
 from unbloat.lab.traffic import Started, commands
 
 CLIENT, SERVER = 0, 1
@@ -34,7 +34,9 @@ class Pair(Testbed):
     """Client and server, joined by a device `net` each."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, *NODES)
+        # A new IPv6 address is announced as usable a second or two later. Chromium takes that for a change of network and
+        # closes its connections, within a page, too. The lab's namespaces have no IPv6 either.
+        super().__init__(folder, *NODES, sysctls=NO_IPV6)
 
     def build(self) -> None:
         """Addresses as the lab's."""

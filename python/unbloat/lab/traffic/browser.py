@@ -11,6 +11,8 @@ Differences from the simulator:
 - The page begins with the first SYN (`connectStart`), as there; what the browser does before is left out. What it does between
   objects (script, rendering) is in `page_load_ms`.
 - Six connections at most. A connection that takes longer than 250 ms to open has a second one beside it: Chromium's rule.
+- When an address of the host changes, Chromium closes its connections, also in the middle of a page. The lab's namespaces
+  have fixed IPv4 addresses alone.
 - A late page is followed by the next as soon as its context is made, about 50 ms later.
 - A browser answers `stop` at once: the page under way is given up; there, what is in the network still arrives.
 """
@@ -208,7 +210,7 @@ class Pages:
             self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
 
     def finish(self) -> None:
-        """A page that never came is report as the time that it has taken so far."""
+        """A page that never came is reported as the time that it has taken so far."""
         at = now_ns()
         if self._begun_ns is not None and self._loop.seconds(at) >= self._warmup_s:
             age = (at - self._begun_ns) / 1e6
