@@ -76,8 +76,10 @@ class Watch:
                 "late_max_s": round(self.worst_s, 3),
             }
         for path in sorted(folder.rglob("emu.json")) if folder is not None else ():
-            for name, late_us in json.loads(path.read_text())["lateness_us"].items():
-                if late_us is not None and late_us > MAX_LINK_LATE_US.get(name, late_us):
+            lateness_us = json.loads(path.read_text())["lateness_us"]
+            for name, max_us in MAX_LINK_LATE_US.items():
+                late_us = lateness_us[name]
+                if late_us is not None and late_us > max_us:
                     why = f"the emulator's packets were late by {late_us / 1000:.1f} ms ({name})"
                     return {"why": why, f"emulator_late_{name}_us": late_us}
         return None

@@ -16,6 +16,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::{Value, json};
 
 use crate::commands::{self, ANSWER_TIMEOUT, Failure, Output, Result, failed};
+use crate::cures::flow::is_under_way;
 use crate::daemon::Start;
 use crate::daemon::control::ask;
 use crate::daemon::paths::Paths;
@@ -61,7 +62,7 @@ fn number(flow: &Value, key: &str) -> f64 {
 
 /// Whether a connection has had a decision of late.
 fn is_active(flow: &&Value) -> bool {
-    number(flow, "age_ms") <= 2.0 * number(flow, "rtt_ms") + 1e3
+    is_under_way(number(flow, "age_ms") as u64, (number(flow, "rtt_ms") * 1e3) as u64)
 }
 
 /// Whether no active connection has a window far above its target. Its next decision may be an old

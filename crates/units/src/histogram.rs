@@ -30,6 +30,21 @@ pub struct Quantiles {
     pub max: f64,
 }
 
+impl Quantiles {
+    /// The quantiles of `change(sample)`, where `change` keeps the order of samples.
+    #[must_use]
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Quantiles {
+        Quantiles {
+            count: self.count,
+            min: change(self.min),
+            p50: change(self.p50),
+            p95: change(self.p95),
+            p99: change(self.p99),
+            max: change(self.max),
+        }
+    }
+}
+
 /// log2 of the sub-buckets per power of two. 6 gives 64: half a bucket is 1/128 of its edge, inside the
 /// promised 1 %.
 const SUB_BITS: u32 = 6;

@@ -16,9 +16,7 @@ use crate::diagnose::grade::grade;
 use crate::series::evidence::{Burst, Silences, Wakeup};
 use crate::series::output::Series;
 use crate::series::profile::Profile;
-use crate::series::rows::{
-    Connection, EventKind, Flow, Limit, Protocol, Quantiles, RttMethod, Vantage,
-};
+use crate::series::rows::{Connection, EventKind, Flow, Limit, Protocol, RttMethod, Vantage};
 use crate::tcp::state::{Context, Measured};
 use crate::tcp::stream::Stream;
 
@@ -139,10 +137,8 @@ fn counters(s: &Stream, f: &mut Flow) {
     f.sack_blocks = c.sack_blocks;
     f.dsacks = c.dsacks;
     if c.data_packets > 0 {
-        let segments = c.data_packets.max(c.payload_bytes / u64::from(s.mss().max(1)));
-        f.loss_rate = Some(
-            ((f.retransmissions - f.retransmissions_spurious) as f64 / segments as f64).min(1.0),
-        );
+        let lost = f.retransmissions - f.retransmissions_spurious;
+        f.loss_rate = Some((lost as f64 / f.segments() as f64).min(1.0));
     }
     f.ecn_ce = c.ecn_ce;
     f.ecn_ece = c.ecn_ece;
@@ -179,14 +175,7 @@ fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
         // Where a window shrinks or the sender's data was under way before, an estimate can be below the RTT. An upper
         // bound stays one if it is raised to an RTT that was measured: the handshake's.
         let handshake = f.initial_rtt_ms.unwrap_or(0.0);
-        f.rtt_bound_ms = m.window_rtt.quantiles(MS).map(|q| Quantiles {
-            count: q.count,
-            min: q.min.max(handshake),
-            p50: q.p50.max(handshake),
-            p95: q.p95.max(handshake),
-            p99: q.p99.max(handshake),
-            max: q.max.max(handshake),
-        });
+        f.rtt_bound_ms = m.window_rtt.quantiles(MS).map(|q| q.map(|ms| ms.max(handshake)));
         if f.rtt_bound_ms.is_some() {
             f.rtt_method = RttMethod::Window;
         }
@@ -195,15 +184,7 @@ fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
     f.loaded_rtt_ms = m.loaded_rtt.quantiles(MS);
     let base = base_ms(s, m);
     if let (Some(loaded), Some(base)) = (f.loaded_rtt_ms, base) {
-        let above = |v: f64| (v - base).max(0.0);
-        let queue = Quantiles {
-            count: loaded.count,
-            min: above(loaded.min),
-            p50: above(loaded.p50),
-            p95: above(loaded.p95),
-            p99: above(loaded.p99),
-            max: above(loaded.max),
-        };
+        let queue = loaded.map(|ms| (ms - base).max(0.0));
         f.queue_ms = Some(queue);
         if loaded.count >= GRADE_SAMPLES {
             f.grade = Some(grade(queue.p95));
@@ -234,10 +215,9 @@ fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
 /// Whether rates and limits of this transfer would say more about its size than about its path. A wait for a timeout or a
 /// zero window is a limit however few segments there are.
 fn too_short(s: &Stream, m: &Measured, f: &Flow) -> bool {
-    let segments = f.data_packets.max(f.payload_bytes.get() / u64::from(f.mss.max(1)));
     let rtt_ms = base_ms(s, m).or(f.initial_rtt_ms).unwrap_or(0.0);
     let brief = f.active < MIN_ACTIVE || f.active.as_millis_f64() < MIN_ROUND_TRIPS * rtt_ms;
-    (brief || segments < MIN_SEGMENTS) && f.timeouts == 0 && f.zero_window_count == 0
+    (brief || f.segments() < MIN_SEGMENTS) && f.timeouts == 0 && f.zero_window_count == 0
 }
 
 /// Removes what [`too_short`] does not permit.

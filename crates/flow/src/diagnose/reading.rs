@@ -5,7 +5,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::series::evidence::Evidence;
 use crate::series::profile::ProfileBin;
-use crate::series::rows::{Flow, Limit, Severity, Value};
+use crate::series::rows::{Limit, Severity, Value};
 
 /// Collects the figures of a finding; those that are not finite are left out.
 #[derive(Default)]
@@ -33,15 +33,10 @@ impl Values {
     }
 }
 
-/// Data segments on the wire: a GSO/GRO segment counts as those that it was divided into.
-pub(super) fn segments(flow: &Flow) -> u64 {
-    flow.data_packets.max(flow.payload_bytes.0.checked_div(u64::from(flow.mss)).unwrap_or(0))
-}
-
 /// Whether a transfer is long enough to judge its steady state: 100 KB in 30 segments over a second. Smaller ones end
 /// in slow start: 10 segments and two doublings carry 100 KB.
 pub(super) fn enough_data(e: &Evidence<'_>) -> bool {
-    e.flow.bytes.0 >= 100_000 && segments(e.flow) >= 30 && e.flow.active >= Duration::from_secs(1)
+    e.flow.bytes.0 >= 100_000 && e.flow.segments() >= 30 && e.flow.active >= Duration::from_secs(1)
 }
 
 /// Smallest RTT of the path, ms.

@@ -32,7 +32,7 @@
 //!
 //! RFC 4737 (reordering metrics), RFC 2883 (DSACK), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, counted, data_end, data_start, end_of, ms, percent, ratio, segments};
+use super::reading::{Values, counted, data_start, end_where, ms, percent, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -54,13 +54,11 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    let share = ratio(flow.out_of_order as f64, segments(flow) as f64);
-    if flow.out_of_order < MIN_OUT_OF_ORDER || segments(flow) < MIN_PACKETS || share < NOTABLE {
+    let share = ratio(flow.out_of_order as f64, flow.segments() as f64);
+    if flow.out_of_order < MIN_OUT_OF_ORDER || flow.segments() < MIN_PACKETS || share < NOTABLE {
         return None;
     }
-    let bins = e.profile.bins();
-    let first = bins.iter().position(|b| b.out_of_order > 0);
-    let last = bins.iter().rposition(|b| b.out_of_order > 0);
+    let first = e.profile.bins().iter().position(|b| b.out_of_order > 0);
     let mut v = Values::default();
     v.number("out_of_order", flow.out_of_order as f64)
         .number("out_of_order_share", share)
@@ -86,7 +84,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         },
         flow: Some(flow.id),
         from: first.map_or_else(|| data_start(e), |i| e.profile.time_of(i)),
-        to: last.map_or_else(|| data_end(e), |i| end_of(e, i)),
+        to: end_where(e, |b| b.out_of_order > 0),
         values: v.take(),
         text: format!(
             "{} ({}) arrived out of order{late}; {harm}.",

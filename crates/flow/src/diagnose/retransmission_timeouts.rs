@@ -33,7 +33,7 @@
 //!
 //! RFC 6298 (the timer), RFC 5682 (F-RTO), RFC 8985 (RACK-TLP).
 
-use super::reading::{Values, counted, data_start, end_where, ratio, segments};
+use super::reading::{Values, counted, data_start, end_where, ratio};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -58,7 +58,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     let unanswered = e.silences.longest.is_some_and(|s| !s.answered);
     let stops = flow.timeouts.saturating_sub(e.silences.backoffs + u64::from(unanswered));
-    if stops < MIN_TIMEOUTS || segments(flow) < MIN_PACKETS {
+    if stops < MIN_TIMEOUTS || flow.segments() < MIN_PACKETS {
         return None;
     }
     let per_minute = ratio(stops as f64 * 60.0, flow.active.as_secs_f64());

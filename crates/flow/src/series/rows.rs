@@ -499,6 +499,11 @@ pub struct Segment {
 }
 
 impl Flow {
+    /// Data segments on the wire: a GSO/GRO segment counts as those that it was divided into.
+    pub fn segments(&self) -> u64 {
+        self.data_packets.max(self.payload_bytes.0.checked_div(u64::from(self.mss)).unwrap_or(0))
+    }
+
     /// Share of the flow's time under `limit`; `None` where it had no time.
     pub fn limit_share(&self, limit: Limit) -> Option<f64> {
         let whole: u64 = self.limit_time.iter().map(|d| d.as_nanos()).sum();

@@ -219,9 +219,7 @@ class ConnectionTable {
         cell.append(
           row.main && row.main.limit
             ? limitChip(row.main.limit, this.words)
-            : row.main && row.main.too_short
-              ? TOO_SHORT
-              : NOTHING,
+            : column.value(row) || NOTHING,
         );
       else if (column.name === "grade")
         cell.append(
