@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     pub packets: u64,
     pub bytes: u64,
     pub closed: bool,
+    /// End of its last bin.
+    pub written: Option<Instant>,
     /// Counters of the data that each side sends.
     pub directions: [Direction; 2],
     opened_notified: bool,

@@ -268,6 +268,7 @@ impl<T: Tap> Simulation<'_, T> {
             bytes: 0,
             closed: false,
             directions: [Direction::default(), Direction::default()],
+            written: None,
             opened_notified: false,
         });
         id
