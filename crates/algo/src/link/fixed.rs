@@ -3,7 +3,7 @@
 //! signal: the packet's length · model: bytes / rate · action: the packet leaves when its last bit is
 //! sent. Fractions of a nanosecond carry over to the next packet: the long-run rate is exact.
 
-use units::{Bytes, Instant, Rate};
+use units::{Bytes, Duration, Instant, Rate};
 
 use super::{Grants, Head, Medium, Setup, Slot, State};
 use crate::Rng;
@@ -46,7 +46,7 @@ impl Medium for Fixed {
         let work = head.bytes.0 * 8_000_000_000 + self.carried;
         self.carried = work % self.rate;
         self.sent += head.bytes.0;
-        Slot::Leaves(Instant(now.0 + work / self.rate))
+        Slot::Leaves(now + Duration(work / self.rate))
     }
 
     fn on_backlog(&mut self, _now: Instant, _backlog: Bytes) {}
