@@ -102,9 +102,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if failed and starvation:
         record(item.nodeid, starvation, failed)
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures, as pytest-rerunfailures does
+        watch = Watch()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        lateness = watch.end()
         for report in reports:
             report.user_properties.append(("retried", starvation["why"]))
+            if report.failed:
+                report.sections.append(("Machine, at the second time", lateness))
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
