@@ -16,6 +16,7 @@ use units::{Duration, Instant};
 use crate::identity::sequence::Pos;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::sender_view::SenderView;
+use crate::tcp::spurious::Found;
 use crate::tcp::state::{Context, Measured};
 use crate::tcp::stream::Stream;
 
@@ -84,6 +85,10 @@ impl Stream {
             let bytes = (pos - self.una.max(0)).max(0) as u64;
             // In slow start one burst per round trip is normal, not a stall.
             let waiting = self.max > self.una && !m.bins.in_slow_start();
+            if let Some((_, echoed)) = r.options.timestamps {
+                let found = m.spurious.acknowledged(before, pos, echoed);
+                self.spurious(found, before, m, cx);
+            }
             let acked = m.board.acked(pos, cx.now);
             far = acked.rtt;
             self.overtaken(acked.reordered, acked.reordered_by, m, cx);
@@ -214,41 +219,25 @@ impl Stream {
         );
     }
 
-    /// The receiver got `[left, right)` twice, so the retransmission of it was spurious.
+    /// The receiver reported `[left, right)` as received once more.
     fn dsack(&mut self, left: Pos, right: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         self.counts.dsacks += 1;
-        cx.series.event(
-            cx.selected,
-            cx.flow,
-            cx.now,
-            EventKind::Dsack,
-            (right - left) as f64,
-            left,
-        );
-        let (mut spurious, mut overtaken) = (0, 0);
-        for sent in &mut m.retransmissions_sent {
-            if !sent.spurious && sent.start < right && left < sent.end {
-                sent.spurious = true;
-                let bytes = (sent.end - sent.start) as u64;
-                spurious += bytes;
-                overtaken += if sent.overtaken { bytes } else { 0 };
-            }
+        let bytes = (right - left) as f64;
+        cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Dsack, bytes, left);
+        let found = m.spurious.dsack(left, right);
+        self.spurious(found, left, m, cx);
+    }
+
+    /// Counts retransmissions that were not needed, from the byte `at` on.
+    fn spurious(&mut self, found: Found, at: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        if found.segments == 0 {
+            return;
         }
-        if spurious > 0 {
-            self.counts.spurious += self.segments_of(spurious);
-            cx.series.event(
-                cx.selected,
-                cx.flow,
-                cx.now,
-                EventKind::Spurious,
-                spurious as f64,
-                left,
-            );
-        }
+        self.counts.spurious += found.segments;
+        let bytes = found.bytes as f64;
+        cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Spurious, bytes, at);
         // The original was overtaken by later data, but arrived.
-        if overtaken > 0 {
-            self.overtaken(self.segments_of(overtaken), Duration::ZERO, m, cx);
-        }
+        self.overtaken(found.overtaken, Duration::ZERO, m, cx);
     }
 
     /// Counts holes below the cumulative ACK as gaps of the capture: the receiver has those bytes.

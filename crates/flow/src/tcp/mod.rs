@@ -7,5 +7,6 @@ pub(crate) mod hosts;
 pub(crate) mod retransmission;
 pub(crate) mod scoreboard;
 pub(crate) mod sender_view;
+pub(crate) mod spurious;
 pub(crate) mod state;
 pub(crate) mod stream;

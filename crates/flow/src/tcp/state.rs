@@ -12,6 +12,7 @@ use crate::tcp::hosts::Hosts;
 use crate::tcp::retransmission::{Hole, IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
+use crate::tcp::spurious::Spurious;
 use units::Histogram;
 
 /// What `Stream::on_data` and `Stream::on_ack` need from the connection and the table.
@@ -103,16 +104,6 @@ impl Smoothed {
     }
 }
 
-/// A retransmission that a later DSACK may show to be spurious.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecentRetransmission {
-    pub start: Pos,
-    pub end: Pos,
-    pub spurious: bool,
-    /// Retransmitted because data above it had arrived.
-    pub overtaken: bool,
-}
-
 /// Measurements of a stream with data; a stream of ACKs alone has none. The fields that most segments need stand first;
 /// their order is that in memory.
 #[derive(Debug)]
@@ -145,7 +136,7 @@ pub(crate) struct Measured {
     pub last_near: Option<u64>,
     /// A sample far below the minimum that a second one has not confirmed yet.
     pub undercut: Option<u64>,
-    pub retransmissions_sent: Vec<RecentRetransmission>,
+    pub spurious: Spurious,
     pub window_rtt: Histogram,
     pub wakeups: Vec<Wakeup>,
     pub first_data: Instant,
@@ -187,7 +178,7 @@ impl Measured {
             known: None,
             last_near: None,
             undercut: None,
-            retransmissions_sent: Vec::new(),
+            spurious: Spurious::default(),
             window_rtt: Histogram::default(),
             wakeups: Vec::new(),
             first_data: now,

@@ -25,12 +25,10 @@ use crate::series::limits::{BinContext, State};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
-use crate::tcp::state::{Context, Counts, Measured, RecentRetransmission, Scale};
+use crate::tcp::state::{Context, Counts, Measured, Scale};
 
 /// Holes in a one-sided capture are never closed by an ACK; beyond this number the oldest are dropped.
 const MAX_HOLES: usize = 256;
-/// Retransmissions stored for a DSACK that may still come.
-const MAX_RETRANSMISSIONS: usize = 64;
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
 /// Maximum number of wake-ups stored per flow.
@@ -110,12 +108,18 @@ impl Stream {
         }
     }
 
+    /// Payload of a full segment on the wire, by which captured packets are cut.
+    #[inline]
+    fn full_segment(&self) -> u32 {
+        // Without the SYNs the largest segment may come later; a smaller divisor would give too many.
+        let min = if self.mss_agreed == 0 { MAX_WIRE_PAYLOAD } else { 1 };
+        self.mss().max(min)
+    }
+
     /// Number of segments on the wire that `bytes` of one captured packet stand for.
     #[inline]
     pub fn segments_of(&self, bytes: u64) -> u64 {
-        // Without the SYNs the largest segment may come later; a smaller divisor would give too many.
-        let min = if self.mss_agreed == 0 { MAX_WIRE_PAYLOAD } else { 1 };
-        bytes.div_ceil(u64::from(self.mss().max(min))).max(1)
+        bytes.div_ceil(u64::from(self.full_segment())).max(1)
     }
 
     /// Sets position 0: the sequence number of the SYN + 1, or that of the first byte seen.
@@ -352,7 +356,9 @@ impl Stream {
                     cx.series.event(cx.selected, cx.flow, now, EventKind::Ambiguous, 0.0, start);
                     cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
                 }
-                Late::Retransmitted => self.count_retransmission(start, end, false, m, cx),
+                Late::Retransmitted => {
+                    self.count_retransmission((start, end), tsval, false, m, cx);
+                }
             }
             m.board.retransmitted(start, end, now, ip_id);
             if !self.acks_seen {
@@ -364,7 +370,7 @@ impl Stream {
         if let Some((_, true)) = m.board.retransmitted(start, end, now, ip_id) {
             return false;
         }
-        self.count_retransmission(start, end, arrived, m, cx);
+        self.count_retransmission((start, end), tsval, arrived, m, cx);
         true
     }
 
@@ -386,8 +392,8 @@ impl Stream {
     #[inline(never)]
     fn count_retransmission(
         &mut self,
-        start: Pos,
-        end: Pos,
+        (start, end): (Pos, Pos),
+        tsval: Option<u32>,
         arrived: bool,
         m: &mut Measured,
         cx: &mut Context<'_>,
@@ -396,12 +402,13 @@ impl Stream {
         let bytes = (end - start) as u64;
         let n = self.segments_of(bytes);
         let progress = m.last_progress.max(m.last_data);
+        let evidence = self.dup_run >= 3 || m.board.sacked_above(end - 1);
         let (cause, fired) = m.recovery.cause(Retransmission {
             start,
             end,
             una: self.una,
             max: self.max,
-            evidence: self.dup_run >= 3 || m.board.sacked_above(end - 1),
+            evidence,
             silence: now.since(progress),
             srtt: Duration(m.smoothed.srtt),
             rttvar: Duration(m.smoothed.rttvar),
@@ -434,15 +441,8 @@ impl Stream {
             self.counts.spurious += n;
             cx.series.event(cx.selected, cx.flow, now, EventKind::Spurious, bytes as f64, start);
         }
-        if m.retransmissions_sent.len() >= MAX_RETRANSMISSIONS {
-            m.retransmissions_sent.remove(0);
-        }
-        m.retransmissions_sent.push(RecentRetransmission {
-            start,
-            end,
-            spurious: arrived,
-            overtaken: cause == Cause::Fast,
-        });
+        let overtaken = cause == Cause::Fast && evidence;
+        m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);
         m.bins.retransmitted(n as u32);
         m.bins.congestion(now);
     }
