@@ -93,7 +93,8 @@ impl Stream {
             far = acked.rtt;
             self.overtaken(acked.reordered, acked.reordered_by, m, cx);
             if !m.holes.is_empty() {
-                self.close_holes(pos, m);
+                // The receiver has those bytes: they are missing in the capture alone.
+                self.counts.gap_bytes += m.holes.close(pos);
             }
             self.una = pos;
             self.dup_run = 0;
@@ -238,20 +239,6 @@ impl Stream {
         cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Spurious, bytes, at);
         // The original was overtaken by later data, but arrived.
         self.overtaken(found.overtaken, Duration::ZERO, m, cx);
-    }
-
-    /// Counts holes below the cumulative ACK as gaps of the capture: the receiver has those bytes.
-    #[inline(never)]
-    fn close_holes(&mut self, una: Pos, m: &mut Measured) {
-        let mut missing = 0;
-        m.holes.retain(|h| {
-            let gone = h.to <= una;
-            if gone {
-                missing += (h.to - h.from) as u64;
-            }
-            !gone
-        });
-        self.counts.gap_bytes += missing;
     }
 
     fn take_window(&mut self, r: &TcpSegment, window: u64, pos: Pos, syn: bool) {

@@ -18,7 +18,7 @@ const MIN_SILENCE_NS: u64 = 50_000_000;
 const SILENCE_FACTOR: u64 = 8;
 /// Fewer segments are an ordinary stretch ACK.
 const MIN_SEGMENTS: u64 = 8;
-/// Number of bursts (those after the longest silences) stored for findings.
+/// Number of bursts stored for findings. Beyond, those after the longest silences are; counts and maxima cover all.
 const MAX_STORED: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +136,28 @@ mod tests {
         assert_eq!(burst.acked, Bytes(30 * 2_896));
         assert_eq!(burst.released, Bytes(30 * 5_792));
         assert_eq!(b.count, 1);
+    }
+
+    #[test]
+    fn beyond_the_maximum_the_bursts_after_the_longest_silences_are_stored() {
+        let mut b = Bursts::default();
+        let mut t = 0u64;
+        let count = MAX_STORED as u64 + 8;
+        for i in 1..=count {
+            // Short gaps first, so that the next silence stands out from them.
+            for _ in 0..20 {
+                t += 1_000_000;
+                b.acked(Instant(t), 14_480, true, 1448);
+            }
+            t += 100_000_000 + i * 1_000_000;
+            b.acked(Instant(t), 14_480, true, 1448);
+        }
+        b.end(1448);
+        assert_eq!(b.count, count);
+        let mut silences: Vec<u64> = b.longest.iter().map(|x| x.silence.as_nanos()).collect();
+        silences.sort_unstable();
+        assert_eq!(silences.len(), MAX_STORED);
+        assert_eq!(silences[0], (100 + 9) * 1_000_000);
     }
 
     #[test]

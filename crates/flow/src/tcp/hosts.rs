@@ -8,7 +8,8 @@ use hashbrown::HashMap;
 
 use crate::identity::key::Hasher;
 
-/// Maximum number of path minima; beyond, the table is cleared, so that a scan of the Internet stays bounded.
+/// Maximum number of path minima, so that a scan of the Internet stays bounded. Beyond, the table is cleared, and each
+/// connection relies on its own samples until its path has some again.
 const MAX_PATHS: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,5 +99,17 @@ mod tests {
         h.update_path_min(phone, x, 40);
         h.update_path_min(x, phone, 30);
         assert_eq!(h.path_min(phone, x), Some(30));
+    }
+
+    #[test]
+    fn beyond_the_maximum_the_minima_are_cleared() {
+        let mut h = Hosts::default();
+        for i in 0..MAX_PATHS as u128 {
+            h.update_path_min(Addr(0), Addr(i + 1), 40);
+        }
+        assert_eq!(h.path_min(Addr(0), Addr(1)), Some(40));
+        h.update_path_min(Addr(0), Addr(MAX_PATHS as u128 + 1), 50);
+        assert_eq!(h.path_min(Addr(0), Addr(1)), None);
+        assert_eq!(h.path_min(Addr(0), Addr(MAX_PATHS as u128 + 1)), Some(50));
     }
 }

@@ -200,8 +200,9 @@ impl Recovery {
                 if probe { (Cause::TailProbe, false) } else { (Cause::Timeout, true) }
             }
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),
-            _ if timer_ran_out && lone => (Cause::Timeout, true),
             _ if timer_ran_out => (Cause::Timeout, true),
+            // Nothing informed the sender of a loss, so it was its timer, which then is shorter than our estimate.
+            _ if lone && !r.evidence && r.silence >= RTO_MIN => (Cause::Timeout, true),
             _ => (Cause::Fast, false),
         };
         match cause {
@@ -303,6 +304,17 @@ mod tests {
             Recovery::default().cause(retransmission(0, 1000, 250, false)),
             (Cause::Timeout, true)
         );
+    }
+
+    #[test]
+    fn a_timer_shorter_than_our_estimate_is_a_timeout_unless_acks_informed_the_sender() {
+        let slow = |evidence| Retransmission {
+            srtt: Duration::from_millis(900),
+            end: 100,
+            ..retransmission(0, 1000, 600, evidence)
+        };
+        assert_eq!(Recovery::default().cause(slow(false)), (Cause::Timeout, true));
+        assert_eq!(Recovery::default().cause(slow(true)), (Cause::Fast, false));
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub struct Echoes {
     edges: VecDeque<Pos>,
 }
 
-/// Four seconds of ACKs at one per tick of a millisecond; beyond, the oldest are dropped.
+/// Four seconds of ACKs at one per tick of a millisecond. Beyond, the oldest are dropped: an echo of one gives no sample,
+/// and the sender's view stays as it was.
 const MAX_PASSED: usize = 4096;
 
 impl Echoes {
@@ -146,6 +147,19 @@ mod tests {
         let first = SenderView { right_edge: 1010, ..known(500) };
         assert_eq!(e.echoed(100, 900, ms(40)), (Some(Duration::from_millis(40)), Some(first)));
         assert_eq!(e.echoed(100, 1400, ms(40)), (None, Some(known(500))));
+    }
+
+    #[test]
+    fn beyond_the_maximum_the_oldest_acks_are_dropped() {
+        let mut e = Echoes::default();
+        let last = MAX_PASSED as u32;
+        for tsval in 0..=last {
+            e.passed(tsval, ms(tsval.into()), known(tsval.into()), true);
+        }
+        assert_eq!(e.echoed(0, 5, ms(9_000)), (None, None), "dropped");
+        let (sample, view) = e.echoed(last, 5, ms(9_000));
+        assert_eq!(sample, Some(Duration::from_millis(9_000 - u64::from(last))));
+        assert_eq!(view.map(|v| v.una), Some(last.into()));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::Bins;
 use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
+use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
-use crate::tcp::retransmission::{Hole, IdOrder, Recovery};
+use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
 use crate::tcp::spurious::Spurious;
@@ -128,7 +129,7 @@ pub(crate) struct Measured {
     pub in_flight: Histogram,
     pub rtt: Histogram,
     pub window_probe: Option<(Pos, Instant)>,
-    pub holes: Vec<Hole>,
+    pub holes: Holes,
     pub bursts: Bursts,
     pub loaded_rtt: Histogram,
     pub echoes: Echoes,
@@ -171,7 +172,7 @@ impl Measured {
             in_flight: Histogram::default(),
             rtt: Histogram::default(),
             window_probe: None,
-            holes: Vec::new(),
+            holes: Holes::default(),
             bursts: Bursts::default(),
             loaded_rtt: Histogram::default(),
             echoes: Echoes::default(),

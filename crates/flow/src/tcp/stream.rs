@@ -27,11 +27,10 @@ use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::state::{Context, Counts, Measured, Scale};
 
-/// Holes in a one-sided capture are never closed by an ACK; beyond this number the oldest are dropped.
-const MAX_HOLES: usize = 256;
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
-/// Maximum number of wake-ups stored per flow.
+/// Maximum number of wake-ups stored per flow, far more than the rule `radio-promotion` needs. Beyond, the first stand
+/// for all.
 const MAX_WAKEUPS: usize = 32;
 /// Largest payload of one segment on the wire with the common MTU of 1,500. Larger ones are GSO/GRO segments unless
 /// the SYN announced jumbo frames.
@@ -292,9 +291,6 @@ impl Stream {
             m.end_silence(now, true);
         }
         if start > self.max {
-            if m.holes.len() >= MAX_HOLES {
-                m.holes.remove(0);
-            }
             m.holes.push(Hole { from: self.max, to: start, since: now, ip_id, tsval });
             m.board.missing(self.max, start);
         } else if ip_id != 0 {
@@ -324,14 +320,8 @@ impl Stream {
     ) -> bool {
         let now = cx.now;
         let bytes = (end - start) as u64;
-        let hole = if m.holes.is_empty() {
-            None
-        } else {
-            m.holes.iter().position(|h| h.from < end && start < h.to)
-        };
-        if let Some(i) = hole {
-            let hole = m.holes[i];
-            self.counts.seen_bytes += self.fill(m, i, start, end);
+        if let Some((hole, filled)) = m.holes.fill(start, end) {
+            self.counts.seen_bytes += filled;
             let full_rtt = m.rtt.min().or(self.path_min).map(Duration);
             match judge(&hole, now, ip_id, tsval, m.order, full_rtt) {
                 Late::Reordered => {
@@ -372,20 +362,6 @@ impl Stream {
         }
         self.count_retransmission((start, end), tsval, arrived, m, cx);
         true
-    }
-
-    /// Removes `[start, end)` from hole `i`; returns the number of bytes that were missing.
-    fn fill(&self, m: &mut Measured, i: usize, start: Pos, end: Pos) -> u64 {
-        let hole = m.holes[i];
-        let (from, to) = (start.max(hole.from), end.min(hole.to));
-        m.holes.remove(i);
-        if to < hole.to {
-            m.holes.insert(i, Hole { from: to, ..hole });
-        }
-        if hole.from < from {
-            m.holes.insert(i, Hole { to: from, ..hole });
-        }
-        (to - from).max(0) as u64
     }
 
     #[cold]
