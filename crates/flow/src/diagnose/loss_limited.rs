@@ -34,8 +34,8 @@
 //!
 //! - A flow that ends in slow start loses one burst and no more. Below 1 % of loss the share of time prevents a
 //!   finding.
-//! - Reordering taken for loss by the sender is counted as spurious where DSACK shows it, and does not count
-//!   here.
+//! - Reordering taken for loss by the sender is counted as spurious where DSACK or timestamps show it, and does
+//!   not count here.
 //! - The Mathis bound assumes independent losses. A burst of losses has the effect of one, so the true bound is
 //!   higher.
 //!

@@ -1,4 +1,4 @@
-//! Tells which retransmissions were spurious: the receiver had the data already.
+//! Finds the retransmissions that were spurious: the receiver had the data already.
 //!
 //! signal: DSACK blocks (RFC 2883), and the timestamps that ACKs echo (Eifel detection, RFC 3522 section 3.2).
 //!
@@ -128,7 +128,7 @@ impl Spurious {
     /// The receiver reported `[left, right)` as received once more.
     pub fn dsack(&mut self, left: Pos, right: Pos) -> Found {
         let mut found = Found::default();
-        // Ranges may overlap where segments were cut anew: each byte of the report stands for one retransmission.
+        // Ranges may overlap where segments were cut differently: each byte of the report stands for one retransmission.
         let mut covered = left;
         for (&start, range) in self.ranges.range_mut(left - self.longest..right) {
             if range.end <= covered || range.reported >= range.sent {
