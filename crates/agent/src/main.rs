@@ -67,6 +67,9 @@ enum Command {
         /// Judge this capture (pcap, pcapng, .gz, .zst; - for standard input); repeatable for a rotating one.
         #[arg(long, value_name = "FILE", conflicts_with = "live")]
         capture: Vec<PathBuf>,
+        /// With --capture: judge the traffic of the host with this address; repeatable. Found otherwise.
+        #[arg(long, value_name = "ADDRESS", requires = "capture")]
+        host: Vec<std::net::IpAddr>,
         /// Judge this host's own connections, looked at for so long; what happens without --capture, for 5 s.
         #[arg(long, value_name = "TIME", value_parser = span)]
         live: Option<std::time::Duration>,
@@ -179,9 +182,9 @@ fn main() -> ExitCode {
         }
         Command::Off => commands::off(&paths, &output),
         Command::Status { text } => commands::status(&paths, &output, text),
-        Command::Plan { capture, live, device, telemetry, out } => {
-            let options =
-                plan::Options { capture, live, device, telemetry, out, pins: paths.pins.clone() };
+        Command::Plan { capture, host, live, device, telemetry, out } => {
+            let pins = paths.pins.clone();
+            let options = plan::Options { capture, host, live, device, telemetry, out, pins };
             plan::plan(&options, &output)
         }
         Command::Run { configuration, lasting, probe, stream } => {

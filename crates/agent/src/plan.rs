@@ -10,6 +10,7 @@ pub mod text;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 pub struct Options {
     /// Captures to analyse; none: this host's sockets.
     pub capture: Vec<PathBuf>,
+    /// Addresses of the host whose traffic a capture is to be judged as; none: found.
+    pub host: Vec<IpAddr>,
     /// Time for which sockets are observed.
     pub live: Option<Duration>,
     /// The uplink's device, instead of that of the default route.
@@ -142,7 +145,7 @@ fn traffic(options: &Options, host: &Host) -> Result<Observation, Failure> {
             .map_err(|e| failed(format!("this host's sockets: {e}")));
     }
     let mut progress = Progress::new("reading", true);
-    capture::observe(&options.capture, host, |share| progress.show(share))
+    capture::observe(&options.capture, host, &options.host, |share| progress.show(share))
         .map_err(Failure::unreadable)
 }
 
@@ -224,6 +227,7 @@ mod tests {
     fn options() -> Options {
         Options {
             capture: Vec::new(),
+            host: Vec::new(),
             live: None,
             device: None,
             telemetry: "/nowhere".into(),

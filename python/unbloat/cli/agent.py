@@ -74,6 +74,13 @@ def plan(
             help="Judge this capture (pcap, pcapng, .gz, .zst); repeatable for a rotating one.",
         ),
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="With --capture: judge the traffic of the host with this address; repeatable.",
+        ),
+    ] = None,
     live: Annotated[
         str | None,
         typer.Option(
@@ -103,6 +110,8 @@ def plan(
     change, and what it expects. Nothing is changed."""
     if capture and live is not None:
         raise typer.BadParameter("--capture and --live exclude each other")
+    if host and not capture:
+        raise typer.BadParameter("--host needs --capture")
     become(ctx)
 
 

@@ -1,10 +1,10 @@
 //! Observes the traffic in a capture: the analysis of `unbloat analyze`, as seen from the host at
 //! which it was taken.
 //!
-//! signal: connections, flows and findings · model: the host is the end with one of this host's
-//! addresses, else the end near which the capture was taken (`vantage`), by bytes. A connection
-//! without such an end is forwarded, and its end with a private address is inside · action:
-//! [`Observation`].
+//! signal: connections, flows and findings · model: the host is the one that the user names, else
+//! the end with one of this host's addresses, else the end near which the capture was taken
+//! (`vantage`), by bytes. A connection without such an end is forwarded, and its end with a private
+//! address is inside. A transfer without that is left out · action: [`Observation`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +16,7 @@ use flow::{AnalyzeError, Options, Report, Select, analyze_files};
 use units::{Duration, Limit};
 
 use super::host::Host;
-use super::observation::{CaptureFinding, Flow, Observation, Way, swing};
+use super::observation::{CaptureFinding, Flow, Observation, Place, Way, swing};
 
 /// Length of the bins whose rates are compared.
 const BIN: Duration = Duration::from_secs(1);
@@ -24,10 +24,12 @@ const BIN: Duration = Duration::from_secs(1);
 /// Rule of `unbloat analyze` for a flow in another flow's queue.
 const OTHER_FLOW_RULE: &str = "rtt-inflation-other-flow";
 
-/// Reads and analyses captures. `progress` gets the share that is done.
+/// Reads and analyses captures. `given`: addresses of the host to judge, where the user names them. `progress` gets the
+/// share that is done.
 pub fn observe(
     paths: &[PathBuf],
     host: &Host,
+    given: &[IpAddr],
     mut progress: impl FnMut(f64),
 ) -> Result<Observation, AnalyzeError> {
     let options = Options { bin: BIN, samples: Select::All, ..Options::default() };
@@ -35,7 +37,7 @@ pub fn observe(
         progress(if total > 0 { done as f64 / total as f64 } else { 0.0 });
         true
     })?;
-    Ok(observation(&report, host))
+    Ok(observation(&report, host, given))
 }
 
 fn ip(address: Addr) -> IpAddr {
@@ -57,8 +59,13 @@ fn private(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses of the host at which the capture was taken, and whether they are this host's.
-fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
+/// The addresses of the host at which the capture was taken, and whose they are.
+fn taken_at(report: &Report, host: &Host, given: &[IpAddr]) -> (Vec<IpAddr>, Place) {
+    if !given.is_empty() {
+        let here = given.iter().any(|address| host.owns(*address));
+        let place = if here { Place::Here } else { Place::Elsewhere(given.to_vec()) };
+        return (given.to_vec(), place);
+    }
     let mut votes: HashMap<IpAddr, u64> = HashMap::new();
     let mut own = Vec::new();
     for connection in report.analysis.connections.iter().filter(|c| c.protocol == Protocol::Tcp) {
@@ -74,7 +81,7 @@ fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
     own.sort();
     own.dedup();
     if !own.is_empty() {
-        return (own, true);
+        return (own, Place::Here);
     }
     // One of each family: servers on a busy host's path get votes by chance.
     let best = |v6: bool| {
@@ -83,7 +90,10 @@ fn taken_at(report: &Report, host: &Host) -> (Vec<IpAddr>, bool) {
             .filter(|(end, _)| end.is_ipv6() == v6)
             .max_by_key(|(end, bytes)| (**bytes, **end))
     };
-    ([best(false), best(true)].into_iter().flatten().map(|(end, _)| *end).collect(), false)
+    let near: Vec<IpAddr> =
+        [best(false), best(true)].into_iter().flatten().map(|(end, _)| *end).collect();
+    let place = if near.is_empty() { Place::Unknown } else { Place::Elsewhere(near.clone()) };
+    (near, place)
 }
 
 /// The direction of data from `from` to `to`, and whether it is forwarded; `None`: unknown.
@@ -102,9 +112,9 @@ fn way(from: IpAddr, to: IpAddr, hosts: &[IpAddr]) -> Option<(Way, bool)> {
     }
 }
 
-fn observation(report: &Report, host: &Host) -> Observation {
+fn observation(report: &Report, host: &Host, given: &[IpAddr]) -> Observation {
     let analysis = &report.analysis;
-    let (hosts, here) = taken_at(report, host);
+    let (hosts, place) = taken_at(report, host, given);
     let mut minima: HashMap<(IpAddr, IpAddr), f64> = HashMap::new();
     let ends = |connection: &Connection| (ip(connection.a_addr), ip(connection.b_addr));
     let connection = |row: &Row| analysis.connections.get(row.id as usize / 2);
@@ -167,12 +177,6 @@ fn observation(report: &Report, host: &Host) -> Observation {
         });
     }
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.local, flow.remote));
-    let mut warnings = report.warnings.clone();
-    if undecided > 0 {
-        warnings.push(format!(
-            "{undecided} transfers left out: which of their ends is near is unknown"
-        ));
-    }
     let span_s = analysis.facts.end.since(analysis.facts.start).as_secs_f64();
     let names: Vec<String> = report
         .files
@@ -189,7 +193,8 @@ fn observation(report: &Report, host: &Host) -> Observation {
         connections: analysis.connections.iter().filter(|c| c.protocol == Protocol::Tcp).count(),
         flows,
         carried: None,
-        elsewhere: if here { Vec::new() } else { hosts },
+        place,
+        undecided,
         findings: analysis
             .findings
             .iter()
@@ -199,7 +204,7 @@ fn observation(report: &Report, host: &Host) -> Observation {
                 text: f.text.clone(),
             })
             .collect(),
-        warnings,
+        warnings: report.warnings.clone(),
     }
 }
 

@@ -182,6 +182,28 @@ pub struct CaptureFinding {
     pub text: String,
 }
 
+/// Where traffic was observed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Place {
+    /// At this host.
+    #[default]
+    Here,
+    /// At another host, with these addresses.
+    Elsewhere(Vec<IpAddr>),
+    /// In a capture that holds no address of this host and does not show whose it is.
+    Unknown,
+}
+
+impl Place {
+    fn name(&self) -> &'static str {
+        match self {
+            Place::Here => "here",
+            Place::Elsewhere(_) => "elsewhere",
+            Place::Unknown => "unknown",
+        }
+    }
+}
+
 /// The traffic that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
@@ -197,8 +219,10 @@ pub struct Observation {
     pub connections: usize,
     /// Traffic of the uplink's device; only for sockets.
     pub carried: Option<DeviceTraffic>,
-    /// Hosts at which the capture was taken, if not this one.
-    pub elsewhere: Vec<IpAddr>,
+    /// Whose traffic it is.
+    pub place: Place,
+    /// Number of transfers of [`MIN_BYTES`] or more that are left out, because it is unknown which end is near.
+    pub undecided: usize,
     /// Findings of the capture, serious ones first.
     pub findings: Vec<CaptureFinding>,
     /// Problems with the source.
@@ -218,13 +242,15 @@ impl Observation {
             .iter()
             .map(|f| json!({"rule": f.rule, "severity": f.severity, "text": f.text}))
             .collect();
+        let of_hosts: &[IpAddr] =
+            if let Place::Elsewhere(hosts) = &self.place { hosts } else { &[] };
         json!({
             "source": self.source, "span_s": self.span_s, "connections": self.connections,
             "flows": self.flows.iter().map(Flow::to_json).collect::<Vec<_>>(),
             "device": self.carried.map(|c| json!({
                 "received_bps": c.received_bps.round(), "own_bps": c.own_bps.round(), "sent_bps": c.sent_bps.round(), "backlog_bytes_p50": c.backlog_bytes,
             })),
-            "of_hosts": self.elsewhere, "findings": findings, "warnings": self.warnings,
+            "place": self.place.name(), "of_hosts": of_hosts, "undecided": self.undecided, "findings": findings, "warnings": self.warnings,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use super::advice::{Advice, Rank};
 use super::host::Host;
-use super::observation::Way;
+use super::observation::{Place, Way};
 use super::text::{bytes, count, endpoint, ms, paragraph, rate};
 use super::{Options, Plan};
 use crate::commands::columns;
@@ -34,22 +34,26 @@ pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String 
     let strong =
         |line: &str| if bold { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
     text += &strong(&plan.seen.words);
-    text += &paragraph("", &format!("on {}", about(&plan.host)), 2, width);
-    if !plan.seen.elsewhere.is_empty() {
-        let whose: Vec<String> = plan.seen.elsewhere.iter().map(ToString::to_string).collect();
-        let line = format!(
-            "taken at {}, which is not this host: what its kernel can do is not known",
-            whose.join(" and ")
-        );
-        text += &paragraph("", &line, 2, width);
-    }
+    let place = match &plan.seen.place {
+        Place::Here => format!("on {}", about(&plan.host)),
+        Place::Elsewhere(hosts) => {
+            let whose: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            let whose = whose.join(" and ");
+            format!("taken at {whose}, which is not this host: what its kernel can do is not known")
+        }
+        Place::Unknown => {
+            "taken at an unknown host: no address in it is this host's, and no end is near"
+                .to_owned()
+        }
+    };
+    text += &paragraph("", &place, 2, width);
     text.push('\n');
     text += &flows(plan, width);
     for found in plan.seen.findings.iter().filter(|found| found.severity != "info") {
         text +=
             &paragraph("", &format!("{} {}: {}", found.severity, found.rule, found.text), 2, width);
     }
-    for missing in &plan.host.missing {
+    for missing in plan.host.missing.iter().filter(|_| plan.seen.place == Place::Here) {
         text += &paragraph("", &format!("not seen: {missing}"), 2, width);
     }
     if let Some(nothing) = &plan.nothing {
@@ -97,16 +101,21 @@ fn flows(plan: &Plan, width: usize) -> String {
     if all.is_empty() && plan.seen.connections == 0 {
         return "  no TCP connection\n".to_owned();
     }
+    let left_out = match plan.seen.undecided {
+        0 => String::new(),
+        number => {
+            let line =
+                format!("{} left out: which end is near is unknown", count(number, "transfer"));
+            paragraph("", &line, 2, width)
+        }
+    };
     if all.is_empty() {
-        return paragraph(
-            "",
-            &format!(
-                "{}, none of which moved anything of size",
-                count(plan.seen.connections, "connection")
-            ),
-            2,
-            width,
-        );
+        let what = count(plan.seen.connections, "connection");
+        return if left_out.is_empty() {
+            paragraph("", &format!("{what} without data"), 2, width)
+        } else {
+            paragraph("", &what, 2, width) + &left_out
+        };
     }
     let mut lines = Vec::new();
     for flow in all.iter().take(LISTED) {
@@ -138,7 +147,7 @@ fn flows(plan: &Plan, width: usize) -> String {
         let _ =
             writeln!(text, "  and {}, {}", count(all.len() - LISTED, "smaller flow"), rate(rest));
     }
-    text
+    text + &left_out
 }
 
 fn piece(

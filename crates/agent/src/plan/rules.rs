@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::advice::{Advice, Confidence, Rank};
 use super::host::Host;
-use super::observation::{Flow, Observation, Way};
-use super::text::ms;
+use super::observation::{Flow, Observation, Place, Way};
+use super::text::{count, ms};
 use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 
@@ -36,7 +36,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// Whether the traffic is this host's, so that the host's properties count.
     pub fn here(&self) -> bool {
-        self.seen.elsewhere.is_empty()
+        self.seen.place == Place::Here
     }
 
     /// Why this host lacks a feature; `None` where the traffic is another host's.
@@ -144,6 +144,13 @@ fn together(all: &mut [Advice]) {
 pub fn nothing(view: &View<'_>) -> String {
     let judged: Vec<&Flow> = view.seen.flows.iter().filter(|flow| flow.judgeable()).collect();
     if judged.is_empty() {
+        if view.seen.undecided > 0 {
+            return format!(
+                "Nothing can be advised: the capture does not show which end is the host, so the direction of {} is unknown. \
+                 Name the host's address: --host ADDRESS.",
+                count(view.seen.undecided, "transfer")
+            );
+        }
         let what = match view.seen.connections {
             0 => "no TCP connection was seen",
             _ => "no transfer was long enough to judge (100 KB and 20 round trips under load)",

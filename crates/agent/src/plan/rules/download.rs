@@ -65,7 +65,7 @@ mod tests {
     use crate::cures::{Cure, receive};
     use crate::kernel::Tried;
     use crate::plan::advice::Confidence;
-    use crate::plan::observation::Flow;
+    use crate::plan::observation::{Flow, Place};
 
     #[test]
     fn a_bloated_download_gets_drwa_and_what_its_law_says() {
@@ -111,7 +111,7 @@ mod tests {
         case.host.features = Some(vec![Tried { feature, missing }]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert!(advice.blocked.is_some() && !advice.configured());
-        case.seen.elsewhere = vec!["192.0.2.1".parse().unwrap()];
+        case.seen.place = Place::Elsewhere(vec!["192.0.2.1".parse().unwrap()]);
         assert!(check(&case.view())[0].configured(), "another host may");
     }
 

@@ -113,6 +113,7 @@ mod tests {
     use super::super::testing::{Case, flow};
     use super::*;
     use crate::cures::acks;
+    use crate::plan::observation::Place;
 
     fn upload() -> Flow {
         Flow { rate_bps: 1.92e6, ..flow(Way::Upload, 60.0, 3_546.0, 4_055.0) }
@@ -152,7 +153,7 @@ mod tests {
         assert!(
             check(&case.view())[0].blocked.as_deref().is_some_and(|why| why.contains("--device"))
         );
-        case.seen.elsewhere = vec!["192.0.2.1".parse().unwrap()];
+        case.seen.place = Place::Elsewhere(vec!["192.0.2.1".parse().unwrap()]);
         assert!(check(&case.view())[0].configured(), "another host has its own");
     }
 
