@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import zipfile
 from pathlib import Path
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbloat
+from unbloat.run.direction import flow_of
 from unbloat.run.write import toml_text
+from unbloat.text.format import direction_id
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,6 +35,46 @@ def test_a_run_comes_back_as_it_was(capture: Path, tmp_path: Path, name: str) ->
         assert getattr(back, series)().equals(getattr(run, series)())
     assert back.info == run.info | {"bin_ms": 100.0}
     assert back.verdict == run.verdict
+
+
+def test_every_table_and_series_is_a_csv_file(capture: Path, tmp_path: Path) -> None:
+    run = unbloat.analyze(capture)
+    tables = {name: getattr(run, name) for name in ("connections", "flows", "findings")}
+    tables |= {name: getattr(run, name)() for name in ("samples", "events", "segments")}
+    folder = run.write_csv(tmp_path / "csv", ("samples", "events", "segments"))
+    assert {file.name for file in folder.iterdir()} == {f"{name}.csv" for name in tables}
+    for name, table in tables.items():
+        with (folder / f"{name}.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == table.num_rows > 0
+        assert list(rows[0]) == table.column_names
+        for found, row in zip(rows, table.to_pylist(), strict=True):
+            for key, value in row.items():
+                if isinstance(value, bool):
+                    assert found[key] == str(value).lower()
+                elif isinstance(value, int | float):
+                    # Some columns have single precision.
+                    assert float(found[key]) == pytest.approx(value, rel=1e-6)
+                else:
+                    assert found[key] == ("" if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("text", "flow"), [("1→", 2), ("1>", 2), ("1←", 3), ("1<", 3), ("1", 3), ("0", 0)]
+)
+def test_a_direction_is_named_by_its_connection_and_an_arrow(
+    capture: Path, text: str, flow: int
+) -> None:
+    run = unbloat.analyze(capture)
+    assert flow_of(run, text) == flow
+    if not text.isdigit():
+        assert flow_of(run, direction_id(flow)) == flow
+
+
+@pytest.mark.parametrize("text", ["", "x", "→", "1→→", "-1", "7", "1.5"])
+def test_what_names_no_direction_is_refused(capture: Path, text: str) -> None:
+    with pytest.raises(unbloat.UnbloatError, match=r"expected the id|no connection"):
+        flow_of(unbloat.analyze(capture), text)
 
 
 def test_series_of_a_stored_run_are_available_by_flow(capture: Path, tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from unbloat.run.direction import main_direction
 from unbloat.run.run import Run
 from unbloat.run.tables import SEVERITY_ORDER, Row
 from unbloat.text.format import (
+    NOTHING,
     TOO_SHORT,
     byte_text,
     endpoint_text,
     ends_text,
     limit_text,
+    ms_text,
     plural,
     rate_text,
     rtt_range,
@@ -102,14 +105,6 @@ def proto_text(proto: str) -> str:
     return f"IP protocol {proto}" if proto.isdigit() else proto.upper()
 
 
-def main_direction(run: Run, connection: int) -> Row:
-    """The flow that carried more: payload where there is some, else bytes on the wire."""
-    pair = [run.flow(2 * connection), run.flow(2 * connection + 1)]
-    return max(
-        pair, key=lambda flow: (flow["payload_bytes"] or 0, flow["wire_bytes"] or 0, -flow["id"])
-    )
-
-
 def ranked(run: Run, top: int, sort: str) -> list[tuple[Row, Row]]:
     """The first `top` connections in the asked order, each with its main flow."""
     ids = run.connections.column("id").to_pylist()
@@ -153,7 +148,8 @@ def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row
         terminal.line(terminal.style(right("id", ids) + "  connection", "dim"))
         terminal.line(terminal.style(" " * (ids + 2) + titles, "dim"))
     for name, (connection, flow) in zip(names, rows, strict=True):
-        number_, cells = right(str(connection["id"]), ids), figure_cells(terminal, connection, flow)
+        number_ = right(str(connection["id"]), ids)
+        cells = figure_cells(terminal, connection, flow, rtt_text(run, flow))
         if one_line:
             terminal.line(f"{number_}  {left(name, ends)}{cells}")
         else:
@@ -163,17 +159,25 @@ def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row
             terminal.line(" " * (ids + 2) + cells)
 
 
-def figure_cells(terminal: Terminal, connection: Row, flow: Row) -> str:
+def rtt_text(run: Run, flow: Row) -> str:
+    """RTT of the path: of this direction's data, else of the other direction's, else of the handshake."""
+    text = rtt_range(flow)
+    if text == NOTHING:
+        text = rtt_range(run.flow(flow["id"] ^ 1))
+    return ms_text(flow["initial_rtt_ms"]) if text == NOTHING else text
+
+
+def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> str:
     """The figures of a connection's main direction; of what is not TCP only what was counted."""
     size = right(byte_text(connection["bytes"]), 9)
     if connection["proto"] != "tcp":
-        return f"{size}{right(proto_text(connection['proto']), 12)}"
+        return f"{size}  {proto_text(connection['proto'])}"
     grade = flow["grade"] or "–"
     style = [GRADE_STYLE[grade]] if grade in GRADE_STYLE else []
     return (
         size
         + right(rate_text(flow["goodput_bps"]), 12)
-        + right(rtt_range(flow), 17)
+        + right(rtt, 17)
         + " " * (7 - len(grade))
         + terminal.style(grade, *style)
         + "  "

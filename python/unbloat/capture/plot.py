@@ -13,7 +13,7 @@ from unbloat.errors import UnbloatError
 from unbloat.run.run import Run
 from unbloat.run.tables import BIN_MS
 from unbloat.run.verdict import limit_shares
-from unbloat.text.format import limit_text, share_text
+from unbloat.text.format import direction_id, limit_text, share_text
 
 FORMATS = (".svg", ".pdf", ".png")
 # A column of a two-column paper is 3.3 in wide, a page 7 in; this fits both after scaling.
@@ -76,7 +76,10 @@ def draw(figure: Any, run: Run, flow: int, bin_ms: float) -> None:
         f"{limit_text(name)} {share_text(share)}"
         for name, share in limit_shares(run.flow(flow))[:3]
     )
-    figure.suptitle(f"{run.name}, flow {flow}" + (f": {shares}" if shares else ""), fontsize=9)
+    figure.suptitle(
+        f"{run.name}, connection {direction_id(flow)}" + (f": {shares}" if shares else ""),
+        fontsize=9,
+    )
 
 
 def scaled(values: list[float | None], by: float) -> list[float]:

@@ -28,6 +28,7 @@ class AnalyzeOptions:
     report: Path | None
     json: bool
     out: Path | None
+    csv: Path | None
     connection: int | None
     top: int
     sort: str
@@ -37,7 +38,9 @@ class AnalyzeOptions:
     @property
     def keep(self) -> bool:
         """Whether a second pass may be needed."""
-        return bool(self.report or self.out or self.series) or self.connection is not None
+        return (
+            bool(self.report or self.out or self.csv or self.series) or self.connection is not None
+        )
 
 
 def analyze_files(files: Sequence[str], merge: bool, options: AnalyzeOptions) -> int:
@@ -72,9 +75,14 @@ def show(terminal: Terminal, run: Run, options: AnalyzeOptions, name: str | None
     else:
         file_screen(terminal, run, options.top, options.sort)
     notes = Terminal(sys.stderr) if options.json else terminal
+    series = ["samples", "events"] + [kind for kind in options.series if kind == "segments"]
+    if options.csv is not None:
+        path = options.csv if name is None else options.csv / name
+        with writing(path):
+            run.write_csv(path, series, options.bin_ms)
+        notes.line(f"CSV: {path}")
     if options.out is not None:
         path = options.out if name is None else inside(options.out, name)
-        series = ["samples", "events"] + [kind for kind in options.series if kind == "segments"]
         with writing(path):
             run.write(path, series, options.bin_ms)
         notes.line(f"tables: {path}")

@@ -29,10 +29,12 @@ from unbloat.cli.options import (
     Settings,
     Traces,
 )
+from unbloat.cli.usage import PlainErrors
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
+    cls=PlainErrors,
     help="What held a transfer back, and how much queue stood in the way: packet captures in, a verdict out.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -117,6 +119,13 @@ def analyze(
             help="Store the tables as Parquet; with several captures in DIR/NAME. DIR.unbloat makes one file.",
         ),
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write each table and series as CSV; with several captures in DIR/NAME.",
+        ),
+    ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Take all files as one capture, in the order of time.")
     ] = False,
@@ -131,7 +140,7 @@ def analyze(
     samples: Samples = False,
     events: Events = False,
     segments: Annotated[
-        bool, typer.Option("--segments", help="With --json or --out: every segment, too.")
+        bool, typer.Option("--segments", help="With --json, --out or --csv: every segment, too.")
     ] = False,
     bin_ms: Bin = 100.0,
 ) -> None:
@@ -146,6 +155,7 @@ def analyze(
         report=report,
         json=json,
         out=out,
+        csv=csv,
         connection=connection,
         top=top,
         sort=sort,
@@ -172,12 +182,11 @@ def compare(
         str | None,
         typer.Option(metavar="A,B", help="What to call them; the names of the files otherwise."),
     ] = None,
-    flow: Annotated[
-        list[int] | None,
+    connection: Annotated[
+        list[str] | None,
         typer.Option(
             metavar="ID",
-            min=0,
-            help="Flow (2 * connection + direction) of each capture in turn; the largest otherwise.",
+            help="Connection of each capture in turn, or one direction of it (3→, 3←); the largest otherwise.",
         ),
     ] = None,
     report: Report = None,
@@ -190,7 +199,7 @@ def compare(
         files,
         CompareOptions(
             labels=None if labels is None else labels.split(","),
-            flows=flow,
+            connections=connection,
             report=report,
             json=json,
         ),
@@ -436,10 +445,11 @@ def plot(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FIGURE", help="Where to; .svg, .pdf or .png.")],
-    flow: Annotated[
-        int | None,
+    connection: Annotated[
+        str | None,
         typer.Option(
-            metavar="ID", min=0, help="Flow (2 * connection + direction); the largest otherwise."
+            metavar="ID",
+            help="Connection, or one direction of it (3→, 3←); the largest otherwise.",
         ),
     ] = None,
     bin_ms: Bin = 100.0,
@@ -447,7 +457,7 @@ def plot(
     """A figure for a paper: goodput, RTT, bytes in flight against the window (needs the extra `plots`)."""
     from unbloat.cli.plot import plot_file
 
-    plot_file(file, out, flow, bin_ms)
+    plot_file(file, out, connection, bin_ms)
 
 
 @app.command(

@@ -20,7 +20,7 @@ class CompareOptions:
     """The options of `unbloat compare`."""
 
     labels: Sequence[str] | None
-    flows: Sequence[int] | None
+    connections: Sequence[str] | None
     report: Path | None
     json: bool
 
@@ -29,7 +29,10 @@ def compare_files(files: Sequence[str], options: CompareOptions) -> None:
     """`unbloat compare`"""
     with ProgressBar() as progress:
         comparison = compare(
-            *files, labels=options.labels, flows=options.flows or None, progress=progress
+            *files,
+            labels=options.labels,
+            connections=options.connections or None,
+            progress=progress,
         )
     terminal = Terminal(sys.stdout)
     if options.json:

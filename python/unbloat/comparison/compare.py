@@ -18,6 +18,7 @@ from unbloat.comparison.flow_measures import figures
 from unbloat.comparison.html import comparison_html
 from unbloat.comparison.sides import Line, Side, Sides
 from unbloat.errors import UnbloatError
+from unbloat.run.direction import flow_of
 from unbloat.run.figures import Figures
 from unbloat.run.open import is_run, open_run
 from unbloat.run.run import Run
@@ -81,16 +82,25 @@ def compare(
     *inputs: Input,
     labels: Sequence[str] | None = None,
     flows: Sequence[int] | None = None,
+    connections: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Lay captures, stored runs or `Run`s side by side.
 
     Each takes part with its main flow, or with the one that `flows` names; runs of one scenario with the same transfer. A single
-    input takes part with the main flows of its two directions, or with all that `flows` names.
+    input takes part with the main flows of its two directions, or with all that `flows` names. `connections` names them
+    as `flow_of` reads them: `3`, `3→`.
     """
     if not inputs:
         raise UnbloatError("nothing to compare was given")
     runs = open_all(inputs, progress)
+    if connections is not None:
+        of = runs * len(connections) if len(runs) == 1 else runs
+        if len(of) != len(connections):
+            raise UnbloatError(
+                f"{len(runs)} captures need {len(runs)} connections, one each; {len(connections)} were named"
+            )
+        flows = [flow_of(run, name) for run, name in zip(of, connections, strict=True)]
     if len(runs) == 1:
         chosen = list(flows) if flows is not None else directions(runs[0])
         pairs = [(runs[0], flow) for flow in chosen]
@@ -174,7 +184,7 @@ def directions(run: Run) -> list[int]:
         if payload and opposite:
             return [first, id_]
     raise UnbloatError(
-        f"{run.name}: data flows in one direction only; name two captures, or two flows with --flow"
+        f"{run.name}: data flows in one direction only; name two captures, or two connections with --connection"
     )
 
 

@@ -10,7 +10,7 @@ from html import escape
 
 from unbloat.run.tables import RunTables
 from unbloat.run.verdict import verdict
-from unbloat.text.format import ms_text, plural, rate_text, seconds_text
+from unbloat.text.format import direction_id, ms_text, plural, rate_text, seconds_text
 from unbloat.text.terminal import on_grid
 
 WIDTH, HEIGHT = 640, 90
@@ -65,7 +65,9 @@ def chart(run: RunTables) -> str:
         f"<text x='0' y='{height - 2}' font-size='11' fill='currentColor'>{times[0]:.1f} s</text>"
     )
     axis += f"<text x='{WIDTH}' y='{height - 2}' font-size='11' text-anchor='end' fill='currentColor'>{times[-1]:.1f} s</text>"
-    label = escape(f"Goodput and round-trip time of flow {run.main_flow} over time")
+    label = escape(
+        f"Goodput and round-trip time of connection {direction_id(run.main_flow)} over time"
+    )
     box = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' style='max-width:100%;height:auto'"
     return f"<svg xmlns='http://www.w3.org/2000/svg' role='img' aria-label='{label}' {box}>{''.join(curves)}{axis}</svg>"
 

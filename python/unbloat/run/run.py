@@ -45,6 +45,17 @@ class Run(RunTables):
         """Store the run as a directory of run.toml and Parquet tables, or as one file when the name ends in .unbloat."""
         return write_run(self, Path(path), series, bin_ms)
 
+    def write_csv(
+        self,
+        folder: str | Path,
+        series: Sequence[str] = ("samples", "events"),
+        bin_ms: float | None = None,
+    ) -> Path:
+        """Write each table and the given series as a CSV file into a directory."""
+        from unbloat.run.csv import write_csv
+
+        return write_csv(self, Path(folder), series, bin_ms)
+
     def __repr__(self) -> str:
         count = plural(self.connections.num_rows, "connection")
         findings = plural(self.findings.num_rows, "finding")

@@ -25,6 +25,18 @@ ALWAYS = ("connections", "flows", "findings")
 SUFFIX = ".unbloat"
 
 
+def stored_tables(run: RunTables, series: Sequence[str], bin_ms: float) -> dict[str, pa.Table]:
+    """The tables of a run, with the given series in bins of `bin_ms`."""
+    if series:
+        run.load(None, series, bin_ms)
+    tables: dict[str, pa.Table] = {name: getattr(run, name) for name in ALWAYS}
+    tables |= {
+        name: run.samples(bin_ms=bin_ms) if name == "samples" else getattr(run, name)()
+        for name in series
+    }
+    return tables | run.extra
+
+
 def write_run(
     run: RunTables,
     path: Path,
@@ -35,14 +47,7 @@ def write_run(
     import pyarrow.parquet as pq
 
     bin_ms = bin_ms or run.bin_ms
-    if series:
-        run.load(None, series, bin_ms)
-    tables: dict[str, pa.Table] = {name: getattr(run, name) for name in ALWAYS}
-    tables |= {
-        name: run.samples(bin_ms=bin_ms) if name == "samples" else getattr(run, name)()
-        for name in series
-    }
-    tables |= run.extra
+    tables = stored_tables(run, series, bin_ms)
     info = run.info | {"format": FORMAT}
     if "samples" in series:
         info["bin_ms"] = bin_ms

@@ -169,6 +169,11 @@ def endpoint_text(address: str, port: int | None, width: int = 24) -> str:
     return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
 
+def direction_id(flow: int) -> str:
+    """A direction as `--connection` takes it: `3→` is the data from a to b of connection 3."""
+    return f"{flow // 2}{'←' if flow % 2 else '→'}"
+
+
 def ends_text(connection: dict[str, Any], towards_a: bool = False, width: int = 24) -> str:
     """`a → b`, or `a ← b` when the data went towards a."""
     a = endpoint_text(connection["a_addr"], connection["a_port"], width)

@@ -179,7 +179,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     };
     let usable = match before.zip(rtt_before) {
         Some((u, rtt)) if u != after => {
-            format!("{} (before, at {} of RTT: {})", after.words(), ms(rtt), u.words())
+            format!("{}. At the RTT of {} before that, {}", after.words(), ms(rtt), u.words())
         }
         _ if after == usability(base) && base > QUIET_MS => {
             format!("{}, as with the path's own RTT of {}", after.words(), ms(base))
@@ -247,7 +247,7 @@ mod tests {
         );
         assert!(
             f.text.contains(
-                "it began at 110 s. Grade F: web pages, calls and games are unusable (before"
+                "it began at 110 s. Grade F: web pages, calls and games are unusable. At the RTT of 78 ms before"
             ),
             "{}",
             f.text

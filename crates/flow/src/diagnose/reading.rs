@@ -130,8 +130,11 @@ pub(super) fn severity_of(grade: &str) -> Option<Severity> {
     }
 }
 
-/// `8.3 ms`, `86 ms`, `2.1 s`.
+/// `8.3 ms`, `86 ms`, `2.1 s`; `<0.1 ms` for what is more than nothing.
 pub(super) fn ms(value: f64) -> String {
+    if value > 0.0 && value < 0.05 {
+        return "<0.1 ms".to_owned();
+    }
     const STEPS: [Step; 3] =
         [step(9.95, 1.0, 1, " ms"), step(999.5, 1.0, 0, " ms"), step(f64::MAX, 1e3, 1, " s")];
     scaled(value, &STEPS)

@@ -7,7 +7,8 @@
 //! Out of order = late segments that were *not* retransmitted: bytes not seen before in the capture whose IP
 //! identification or timestamp shows that they were sent earlier. At least three of them and 0.1 % of the
 //! data segments. It is a warning when three or more segments were retransmitted although they had arrived
-//! (DSACK), or when 1 % of the segments were late.
+//! (DSACK, timestamps), or when 1 % of the segments were late and the latest by more than a quarter of the
+//! smallest RTT. A sender with RACK waits that long (RFC 8985 section 6.2).
 //!
 //! Minimum: 30 segments.
 //!
@@ -43,6 +44,8 @@ const MIN_PACKETS: u64 = 30;
 /// Share of late segments from which it is reported, and from which it is a warning.
 const NOTABLE: f64 = 0.001;
 const MUCH: f64 = 0.01;
+/// Reordering window (ms) of a sender whose smallest RTT is unknown: a quarter of 4 ms, less than any radio link has.
+const UNKNOWN_WINDOW_MS: f64 = 1.0;
 
 pub(super) const RULE: Rule = Rule {
     name: "reordering",
@@ -67,7 +70,11 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("dsacks", flow.dsacks as f64)
         .number("ambiguous", flow.ambiguous as f64)
         .number("rtt_ms_min", flow.rtt_ms.map(|q| q.min));
-    let late = flow.reordering_ms_max.map_or(String::new(), |m| format!(", by up to {}", ms(m)));
+    // Where DSACK or a timestamp shows it, by how much is unknown: 0.
+    let late_ms = flow.reordering_ms_max.filter(|m| *m > 0.0);
+    let late = late_ms.map_or(String::new(), |m| format!(", by up to {}", ms(m)));
+    let reordering_window = flow.rtt_ms.map_or(UNKNOWN_WINDOW_MS, |q| q.min / 4.0);
+    let far = late_ms.is_none_or(|m| m > reordering_window);
     let harm = match flow.retransmissions_spurious {
         0 => "no segment was retransmitted because of it".to_owned(),
         n => format!(
@@ -77,7 +84,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     };
     Some(Finding {
         rule: RULE.name,
-        severity: if share >= MUCH || flow.retransmissions_spurious >= MIN_OUT_OF_ORDER {
+        severity: if (share >= MUCH && far) || flow.retransmissions_spurious >= MIN_OUT_OF_ORDER {
             Severity::Warning
         } else {
             Severity::Info
@@ -116,6 +123,20 @@ mod tests {
         assert_eq!(reordered(100, 10_000).map(|f| f.severity), Some(Severity::Warning));
         assert_eq!(reordered(2, 100).map(|f| f.severity), None);
         assert_eq!(reordered(3, 29).map(|f| f.severity), None);
+    }
+
+    #[test]
+    fn much_reordering_within_the_window_of_rack_is_no_warning() {
+        let mut case = Case::transfer(10, |_, _| {});
+        let window = case.flow.rtt_ms.expect("RTTs").min / 4.0;
+        case.flow.out_of_order = case.flow.data_packets / 10;
+        for (late, severity) in [(0.01, Severity::Info), (window + 0.1, Severity::Warning)] {
+            case.flow.reordering_ms_max = Some(late);
+            assert_eq!(check(&case.evidence()).expect("reordered").severity, severity, "{late}");
+        }
+        case.flow.reordering_ms_max = Some(0.01);
+        let f = check(&case.evidence()).expect("reordered");
+        assert!(f.text.contains("by up to <0.1 ms"), "{}", f.text);
     }
 
     #[test]
