@@ -207,7 +207,7 @@ proptest! {
         let entry = entry("fq_codel");
         let mut settings = Settings::defaults(entry.params);
         for (name, value) in [
-            ("limit", Value::Count(limit)),
+            ("limit", Value::Capacity(Capacity::Packets(limit))),
             ("quantum", Value::Bytes(Bytes(quantum))),
             ("drop_batch", Value::Count(batch)),
             // No sojourn is ever long enough.

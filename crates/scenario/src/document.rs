@@ -54,12 +54,22 @@ impl Document {
     }
 
     /// The file with some keys set from outside: dotted key, value as TOML or plain text. A key of
-    /// the sweep keeps this one value, and what was expected of the others is left out.
+    /// the sweep keeps this one value, an axis of cases the one with this label, and what was expected
+    /// of the others is left out. A value that the sweep would replace is refused.
     pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Document> {
         let mut tree = self.tree.clone();
-        let set = values(set)?;
+        let (cases, set): (Vec<_>, Vec<_>) =
+            values(set)?.into_iter().partition(|(key, _)| self.sweep.cases(key).is_some());
         set_all(&mut tree, &set)?;
+        for (key, value) in &cases {
+            if let Some(axis) = self.sweep.cases(key) {
+                sweep::choose(&mut tree, axis, value)?;
+            }
+        }
+        // A case that is left out sets nothing.
+        let left = if cases.is_empty() { self.sweep.clone() } else { Sweep::read(&tree)? };
         for (key, value) in &set {
+            left.refuse_replaced(key, value)?;
             sweep::pin(&mut tree, key, value);
         }
         Document::of(tree, false)

@@ -36,6 +36,8 @@ pub(crate) struct Axis {
     pub(crate) label: String,
     pub(crate) place: Place,
     pub(crate) choices: Vec<Choice>,
+    /// Its values are cases with a label, and its key is no key of a scenario.
+    labelled: bool,
 }
 
 /// One value of an axis: its label, and the keys that it sets.
@@ -126,11 +128,71 @@ impl Sweep {
         samples
     }
 
+    /// The axis `key` whose values are cases with labels.
+    pub(crate) fn cases(&self, key: &str) -> Option<&Axis> {
+        self.axes.iter().find(|axis| axis.labelled && axis.key == key)
+    }
+
+    /// Refuses a value from outside that the sweep would replace in some run: that of a key which a case sets, or a part
+    /// or the whole of what a value of the sweep sets.
+    pub(crate) fn refuse_replaced(&self, key: &str, value: &Tree) -> Result<()> {
+        let part = |whole: &str, part: &str| {
+            part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
+        };
+        for axis in &self.axes {
+            let sets = |(own, _): &(String, Tree)| {
+                part(own, key) || part(key, own) || (axis.labelled && own == key)
+            };
+            let Some((case, own)) = axis
+                .choices
+                .iter()
+                .find_map(|case| Some((case, &case.set.iter().find(|pair| sets(pair))?.0)))
+            else {
+                continue;
+            };
+            let (axis_key, label) = (&axis.key, settings::shortened(&case.label));
+            let why = if axis.labelled {
+                format!("[sweep] sets {own} in its case {label:?}; {axis_key}=LABEL chooses a case")
+            } else {
+                format!("[sweep] sets {own}; give that key one value instead")
+            };
+            return wrong(value.place, key, Problem::Contradiction(why));
+        }
+        Ok(())
+    }
+
     /// Where the sweep sets `key`.
     pub(crate) fn place_of(&self, key: &str) -> Option<Place> {
         let sets = |a: &&Axis| a.choices.iter().any(|c| c.set.iter().any(|(k, _)| k == key));
         self.axes.iter().find(sets).map(|a| a.place)
     }
+}
+
+/// Keeps the case of `axis` whose label is `value`.
+pub(crate) fn choose(tree: &mut Tree, axis: &Axis, value: &Tree) -> Result<()> {
+    let label = value.label();
+    if !axis.choices.iter().any(|case| case.label == label) {
+        let all: Vec<&str> = axis.choices.iter().map(|case| case.label.as_str()).collect();
+        let label = settings::shortened(&label);
+        let why = format!("no case is called {label:?}; there are {}", all.join(", "));
+        return wrong(value.place, axis.key.clone(), Problem::Contradiction(why));
+    }
+    let Item::Table(root) = &mut tree.item else { return Ok(()) };
+    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else {
+        return Ok(());
+    };
+    let Some(table) = sweep.table() else { return Ok(()) };
+    let mut entries = Vec::new();
+    flatten(table, "", &mut entries);
+    for (_, list) in entries.iter_mut().filter(|(key, _)| *key == axis.key) {
+        let of = |case: &Tree| {
+            case.table().and_then(|t| t.get("label")).and_then(Tree::text) == Some(&label)
+        };
+        let kept = list.list().into_iter().flatten().filter(|case| of(case)).cloned().collect();
+        list.item = Item::List(kept);
+    }
+    sweep.item = Item::Table(Table { entries, inline: false });
+    Ok(())
 }
 
 /// Puts one value in place of the values of a key that the sweep has; whether it has it.
@@ -168,7 +230,8 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
         );
     }
     let labelled = |t: &Tree| t.table().is_some_and(|t| t.get("label").is_some());
-    let choices = if list.iter().any(labelled) {
+    let labelled = list.iter().any(labelled);
+    let choices = if labelled {
         list.iter().map(|t| labelled_choice(t, &path)).collect::<Result<Vec<Choice>>>()?
     } else {
         plain_choices(key, list)
@@ -180,7 +243,7 @@ fn axis(key: &str, tree: &Tree) -> Result<Axis> {
             return wrong(tree.place, path, Problem::Twice { what: "value", name });
         }
     }
-    Ok(Axis { key: key.to_owned(), label: key.to_owned(), place: tree.place, choices })
+    Ok(Axis { key: key.to_owned(), label: key.to_owned(), place: tree.place, choices, labelled })
 }
 
 /// Runs differ in their scenario, not in what is expected of them.

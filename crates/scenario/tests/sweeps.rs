@@ -194,3 +194,42 @@ fn a_pinned_axis_keeps_its_place_among_the_labels() {
     let first = other.runs().remove(0);
     assert_eq!(resolved(&other, &first).links[1].delay, Duration::from_millis(9));
 }
+
+const CASES: &str = "cure = [{ label = \"none\" }, { label = \"slow start\", \"flow.0.congestion\" = \"bbr\", \"link.up.loss\" = 0.01 }]
+\"link.up.queue\" = [\"codel\", \"pie\"]";
+
+/// One case of a labelled axis can be chosen, and a value that a case would replace is refused, not ignored.
+#[test]
+fn a_case_is_chosen_by_its_label_and_no_value_from_outside_is_lost() {
+    let document = document("", CASES);
+    let with = |set: &[(&str, &str)]| document.with(set).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(document.runs().len(), 4);
+    let chosen = with(&[("cure", "slow start")]).runs();
+    assert_eq!(chosen.len(), 2);
+    assert!(chosen.iter().all(|run| labels(run).contains(&("cure", "slow start"))));
+    // The case that sets it is left out.
+    assert_eq!(with(&[("cure", "none"), ("flow.0.congestion", "vegas")]).runs().len(), 2);
+    assert_eq!(with(&[("link.down.delay", "9 ms"), ("duration", "2 s")]).runs().len(), 4);
+    for (key, value, wrong) in [
+        ("cure", "some", "no case is called \"some\"; there are none, slow start"),
+        ("flow.0.congestion", "vegas", "cure=LABEL chooses a case"),
+        ("link.up.loss", "0.02", "[sweep] sets link.up.loss in its case \"slow start\""),
+        ("link.up.queue.limit", "9 packets", "[sweep] sets link.up.queue; give that key one value"),
+    ] {
+        let error = document.with(&[(key, value)]).expect_err(key).to_string();
+        assert!(error.contains(wrong) && error.contains(key), "{error}");
+    }
+}
+
+/// The commonest sweep: every queue discipline with every limit, in packets or in bytes.
+#[test]
+fn kinds_of_queues_and_limits_are_swept_together() {
+    let kinds = "\"link.up.queue\" = [\"droptail\", \"codel\", \"fq_codel\", \"pie\", \"red\"]";
+    let limits = "\"link.up.queue.limit\" = [\"100 packets\", \"300 KB\"]";
+    let document = document("", &format!("{kinds}\n{limits}"));
+    let runs = document.runs();
+    assert_eq!(runs.len(), 10);
+    for run in &runs {
+        resolved(&document, run);
+    }
+}

@@ -41,7 +41,7 @@ def key_figures(figures: Figures, main: str | None, known: set[str]) -> list[Key
         add("stalled", name, "stall_s")
         add("MOS", name, "mos")
     if len(figures.transfers) > 1:
-        add("fairness", "", "fairness")
+        add("Jain's index", "", "fairness")
     if main is not None:
         add("retrans", main, "flow_retransmissions", text=mean_count_text)
     return [figure for figure in found if figure[1] in known]

@@ -51,7 +51,7 @@ def run_screen(terminal: Terminal, run: Run) -> None:
 
 
 def sweep_screen(terminal: Terminal, runs: RunSet) -> None:
-    """One row per case: labels, then the figures that the cases have, as many as fit."""
+    """One row per case: labels, then the figures that the cases have; in several tables where one does not fit."""
     cases = runs.cases
     repeated = max(len(case.runs) for case in cases)
     seeds = f" · {repeated} seeds each" if repeated > 1 else ""
@@ -76,13 +76,28 @@ def sweep_screen(terminal: Terminal, runs: RunSet) -> None:
         titles = (*titles, "limit")
         limits = [case.runs[0].flow(flow)["limit"] for case, flow in zip(cases, leads, strict=True)]
         rows = [(*row, limit_text(limit)) for row, limit in zip(rows, limits, strict=True)]
-    kept = fitting(titles, rows, terminal.width, len(keys))
-    table(
-        terminal,
-        [titles[place] for place in kept],
-        [[row[place] for place in kept] for row in rows],
-        len(keys),
-    )
+    labels = list(range(len(keys)))
+    rest = list(range(len(keys), len(titles)))
+    while rest:
+        places = labels + rest
+        fit = fitting(
+            [titles[place] for place in places],
+            [[row[place] for place in places] for row in rows],
+            terminal.width,
+            len(keys),
+        )
+        # One figure at least: `table` shows what is too wide in another form.
+        kept = [places[place] for place in fit]
+        kept = kept if len(kept) > len(labels) else places[: len(labels) + 1]
+        table(
+            terminal,
+            [titles[place] for place in kept],
+            [[row[place] for place in kept] for row in rows],
+            len(keys),
+        )
+        rest = [place for place in rest if place not in kept]
+        if rest:
+            terminal.line()
     if runs.lead is not None and len(runs[0].info["transfers"]) > 1:
         words = f"goodput of all transfers together; RTT, queue, retrans and limit of {runs.lead}"
         terminal.wrapped(words)

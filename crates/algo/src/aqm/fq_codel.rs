@@ -7,8 +7,8 @@
 //! are too long, drop up to half of the longest queue at its head, at most 64 packets.
 //!
 //! Source: RFC 8290. Deviations: the caller computes the hash; a multiplication spreads it, without RFC
-//! 8290's perturbation, because runs must be repeatable. No memory limit beside the packet limit; no
-//! `ce_threshold`. CoDel's "no more than one MTU is left" applies to all queues together, as in Linux:
+//! 8290's perturbation, because runs must be repeatable. One limit, of packets or of bytes, where Linux has
+//! both; no `ce_threshold`. CoDel's "no more than one MTU is left" applies to all queues together, as in Linux:
 //! with one or two packets in each of many queues CoDel would never act.
 
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use units::{Bytes, Duration, Instant};
 use super::codel::{Controller, Law, Source};
 use super::slab::{Linked, NONE, Ring, Slab};
 use super::{Drop, Dropped, QueueDiscipline, Setup, State};
-use crate::{Packet, Rng};
+use crate::{Capacity, Packet, Rng};
 
 /// Name in the table.
 pub const NAME: &str = "fq_codel";
@@ -34,8 +34,8 @@ config! {
         flows: u64 = 1_024, 1, 65_536;
         /// Bytes that a queue may send in each turn: 1,514, an Ethernet frame (RFC 8290 section 5.2.4).
         quantum: Bytes = Bytes(1_514), Bytes(64), Bytes(1 << 20);
-        /// Packets in all queues together: 10,240 (RFC 8290 section 5.2.3).
-        limit: u64 = 10_240, 1, 1 << 24;
+        /// Packets or bytes in all queues together: 10,240 packets (RFC 8290 section 5.2.3).
+        limit: Capacity = Capacity::Packets(10_240), Capacity::Packets(1), Capacity::Packets(1 << 40);
         /// Largest number of packets that one overflow drops: 64 (Linux `sch_fq_codel.c`).
         drop_batch: u64 = 64, 1, 65_536;
         /// CoDel's target: 5 ms (RFC 8290 section 5.2.2).
@@ -84,7 +84,7 @@ impl Source for Queue<'_> {
 pub struct FqCodel {
     law: Law,
     quantum: i64,
-    limit: usize,
+    limit: Capacity,
     drop_batch: u32,
     slab: Slab,
     flows: Vec<Flow>,
@@ -115,7 +115,7 @@ impl FqCodel {
                 ecn: config.ecn,
             },
             quantum: config.quantum.0.clamp(1, 1 << 30) as i64,
-            limit: usize::try_from(config.limit).unwrap_or(usize::MAX),
+            limit: config.limit,
             drop_batch: u32::try_from(config.drop_batch).unwrap_or(u32::MAX).max(1),
             slab: Slab::new(count),
             flows: alloc::vec![flow; count],
@@ -125,11 +125,21 @@ impl FqCodel {
         }
     }
 
+    /// Whether all queues together have more than the limit.
+    fn is_over(&self) -> bool {
+        match self.limit {
+            Capacity::Packets(most) => self.slab.packets() as u64 > most,
+            Capacity::Bytes(most) => self.slab.bytes() > most.0,
+        }
+    }
+
     /// RFC 8290 section 4.1 drops at the head of the queue with most bytes. The search for it takes time
     /// proportional to the number of busy queues; hence it drops half of its bytes at once, at most 64
     /// packets (Linux `fq_codel_drop`).
-    fn drop_from_longest(&mut self, dropped: &mut Dropped) {
-        let Some(index) = self.slab.longest() else { return };
+    ///
+    /// Returns whether there was a packet to drop.
+    fn drop_from_longest(&mut self, dropped: &mut Dropped) -> bool {
+        let Some(index) = self.slab.longest() else { return false };
         let enough = self.slab.queue_bytes(index) / 2;
         let (mut packets, mut bytes) = (0, 0);
         while packets < self.drop_batch {
@@ -142,6 +152,7 @@ impl FqCodel {
             }
         }
         self.flows[index].controller.on_overflow(packets);
+        packets > 0
     }
 }
 
@@ -157,9 +168,8 @@ impl QueueDiscipline for FqCodel {
             flow.deficit = self.quantum;
             self.new.push(&mut self.flows, index);
         }
-        if self.slab.packets() > self.limit {
-            self.drop_from_longest(dropped);
-        }
+        // By packets one drop is enough; by bytes a large packet may displace several small ones.
+        while self.is_over() && self.drop_from_longest(dropped) {}
     }
 
     // RFC 8290 section 4.2.
@@ -286,7 +296,8 @@ mod tests {
     // RFC 8290 section 3: bytes, not packets, are shared.
     #[test]
     fn flows_with_different_packet_sizes_get_the_same_bytes() {
-        let mut bench = Bench::new(Config { limit: 1 << 20, ..Config::default() });
+        let mut bench =
+            Bench::new(Config { limit: Capacity::Packets(1 << 20), ..Config::default() });
         for _ in 0..300 {
             bench.offer(1, 1_500);
             for _ in 0..15 {
@@ -309,7 +320,7 @@ mod tests {
     // RFC 8290 section 4.1.
     #[test]
     fn overflow_takes_half_of_the_longest_queue_from_its_head_and_64_packets_at_most() {
-        let mut bench = Bench::new(Config { limit: 100, ..Config::default() });
+        let mut bench = Bench::new(Config { limit: Capacity::Packets(100), ..Config::default() });
         for _ in 0..60 {
             bench.offer(1, 100);
         }
@@ -325,11 +336,23 @@ mod tests {
         );
         assert!(bench.dropped.iter().all(|(_, why)| *why == Drop::Overflow));
 
-        let mut bench = Bench::new(Config { limit: 1_000, ..Config::default() });
+        let mut bench = Bench::new(Config { limit: Capacity::Packets(1_000), ..Config::default() });
         for _ in 0..1_001 {
             bench.offer(1, 1_500);
         }
         assert_eq!(bench.dropped.len(), 64);
+    }
+
+    #[test]
+    fn a_limit_in_bytes_is_never_exceeded() {
+        let most = Bytes(10_000);
+        let mut bench = Bench::new(Config { limit: Capacity::Bytes(most), ..Config::default() });
+        for i in 0..500_u32 {
+            bench.offer(i % 7, if i % 5 == 0 { 1_500 } else { 60 });
+            assert!(bench.queue.state().bytes <= most, "packet {i}");
+        }
+        assert!(bench.queue.state().bytes.0 > 4_000, "no more is dropped than half of a queue");
+        assert!(!bench.dropped.is_empty());
     }
 
     // RFC 8290 section 4.2: each queue has a CoDel state of its own.
