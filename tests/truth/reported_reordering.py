@@ -8,7 +8,8 @@ model:  the receiver has a segment once an ACK or a SACK block covers it. The se
         and not retransmitted in between: it came late. Retransmitted while the receiver reported
         later data and not this, then reported as a duplicate (RFC 2883): both copies came, the
         first one late.
-action: the number of segments reported late
+action: the number of segments reported late, and for each ACK the newest segment that it
+        acknowledges
 
 Linux compresses the ACKs of out-of-order data, so that many a hole opens and closes without any ACK that shows it;
 and what the receiver refuses (PAWS) it neither acknowledges nor reports. `late` in the log counts these, this does not.
@@ -56,8 +57,9 @@ class ReportedReordering:
                 segment.retransmitted, segment.overtaken = True, self.highest > segment.end
                 self.retransmitted.append(segment)
 
-    def ack(self, edge: int, blocks: list[tuple[int, int]], stamps: bool) -> None:
-        """An ACK arrived at the sender."""
+    def ack(self, edge: int, blocks: list[tuple[int, int]], stamps: bool) -> int | None:
+        """An ACK arrived at the sender. Returns the newest segment that it acknowledges, if that
+        was sent once."""
         complete = len(blocks) < (MAX_BLOCKS_BESIDE_STAMPS if stamps else MAX_BLOCKS)
         if blocks and (
             blocks[0][1] <= edge
@@ -78,6 +80,7 @@ class ReportedReordering:
         if complete and blocks:
             for segment in still:
                 segment.missing |= segment.end <= self.highest
+        return news[-1].n if news and not news[-1].retransmitted else None
 
     def twice(self, start: int, end: int) -> None:
         """The receiver got these bytes twice."""
