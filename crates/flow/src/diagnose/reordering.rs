@@ -8,7 +8,7 @@
 //! identification or timestamp shows that they were sent earlier. At least three of them and 0.1 % of the
 //! data segments. It is a warning when three or more segments were retransmitted although they had arrived
 //! (DSACK, timestamps). It is one as well when 1 % of the segments were late, and the latest by more than a
-//! quarter of the smallest RTT: a sender with RACK waits that long (RFC 8985 section 6.2).
+//! quarter of the smallest RTT. A sender with RACK waits that long (RFC 8985 section 6.2).
 //!
 //! Minimum: 30 segments.
 //!
