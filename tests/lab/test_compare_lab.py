@@ -159,7 +159,7 @@ def test_the_page_holds_both_runs(
     stored: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "both.html"
-    options = CompareOptions(labels=None, flows=None, report=page, json=False)
+    options = CompareOptions(labels=None, connections=None, report=page, json=False)
     compare_files([str(stored["sim"]), str(stored["lab"])], options)
     assert "report: " in capsys.readouterr().out
     text = page.read_text()
