@@ -1,4 +1,4 @@
-"""Reordering as the receiver's ACKs report it: all that can be known of it at the sender's end.
+"""Reordering and spurious retransmissions as the receiver's ACKs report them: all that can be known of them at the sender's end.
 
 signal: the segments of one connection in the order of sending, and the ACKs that reached the sender, both from the
         relay's log
@@ -6,10 +6,12 @@ model:  the receiver has a segment once an ACK or a SACK block covers it. The se
         once a complete ACK left it out while later data had arrived; an ACK is complete when its
         SACK option has space for one more block (RFC 2018 section 4). Missing, then acknowledged,
         and not retransmitted in between: it came late. Retransmitted while the receiver reported
-        later data and not this, then reported as a duplicate (RFC 2883): both copies came, the
-        first one late.
-action: the number of segments reported late, and for each ACK the newest segment that it
-        acknowledges
+        later data and not this, then shown to have come anyway: both copies came, the first one
+        late. A duplicate report (RFC 2883) shows it, one per retransmission. So does the first ACK
+        that begins with the segment, if it echoes a timestamp older than the first
+        retransmission (RFC 3522); then none of its retransmissions was needed.
+action: the numbers of segments reported late and of retransmissions shown to be spurious, and
+        for each ACK the newest segment that it acknowledges
 
 Linux compresses the ACKs of out-of-order data, so that many a hole opens and closes without any ACK that shows it;
 and what the receiver refuses (PAWS) it neither acknowledges nor reports. `late` in the log counts these, this does not.
@@ -34,6 +36,10 @@ class Segment:
     retransmitted: bool = False
     overtaken: bool = False  # retransmitted while the receiver was known to have later data
     reported: bool = False
+    times: int = 0  # it was retransmitted
+    first_tsval: int = 0  # of its first retransmission
+    twice: int = 0  # reported as a duplicate
+    spurious: int = 0  # of its retransmissions, those shown to be
 
 
 @dataclass
@@ -41,6 +47,8 @@ class ReportedReordering:
     """Of one connection."""
 
     late: int = 0
+    spurious: int = 0
+    edge: int = 0  # of the last ACK
     highest: int = 0  # end of what the receiver is known to have
     # not known to have arrived, in order of sequence
     open: list[Segment] = field(default_factory=list)
@@ -50,17 +58,26 @@ class ReportedReordering:
         """A first transmission."""
         self.open.append(Segment(n, start, end))
 
-    def sent_again(self, start: int, end: int) -> None:
+    def sent_again(self, start: int, end: int, tsval: int) -> None:
         """A retransmission."""
         for segment in self.open:
-            if segment.start < end and start < segment.end and not segment.retransmitted:
-                segment.retransmitted, segment.overtaken = True, self.highest > segment.end
-                self.retransmitted.append(segment)
+            if segment.start < end and start < segment.end:
+                segment.times += 1
+                if not segment.retransmitted:
+                    segment.retransmitted, segment.overtaken = True, self.highest > segment.end
+                    segment.first_tsval = tsval
+                    self.retransmitted.append(segment)
 
-    def ack(self, edge: int, blocks: list[tuple[int, int]], stamps: bool) -> int | None:
-        """An ACK arrived at the sender. Returns the newest segment that it acknowledges, if that
-        was sent once."""
-        complete = len(blocks) < (MAX_BLOCKS_BESIDE_STAMPS if stamps else MAX_BLOCKS)
+    def ack(self, edge: int, blocks: list[tuple[int, int]], echo: int | None) -> int | None:
+        """An ACK arrived at the sender, with the timestamp that it echoes. Returns the newest segment
+        that it acknowledges, if that was sent once."""
+        complete = len(blocks) < (MAX_BLOCKS if echo is None else MAX_BLOCKS_BESIDE_STAMPS)
+        if echo is not None:
+            for segment in self.retransmitted:
+                original = 0 < (segment.first_tsval - echo) % 2**32 < 2**31
+                if segment.start == self.edge and segment.end <= edge and original:
+                    self.show(segment, segment.times)
+        self.edge = max(self.edge, edge)
         if blocks and (
             blocks[0][1] <= edge
             or (len(blocks) > 1 and blocks[1][0] <= blocks[0][0] and blocks[0][1] <= blocks[1][1])
@@ -85,6 +102,14 @@ class ReportedReordering:
     def twice(self, start: int, end: int) -> None:
         """The receiver got these bytes twice."""
         for segment in self.retransmitted:
-            if segment.start < end and start < segment.end and not segment.reported:
-                segment.reported = True
-                self.late += segment.overtaken
+            if segment.start < end and start < segment.end and segment.twice < segment.times:
+                segment.twice += 1
+                self.show(segment, segment.twice)
+
+    def show(self, segment: Segment, spurious: int) -> None:
+        """So many retransmissions of a segment were spurious."""
+        self.spurious += max(spurious - segment.spurious, 0)
+        segment.spurious = max(spurious, segment.spurious)
+        if not segment.reported:
+            segment.reported = True
+            self.late += segment.overtaken

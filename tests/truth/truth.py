@@ -51,6 +51,7 @@ class Direction:
     late: int = 0
     spurious: int = 0
     spurious_delivered: int = 0
+    spurious_reported: int = 0
     duplicates: int = 0
     copy_ms_max: float = 0.0  # how far behind its original a duplicate came
     late_reported: int = 0  # of `late`, those that the ACKs reported to the sender
@@ -146,10 +147,13 @@ class Reader:
         self.acked[port] = max(self.acked.get(port, 0), edge)
         spans = [span.split("-") for span in word[16].split(",")] if word[16] != "-" else []
         blocks = [(self.relative(port, a), self.relative(port, b)) for a, b in spans]
-        before = self.reported[port].late
-        newest = self.reported[port].ack(edge, blocks, word[15] != "0/0")
+        reported = self.reported[port]
+        late, spurious = reported.late, reported.spurious
+        echo = None if word[15] == "0/0" else int(word[15].split("/")[1])
+        newest = reported.ack(edge, blocks, echo)
         if self.began():
-            self.flow.late_reported += self.reported[port].late - before
+            self.flow.late_reported += reported.late - late
+            self.flow.spurious_reported += reported.spurious - spurious
             self.news += [newest] if newest in self.counted else []
 
     def data(self, word: list[str]) -> None:
@@ -162,7 +166,7 @@ class Reader:
         seq, top, flow = self.relative(port, word[9]), self.top.get(port, 0), self.flow
         again = seq < top
         if again:
-            self.reported[port].sent_again(seq, seq + payload)
+            self.reported[port].sent_again(seq, seq + payload, int(word[15].split("/")[0]))
         else:
             self.reported[port].sent(n, seq, seq + payload)
         self.top[port] = max(top, seq + payload)
@@ -256,6 +260,7 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
         "late_reported": flow.late_reported,
         "spurious": flow.spurious,
         "spurious_delivered": flow.spurious_delivered,
+        "spurious_reported": flow.spurious_reported,
         "duplicates": flow.duplicates,
         "copy_ms_max": flow.copy_ms_max,
         "in_flight_plain_max": flow.in_flight_max,
