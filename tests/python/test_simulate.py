@@ -292,6 +292,29 @@ def test_scenarios_are_files_text_dictionaries_or_objects(tmp_path: Path) -> Non
         toml({"rate": math.nan})
 
 
+# A sweep whose values are cases with labels.
+LABELLED = HERE.parents[1] / "scenarios" / "afc-1-buffer-cap.toml"
+
+
+def test_a_case_of_a_sweep_is_chosen_by_its_label() -> None:
+    runs = unbloat.simulate(LABELLED, set={"buffer": "2 MB", "duration": "1 s"})
+    assert isinstance(runs, unbloat.RunSet)
+    assert [dict(labels) for labels in runs.labels] == [{"buffer": "2 MB"}]
+    with pytest.raises(unbloat.ScenarioError, match="no case is called"):
+        unbloat.simulate(LABELLED, set={"buffer": "3 MB"})
+
+
+def test_a_case_that_replaces_what_was_set_warns_and_no_other() -> None:
+    window = '{ kind = "fixed", window = "1 MiB" }'
+    options = {"flow.download.receiver.window": window, "duration": "1 s"}
+    runs = unbloat.simulate(LABELLED, set=options)
+    assert isinstance(runs, unbloat.RunSet)
+    warned = [sum("in a case" in text for text in run.warnings) for run in runs]
+    assert warned == [0, 1]
+    with pytest.raises(unbloat.ScenarioError, match="in each of its cases"):
+        unbloat.simulate(LABELLED, set=options | {"buffer": "2 MB"})
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [

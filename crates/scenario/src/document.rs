@@ -55,19 +55,19 @@ impl Document {
 
     /// The file with some keys set from outside: dotted key, value as TOML or plain text. A key of
     /// the sweep keeps this one value, an axis of cases the one with this label, and what was expected
-    /// of the others is left out. A value that the sweep would replace is refused.
-    pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, set: &[(K, V)]) -> Result<Document> {
+    /// of the others is left out. A value that the sweep would replace in every run is refused.
+    pub fn with<K: AsRef<str>, V: AsRef<str>>(&self, given: &[(K, V)]) -> Result<Document> {
         let mut tree = self.tree.clone();
-        let (cases, set): (Vec<_>, Vec<_>) =
-            values(set)?.into_iter().partition(|(key, _)| self.sweep.cases(key).is_some());
-        set_all(&mut tree, &set)?;
-        for (key, value) in &cases {
-            if let Some(axis) = self.sweep.cases(key) {
-                sweep::choose(&mut tree, axis, value)?;
+        let mut set = Vec::new();
+        for (key, value) in values(given)? {
+            match self.sweep.cases(&key) {
+                Some(axis) => sweep::choose(&mut tree, axis, &value)?,
+                None => set.push((key, value)),
             }
         }
         // A case that is left out sets nothing.
-        let left = if cases.is_empty() { self.sweep.clone() } else { Sweep::read(&tree)? };
+        let left = Sweep::read(&tree)?;
+        set_all(&mut tree, &set)?;
         for (key, value) in &set {
             left.refuse_replaced(key, value)?;
             sweep::pin(&mut tree, key, value);
@@ -96,6 +96,8 @@ impl Document {
     ) -> Result<(Scenario, Vec<String>)> {
         let mut tree = self.tree.clone();
         let mut set = values(overrides)?;
+        // The choice of a case is no key of a scenario: the run has what the case sets.
+        set.retain(|(key, _)| self.sweep.cases(key).is_none());
         for (key, value) in &mut set {
             if let Some(place) = self.sweep.place_of(key) {
                 value.set_place(place);
@@ -103,7 +105,9 @@ impl Document {
         }
         set_all(&mut tree, &set)?;
         let source = Source::new(&tree, traces)?;
-        resolve::scenario(&tree, seed, &source)
+        let (scenario, mut warnings) = resolve::scenario(&tree, seed, &source)?;
+        warnings.extend(sweep::replaced(&set));
+        Ok((scenario, warnings))
     }
 
     /// The `[[expect]]` entries.

@@ -133,26 +133,20 @@ impl Sweep {
         self.axes.iter().find(|axis| axis.labelled && axis.key == key)
     }
 
-    /// Refuses a value from outside that the sweep would replace in some run: that of a key which a case sets, or a part
-    /// or the whole of what a value of the sweep sets.
+    /// Refuses a value from outside that the sweep would replace in every run: what each value of an axis sets as well,
+    /// or sets a part or the whole of. Where only some cases set it, it is that of the others; the runs of those warn.
     pub(crate) fn refuse_replaced(&self, key: &str, value: &Tree) -> Result<()> {
-        let part = |whole: &str, part: &str| {
-            part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
-        };
         for axis in &self.axes {
-            let sets = |(own, _): &(String, Tree)| {
-                part(own, key) || part(key, own) || (axis.labelled && own == key)
+            let sets = |(own, _): &&(String, Tree)| {
+                is_part(own, key) || is_part(key, own) || (axis.labelled && own == key)
             };
-            let Some((case, own)) = axis
-                .choices
-                .iter()
-                .find_map(|case| Some((case, &case.set.iter().find(|pair| sets(pair))?.0)))
-            else {
+            let own = |case: &'_ Choice| case.set.iter().find(sets).map(|(own, _)| own.clone());
+            let Some(all) = axis.choices.iter().map(own).collect::<Option<Vec<String>>>() else {
                 continue;
             };
-            let (axis_key, label) = (&axis.key, settings::shortened(&case.label));
+            let (axis_key, own) = (&axis.key, all.first().map_or("", String::as_str));
             let why = if axis.labelled {
-                format!("[sweep] sets {own} in its case {label:?}; {axis_key}=LABEL chooses a case")
+                format!("[sweep] {axis_key} sets {own} in each of its cases")
             } else {
                 format!("[sweep] sets {own}; give that key one value instead")
             };
@@ -168,46 +162,56 @@ impl Sweep {
     }
 }
 
+/// Whether `part` is a key inside the table `whole`.
+fn is_part(whole: &str, part: &str) -> bool {
+    part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// What to warn of where a later setting replaces an earlier one by another value: a case of the sweep sets what was set
+/// from outside.
+pub(crate) fn replaced(set: &[(String, Tree)]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, (key, value)) in set.iter().enumerate() {
+        let later = set[i + 1..]
+            .iter()
+            .find(|(own, new)| is_part(own, key) || (own == key && new.toml() != value.toml()));
+        if let Some((own, new)) = later {
+            let new = settings::shortened(&new.toml());
+            warnings.push(format!("set: {key}: [sweep] sets {own} to {new} in a case"));
+        }
+    }
+    warnings
+}
+
 /// Keeps the case of `axis` whose label is `value`.
 pub(crate) fn choose(tree: &mut Tree, axis: &Axis, value: &Tree) -> Result<()> {
     let label = value.label();
-    if !axis.choices.iter().any(|case| case.label == label) {
+    let Some(place) = axis.choices.iter().position(|case| case.label == label) else {
         let all: Vec<&str> = axis.choices.iter().map(|case| case.label.as_str()).collect();
         let label = settings::shortened(&label);
         let why = format!("no case is called {label:?}; there are {}", all.join(", "));
         return wrong(value.place, axis.key.clone(), Problem::Contradiction(why));
-    }
-    let Item::Table(root) = &mut tree.item else { return Ok(()) };
-    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else {
-        return Ok(());
     };
-    let Some(table) = sweep.table() else { return Ok(()) };
-    let mut entries = Vec::new();
-    flatten(table, "", &mut entries);
-    for (_, list) in entries.iter_mut().filter(|(key, _)| *key == axis.key) {
-        let of = |case: &Tree| {
-            case.table().and_then(|t| t.get("label")).and_then(Tree::text) == Some(&label)
-        };
-        let kept = list.list().into_iter().flatten().filter(|case| of(case)).cloned().collect();
-        list.item = Item::List(kept);
-    }
-    sweep.item = Item::Table(Table { entries, inline: false });
+    keep_one(tree, &axis.key, |values| values.list()?.get(place).cloned());
     Ok(())
 }
 
-/// Puts one value in place of the values of a key that the sweep has; whether it has it.
-pub(crate) fn pin(tree: &mut Tree, key: &str, value: &Tree) -> bool {
-    let Item::Table(root) = &mut tree.item else { return false };
-    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else {
-        return false;
-    };
-    let Some(table) = sweep.table() else { return false };
+/// Puts one value in place of the values of a key, if the sweep has it.
+pub(crate) fn pin(tree: &mut Tree, key: &str, value: &Tree) {
+    keep_one(tree, key, |_| Some(value.clone()));
+}
+
+/// Leaves the axis `key` of the sweep the one value that `choose` gives for its values.
+fn keep_one(tree: &mut Tree, key: &str, choose: impl FnOnce(&Tree) -> Option<Tree>) {
+    let Item::Table(root) = &mut tree.item else { return };
+    let Some((_, sweep)) = root.entries.iter_mut().find(|(k, _)| k == "sweep") else { return };
+    let Some(table) = sweep.table() else { return };
     let mut entries = Vec::new();
     flatten(table, "", &mut entries);
-    let Some((_, values)) = entries.iter_mut().find(|(k, _)| k == key) else { return false };
-    *values = Tree { item: Item::List(vec![value.clone()]), place: values.place };
+    let Some((_, values)) = entries.iter_mut().find(|(k, _)| k == key) else { return };
+    let Some(value) = choose(values) else { return };
+    *values = Tree { item: Item::List(vec![value]), place: values.place };
     sweep.item = Item::Table(Table { entries, inline: false });
-    true
 }
 
 /// `key = [values]`, or `word = [{ label, keys… }, …]`.

@@ -207,17 +207,46 @@ fn a_case_is_chosen_by_its_label_and_no_value_from_outside_is_lost() {
     let chosen = with(&[("cure", "slow start")]).runs();
     assert_eq!(chosen.len(), 2);
     assert!(chosen.iter().all(|run| labels(run).contains(&("cure", "slow start"))));
+    // What was chosen goes with the other settings of each run.
+    for run in chosen {
+        let overrides =
+            [vec![("cure".to_owned(), "slow start".to_owned())], run.overrides].concat();
+        document.scenario(&overrides, run.seed, &no_traces).unwrap_or_else(|e| panic!("{e}"));
+    }
     // The case that sets it is left out.
     assert_eq!(with(&[("cure", "none"), ("flow.0.congestion", "vegas")]).runs().len(), 2);
     assert_eq!(with(&[("link.down.delay", "9 ms"), ("duration", "2 s")]).runs().len(), 4);
     for (key, value, wrong) in [
         ("cure", "some", "no case is called \"some\"; there are none, slow start"),
-        ("flow.0.congestion", "vegas", "cure=LABEL chooses a case"),
-        ("link.up.loss", "0.02", "[sweep] sets link.up.loss in its case \"slow start\""),
         ("link.up.queue.limit", "9 packets", "[sweep] sets link.up.queue; give that key one value"),
     ] {
         let error = document.with(&[(key, value)]).expect_err(key).to_string();
         assert!(error.contains(wrong) && error.contains(key), "{error}");
+    }
+    let error = with(&[("cure", "slow start")]).with(&[("link.up.loss", "0.02")]);
+    let error = error.expect_err("the one case sets it").to_string();
+    assert!(
+        error.contains("link.up.loss: [sweep] cure sets link.up.loss in each of its cases"),
+        "{error}"
+    );
+}
+
+/// A value that some cases set themselves is that of the other cases, and the runs of those say so.
+#[test]
+fn a_case_that_replaces_a_value_from_outside_warns() {
+    let document = document("", CASES);
+    let set = [("flow.0.congestion".to_owned(), "vegas".to_owned())];
+    let changed = document.with(&set).unwrap_or_else(|e| panic!("{e}"));
+    for run in changed.runs() {
+        let overrides: Vec<_> = set.iter().cloned().chain(run.overrides.clone()).collect();
+        let read = changed.scenario(&overrides, run.seed, &no_traces);
+        let warnings = read.unwrap_or_else(|e| panic!("{e}")).1;
+        let replaced: Vec<_> = warnings.iter().filter(|w| w.contains("in a case")).collect();
+        if labels(&run).contains(&("cure", "none")) {
+            assert!(replaced.is_empty(), "{replaced:?}");
+        } else {
+            assert!(replaced[0].contains("flow.0.congestion to \"bbr\""), "{replaced:?}");
+        }
     }
 }
 
