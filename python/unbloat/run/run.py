@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbloat.run.arrow import SERIES
+from unbloat.run.csv import write_csv
 from unbloat.run.html import run_html
 from unbloat.run.tables import RunTables
 from unbloat.run.verdict import verdict
@@ -52,8 +53,6 @@ class Run(RunTables):
         bin_ms: float | None = None,
     ) -> Path:
         """Write each table and the given series as a CSV file into a directory."""
-        from unbloat.run.csv import write_csv
-
         return write_csv(self, Path(folder), series, bin_ms)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from unbloat.text.format import (
     plural,
     seconds_text,
 )
-from unbloat.text.table import Cells, fitting, table
+from unbloat.text.table import Cells, table, tables
 from unbloat.text.terminal import Terminal, cut, plain, width
 
 
@@ -76,28 +76,7 @@ def sweep_screen(terminal: Terminal, runs: RunSet) -> None:
         titles = (*titles, "limit")
         limits = [case.runs[0].flow(flow)["limit"] for case, flow in zip(cases, leads, strict=True)]
         rows = [(*row, limit_text(limit)) for row, limit in zip(rows, limits, strict=True)]
-    labels = list(range(len(keys)))
-    rest = list(range(len(keys), len(titles)))
-    while rest:
-        places = labels + rest
-        fit = fitting(
-            [titles[place] for place in places],
-            [[row[place] for place in places] for row in rows],
-            terminal.width,
-            len(keys),
-        )
-        # One figure at least: `table` shows what is too wide in another form.
-        kept = [places[place] for place in fit]
-        kept = kept if len(kept) > len(labels) else places[: len(labels) + 1]
-        table(
-            terminal,
-            [titles[place] for place in kept],
-            [[row[place] for place in kept] for row in rows],
-            len(keys),
-        )
-        rest = [place for place in rest if place not in kept]
-        if rest:
-            terminal.line()
+    tables(terminal, titles, rows, len(keys))
     if runs.lead is not None and len(runs[0].info["transfers"]) > 1:
         words = f"goodput of all transfers together; RTT, queue, retrans and limit of {runs.lead}"
         terminal.wrapped(words)

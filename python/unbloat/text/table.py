@@ -73,13 +73,32 @@ def paragraphs(
         terminal.wrapped(" · ".join(words), " " * GAP, " " * GAP)
 
 
-def fitting(titles: Cells, rows: Sequence[Cells], room: int, labels: int) -> list[int]:
-    """Columns that the screen holds; labels always."""
+def tables(terminal: Terminal, titles: Cells, rows: Sequence[Cells], labels: int) -> None:
+    """One table where the screen holds it, else several below each other, each with the labels on the left."""
+    rest = list(range(labels, len(titles)))
+    while rest:
+        kept = fitting(titles, rows, terminal.width, labels, rest)
+        places = [*range(labels), *kept]
+        table(
+            terminal,
+            [titles[place] for place in places],
+            [[row[place] for place in places] for row in rows],
+            labels,
+        )
+        rest = [place for place in rest if place not in kept]
+        if rest:
+            terminal.line()
+
+
+def fitting(
+    titles: Cells, rows: Sequence[Cells], room: int, labels: int, columns: Sequence[int]
+) -> list[int]:
+    """Those of the columns that the screen holds beside the labels; the first of them in any case."""
+    rooms = [max(width(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+    used = sum(rooms[:labels]) + GAP * labels
     kept: list[int] = []
-    used = 0
-    for place, column in enumerate(zip(titles, *rows, strict=True)):
-        needed = max(width(cell) for cell in column) + GAP
-        if place < labels or used + needed - GAP <= room:
+    for place in columns:
+        if not kept or used + rooms[place] <= room:
             kept.append(place)
-            used += needed
+            used += rooms[place] + GAP
     return kept

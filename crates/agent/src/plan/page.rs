@@ -53,8 +53,10 @@ pub fn text(plan: &Plan, options: &Options, width: usize, bold: bool) -> String 
         text +=
             &paragraph("", &format!("{} {}: {}", found.severity, found.rule, found.text), 2, width);
     }
-    for missing in plan.host.missing.iter().filter(|_| plan.seen.place == Place::Here) {
-        text += &paragraph("", &format!("not seen: {missing}"), 2, width);
+    if plan.seen.place == Place::Here {
+        for missing in &plan.host.missing {
+            text += &paragraph("", &format!("not seen: {missing}"), 2, width);
+        }
     }
     if let Some(nothing) = &plan.nothing {
         text.push('\n');

@@ -230,7 +230,13 @@ impl Stream {
     }
 
     /// Counts retransmissions that were not needed, from the byte `at` on.
-    fn spurious(&mut self, found: Found, at: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+    pub(super) fn spurious(
+        &mut self,
+        found: Found,
+        at: Pos,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         if found.segments == 0 {
             return;
         }

@@ -15,7 +15,8 @@
 //! Causes of a retransmission:
 //! - fast: duplicate ACKs, or SACK above the segment (RFC 5681 section 3.2, RFC 8985 section 6);
 //! - timeout: silence for an RTO without such evidence (RFC 6298 section 5), and every retransmission after it up to the
-//!   highest byte sent at that time;
+//!   highest byte sent at that time; for the first unacknowledged segment 200 ms are enough, since without evidence
+//!   nothing but a timer can have caused it;
 //! - tail-loss probe: the last segment alone, sooner than the RTO (RFC 8985 section 7).
 //!
 //! Tested on pairs of captures from both ends with the log of the relay between them (`tests/truth`): the order of IP

@@ -25,6 +25,7 @@ use crate::series::limits::{BinContext, State};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
+use crate::tcp::spurious::Found;
 use crate::tcp::state::{Context, Counts, Measured, Scale};
 
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
@@ -414,8 +415,7 @@ impl Stream {
         cx.series.event(cx.selected, cx.flow, now, kind, bytes as f64, start);
         cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Again, start, end);
         if arrived {
-            self.counts.spurious += n;
-            cx.series.event(cx.selected, cx.flow, now, EventKind::Spurious, bytes as f64, start);
+            self.spurious(Found { segments: n, bytes, overtaken: 0 }, start, m, cx);
         }
         let overtaken = cause == Cause::Fast && evidence;
         m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);
