@@ -62,10 +62,9 @@ class Direction:
     waited_ms: list[float] = field(default_factory=list)
     transit_ms: list[float] = field(default_factory=list)
     back_ms: list[float] = field(default_factory=list)
-    acked_ms: list[float] = field(default_factory=list)  # transit of the newest segment of each ACK
-    echoed_ms: list[float] = field(
+    first_ms: list[tuple[int, float]] = field(
         default_factory=list
-    )  # transit of the first segment to echo an ACK
+    )  # when a first transmission was sent, in us, and its transit
     queue: list[tuple[float, float]] = field(default_factory=list)  # second, ms of queue
 
 
@@ -100,11 +99,9 @@ class Reader:
         self.top: dict[int, int] = {}  # port → end of what was sent
         self.edge: dict[int, int] = {}  # port → end of what was delivered
         self.acked: dict[int, int] = {}  # port → end of what the sender knows to be delivered
-        self.echo: dict[int, int] = {}  # port → newest TSecr delivered
         self.reported: dict[int, ReportedReordering] = defaultdict(ReportedReordering)
         self.seen: dict[int, int] = {}  # number → when it was first delivered, in us
         self.answers: dict[int, list[str]] = {}  # number → line of a packet of the other way
-        self.news: list[int] = []  # data packets that an ACK acknowledged as its newest
         self.counted: set[int] = set()
 
     def relative(self, port: int, wire: str) -> int:
@@ -192,15 +189,12 @@ class Reader:
         self.seen[packet.n] = us
         behind = packet.seq < self.edge.get(port, 0)
         self.edge[port] = max(self.edge.get(port, 0), packet.seq + packet.payload)
-        answers_news = packet.echo > self.echo.get(port, 0)
-        self.echo[port] = max(self.echo.get(port, 0), packet.echo)
         if not counts:
             return
         transit = (us - packet.us) / 1e3
         flow.delivered += 1
         flow.waited_ms.append(waited_us / 1e3)
         flow.transit_ms.append(transit)
-        flow.echoed_ms += [transit] if answers_news else []
         flow.visible += packet.again and behind
         flow.hidden += packet.again and not behind
         flow.late += behind and not packet.again
@@ -221,8 +215,10 @@ class Reader:
                 spans[packet.port] = add(
                     spans[packet.port], packet.seq, packet.seq + packet.payload
                 )
-        self.flow.acked_ms = [
-            (self.seen[n] - self.sent[n].us) / 1e3 for n in self.news if n in self.seen
+        self.flow.first_ms = [
+            (packet.us, (self.seen[packet.n] - packet.us) / 1e3)
+            for packet in self.sent.values()
+            if packet.n in self.counted and packet.n in self.seen and not packet.again
         ]
         return self.flow
 
@@ -243,6 +239,26 @@ def spread(values: list[float]) -> dict[str, float | None]:
         name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
         for name, share in at.items()
     }
+
+
+def held(samples: list[tuple[int, float]]) -> dict[str, float | None]:
+    """Quantiles over the time of sending: each value counts half of the time to either neighbour, a pair at most 100 ms."""
+    weights = [0.0] * len(samples)
+    for i in range(1, len(samples)):
+        share = min(max(samples[i][0] - samples[i - 1][0], 0), 100_000) / 2
+        weights[i - 1] += share
+        weights[i] += share
+    ordered = sorted(zip([ms for _, ms in samples], weights, strict=True))
+    values = spread([ms for ms, _ in ordered])
+    whole = sum(weights)
+    for name, share in (("p95", 0.95), ("p50", 0.5)):
+        passed = 0.0
+        for ms, weight in ordered:
+            passed += weight
+            if passed >= share * whole:
+                values[name] = ms
+                break
+    return values
 
 
 def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
@@ -270,8 +286,7 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
         "waited_ms": spread(flow.waited_ms),
         "transit_ms": spread(flow.transit_ms),
         "back_ms": spread(flow.back_ms),
-        "acked_ms": spread(flow.acked_ms),
-        "echoed_ms": spread(flow.echoed_ms),
+        "held_ms": held(flow.first_ms),
         "queue": flow.queue,
     }
 

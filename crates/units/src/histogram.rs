@@ -101,6 +101,13 @@ impl Histogram {
     /// Adds the sample `v`.
     #[inline]
     pub fn record(&mut self, v: u64) {
+        self.add(v, 1);
+    }
+
+    /// Adds the sample `v` with weight `n`: `n` samples of that value. With weight 0 it counts for the
+    /// smallest and the largest alone, if there are other samples.
+    #[inline]
+    pub fn add(&mut self, v: u64, n: u64) {
         if self.count == 0 {
             self.min = v;
             self.max = v;
@@ -108,16 +115,20 @@ impl Histogram {
             self.min = self.min.min(v);
             self.max = self.max.max(v);
         }
-        self.count += 1;
-        if v == 0 {
-            self.zeros += 1;
+        if n == 0 {
             return;
         }
+        self.count += n;
+        if v == 0 {
+            self.zeros += n;
+            return;
+        }
+        let n = n.min(u64::from(u32::MAX)) as u32;
         let i = bucket(v);
         // a bucket below `base` wraps to a huge offset, so one comparison covers both ends
         match self.counts.get_mut(i.wrapping_sub(self.base)) {
-            Some(c) => *c = c.saturating_add(1),
-            None => self.add_outside(i, 1),
+            Some(c) => *c = c.saturating_add(n),
+            None => self.add_outside(i, n),
         }
     }
 

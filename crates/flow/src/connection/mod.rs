@@ -21,6 +21,7 @@ use units::{Duration, Instant};
 use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
+use crate::tcp::delays::Delays;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
 use crate::tcp::stream::Stream;
@@ -424,8 +425,8 @@ impl Conn {
                     && let Some(m) = &mut self.streams[t].measured
                 {
                     // Measured with the wrong vantage.
-                    m.rtt = Histogram::default();
-                    m.loaded_rtt = Histogram::default();
+                    m.rtt = Delays::default();
+                    m.loaded_rtt = Delays::default();
                     m.in_flight = Histogram::default();
                     m.in_flight_plain_max = 0;
                     m.smoothed = Smoothed::default();

@@ -389,7 +389,8 @@ impl Stream {
     }
 
     fn on_path_rtt(&mut self, ns: u64, m: &mut Measured, cx: &mut Context<'_>) {
-        m.rtt.record(ns);
+        let sent = cx.now - Duration(ns);
+        m.rtt.record(sent, ns);
         m.smoothed.update(ns);
         m.bins.rtt(ns);
         let mss = u64::from(self.mss());
@@ -398,7 +399,7 @@ impl Stream {
         if in_flight >= LOADED_SEGMENTS * mss
             || m.in_flight.max().is_some_and(|x| x >= LOADED_SEGMENTS * mss) && in_flight > 0
         {
-            m.loaded_rtt.record(ns);
+            m.loaded_rtt.record(sent, ns);
         }
         if m.bins.state().window_full {
             m.full_rtt_min = Some(m.full_rtt_min.map_or(ns, |x| x.min(ns)));

@@ -8,6 +8,7 @@ use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::Bins;
 use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
+use crate::tcp::delays::Delays;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::retransmission::{IdOrder, Recovery};
@@ -127,11 +128,11 @@ pub(crate) struct Measured {
     pub silence: Option<Silence>,
     pub silences: Silences,
     pub in_flight: Histogram,
-    pub rtt: Histogram,
+    pub rtt: Delays,
     pub window_probe: Option<(Pos, Instant)>,
     pub holes: Holes,
     pub bursts: Bursts,
-    pub loaded_rtt: Histogram,
+    pub loaded_rtt: Delays,
     pub echoes: Echoes,
     pub known: Option<SenderView>,
     pub last_near: Option<u64>,
@@ -170,11 +171,11 @@ impl Measured {
             silence: None,
             silences: Silences::default(),
             in_flight: Histogram::default(),
-            rtt: Histogram::default(),
+            rtt: Delays::default(),
             window_probe: None,
             holes: Holes::default(),
             bursts: Bursts::default(),
-            loaded_rtt: Histogram::default(),
+            loaded_rtt: Delays::default(),
             echoes: Echoes::default(),
             known: None,
             last_near: None,
@@ -229,8 +230,8 @@ impl Measured {
     #[cold]
     #[inline(never)]
     pub fn measure_from(&mut self, from: Instant, before: Bytes) {
-        self.rtt = Histogram::default();
-        self.loaded_rtt = Histogram::default();
+        self.rtt = Delays::default();
+        self.loaded_rtt = Delays::default();
         self.window_rtt = Histogram::default();
         self.in_flight = Histogram::default();
         self.in_flight_plain_max = 0;
