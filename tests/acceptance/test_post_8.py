@@ -188,7 +188,7 @@ def test_one_table_compares_cubic_with_bbr() -> None:
         assert lines[name].best == {1}, name
     assert lines["grade"].values == ["F", "B"]
     assert "BBR: 3.8 Mbit/s, as CUBIC" in comparison.verdict
-    assert "1.8 s" in comparison.verdict
+    assert "2.4 s" in comparison.verdict
 
 
 def test_the_comparison_is_a_page_too(tmp_path: Path) -> None:

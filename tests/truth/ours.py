@@ -19,6 +19,7 @@ LARGEST = (
     "queue_ms_p50",
     "queue_ms_p95",
     "queue_ms_max",
+    "grade",
     "in_flight_bytes_max",
     "in_flight_plain_bytes_max",
     "rwnd_bytes_max",

@@ -11,6 +11,8 @@ action: one dictionary per pair
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -241,23 +243,21 @@ def spread(values: list[float]) -> dict[str, float | None]:
     }
 
 
-def held(samples: list[tuple[int, float]]) -> dict[str, float | None]:
-    """Quantiles over the time of sending: each value counts half of the time to either neighbour, a pair at most 100 ms."""
+def held(samples: list[tuple[int, float]], back_ms: float) -> dict[str, float | None]:
+    """Quantiles over the time of sending: each value counts half of the time to either neighbour, as long as the earlier
+    one was in flight. Each with those a point below and above, since a quantile may lie on a steep slope."""
     weights = [0.0] * len(samples)
     for i in range(1, len(samples)):
-        share = min(max(samples[i][0] - samples[i - 1][0], 0), 100_000) / 2
+        in_flight_us = (samples[i - 1][1] + back_ms) * 1e3
+        share = min(max(samples[i][0] - samples[i - 1][0], 0), in_flight_us) / 2
         weights[i - 1] += share
         weights[i] += share
     ordered = sorted(zip([ms for _, ms in samples], weights, strict=True))
-    values = spread([ms for ms, _ in ordered])
-    whole = sum(weights)
-    for name, share in (("p95", 0.95), ("p50", 0.5)):
-        passed = 0.0
-        for ms, weight in ordered:
-            passed += weight
-            if passed >= share * whole:
-                values[name] = ms
-                break
+    sums = list(itertools.accumulate(weight for _, weight in ordered))
+    values = {"max": ordered[-1][0] if ordered else None}
+    for point in (49, 50, 51, 94, 95, 96):
+        place = bisect.bisect_left(sums, point / 100 * sums[-1]) if sums else 0
+        values[f"p{point}"] = ordered[place][0] if ordered else None
     return values
 
 
@@ -286,7 +286,7 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
         "waited_ms": spread(flow.waited_ms),
         "transit_ms": spread(flow.transit_ms),
         "back_ms": spread(flow.back_ms),
-        "held_ms": held(flow.first_ms),
+        "held_ms": held(flow.first_ms, min(flow.back_ms, default=0.0)),
         "queue": flow.queue,
     }
 

@@ -1,8 +1,8 @@
 //! Quantiles of a delay over time, whatever the number of its samples.
 //!
 //! signal: RTT samples, with the time at which the sampled segment was sent · model: between two samples the delay was
-//! that of the first in one half of the time, that of the second in the other; at most [`MAX_HELD`] of it, since nothing
-//! is known of the delay while nothing is sent · action: a histogram whose weights are times.
+//! that of the first in one half of the time, that of the second in the other. Time counts as long as the first of the two
+//! was in flight: behind that nothing may have been sent · action: a histogram whose weights are times.
 //!
 //! Without weights the quantiles depend on who acknowledges how often. The receiver of a download samples once per tick
 //! of its clock, the sender once per ACK; a queue that grows with the rate is sampled more often while it is long. So one
@@ -11,11 +11,8 @@
 //! By time sent, not by time of arrival: after a silence of the link ACKs come in a burst, of segments that were sent one
 //! after the other.
 
-use units::{Duration, Histogram, Instant, Quantiles};
+use units::{Histogram, Instant, Quantiles};
 
-/// Longest time that a pair of samples stands for: a bin of the series. A sender that pauses longer learns nothing of the
-/// delay.
-const MAX_HELD: Duration = Duration::from_millis(100);
 /// Weights are counted in these: in 10 µs, 32 bits hold 12 h of one delay.
 const UNIT_NS: u64 = 10_000;
 
@@ -40,17 +37,12 @@ impl Delays {
             self.last = Some((sent, ns));
             return;
         };
-        self.rest += sent.since(before).min(MAX_HELD).as_nanos();
+        self.rest += sent.since(before).as_nanos().min(value);
         let half = self.rest / (2 * UNIT_NS);
         self.rest %= 2 * UNIT_NS;
         self.held.add(value, half);
         self.held.add(ns, half);
         self.last = Some((sent.max(before), ns));
-    }
-
-    /// Number of samples.
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     /// Smallest sample, exact; `None` without samples.
@@ -85,23 +77,23 @@ mod tests {
 
     #[test]
     fn many_samples_of_a_short_time_weigh_as_much_as_few() {
-        // 900 ms at 20 ms with a sample every 50 ms, 100 ms at 200 ms with one every millisecond.
-        let mut samples: Vec<(u64, u64)> = (0..18).map(|i| (50 * i, 20)).collect();
+        // 900 ms at 20 ms with a sample every 10 ms, 100 ms at 200 ms with one every millisecond.
+        let mut samples: Vec<(u64, u64)> = (0..90).map(|i| (10 * i, 20)).collect();
         samples.extend((900..1000).map(|t| (t, 200)));
         let q = of(&samples);
         assert!(near(q.p50, 20.0) && near(q.p95, 200.0), "{q:?}");
-        assert_eq!((q.count, q.min, q.max), (118, 20.0, 200.0));
-        samples.extend((1000..2000).step_by(50).map(|t| (t, 20)));
+        assert_eq!((q.count, q.min, q.max), (190, 20.0, 200.0));
+        samples.extend((1000..2000).step_by(10).map(|t| (t, 20)));
         assert!(near(of(&samples).p95, 200.0));
-        samples.extend((2000..4000).step_by(50).map(|t| (t, 20)));
+        samples.extend((2000..4000).step_by(10).map(|t| (t, 20)));
         assert!(near(of(&samples).p95, 20.0), "100 ms of 4 s are 2.5 %");
     }
 
     #[test]
-    fn a_pause_counts_as_a_bin_and_a_burst_by_its_ends() {
+    fn a_pause_counts_as_long_as_data_was_in_flight_and_a_burst_by_its_ends() {
         let q = of(&[(0, 10), (60_000, 500), (60_000, 400), (60_100, 10)]);
-        // 50 ms each at 10, 500, 400 and 10 ms.
-        assert!(near(q.p50, 10.0) && near(q.p95, 500.0), "{q:?}");
+        // 5 ms each at 10 and 500 ms, 50 ms each at 400 and 10 ms.
+        assert!(near(q.p50, 10.0) && near(q.p95, 400.0), "{q:?}");
     }
 
     #[test]
