@@ -222,9 +222,11 @@ def test_the_queue_is_recovered_at_either_end(pairs: Path, name: str, end: str) 
     assert figures["queue_ms_max"] <= longest_rtt(path) - base - path["back_ms"]["min"]
 
 
-# Both ends see enough RTTs for a grade.
+# Both ends see enough RTTs for a grade. A slow reader's data comes in bursts, and either end samples another part of each.
 GRADED = [
-    n for n in NAMES if n not in (*generate.CUT, "gso", "no-timestamps", "tail", "tail-timeout")
+    n
+    for n in NAMES
+    if n not in (*generate.CUT, "gso", "no-timestamps", "tail", "tail-timeout", "slow-reader")
 ]
 
 
