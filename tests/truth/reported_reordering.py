@@ -10,8 +10,7 @@ model:  the receiver has a segment once an ACK or a SACK block covers it. The se
         late. A duplicate report (RFC 2883) shows it, one per retransmission. So does the first ACK
         that begins with the segment, if it echoes a timestamp older than the first
         retransmission (RFC 3522); then none of its retransmissions was needed.
-action: the numbers of segments reported late and of retransmissions shown to be spurious, and
-        for each ACK the newest segment that it acknowledges
+action: the numbers of segments reported late and of retransmissions shown to be spurious
 
 Linux compresses the ACKs of out-of-order data, so that many a hole opens and closes without any ACK that shows it;
 and what the receiver refuses (PAWS) it neither acknowledges nor reports. `late` in the log counts these, this does not.
@@ -29,7 +28,6 @@ MAX_BLOCKS, MAX_BLOCKS_BESIDE_STAMPS = 4, 3
 class Segment:
     """A first transmission."""
 
-    n: int  # its number in the log
     start: int
     end: int
     missing: bool = False
@@ -54,9 +52,9 @@ class ReportedReordering:
     open: list[Segment] = field(default_factory=list)
     retransmitted: list[Segment] = field(default_factory=list)
 
-    def sent(self, n: int, start: int, end: int) -> None:
+    def sent(self, start: int, end: int) -> None:
         """A first transmission."""
-        self.open.append(Segment(n, start, end))
+        self.open.append(Segment(start, end))
 
     def sent_again(self, start: int, end: int, tsval: int) -> None:
         """A retransmission."""
@@ -68,9 +66,8 @@ class ReportedReordering:
                     segment.first_tsval = tsval
                     self.retransmitted.append(segment)
 
-    def ack(self, edge: int, blocks: list[tuple[int, int]], echo: int | None) -> int | None:
-        """An ACK arrived at the sender, with the timestamp that it echoes. Returns the newest segment
-        that it acknowledges, if that was sent once."""
+    def ack(self, edge: int, blocks: list[tuple[int, int]], echo: int | None) -> None:
+        """An ACK arrived at the sender, with the timestamp that it echoes."""
         complete = len(blocks) < (MAX_BLOCKS if echo is None else MAX_BLOCKS_BESIDE_STAMPS)
         if echo is not None:
             for segment in self.retransmitted:
@@ -84,20 +81,19 @@ class ReportedReordering:
         ):
             self.twice(*blocks[0])
             blocks = blocks[1:]
-        news: list[Segment] = []
+        came: list[Segment] = []
         still: list[Segment] = []
         for segment in self.open:
             arrived = segment.end <= edge or any(
                 a <= segment.start and segment.end <= b for a, b in blocks
             )
-            (news if arrived else still).append(segment)
+            (came if arrived else still).append(segment)
         self.open = still
-        self.late += sum(segment.missing and not segment.retransmitted for segment in news)
+        self.late += sum(segment.missing and not segment.retransmitted for segment in came)
         self.highest = max([self.highest, edge, *(b for _, b in blocks)])
         if complete and blocks:
             for segment in still:
                 segment.missing |= segment.end <= self.highest
-        return news[-1].n if news and not news[-1].retransmitted else None
 
     def twice(self, start: int, end: int) -> None:
         """The receiver got these bytes twice."""

@@ -222,12 +222,10 @@ def test_the_queue_is_recovered_at_either_end(pairs: Path, name: str, end: str) 
     assert figures["queue_ms_max"] <= longest_rtt(path) - base - path["back_ms"]["min"]
 
 
-# Both ends see enough RTTs for a grade. A slow reader's data comes in bursts, and either end samples another part of each.
-GRADED = [
-    n
-    for n in NAMES
-    if n not in (*generate.CUT, "gso", "no-timestamps", "tail", "tail-timeout", "slow-reader")
-]
+# Both ends see enough RTTs for a grade. Two pairs are left out: a slow reader's data comes in bursts, and either end samples
+# another part of each; and with a p95 of about 5 ms some late segments decide between A+ and A in `reorder-loss`.
+NOT_GRADED = ("gso", "no-timestamps", "tail", "tail-timeout", "slow-reader", "reorder-loss")
+GRADED = [n for n in NAMES if n not in (*generate.CUT, *NOT_GRADED)]
 
 
 @pytest.mark.parametrize("name", GRADED)

@@ -149,11 +149,10 @@ class Reader:
         reported = self.reported[port]
         late, spurious = reported.late, reported.spurious
         echo = None if word[15] == "0/0" else int(word[15].split("/")[1])
-        newest = reported.ack(edge, blocks, echo)
+        reported.ack(edge, blocks, echo)
         if self.began():
             self.flow.late_reported += reported.late - late
             self.flow.spurious_reported += reported.spurious - spurious
-            self.news += [newest] if newest in self.counted else []
 
     def data(self, word: list[str]) -> None:
         n, us, fate, payload = int(word[1]), int(word[2]), word[4], int(word[12])
@@ -167,7 +166,7 @@ class Reader:
         if again:
             self.reported[port].sent_again(seq, seq + payload, int(word[15].split("/")[0]))
         else:
-            self.reported[port].sent(n, seq, seq + payload)
+            self.reported[port].sent(seq, seq + payload)
         self.top[port] = max(top, seq + payload)
         self.sent[n] = Sent(n, us, fate, port, seq, payload, again, int(word[15].split("/")[1]))
         if not self.began():
@@ -245,13 +244,16 @@ def spread(values: list[float]) -> dict[str, float | None]:
 
 def held(samples: list[tuple[int, float]], back_ms: float) -> dict[str, float | None]:
     """Quantiles over the time of sending: each value counts half of the time to either neighbour, as long as the earlier
-    one was in flight. Each with those a point below and above, since a quantile may lie on a steep slope."""
+    one was in flight; a value counts no longer than half of what it exceeds the next one, since an unused queue empties.
+    Each with those a point below and above, since a quantile may lie on a steep slope."""
     weights = [0.0] * len(samples)
     for i in range(1, len(samples)):
         in_flight_us = (samples[i - 1][1] + back_ms) * 1e3
-        share = min(max(samples[i][0] - samples[i - 1][0], 0), in_flight_us) / 2
-        weights[i - 1] += share
-        weights[i] += share
+        span_us = min(max(samples[i][0] - samples[i - 1][0], 0), in_flight_us)
+        excess_us = (samples[i - 1][1] - samples[i][1]) * 1e3
+        before_us = (min(span_us, excess_us) if excess_us > 0 else span_us) / 2
+        weights[i - 1] += before_us
+        weights[i] += span_us - before_us
     ordered = sorted(zip([ms for _, ms in samples], weights, strict=True))
     sums = list(itertools.accumulate(weight for _, weight in ordered))
     values = {"max": ordered[-1][0] if ordered else None}

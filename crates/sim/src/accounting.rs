@@ -5,7 +5,7 @@
 
 use algo::cc::{self, CongestionControl};
 use algo::rwnd;
-use units::{Bytes, Duration, Histogram, Instant};
+use units::{Bytes, Delays, Duration, Instant};
 
 use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
 use crate::simulation::{Connection, Direction, Simulation, Tap};
@@ -124,7 +124,7 @@ fn sample(
     let window_full = full(SendLimit::ZeroWindow) + full(SendLimit::ReceiveWindow);
     if !measured {
         // Round trips of the warm-up are no part of the statistics.
-        sender.rtts = Histogram::new();
+        sender.rtts = Delays::default();
     }
     if measured {
         for (sum, time) in direction.limits.iter_mut().zip(times) {

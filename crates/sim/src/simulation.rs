@@ -12,7 +12,7 @@ mod probes;
 mod transfers;
 
 use scenario::{App as AppKind, Changed, Scenario};
-use units::{Duration, Histogram, Instant, Limit};
+use units::{Delays, Duration, Histogram, Instant, Limit};
 
 use crate::apps::{App, Command, Commands, Voice};
 use crate::events::{Events, Target};
@@ -54,7 +54,7 @@ pub(crate) struct Direction {
     pub measured: u64,
     pub first_data: Option<Instant>,
     pub last_delivery: Instant,
-    pub queued: Histogram,
+    pub queued: Delays,
     pub in_flight: Histogram,
     pub second_bytes: u64,
     pub peak: u64,

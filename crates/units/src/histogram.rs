@@ -92,6 +92,14 @@ fn rank(q: f64, count: u64) -> u64 {
     (whole + u64::from((whole as f64) < exact)).clamp(1, count)
 }
 
+/// Adds `n` to a counter, at most up to 2³² − 1. Returns how much was added.
+#[inline]
+fn raise(counter: &mut u32, n: u32) -> u64 {
+    let before = *counter;
+    *counter = before.saturating_add(n);
+    u64::from(*counter - before)
+}
+
 impl Histogram {
     /// An empty histogram; allocates nothing.
     pub const fn new() -> Histogram {
@@ -104,8 +112,8 @@ impl Histogram {
         self.add(v, 1);
     }
 
-    /// Adds the sample `v` with weight `n`: `n` samples of that value. With weight 0 it counts for the
-    /// smallest and the largest alone, if there are other samples.
+    /// Adds the sample `v` with weight `n` (n > 0): `n` samples of that value. A bucket holds 2³² − 1; what
+    /// exceeds that does not count.
     #[inline]
     pub fn add(&mut self, v: u64, n: u64) {
         if self.count == 0 {
@@ -115,19 +123,16 @@ impl Histogram {
             self.min = self.min.min(v);
             self.max = self.max.max(v);
         }
-        if n == 0 {
-            return;
-        }
-        self.count += n;
         if v == 0 {
             self.zeros += n;
+            self.count += n;
             return;
         }
         let n = n.min(u64::from(u32::MAX)) as u32;
         let i = bucket(v);
         // a bucket below `base` wraps to a huge offset, so one comparison covers both ends
         match self.counts.get_mut(i.wrapping_sub(self.base)) {
-            Some(c) => *c = c.saturating_add(n),
+            Some(c) => self.count += raise(c, n),
             None => self.add_outside(i, n),
         }
     }
@@ -136,8 +141,7 @@ impl Histogram {
     #[inline(never)]
     fn add_outside(&mut self, i: usize, n: u32) {
         self.cover(i, i);
-        let c = &mut self.counts[i - self.base];
-        *c = c.saturating_add(n);
+        self.count += raise(&mut self.counts[i - self.base], n);
     }
 
     /// Grows `counts` so that the buckets `from ..= to` lie inside.
@@ -201,7 +205,6 @@ impl Histogram {
         if self.count == 0 {
             return None;
         }
-        // A rank that no bucket reaches: only after a counter has saturated at 2³² samples.
         let mut values = [self.max; N];
         let mut ranks =
             quantiles.into_iter().zip(&mut values).map(|(q, out)| (rank(q, self.count), out));
@@ -250,13 +253,13 @@ impl Histogram {
         }
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        self.count += other.count;
+        self.count += other.zeros;
         self.zeros += other.zeros;
         if !other.counts.is_empty() {
             self.cover(other.base, other.base + other.counts.len() - 1);
             let from = other.base - self.base;
             for (mine, theirs) in self.counts[from..].iter_mut().zip(&other.counts) {
-                *mine = mine.saturating_add(*theirs);
+                self.count += raise(mine, *theirs);
             }
         }
     }
@@ -278,6 +281,24 @@ mod tests {
         let h = Histogram::new();
         assert_eq!((h.quantile(0.5), h.min(), h.max(), h.quantiles(1.0)), (None, None, None, None));
         assert_eq!(h.counts.capacity(), 0);
+    }
+
+    #[test]
+    fn a_full_bucket_counts_no_more_and_the_ranks_stay_those_of_what_was_counted() {
+        let mut h = Histogram::new();
+        for _ in 0..4 {
+            h.add(1_000, u64::from(u32::MAX));
+        }
+        h.add(5_000, u64::from(u32::MAX));
+        assert_eq!(h.count(), 2 * u64::from(u32::MAX));
+        let q = h.quantiles(1.0).unwrap();
+        assert!(
+            (q.p50 / 1_000.0 - 1.0).abs() < 0.01 && (q.p95 / 5_000.0 - 1.0).abs() < 0.01,
+            "{q:?}"
+        );
+        let mut both = h.clone();
+        both.merge(&h);
+        assert_eq!(both.count(), h.count(), "both buckets were full");
     }
 
     #[test]

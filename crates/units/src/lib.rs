@@ -9,7 +9,7 @@
 //! Arithmetic saturates; it neither wraps nor panics. The times come from capture files, whose clocks
 //! may run backwards.
 //!
-//! [`Histogram`] and [`Limit`] are here because analysis and simulator use the same ones; [`text`]
+//! [`Histogram`], [`Delays`] and [`Limit`] are here because analysis and simulator use the same ones; [`text`]
 //! has the number formats of every terminal output.
 #![no_std]
 
@@ -18,6 +18,7 @@ extern crate alloc;
 extern crate std;
 
 mod bytes;
+mod delays;
 mod histogram;
 mod limit;
 mod parse;
@@ -26,6 +27,7 @@ pub mod text;
 mod time;
 
 pub use bytes::Bytes;
+pub use delays::{DelayedAcks, Delays};
 pub use histogram::{Histogram, Quantiles};
 pub use limit::Limit;
 pub use parse::ParseError;

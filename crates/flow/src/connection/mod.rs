@@ -21,11 +21,10 @@ use units::{Duration, Instant};
 use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
-use crate::tcp::delays::Delays;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
 use crate::tcp::stream::Stream;
-use units::Histogram;
+use units::{Delays, Histogram};
 
 /// A half below this share of the whole RTT belongs to a host beside the capture.
 const MAX_NEAR_SHARE: f64 = 0.12;

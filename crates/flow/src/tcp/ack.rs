@@ -81,8 +81,10 @@ impl Stream {
         let before = self.una;
         let advanced = pos > before;
         let mut far = None;
+        let mut delayed = false;
         if advanced {
             let bytes = (pos - self.una.max(0)).max(0) as u64;
+            delayed = m.delayed_acks.ack(bytes, u64::from(self.mss()));
             // In slow start one burst per round trip is normal, not a stall.
             let waiting = self.max > self.una && !m.bins.in_slow_start();
             if let Some((_, echoed)) = r.options.timestamps {
@@ -149,7 +151,7 @@ impl Stream {
             cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
         }
         if let Some(far) = far {
-            self.on_far(far, m, cx);
+            self.on_far(far, delayed, m, cx);
         }
         self.after_ack(r, advanced, m, cx);
     }
@@ -323,19 +325,19 @@ impl Stream {
         }
     }
 
-    /// Processes an RTT sample of the half capture → receiver → capture.
-    fn on_far(&mut self, far: Duration, m: &mut Measured, cx: &mut Context<'_>) {
+    /// Processes an RTT sample of the half capture → receiver → capture; `delayed`: by the receiver, perhaps.
+    fn on_far(&mut self, far: Duration, delayed: bool, m: &mut Measured, cx: &mut Context<'_>) {
         let ns = far.as_nanos();
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
         match self.vantage {
-            Vantage::Sender => self.on_path_rtt(ns, m, cx),
+            Vantage::Sender => self.on_path_rtt(ns, delayed, m, cx),
             // A half of about 0 ms is the receiver beside the capture, not the path.
-            Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, m, cx),
+            Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, delayed, m, cx),
             Vantage::Middle => {
                 let near = m.last_near.or(self.near_half.map(Duration::as_nanos));
                 if let Some(near) = near {
-                    self.on_path_rtt(ns + near, m, cx);
+                    self.on_path_rtt(ns + near, delayed, m, cx);
                 }
             }
             Vantage::Receiver | Vantage::Unknown => {}
@@ -373,7 +375,7 @@ impl Stream {
         self.near_count = self.near_count.saturating_add(1);
         m.last_near = Some(ns);
         if self.vantage == Vantage::Receiver {
-            self.on_path_rtt(ns, m, cx);
+            self.on_path_rtt(ns, false, m, cx);
         }
     }
 
@@ -388,9 +390,9 @@ impl Stream {
         }
     }
 
-    fn on_path_rtt(&mut self, ns: u64, m: &mut Measured, cx: &mut Context<'_>) {
-        let sent = cx.now - Duration(ns);
-        m.rtt.record(sent, ns);
+    fn on_path_rtt(&mut self, ns: u64, delayed: bool, m: &mut Measured, cx: &mut Context<'_>) {
+        let (sent, in_flight_for) = (cx.now - Duration(ns), Duration(ns));
+        m.rtt.record(sent, ns, in_flight_for, delayed);
         m.smoothed.update(ns);
         m.bins.rtt(ns);
         let mss = u64::from(self.mss());
@@ -399,7 +401,7 @@ impl Stream {
         if in_flight >= LOADED_SEGMENTS * mss
             || m.in_flight.max().is_some_and(|x| x >= LOADED_SEGMENTS * mss) && in_flight > 0
         {
-            m.loaded_rtt.record(sent, ns);
+            m.loaded_rtt.record(sent, ns, in_flight_for, delayed);
         }
         if m.bins.state().window_full {
             m.full_rtt_min = Some(m.full_rtt_min.map_or(ns, |x| x.min(ns)));

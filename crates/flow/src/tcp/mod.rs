@@ -3,7 +3,6 @@
 
 pub(crate) mod ack;
 pub(crate) mod bursts;
-pub(crate) mod delays;
 pub(crate) mod holes;
 pub(crate) mod hosts;
 pub(crate) mod retransmission;

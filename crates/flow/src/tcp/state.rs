@@ -8,14 +8,13 @@ use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::Bins;
 use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
-use crate::tcp::delays::Delays;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
 use crate::tcp::spurious::Spurious;
-use units::Histogram;
+use units::{DelayedAcks, Delays, Histogram};
 
 /// What `Stream::on_data` and `Stream::on_ack` need from the connection and the table.
 pub(crate) struct Context<'a> {
@@ -129,6 +128,7 @@ pub(crate) struct Measured {
     pub silences: Silences,
     pub in_flight: Histogram,
     pub rtt: Delays,
+    pub delayed_acks: DelayedAcks,
     pub window_probe: Option<(Pos, Instant)>,
     pub holes: Holes,
     pub bursts: Bursts,
@@ -172,6 +172,7 @@ impl Measured {
             silences: Silences::default(),
             in_flight: Histogram::default(),
             rtt: Delays::default(),
+            delayed_acks: DelayedAcks::default(),
             window_probe: None,
             holes: Holes::default(),
             bursts: Bursts::default(),

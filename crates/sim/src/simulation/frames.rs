@@ -3,7 +3,7 @@
 //! A frame follows the ports of its route. What a port does with it is an outcome: it starts over
 //! the link, waits, or is dropped with a cause.
 
-use units::Instant;
+use units::{Duration, Instant};
 
 use super::{Simulation, Tap};
 use crate::events::Target;
@@ -301,7 +301,14 @@ impl<T: Tap> Simulation<'_, T> {
             let measured = now >= self.measured_from;
             let direction = &mut c.directions[usize::from(frame.side)];
             if measured {
-                direction.queued.record(frame.queued);
+                // In flight until its ACK is back; the way back is about half of the handshake.
+                let back = c.initial_rtt.map_or(Duration::ZERO, |rtt| Duration(rtt.0 / 2));
+                direction.queued.record(
+                    frame.sent,
+                    frame.queued,
+                    now.since(frame.sent) + back,
+                    false,
+                );
                 direction.measured += app_events.received;
             }
             if app_events.received > 0 {

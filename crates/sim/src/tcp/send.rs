@@ -23,7 +23,7 @@ mod timers;
 use algo::Rng;
 use algo::cc::{Ack, Cc, CongestionControl, Recovery, Sent};
 use algo::rwnd::afc;
-use units::{Bytes, Duration, Histogram, Instant, Rate};
+use units::{Bytes, DelayedAcks, Delays, Duration, Instant, Rate};
 
 use super::prr::Prr;
 use super::rto::Rto;
@@ -207,7 +207,8 @@ pub struct Sender {
     pub limited_time: [[u64; SEND_LIMITS]; 2],
     pub counters: Counters,
     /// RTT samples since the end of the warm-up, ns.
-    pub rtts: Histogram,
+    pub rtts: Delays,
+    delayed_acks: DelayedAcks,
     /// RTT samples since last taken: sum, count, smallest, largest.
     pub rtt_bin: (u64, u64, u64, u64),
     /// Largest in flight since last taken.
@@ -285,7 +286,8 @@ impl Sender {
             limited_since: Instant::ZERO,
             limited_time: [[0; SEND_LIMITS]; 2],
             counters: Counters::default(),
-            rtts: Histogram::new(),
+            rtts: Delays::default(),
+            delayed_acks: DelayedAcks::default(),
             rtt_bin: (0, 0, u64::MAX, 0),
             in_flight_max: 0,
         }
@@ -314,8 +316,9 @@ impl Sender {
         self.max_window = window;
         self.delivered_at = now;
         if let Some(rtt) = rtt {
-            self.take_rtt(now, rtt);
-            // The handshake's round trip delivers nothing, but algorithms that pace begin with it.
+            // No sample of the flow, as in the analysis: `initial_rtt_ms` has it.
+            self.rto.on_sample(now, rtt);
+            // It delivers nothing, but algorithms that pace begin with it.
             let ack = Ack { rtt: Some(rtt), srtt: rtt, min_rtt: rtt, ..Ack::default() };
             self.cc.on_ack(now, &ack, &mut self.rng);
         }
@@ -354,9 +357,9 @@ impl Sender {
         }
     }
 
-    fn take_rtt(&mut self, now: Instant, rtt: Duration) {
+    fn take_rtt(&mut self, now: Instant, rtt: Duration, delayed: bool) {
         self.rto.on_sample(now, rtt);
-        self.rtts.record(rtt.0);
+        self.rtts.record(now - rtt, rtt.0, rtt, delayed);
         let bin = &mut self.rtt_bin;
         *bin = (bin.0 + rtt.0, bin.1 + 1, bin.2.min(rtt.0), bin.3.max(rtt.0));
     }

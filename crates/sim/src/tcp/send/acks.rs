@@ -76,8 +76,9 @@ impl Sender {
             self.account_limit(now);
             self.unanswered = false;
         }
+        let delayed = d.advanced && self.delayed_acks.ack(f.ack - before.una, self.settings.mss);
         if let Some(rtt) = d.rtt {
-            self.take_rtt(now, rtt);
+            self.take_rtt(now, rtt, delayed);
         }
         self.take_one_way(f, before.una, d.newest.as_ref());
         self.finish_sample(now, &mut d.rate, d.newest.as_ref());
