@@ -45,3 +45,40 @@ fn no_bound_is_below_the_handshake() {
     let bound = f.rtt_bound_ms.expect("a bound");
     assert!(bound.min >= handshake && bound.p50 >= handshake && bound.max >= bound.p95);
 }
+
+#[test]
+fn no_bound_is_below_the_minimum_of_another_connection_of_the_same_hosts() {
+    let s = Script { segments: 300, timestamps: false, point: Point::Receiver, ..Script::plain() };
+    let mut bounded = model::run(&s).0;
+    // Without a handshake nothing of this connection is measured; TTLs say that the capture is beside the receiver.
+    bounded.retain(|p| p.flags & flags::SYN == 0);
+    for p in &mut bounded {
+        p.ip.ttl = if p.payload > 0 { 52 } else { 64 };
+    }
+    let free = upload(false, Duration::ZERO).rtt_bound_ms.expect("a bound");
+    let far = Script { timestamps: true, delay: [300 * MS, 300 * MS], isn: [7, 8], ..s };
+    for later in [false, true] {
+        let mut measured = model::run(&far).0;
+        for p in &mut measured {
+            for port in [&mut p.src_port, &mut p.dst_port] {
+                *port += u16::from(*port == 5000);
+            }
+            // Far enough apart that the first is closed, and has its rows, before the second begins.
+            p.ip.time = p.ip.time + Duration(u64::from(later) * 100_000 * MS);
+        }
+        for p in &mut bounded {
+            p.ip.time = p.ip.time + Duration(u64::from(!later) * 200_000 * MS);
+        }
+        let packets = if later {
+            [&bounded[..], &measured[..]].concat()
+        } else {
+            [&measured[..], &bounded[..]].concat()
+        };
+        let a = analyse(&packets);
+        let f = a.flows.iter().find(|f| f.rtt_bound_ms.is_some()).expect("a bound");
+        let least = a.flows.iter().filter_map(|f| f.rtt_ms).map(|q| q.min).fold(f64::MAX, f64::min);
+        assert!(least > free.p50, "{least} ms measured");
+        let bound = f.rtt_bound_ms.expect("a bound");
+        assert!(bound.min >= 0.99 * least && bound.p50 <= bound.p95, "{bound:?}, {least} ms");
+    }
+}

@@ -513,10 +513,11 @@ impl Analyzer {
         for flow in &datagrams {
             self.flush_datagram(flow);
         }
-        let Analyzer { mut out, series, clock, .. } = self;
+        let Analyzer { mut out, series, clock, hosts, .. } = self;
         // Rows are large: this sort moves each only once.
         out.connections.sort_by_cached_key(|c| c.id);
         out.flows.sort_by_cached_key(|f| f.id);
+        raise_bounds(&mut out, &hosts);
         out.facts.packets = out.packets.all;
         out.facts.broken = out.packets.broken;
         out.facts.reported_drops = reported_drops;
@@ -531,5 +532,19 @@ impl Analyzer {
         out.segments = segments;
         out.joined = joined;
         out
+    }
+}
+
+/// An upper bound of the RTT stays one if it is raised to an RTT that was measured: here the minimum of the same two hosts,
+/// of whichever connection and direction. It is known at the end of the capture only.
+fn raise_bounds(out: &mut Analysis, hosts: &Hosts) {
+    for flow in &mut out.flows {
+        let Some(bound) = flow.rtt_bound_ms else { continue };
+        let connection = flow.id / 2;
+        if let Ok(at) = out.connections.binary_search_by_key(&connection, |c| c.id)
+            && let Some(ns) = hosts.path_min(out.connections[at].a_addr, out.connections[at].b_addr)
+        {
+            flow.rtt_bound_ms = Some(bound.map(|ms| ms.max(ns as f64 / 1e6)));
+        }
     }
 }

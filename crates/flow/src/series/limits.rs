@@ -33,6 +33,9 @@ pub struct State {
     pub zero_window: bool,
     /// The sender has nothing to send.
     pub app_limited: bool,
+    /// No data is in the capture, but the ACK at its end acknowledged some that is missing: whether the sender had
+    /// something to send is unknown.
+    pub missing: bool,
 }
 
 /// Sums of the bin that is still open.
@@ -53,6 +56,7 @@ struct OpenBin {
     zero_window: u64,
     timeout: u64,
     app: u64,
+    missing: u64,
 }
 
 /// The closed bins of the last second.
@@ -235,6 +239,9 @@ impl Bins {
         if self.state.app_limited && !self.state.timeout {
             self.open.app += spent;
         }
+        if self.state.missing {
+            self.open.missing += spent;
+        }
         self.mark = at;
     }
 
@@ -394,6 +401,9 @@ impl Bins {
         }
         if open.app >= span / MAJORITY && open.app > 0 {
             return Limit::Application;
+        }
+        if open.missing >= span / MAJORITY && open.missing > 0 {
+            return Limit::Unknown;
         }
         let end = self.start + Duration(span);
         if self.slow_start.on {

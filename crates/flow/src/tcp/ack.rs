@@ -14,6 +14,7 @@ use capture::{TcpSegment, flags};
 use units::{Duration, Instant};
 
 use crate::identity::sequence::Pos;
+use crate::series::limits::State;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
@@ -37,14 +38,40 @@ impl Stream {
             self.start_at(r.ack);
         }
         let mut measured = self.measured.take();
-        // With nothing in flight, time counts again from the next data on.
-        if let Some(m) = &mut measured
-            && m.idle_from.is_none()
-        {
-            self.advance(m, cx);
+        if let Some(m) = &mut measured {
+            // With nothing in flight, time counts again from the next data on.
+            if m.idle_from.is_none() {
+                self.advance(m, cx);
+            } else if self.acknowledges_missing(r) {
+                self.account_missing(m, cx);
+            }
+            m.last_ack = cx.now;
         }
         self.ack(r, syn, measured.as_deref_mut(), cx);
         self.measured = measured;
+    }
+
+    /// An ACK of data that the capture lacks. A single byte can be the FIN.
+    #[inline]
+    fn acknowledges_missing(&self, r: &TcpSegment) -> bool {
+        let ahead = self.seq.position(r.ack, self.max) - self.max;
+        self.fin.is_none() && ahead > 1 && ahead <= MAX_ACK_AHEAD
+    }
+
+    /// Data passed between the receiver's last two packets, and none of it was captured: the sender was not idle for all
+    /// of that time, and nothing says for which part. Until the former packet, the receiver had none of this data.
+    #[cold]
+    fn account_missing(&self, m: &mut Measured, cx: &mut Context<'_>) {
+        let (state, now) = (m.bins.state(), cx.now);
+        if !state.app_limited {
+            return;
+        }
+        cx.now = m.last_ack.max(m.bins.accounted());
+        self.advance(m, cx);
+        cx.now = now;
+        m.bins.set(State { app_limited: false, missing: true, ..state });
+        self.advance(m, cx);
+        m.bins.set(state);
     }
 
     /// The window of a SYN (`syn`) is not scaled (RFC 7323 section 2.2).

@@ -118,6 +118,8 @@ pub(crate) struct Measured {
     pub last_data: Instant,
     pub last_progress: Instant,
     pub last_acked_data: Instant,
+    /// Time of the receiver's last packet.
+    pub last_ack: Instant,
     pub smoothed: Smoothed,
     pub order: IdOrder,
     pub wakeup_open: bool,
@@ -163,6 +165,7 @@ impl Measured {
             last_data: now,
             last_progress: now,
             last_acked_data: now,
+            last_ack: now,
             smoothed: Smoothed::default(),
             order: IdOrder::default(),
             wakeup_open: false,

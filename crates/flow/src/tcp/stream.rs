@@ -30,8 +30,8 @@ use crate::tcp::state::{Context, Counts, Measured, Scale};
 
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
-/// Maximum number of wake-ups stored per flow, far more than the rule `radio-promotion` needs. Beyond, the first stand
-/// for all.
+/// Maximum number of wake-ups stored per flow, far more than the rule `radio-promotion` needs. Beyond, the first that
+/// have an RTT sample stand for all.
 const MAX_WAKEUPS: usize = 32;
 /// Largest payload of one segment on the wire with the common MTU of 1,500. Larger ones are GSO/GRO segments unless
 /// the SYN announced jumbo frames.
@@ -451,7 +451,13 @@ impl Stream {
         if gap.as_nanos() >= m.smoothed.srtt + crate::tcp::retransmission::RTO_MIN.as_nanos() {
             m.bins.restart(now);
         }
-        if gap >= WAKEUP_GAP && m.wakeups.len() < MAX_WAKEUPS {
+        if gap < WAKEUP_GAP {
+            return;
+        }
+        // Without a sample the last one says nothing: it takes no place, and gets no sample of a later exchange.
+        m.wakeups.pop_if(|last| last.first_rtt == Duration::ZERO);
+        m.wakeup_open = false;
+        if m.wakeups.len() < MAX_WAKEUPS {
             m.wakeups.push(Wakeup { time: now, gap, first_rtt: Duration::ZERO, next_rtt: None });
             m.wakeup_open = true;
         }
@@ -529,7 +535,7 @@ impl Stream {
             }
             _ => {}
         }
-        m.bins.set(State { timeout, window_full: full, zero_window, app_limited });
+        m.bins.set(State { timeout, window_full: full, zero_window, app_limited, missing: false });
     }
 
     /// Bytes delivered: acknowledged where ACKs are seen, else seen once.
