@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "charts": set(),
     "run": {"errors", "text"},
-    "capture": {"_native", "errors", "run", "text"},
+    "capture": {"_native", "charts", "errors", "run", "text"},
     "report": {"charts", "errors", "run", "text"},
     "comparison": {"capture", "errors", "report", "run", "text"},
     "scenario": {"_native", "comparison", "errors", "report", "run", "text"},

@@ -13,6 +13,7 @@ import pytest
 from conftest import Opener
 
 from unbloat.charts import CHARTS
+from unbloat.charts.spec import BREAK_S, Line
 
 DRAWN = [chart.name for chart in CHARTS if not chart.simulated]
 
@@ -394,3 +395,39 @@ def test_a_flow_of_a_million_packets_opens_and_zooms(
     page.evaluate("unbloat.page.view.show(10, 10.01)")
     settle(page)
     assert inked(page, "time-sequence") > 1000
+
+
+def test_no_curve_of_the_page_leads_over_a_silence(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
+    """Faint strokes join figures up to `BREAK_S` apart, in the spec of every chart and as they are drawn."""
+    page = open_page(pages["bloated"])
+    joined = [mark.bridge_s for chart in CHARTS for mark in chart.marks if isinstance(mark, Line)]
+    assert max(joined) == BREAK_S
+    strokes = page.evaluate(
+        """(break_s) => {
+          const t = [0, 0.1, 0.5, 0.6, 5, 10, 10.1], NO = NaN;
+          const columns = {t_s: t, span_s: t.map(() => 0.1), rtt_ms: t.map(() => 40), sent_bytes: t.map(() => 9),
+            delivered_bytes: t.map(() => 9), retransmissions: t.map(() => 0), window_full_s: t.map(() => 0),
+            limit: t.map(() => 0)};
+          for (const name of Object.keys(columns)) columns[name] = Float64Array.from(columns[name]);
+          const data = new FlowData();
+          data.samples = withPauses({rows: t.length, ...columns});
+          data.cache = new Map();
+          const drawn = [];
+          const pen = new Proxy({}, {get: (_, kind) => (points) => {
+            if (kind !== 'line' && kind !== 'strokes') return;
+            const step = kind === 'line' ? 2 : 4;
+            for (let i = 0; i + 3 < points.length; i += step)
+              if (!Number.isNaN(points[i + 1] + points[i + 3])) drawn.push([points[i], points[i + 2]]);
+          }});
+          const frame = {pen, t0: 0, t1: 11, w: 1100, left: 0, right: 1100, top: 0, bottom: 100,
+            x: (s) => s * 100, y: (v) => v};
+          const mark = facts.charts.find((one) => one.name === 'rtt').marks.find((one) => one.column === 'rtt_ms');
+          MARKS.line.draw(mark, frame, data);
+          return drawn.map(([from, to]) => (to - from) / 100); }""",
+        BREAK_S,
+    )
+    assert strokes
+    assert max(strokes) <= BREAK_S
+    assert any(0.3 < stroke <= BREAK_S for stroke in strokes), "a short gap is joined"

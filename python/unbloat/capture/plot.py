@@ -6,9 +6,11 @@ ending of the file's name chooses the format (svg, pdf, png).
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+from unbloat.charts.spec import BREAK_S
 from unbloat.errors import UnbloatError
 from unbloat.run.run import Run
 from unbloat.run.tables import BIN_MS
@@ -45,27 +47,25 @@ def draw(figure: Any, run: Run, flow: int, bin_ms: float) -> None:
     """Three panels on one axis of time."""
     samples = run.samples(flow=flow, bin_ms=bin_ms)
     columns = {name: samples.column(name).to_pylist() for name in samples.column_names}
-    times = columns["t_s"]
+    times, spans = columns["t_s"], columns["span_s"]
     goodput, rtt, flight = figure.subplots(3, 1, sharex=True)
-    goodput.step(times, scaled(columns["goodput_bps"], 1e6), where="post", linewidth=0.8)
+    goodput.step(*covered(times, spans, columns["goodput_bps"], 1e6), where="post", linewidth=0.8)
     goodput.set_ylabel("goodput, Mbit/s")
-    rtt.plot(times, scaled(columns["rtt_ms"], 1), linewidth=0.8)
+    at, mean = broken(times, columns["rtt_ms"])
+    rtt.plot(at, mean, linewidth=0.8)
+    rtt.plot(*lone(at, mean), ".", color="C0", markersize=2)
     rtt.fill_between(
-        times,
-        scaled(columns["rtt_ms_min"], 1),
-        scaled(columns["rtt_ms_max"], 1),
+        at,
+        broken(times, columns["rtt_ms_min"])[1],
+        broken(times, columns["rtt_ms_max"])[1],
         alpha=0.25,
         linewidth=0,
     )
     rtt.set_ylabel("RTT, ms")
-    flight.plot(times, scaled(columns["in_flight_bytes"], 1e3), linewidth=0.8, label="in flight")
-    flight.step(
-        times,
-        scaled(columns["rwnd_bytes"], 1e3),
-        where="post",
-        linewidth=0.8,
-        label="receive window",
-    )
+    for column, label in (("in_flight_bytes", "in flight"), ("rwnd_bytes", "receive window")):
+        flight.step(
+            *covered(times, spans, columns[column], 1e3), where="post", linewidth=0.8, label=label
+        )
     flight.set_ylabel("KB")
     flight.set_xlabel("time, s")
     flight.legend(loc="best", frameon=False, fontsize=8)
@@ -82,6 +82,42 @@ def draw(figure: Any, run: Run, flow: int, bin_ms: float) -> None:
     )
 
 
-def scaled(values: list[float | None], by: float) -> list[float]:
-    """Values in another unit; what was not measured leaves a gap in the curve."""
-    return [float("nan") if value is None else value / by for value in values]
+Curve = tuple[list[float], list[float]]
+
+
+def broken(times: list[float], values: list[float | None]) -> Curve:
+    """A curve through the moments with a value that breaks where there is none for longer than `BREAK_S`."""
+    curve: Curve = ([], [])
+    for t, value in zip(times, values, strict=True):
+        if value is None:
+            continue
+        if curve[0] and t - curve[0][-1] > BREAK_S:
+            curve[0].append(curve[0][-1])
+            curve[1].append(math.nan)
+        curve[0].append(t)
+        curve[1].append(value)
+    return curve
+
+
+def lone(times: list[float], values: list[float]) -> Curve:
+    """The points of a curve with nothing on either side, which a line does not show."""
+    padded = [math.nan, *values, math.nan]
+    places = [
+        i
+        for i, value in enumerate(values)
+        if not math.isnan(value) and math.isnan(padded[i]) and math.isnan(padded[i + 2])
+    ]
+    return [times[i] for i in places], [values[i] for i in places]
+
+
+def covered(times: list[float], spans: list[float], values: list[float | None], by: float) -> Curve:
+    """A staircase over the bins, in another unit. It breaks where a bin has no value, and after a bin that none follows."""
+    curve: Curve = ([], [])
+    for i, (t, span, value) in enumerate(zip(times, spans, values, strict=True)):
+        curve[0].append(t)
+        curve[1].append(math.nan if value is None else value / by)
+        # Half a bin: times are rounded.
+        if i + 1 == len(times) or times[i + 1] > t + 1.5 * span:
+            curve[0].extend((t + span, t + span))
+            curve[1].extend((curve[1][-1], math.nan))
+    return curve

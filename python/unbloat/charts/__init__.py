@@ -9,11 +9,14 @@ from unbloat.charts import (
     rtt_distribution,
     throughput,
     time_sequence,
+    transfers,
     utilisation,
 )
 from unbloat.charts.spec import Chart
 
 CHARTS: tuple[Chart, ...] = (
+    transfers.GOODPUT,
+    transfers.RTT,
     limits.CHART,
     throughput.CHART,
     rtt.CHART,

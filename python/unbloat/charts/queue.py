@@ -1,6 +1,6 @@
 """Queueing delay by stage: where the delay stands."""
 
-from unbloat.charts.spec import Chart, Line, Many
+from unbloat.charts.spec import BREAK_S, Chart, Line, Many
 
 CHART = Chart(
     name="queue",
@@ -9,7 +9,14 @@ CHART = Chart(
     unit="ms",
     marks=(
         Many("queues", "ms in a queue"),
-        Line("queue_ms", "this transfer, all queues", "ink", width=1.25, dash=(2, 2), bridge=True),
+        Line(
+            "queue_ms",
+            "this transfer, all queues",
+            "ink",
+            width=1.25,
+            dash=(2, 2),
+            bridge_s=BREAK_S,
+        ),
     ),
     needs=("queues.t_s",),
     figures=(

@@ -1,6 +1,6 @@
 """Round-trip time: how much queue stands in the way."""
 
-from unbloat.charts.spec import Band, Chart, Level, Line
+from unbloat.charts.spec import BREAK_S, Band, Chart, Level, Line
 
 # 30 ms is where the analysis begins to speak of a standing queue (limit `bufferbloat`, grade B).
 QUEUE_MS = 30.0
@@ -12,7 +12,7 @@ CHART = Chart(
     unit="ms",
     marks=(
         Band("rtt_ms_min", "rtt_ms_max", "smallest to largest", "orange"),
-        Line("rtt_ms", "mean", "orange", width=1.75, overlay=True, bridge=True),
+        Line("rtt_ms", "mean", "orange", width=1.75, overlay=True, bridge_s=BREAK_S),
         Level("initial_rtt_ms", "handshake", "blue", dash=(2, 3)),
         Level("rtt_ms_min", "path minimum", "green", dash=(8, 3)),
         Level("rtt_ms_min", "minimum + 30 ms", "red", plus=QUEUE_MS),

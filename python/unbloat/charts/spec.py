@@ -13,6 +13,11 @@ Unit = Literal["bit/s", "ms", "bytes", "%", "sequence", "limit", "share"]
 Color = Literal["ink", "muted", "blue", "sky", "green", "orange", "red", "purple", "yellow"]
 
 
+# A curve breaks where there is no sample for longer than this, s: the first retransmission timeout of a sender that has no
+# sample either (RFC 6298 section 2). An older figure says nothing about the path, so no line may lead from it to the next.
+BREAK_S = 1.0
+
+
 @dataclass(frozen=True)
 class Ratio:
     """A column made of two others: `times` · over / under, no more than `at_most`."""
@@ -35,8 +40,8 @@ class Line:
     step: bool = False
     area: bool = False
     overlay: bool = False
-    bridge: bool = False
-    """A faint stroke over bins without a figure, and a dot for a lone one."""
+    bridge_s: float = 0.0
+    """A faint stroke between two figures at most so far apart, s, and a dot for a lone one; 0: neither."""
     mark: str = "line"
 
 
@@ -119,9 +124,19 @@ class Stairs:
 
 @dataclass(frozen=True)
 class Many:
-    """One curve for each queue, or each probe, of a simulated run: what is the whole run's, not one flow's."""
+    """One curve for each queue, probe or transfer of a simulated run: what is the whole run's, not one flow's."""
 
-    table: Literal["queues", "probes", "forward", "backward", "rtt", "goodput", "windows"]
+    table: Literal[
+        "queues",
+        "probes",
+        "transfer_goodput",
+        "transfer_rtt",
+        "forward",
+        "backward",
+        "rtt",
+        "goodput",
+        "windows",
+    ]
     label: str
     color: Color = "ink"
     mark: str = "many"
@@ -175,7 +190,7 @@ class Chart:
     @property
     def simulated(self) -> bool:
         """Whether it draws what only a simulated run has."""
-        return any(need.startswith(("queues.", "probes.")) for need in self.needs)
+        return any(need.startswith(("queues.", "probes.", "transfer_")) for need in self.needs)
 
     def to_json(self) -> dict[str, Any]:
         """As the page reads it."""

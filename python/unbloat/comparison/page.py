@@ -48,6 +48,13 @@ def made_warnings(run: RunTables) -> list[str]:
     return run.warnings if run.made else []
 
 
+def compared_transfer(comparison: Sides) -> str | None:
+    """The name of the transfer that the measures are of, where the runs have others, too."""
+    names = {side.run.flow(side.flow).get("transfer") for side in comparison.sides}
+    several = any(len(side.run.info.get("transfers") or []) > 1 for side in comparison.sides)
+    return str(names.pop()) if several and len(names) == 1 and None not in names else None
+
+
 def write_compare(
     comparison: Sides,
     path: str | Path,
@@ -71,7 +78,7 @@ def write_compare(
         samples, events = run.samples(connection=ids), run.events(connection=ids)
         # Segments of several runs on one sheet would hide each other: they stay on each run's own report.
         store.put_flow(f"r{place}", flow, samples, events, None, max_segments)
-        own = run_series(store.put, run.extra, run.info, f"r{place}")
+        own = run_series(store.put, run, f"r{place}")
         curves += own
         findings = run.findings.filter(pc.equal(run.findings["flow"], flow))
         layers.append(
@@ -84,10 +91,13 @@ def write_compare(
                 "series": own,
             }
         )
+    transfer = compared_transfer(comparison)
     facts = {**page_facts(runs, curves), "layers": layers, "tables": store.index}
     table = [
         {
-            "label": line.measure.label.strip(),
+            "label": f"goodput of {transfer}"
+            if transfer and line.measure.name == "goodput_bps"
+            else line.measure.label.strip(),
             "minor": line.measure.label.startswith(" "),
             "cells": [
                 {

@@ -1,6 +1,6 @@
-"""Curves of a whole run: what waited in each queue, what each probe measured.
+"""Curves of a whole run: what waited in each queue, what each probe measured, what each transfer delivered and its RTT.
 
-They come from `queues` and `probes` of the run of a scenario. A queue without a row in a bin was empty, so its delay was
+They come from `queues`, `probes` and `samples` of the run of a scenario. A queue without a row in a bin was empty, so its delay was
 0; a bin in which packets waited and none left has no figure.
 """
 
@@ -10,15 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from unbloat.report.downsample import MAX_BINS
 from unbloat.report.encode import encode, floats, seconds
+from unbloat.text.format import direction_id
 
 if TYPE_CHECKING:
     from unbloat.report.encode import Encoded
+    from unbloat.run.tables import RunTables
 
 # More curves than colours cannot be distinguished; those with the longest delays are drawn.
 MAX_CURVES = 6
+# As many transfers as there are colours; those with the most bytes are drawn, and the chart says how many are not.
+MAX_TRANSFERS = 8
 # A queue that never held a packet for longer than this has no curve.
 MIN_DELAY_MS = 0.1
 
@@ -27,20 +32,80 @@ Points = tuple[list[float], list[float | None], float | None]
 
 
 def run_series(
-    put: Callable[[str, Encoded, int], None],
-    extra: Mapping[str, pa.Table],
-    info: Mapping[str, Any],
-    key: str,
+    put: Callable[[str, Encoded, int], None], run: RunTables, key: str
 ) -> list[dict[str, Any]]:
     """Packs the curves of a run; what the page must know to find them."""
     found: list[dict[str, Any]] = []
-    for table, curves in (("queues", queue_curves(extra, info)), ("probes", probe_curves(extra))):
+    goodput, rtt = transfer_curves(run)
+    for table, curves in (
+        ("queues", queue_curves(run.extra, run.info)),
+        ("probes", probe_curves(run.extra)),
+        ("transfer_goodput", goodput),
+        ("transfer_rtt", rtt),
+    ):
         for place, (label, points) in enumerate(curves):
             encoded, factor = encoded_curve(*points)
             name = f"{key}-{table}-{place}"
             put(name, encoded, factor)
             found.append({"table": table, "label": label, "place": name})
     return found
+
+
+def transfer_flows(run: RunTables) -> list[tuple[str, int]]:
+    """The flows that carry the data of the transfers, with their labels, most bytes first; none where one flow is all there is."""
+    if not run.extra or "transfer" not in run.flows.column_names:
+        return []
+    columns = (run.flows.column(name).to_pylist() for name in ("id", "transfer", "bytes"))
+    rows = [row for row in zip(*columns, strict=True) if row[1] is not None]
+    rows.sort(key=lambda row: (-(row[2] or 0), row[0]))
+    names = [name for _, name, _ in rows]
+    return (
+        [
+            (name if names.count(name) == 1 else f"{name}, connection {direction_id(flow)}", flow)
+            for flow, name, _ in rows
+        ]
+        if len(rows) > 1
+        else []
+    )
+
+
+def transfer_curves(
+    run: RunTables,
+) -> tuple[list[tuple[str, Points]], list[tuple[str, Points]]]:
+    """Goodput and RTT per bin of the largest transfers. A bin without a row delivered nothing, and measured none."""
+    chosen = transfer_flows(run)[:MAX_TRANSFERS]
+    if not chosen:
+        return [], []
+    samples = run.samples(connection=sorted({flow // 2 for _, flow in chosen}))
+    goodput: list[tuple[str, Points]] = []
+    rtt: list[tuple[str, Points]] = []
+    for label, flow in sorted(chosen, key=lambda one: one[1]):
+        own = samples.filter(pc.equal(samples["flow"], flow))
+        columns = (
+            own.column(name).to_pylist() for name in ("t_s", "span_s", "delivered_bytes", "rtt_ms")
+        )
+        rows = sorted(zip(*columns, strict=True))
+        if not rows:
+            continue
+        times = [row[0] for row in rows]
+        rates = [row[2] * 8 / row[1] if row[1] > 0 else None for row in rows]
+        span = float(run.info["bin_ms"]) / 1000
+        goodput.append((label, without_rows(times, rates, span)))
+        rtt.append((label, (times, [row[3] for row in rows], span)))
+    return goodput, rtt
+
+
+def without_rows(times: list[float], rates: list[float | None], span: float) -> Points:
+    """Zeros at both ends of each gap between bins, so that the curve stays at 0 in it."""
+    at: list[float] = []
+    values: list[float | None] = []
+    for t, rate in zip(times, rates, strict=True):
+        if at and t - at[-1] > 1.5 * span:
+            at += [at[-1] + span, t - span]
+            values += [0.0, 0.0]
+        at.append(t)
+        values.append(rate)
+    return at, values, span
 
 
 def queue_curves(

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from unbloat.charts import CHARTS
+from unbloat.charts import CHARTS, Chart
 from unbloat.errors import UnbloatError
 from unbloat.report import downsample
 from unbloat.report.encode import Encoded, codes, encode, flat, floats, seconds, steps
 from unbloat.report.headline import headline
-from unbloat.report.series import run_series
+from unbloat.report.series import MAX_TRANSFERS, run_series, transfer_flows
 from unbloat.run.summary import run_tables
 from unbloat.run.tables import RunTables
 from unbloat.text.format import LIMITS
@@ -259,9 +259,10 @@ def page_facts(
         known.add(
             "segments"
         )  # the run of a scenario may have none, a capture shows why it has none
+    most = max((len(transfer_flows(run)) for run in runs), default=0)
     return {
         "charts": [
-            chart.to_json()
+            {**chart.to_json(), "about": about_text(chart, most)}
             for chart in CHARTS
             if {need.split(".")[0] for need in chart.needs} <= known
         ],
@@ -270,6 +271,14 @@ def page_facts(
         },
         "event_kinds": EVENT_KINDS,
     }
+
+
+def about_text(chart: Chart, transfers: int) -> str:
+    """What a chart says of itself; of all transfers also how many it leaves out."""
+    left_out = transfers - MAX_TRANSFERS
+    if left_out <= 0 or not chart.name.startswith("transfer-"):
+        return chart.about
+    return f"{chart.about} The {MAX_TRANSFERS} with the most bytes are drawn, {left_out} more are in the tables."
 
 
 def stem(run: RunTables) -> str:
@@ -332,7 +341,7 @@ def write_report(
         for flow in (2 * connection, 2 * connection + 1):
             store.put_flow(f"f{flow}", flow, samples, events, segments, max_segments)
     rest = ranked.slice(MAX_LISTED)
-    curves = run_series(store.put, run.extra, run.info, "s")
+    curves = run_series(store.put, run, "s")
     facts = {
         **page_facts([run], curves, segments is not None),
         "series": curves,

@@ -167,7 +167,13 @@ class RunSet(Sequence[Run]):
 
         if len(self.runs) == 1:
             return write_report(self.runs[0], path).path
-        return write_compare(self.compare(), path, title=self.name, further=self.further()).path
+        comparison = self.compare()
+        # The other figures of a scenario are lines of the first table.
+        several = len(self.runs[0].info["transfers"]) > 1
+        transfers = [one for one in comparison.sections if several and one.title == "transfer"]
+        return write_compare(
+            comparison, path, title=self.name, further=self.further(), sections=transfers
+        ).path
 
     def key_figures(self) -> list[KeyFigure]:
         """Columns of the sweep's table: title, name and form of each figure that its cases have."""
@@ -178,7 +184,10 @@ class RunSet(Sequence[Run]):
         """What a comparison of main transfers does not say: probes, applications, all transfers together."""
         cases = self.cases if len(self.cases) > 1 else [Case((), [run]) for run in self.runs]
         return [
-            (title, [spread_text(case.figures.get(name), text) for case in cases])
+            (
+                "goodput of all transfers" if name == "total_goodput_bps" else title,
+                [spread_text(case.figures.get(name), text) for case in cases],
+            )
             for title, name, text in self.key_figures()
             if (
                 (name != "total_goodput_bps" or len(self.runs[0].info["transfers"]) > 1)

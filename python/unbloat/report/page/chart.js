@@ -6,6 +6,8 @@ const LAYER_LOOKS = [
   { color: "purple", dash: [9, 3, 2, 3] },
   { color: "red", dash: [4, 2] },
   { color: "yellow", dash: [12, 4] },
+  { color: "sky", dash: [1, 3] },
+  { color: "muted", dash: [6, 2, 1, 2] },
 ];
 
 class Chart {
@@ -41,6 +43,8 @@ class Chart {
         dash: i ? LAYER_LOOKS[i % LAYER_LOOKS.length].dash : [],
         width: 1.5,
         overlay: true,
+        // Several curves of a layer differ by their dashes, layers by their colour.
+        solid: i === 0 && labels.length > 1,
       };
     });
   }
@@ -272,7 +276,7 @@ class Chart {
       mark: { color: LAYER_LOOKS[place % 6].color, dash: LAYER_LOOKS[place % 6].dash, width: 2 },
     }));
     for (const mark of lines)
-      if (mark.dash.length)
+      if (mark.dash.length || mark.solid)
         entries.push({ key: "line", label: mark.label, mark: { ...mark, color: "muted" } });
     for (const mark of this.shown())
       if (mark.mark === "constant") entries.push({ key: "level", label: mark.label, mark });

@@ -1,4 +1,4 @@
-// Packed tables → typed arrays, when a connection is opened. See report/pack.py for the other side.
+// Packed tables → typed arrays, when a connection is opened. See report/encode.py for the other side.
 const TYPES = {
   i1: Int8Array,
   i2: Int16Array,
@@ -225,7 +225,7 @@ class FlowData {
 
   has(need) {
     const [table, column] = need.split(".");
-    if (table === "queues" || table === "probes")
+    if (["queues", "probes", "transfer_goodput", "transfer_rtt"].includes(table))
       return this.series.some((one) => one.table === table);
     if (table === "segments") return Boolean(this.data || this.ack || this.again);
     const rows = this[table];

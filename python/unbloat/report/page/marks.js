@@ -68,8 +68,9 @@ function under(points, base) {
   return parts;
 }
 
-// Samples with nothing beside them would be invisible as a line: they become dots, and gaps a faint stroke.
-function gaps(points) {
+// Samples with nothing beside them would be invisible as a line: they become dots, and gaps of at most `widest` pixels
+// a faint stroke.
+function gaps(points, widest = Infinity) {
   const bridges = [],
     alone = [];
   let last = -1;
@@ -77,7 +78,7 @@ function gaps(points) {
     if (Number.isNaN(points[i + 1])) continue;
     const before = i >= 2 && !Number.isNaN(points[i - 1]),
       after = i + 3 < points.length && !Number.isNaN(points[i + 3]);
-    if (!before && last >= 0)
+    if (!before && last >= 0 && points[i] - points[last] <= widest)
       bridges.push(points[last], points[last + 1], points[i], points[i + 1]);
     if (!before && !after) alone.push(points[i], points[i + 1]);
     last = i;
@@ -121,7 +122,9 @@ const MARKS = {
         data.samples.span_s,
       );
       const color = frame.color || mark.color;
-      const { bridges, alone } = mark.bridge ? gaps(points) : { bridges: [], alone: [] };
+      const { bridges, alone } = mark.bridge_s
+        ? gaps(points, (mark.bridge_s * frame.w) / (frame.t1 - frame.t0))
+        : { bridges: [], alone: [] };
       if (bridges.length) frame.pen.strokes(bridges, { color, width: 1, alpha: 0.35 });
       if (alone.length) frame.pen.marks(alone, "dot", 1.6, { color });
       if (mark.area && !frame.overlaid)
@@ -156,7 +159,7 @@ const MARKS = {
       frame.pen.line(points, {
         color,
         width: mark.width,
-        dash: frame.overlaid && !mark.dash.length ? frame.dash : mark.dash,
+        dash: frame.overlaid && !mark.dash.length && !mark.solid ? frame.dash : mark.dash,
       });
     },
     read(mark, data, t) {
