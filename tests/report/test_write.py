@@ -142,8 +142,8 @@ def test_a_stored_run_without_segments_is_written_without_them(tmp_path: Path) -
 
     info = write_report(open_run(tmp_path / "run"), tmp_path / "page.html")
     text = info.path.read_text(encoding="utf-8")
-    assert 'id="f0-samples"' in text
-    assert 'id="f0-data"' not in text
+    assert 'id="0→-samples"' in text
+    assert 'id="0→-data"' not in text
 
 
 def test_names_of_charts_differ_and_rules_belong_to_one_chart() -> None:
@@ -178,3 +178,20 @@ def test_a_million_packets_are_written_quickly(tmp_path: Path) -> None:
     print(f"\nmillion packets: written in {info.seconds:.2f} s, {info.bytes / 1e6:.2f} MB")
     assert info.seconds < 10  # 0.6 s on two idle cores; a row-by-row loop would take minutes
     assert info.bytes < 8e6
+
+
+def test_a_page_names_a_direction_by_its_connection_and_an_arrow(tmp_path: Path) -> None:
+    path = write_report(made.bloated(), tmp_path / "page.html").path
+    found = re.search(r'id="facts">(.*?)</script>', path.read_text(), re.S)
+    assert found is not None
+    facts = json.loads(found[1])
+    directions = {
+        f"{connection}{arrow}" for connection in facts["connections"]["id"] for arrow in "→←"
+    }
+    assert set(facts["flows"]["direction"]) <= directions
+    assert not {"id", "connection"} & set(facts["flows"])
+    assert "flow" not in facts["findings"]
+    assert set(facts["findings"]["direction"]) <= {*directions, None}
+    tables = [name.rsplit("-", 1)[0] for name in facts["tables"]]
+    assert tables
+    assert set(tables) <= directions

@@ -21,6 +21,7 @@ from unbloat.report.write import (
     ReportInfo,
     Store,
     columns,
+    directed,
     finite,
     page_facts,
     render,
@@ -86,8 +87,12 @@ def write_compare(
                 "label": side.label,
                 "files": [str(file) for file in run.info.get("files", [])],
                 "shift": begin(run, flow),
-                "flow": {name: finite(value) for name, value in run.flow(flow).items()},
-                "findings": columns(findings),
+                "flow": {
+                    name: finite(value)
+                    for name, value in run.flow(flow).items()
+                    if name not in ("id", "connection")
+                },
+                "findings": directed(columns(findings), "flow"),
                 "series": own,
             }
         )

@@ -28,7 +28,7 @@ from unbloat.report.headline import headline
 from unbloat.report.series import MAX_TRANSFERS, run_series, transfer_flows
 from unbloat.run.summary import run_tables
 from unbloat.run.tables import RunTables
-from unbloat.text.format import LIMITS
+from unbloat.text.format import LIMITS, direction_id
 from unbloat.text.table import Cells
 
 # Rows in the table of connections; a table of 20,000 rows is of no use and costs megabytes.
@@ -102,6 +102,13 @@ def finite(value: Any) -> Any:
 def columns(table: pa.Table) -> dict[str, list[Any]]:
     """A table as JSON holds it shortest: one list per column."""
     return {name: [finite(value) for value in values] for name, values in table.to_pydict().items()}
+
+
+def directed(table: dict[str, list[Any]], flow: str) -> dict[str, list[Any]]:
+    """The same with one id of a direction, that of its connection with an arrow, in place of the flow's number in column `flow`."""
+    names = [None if number is None else direction_id(number) for number in table[flow]]
+    rest = {name: values for name, values in table.items() if name not in (flow, "connection")}
+    return {"direction": names, **rest}
 
 
 def largest(connections: pa.Table) -> pa.Table:
@@ -339,7 +346,7 @@ def write_report(
     drawn = {*tcp, *counted}
     for connection in (*tcp, *counted):
         for flow in (2 * connection, 2 * connection + 1):
-            store.put_flow(f"f{flow}", flow, samples, events, segments, max_segments)
+            store.put_flow(direction_id(flow), flow, samples, events, segments, max_segments)
     rest = ranked.slice(MAX_LISTED)
     curves = run_series(store.put, run, "s")
     facts = {
@@ -348,8 +355,8 @@ def write_report(
         "run": {key: finite(value) for key, value in run.info.items()},
         "stem": stem(run),
         "connections": columns(listed),
-        "flows": columns(flows),
-        "findings": columns(run.findings.slice(0, MAX_FINDINGS)),
+        "flows": directed(columns(flows), "id"),
+        "findings": directed(columns(run.findings.slice(0, MAX_FINDINGS)), "flow"),
         "findings_left_out": max(run.findings.num_rows - MAX_FINDINGS, 0),
         "unlisted": {"connections": rest.num_rows, "bytes": pc.sum(rest["bytes"]).as_py() or 0},
         "charted": sorted(drawn),

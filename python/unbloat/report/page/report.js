@@ -8,14 +8,14 @@ const asRows = (table) => {
   );
 };
 
-const flows = new Map(asRows(facts.flows).map((flow) => [flow.id, flow]));
+const flows = new Map(asRows(facts.flows).map((flow) => [flow.direction, flow]));
 const findings = asRows(facts.findings);
 const charted = new Set(facts.charted);
 const end = (address, port) =>
   port ? (address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`) : address;
 
 const connections = asRows(facts.connections).map((connection) => {
-  const sides = [flows.get(2 * connection.id), flows.get(2 * connection.id + 1)];
+  const sides = [flows.get(`${connection.id}→`), flows.get(`${connection.id}←`)];
   const weight = (flow) => (flow ? flow.bytes || flow.payload_bytes || flow.wire_bytes || 0 : -1);
   const direction = weight(sides[1]) > weight(sides[0]) ? 1 : 0;
   const a = end(connection.a_addr, connection.a_port),
@@ -55,16 +55,16 @@ const claimed = new Map(
   facts.charts.flatMap((chart) => chart.rules.map((rule) => [rule, chart.name])),
 );
 const ranks = { serious: 0, warning: 1, info: 2 };
-const findingsOf = (flow) =>
+const findingsOf = (direction) =>
   findings
-    .filter((finding) => finding.flow === flow)
+    .filter((finding) => finding.direction === direction)
     .sort((a, b) => ranks[a.severity] - ranks[b.severity]);
 
 class Page {
   constructor() {
     this.host = document.getElementById("charts");
     this.opened = new Map();
-    const general = findings.filter((finding) => finding.flow === null);
+    const general = findings.filter((finding) => finding.direction === null);
     if (general.length) {
       const box = document.getElementById("general");
       box.hidden = false;
@@ -111,14 +111,14 @@ class Page {
   }
 
   async open(flow) {
-    if (!this.opened.has(flow.id)) {
+    if (!this.opened.has(flow.direction)) {
       const begun = performance.now();
       this.opened.set(
-        flow.id,
+        flow.direction,
         await FlowData.open(
           facts.tables,
           facts.event_kinds,
-          `f${flow.id}`,
+          flow.direction,
           flow,
           0,
           facts.series || [],
@@ -128,7 +128,7 @@ class Page {
       // Two flows at a time stay inflated: a page of twenty would hold hundreds of megabytes.
       for (const id of [...this.opened.keys()].slice(0, -2)) this.opened.delete(id);
     }
-    return this.opened.get(flow.id);
+    return this.opened.get(flow.direction);
   }
 
   async choose(id, direction) {
@@ -159,7 +159,7 @@ class Page {
     const view = this.viewOf(connection, data);
     this.host.append(this.toolbar(view));
     const about = `${connection.a} ${way ? "←" : "→"} ${connection.b}`;
-    const own = findingsOf(flow.id);
+    const own = findingsOf(flow.direction);
     const panels = facts.charts.map(
       (spec) =>
         new Panel(
