@@ -12,6 +12,7 @@
 //!
 //! Definitions and their reasons: `docs/measures.md`. Columns: `docs/format.md`.
 
+pub mod congestion_control;
 mod connection;
 pub mod diagnose;
 mod identity;

@@ -221,6 +221,9 @@ fn limits(rows: &[FlowRow], bdps: &[Option<Bytes>], put: Put<'_>) {
     let graded =
         |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
     put(Column::maybe_str("grade", r().map(graded)));
+    // Which one it is stands in `congestion`: nothing has to be recognised.
+    put(Column::maybe_str("congestion_control", r().map(|_| None::<&str>)));
+    put(Column::maybe_str("congestion_control_evidence", r().map(|_| None::<&str>)));
 }
 
 /// The limit with the largest share, the earlier one where two are equal.

@@ -175,6 +175,10 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
     put(Column::maybe_str("limit", r().map(|f| f.main_limit().map(Limit::name))));
     put(Column::bool("too_short", r().map(|f| f.too_short)));
     put(Column::maybe_str("grade", r().map(|f| f.grade)));
+    let control = |f: &Flow| f.congestion_control.as_ref().map(|found| found.control.name());
+    put(Column::maybe_str("congestion_control", r().map(control)));
+    let evidence = r().map(|f| f.congestion_control.as_ref().map(|found| &found.evidence));
+    put(Column::maybe_str("congestion_control_evidence", evidence));
 }
 
 /// Columns of table `findings`.

@@ -59,6 +59,13 @@ def connection_screen(terminal: Terminal, run: Run, id_: int, bin_ms: float) -> 
             terminal.line(terminal.style(left(title, LABEL) + heads, "dim"))
             for label, texts in cells:
                 terminal.line(left(label, LABEL) + "".join(right(text, room) for text in texts))
+    for title, flow in zip(("a → b", "b → a"), flows, strict=True):
+        if flow.get("congestion_control"):
+            evidence = flow["congestion_control_evidence"]
+            terminal.line()
+            terminal.wrapped(
+                f"congestion control {title}: {flow['congestion_control']} ({evidence})"
+            )
     for flow in flows:
         limit_bar(terminal, run, flow)
     for flow in flows:

@@ -29,6 +29,7 @@ DICTIONARIES = frozenset(
         "severity",
         "transfer",
         "congestion",
+        "congestion_control",
         "window_law",
         "link",
         "stage",

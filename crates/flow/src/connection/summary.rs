@@ -89,6 +89,7 @@ pub(crate) fn flow_row(
     let end = if s.acked_any { last } else { m.last_data };
     close(s, &mut m, cx, end);
     m.end_silence(end, false);
+    f.congestion_control = crate::congestion_control::decide::recognise(&m.rounds, s.mss());
     f.active = end.since(m.first_data);
     // Gaps overlap where the clock of the capture went back.
     f.idle = f.idle.min(f.active);

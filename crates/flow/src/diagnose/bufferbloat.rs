@@ -39,7 +39,7 @@
 //! ## What cures it
 //!
 //! At the sender BBR instead of CUBIC: it limits the bytes in flight to a small multiple of the BDP, where CUBIC
-//! fills the buffer. On the path a router with smart queue management (fq_codel, CAKE) and a shaper just below the
+//! fills the buffer. Where the packets show which one the sender runs (`congestion_control`), the cure says so. On the path a router with smart queue management (fq_codel, CAKE) and a shaper just below the
 //! rate of the slow link. For downloads to a phone a receive window that follows the delay (DRWA). For uploads from
 //! a phone a gate that keeps the buffer of the radio firmware short (QCUT).
 //!
@@ -59,6 +59,7 @@
 //! 3G/4G networks", IMC 2012. Guo et al., "Understanding on-device bufferbloat for cellular upload", IMC
 //! 2016.
 
+use crate::diagnose::sender::cure_at_sender;
 use units::Instant;
 
 use super::reading::{
@@ -198,9 +199,15 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             ms(queue.p95),
             bytes(queue_bytes),
         ),
-        cure: "Use BBR instead of CUBIC at the sender or smart queue management (fq_codel, CAKE) in front of the slow \
-               link; on a phone, a receive window that follows the delay (DRWA) for downloads and a gate above the \
-               radio firmware (QCUT) for uploads.",
+        cure: cure_at_sender!(
+            e.flow,
+            "",
+            ", or smart queue management (fq_codel, CAKE) in front of the slow link; on a phone, a receive window that \
+             follows the delay (DRWA) for downloads and a gate above the radio firmware (QCUT) for uploads.",
+            bbr: "This sender runs BBR already: smart queue management (fq_codel, CAKE) in front of the slow link; on a \
+                  phone, a receive window that follows the delay (DRWA) for downloads and a gate above the radio \
+                  firmware (QCUT) for uploads."
+        ),
     })
 }
 

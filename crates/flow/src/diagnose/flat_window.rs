@@ -45,6 +45,7 @@
 
 use super::reading::{Values, bytes, data_end, data_start, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};
+use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
@@ -162,10 +163,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             percent(share),
         ),
         cure: match verdict {
-            Some("too large") => {
-                "Let the receiver's window follow the delay (DRWA), or use BBR at the sender; a static maximum cannot suit \
-                 both a short and a long path."
-            }
+            Some("too large") => cure_at_sender!(
+                flow,
+                "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short and a long \
+                 path. ",
+                ".",
+                bbr: "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short and a \
+                      long path."
+            ),
             _ => {
                 "Raise the maximum of tcp_rmem at the receiver, with a window that follows the delay (DRWA) so that it \
                  adds no queue on short paths."

@@ -46,6 +46,7 @@
 
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};
+use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
 
@@ -123,11 +124,21 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             },
         ),
         cure: if overflow {
-            "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs over; BBR at \
-             the sender does not fill it."
+            cure_at_sender!(
+                e.flow,
+                "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs over. ",
+                ": it does not fill the buffer.",
+                bbr: "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs \
+                      over. This sender runs BBR already."
+            )
         } else {
-            "Look for the loss on the link (radio, cable, policer, tiny buffer); BBR at the sender does not take it for \
-             congestion."
+            cure_at_sender!(
+                e.flow,
+                "Look for the loss on the link (radio, cable, policer, tiny buffer). ",
+                ": it does not take such loss for congestion.",
+                bbr: "Look for the loss on the link (radio, cable, policer, tiny buffer). This sender runs BBR already, which \
+                      does not take such loss for congestion."
+            )
         },
     })
 }

@@ -30,6 +30,7 @@ mod receive_window;
 mod reordering;
 mod retransmission_timeouts;
 mod rtt_inflation_other_flow;
+mod sender;
 #[cfg(test)]
 mod testing;
 mod uneven_rate;

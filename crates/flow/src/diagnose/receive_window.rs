@@ -56,6 +56,7 @@ use super::reading::{
 };
 use super::{Check, Rule, page::page};
 use crate::diagnose::changepoint::onset;
+use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
@@ -72,8 +73,6 @@ const QUEUE_MS: f64 = 60.0;
 const STANDING_MS: f64 = 30.0;
 const CURE_WINDOW: &str = "Raise the receiver's largest window (net.ipv4.tcp_rmem, third value; about half of it is advertised) and do \
                            not set SO_RCVBUF, which turns autotuning off.";
-const CURE_QUEUE: &str = "A larger window would only lengthen the queue: use BBR at the sender, smart queue management at the slow \
-                          link, or a window that follows the delay (DRWA).";
 
 pub(super) const RULE: Rule = Rule {
     name: "receive-window",
@@ -183,8 +182,18 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: end_where(e, |b| b.window_full.as_nanos() > 0),
         values: v.take(),
         text,
-        cure: if by_queue { CURE_QUEUE } else { CURE_WINDOW },
+        cure: if by_queue { cure_queue(e) } else { CURE_WINDOW },
     })
+}
+
+fn cure_queue(e: &Evidence<'_>) -> &'static str {
+    cure_at_sender!(
+        e.flow,
+        "A larger window would only lengthen the queue. ",
+        ", smart queue management at the slow link, or a window that follows the delay (DRWA).",
+        bbr: "A larger window would only lengthen the queue. This sender runs BBR already: smart queue management at the \
+              slow link, or a window that follows the delay (DRWA)."
+    )
 }
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
         );
         assert!((f.number("window_full_share") - 38.0 / 60.0).abs() < 1e-6);
         assert!((f.number("rtt_ms_at_limit") - 4860.0).abs() < 1.0);
-        assert_eq!(f.cure, CURE_QUEUE);
+        assert_eq!(f.cure, cure_queue(&case.evidence()));
     }
 
     #[test]

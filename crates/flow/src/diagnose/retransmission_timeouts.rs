@@ -35,6 +35,7 @@
 
 use super::reading::{Values, counted, data_start, end_where, ratio};
 use super::{Check, Rule, page::page};
+use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 
@@ -93,8 +94,13 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
                 ""
             },
         ),
-        cure: "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue with ECN or \
-               BBR.",
+        cure: cure_at_sender!(
+            e.flow,
+            "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue with ECN. ",
+            ".",
+            bbr: "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue with \
+                  ECN."
+        ),
     })
 }
 

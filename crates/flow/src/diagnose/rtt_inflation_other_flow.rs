@@ -187,7 +187,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             bytes(e.flow.in_flight_bytes.map_or(0.0, |q| q.p95)),
         ),
         cure: "Flow queueing at the bottleneck (fq_codel, CAKE), or a sender of the large flow that keeps the queue short \
-               (BBR); nothing in this flow helps.",
+               (BBR, unless it runs that already); nothing in this flow helps.",
     })
 }
 

@@ -3,6 +3,8 @@
 //! `docs/format.md`; a statistic that was never measured is `None`, never zero.
 
 use capture::Addr;
+
+use crate::congestion_control::Recognised;
 use units::{Bytes, Duration, Instant, Rate};
 pub use units::{Limit, Quantiles};
 
@@ -230,6 +232,8 @@ pub struct Flow {
     pub limit_time: [Duration; Limit::COUNT],
     /// Too few segments, round trips or milliseconds for a rate, a limit or a grade: these have no value then.
     pub too_short: bool,
+    /// The sender's congestion control with its evidence; `None` where the packets do not show it.
+    pub congestion_control: Option<Recognised>,
     /// Bufferbloat grade: A+, A, B, C, D, F by p95 of queue_ms; `None` without load.
     pub grade: Option<&'static str>,
 }
@@ -301,6 +305,7 @@ impl Flow {
             unlimited_goodput: None,
             limit_time: [Duration::ZERO; Limit::COUNT],
             too_short: false,
+            congestion_control: None,
             grade: None,
         }
     }

@@ -13,6 +13,7 @@
 use capture::{TcpSegment, flags};
 use units::{Duration, Instant};
 
+use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::Pos;
 use crate::series::limits::State;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
@@ -175,6 +176,8 @@ impl Stream {
         if r.has(flags::ECE) && !syn {
             self.counts.ecn_ece += 1;
             m.bins.congestion(cx.now);
+            let una = self.senders_view(m).map_or(self.una, |known| known.una);
+            m.rounds.congested(cx.now, una, self.max, EndedBy::Mark);
             cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
         }
         if let Some(far) = far {
@@ -422,6 +425,7 @@ impl Stream {
         m.rtt.record(sent, ns, in_flight_for, delayed);
         m.smoothed.update(ns);
         m.bins.rtt(ns);
+        m.rounds.rtt(ns);
         let mss = u64::from(self.mss());
         let in_flight = self.in_flight(m).unwrap_or(0);
         // The sample is of data sent one RTT ago: the data it acknowledged was in flight as well.

@@ -3,6 +3,7 @@
 
 use units::{Bytes, Duration, Instant};
 
+use crate::congestion_control::rounds::Rounds;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::Bins;
@@ -134,6 +135,8 @@ pub(crate) struct Measured {
     pub window_probe: Option<(Pos, Instant)>,
     pub holes: Holes,
     pub bursts: Bursts,
+    /// The round trips by which the congestion control is recognised.
+    pub rounds: Rounds,
     pub loaded_rtt: Delays,
     pub echoes: Echoes,
     pub known: Option<SenderView>,
@@ -179,6 +182,7 @@ impl Measured {
             window_probe: None,
             holes: Holes::default(),
             bursts: Bursts::default(),
+            rounds: Rounds::default(),
             loaded_rtt: Delays::default(),
             echoes: Echoes::default(),
             known: None,

@@ -19,6 +19,7 @@
 use capture::{TcpSegment, flags};
 use units::{Bytes, Duration, Instant};
 
+use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
 use crate::series::limits::{BinContext, State};
@@ -421,6 +422,13 @@ impl Stream {
         m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);
         m.bins.retransmitted(n as u32);
         m.bins.congestion(now);
+        let by = match cause {
+            Cause::Timeout => EndedBy::Timeout,
+            Cause::Fast => EndedBy::Loss,
+            Cause::TailProbe => return,
+        };
+        let una = self.senders_view(m).map_or(self.una, |known| known.una);
+        m.rounds.congested(now, una, self.max, by);
     }
 
     #[inline]
@@ -490,7 +498,9 @@ impl Stream {
         }
         // Mostly one full segment: the comparison avoids the division.
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
-        self.set_state(full, short && !full || s.has(flags::FIN), m, cx);
+        let app_limited = short && !full || s.has(flags::FIN);
+        m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
+        self.set_state(full, app_limited, m, cx);
     }
 
     /// Whether less than one send unit is left between the highest byte sent and `right_edge`.

@@ -1,0 +1,247 @@
+//! Which congestion control the rounds show, or none.
+//!
+//! signal: the rounds of one direction · model: `laws` for cuts and growth, `probes` for BBR · action: a name with its
+//! figures; nothing where the evidence is below the counts stated here
+
+use super::laws::{Cut, Growth, cuts_and_growth, median};
+use super::probes::{Probes, probes};
+use super::rounds::{Round, Rounds};
+use super::{CongestionControl, Recognised};
+
+/// Rounds below which nothing is said: BBR's Startup, Drain and one gain cycle, or two cuts, take as many.
+const MIN_ROUNDS: usize = 20;
+/// Cuts from which their factor decides alone.
+const MIN_CUTS: usize = 3;
+/// RTTs of growth that stand for the cuts that are missing, and by how much the window must have grown in them.
+const LONG_GROWTH_RTTS: f64 = 20.0;
+const LONG_GROWTH: f64 = 0.1;
+/// Probes for bandwidth from which they decide alone.
+const MIN_PROBES: u32 = 3;
+/// Cuts without a reaction from which a sender does not take loss for congestion.
+const MIN_IGNORED: usize = 5;
+/// The share that remains after a loss which a sender ignored.
+const IGNORED: f64 = 0.93;
+/// How far a cut may lie from its law's factor: a segment in sixteen, and what recovery leaves.
+const RATIO_TOLERANCE: f64 = 0.06;
+/// Share of the cuts that must lie within it.
+const RATIO_SHARE: f64 = 0.6;
+/// Mean distance between the window and the law's, as a share of the window, up to which it fits.
+const FIT: f64 = 0.04;
+/// And by how much it must fit better than Reno: H-TCP and Westwood cut to 0.7 with a queue of the right length, but grow
+/// in a line.
+const BETTER: f64 = 0.6;
+/// The same for Reno, whose law has no free point of inflection. LEDBAT, Reno slowed by the delay (RFC 6817), lies beyond.
+const RENO_FIT: f64 = 0.02;
+/// Growth of Reno in segments per RTT: 1 with byte counting (RFC 3465), a little less for the rounds that a loss ends.
+/// LEDBAT adds 0.95 and less as soon as there is a queue.
+const RENO_SLOPE: std::ops::RangeInclusive<f64> = 0.965..=1.1;
+/// Segments in the queue that a delay-based sender would have answered before the loss (Vegas: at most 4).
+const QUEUED: f64 = 8.0;
+
+/// The congestion control that `rounds` show, with segments of `mss` bytes.
+pub(crate) fn recognise(rounds: &Rounds, mss: u32) -> Option<Recognised> {
+    recognise_rounds(rounds.closed(), f64::from(mss.max(1)))
+}
+
+fn recognise_rounds(rounds: &[Round], mss: f64) -> Option<Recognised> {
+    if rounds.len() < MIN_ROUNDS {
+        return None;
+    }
+    let (cuts, growth) = cuts_and_growth(rounds, mss);
+    let probes = probes(rounds, mss);
+    let ratio = median_ratio(&cuts);
+    if let Some(found) = bbr(&cuts, ratio, &probes, &growth) {
+        return Some(found);
+    }
+    loss_based(&cuts, ratio?, &growth)
+}
+
+fn bbr(cuts: &[Cut], ratio: Option<f64>, p: &Probes, growth: &Growth) -> Option<Recognised> {
+    let control = CongestionControl::Bbr;
+    let marks = p.bandwidth >= MIN_PROBES
+        || p.rtt >= 1 && (p.bandwidth >= 1 || p.drained)
+        || p.rtt >= 2
+        || p.drained && p.bandwidth >= 1;
+    if marks {
+        return Some(Recognised { control, evidence: evidence(p) });
+    }
+    let flat = growth.segments / growth.rtts.max(1.0) < 0.3;
+    if cuts.len() >= MIN_IGNORED && ratio? >= IGNORED && flat {
+        let evidence = format!(
+            "{} losses without a cut: {:.2} of the bytes in flight remained",
+            cuts.len(),
+            ratio?
+        );
+        return Some(Recognised { control, evidence });
+    }
+    None
+}
+
+fn evidence(p: &Probes) -> String {
+    let mut parts = Vec::new();
+    if p.drained {
+        parts.push("a start drained without a loss".to_owned());
+    }
+    if p.bandwidth > 0 {
+        parts.push(format!("{} probes for bandwidth", p.bandwidth));
+    }
+    if p.rtt > 0 {
+        parts.push(format!("{} probes for the RTT", p.rtt));
+    }
+    parts.join(", ")
+}
+
+fn loss_based(cuts: &[Cut], ratio: f64, growth: &Growth) -> Option<Recognised> {
+    let long = growth.rtts >= LONG_GROWTH_RTTS && growth.widest >= LONG_GROWTH;
+    if cuts.len() < MIN_CUTS && !long {
+        return None;
+    }
+    let slope = growth.segments / growth.rtts.max(1.0);
+    let cubic = share_near(cuts, 0.7) >= RATIO_SHARE
+        && growth.cubic_error <= FIT.min(BETTER * growth.reno_error);
+    let reno = share_near(cuts, 0.5) >= RATIO_SHARE
+        && growth.reno_error <= RENO_FIT
+        && RENO_SLOPE.contains(&slope)
+        && median_queue(cuts) >= QUEUED;
+    let control = match (cubic, reno) {
+        (true, false) => CongestionControl::Cubic,
+        (false, true) => CongestionControl::Reno,
+        _ if cuts.len() >= MIN_CUTS && ratio <= 0.85 => CongestionControl::LossBased,
+        _ => return None,
+    };
+    let times = if cuts.len() == 1 { "cut" } else { "cuts" };
+    let evidence = format!(
+        "{} {times} to {ratio:.2} of the bytes in flight, {slope:.1} segments per RTT between them",
+        cuts.len()
+    );
+    Some(Recognised { control, evidence })
+}
+
+fn share_near(cuts: &[Cut], factor: f64) -> f64 {
+    let near = cuts.iter().filter(|c| (c.ratio() - factor).abs() <= RATIO_TOLERANCE).count();
+    near as f64 / cuts.len().max(1) as f64
+}
+
+fn median_ratio(cuts: &[Cut]) -> Option<f64> {
+    median(cuts.iter().map(Cut::ratio).collect())
+}
+
+fn median_queue(cuts: &[Cut]) -> f64 {
+    median(cuts.iter().map(|c| c.queued).collect()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rounds::{EndedBy, Kind};
+    use super::*;
+
+    const MSS: f64 = 1_000.0;
+
+    /// Rounds of 50 ms; a cut wherever the next window is told to be below.
+    struct Made(Vec<Round>);
+
+    impl Made {
+        fn free(&mut self, window: f64, rtt_ms: f64) {
+            let begin_us = self.0.last().map_or(0, |r| r.begin_us + u64::from(r.span_us));
+            let us = (rtt_ms * 1e3) as u32;
+            let flight = (window * MSS) as u32;
+            self.0.push(Round {
+                begin_us,
+                span_us: us,
+                rtt_us: us,
+                flight,
+                acked: flight,
+                ..Round::default()
+            });
+        }
+        fn lost(&mut self) {
+            let last = self.0.last_mut().expect("a round before");
+            last.ended_by = EndedBy::Loss;
+            let recovery = Round {
+                begin_us: last.begin_us + u64::from(last.span_us),
+                kind: Kind::Recovery,
+                ended_by: EndedBy::Ack,
+                ..*last
+            };
+            self.0.push(recovery);
+        }
+    }
+
+    /// A path that holds 50 segments, with a queue for 50 more.
+    fn sawtooth(beta: f64, cuts: usize, grow: impl Fn(f64, usize) -> f64) -> Vec<Round> {
+        let mut made = Made(Vec::new());
+        let mut floor = 100.0 * beta;
+        for _ in 0..cuts {
+            let (mut window, mut n) = (floor, 0);
+            while window < 100.0 {
+                made.free(window, 50.0_f64.max(window));
+                n += 1;
+                window = grow(floor, n);
+            }
+            made.free(100.0, 100.0);
+            made.lost();
+            floor = 100.0 * beta;
+        }
+        made.0
+    }
+
+    fn named(rounds: &[Round]) -> Option<&'static str> {
+        recognise_rounds(rounds, MSS).map(|found| found.control.name())
+    }
+
+    #[test]
+    fn half_and_a_segment_per_round_trip_is_reno() {
+        let rounds = sawtooth(0.5, 5, |floor, n| floor + n as f64);
+        let found = recognise_rounds(&rounds, MSS).expect("five cuts");
+        assert_eq!(found.control, CongestionControl::Reno);
+        assert_eq!(
+            found.evidence,
+            "4 cuts to 0.50 of the bytes in flight, 1.0 segments per RTT between them"
+        );
+    }
+
+    #[test]
+    fn half_and_faster_growth_is_some_other_loss_based_control() {
+        assert_eq!(named(&sawtooth(0.5, 5, |floor, n| floor + 2.0 * n as f64)), Some("loss-based"));
+    }
+
+    #[test]
+    fn a_cut_to_seven_tenths_is_cubic_by_its_curve_alone() {
+        let k = (30.0_f64 / 0.4).cbrt();
+        let curve = |_: f64, n: usize| 100.0 + 0.4 * (n as f64 * 0.085 - k).powi(3);
+        assert_eq!(named(&sawtooth(0.7, 5, curve)), Some("cubic"));
+        assert_eq!(named(&sawtooth(0.7, 5, |floor, n| floor + n as f64)), Some("loss-based"));
+    }
+
+    #[test]
+    fn the_gain_cycle_of_eight_rounds_is_bbr() {
+        let mut made = Made(Vec::new());
+        for i in 0..40 {
+            made.free(if i % 8 == 4 { 125.0 } else { 100.0 }, 50.0);
+        }
+        assert_eq!(named(&made.0), Some("bbr"));
+    }
+
+    #[test]
+    fn four_segments_for_200_ms_every_ten_seconds_are_bbr() {
+        let mut made = Made(Vec::new());
+        for i in 0..250 {
+            made.free(
+                if (100..104).contains(&i) || (204..208).contains(&i) { 4.0 } else { 60.0 },
+                50.0,
+            );
+        }
+        assert_eq!(named(&made.0), Some("bbr"));
+    }
+
+    #[test]
+    fn a_level_window_a_limited_sender_and_a_short_flow_are_unknown() {
+        let mut level = Made(Vec::new());
+        (0..200).for_each(|_| level.free(40.0, 50.0));
+        assert_eq!(named(&level.0), None);
+        let mut limited = sawtooth(0.5, 5, |floor, n| floor + n as f64);
+        limited.iter_mut().filter(|r| r.kind == Kind::Free).for_each(|r| r.kind = Kind::Limited);
+        assert_eq!(named(&limited), None);
+        assert_eq!(named(&sawtooth(0.5, 5, |floor, n| floor + n as f64)[..19]), None);
+    }
+}
