@@ -235,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_pauses_is_not_bbr() {
+        let mut made = Made(Vec::new());
+        for i in 0..250 {
+            made.free(60.0, 50.0);
+            if i == 100 || i == 200 {
+                made.free(4.0, 50.0);
+                let pause = made.0.last_mut().expect("just made");
+                pause.span_us = 300_000;
+            }
+        }
+        assert_eq!(named(&made.0), None);
+    }
+
+    #[test]
     fn a_level_window_a_limited_sender_and_a_short_flow_are_unknown() {
         let mut level = Made(Vec::new());
         (0..200).for_each(|_| level.free(40.0, 50.0));

@@ -30,6 +30,9 @@ const MIN_WINDOW: f64 = 4.5;
 const PROBE_RTT_FROM: f64 = 12.0;
 /// Length of ProbeRTT: 200 ms and a round or two at both ends (`bbr_probe_rtt_mode_ms`), in microseconds.
 const PROBE_RTT_US: std::ops::RangeInclusive<u64> = 150_000..=700_000;
+/// The four segments go round and round. Where a round takes two RTTs and this much more, in microseconds, the sender or its
+/// host paused: a scheduler's slice or two.
+const PAUSE_US: u64 = 20_000;
 /// Share of Startup's peak that remains after Drain, at most: 1 of 2.89 BDP, or of 2 with BBRv3's window.
 const DRAINED: f64 = 0.6;
 
@@ -106,7 +109,8 @@ fn rtt_probe(rounds: &[Round], i: usize, w: &impl Fn(usize) -> f64) -> Option<us
     }
     let mut j = i;
     while j < rounds.len() && w(j) <= (low * 1.1).max(MIN_WINDOW) {
-        if rounds[j].kind == Kind::Limited || rounds[j].ended_by != EndedBy::Ack {
+        let silent = u64::from(rounds[j].span_us) > 2 * u64::from(rounds[j].rtt_us) + PAUSE_US;
+        if silent || rounds[j].kind == Kind::Limited || rounds[j].ended_by != EndedBy::Ack {
             return None;
         }
         j += 1;
