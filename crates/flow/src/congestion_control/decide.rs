@@ -137,7 +137,7 @@ mod tests {
 
     const MSS: f64 = 1_000.0;
 
-    /// Rounds of 50 ms; a cut wherever the next window is told to be below.
+    /// Rounds, and losses where a test puts them.
     struct Made(Vec<Round>);
 
     impl Made {

@@ -34,7 +34,7 @@ pub(crate) enum EndedBy {
     Loss,
     /// An ACK with ECE.
     Mark,
-    /// The retransmission timer: the window begins anew.
+    /// The retransmission timer: the window begins again.
     Timeout,
 }
 

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_bbr_is_not_told_to_use_it() {
+    fn a_sender_with_bbr_is_not_advised_to_use_it() {
         let cures = cures(Some(CongestionControl::Bbr));
         assert!(!cures.is_empty());
         assert!(cures.iter().all(|cure| !cure.contains("se BBR")), "{cures:?}");
