@@ -15,9 +15,7 @@
 //! *The cause* follows from the queue at those times (mean RTT of the bins that are full for a tenth or more, above
 //! the minimum of the path). Below 60 ms, or below the unloaded RTT itself, the window is too small for the path: a
 //! larger one gives more throughput, and `unlimited_goodput_bps` estimates how much. Above both, a queue filled the
-//! window: a larger one would only lengthen the queue. The same holds above 30 ms where the window is not smaller than
-//! the BDP and the flow's queueing delay has grade C or worse (p95 above 60 ms): such a window lets the flow fill the
-//! path.
+//! window: a larger one would only lengthen the queue.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`).
 //!
@@ -69,8 +67,6 @@ const FULL_BIN: f64 = 0.25;
 const TOUCHED_BIN: f64 = 0.10;
 /// Queueing delay (ms) above which the queue fills the window: grade C.
 const QUEUE_MS: f64 = 60.0;
-/// The same where the window is not below the BDP and the whole flow has grade C: grade B, a queue that stands.
-const STANDING_MS: f64 = 30.0;
 const CURE_WINDOW: &str = "Raise the receiver's largest window (net.ipv4.tcp_rmem, third value; about half of it is advertised) and do \
                            not set SO_RCVBUF, which turns autotuning off.";
 
@@ -111,11 +107,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     }
     let base = base_rtt(e);
     let queue = base.and_then(|b| queue_while_full(e, b)).or(flow.queue_ms.map(|q| q.p50));
-    let bloated = flow.queue_ms.is_some_and(|q| q.p95 >= QUEUE_MS);
-    let fills_path = flow.rwnd_max.zip(flow.bdp).is_some_and(|(window, bdp)| window >= bdp);
-    let stands = |least: f64| queue.is_some_and(|q| q >= least);
-    let by_queue =
-        stands(QUEUE_MS.max(base.unwrap_or(0.0))) || (stands(STANDING_MS) && bloated && fills_path);
+    let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0));
     let onset = sustained(e).map(|i| e.profile.time_of(i));
     let first = flow.window_full_first.or(onset).unwrap_or_else(|| data_start(e));
     let window = flow.rwnd_max.map_or(0.0, |b| b.0 as f64);
@@ -241,29 +233,6 @@ mod tests {
         assert!(f.text.contains("above 48 ms of RTT it cannot carry 500 Mbit/s"), "{}", f.text);
         assert!(f.text.contains("540 Mbit/s"), "{}", f.text);
         assert_eq!(f.cure, CURE_WINDOW);
-    }
-
-    #[test]
-    fn on_a_long_path_a_window_above_the_bdp_with_a_queue_behind_it_is_not_called_too_small() {
-        // 1 Mbit/s over 560 ms are 70 KB: the queue is far below the RTT itself
-        let with = |window: u64, full_ms: f64, other_ms: f64| {
-            let mut case = Case::transfer(30, |t, bin| {
-                let full = (t * 10.0) as u64 % 10 == 7;
-                bin.rtt(560.0 + if full { full_ms } else { other_ms * (t * 10.0 % 2.0).floor() });
-                if full {
-                    bin.full();
-                }
-            });
-            case.flow.rwnd_max = Some(Bytes(window));
-            case.flow.bdp = Some(Bytes(70_000));
-            let f = check(&case.evidence()).expect("window full");
-            (f.word("cause").to_owned(), f.cure)
-        };
-        assert_eq!(with(120_000, 70.0, 0.0), ("queue".to_owned(), CURE_QUEUE));
-        assert_eq!(with(60_000, 70.0, 0.0), ("window".to_owned(), CURE_WINDOW));
-        assert_eq!(with(120_000, 50.0, 0.0), ("window".to_owned(), CURE_WINDOW));
-        // The queue stood at other times.
-        assert_eq!(with(120_000, 20.0, 90.0), ("window".to_owned(), CURE_WINDOW));
     }
 
     #[test]
