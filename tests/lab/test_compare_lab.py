@@ -187,6 +187,6 @@ def test_the_page_of_a_lab_run_is_that_of_a_simulated_one_with_segments(
         True,
         False,
     ]
-    assert 'id="f0-data"' in fresh.read_text()
-    assert 'id="f0-samples"' in kept.read_text()
-    assert 'id="f0-data"' not in kept.read_text()
+    assert 'id="0→-data"' in fresh.read_text()
+    assert 'id="0→-samples"' in kept.read_text()
+    assert 'id="0→-data"' not in kept.read_text()
