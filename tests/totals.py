@@ -1,4 +1,4 @@
-"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, skipped by reason, retried. Exit 1 above MAX_RETRIES.
+"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, known misses, skipped by reason, retried. Exit 1 above MAX_RETRIES.
 
 FOLDER has rust.log (what cargo test printed), pytest.jsonl (tests/summary.py) and retries.jsonl (tests/starved.py).
 """
@@ -24,7 +24,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def totals(folder: Path) -> tuple[list[str], bool]:
     """The lines to print, and whether the number of retries is within its limit."""
-    passed, failed, skipped = 0, 0, Counter[str]()
+    passed, failed, missed, skipped = 0, 0, 0, Counter[str]()
     log = folder / "rust.log"
     text = log.read_text() if log.exists() else ""
     for counts in RUST.findall(text):
@@ -36,6 +36,8 @@ def totals(folder: Path) -> tuple[list[str], bool]:
         assert isinstance(row["passed"], int)
         assert isinstance(row["failed"], int)
         passed, failed = passed + row["passed"], failed + row["failed"]
+        assert isinstance(row["known_misses"], int)
+        missed += row["known_misses"]
         assert isinstance(row["skipped"], dict)
         skipped.update(row["skipped"])
     retries = rows(folder / "retries.jsonl")
@@ -46,7 +48,8 @@ def totals(folder: Path) -> tuple[list[str], bool]:
     if len(retries) > MAX_RETRIES:
         lines.append(f"{len(retries)} retries are more than {MAX_RETRIES}")
     lines.append(
-        f"{passed} passed, {failed} failed, {skipped.total()} skipped, {len(retries)} retried"
+        f"{passed} passed, {failed} failed, {missed} known misses, {skipped.total()} skipped, "
+        f"{len(retries)} retried"
     )
     return lines, len(retries) <= MAX_RETRIES
 
