@@ -3,7 +3,7 @@
 //! A frame follows the ports of its route. What a port does with it is an outcome: it starts over
 //! the link, waits, or is dropped with a cause.
 
-use units::{Duration, Instant};
+use units::Instant;
 
 use super::{Simulation, Tap};
 use crate::events::Target;
@@ -301,14 +301,10 @@ impl<T: Tap> Simulation<'_, T> {
             let measured = now >= self.measured_from;
             let direction = &mut c.directions[usize::from(frame.side)];
             if measured {
-                // In flight until its ACK is back; the way back is about half of the handshake.
-                let back = c.initial_rtt.map_or(Duration::ZERO, |rtt| Duration(rtt.0 / 2));
-                direction.queued.record(
-                    frame.sent,
-                    frame.queued,
-                    now.since(frame.sent) + back,
-                    false,
-                );
+                // Over the time of delivery: the port's own queueing delays count packets, and a full link delivers
+                // them at its rate, so that both have one median. A pause behind a packet is no queue.
+                let in_flight = now.since(frame.sent);
+                direction.queued.record(now, frame.queued, in_flight, false);
                 direction.measured += app_events.received;
             }
             if app_events.received > 0 {
