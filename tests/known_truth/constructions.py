@@ -13,17 +13,8 @@ from dataclasses import dataclass
 import paths
 from held import ALIKE, Row
 
-LIMITS = (
-    "zero_window",
-    "timeout",
-    "receive_window",
-    "application",
-    "slow_start",
-    "bufferbloat",
-    "bottleneck",
-    "congestion_window",
-    "unknown",
-)
+from unbloat.text.format import LIMITS
+
 WORDS = [word for word in LIMITS if word not in ALIKE]
 # Every congestion control of the simulator but CUBIC, which "deep buffer" is about.
 CONTROLS = (
@@ -57,17 +48,8 @@ class Network:
 
     def links(self, more: str) -> str:
         """As `paths.links`, at this rate and delay."""
-        way = self.way_ms
-        rows = (
-            ("access", "client", "router", "1 Gbit/s", way / 2, ""),
-            ("bottleneck", "router", "server", f"{self.mbit_s} Mbit/s", way, more),
-            ("back", "server", "router", "1 Gbit/s", way, "loss = 0"),
-            ("home", "router", "client", "1 Gbit/s", way / 2, ""),
-        )
-        return "".join(
-            paths.LINK.format(name=name, start=a, end=b, rate=rate, delay=f"{ms:g} ms", more=more)
-            for name, a, b, rate, ms, more in rows
-        )
+        rate, half, way = f'"{self.mbit_s} Mbit/s"', f"{self.way_ms / 2:g} ms", f"{self.way_ms} ms"
+        return paths.ways(rate, half, way, more, "loss = 0")
 
     def queue(self, bdps: float) -> str:
         """A plain queue of so many BDP."""

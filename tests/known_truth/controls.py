@@ -8,25 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import paths
+
 HEAD = """
 name = "{name}"
 duration = "30 s"
 seed = 21
-[[node]]
-name = "client"
-[[node]]
-name = "router"
-[[node]]
-name = "server"
-"""
-LINK = """
-[[link]]
-name = "{name}"
-from = "{start}"
-to = "{end}"
-rate = {rate}
-delay = "{delay} ms"
-{more}
 """
 FLOW = """
 [[flow]]
@@ -38,7 +25,6 @@ start = "0 s"
 congestion = "{congestion}"
 {more}
 """
-FAST = '"1 Gbit/s"'
 
 
 @dataclass(frozen=True)
@@ -81,19 +67,10 @@ CASES = [(control, link) for control in NAMES for link in LINKS] + [
 
 def scenario(control: str, name: str) -> str:
     """The scenario file."""
-    link, half = LINKS[name], LINKS[name].rtt_ms / 2
-    ways = (
-        ("access", "client", "router", FAST, 1.0, ""),
-        ("bottleneck", "router", "server", link.rate, half - 1.0, link.bottleneck),
-        ("back", "server", "router", FAST, half - 1.0, ""),
-        ("home", "router", "client", FAST, 1.0, ""),
-    )
-    links = "".join(
-        LINK.format(name=title, start=start, end=end, rate=rate, delay=delay, more=more)
-        for title, start, end, rate, delay, more in ways
-    )
+    link = LINKS[name]
+    links = paths.ways(link.rate, "1 ms", f"{link.rtt_ms / 2 - 1:g} ms", link.bottleneck)
     flow = FLOW.format(congestion=control, more=link.flow)
-    return HEAD.format(name=f"{control}, {name}") + links + flow
+    return HEAD.format(name=f"{control}, {name}") + paths.NODES + links + flow
 
 
 def wrong(control: str, answer: str | None) -> bool:

@@ -17,23 +17,27 @@ STOP_S = 18
 # The handshake's packets have next to no sending time of their own, those of the data have it once: 1,440 bytes more.
 OWN_MS = 1_440 * 8 / 20e6 * 1e3
 
-HEAD = f"""
-name = "{{name}}"
-duration = "{DURATION_S} s"
-bin = "{BIN_MS:.0f} ms"
-[[node]]
+NODES = """[[node]]
 name = "client"
 [[node]]
 name = "router"
 [[node]]
 name = "server"
 """
+HEAD = (
+    f"""
+name = "{{name}}"
+duration = "{DURATION_S} s"
+bin = "{BIN_MS:.0f} ms"
+"""
+    + NODES
+)
 LINK = """
 [[link]]
 name = "{name}"
 from = "{start}"
 to = "{end}"
-rate = "{rate}"
+rate = {rate}
 delay = "{delay}"
 {more}
 """
@@ -48,20 +52,26 @@ stop = "{STOP_S} s"
 congestion = "{{congestion}}"
 {{more}}
 """
+FAST = '"1 Gbit/s"'
 QUEUE = 'queue = { kind = "droptail", limit = "300 packets" }'
 
 
-def links(bottleneck: str = QUEUE) -> str:
-    """Access, bottleneck, and the way back."""
+def ways(rate: str, access: str, way: str, bottleneck: str = "", back: str = "") -> str:
+    """Access, bottleneck, and the way back. `rate` is that of the bottleneck, in TOML; `access` and `way` are delays."""
     return "".join(
         LINK.format(name=name, start=start, end=end, rate=rate, delay=delay, more=more)
         for name, start, end, rate, delay, more in (
-            ("access", "client", "router", "1 Gbit/s", "10 ms", ""),
-            ("bottleneck", "router", "server", "20 Mbit/s", "20 ms", bottleneck),
-            ("back", "server", "router", "1 Gbit/s", "20 ms", ""),
-            ("home", "router", "client", "1 Gbit/s", "10 ms", ""),
+            ("access", "client", "router", FAST, access, ""),
+            ("bottleneck", "router", "server", rate, way, bottleneck),
+            ("back", "server", "router", FAST, way, back),
+            ("home", "router", "client", FAST, access, ""),
         )
     )
+
+
+def links(bottleneck: str = QUEUE) -> str:
+    """20 Mbit/s and 60 ms."""
+    return ways('"20 Mbit/s"', "10 ms", "20 ms", bottleneck)
 
 
 def phone(device: str) -> str:
@@ -69,10 +79,10 @@ def phone(device: str) -> str:
     return device + "".join(
         LINK.format(name=name, start=start, end=end, rate=rate, delay=delay, more="")
         for name, start, end, rate, delay in (
-            ("up", "client", "router", "20 Mbit/s", "10 ms"),
-            ("core", "router", "server", "1 Gbit/s", "20 ms"),
-            ("back", "server", "router", "1 Gbit/s", "20 ms"),
-            ("down", "router", "client", "1 Gbit/s", "10 ms"),
+            ("up", "client", "router", '"20 Mbit/s"', "10 ms"),
+            ("core", "router", "server", FAST, "20 ms"),
+            ("back", "server", "router", FAST, "20 ms"),
+            ("down", "router", "client", FAST, "10 ms"),
         )
     )
 

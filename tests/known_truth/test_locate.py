@@ -72,7 +72,9 @@ def path(rates: dict[str, tuple[str, str, str]], flow: str = "") -> str:
     text = HEAD.format(name="path")
     for name, (start, end) in ways.items():
         rate, delay, more = rates.get(name, plain)
-        text += LINK.format(name=name, start=start, end=end, rate=rate, delay=delay, more=more)
+        text += LINK.format(
+            name=name, start=start, end=end, rate=f'"{rate}"', delay=delay, more=more
+        )
     return text + FLOW.format(more=flow)
 
 

@@ -14,24 +14,24 @@ import pyarrow as pa
 
 import unbloat
 from unbloat.run.run import Run
+from unbloat.text.format import LIMITS
 
 DATA = Path(__file__).parents[1] / "python/data"
 # A flow of which nothing is known.
 UNMEASURED = json.loads((DATA / "fake_analysis.json").read_text())["unmeasured"]
 
 QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
-LIMITS = (
-    "zero_window",
-    "timeout",
-    "receive_window",
-    "application",
-    "slow_start",
-    "bufferbloat",
-    "bottleneck",
-    "congestion_window",
-    "unknown",
-)
 MSS = 1448
+# The links of the runs that are simulated.
+LINKS = """
+[link.up]
+rate = "4 Mbit/s"
+delay = "20 ms"
+[link.down]
+rate = "20 Mbit/s"
+delay = "20 ms"
+queue = { kind = "droptail", limit = "100 KB" }
+"""
 
 
 class Stored:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Opener
+from made import LINKS
 from test_page import inked
 
 import unbloat
@@ -14,17 +15,14 @@ from unbloat.charts.spec import Line
 from unbloat.report import write_report
 from unbloat.scenario.sweep import RunSet
 
-SCENARIO = """
+SCENARIO = (
+    """
 name = "page"
 about = "An upload beside pings"
 duration = "8 s"
-[link.up]
-rate = "4 Mbit/s"
-delay = "20 ms"
-[link.down]
-rate = "20 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "100 KB" }
+"""
+    + LINKS
+    + """
 [device]
 firmware = { buffer = "30 KB" }
 qdisc = { kind = "droptail", limit = "60 packets" }
@@ -38,6 +36,7 @@ every = "50 ms"
 [[expect]]
 probe_rtt_ms = { p50 = { min = 50 } }
 """
+)
 
 
 @pytest.fixture(scope="module")

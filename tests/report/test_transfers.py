@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import Opener
+from made import LINKS
 from test_page import inked
 
 import unbloat
@@ -14,26 +15,23 @@ from unbloat.report import write_report
 from unbloat.report.series import MAX_TRANSFERS
 from unbloat.scenario.sweep import RunSet
 
-LINKS = """
+HEAD = """
 name = "several"
 about = "Transfers side by side"
 duration = "4 s"
-[link.up]
-rate = "4 Mbit/s"
-delay = "20 ms"
-[link.down]
-rate = "20 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "100 KB" }
 """
 SWEEP = '[sweep]\n"flow.0.congestion" = ["cubic", "vegas"]\n'
 
 
 def scenario(count: int) -> str:
     """Downloads that begin one after another: the last is the smallest."""
-    return LINKS + "".join(
-        f'[[flow]]\nname = "t{i}"\nfrom = "server"\ncongestion = "cubic"\nstart = "{200 * i} ms"\n'
-        for i in range(count)
+    return (
+        HEAD
+        + LINKS
+        + "".join(
+            f'[[flow]]\nname = "t{i}"\nfrom = "server"\ncongestion = "cubic"\nstart = "{200 * i} ms"\n'
+            for i in range(count)
+        )
     )
 
 
