@@ -11,6 +11,7 @@
 //! such a sample counts, but stands for no time.
 //!
 //! The analysis and the simulator share this definition, so that a capture of a simulated run has the run's quantiles.
+//! The simulator's `queue_ms` takes the time of delivery for the time of sending: see `simulation/frames.rs`.
 //!
 //! Without weights the quantiles depend on who acknowledges how often. The receiver of a download samples once per tick
 //! of its clock, the sender once per ACK; a queue that grows with the rate is sampled more often while it is long. So one

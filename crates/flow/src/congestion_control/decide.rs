@@ -145,14 +145,7 @@ mod tests {
             let begin_us = self.0.last().map_or(0, |r| r.begin_us + u64::from(r.span_us));
             let us = (rtt_ms * 1e3) as u32;
             let flight = (window * MSS) as u32;
-            self.0.push(Round {
-                begin_us,
-                span_us: us,
-                rtt_us: us,
-                flight,
-                acked: flight,
-                ..Round::default()
-            });
+            self.0.push(Round { begin_us, span_us: us, rtt_us: us, flight, ..Round::default() });
         }
         fn lost(&mut self) {
             let last = self.0.last_mut().expect("a round before");

@@ -37,16 +37,12 @@ impl Cut {
 /// What the growth between cuts shows, over all of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
-    /// Rounds compared.
-    pub rounds: u32,
     /// RTTs that these rounds lasted.
     pub rtts: f64,
     /// Segments that the window grew by in them.
     pub segments: f64,
     /// Largest growth within one epoch, as a share of the window at its begin.
     pub widest: f64,
-    /// Longest time between two cuts, in seconds.
-    pub longest_s: f64,
     /// Distance between the window and that predicted, as a share of the window before the cut: the mean of each epoch,
     /// the median of them, because an epoch may begin with a recovery that is still under way.
     pub reno_error: f64,
@@ -78,7 +74,7 @@ pub(super) fn cuts_and_growth(rounds: &[Round], mss: f64) -> (Vec<Cut>, Growth) 
             .iter()
             .skip_while(|r| r.kind == Kind::Recovery && r.ended_by == EndedBy::Ack);
         let epoch: Vec<&Round> = after.take_while(|r| r.kind == Kind::Free).collect();
-        let (Some(first), false) = (epoch.first(), round.kind == Kind::Limited) else { continue };
+        let (Some(&first), false) = (epoch.first(), round.kind == Kind::Limited) else { continue };
         if before < MIN_SEGMENTS {
             continue;
         }
@@ -107,7 +103,6 @@ pub(super) fn cuts_and_growth(rounds: &[Round], mss: f64) -> (Vec<Cut>, Growth) 
             let cubic = (CUBIC_C * (t - k).powi(3) + peak).max(w0 + CUBIC_FRIENDLY * rtts);
             cubic_sum += (now - cubic).abs() / before;
             reno_sum += (now - (w0 + rtts)).abs() / before;
-            growth.rounds += 1;
             growth.widest = growth.widest.max(now / w0.max(1.0) - 1.0);
         }
         let pairs = epoch.len() - 1;
@@ -115,9 +110,8 @@ pub(super) fn cuts_and_growth(rounds: &[Round], mss: f64) -> (Vec<Cut>, Growth) 
             reno_errors.push(reno_sum / pairs as f64);
             cubic_errors.push(cubic_sum / pairs as f64);
         }
-        growth.longest_s = growth.longest_s.max(epoch[pairs].begin_s() - first.begin_s());
         growth.rtts += rtts;
-        growth.segments += epoch.last().map_or(0.0, |last| segments(last) - w0);
+        growth.segments += segments(epoch[pairs]) - w0;
     }
     growth.reno_error = median(reno_errors).unwrap_or(f64::INFINITY);
     growth.cubic_error = median(cubic_errors).unwrap_or(f64::INFINITY);

@@ -9,7 +9,7 @@ use units::Instant;
 use super::MIN_ROUND;
 use crate::identity::sequence::Pos;
 
-/// Rounds kept, 32 bytes each: 20 s of the shortest rounds, 80 s at 40 ms. The first ones decide, later ones are not kept.
+/// Rounds kept, 24 bytes each: 20 s of the shortest rounds, 80 s at 40 ms. The first ones decide, later ones are not kept.
 const MAX_ROUNDS: usize = 2_048;
 
 /// What happened in a round.
@@ -49,8 +49,6 @@ pub(crate) struct Round {
     pub rtt_us: u32,
     /// Most bytes in flight.
     pub flight: u32,
-    /// Bytes acknowledged in it.
-    pub acked: u32,
     pub kind: Kind,
     pub ended_by: EndedBy,
 }
@@ -63,7 +61,6 @@ pub(crate) struct Rounds {
     began: Instant,
     first: Instant,
     last: Instant,
-    una: Pos,
     open: Round,
     packets: u32,
     limited: u32,
@@ -101,30 +98,28 @@ impl Rounds {
         if !self.started {
             (self.started, self.first) = (true, now);
         } else {
-            self.close(now, una, EndedBy::Ack);
+            self.close(now, EndedBy::Ack);
             if self.recovery.is_some_and(|end| una >= end) {
                 self.recovery = None;
             }
         }
-        self.begin(now, una, max);
+        self.begin(now, max);
     }
 
-    fn begin(&mut self, now: Instant, una: Pos, max: Pos) {
+    fn begin(&mut self, now: Instant, max: Pos) {
         self.until = max;
         self.began = now;
-        self.una = una;
         self.packets = 0;
         self.limited = 0;
         self.open =
             Round { begin_us: now.since(self.first).as_nanos() / 1_000, ..Round::default() };
     }
 
-    fn close(&mut self, now: Instant, una: Pos, ended_by: EndedBy) {
+    fn close(&mut self, now: Instant, ended_by: EndedBy) {
         if self.closed.len() >= MAX_ROUNDS {
             return;
         }
         self.open.span_us = (now.since(self.began).as_nanos() / 1_000).min(u32::MAX.into()) as u32;
-        self.open.acked = (una - self.una).max(0) as u32;
         self.open.ended_by = ended_by;
         self.open.kind = if self.recovery.is_some() {
             Kind::Recovery
@@ -139,13 +134,13 @@ impl Rounds {
     /// The sender learned at `now` of a loss or a mark, with `max` as the highest byte sent.
     #[cold]
     #[inline(never)]
-    pub fn congested(&mut self, now: Instant, una: Pos, max: Pos, by: EndedBy) {
+    pub fn congested(&mut self, now: Instant, max: Pos, by: EndedBy) {
         if !self.started || (self.recovery.is_some() && by != EndedBy::Timeout) {
             return;
         }
-        self.close(now, una, by);
+        self.close(now, by);
         self.recovery = Some(max);
-        self.begin(now, una, max);
+        self.begin(now, max);
     }
 
     /// The finished rounds.

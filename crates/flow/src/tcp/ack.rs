@@ -176,8 +176,7 @@ impl Stream {
         if r.has(flags::ECE) && !syn {
             self.counts.ecn_ece += 1;
             m.bins.congestion(cx.now);
-            let una = self.senders_view(m).map_or(self.una, |known| known.una);
-            m.rounds.congested(cx.now, una, self.max, EndedBy::Mark);
+            m.rounds.congested(cx.now, self.max, EndedBy::Mark);
             cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
         }
         if let Some(far) = far {

@@ -427,8 +427,7 @@ impl Stream {
             Cause::Fast => EndedBy::Loss,
             Cause::TailProbe => return,
         };
-        let una = self.senders_view(m).map_or(self.una, |known| known.una);
-        m.rounds.congested(now, una, self.max, by);
+        m.rounds.congested(now, self.max, by);
     }
 
     #[inline]
