@@ -5,7 +5,6 @@ docs/known-truth-limits.md is the table of all of it; UNBLOAT_BLESS=1 renews it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ import constructions
 import held
 import pytest
 from constructions import NAMES, NETWORKS, WORDS, Network
+from generated_page import same
 
 import unbloat
 from unbloat.run.run import Run
@@ -134,10 +134,7 @@ def test_a_short_transfer_is_judged_at_neither_end(measured: Measured, net: Netw
 
 
 def test_the_table_in_the_docs_is_what_comes_out(measured: Measured) -> None:
-    page = table(measured)
-    if os.environ.get("UNBLOAT_BLESS") == "1":
-        PAGE.write_text(page)
-    assert PAGE.read_text() == page, "UNBLOAT_BLESS=1 renews it, after a look at the change"
+    same(PAGE, table(measured))
 
 
 def table(measured: Measured) -> str:

@@ -5,11 +5,11 @@ The lab's figures are read from docs/generated/claims-lab.json (see stored_lab.p
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from generated_page import same
 from stored_lab import BLESS, bless, measured, settings, stored
 
 from unbloat.claims.claim import Claim, claims
@@ -121,12 +121,6 @@ def matrix(claim: Sequence[Outcome]) -> str:
         text += f"\n### {link}\n\n{row(titles[1:])}|---{'|--:' * (len(titles) - 2)}|\n"
         text += "".join(row(cell[1:]) for cell in rows if cell[0] == link)
     return text
-
-
-def same(path: Path, text: str) -> None:
-    if os.environ.get("UNBLOAT_BLESS") == "1":
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text
 
 
 def test_the_claims_in_the_manual_are_what_a_run_gives(outcomes: list[Outcome]) -> None:

@@ -6,10 +6,10 @@ warning overstated) stand on the page beside what is reached. The tests refuse a
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import labelled
+from generated_page import same
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "generated" / "verdicts.md"
@@ -73,10 +73,7 @@ def page(judged: list[labelled.Judged]) -> str:
 
 
 def test_the_page_in_the_docs_is_what_comes_out(judged: list[labelled.Judged]) -> None:
-    text = page(judged)
-    if os.environ.get("UNBLOAT_BLESS") == "1":
-        PAGE.write_text(text)
-    assert PAGE.read_text() == text, "UNBLOAT_BLESS=1 renews it, after a look at the change"
+    same(PAGE, page(judged))
 
 
 def test_every_label_has_its_flow_and_known_words() -> None:

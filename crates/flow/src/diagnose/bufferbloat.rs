@@ -39,9 +39,10 @@
 //! ## What cures it
 //!
 //! At the sender BBR instead of CUBIC: it limits the bytes in flight to a small multiple of the BDP, where CUBIC
-//! fills the buffer. Where the packets show which one the sender runs (`congestion_control`), the cure says so. On the path a router with smart queue management (fq_codel, CAKE) and a shaper just below the
-//! rate of the slow link. For downloads to a phone a receive window that follows the delay (DRWA). For uploads from
-//! a phone a gate that keeps the buffer of the radio firmware short (QCUT).
+//! fills the buffer. Where the packets show which one the sender runs (`congestion_control`), the cure says so. On the
+//! path a router with smart queue management (fq_codel, CAKE) and a shaper just below the rate of the slow link. For
+//! downloads to a phone a receive window that follows the delay (DRWA). For uploads from a phone a gate that keeps the
+//! buffer of the radio firmware short (QCUT).
 //!
 //! ## Traps
 //!
