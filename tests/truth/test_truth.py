@@ -222,23 +222,30 @@ def test_the_queue_is_recovered_at_either_end(pairs: Path, name: str, end: str) 
     assert figures["queue_ms_max"] <= longest_rtt(path) - base - path["back_ms"]["min"]
 
 
-# Both ends see enough RTTs for a grade. Two pairs are left out: a slow reader's data comes in bursts, and either end samples
-# another part of each; and with a p95 of about 5 ms some late segments decide between A+ and A in `reorder-loss`.
-NOT_GRADED = ("gso", "no-timestamps", "tail", "tail-timeout", "slow-reader", "reorder-loss")
-GRADED = [n for n in NAMES if n not in (*generate.CUT, *NOT_GRADED)]
+# Both ends see enough RTTs for a grade.
+GRADED = [
+    n for n in NAMES if n not in (*generate.CUT, "gso", "no-timestamps", "tail", "tail-timeout")
+]
+GRADES = ("A+", "A", "B", "C", "D", "F")
+# A queue that stands: half of the time it is longer than grade A+ allows. Others come and go with single bursts.
+STANDING_MS = 5.0
 
 
 @pytest.mark.parametrize("name", GRADED)
 def test_both_ends_give_one_grade(pairs: Path, name: str) -> None:
+    """The receiver samples the first segment that each of its ACKs released. So it sees less of a queue that a burst alone
+    makes: there its grade may be the next better one."""
     truth = truth_of(pairs, name)
-    one, other = (
+    sender, receiver = (
         ours.figures(pairs / name / f"{truth[end]}.pcap") for end in ("sender", "receiver")
     )
-    assert one["grade"] is not None
-    assert other["grade"] is not None
     # A queue between two grades has either: each end may err by as much as the tests of the queue allow.
-    close = pytest.approx(other["queue_ms_p95"], rel=2 * SHARE, abs=2 * CLOCK_MS)
-    assert one["grade"] == other["grade"] or one["queue_ms_p95"] == close
+    close = pytest.approx(receiver["queue_ms_p95"], rel=2 * SHARE, abs=2 * CLOCK_MS)
+    if sender["queue_ms_p95"] == close:
+        return
+    better = GRADES.index(sender["grade"]) - GRADES.index(receiver["grade"])
+    standing = truth["path"]["held_ms"]["p50"] - truth["path"]["transit_ms"]["min"] >= STANDING_MS
+    assert better in ((0,) if standing else (0, 1))
 
 
 def test_a_small_receive_window_is_full_as_long_as_the_kernel_says(pairs: Path) -> None:
