@@ -26,7 +26,7 @@
  *                               packet n arrived; queue: bytes before it; stamps: TSval/TSecr; sacks: LEFT-RIGHT,... or -
  *   - n time dir waited                                                           a copy of n was delivered; waited: us in the FIFO
  *   q time dir bytes rate                                                         the FIFO, every 50 ms
- *   w time late                                                                   this program woke more than 1 ms late
+ *   w time late                                                                   this program stood still for more than 1 ms
  * Lines are in the order in which things happened at the devices: before a packet is delivered to a device, all that its
  * host has sent until then is taken in.
  * fates: pass, queue (FIFO full), loss, kill, blackout, hold (reordered on purpose), dup. Only the last two and pass arrive.
@@ -299,6 +299,11 @@ static void take_in(struct direction *d, uint64_t since) {
     for (int k = 0; k < 1024 && (got = read(d->in, buffer, sizeof buffer)) > 0; k++) arrive(d, buffer, (uint32_t)got, now_ns(), since);
 }
 
+/* Writes down that something happened more than 1 ms after it was due: the machine ran something else meanwhile. */
+static void late(uint64_t at, uint64_t due) {
+    if (at > due + 1000000ull) fprintf(log_file, "w %" PRIu64 " %" PRIu64 "\n", at / 1000, (at - due) / 1000);
+}
+
 int main(int argc, char **argv) {
     if (argc != 7) { fprintf(stderr, "usage: relay PHONE_NS:TUN SERVER_NS:TUN LOG SECONDS up:... down:...\n"); return 2; }
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -325,7 +330,7 @@ int main(int argc, char **argv) {
     mlockall(MCL_CURRENT);
     printf("ready\n");
     fflush(stdout);
-    while (!stopping) {
+    for (uint64_t turn = birth; !stopping;) {
         uint64_t t = now_ns(), next = t + 50000000ull;
         if (t >= end) break;
         uint64_t since = zero && t > zero ? t - zero : 0;
@@ -365,9 +370,10 @@ int main(int argc, char **argv) {
         uint64_t here = now_ns();
         struct timespec wait = {0, next > here ? (long)(next - here) : 0};
         struct pollfd fds[2] = {{phone, POLLIN, 0}, {server, POLLIN, 0}};
-        int ready = ppoll(fds, 2, &wait, NULL);
-        uint64_t woke = now_ns();
-        if (!ready && woke > next + 1000000ull) fprintf(log_file, "w %" PRIu64 " %" PRIu64 "\n", woke / 1000, (woke - next) / 1000);
+        late(here, turn);
+        ppoll(fds, 2, &wait, NULL);
+        turn = now_ns();
+        late(turn, next > here ? next : here);
     }
     fclose(log_file);
     return 0;

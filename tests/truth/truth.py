@@ -22,6 +22,10 @@ from typing import Any
 from reported_reordering import ReportedReordering
 
 SYN, RST, ACK = 2, 4, 16
+# Lateness of the relay below this is within the tolerances of the times.
+STALL_US = 2_000
+# Of a quantile: the least that it may be, itself, the most.
+Held = dict[str, tuple[float, float, float]]
 DROPPED = ("queue", "loss", "kill", "blackout")
 
 
@@ -60,13 +64,15 @@ class Direction:
     acks_lost: int = 0
     acks_duplicated: int = 0
     in_flight_max: int = 0
-    relay_late_ms: float = 0.0  # how late the relay itself woke up
+    stalls: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # from when to when the relay itself stood still, in us
     waited_ms: list[float] = field(default_factory=list)
     transit_ms: list[float] = field(default_factory=list)
     back_ms: list[float] = field(default_factory=list)
-    first_ms: list[tuple[int, float]] = field(
+    trips_ms: list[tuple[int, float]] = field(
         default_factory=list
-    )  # when a first transmission was sent, in us, and its transit
+    )  # when a first transmission was sent, in us; its transit and the way back of the ACK behind it
     queue: list[tuple[float, float]] = field(default_factory=list)  # second, ms of queue
 
 
@@ -104,6 +110,9 @@ class Reader:
         self.reported: dict[int, ReportedReordering] = defaultdict(ReportedReordering)
         self.seen: dict[int, int] = {}  # number → when it was first delivered, in us
         self.answers: dict[int, list[str]] = {}  # number → line of a packet of the other way
+        self.back: dict[int, list[tuple[int, float]]] = defaultdict(
+            list
+        )  # port → when an answer was sent, in us, and its transit, in ms
         self.counted: set[int] = set()
 
     def relative(self, port: int, wire: str) -> int:
@@ -118,7 +127,7 @@ class Reader:
             if word[2] == self.way and int(word[4]):
                 self.flow.queue.append((int(word[1]) / 1e6, int(word[3]) * 8e3 / int(word[4])))
         elif word[0] == "w":
-            self.flow.relay_late_ms = max(self.flow.relay_late_ms, int(word[2]) / 1e3)
+            self.flow.stalls.append((int(word[1]) - int(word[2]), int(word[1])))
         elif word[0] == "+":
             if word[5] == "6":
                 (self.data if word[3] == self.way else self.answer)(word)
@@ -137,7 +146,9 @@ class Reader:
         if self.began():
             self.flow.acks_duplicated += n in self.seen
             self.flow.back_ms.append((us - int(word[2])) / 1e3)
-        self.seen.setdefault(n, us)
+        if n not in self.seen:
+            self.seen[n] = us
+            self.back[port].append((int(word[2]), (us - int(word[2])) / 1e3))
         if port not in self.first or not int(word[11]) & ACK or int(word[11]) & RST:
             return
         edge = self.relative(port, word[10])
@@ -216,12 +227,21 @@ class Reader:
                 spans[packet.port] = add(
                     spans[packet.port], packet.seq, packet.seq + packet.payload
                 )
-        self.flow.first_ms = [
-            (packet.us, (self.seen[packet.n] - packet.us) / 1e3)
+        for answers in self.back.values():
+            answers.sort()
+        self.flow.trips_ms = [
+            (packet.us, self.round_trip_ms(packet))
             for packet in self.sent.values()
             if packet.n in self.counted and packet.n in self.seen and not packet.again
         ]
         return self.flow
+
+    def round_trip_ms(self, packet: Sent) -> float:
+        """What the relay held a delivered packet and the next answer behind it, without the time at the receiver."""
+        there, answers = self.seen[packet.n], self.back[packet.port]
+        at = bisect.bisect_left(answers, (there, 0.0))
+        back_ms = answers[min(at, len(answers) - 1)][1] if answers else 0.0
+        return (there - packet.us) / 1e3 + back_ms
 
 
 def read(log: Path, way: str, skip: int = 0) -> Direction:
@@ -242,13 +262,29 @@ def spread(values: list[float]) -> dict[str, float | None]:
     }
 
 
-def held(samples: list[tuple[int, float]], back_ms: float) -> dict[str, float | None]:
-    """Quantiles over the time of sending: each value counts half of the time to either neighbour, as long as the earlier
-    one was in flight; a value counts no longer than half of what it exceeds the next one, since an unused queue empties.
-    Each with those a point below and above, since a quantile may lie on a steep slope."""
+def disturbed_us(stalls: list[tuple[int, int]], base_us: float, start: int, end: int) -> float:
+    """For how long of the time from `start` to `end` what was sent met a relay that stood still: the stalls of more than
+    `STALL_US`, each with the packets that were under way when it began."""
+    total, reached = 0.0, float(start)
+    for begin, until in sorted(s for s in stalls if s[1] - s[0] > STALL_US):
+        begin_us = max(begin - base_us, reached)
+        reached = max(reached, min(until, end))
+        total += max(reached - begin_us, 0.0)
+    return total
+
+
+def held(samples: list[tuple[int, float]], stalls: list[tuple[int, int]], base_us: float) -> Held:
+    """Quantiles of round trips over the time of sending: each value counts half of the time to either neighbour, as long
+    as the earlier one was in flight; a value counts no longer than half of what it exceeds the next one, since an unused
+    queue empties.
+
+    Each has bounds: a point on either side, since a quantile may lie on a steep slope, and the share of time in which the
+    relay stood still, since what a capture holds of that depends on where the packets were."""
+    if not samples:
+        return {}
     weights = [0.0] * len(samples)
     for i in range(1, len(samples)):
-        in_flight_us = (samples[i - 1][1] + back_ms) * 1e3
+        in_flight_us = samples[i - 1][1] * 1e3
         span_us = min(max(samples[i][0] - samples[i - 1][0], 0), in_flight_us)
         excess_us = (samples[i - 1][1] - samples[i][1]) * 1e3
         before_us = (min(span_us, excess_us) if excess_us > 0 else span_us) / 2
@@ -256,16 +292,23 @@ def held(samples: list[tuple[int, float]], back_ms: float) -> dict[str, float | 
         weights[i] += span_us - before_us
     ordered = sorted(zip([ms for _, ms in samples], weights, strict=True))
     sums = list(itertools.accumulate(weight for _, weight in ordered))
-    values = {"max": ordered[-1][0] if ordered else None}
-    for point in (49, 50, 51, 94, 95, 96):
-        place = bisect.bisect_left(sums, point / 100 * sums[-1]) if sums else 0
-        values[f"p{point}"] = ordered[place][0] if ordered else None
-    return values
+    disturbed = disturbed_us(stalls, base_us, samples[0][0], samples[-1][0])
+    aside = 0.01 + min(disturbed / max(sums[-1], 1.0), 1.0)
+
+    def at(share: float) -> float:
+        place = bisect.bisect_left(sums, min(max(share, 0.0), 1.0) * sums[-1])
+        return ordered[min(place, len(ordered) - 1)][0]
+
+    values = {f"p{p}": (at(p / 100 - aside), at(p / 100), at(p / 100 + aside)) for p in (50, 95)}
+    largest = ordered[-1][0]
+    # with stalls, the largest may be one that only a stall made
+    return values | {"max": (at(1 - aside) if disturbed else largest, largest, largest)}
 
 
 def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
     """What the log says of the data in one direction."""
     flow = read(log, way, skip)
+    base_us = 1e3 * (min(flow.transit_ms, default=0.0) + min(flow.back_ms, default=0.0))
     return {
         "data": flow.data,
         "dropped": dict(flow.dropped),
@@ -284,11 +327,11 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
         "in_flight_plain_max": flow.in_flight_max,
         "acks_lost": flow.acks_lost,
         "acks_duplicated": flow.acks_duplicated,
-        "relay_late_ms": flow.relay_late_ms,
+        "relay_late_ms": max((end - start for start, end in flow.stalls), default=0) / 1e3,
         "waited_ms": spread(flow.waited_ms),
         "transit_ms": spread(flow.transit_ms),
         "back_ms": spread(flow.back_ms),
-        "held_ms": held(flow.first_ms, min(flow.back_ms, default=0.0)),
+        "round_trip_ms": held(flow.trips_ms, flow.stalls, base_us),
         "queue": flow.queue,
     }
 
