@@ -182,7 +182,8 @@ impl Stream {
         if let Some(far) = far {
             self.on_far(far, delayed, m, cx);
         }
-        self.after_ack(r, advanced, m, cx);
+        // During a recovery the cumulative ACK waits for one segment, and SACK alone lets the sender send.
+        self.after_ack(r, advanced || progress, m, cx);
     }
 
     /// Processes SACK and DSACK blocks. Returns an RTT sample and whether any block was new.
@@ -305,10 +306,11 @@ impl Stream {
         }
     }
 
+    /// `clocks_out`: the ACK reports data as received for the first time, which the sender answers with data.
     fn after_ack(
         &mut self,
         r: &TcpSegment,
-        advanced: bool,
+        clocks_out: bool,
         m: &mut Measured,
         cx: &mut Context<'_>,
     ) {
@@ -322,7 +324,7 @@ impl Stream {
                 sacked: m.board.sacked_bytes(),
                 right_edge: self.right_edge,
             };
-            m.echoes.passed(tsval, cx.now, known, advanced);
+            m.echoes.passed(tsval, cx.now, known, clocks_out);
         }
         if at_sender {
             // With nothing in flight a window below one segment stops the sender like a zero window: silly-window

@@ -31,7 +31,7 @@ struct PassedAck {
     tsval: u32,
     time: Instant,
     known: SenderView,
-    /// This TSval first appeared on an ACK of new data, which the sender answers with data at once.
+    /// This TSval first appeared on an ACK or SACK of new data, which the sender answers with data at once.
     clocks_out: bool,
 }
 
