@@ -1,8 +1,9 @@
 """The one layer of retries: a failed test runs again only where its own run measured that the machine starved it.
 
 While a test runs, a thread sleeps for moments on end and measures by how much it wakes up late: so do the senders,
-readers and judges of a testbed. The emulator measures the same of its packets. A test may add a measurement of its own
-with `measured`. Without such a measurement a failure is a failure. There is one retry, with new fixtures and a new folder,
+readers and judges of a testbed. It also measures by how much the wall clock stepped: a virtual machine that was paused for
+three seconds has captures with a gap that no packet saw. The emulator measures late packets. A test may add a measurement of
+its own with `measured`. Without such a measurement a failure is a failure. There is one retry, with new fixtures and a new folder,
 and each is a line of `target/retries.jsonl` (UNBLOAT_RETRIES names another file).
 """
 
@@ -29,6 +30,9 @@ MAX_LATE_SHARE = 0.01
 MAX_LATE_S = 0.05
 """One stall of both processors by 0.1 s leaves a window that is too large: the RTT of a download, 180 ms, was above 200 ms
 for 0.7 s after it (4 of 4 runs). That decides a p95 of six seconds."""
+MAX_STEP_S = 0.02
+"""Time servers slew by at most 500 ppm (adjtimex), which is 0.005 ms in a nap; a thread that is interrupted between its two
+readings of the clocks is late as well."""
 MAX_LINK_LATE_US = {"p99": 5_000, "max": 50_000}
 """Without a stall the latest packet of 24 runs, three at a time beside a busy loop, was late by at most 13 ms."""
 
@@ -46,14 +50,18 @@ class Watch:
 
     def __init__(self) -> None:
         self.late_s, self.worst_s, self.begun = 0.0, 0.0, time.monotonic()
+        self.stepped_s = 0.0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._nap, daemon=True)
         self.thread.start()
 
     def _nap(self) -> None:
-        before = time.monotonic()
+        before, wall_before = time.monotonic(), time.time()
         while not self.over.wait(NAP_S):
-            now = time.monotonic()
+            now, wall = time.monotonic(), time.time()
+            step = abs((wall - wall_before) - (now - before))
+            self.stepped_s = max(self.stepped_s, step)
+            wall_before = wall
             late, before = now - before - NAP_S, now
             self.worst_s = max(self.worst_s, late)
             self.late_s += late if late > LATE_S else 0.0
@@ -62,12 +70,24 @@ class Watch:
         """Ends the thread: what it has measured."""
         self.over.set()
         self.thread.join()
-        return f"wake-ups were late by {self.late_s:.3f} s in all and {self.worst_s:.3f} s at most"
+        return (
+            f"wake-ups were late by {self.late_s:.3f} s in all and {self.worst_s:.3f} s at most, "
+            f"the wall clock stepped by {self.stepped_s:.3f} s"
+        )
+
+    def clock_step(self) -> dict[str, Any] | None:
+        """A step of the wall clock, which is not part of any run; None: there was none."""
+        if self.stepped_s <= MAX_STEP_S:
+            return None
+        why = f"the machine's wall clock stepped by {self.stepped_s:.3f} s"
+        return {"why": why, "stepped_s": round(self.stepped_s, 3)}
 
     def starvation(self, folder: Path | None) -> dict[str, Any] | None:
         """What was measured, by this thread, the test, or emulators with files below the folder; None: nothing."""
         if _own:
             return {"why": "; ".join(_own)}
+        if step := self.clock_step():
+            return step
         share = self.late_s / (time.monotonic() - self.begun)
         if share > MAX_LATE_SHARE or self.worst_s > MAX_LATE_S:
             return {
@@ -100,7 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         failed.sections.append(("Machine", lateness))
     starvation = failed and watch.starvation(item.stash.get(_FOLDER, None))
     if failed and starvation:
-        record(item.nodeid, starvation, failed)
+        record(item.nodeid, starvation, message(failed))
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures, as pytest-rerunfailures does
         watch = Watch()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
@@ -124,12 +144,16 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     return (yield)
 
 
-def record(test: str, starvation: dict[str, Any], failed: pytest.TestReport) -> None:
+def message(failed: pytest.TestReport) -> str:
+    """What a failed test says."""
+    crash = getattr(failed.longrepr, "reprcrash", None)
+    return crash.message if crash is not None else str(failed.longrepr)
+
+
+def record(test: str, starvation: dict[str, Any], failure: str) -> None:
     """A line of the file of retries."""
     path = Path(os.environ.get("UNBLOAT_RETRIES", RETRIES))
     path.parent.mkdir(parents=True, exist_ok=True)
-    crash = getattr(failed.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(failed.longrepr)
-    row = {"test": test, "starvation": starvation, "failure": (text.splitlines() or [""])[0]}
+    row = {"test": test, "starvation": starvation, "failure": (failure.splitlines() or [""])[0]}
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")

@@ -81,6 +81,24 @@ def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
     assert (code, summary["failed"], len(retries)) == (1, 1, 1)
 
 
+@pytest.mark.parametrize(("step_s", "retried"), [(0.0, 0), (3.3, 1)])
+def test_a_step_of_the_wall_clock_is_a_measurement(
+    tmp_path: Path, step_s: float, retried: int
+) -> None:
+    text = f"""
+import time
+def test_it(monkeypatch):
+    time.sleep(0.1)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + {step_s})
+    time.sleep(0.1)
+    assert False
+"""
+    _, _, retries = run(tmp_path, text)
+    assert len(retries) == retried
+    assert all(3.2 < retry["starvation"]["stepped_s"] < 3.4 for retry in retries)
+
+
 @pytest.mark.parametrize(("max_us", "retried"), [(13_000, 0), (90_000, 1)])
 def test_one_late_packet_of_the_emulator_is_a_measurement(
     tmp_path: Path, max_us: int, retried: int
