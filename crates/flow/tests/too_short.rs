@@ -5,7 +5,7 @@
 mod model;
 
 use flow::series::rows::Flow;
-use model::{Fate, MS, Script, analyse};
+use model::{Fate, MS, Point, Script, analyse};
 
 /// The data direction of a script at 40 ms of RTT and 10 segments in flight, unless it says otherwise.
 fn data(s: &Script) -> Flow {
@@ -28,6 +28,24 @@ fn eleven_segments_in_three_round_trips_are_judged_and_fewer_are_not() {
     assert!(judged(&data(&of(11, 100 * MS))));
     assert!(!judged(&data(&of(11, MS))), "two round trips");
     assert!(judged(&data(&of(60, MS))), "six");
+}
+
+#[test]
+fn without_an_rtt_data_of_which_none_follows_an_ack_is_not_judged() {
+    let of = |cwnd, seen: usize| {
+        let s =
+            Script { segments: 40, cwnd, gap: 2 * MS, point: Point::Receiver, ..Script::plain() };
+        let packets = model::run(&s).0;
+        // Neither handshake nor request: nothing shows the RTT.
+        let data: Vec<_> = packets.into_iter().skip_while(|p| p.payload == 0).take(seen).collect();
+        let a = analyse(&data);
+        a.flows.into_iter().max_by_key(|f| f.payload_bytes).expect("flows")
+    };
+    let one_flight = of(40, 38);
+    assert!(one_flight.rtt_ms.is_none(), "{one_flight:?}");
+    assert!(one_flight.active.as_millis_f64() > 20.0);
+    assert!(one_flight.too_short, "all data left before an ACK arrived");
+    assert!(!of(5, 80).too_short, "eight flights");
 }
 
 #[test]

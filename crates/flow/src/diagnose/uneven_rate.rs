@@ -5,7 +5,8 @@
 //! ## How it is measured
 //!
 //! Goodput of every second that begins with a bin of the profile (longer for flows above 51 s, whose profile is
-//! coarser), without the first two seconds and the last. The seconds overlap, so that no short dip is divided between
+//! coarser, and where four of the path's smallest RTTs are longer: a window that leaves at once makes bursts of one
+//! RTT), without the first two seconds and the last. The seconds overlap, so that no short dip is divided between
 //! two of them. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
 //! begins at least a second later. It is info, reported when p90 / p10 is 1.5 or more, or when there is a dip.
 //!
@@ -33,8 +34,8 @@
 //! short downwards dip to 50"; parts 1 and 5.
 
 use super::reading::{
-    Values, clock, counted, data_end, data_start, enough_data, quantile, rate, rate_between,
-    seconds_into, share,
+    Values, base_rtt, clock, counted, data_end, data_start, enough_data, quantile, rate,
+    rate_between, seconds_into, share,
 };
 use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
@@ -52,6 +53,8 @@ const SPAN: f64 = 1.5;
 const DIP: f64 = 0.5;
 /// Ticks per block: a second of 100 ms.
 const BLOCK: u64 = 10;
+/// RTTs per block at least: a burst of each RTT more or less then changes the rate by at most a quarter.
+const BLOCK_RTTS: f64 = 4.0;
 /// Blocks of slow start left out.
 const WARM_UP: usize = 2;
 
@@ -72,7 +75,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let n = e.profile.bins().len();
-    let per_block = (BLOCK / e.profile.ticks(0).max(1)).max(1) as usize;
+    let bin_ms = e.profile.width().as_millis_f64();
+    let rtts = (BLOCK_RTTS * base_rtt(e).unwrap_or(0.0) / bin_ms).ceil() as usize;
+    let per_block = ((BLOCK / e.profile.ticks(0).max(1)).max(1) as usize).max(rtts).min(n.max(1));
     let first = e.profile.bins().iter().position(|b| b.delivered.0 > 0)? + WARM_UP * per_block;
     let last = e.profile.bins().iter().rposition(|b| b.delivered.0 > 0)?;
     let starts: Vec<usize> = (first..n).take_while(|i| i + per_block <= last.min(n)).collect();
@@ -145,6 +150,22 @@ mod tests {
             let f = check(&case.evidence()).expect("uneven");
             assert_eq!(f.number("dips"), 1.0, "{}", f.text);
         }
+    }
+
+    #[test]
+    fn bursts_of_one_round_trip_are_no_dips() {
+        // A window of 90 KB in 100 ms of each round trip of 580 ms: one second has one or two of them.
+        let case = |base_ms| {
+            let mut case = Case::transfer(60, |t, bin| {
+                let round = (t / 0.58 + 1e-9).floor();
+                bin.delivered(if t - round * 0.58 < 0.095 { 90_000 } else { 0 });
+            });
+            case.path_rtt_ms_min = Some(base_ms);
+            case.flow.rtt_ms = None;
+            case
+        };
+        assert!(check(&case(580.0).evidence()).is_none());
+        assert!(check(&case(20.0).evidence()).is_some(), "a path of 20 ms has no such rounds");
     }
 
     #[test]

@@ -21,6 +21,12 @@ const FLAT_ROUNDS: u8 = 3;
 /// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
+/// How long a loss matters after the last sign of it: a second, the initial retransmission timeout (RFC 6298), or four
+/// RTTs, ns. A sender that waits for longer has repaired it, whether or not the capture shows the ACK.
+pub fn recovery_memory(srtt: u64) -> u64 {
+    1_000_000_000.max(4 * srtt)
+}
+
 /// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
@@ -33,6 +39,9 @@ pub struct State {
     pub zero_window: bool,
     /// The sender has nothing to send.
     pub app_limited: bool,
+    /// Until then lost data waits for its repair. That time does not count for an idle application, though it has sent all:
+    /// the repair is what the transfer waits for.
+    pub recovering_until: Instant,
     /// No data is in the capture, but the ACK at its end acknowledged some that is missing: whether the sender had
     /// something to send is unknown.
     pub missing: bool,
@@ -237,7 +246,7 @@ impl Bins {
             self.zero_window_ns += spent;
         }
         if self.state.app_limited && !self.state.timeout {
-            self.open.app += spent;
+            self.open.app += at.since(self.mark.max(self.state.recovering_until)).as_nanos();
         }
         if self.state.missing {
             self.open.missing += spent;
@@ -409,9 +418,8 @@ impl Bins {
         if self.slow_start.on {
             return Limit::SlowStart;
         }
-        let congestion = self
-            .congestion
-            .is_some_and(|t| end.since(t).as_nanos() <= 1_000_000_000.max(4 * now.srtt));
+        let congestion =
+            self.congestion.is_some_and(|t| end.since(t).as_nanos() <= recovery_memory(now.srtt));
         let near_best = self.second.sum as f64 >= NEAR_BEST * self.best_second as f64;
         match (now.base_rtt, self.second.rtt_min()) {
             (Some(base), Some(lowest)) => {

@@ -361,6 +361,7 @@ impl Stream {
         let ns = far.as_nanos();
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
+        m.bursts.measured(ns - self.far_min);
         match self.vantage {
             Vantage::Sender => self.on_path_rtt(ns, delayed, m, cx),
             // A half of about 0 ms is the receiver beside the capture, not the path.
@@ -404,6 +405,7 @@ impl Stream {
         }
         self.near_min = if self.near_count == 0 { ns } else { self.near_min.min(ns) };
         self.near_count = self.near_count.saturating_add(1);
+        m.bursts.measured(ns - self.near_min);
         m.last_near = Some(ns);
         if self.vantage == Vantage::Receiver {
             self.on_path_rtt(ns, false, m, cx);

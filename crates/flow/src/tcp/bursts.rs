@@ -2,7 +2,9 @@
 //!
 //! A silence is a gap between ACKs of new data, with data in flight, of at least 50 ms and eight times the usual gap.
 //! The burst is everything acknowledged in the first quarter of that length after the silence. It counts from eight
-//! segments on. Results: number of bursts, maximum bytes acknowledged by one, maximum bytes that the sender then sent,
+//! segments on, and only if its ACKs were late: a window that leaves at once comes back at once, a round trip later,
+//! and the silence between is no stall. Late is an RTT (of either half of the path) longer than its minimum by half of
+//! the silence. Results: number of bursts, maximum bytes acknowledged by one, maximum bytes that the sender then sent,
 //! longest silence.
 //!
 //! TCP-tracing part 8 describes this pattern at second 22 of its sequence graph: the ACKs "seem to come in as a burst",
@@ -16,6 +18,9 @@ use crate::series::evidence::Burst;
 const MIN_SILENCE_NS: u64 = 50_000_000;
 /// A silence is at least this many times the usual gap.
 const SILENCE_FACTOR: u64 = 8;
+/// ACKs are late from this part of the silence on. Not all of it: the segment that waited longest may be lost, or lack
+/// a sample.
+const LATE_PART: u64 = 2;
 /// Fewer segments are an ordinary stretch ACK.
 const MIN_SEGMENTS: u64 = 8;
 /// Number of bursts stored for findings. Beyond, those after the longest silences are; counts and maxima cover all.
@@ -27,6 +32,8 @@ struct OpenBurst {
     silence: u64,
     acked: u64,
     released: u64,
+    /// The longest RTT of the burst above its minimum, ns; `None` without a sample.
+    late: Option<u64>,
 }
 
 /// Detects the ACK bursts of one stream.
@@ -67,12 +74,21 @@ impl Bursts {
             && gap >= self.usual_gap * SILENCE_FACTOR
             && self.usual_gap > 0
         {
-            self.open = Some(OpenBurst { start: now, silence: gap, acked: bytes, released: 0 });
+            self.open =
+                Some(OpenBurst { start: now, silence: gap, acked: bytes, released: 0, late: None });
         } else {
             // EWMA with weight 1/8, as for the RTT, so that a silence does not become the usual gap at once.
             self.usual_gap = if self.usual_gap == 0 { gap } else { (self.usual_gap * 7 + gap) / 8 };
         }
         ended
+    }
+
+    /// A sample of the RTT, or of one half of it, was longer than its minimum by `late` ns.
+    #[inline]
+    pub fn measured(&mut self, late: u64) {
+        if let Some(open) = &mut self.open {
+            open.late = Some(open.late.map_or(late, |longest| longest.max(late)));
+        }
     }
 
     /// The sender sent `bytes` of payload.
@@ -88,7 +104,8 @@ impl Bursts {
     /// Ends the open burst; returns it if it counts.
     pub fn end(&mut self, mss: u64) -> Option<Burst> {
         let open = self.open.take()?;
-        if open.acked < MIN_SEGMENTS * mss {
+        let in_time = open.late.is_some_and(|late| late * LATE_PART < open.silence);
+        if open.acked < MIN_SEGMENTS * mss || in_time {
             return None;
         }
         self.count += 1;
@@ -136,6 +153,27 @@ mod tests {
         assert_eq!(burst.acked, Bytes(30 * 2_896));
         assert_eq!(burst.released, Bytes(30 * 5_792));
         assert_eq!(b.count, 1);
+    }
+
+    #[test]
+    fn a_window_that_comes_back_a_round_trip_later_is_no_stall() {
+        // Thirty segments in 30 ms, then nothing until they are acknowledged: a round trip of 600 ms without a queue.
+        let bursts = |late: Option<u64>| {
+            let mut b = Bursts::default();
+            for round in 0..10u64 {
+                for i in 0..30u64 {
+                    b.acked(Instant((round * 600 + i) * 1_000_000), 1_448, true, 1_448);
+                    if let Some(late) = late {
+                        b.measured(late);
+                    }
+                }
+            }
+            b.end(1_448);
+            b.count
+        };
+        assert_eq!(bursts(Some(20_000_000)), 0, "each ACK one round trip after its segment");
+        assert!(bursts(Some(570_000_000)) >= 8, "each ACK as late as the silence is long");
+        assert!(bursts(None) >= 8, "without a sample");
     }
 
     #[test]

@@ -29,6 +29,9 @@ use crate::identity::sequence::Pos;
 /// Minimum retransmission timeout of Linux (TCP_RTO_MIN). RFC 6298 says 1 s; no known stack waits less than 200 ms.
 pub const RTO_MIN: Duration = Duration(200_000_000);
 
+/// Timers of Linux count in jiffies, of 10 ms at most (HZ is 100 to 1,000), and may fire up to one early.
+const JIFFY: Duration = Duration(10_000_000);
+
 /// Whether the IP identifications of one side show its sending order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdOrder {
@@ -203,7 +206,7 @@ impl Recovery {
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),
             _ if timer_ran_out => (Cause::Timeout, true),
             // Nothing informed the sender of a loss, so it was its timer, which then is shorter than our estimate.
-            _ if lone && !r.evidence && r.silence >= RTO_MIN => (Cause::Timeout, true),
+            _ if lone && !r.evidence && r.silence + JIFFY >= RTO_MIN => (Cause::Timeout, true),
             _ => (Cause::Fast, false),
         };
         match cause {
@@ -217,6 +220,12 @@ impl Recovery {
             _ => {}
         }
         (cause, fired)
+    }
+
+    /// Whether data sent before a loss was seen is not acknowledged yet.
+    #[inline]
+    pub fn is_under_way(&self, una: Pos) -> bool {
+        self.phase != Phase::Open && una < self.until
     }
 
     /// The cumulative ACK moved to `una`.
@@ -316,6 +325,19 @@ mod tests {
         };
         assert_eq!(Recovery::default().cause(slow(false)), (Cause::Timeout, true));
         assert_eq!(Recovery::default().cause(slow(true)), (Cause::Fast, false));
+    }
+
+    #[test]
+    fn a_timer_may_fire_a_jiffy_early() {
+        let after = |silence_ms| {
+            let r = Retransmission {
+                srtt: Duration::from_millis(90),
+                ..retransmission(0, 1000, silence_ms, false)
+            };
+            Recovery::default().cause(r)
+        };
+        assert_eq!(after(191), (Cause::Timeout, true));
+        assert_eq!(after(189), (Cause::Fast, false));
     }
 
     #[test]

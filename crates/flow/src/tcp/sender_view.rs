@@ -73,6 +73,11 @@ impl Echoes {
         });
     }
 
+    /// Whether ACKs passed, and no data was sent after the sender had received one of them.
+    pub fn unanswered(&self) -> bool {
+        self.current.is_none() && !self.passed.is_empty()
+    }
+
     /// A data segment with `tsecr` that ends at `end` passed. Returns an RTT sample if this is the first echo of that
     /// TSval, and the sender's view if it is known.
     #[inline]

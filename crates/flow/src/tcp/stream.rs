@@ -22,7 +22,7 @@ use units::{Bytes, Duration, Instant};
 use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
-use crate::series::limits::{BinContext, State};
+use crate::series::limits::{BinContext, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
@@ -544,7 +544,20 @@ impl Stream {
             }
             _ => {}
         }
-        m.bins.set(State { timeout, window_full: full, zero_window, app_limited, missing: false });
+        let recovering = m.recovery.is_under_way(self.una) || m.board.sacked_bytes() > 0;
+        let recovering_until = if recovering {
+            m.last_progress.max(m.last_data) + Duration(recovery_memory(m.smoothed.srtt))
+        } else {
+            Instant::ZERO
+        };
+        m.bins.set(State {
+            timeout,
+            window_full: full,
+            zero_window,
+            app_limited,
+            recovering_until,
+            missing: false,
+        });
     }
 
     /// Bytes delivered: acknowledged where ACKs are seen, else seen once.
