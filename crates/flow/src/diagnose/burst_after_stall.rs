@@ -8,7 +8,7 @@
 //! With data in flight, the ACKs fell silent three times or more, and each silence ended in a
 //! burst. The longest silence was 200 ms or more, the minimum retransmission timeout: shorter ones
 //! have little effect on the sender. A burst counts where its RTT was longer than the minimum by half of the
-//! silence: a sender that sends its window at once has silences of up to one round trip, and nothing stalls. Not reported when zero windows lasted longer than that: see
+//! silence. A sender that sends its window at once has silences of up to one round trip, and nothing stalls. Not reported when zero windows lasted longer than that: see
 //! `zero-window`.
 //!
 //! *Burstiness* is the coefficient of variation (standard deviation over mean) of the goodput in

@@ -4,9 +4,9 @@
 //!
 //! ## How it is measured
 //!
-//! Goodput of every second that begins with a bin of the profile (longer for flows above 51 s, whose profile is
-//! coarser, and where four of the path's smallest RTTs are longer: a window that leaves at once makes bursts of one
-//! RTT), without the first two seconds and the last. The seconds overlap, so that no short dip is divided between
+//! Goodput of every second that begins with a bin of the profile, without the first two seconds and the last. The
+//! blocks are longer for flows above 51 s, whose profile is coarser. They last four of the path's smallest RTTs at
+//! least: a window that leaves at once makes bursts of one RTT. The seconds overlap, so that no short dip is divided between
 //! two of them. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
 //! begins at least a second later. It is info, reported when p90 / p10 is 1.5 or more, or when there is a dip.
 //!
