@@ -166,6 +166,40 @@ def analyze(
 
 
 @app.command(
+    short_help="Show how to capture a connection that lags, or capture it.",
+    epilog="Example: sudo unbloat record lag.pcap --for 40s",
+)
+def record(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Where the capture is written; without it the steps are printed.",
+            show_default=False,
+        ),
+    ] = None,
+    system: Annotated[
+        Literal["linux", "macos", "windows", "android", "router"] | None,
+        typer.Option("--on", help="Steps of this system; otherwise those of this one."),
+    ] = None,
+    length: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long, 10s to 60min.")
+    ] = "40s",
+    ping: Annotated[
+        str, typer.Option(metavar="HOST", help="A host beyond the slow link; it is pinged.")
+    ] = "1.1.1.1",
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Another interface than the one that leads to HOST."),
+    ] = None,
+) -> None:
+    """What to type on a system to capture a connection that lags, with a ping beside it. With FILE it is done (Linux, root)."""
+    from unbloat.cli.record import show_or_record
+
+    show_or_record(file, system, length, ping, interface)
+
+
+@app.command(
     short_help="Lay transfers side by side.",
     epilog="Example: unbloat compare cubic.pcapng bbr.pcapng --labels CUBIC,BBR --report cubic-bbr.html",
 )
