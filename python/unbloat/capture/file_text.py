@@ -96,7 +96,7 @@ def header(terminal: Terminal, run: Run) -> None:
     size = f"{seconds_text(info.get('duration_s', 0.0))} · {plural(info.get('packets', 0), 'packet')} · {byte_text(info.get('bytes', 0))}"
     name = cut(plain(run.name), max(terminal.width - width(size) - 3, 12))
     terminal.line(f"{terminal.style(name, 'bold')} · {size}")
-    terminal.line(", ".join(shares_of_bytes(run)) or "no IP packets")
+    terminal.wrapped(", ".join(shares_of_bytes(run)) or "no IP packets")
     for warning in run.warnings:
         terminal.wrapped(warning, terminal.style("warning: ", "yellow"), " " * 9)
 
@@ -195,7 +195,8 @@ def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> st
     style = [GRADE_STYLE[grade]] if grade in GRADE_STYLE else []
     return (
         size
-        + right(rate_text(flow["goodput_bps"]), 12)
+        # Nothing was acknowledged: either nothing arrived, or the capture lacks the ACKs.
+        + right(rate_text(flow["goodput_bps"] or None), 12)
         + rtt
         + " " * (7 - len(grade))
         + terminal.style(grade, *style)
@@ -226,7 +227,13 @@ def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None
         terminal.line()
         mark = terminal.style(row["severity"], *SEVERITY_STYLE.get(row["severity"], ()))
         where = "" if row["flow"] is None else f" · {flow_text(run, row['flow'])}"
-        terminal.line(f"{mark} {terminal.style(row['rule'], 'bold')}{where}{since(row)}")
+        head = f"{mark} {terminal.style(row['rule'], 'bold')}{where}"
+        when = since(row)
+        if width(head) + width(when) > terminal.width:
+            terminal.line(head)
+            terminal.line(f"  {when.removeprefix(' · ')}")
+        else:
+            terminal.line(head + when)
         terminal.wrapped(row["text"], "  ", "  ")
         if row["cure"]:
             terminal.wrapped("Cure: " + row["cure"], "  ", "  ")
