@@ -44,9 +44,7 @@ class Path3(Testbed):
     """Three nodes in a row; 4 Mbit/s and a queue of 400 kB, 0.8 s, from the router to the server."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(
-            folder, "client", "router", "server", sysctls={"net.ipv4.ip_forward": "1"}
-        )
+        super().__init__(folder, "client", "router", "server", sysctls={"net.ipv4.ip_forward": "1"})
 
     def build(self) -> None:
         """Addresses, routes, the queue."""

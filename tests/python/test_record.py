@@ -77,10 +77,18 @@ def test_a_ping_belongs_to_the_time_at_which_it_was_sent() -> None:
             40.0,
             "ping: 20 ms before the transfer, 400 ms during it (medians), at most 400 ms; 2 of 5 without answer",
         ),
-        (Pings([20.0], [], 9), 40.0, "ping: 20 ms (median) before the transfer, no answer during it"),
-        (Pings([20.0], [], 2), 3.0, "ping: 20 ms (median) before the transfer, which did not begin"),
+        (
+            Pings([20.0], [], 9),
+            40.0,
+            "ping: 20 ms (median) before the transfer, no answer during it",
+        ),
+        (
+            Pings([20.0], [], 2),
+            3.0,
+            "ping: 20 ms (median) before the transfer, which did not begin",
+        ),
         (Pings([], [], 9), 40.0, "ping: no answer at all; choose another host with --ping"),
     ],
 )
-def test_the_ping_is_told_in_one_line(pings: Pings, length: float, text: str) -> None:
+def test_the_ping_is_one_line(pings: Pings, length: float, text: str) -> None:
     assert ping_text(Recording(Path("lag.pcap"), "eth0", length, 1000, 0, pings)) == text

@@ -52,7 +52,13 @@ def test_a_range_names_a_unit_once(low: float | None, high: float, text: str) ->
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0005, "0.5 ms"), (61.23, "61.2 s"), (600, "10 min"), (7500, "2 h 05 min"), (1e7, "116 days")],
+    [
+        (0.0005, "0.5 ms"),
+        (61.23, "61.2 s"),
+        (600, "10 min"),
+        (7500, "2 h 05 min"),
+        (1e7, "116 days"),
+    ],
 )
 def test_spans_have_the_unit_that_fits(value: float, text: str) -> None:
     assert wording.seconds_text(value) == text

@@ -219,9 +219,7 @@ def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None
     """
     groups: dict[Any, list[Row]] = {}
     for place, row in enumerate(rows):
-        groups.setdefault(
-            place if most is None else (row["severity"], row["rule"]), []
-        ).append(row)
+        groups.setdefault(place if most is None else (row["severity"], row["rule"]), []).append(row)
     shown = list(groups.values())[:most]
     for row, *others in shown:
         terminal.line()
