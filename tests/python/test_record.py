@@ -33,7 +33,8 @@ def test_each_system_has_a_capture_a_ping_and_the_command_that_reads_it(name: st
         if command != "Ctrl-C":
             shlex.split(command)  # its quotes are closed
     text = "\n".join(commands)
-    assert f"{SNAP}" in text and "ping" in text
+    assert f"{SNAP}" in text
+    assert "ping" in text
     assert commands[-1].startswith("unbloat analyze lag.pcap")
 
 
