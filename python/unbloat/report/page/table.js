@@ -63,19 +63,14 @@ const COLUMNS = [
 ];
 const TOO_SHORT = "too short to judge";
 const wordsForNoLimit = (c) =>
-  c.main.too_short
-    ? TOO_SHORT
-    : c.proto === "tcp" && !c.main.data_packets
-      ? "no data"
-      : null;
+  c.main.too_short ? TOO_SHORT : c.proto === "tcp" && !c.main.data_packets ? "no data" : null;
 const FIRST_ROWS = 12,
   MORE_ROWS = 100;
 
 const hasRtt = (flow) =>
   Boolean(flow) && (isFigure(flow.rtt_bound_ms_p95) || isFigure(flow.rtt_ms_min));
 // The RTT of the path: of the main direction, else of the other one, else of the handshake.
-const rttFlow = (c) =>
-  hasRtt(c.main) || !c.main ? c.main : (c.sides.find(hasRtt) ?? c.main);
+const rttFlow = (c) => (hasRtt(c.main) || !c.main ? c.main : (c.sides.find(hasRtt) ?? c.main));
 const rttText = (flow) => {
   if (!flow) return NOTHING;
   const first = asMs(flow.initial_rtt_ms);
