@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "claims": {"capture", "errors", "lab", "report", "run", "scenario", "text", "version"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
     "plots": {"capture"},
+    "recording": {"errors", "text"},
     # The package itself: the public names.
     "unbloat": {"capture", "comparison", "errors", "lab", "path", "run", "scenario", "version"},
     "cli": {
@@ -44,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "lab",
         "path",
+        "recording",
         "report",
         "run",
         "scenario",

@@ -126,6 +126,47 @@ def test_the_program_answers_as_in_its_snapshot(place: Path, name: str) -> None:
         assert all(len(line) <= 80 or line.startswith("{") for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "analyze cubic.pcapng --report gone/x.html",
+        "analyze cubic.pcapng --out cubic.pcapng/x",
+        "analyze cubic.pcapng --csv cubic.pcapng",
+        "compare cubic.pcapng bbr.pcapng --report gone/x.html",
+        "plot cubic.pcapng --out gone/x.svg",
+        "reproduce drwa-2-overbuffered --report gone/x.html",
+        "demo --report gone/x.html",
+        "agent run --for 60s --report gone/x.html",
+        "record gone/x.pcap --ping 127.0.0.1",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_wrong_usage(place: Path, arguments: str) -> None:
+    done = unbloat(place, *arguments.split())
+    assert (done.returncode, "cannot be written" in done.stderr) == (2, True), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_output_onto_a_full_disk_is_wrong_usage(place: Path) -> None:
+    command = f"{sys.executable} {HERE / 'run_fake.py'} analyze cubic.pcapng --json > /dev/full"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=place,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "unbloat: output cannot be written: no space left on device\n"
+
+
+def test_segments_are_a_table_of_csv_as_well(place: Path) -> None:
+    done = unbloat(place, "analyze", "cubic.pcapng", "--csv", "tables-csv", "--segments")
+    assert done.returncode == 0, done.stderr
+    assert (place / "tables-csv" / "segments.csv").is_file()
+    assert unbloat(place, "analyze", "cubic.pcapng", "--segments").returncode == 2
+
+
 def test_no_snapshot_is_left_of_a_case_that_is_gone() -> None:
     assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(CASES)
 

@@ -39,3 +39,5 @@ def test_an_unknown_name_gets_a_hint(fake: None) -> None:
         page("rules", "recieve-window")
     with pytest.raises(UnbloatError, match="there are rules"):
         entries("frogs")
+    with pytest.raises(UnbloatError, match=r"its word is in the text of fairness$"):
+        page("metrics", "jain")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbloat.capture.file_text import only_short
 from unbloat.text import format as wording
 from unbloat.text.terminal import Terminal, cut, left, on_grid, plain, right, sparkline, width, wrap
 
@@ -56,7 +52,13 @@ def test_a_range_names_a_unit_once(low: float | None, high: float, text: str) ->
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0005, "0.5 ms"), (61.23, "61.2 s"), (600, "10 min"), (7500, "2 h 05 min")],
+    [
+        (0.0005, "0.5 ms"),
+        (61.23, "61.2 s"),
+        (600, "10 min"),
+        (7500, "2 h 05 min"),
+        (1e7, "116 days"),
+    ],
 )
 def test_spans_have_the_unit_that_fits(value: float, text: str) -> None:
     assert wording.seconds_text(value) == text
@@ -141,29 +143,3 @@ def test_what_is_no_terminal_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> 
     assert Terminal(io.StringIO()).style("x", "red") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Terminal(Screen()).style("x", "red") == "x"
-
-
-@pytest.mark.parametrize(
-    ("flows", "short"),
-    [
-        ([("tcp", 5, True), ("tcp", 8, True)], True),
-        ([("tcp", 5, True), ("tcp", 900, False)], False),
-        ([("tcp", 5, True), ("tcp", 0, False), ("udp", 900, False)], True),
-        ([("udp", 900, False)], False),
-        ([], False),
-    ],
-)
-def test_only_transfers_that_are_too_short_are_named_as_such(
-    flows: list[tuple[str, int, bool]], short: bool
-) -> None:
-    protocols, counts, briefs = (
-        (list(column) for column in zip(*flows, strict=True)) if flows else ([], [], [])
-    )
-    ids = list(range(len(flows)))
-    run: Any = SimpleNamespace(
-        connections=pa.table({"id": ids, "proto": protocols}),
-        flows=pa.table({"connection": ids, "data_packets": counts, "too_short": briefs}),
-    )
-    assert only_short(run) == short
-    run.flows = run.flows.drop(["too_short"])
-    assert not only_short(run), "a result of an earlier version does not say"

@@ -431,3 +431,57 @@ def test_no_curve_of_the_page_leads_over_a_silence(
     assert strokes
     assert max(strokes) <= BREAK_S
     assert any(0.3 < stroke <= BREAK_S for stroke in strokes), "a short gap is joined"
+
+
+def test_a_long_bin_among_narrow_ones_keeps_its_length(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
+    """Bins narrower than a pixel are tallied; a long one that follows them was cut to the last pixel of theirs."""
+    page = open_page(pages["bloated"])
+    runs = page.evaluate(
+        """() => {
+          const t = [0, 0.1, 0.2, 15, 15.1, 30], span = [0.1, 0.1, 14.8, 0.1, 14.9, 0.1];
+          const last = Object.keys(LIMIT_LOOKS).length - 1, limit = [0, 1, 1, 1, 1, last];
+          const samples = {rows: 6, t_s: Float64Array.from(t), span_s: Float64Array.from(span), limit};
+          return MARKS.ribbon.runs({t0: 0, t1: 31, x: (s) => s * 8}, {samples})
+            .map((run) => [run.left, run.right, run.limit]); }"""
+    )
+    limits = [limit for _, _, limit in runs]
+    assert limits[0] in (0, 1)
+    assert limits[-1] == 8, "the last limit of the list is tallied as well"
+    [(left, right)] = [(left, right) for left, right, limit in runs if limit == 1 and right > 200]
+    assert left <= 2
+    assert right == pytest.approx(240, abs=1)
+
+
+def test_spans_of_a_comparison_have_the_clock_of_their_texts(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
+    page = open_page(pages["compare"])
+    shifted = page.evaluate(
+        """() => {
+          const view = new View(0, 60), spans = [];
+          for (const shift of [0, 2]) {
+            const card = findingCard({rule: 'bufferbloat', severity: 'info', text: 'it began at 11.0 s', values: '{}',
+              from_s: 11 - shift, to_s: 20 - shift, shift}, view);
+            spans.push(card.querySelector('.when').textContent);
+          }
+          return spans; }"""
+    )
+    assert shifted[0] == shifted[1]
+    assert shifted[0].startswith("11.0 s")
+
+
+def test_the_rtt_of_a_row_is_of_the_other_direction_or_the_handshake_where_its_own_is_unknown(
+    pages: dict[str, Path], open_page: Opener
+) -> None:
+    page = open_page(pages["bloated"])
+    texts = page.evaluate(
+        """() => {
+          const own = {rtt_ms_min: null, rtt_bound_ms_p95: null, initial_rtt_ms: 53};
+          const other = {rtt_ms_min: 44, rtt_ms_p95: 81, rtt_bound_ms_p95: null, initial_rtt_ms: 53};
+          const bound = {...own, rtt_bound_ms_p95: 374};
+          return [[own, other], [own, own], [bound, other], [{...bound, rtt_bound_ms_p95: 53}, own]]
+            .map((sides) => rttText(rttFlow({main: sides[0], sides}))); }"""
+    )
+    assert texts == ["44 ms → 81 ms", "53 ms", "53 ms → ≤ 374 ms", "53 ms"]

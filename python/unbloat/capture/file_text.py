@@ -6,6 +6,7 @@ Everything was measured and judged before. Lines have at most 80 columns, the fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from unbloat.run.direction import main_direction
 from unbloat.run.run import Run
@@ -29,10 +30,18 @@ from unbloat.text.terminal import Terminal, cut, left, plain, right, width
 SORTS = ("bytes", "goodput", "rtt", "grade")
 # Findings under the table: the most severe; the rest is counted, and listed per connection and in the report.
 FINDINGS_SHOWN = 4
+# Connections that are listed by number below a finding.
+NAMED = 8
 WHAT_TO_RECORD = (
     "Every TCP transfer is too short to judge. Record a download or an upload of ten seconds or more, "
-    "from before it begins, and run a ping beside it."
+    "from before it begins, and run a ping beside it: unbloat record shows how."
 )
+NO_GRADE = (
+    "No TCP transfer is long enough for a grade of the delay. Record a download or an upload of ten seconds or more, "
+    "from before it begins, and run a ping beside it: unbloat record shows how."
+)
+# Below, a transfer without a grade is taken for a short one: ten seconds at 1 Mbit/s.
+SHORT_BYTES = 1_250_000
 SEVERITY_STYLE = {"serious": ("red", "bold"), "warning": ("yellow",), "info": ("cyan",)}
 GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
 GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
@@ -53,25 +62,32 @@ def file_screen(terminal: Terminal, run: Run, top: int, sort: str) -> None:
                     "dim",
                 )
             )
-    if only_short(run):
+    if (hint := what_to_record(run)) is not None:
         terminal.line()
-        terminal.wrapped(WHAT_TO_RECORD, "", "")
+        terminal.wrapped(hint, "", "")
     findings(terminal, run, run.findings_of(), FINDINGS_SHOWN)
 
 
-def only_short(run: Run) -> bool:
-    """Whether there are TCP transfers, and each is too short to judge."""
+def what_to_record(run: Run) -> str | None:
+    """What to record instead, where every TCP transfer is too short to judge, or too short for a grade of its delay.
+
+    A transfer is the main direction of its connection. Where a finding blames something other than the capture, it is the answer.
+    """
     if "too_short" not in run.flows.column_names:  # a result of an earlier version
-        return False
-    data, short = (run.flows.column(name).to_pylist() for name in ("data_packets", "too_short"))
-    tcp = {row["id"] for row in run.connections.to_pylist() if row["proto"] == "tcp"}
-    of = run.flows.column("connection").to_pylist()
-    judged = [
-        is_short
-        for count, is_short, id_ in zip(data, short, of, strict=True)
-        if count and id_ in tcp
-    ]
-    return bool(judged) and all(judged)
+        return None
+    ids = [row["id"] for row in run.connections.to_pylist() if row["proto"] == "tcp"]
+    mains = [flow for id_ in ids if (flow := main_direction(run, id_))["data_packets"]]
+    if not mains:
+        return None
+    if all(flow["too_short"] for flow in mains):
+        return WHAT_TO_RECORD
+    blamed = any(
+        row["flow"] is not None and row["severity"] in ("serious", "warning")
+        for row in run.findings_of()
+    )
+    graded = any(flow["grade"] for flow in mains)
+    long = any((flow["bytes"] or 0) >= SHORT_BYTES for flow in mains)
+    return None if blamed or graded or long else NO_GRADE
 
 
 def header(terminal: Terminal, run: Run) -> None:
@@ -80,7 +96,7 @@ def header(terminal: Terminal, run: Run) -> None:
     size = f"{seconds_text(info.get('duration_s', 0.0))} · {plural(info.get('packets', 0), 'packet')} · {byte_text(info.get('bytes', 0))}"
     name = cut(plain(run.name), max(terminal.width - width(size) - 3, 12))
     terminal.line(f"{terminal.style(name, 'bold')} · {size}")
-    terminal.line(", ".join(shares_of_bytes(run)) or "no IP packets")
+    terminal.wrapped(", ".join(shares_of_bytes(run)) or "no IP packets")
     for warning in run.warnings:
         terminal.wrapped(warning, terminal.style("warning: ", "yellow"), " " * 9)
 
@@ -130,13 +146,16 @@ def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row
     """One line per connection where the screen is wide enough, else two."""
     names = [ends_text(connection, towards_a=flow["id"] % 2 == 1) for connection, flow in rows]
     ids = max(max(len(str(connection["id"])) for connection, _ in rows), 2)
-    figures = 9 + 12 + 17 + 7 + 16
+    rtts = [rtt_text(run, flow) for _, flow in rows]
+    # Two spaces before it; wider only where bounds are in it.
+    room = max(17, *(width(rtt) + 2 for rtt in rtts))
+    figures = 9 + 12 + room + 7 + 2 + max(width(TOO_SHORT), 14)
     ends = max(width(name) for name in names) + 2
     one_line = ids + 2 + ends + figures <= terminal.width
     titles = (
         right("bytes", 9)
         + right("goodput", 12)
-        + right("RTT min → p95", 17)
+        + right("RTT min → p95", room)
         + right("grade", 7)
         + "  main limit"
     )
@@ -147,9 +166,9 @@ def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row
     else:
         terminal.line(terminal.style(right("id", ids) + "  connection", "dim"))
         terminal.line(terminal.style(" " * (ids + 2) + titles, "dim"))
-    for name, (connection, flow) in zip(names, rows, strict=True):
+    for name, rtt, (connection, flow) in zip(names, rtts, rows, strict=True):
         number_ = right(str(connection["id"]), ids)
-        cells = figure_cells(terminal, connection, flow, rtt_text(run, flow))
+        cells = figure_cells(terminal, connection, flow, right(rtt, room))
         if one_line:
             terminal.line(f"{number_}  {left(name, ends)}{cells}")
         else:
@@ -176,27 +195,49 @@ def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> st
     style = [GRADE_STYLE[grade]] if grade in GRADE_STYLE else []
     return (
         size
-        + right(rate_text(flow["goodput_bps"]), 12)
-        + right(rtt, 17)
+        # Nothing was acknowledged: either nothing arrived, or the capture lacks the ACKs.
+        + right(rate_text(flow["goodput_bps"] or None), 12)
+        + rtt
         + " " * (7 - len(grade))
         + terminal.style(grade, *style)
         + "  "
-        + (TOO_SHORT if flow.get("too_short") else limit_text(flow["limit"]))
+        + judged_text(flow)
     )
 
 
+def judged_text(flow: Row) -> str:
+    """The main limit, or why there is none."""
+    if not flow["data_packets"]:
+        return "no data"
+    return TOO_SHORT if flow.get("too_short") else limit_text(flow["limit"])
+
+
 def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None) -> None:
-    """Findings in words with their cure, the most severe first; those beyond `most` are counted."""
-    shown = rows if most is None else rows[:most]
-    for row in shown:
+    """Findings in words with their cure, the most severe first; those beyond `most` are counted.
+
+    With `most`, a rule stands once per severity: with its first finding and the connections of the others.
+    """
+    groups: dict[Any, list[Row]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(place if most is None else (row["severity"], row["rule"]), []).append(row)
+    shown = list(groups.values())[:most]
+    for row, *others in shown:
         terminal.line()
         mark = terminal.style(row["severity"], *SEVERITY_STYLE.get(row["severity"], ()))
         where = "" if row["flow"] is None else f" · {flow_text(run, row['flow'])}"
-        terminal.line(f"{mark} {terminal.style(row['rule'], 'bold')}{where}{since(row)}")
+        head = f"{mark} {terminal.style(row['rule'], 'bold')}{where}"
+        when = since(row)
+        if width(head) + width(when) > terminal.width:
+            terminal.line(head)
+            terminal.line(f"  {when.removeprefix(' · ')}")
+        else:
+            terminal.line(head + when)
         terminal.wrapped(row["text"], "  ", "  ")
         if row["cure"]:
             terminal.wrapped("Cure: " + row["cure"], "  ", "  ")
-    rest = rows[len(shown) :]
+        if others:
+            terminal.wrapped(f"The same on {connections_text(row, others)}.", "  ", "  ")
+    rest = [row for group in list(groups.values())[len(shown) :] for row in group]
     if rest:
         counts = [
             f"{count} {severity}"
@@ -212,6 +253,17 @@ def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None
         )
 
 
+def connections_text(row: Row, others: Sequence[Row]) -> str:
+    """Which other connections have a finding, by their numbers."""
+    ids = sorted({other["flow"] // 2 for other in others if other["flow"] is not None})
+    ids = [id_ for id_ in ids if id_ != row["flow"] // 2]
+    if not ids:
+        return "the other direction"
+    listed = ", ".join(map(str, ids[:NAMED]))
+    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+    return f"connection{'s' if len(ids) > 1 else ''} {listed}{more}"
+
+
 def flow_text(run: Run, flow: int) -> str:
     """Which direction of which connection, in a few words."""
     return f"connection {flow // 2}, {direction_text(run, flow)}"
@@ -225,7 +277,9 @@ def direction_text(run: Run, flow: int) -> str:
 
 
 def since(row: Row) -> str:
-    """The time span of a finding; empty for a moment at the very start."""
+    """The time span of a finding; empty for a moment at the very start, and for the capture as a whole."""
+    if row["flow"] is None:
+        return ""
     if row["to_s"] <= row["from_s"]:
-        return f" · at {row['from_s']:.1f} s" if row["from_s"] > 0 else ""
-    return f" · {row['from_s']:.1f} s to {row['to_s']:.1f} s"
+        return f" · at {row['from_s']:,.1f} s" if row["from_s"] > 0 else ""
+    return f" · {row['from_s']:,.1f} s to {row['to_s']:,.1f} s"

@@ -13,7 +13,7 @@ import typer
 
 from unbloat.agent.client import Place
 from unbloat.cli.options import Report
-from unbloat.errors import AgentError
+from unbloat.cli.output import writing
 from unbloat.text.terminal import Terminal
 
 app = typer.Typer(
@@ -238,9 +238,9 @@ def measure(place: Place, options: Sequence[str], report: Path | None, as_json: 
     """Runs, shows, and writes."""
     from unbloat.agent.before_after import collect, screen
 
-    if report is not None and not report.resolve().parent.is_dir():
-        # Said before a minute has passed.
-        raise AgentError(f"{report}: cannot be written: no such directory", 2)
+    if report is not None:
+        with writing(report):
+            report.touch()  # before a minute has passed
     measured = collect(place, options)
     if as_json:
         print(json.dumps(measured.done))
@@ -249,7 +249,8 @@ def measure(place: Place, options: Sequence[str], report: Path | None, as_json: 
     if report is not None:
         from unbloat.agent.page import write_page
 
-        info = write_page(measured, report)
+        with writing(report):
+            info = write_page(measured, report)
         print(f"report: {info.path}", file=sys.stderr if as_json else sys.stdout)
 
 

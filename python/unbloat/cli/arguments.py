@@ -6,6 +6,7 @@ Results go to standard output, progress and errors to standard error. Heavy impo
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ from unbloat.cli.options import (
 from unbloat.cli.usage import PlainErrors
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
 
+# A disk that takes no more is about what is written, never about what is read.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
     cls=PlainErrors,
@@ -59,6 +62,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (OSError, CaptureError) as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            complain(UnbloatError(f"output cannot be written: {(error.strerror or '').lower()}"))
+            sys.exit(WRONG_USAGE)
         complain(error)
         sys.exit(UNREADABLE)
     except LabError as error:
@@ -148,8 +154,8 @@ def analyze(
     from unbloat.cli.analyze import AnalyzeOptions, analyze_files
 
     series = chosen_series(samples, events, json)
-    if segments and not (json or out):
-        raise typer.BadParameter("--segments belongs to --json or --out")
+    if segments and not (json or out or csv):
+        raise typer.BadParameter("--segments belongs to --json, --out or --csv")
     series += ["segments"] if segments else []
     options = AnalyzeOptions(
         report=report,
@@ -163,6 +169,40 @@ def analyze(
         bin_ms=bin_ms,
     )
     raise typer.Exit(analyze_files(files, merge, options))
+
+
+@app.command(
+    short_help="Show how to capture a connection that lags, or capture it.",
+    epilog="Example: sudo unbloat record lag.pcap --for 40s",
+)
+def record(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Where the capture is written; without it the steps are printed.",
+            show_default=False,
+        ),
+    ] = None,
+    system: Annotated[
+        Literal["linux", "macos", "windows", "android", "router"] | None,
+        typer.Option("--on", help="Steps of this system; otherwise those of this one."),
+    ] = None,
+    length: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long, 10s to 60min.")
+    ] = "40s",
+    ping: Annotated[
+        str, typer.Option(metavar="HOST", help="A host beyond the slow link; it is pinged.")
+    ] = "1.1.1.1",
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Another interface than the one that leads to HOST."),
+    ] = None,
+) -> None:
+    """What to type on a system to capture a connection that lags, with a ping beside it. With FILE it is done (Linux, root)."""
+    from unbloat.cli.record import show_or_record
+
+    show_or_record(file, system, length, ping, interface)
 
 
 @app.command(

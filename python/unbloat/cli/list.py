@@ -13,6 +13,8 @@ from unbloat.text.terminal import Terminal
 
 KINDS = ("rules", "limits", "charts", "linktypes", "algorithms", "metrics", "scenarios")
 Entry = tuple[str, str]
+# Names that an error lists.
+HINTS = 4
 
 
 def entries(kind: str) -> list[Entry]:
@@ -43,7 +45,7 @@ def entries(kind: str) -> list[Entry]:
     if kind == "scenarios":
         return [(path.stem, scenario_about(path)) for path in scenarios()]
     raise UnbloatError(
-        f"nothing is listed under {kind!r}; there are {', '.join(KINDS)}{nearest(kind, KINDS)}"
+        f"nothing is listed under {kind!r}; there are {', '.join(KINDS)}{nearest(kind, [(known, '') for known in KINDS])}"
     )
 
 
@@ -118,17 +120,17 @@ def page(kind: str, name: str) -> str:
     for entry, about in known:
         if entry == name:
             return f"{entry}: {about}"
-    raise UnbloatError(
-        f"no {kind.removesuffix('s')} is called {name!r}{nearest(name, [entry for entry, _ in known])}"
-    )
+    raise UnbloatError(f"no {kind.removesuffix('s')} is called {name!r}{nearest(name, known)}")
 
 
-def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """A hint at the name that was probably meant."""
+def nearest(name: str, known: list[tuple[str, str]]) -> str:
+    """A hint at the name that was probably meant: one that is like it, else those whose text has the word."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    if close := get_close_matches(name, [entry for entry, _ in known], n=1):
+        return f"; did you mean {close[0]}?"
+    named = [entry for entry, about in known if name and name.lower() in about.lower()]
+    return f"; its word is in the text of {', '.join(named[:HINTS])}" if named else ""
 
 
 def show_list(kind: str, name: str | None) -> None:

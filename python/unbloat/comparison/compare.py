@@ -98,7 +98,7 @@ def compare(
         of = runs * len(connections) if len(runs) == 1 else runs
         if len(of) != len(connections):
             raise UnbloatError(
-                f"{len(runs)} captures need {len(runs)} connections, one each; {len(connections)} were named"
+                f"{len(runs)} captures need {len(runs)} connections, one each, got {len(connections)}"
             )
         flows = [flow_of(run, name) for run, name in zip(of, connections, strict=True)]
     if len(runs) == 1:
@@ -108,7 +108,7 @@ def compare(
     else:
         if flows is not None and len(flows) != len(runs):
             raise UnbloatError(
-                f"{len(runs)} captures need {len(runs)} flows, one each; {len(flows)} were named"
+                f"{len(runs)} captures need {len(runs)} flows, one each, got {len(flows)}"
             )
         flows = flows if flows is not None else same_transfer(runs)
         pairs = [
@@ -119,7 +119,7 @@ def compare(
     if len(pairs) < 2:
         raise UnbloatError("a comparison needs two flows")
     if labels is not None and len(labels) != len(pairs):
-        raise UnbloatError(f"{len(pairs)} sides need {len(pairs)} labels; {len(labels)} were given")
+        raise UnbloatError(f"{len(pairs)} sides need {len(pairs)} labels, got {len(labels)}")
     names = distinct(list(labels) if labels is not None else names)
     if len(runs) == 1:
         runs[0].load({flow // 2 for _, flow in pairs}, ("samples",))

@@ -28,11 +28,14 @@ from unbloat.report.write import (
     save,
 )
 from unbloat.run.tables import RunTables
+from unbloat.text.format import seconds_text
 
 # More curves over one another cannot be distinguished; the table has all sides.
 MAX_LAYERS = 6
 # A sentence for each of more sides than this is nothing that is read.
 MAX_SENTENCES = 4
+# Spans have one decimal: below half of it both clocks read the same.
+SHOWN_SHIFT_S = 0.05
 
 
 def begin(run: RunTables, flow: int) -> float:
@@ -135,6 +138,11 @@ def write_compare(
         charted=len(layers),
         table=table,
         layers=layers,
+        findings_shift=", ".join(
+            f"{layer['label']} {seconds_text(layer['shift'])} earlier"
+            for layer in layers
+            if layer["findings"].get("rule") and layer["shift"] >= SHOWN_SHIFT_S
+        ),
         sections=sections,
         warnings=[
             (label, warning)

@@ -68,6 +68,8 @@ def delayed(flow: Row) -> str:
         first = "" if handshake is None else f"{ms_text(handshake)} in the handshake, and "
         return f"Its RTT was {first}at most {ms_text(flow['rtt_bound_ms_p95'])} at p95."
     if flow["rtt_ms_min"] is None:
+        if flow["initial_rtt_ms"] is not None:
+            return f"Its RTT is known of the handshake only: {ms_text(flow['initial_rtt_ms'])}."
         return "Its round-trip time could not be measured."
     if flow["grade"] is None:
         return f"Its RTT was {ms_text(flow['rtt_ms_min'])} at least and {ms_text(flow['rtt_ms_p95'])} at p95."

@@ -73,12 +73,15 @@ def sweep_screen(terminal: Terminal, runs: RunSet) -> None:
     ]
     leads = runs.lead_flows([case.runs[0] for case in cases])
     if leads is not None:
-        titles = (*titles, "limit")
+        # `limit` alone would be the length of a queue, where a sweep varies that.
+        titles = (*titles, "main limit")
         limits = [case.runs[0].flow(flow)["limit"] for case, flow in zip(cases, leads, strict=True)]
         rows = [(*row, limit_text(limit)) for row, limit in zip(rows, limits, strict=True)]
     tables(terminal, titles, rows, len(keys))
     if runs.lead is not None and len(runs[0].info["transfers"]) > 1:
-        words = f"goodput of all transfers together; RTT, queue, retrans and limit of {runs.lead}"
+        words = (
+            f"goodput of all transfers together; RTT, queue, retrans and main limit of {runs.lead}"
+        )
         terminal.wrapped(words)
     if repeated > 1:
         terminal.line(terminal.style("± half the 95 % confidence interval of the mean", "dim"))

@@ -53,6 +53,8 @@ LIMITS: dict[str, tuple[str, str, str]] = {
     ),
 }
 
+# From two days on, minutes say nothing: such files are of several captures, or of a clock that was set.
+MANY_HOURS = 48
 # Letters that a prefix adds to a unit, one per factor of a thousand.
 PREFIXES = ("", "k", "M", "G", "T", "P")
 
@@ -107,9 +109,10 @@ def rtt_range(flow: Mapping[str, Any]) -> str:
     bound = flow.get("rtt_bound_ms_p95")
     if bound is None:
         return ms_range(flow["rtt_ms_min"], flow["rtt_ms_p95"])
-    handshake = flow["initial_rtt_ms"]
-    high = f"≤ {ms_text(bound)}"
-    return high if handshake is None else f"{ms_text(handshake)} → {high}"
+    handshake, high = ms_text(flow["initial_rtt_ms"]), ms_text(bound)
+    if handshake == high:
+        return high
+    return f"≤ {high}" if handshake == NOTHING else f"{handshake} → ≤ {high}"
 
 
 def ms_range(low: float | None, high: float | None) -> str:
@@ -133,6 +136,8 @@ def seconds_text(value: float | None) -> str:
     if value < 600:
         return f"{value:.1f} s"
     minutes = round(value / 60)
+    if minutes >= MANY_HOURS * 60:
+        return f"{value / 86_400:,.0f} days"
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
 
 
@@ -175,10 +180,15 @@ def direction_id(flow: int) -> str:
 
 
 def ends_text(connection: dict[str, Any], towards_a: bool = False, width: int = 24) -> str:
-    """`a → b`, or `a ← b` when the data went towards a."""
-    a = endpoint_text(connection["a_addr"], connection["a_port"], width)
-    b = endpoint_text(connection["b_addr"], connection["b_port"], width)
-    return f"{a} {'←' if towards_a else '→'} {b}"
+    """`a → b`, or `a ← b` when the data went towards a. What ICMP has instead of ports is its identifier."""
+    icmp = connection["proto"] == "icmp"
+    a, b = (
+        endpoint_text(connection[f"{end}_addr"], None if icmp else connection[f"{end}_port"], width)
+        for end in ("a", "b")
+    )
+    ends = f"{a} {'←' if towards_a else '→'} {b}"
+    number_ = connection["a_port"] if icmp else 0
+    return f"{ends}, id {number_}" if number_ else ends
 
 
 TOO_SHORT = "too short to judge"

@@ -18,8 +18,8 @@ use units::{Duration, Limit};
 use super::host::Host;
 use super::observation::{CaptureFinding, Flow, Observation, Place, Way, swing};
 
-/// Length of the bins whose rates are compared.
-const BIN: Duration = Duration::from_secs(1);
+/// Shortest time whose rates are compared.
+const RATE_OVER: Duration = Duration::from_secs(1);
 
 /// Rule of `unbloat analyze` for a flow in another flow's queue.
 const OTHER_FLOW_RULE: &str = "rtt-inflation-other-flow";
@@ -32,12 +32,27 @@ pub fn observe(
     given: &[IpAddr],
     mut progress: impl FnMut(f64),
 ) -> Result<Observation, AnalyzeError> {
-    let options = Options { bin: BIN, samples: Select::All, ..Options::default() };
+    // The bins of `unbloat analyze`: findings depend on them, and both commands have to say the same.
+    let options = Options { samples: Select::All, ..Options::default() };
     let report = analyze_files(paths, options, |done, total| {
         progress(if total > 0 { done as f64 / total as f64 } else { 0.0 });
         true
     })?;
     Ok(observation(&report, host, given))
+}
+
+/// Goodput of bins that last `RATE_OVER` together; an incomplete rest at the end is one, too.
+fn by_second(samples: &[&Sample]) -> Vec<f64> {
+    let (mut rates, mut bytes, mut span) = (Vec::new(), 0, Duration::ZERO);
+    for (i, sample) in samples.iter().enumerate() {
+        bytes += sample.delivered.0;
+        span = span + sample.span;
+        if span >= RATE_OVER || i + 1 == samples.len() {
+            rates.push(bytes as f64 * 8.0 / span.as_secs_f64().max(1e-3));
+            (bytes, span) = (0, Duration::ZERO);
+        }
+    }
+    rates
 }
 
 fn ip(address: Addr) -> IpAddr {
@@ -145,15 +160,7 @@ fn observation(report: &Report, host: &Host, given: &[IpAddr]) -> Observation {
             continue;
         };
         let (local, remote) = if way == Way::Upload { (from, to) } else { (to, from) };
-        let rates: Vec<f64> = series
-            .get(&row.id)
-            .map(|samples| {
-                samples
-                    .iter()
-                    .map(|s| s.delivered.0 as f64 * 8.0 / s.span.as_secs_f64().max(1e-3))
-                    .collect()
-            })
-            .unwrap_or_default();
+        let rates = series.get(&row.id).map(|samples| by_second(samples)).unwrap_or_default();
         let loaded = row.loaded_rtt_ms;
         flows.push(Flow {
             forwarded,

@@ -133,7 +133,9 @@ fn flows(plan: &Plan, width: usize) -> String {
             if flow.forwarded { ", passed on" } else { "" }
         );
         let grade = flow.grade().map_or(String::new(), |grade| format!("grade {grade}"));
-        lines.push((ends, rate(flow.rate_bps), bytes(flow.bytes as f64), rtt, grade));
+        // A transfer too short to judge has no rate.
+        let speed = if flow.rate_bps > 0.0 { rate(flow.rate_bps) } else { "–".to_owned() };
+        lines.push((ends, speed, bytes(flow.bytes as f64), rtt, grade));
     }
     let longest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
     let (ends, rtts) =

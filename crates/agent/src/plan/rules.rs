@@ -56,10 +56,10 @@ fn lambda(direction: Lambda, flows: &[&Flow]) -> Option<f64> {
 /// Minimum part of the RTT that a cure must save to be worth a change.
 const SAVES: f64 = 0.2;
 
-/// Whether λ · RTTmin is well below the flow's present RTT.
+/// Whether the RTT with the law is well below the flow's present RTT.
 fn helps(flow: &Flow, lambda: f64) -> bool {
-    let now = flow.rtt_min_ms.zip(flow.rtt_ms);
-    now.is_some_and(|(min, (_, p95))| lambda * min <= (1.0 - SAVES) * p95)
+    let now = flow.rtt_min_ms.and(flow.rtt_ms);
+    now.is_some_and(|(_, p95)| by_law(flow, lambda) <= (1.0 - SAVES) * p95)
 }
 
 /// RTT with the law: λ · RTTmin, but never less than two segments take on the air, the law's

@@ -218,16 +218,17 @@ fn windows(s: &Stream, m: &Measured, f: &mut Flow) {
     f.zero_window_first = m.zero_first;
 }
 
-/// Whether rates and limits of this transfer would say more about its size than about its path. A wait for a timeout or a
-/// zero window is a limit however few segments there are. Where no RTT is known, data of which none was sent after an ACK
-/// of the capture lasted less than one round trip.
+/// Whether rates and limits of this transfer would say more about its size than about its path. Time without an answer or
+/// behind a zero window is a limit however few segments there are; a late copy of a segment that had its answer is none.
+/// Where no RTT is known, data of which none was sent after an ACK of the capture lasted less than one round trip.
 fn too_short(s: &Stream, m: &Measured, f: &Flow) -> bool {
     let brief = f.active < MIN_ACTIVE
         || match base_ms(s, m).or(f.initial_rtt_ms) {
             Some(rtt_ms) => f.active.as_millis_f64() < MIN_ROUND_TRIPS * rtt_ms,
             None => m.echoes.unanswered(),
         };
-    (brief || f.segments() < MIN_SEGMENTS) && f.timeouts == 0 && f.zero_window_count == 0
+    let waited = f.limit_time[Limit::Timeout as usize] + f.limit_time[Limit::ZeroWindow as usize];
+    (brief || f.segments() < MIN_SEGMENTS) && waited == Duration::ZERO
 }
 
 /// Removes what [`too_short`] does not permit.

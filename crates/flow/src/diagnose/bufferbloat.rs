@@ -255,7 +255,7 @@ mod tests {
         );
         assert!(
             f.text.contains(
-                "it began at 110 s. Grade F: web pages, calls and games are unusable. At the RTT of 78 ms before"
+                "it began at 110.2 s. Grade F: web pages, calls and games are unusable. At the RTT of 78 ms before"
             ),
             "{}",
             f.text

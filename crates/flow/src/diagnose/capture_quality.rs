@@ -30,9 +30,13 @@
 //!
 //! ## What cures it
 //!
-//! Capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`). Start before the
-//! connection, on the host itself or a tap that sees both directions. Where single packets matter,
-//! use `ethtool -K … gro off tso off`.
+//! That of the first flaw in the list, those that affect figures first:
+//!
+//! - drops and gaps: capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`)
+//! - one direction only: capture on one of the hosts, or on a tap that sees both directions
+//! - broken headers: a larger snap length; times backwards: sort with `reordercap`
+//! - missing SYNs: start before the connection
+//! - copies and GSO/GRO segments: nothing. Where single packets matter, use `ethtool -K … gro off tso off`
 //!
 //! ## Traps
 //!
@@ -57,6 +61,20 @@ const BACKWARD: f64 = 0.001;
 const WITHOUT_SYN: f64 = 0.05;
 const DUPLICATES: f64 = 0.001;
 
+const CURE_LOST: &str = "Capture with a small snap length and a large buffer (tcpdump -s 128 -B 65536), so that no packet is \
+                         missing.";
+const CURE_ONE_SIDED: &str =
+    "Capture where both directions pass: on one of the two hosts, or at a tap that sees both.";
+const CURE_BROKEN: &str =
+    "Capture at least 128 bytes of each packet, so that all headers are complete.";
+const CURE_ORDER: &str = "Times run backwards where files were put one after the other, or a clock was set. Sort the packets \
+                          with reordercap, or analyse the files one by one.";
+const CURE_SYN: &str =
+    "Begin the capture before the connection, so that it contains the handshake.";
+const CURE_COPIES: &str = "Nothing: copies are not counted. A capture of one interface, or of one side of a mirror port, has none.";
+const CURE_OFFLOAD: &str = "Nothing: a large segment counts as those that it stands for. Where single packets matter, turn the \
+                            offload off (ethtool -K, gro off, tso off).";
+
 pub(super) const RULE: Rule = Rule {
     name: "capture-quality",
     about: "what is missing in the capture itself",
@@ -77,7 +95,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         format!("{n} {noun} ({}) {verb}", percent(of_connections(n)))
     };
 
-    // (mentioned, spoils figures, what)
+    // (mentioned, spoils figures, what, what cures it)
     let flaws = [
         (
             drops > 0,
@@ -87,6 +105,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 counted(drops, "packet", "packets"),
                 percent(ratio(drops as f64, facts.packets.saturating_add(drops) as f64)),
             ),
+            CURE_LOST,
         ),
         (
             facts.gap_bytes.0 > 0,
@@ -95,11 +114,13 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "{} of TCP data were acknowledged but never captured",
                 bytes(facts.gap_bytes.0 as f64)
             ),
+            CURE_LOST,
         ),
         (
             facts.one_sided > 0 && of_connections(facts.one_sided) >= ONE_SIDED,
             true,
             format!("{} seen in one direction only", connections(facts.one_sided, "was", "were")),
+            CURE_ONE_SIDED,
         ),
         (
             of_packets(facts.broken) >= BROKEN,
@@ -108,6 +129,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "{} had invalid or cut-off headers",
                 counted(facts.broken, "packet", "packets")
             ),
+            CURE_BROKEN,
         ),
         (
             of_packets(facts.backward_steps) >= BACKWARD,
@@ -116,6 +138,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "the clock stepped backwards {}",
                 counted(facts.backward_steps, "time", "times")
             ),
+            CURE_ORDER,
         ),
         (
             facts.without_syn > 0 && of_connections(facts.without_syn) >= WITHOUT_SYN,
@@ -124,6 +147,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "{} the SYN, so that windows are lower bounds",
                 connections(facts.without_syn, "lacks", "lack")
             ),
+            CURE_SYN,
         ),
         (
             of_packets(facts.duplicates) >= DUPLICATES && facts.duplicates > 0,
@@ -132,6 +156,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "{} captured twice and dropped",
                 counted(facts.duplicates, "packet was", "packets were")
             ),
+            CURE_COPIES,
         ),
         (
             facts.offloaded > 0,
@@ -140,6 +165,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
                 "{} segments larger than any MTU (offload)",
                 connections(facts.offloaded, "shows", "show")
             ),
+            CURE_OFFLOAD,
         ),
     ];
     let found: Vec<&str> = flaws.iter().filter(|f| f.0).map(|f| f.2.as_str()).collect();
@@ -147,6 +173,8 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         return None;
     }
     let spoiled = flaws.iter().any(|f| f.0 && f.1);
+    // Of the first flaw that spoils figures, else of the first one. Those that spoil them stand before the others.
+    let cure = flaws.iter().find(|f| f.0).map_or("", |f| f.3);
     let seen = |n: u64| (n > 0).then_some(n as f64);
     let mut v = Values::default();
     v.number("packets", facts.packets as f64)
@@ -167,8 +195,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         to: facts.end,
         values: v.take(),
         text: format!("About the capture itself: {}.", found.join("; ")),
-        cure: "Capture with a small snap length and a large buffer, from before the connection starts, where both directions \
-               pass.",
+        cure,
     })
 }
 
@@ -226,6 +253,21 @@ mod tests {
             [with(4, 99), with(5, 0), with(0, 100)],
             [None, Some(Severity::Info), Some(Severity::Info)]
         );
+    }
+
+    #[test]
+    fn the_cure_is_that_of_the_first_flaw_and_what_affects_figures_comes_first() {
+        let cure = |change: fn(&mut CaptureFacts)| {
+            let mut facts = facts();
+            change(&mut facts);
+            check(&facts).expect("a flaw").cure
+        };
+        assert_eq!(cure(|f| f.offloaded = 3), CURE_OFFLOAD);
+        assert_eq!(cure(|f| f.duplicates = 900), CURE_COPIES);
+        assert_eq!(cure(|f| f.without_syn = 40), CURE_SYN);
+        assert_eq!(cure(|f| (f.backward_steps, f.without_syn) = (900, 40)), CURE_ORDER);
+        assert_eq!(cure(|f| (f.one_sided, f.without_syn) = (30, 40)), CURE_ONE_SIDED);
+        assert_eq!(cure(|f| (f.gap_bytes, f.one_sided) = (Bytes(9), 30)), CURE_LOST);
     }
 
     #[test]

@@ -40,7 +40,7 @@
 //! RFC 6298 section 5 (the timer and its back-off). RFC 9293 section 3.8.3 (when a connection is given up). RFC 4821
 //! (MTU black holes).
 
-use super::reading::{Values, clock, counted, seconds, seconds_into};
+use super::reading::{Values, clock, counted, ms, seconds, seconds_into};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::{Evidence, Silence};
 use crate::series::rows::{Finding, Severity, Vantage};
@@ -106,13 +106,13 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             counted(longest.received, "packet", "packets")
         )
     };
+    let others = e.silences.time.as_secs_f64() - length;
+    // Below a second in ms: `0.0 s` would say that there was nothing.
+    let length_of = |s: f64| if s < 1.0 { ms(s * 1e3) } else { seconds(s) };
     let more = match e.silences.count - 1 {
         0 => String::new(),
-        n => format!(
-            " {} of {} in all came beside it.",
-            counted(n, "shorter time", "shorter times"),
-            seconds(e.silences.time.as_secs_f64() - length)
-        ),
+        1 => format!(" There was another silence of {}.", length_of(others)),
+        n => format!(" There were {n} shorter silences of {} in all.", length_of(others)),
     };
     Some(Finding {
         rule: RULE.name,
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((f.word("silent"), f.word("end")), ("receiver", "reset by the sender"));
         assert_eq!((f.number("first_s"), f.number("silence_s_longest")), (5.0, 12.0));
         assert!(
-            f.text.starts_with("The receiver fell silent for 12 s, from 105 s on"),
+            f.text.starts_with("The receiver fell silent for 12 s, from 105.0 s on"),
             "{}",
             f.text
         );
@@ -175,6 +175,19 @@ mod tests {
         assert_eq!((f.word("silent"), f.word("end")), ("acknowledgements", "answered"));
         assert!(f.text.contains("but sent 3 packets"), "{}", f.text);
         assert_eq!(f.cure, CURE_ONE_WAY);
+    }
+
+    #[test]
+    fn further_silences_have_a_length_that_is_not_zero() {
+        let mut case = silence(3.5, 3, 0, true);
+        case.silences.count = 2;
+        case.silences.time = Duration(3_530_000_000);
+        let text = check(&case.evidence()).expect("silence").text;
+        assert!(text.ends_with(" There was another silence of 30 ms."), "{text}");
+        case.silences.count = 3;
+        case.silences.time = Duration(5_500_000_000);
+        let text = check(&case.evidence()).expect("silence").text;
+        assert!(text.ends_with(" There were 2 shorter silences of 2.0 s in all."), "{text}");
     }
 
     #[test]

@@ -80,9 +80,9 @@ pub(super) fn data_end(e: &Evidence<'_>) -> Instant {
     e.profile.bins().iter().rposition(data).map_or(e.connection.end, |i| end_of(e, i))
 }
 
-/// A moment as text, on the clock of the capture: that of the finding's span.
+/// A moment as text, on the clock of the capture: that of the finding's span, and with as many places.
 pub(super) fn clock(e: &Evidence<'_>, at: Instant) -> String {
-    seconds(at.since(e.capture_start).as_secs_f64())
+    format!("{:.1} s", at.since(e.capture_start).as_secs_f64())
 }
 
 /// Seconds from the start of the transfer to `at`, for the evidence. Texts use [`clock`].

@@ -181,7 +181,7 @@ mod tests {
             assert!((280e6..300e6).contains(&f.number("goodput_bps_p90")), "{}", f.text);
             assert_eq!(f.number("dips"), 1.0);
             assert!(f.number("dip_bps_min") < 60e6 && (f.number("dip_s") - 12.0).abs() < 1.1);
-            assert!(f.text.contains("with one dip to 50 Mbit/s at 112 s"), "{}", f.text);
+            assert!(f.text.contains("with one dip to 50 Mbit/s at 112.0 s"), "{}", f.text);
         }
     }
 

@@ -155,7 +155,7 @@ mod tests {
         let f = check(&case.evidence()).expect("zero windows");
         assert!((f.to.since(at(11.0)).as_secs_f64()) <= 0.1 && f.to >= at(11.0), "{:?}", f.to);
         // The capture began 100 s before the transfer.
-        assert!(f.text.contains("first at 105 s:"), "{}", f.text);
+        assert!(f.text.contains("first at 105.0 s:"), "{}", f.text);
     }
 
     #[test]

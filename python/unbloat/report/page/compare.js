@@ -45,6 +45,7 @@ class Comparison {
           ...finding,
           from_s: finding.from_s - layer.shift,
           to_s: finding.to_s - layer.shift,
+          shift: layer.shift,
           text: `${layer.label}: ${finding.text}`,
         };
       });

@@ -411,8 +411,13 @@ const MARKS = {
       let pixel = null;
       const push = (left, right, limit) => {
         const last = runs[runs.length - 1];
-        if (last && last.limit === limit && left - last.right < 1.5) last.right = right;
+        if (last && last.limit === limit && left - last.right < 1.5)
+          last.right = Math.max(last.right, right);
         else runs.push({ left, right, limit });
+      };
+      const flush = () => {
+        if (pixel) push(pixel.at, pixel.at + 1, pixel.tally.indexOf(Math.max(...pixel.tally)));
+        pixel = null;
       };
       for (let i = from; i < to; i += 1) {
         const limit = s.limit[i];
@@ -420,17 +425,18 @@ const MARKS = {
         const left = frame.x(s.t_s[i]),
           right = frame.x(s.t_s[i] + s.span_s[i]);
         if (right - left >= 1) {
+          flush(); // what is left of it comes before
           push(left, right, limit);
           continue;
         }
         const at = Math.floor(left);
         if (!pixel || pixel.at !== at) {
-          if (pixel) push(pixel.at, pixel.at + 1, pixel.tally.indexOf(Math.max(...pixel.tally)));
-          pixel = { at, tally: new Array(8).fill(0) };
+          flush();
+          pixel = { at, tally: new Array(Object.keys(LIMIT_LOOKS).length).fill(0) };
         }
         pixel.tally[limit] += s.span_s[i];
       }
-      if (pixel) push(pixel.at, pixel.at + 1, pixel.tally.indexOf(Math.max(...pixel.tally)));
+      flush();
       return runs;
     },
     draw(mark, frame, data) {

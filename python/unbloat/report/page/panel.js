@@ -77,7 +77,8 @@ function findingCard(finding, view, scrollTo) {
             if (scrollTo) scrollTo();
           },
         },
-        `${asSeconds(finding.from_s)} – ${asSeconds(finding.to_s)}`,
+        // On the clock of the text, which is that of the capture.
+        `${asSeconds(finding.from_s + (finding.shift ?? 0))} – ${asSeconds(finding.to_s + (finding.shift ?? 0))}`,
       )
     : null;
   return make(
@@ -166,7 +167,7 @@ class Panel {
           make(
             "p",
             { class: "note" },
-            `Nothing to draw: this flow has no ${missing.map((need) => need.replace(".", " · ")).join(", ")}.`,
+            `Nothing to draw: not measured in this direction (${missing.map((need) => need.replace(".", " · ")).join(", ")}).`,
           ),
         ),
       );

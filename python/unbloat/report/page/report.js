@@ -18,8 +18,11 @@ const connections = asRows(facts.connections).map((connection) => {
   const sides = [flows.get(`${connection.id}→`), flows.get(`${connection.id}←`)];
   const weight = (flow) => (flow ? flow.bytes || flow.payload_bytes || flow.wire_bytes || 0 : -1);
   const direction = weight(sides[1]) > weight(sides[0]) ? 1 : 0;
-  const a = end(connection.a_addr, connection.a_port),
-    b = end(connection.b_addr, connection.b_port);
+  // What ICMP has instead of ports is its identifier.
+  const icmp = connection.proto === "icmp";
+  const a = end(connection.a_addr, icmp ? 0 : connection.a_port),
+    number = icmp && connection.a_port ? `, id ${connection.a_port}` : "",
+    b = `${end(connection.b_addr, icmp ? 0 : connection.b_port)}${number}`;
   const row = {
     ...connection,
     sides,

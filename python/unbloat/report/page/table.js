@@ -29,8 +29,11 @@ const COLUMNS = [
   {
     name: "rtt",
     head: "RTT min → p95",
-    value: (c) => c.main && (c.main.rtt_ms_p95 ?? c.main.rtt_bound_ms_p95),
-    text: (c) => rttText(c.main),
+    value: (c) => {
+      const flow = rttFlow(c);
+      return flow && (flow.rtt_ms_p95 ?? flow.rtt_bound_ms_p95 ?? flow.initial_rtt_ms);
+    },
+    text: (c) => rttText(rttFlow(c)),
     kind: "number",
   },
   {
@@ -44,7 +47,7 @@ const COLUMNS = [
   {
     name: "limit",
     head: "Mostly held back by",
-    value: (c) => c.main && (c.main.too_short ? TOO_SHORT : c.main.limit),
+    value: (c) => c.main && (wordsForNoLimit(c) ?? c.main.limit),
     text: null,
     kind: "text",
     minor: true,
@@ -59,17 +62,27 @@ const COLUMNS = [
   },
 ];
 const TOO_SHORT = "too short to judge";
+const wordsForNoLimit = (c) =>
+  c.main.too_short ? TOO_SHORT : c.proto === "tcp" && !c.main.data_packets ? "no data" : null;
 const FIRST_ROWS = 12,
   MORE_ROWS = 100;
 
+const hasRtt = (flow) =>
+  Boolean(flow) && (isFigure(flow.rtt_bound_ms_p95) || isFigure(flow.rtt_ms_min));
+// The RTT of the path: of the main direction, else of the other one, else of the handshake.
+const rttFlow = (c) => (hasRtt(c.main) || !c.main ? c.main : (c.sides.find(hasRtt) ?? c.main));
 const rttText = (flow) => {
-  if (flow && isFigure(flow.rtt_bound_ms_p95)) {
-    const high = `≤ ${asMs(flow.rtt_bound_ms_p95)}`;
-    return isFigure(flow.initial_rtt_ms) ? `${asMs(flow.initial_rtt_ms)} → ${high}` : high;
+  if (!flow) return NOTHING;
+  const first = asMs(flow.initial_rtt_ms);
+  if (isFigure(flow.rtt_bound_ms_p95)) {
+    const high = asMs(flow.rtt_bound_ms_p95);
+    if (!isFigure(flow.initial_rtt_ms)) return `≤ ${high}`;
+    return first === high ? high : `${first} → ≤ ${high}`;
   }
-  return flow && isFigure(flow.rtt_ms_min)
-    ? `${asMs(flow.rtt_ms_min)} → ${asMs(flow.rtt_ms_p95)}`
-    : NOTHING;
+  if (!isFigure(flow.rtt_ms_min)) return first;
+  const low = asMs(flow.rtt_ms_min),
+    high = asMs(flow.rtt_ms_p95);
+  return low === high ? low : `${low} → ${high}`;
 };
 const gradeClass = (grade) => `grade grade-${grade === "A+" ? "Ap" : grade}`;
 

@@ -147,6 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn a_trickle_whose_least_window_takes_longer_than_its_queue_has_no_cure() {
+        // Two segments take 2 s at 11 kbit/s: more than the RTT that is there.
+        let slow = Flow { rate_bps: 11.2e3, ..flow(Way::Upload, 55.0, 144.0, 451.0) };
+        assert!(slow.bloated());
+        assert!(check(&Case::new(vec![slow.clone()]).view()).is_empty());
+        let text = crate::plan::rules::nothing(&Case::new(vec![slow]).view());
+        assert!(text.contains("no cure would save a fifth of the RTT"), "{text}");
+    }
+
+    #[test]
     fn without_a_device_it_cannot_be_done_here() {
         let mut case = Case::new(vec![upload()]);
         case.host.device = None;
