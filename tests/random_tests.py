@@ -20,8 +20,8 @@ ROUNDS = 10
 
 
 def targets() -> list[str]:
-    """The options of `cargo test` for each crate with property tests: its library, and its files that have some."""
-    options: list[str] = []
+    """The options of `cargo test` for the crates with property tests: their libraries, and the files that have some."""
+    options = ["--lib"]
     for crate in sorted((ROOT / "crates").iterdir()):
         inside = {
             path.relative_to(crate).parts
@@ -29,12 +29,10 @@ def targets() -> list[str]:
             if "proptest!" in path.read_text()
         }
         if inside:
-            options.append(f"-p unbloat-{crate.name}")
-            options += [] if not any(parts[0] == "src" for parts in inside) else ["--lib"]
-            options += [
-                f"--test {Path(parts[1]).stem}" for parts in sorted(inside) if parts[0] == "tests"
-            ]
-    return " ".join(options).split()
+            options += ["-p", f"unbloat-{crate.name}"]
+        names = {Path(parts[1]).stem for parts in inside if parts[0] == "tests"}
+        options += [f"--test={name}" for name in sorted(names)]
+    return options
 
 
 def main() -> int:
