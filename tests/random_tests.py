@@ -1,8 +1,9 @@
 """`python tests/random_tests.py [ROUNDS] [SEED]`: property tests with new cases, a seed per round, until one fails.
 
 `./check` draws the same cases every time (`.cargo/config.toml`, `tests/conftest.py`). Here a failure is a defect of the
-code or of the test. Its last line names the command that draws the same cases again. Proptest and hypothesis also shrink
-the case, and print it.
+code, or a case that the test should exclude. The last line names the command that draws the same cases again. Proptest and
+hypothesis also shrink the case, and print it; proptest writes its seed into a file beside the test, which ./check then
+draws too. Commit that file with the repair.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile=new"]
 ROUNDS = 10
-"""About ten minutes on two cores: as many cases as ten runs of ./check with new ones would have drawn."""
 
 
 def targets() -> list[str]:
@@ -43,16 +43,19 @@ def main() -> int:
         print(f"== seed {seed}", flush=True)
         env = os.environ | {"PROPTEST_RNG_SEED": str(seed)}
         commands = [
-            ["cargo", "test", "--quiet", *targets()],
+            ["cargo", "test", "--quiet", "--no-fail-fast", *targets()],
             *(
                 [*PYTEST, f"--hypothesis-seed={seed}", f"tests/{folder}"]
                 for folder in ("python", "report")
             ),
         ]
-        for command in commands:
-            if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
-                print(f"failed; the same cases again: python tests/random_tests.py 1 {seed}")
-                return 1
+        codes = [
+            subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+            for command in commands
+        ]
+        if any(codes):
+            print(f"failed; the same cases again: python tests/random_tests.py 1 {seed}")
+            return 1
     return 0
 
 
