@@ -21,7 +21,7 @@ use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
 use nix::errno::Errno;
 
-use self::features::{LIVE_CONNECTIONS, NEW_CONNECTIONS, windows_from_programs};
+use self::features::{LIVE_CONNECTIONS, NEW_CONNECTIONS, PROGRAM, windows_from_programs};
 pub use self::figures::ReceiveFigures;
 use self::headroom::{Headroom, Memory};
 use self::settings::SECTION;
@@ -32,7 +32,6 @@ use crate::cures::{
 };
 use crate::kernel;
 use crate::kernel::layouts::{ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
-use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
 use crate::section::Document;
 use crate::undo::journal::{Change, Journal};
@@ -154,7 +153,7 @@ impl Cure for Receive {
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
-        let mut ebpf = kernel::load_sock_ops(objects::RECEIVE, "receive", Some(&folder))?;
+        let mut ebpf = kernel::load_sock_ops(PROGRAM, "receive", Some(&folder))?;
         let config: Array<_, ReceiveConfig> = taken(&mut ebpf, "config")?;
         let config = LeasedMap::new("config", config)?;
         let before = config.now();

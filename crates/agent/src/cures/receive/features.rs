@@ -1,9 +1,14 @@
 //! What the kernel must support for DRWA on this host's sockets, and how that is found out.
 
-use crate::cures::{CureError, Result};
-use crate::kernel::{self, Feature, FeatureId, objects};
+use aya::include_bytes_aligned;
 
-/// Its program.
+use crate::cures::{CureError, Result};
+use crate::kernel::{self, Feature, FeatureId};
+
+/// The compiled program.
+pub(super) static PROGRAM: &[u8] = include_bytes_aligned!("../../../bpf/receive.bpf.o");
+
+/// The program on new connections.
 pub(super) static NEW_CONNECTIONS: Feature = Feature {
     id: FeatureId::DownloadWindows,
     name: "downloads: windows of this host's new connections (DRWA)",
@@ -11,7 +16,7 @@ pub(super) static NEW_CONNECTIONS: Feature = Feature {
     probe: || {
         kernel::cgroups()?;
         windows_from_programs()?;
-        kernel::load_sock_ops(objects::RECEIVE, "receive", None).map(drop)
+        kernel::load_sock_ops(PROGRAM, "receive", None).map(drop)
     },
 };
 
