@@ -18,7 +18,7 @@ use aya::util::KernelVersion;
 use crate::error::{CureError, Result};
 use crate::kernel::netlink::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
 use crate::kernel::netlink::{Device, Netlink};
-use crate::kernel::{self, Feature, FeatureId, socket_walk, whole};
+use crate::kernel::{self, Feature, FeatureId, objects, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
@@ -322,8 +322,7 @@ pub static HOOKS: [Feature; 2] = [
 fn attach_by_tcx() -> Result<()> {
     const WHAT: &str = "a program on a device";
     // Any program on a device will do.
-    let mut ebpf =
-        Ebpf::load(super::gate::PROGRAM).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
+    let mut ebpf = Ebpf::load(objects::GATE).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     let options = TcAttachOptions::TcxOrder(LinkOrder::default());
     let program = program(&mut ebpf, "egress")?;
     program.load().map_err(|e| kernel::refused(WHAT, "5.6", &e))?;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 
 pub use self::figures::{GateFigures, Telemetry};
 use crate::cures::attach::{self, Hook, Programs};
@@ -34,7 +34,7 @@ use crate::cures::{
 };
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
-use crate::kernel::{self, Feature, FeatureId};
+use crate::kernel::{self, Feature, FeatureId, objects};
 use crate::section::Document;
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
@@ -59,9 +59,6 @@ const WIDER: units::Duration = units::Duration::from_millis(20);
 /// runs empty reports the rate of what is sent, not that of the link, and a refused flight ends
 /// slow start.
 const DRIVER_FLOOR: u64 = 10;
-
-/// The compiled program.
-pub(super) static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/gate.bpf.o");
 
 /// Its program.
 static FEATURE: Feature = Feature {
@@ -490,7 +487,7 @@ fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
     {
         loader.map_pin_path(name, place.join(name));
     }
-    let mut ebpf = loader.load(PROGRAM).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
+    let mut ebpf = loader.load(objects::GATE).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     for name in ["egress", "report"] {
         attach::program(&mut ebpf, name)?.load().map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     }
