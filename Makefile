@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test bench never-worse kernels docs install clean
+.PHONY: demo test random-tests bench never-worse kernels docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -9,6 +9,11 @@ demo: install
 test:
 	./setup --tests
 	./check
+
+# Property tests with new cases, ten rounds; ./check draws the same cases every time. Prints the seed of what fails.
+random-tests:
+	./setup --tests
+	.venv/bin/python tests/random_tests.py
 
 bench: install
 	.venv/bin/python bench/run.py

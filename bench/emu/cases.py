@@ -47,7 +47,6 @@ class Case:
         return hash((self.group, self.label))
 
 
-OURS = ("floor", "unbloat-emu")
 BOTH_FLOORS = ("floor", "floor, SCHED_FIFO", "unbloat-emu")
 USUAL = (*BOTH_FLOORS, "mahimahi", "rattan")
 

@@ -1,4 +1,4 @@
-/* Another program on the same sockets, as careless as some are: it replaces the shared word of flags when a connection is there. */
+/* Another program on the same sockets. Like some in use, it replaces the callback flags of all programs when a connection is established. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

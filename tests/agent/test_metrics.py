@@ -160,7 +160,15 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
         assert named_by_panels() - exported == set()
         # A number that a cure has more than before belongs on the page.
         folder = TREE / "crates/agent/src/cures"
-        sources = {cure: (folder / f"{cure}.rs").read_text() for cure, _ in missing}
+        # Its figures are in its module, or in a file of their own below it.
+        sources = {
+            cure: next(
+                text
+                for path in (folder / f"{cure}.rs", folder / cure / "figures.rs")
+                if path.exists() and "fn samples(" in (text := path.read_text())
+            )
+            for cure, _ in missing
+        }
         # A key of the status that is not the field's name: #[serde(rename = "key")] before it.
         renamed = re.compile(r'rename = "(\w+)"\)\]\s*(?:pub(?:\(\w+\))? )?(\w+):')
         fields = {cure: dict(renamed.findall(source)) for cure, source in sources.items()}

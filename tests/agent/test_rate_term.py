@@ -1,4 +1,4 @@
-"""AFC's rate term: a buffer that an application fixed is larger by what it reads in a round trip, and memory is there for all of it."""
+"""AFC's rate term: the agent enlarges a buffer of fixed size by what the application reads in a round trip, and no byte is dropped for want of memory."""
 
 from __future__ import annotations
 

@@ -3,29 +3,25 @@
 The list applies to names, comments, messages and documentation, in every language of the repository. Names are split at
 underscores and capitals, so that `is_told` and `WasTold` count as `told`. A word in italics (*told*) is a quotation.
 
-words-pending.json counts what is left in each part of the tree. A count may only fall, and a part that is not listed
-has none: `python tests/house/test_words.py` lowers the stored counts to the present ones, `… --list PART` prints the lines.
+`python tests/house/test_words.py` prints what is left.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-PENDING = HERE / "words-pending.json"
 SUFFIXES = {".rs", ".py", ".c", ".h", ".js", ".css", ".j2", ".md", ".toml", ".service", ".pyi"}
 SCRIPTS = {"check", "setup", "Makefile"}
 # Printed from sources that are checked themselves; the lists of words; stored results of older versions.
 GENERATED = re.compile(
-    r"docs/generated/|bench/RESULTS\.md|tests/house/(words|test_words)|tests/python/data/"
+    r"docs/generated/|bench/RESULTS\.md|tests/house/(words\.json|test_words)|tests/python/data/"
 )
 QUOTATION = re.compile(r"\*[\w ]+\*")
 # Where a name goes on in another word: is_told, WasTold.
@@ -89,14 +85,7 @@ def files() -> Iterator[str]:
             yield line
 
 
-def part(path: str) -> str:
-    """The part of the tree that a file counts for: moves within it change nothing."""
-    folders = path.split("/")[:-1]
-    return "/".join(folders[:2]) if folders else path
-
-
-@functools.cache
-def findings() -> list[tuple[str, int, str, str]]:
+def findings() -> list[str]:
     """File, line number, word, and what to write instead."""
     avoided = words()
     # Most lines have none: their words are looked up first.
@@ -111,27 +100,13 @@ def findings() -> list[tuple[str, int, str, str]]:
         for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
             first = {part.lower() for part in LETTERS.findall(line)} & by_first.keys()
             for word in {id(word): word for name in first for word in by_first[name]}.values():
-                found += [(path, number, text, word.use) for text in word.found(line)]
+                found += [f"{path}:{number}: {text}: write {word.use}" for text in word.found(line)]
     return found
 
 
-def counts() -> dict[str, int]:
-    """Words left, by part of the tree."""
-    left: dict[str, int] = {}
-    for path, *_ in findings():
-        left[part(path)] = left.get(part(path), 0) + 1
-    return left
-
-
 def test_no_word_to_avoid_comes_back() -> None:
-    stored: dict[str, int] = json.loads(PENDING.read_text())
-    grown = {name for name, count in counts().items() if count > stored.get(name, 0)}
-    lines = [
-        f"{path}:{number}: {text}: write {use}"
-        for path, number, text, use in findings()
-        if part(path) in grown
-    ]
-    assert not grown, "\n".join(lines)
+    left = findings()
+    assert not left, "\n".join(left)
 
 
 def test_the_list_finds_words_in_names_and_spares_quotations() -> None:
@@ -141,17 +116,4 @@ def test_the_list_finds_words_in_names_and_spares_quotations() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--list"]:
-        for path, number, text, use in findings():
-            if part(path).startswith(sys.argv[2] if len(sys.argv) > 2 else ""):
-                print(f"{path}:{number}: {text}: write {use}")
-    else:
-        present = counts()
-        before: dict[str, int] = json.loads(PENDING.read_text()) if PENDING.exists() else present
-        left = {
-            name: min(count, before.get(name, 0))
-            for name, count in sorted(present.items())
-            if before.get(name, 0)
-        }
-        PENDING.write_text(json.dumps(left, indent=2) + "\n")
-        print(f"{sum(left.values())} words left in {len(left)} parts of the tree")
+    print("\n".join(findings()))

@@ -112,7 +112,7 @@ def number(text: str) -> float | None:
 def long_output(text: str) -> list[tuple[Key, Figures, Figures]]:
     """Connections of tcptrace's -l output in its order: key of a → b, figures of a → b, figures of b → a.
 
-    A label that occurs with two units ("initial window") is told apart by its unit; of the RTT figures only the
+    A label that occurs with two units ("initial window") is distinguished by its unit; of the RTT figures only the
     first block counts, which is that of unambiguous samples.
     """
     connections: list[tuple[Key, Figures, Figures]] = []

@@ -21,7 +21,6 @@ from typing import Any
 import unbloat
 
 FOLDER = Path(__file__).parent
-HALVES = ("tuning", "test")
 SEVERITIES = ("info", "warning", "serious")
 NO_LIMIT = "none named"
 

@@ -58,8 +58,6 @@ pub mod flags {
     pub const ECE: u16 = 0x040;
     /// Congestion window reduced: the answer to ECE (RFC 3168).
     pub const CWR: u16 = 0x080;
-    /// Accurate ECN, the former NS bit (RFC 9768).
-    pub const AE: u16 = 0x100;
 }
 
 /// Facts from the innermost IP header and the frame.

@@ -1,4 +1,4 @@
-"""RTT distribution: how often which delay."""
+"""Distribution of the RTT: the share of the bins at each delay, and its quantiles."""
 
 from unbloat.charts.spec import Chart, Histogram
 

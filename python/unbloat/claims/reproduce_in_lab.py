@@ -143,7 +143,7 @@ class Laboratory:
             except LabError as error:
                 found = Measured({}, {}, failed=str(error))
             except ScenarioError as error:
-                found = nothing(claim, error)
+                found = not_run(claim, error)
         self.done_s += own_s
         report_progress(0, 1)
         return found
@@ -177,7 +177,7 @@ def simulated(claim: Claim, quick: bool, traces: str | os.PathLike[str] | None) 
             runs = simulate_all(claim.path, options, jobs=1)
             return measure_all(claim, runs, captures)
         except ScenarioError as error:
-            return nothing(claim, error)
+            return not_run(claim, error)
 
 
 def table_of(claim: Claim) -> LabTable:
@@ -186,14 +186,14 @@ def table_of(claim: Claim) -> LabTable:
     return claim.lab
 
 
-def nothing(claim: Claim, error: Exception) -> Measured:
-    """No run could be made."""
+def not_run(claim: Claim, error: Exception) -> Measured:
+    """A claim whose runs could not be made: the reason for each of its figures."""
     note = str(error).removeprefix(f"{claim.path}: ")
     return Measured({}, {figure.name: note for figure in claim.figures if figure.lab is not None})
 
 
 def measured_picks(figure: Figure) -> list[Picked]:
-    """What a figure measures in the lab: its control has served the simulator."""
+    """What a figure measures in the lab. Its control is judged in the simulator only."""
     span = figure.lab.between if figure.lab else None
     return [
         pick if span is None or pick.between is None else replace(pick, between=span)
@@ -229,7 +229,7 @@ def measure_all(claim: Claim, runs: RunSet, captures: Path | None) -> Measured:
 
 
 def is_there(pick: Picked, runs: RunSet) -> bool:
-    """Whether a run was made, or was to be made; the others are left out to save time."""
+    """Whether a run with these labels was made or skipped; the lab leaves out the others to save time."""
     every = [*runs.labels, *(one.labels for one in runs.skipped)]
     return any(set(pick.run) <= set(labels) for labels in every)
 
@@ -257,7 +257,7 @@ def compared(claim: Claim, lab: Measured, simulator: Measured | None) -> dict[st
 
 
 def outcome(figure: Figure, own: LabFigure, lab: Measured, simulator: Measured) -> LabOutcome:
-    """One figure: both sides, and what they make together."""
+    """One figure: its values in lab and simulator, and whether they agree."""
     value, beside = lab.values.get(figure.name), simulator.values.get(figure.name)
 
     def found(state: str, note: str) -> LabOutcome:

@@ -18,7 +18,7 @@ use algo::Unit;
 use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
-use aya::{Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use serde::Serialize;
 use settings::form::{self, FLAG};
 use settings::{Form, Group, group};
@@ -37,13 +37,18 @@ use crate::cures::{
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
 use crate::kernel::netlink::Device;
-use crate::kernel::objects;
 use crate::kernel::{self, Feature, FeatureId, whole};
 use crate::section::Document;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
 
+/// The compiled programs.
+static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");
+/// The same for kernels before 5.12.
+static OLDER: &[u8] = include_bytes_aligned!("../../bpf/acks_older.bpf.o");
+/// The same for kernels without types of their own.
+static UNTYPED: &[u8] = include_bytes_aligned!("../../bpf/acks_untyped.bpf.o");
 /// A flow without a decision for this long is not shown.
 const SHOWN: Duration = Duration::from_secs(60);
 /// A flow that is idle for this long is forgotten. RFC 5382 section 5 lets a NAT forget one after
@@ -260,12 +265,12 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
 
 fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
     if kernel::has_types().is_err() {
-        return load_object(objects::ACKS_UNTYPED, flows, traced, handed);
+        return load_object(UNTYPED, flows, traced, handed);
     }
     // Which object fits is found out by trying: all that the second one needs, the first one does.
     let load = |object| load_object(object, flows, traced, handed);
-    load(objects::ACKS).or_else(|why| match why {
-        CureError::Kernel { .. } => load(objects::ACKS_OLDER),
+    load(PROGRAM).or_else(|why| match why {
+        CureError::Kernel { .. } => load(OLDER),
         other => Err(other),
     })
 }

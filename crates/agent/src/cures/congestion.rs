@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use aya::include_bytes_aligned;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
@@ -22,13 +23,14 @@ use crate::cures::{
     attach,
 };
 use crate::kernel::layouts::{CongestionConfig, CongestionCounters, Route};
-use crate::kernel::objects;
 use crate::kernel::socket_walk::{self, Action, Walker};
 use crate::kernel::{self, Feature, FeatureId};
 use crate::section::{Document, SCOPE};
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
 
+/// The compiled program.
+static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/congestion.bpf.o");
 /// What the kernel has; modules that are not loaded are not listed.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
@@ -52,7 +54,7 @@ static NEW_CONNECTIONS: Feature = Feature {
     since: "5.7",
     probe: || {
         kernel::cgroups()?;
-        kernel::load_sock_ops(objects::CONGESTION, "congestion", None).map(drop)
+        kernel::load_sock_ops(PROGRAM, "congestion", None).map(drop)
     },
 };
 
@@ -194,7 +196,7 @@ impl Cure for Congestion {
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
-        let mut ebpf = kernel::load_sock_ops(objects::CONGESTION, "congestion", Some(&folder))?;
+        let mut ebpf = kernel::load_sock_ops(PROGRAM, "congestion", Some(&folder))?;
         let scope = settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
         // The same for all cures on sockets: both have one scope.
         let mut space: Array<_, u32> = taken(&mut ebpf, "space")?;

@@ -11,6 +11,8 @@
 //!
 //! Needs Linux 5.6; TCX since 6.6.
 
+mod figures;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,20 +23,18 @@ use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
-use serde::Serialize;
 
+pub use self::figures::{GateFigures, Telemetry};
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::Shared as Uplink;
 pub use crate::cures::device::{From, SLACK, law};
-use crate::cures::figures::{Sample, count, counter, families, gauge, value};
 use crate::cures::receive::taken;
 use crate::cures::{
-    About, Applied, Cure, CureError, Figures, FlowStatus, Lifted, Place, Result, Site, now_ns,
+    About, Applied, Cure, CureError, FlowStatus, Lifted, Place, Result, Site, now_ns,
 };
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
-use crate::kernel::objects;
-use crate::kernel::{self, Feature, FeatureId};
+use crate::kernel::{self, Feature, FeatureId, objects};
 use crate::section::Document;
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
@@ -100,169 +100,6 @@ impl Settings {
             link_header: device.header,
             wait_for_rate: 0,
         }
-    }
-}
-
-/// State of the source of reports.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
-pub enum Telemetry {
-    /// A report arrived within the timeout.
-    Fresh {
-        /// Name of the source.
-        source: String,
-        /// What the source reports: the modem's buffer, or the driver's.
-        grade: &'static str,
-    },
-    /// No report within the timeout.
-    Silent {
-        /// Seconds since the last report, or since the beginning.
-        for_s: f64,
-        /// Why no report arrives: the last error.
-        why: String,
-    },
-}
-
-impl Telemetry {
-    fn of(state: &State) -> Telemetry {
-        match state {
-            State::Fresh { source, grade } => {
-                let grade = match grade {
-                    Grade::Modem => "modem",
-                    Grade::Driver => "driver",
-                };
-                Telemetry::Fresh { source: source.clone(), grade }
-            }
-            State::Silent { since_ns, why } => {
-                let for_s = now_ns().saturating_sub(*since_ns) as f64 / 1e9;
-                Telemetry::Silent { for_s, why: why.clone() }
-            }
-        }
-    }
-}
-
-/// State and counters of the gate.
-#[derive(Clone, Debug, Serialize)]
-pub struct GateFigures {
-    cure: &'static str,
-    device: String,
-    telemetry: Telemetry,
-    reports: u64,
-    report_age_ms: f64,
-    reported_bytes: u64,
-    occupancy_bytes: u64,
-    limit_bytes: u64,
-    delay_ms: Option<f64>,
-    rate_bps: u64,
-    fair_bytes: u64,
-    passed: u64,
-    passed_bytes: u64,
-    privileged: u64,
-    refused_own: u64,
-    refused_forwarded: u64,
-    unguarded: u64,
-}
-
-impl GateFigures {
-    /// The uplink's rate, bytes per second.
-    pub fn rate(&self) -> u64 {
-        self.rate_bps / 8
-    }
-}
-
-#[cfg(test)]
-impl GateFigures {
-    pub(crate) fn example() -> GateFigures {
-        GateFigures {
-            cure: "gate",
-            device: "wwan0".to_owned(),
-            telemetry: Telemetry::Fresh { source: "a socket".to_owned(), grade: "modem" },
-            reports: 1,
-            report_age_ms: 1.0,
-            reported_bytes: 1,
-            occupancy_bytes: 1,
-            limit_bytes: 1,
-            delay_ms: Some(20.0),
-            rate_bps: 2_000_000,
-            fair_bytes: 1,
-            passed: 1,
-            passed_bytes: 5_000_000_000,
-            privileged: 1,
-            refused_own: 1,
-            refused_forwarded: 1,
-            unguarded: 1,
-        }
-    }
-}
-
-families! {
-    PASSED_PACKETS = counter("unbloat_gate_passed_packets", "packets",
-        "Packets that passed the gate.");
-    PASSED_BYTES = counter("unbloat_gate_passed_bytes", "bytes", "Bytes that passed the gate.");
-    PRIVILEGED = counter("unbloat_gate_privileged_packets", "packets",
-        "Packets that passed above the limit, for being thin, sparse or bare.");
-    UNGUARDED = counter("unbloat_gate_unguarded_packets", "packets",
-        "Packets that passed an open gate: no reports, or no lease.");
-    REFUSED = counter("unbloat_gate_refused_packets", "packets",
-        "Packets refused: to sockets of this host, which wait and send again, or to others, which \
-         lose them.");
-    REPORTS = counter("unbloat_gate_reports", "", "Reports of the modem or driver.");
-    FRESH = gauge("unbloat_gate_reports_fresh", "", "1 while reports come.");
-    AGE = gauge("unbloat_gate_report_age_seconds", "seconds",
-        "Age of the last report when it arrived.");
-    REPORTED = gauge("unbloat_gate_reported_bytes", "bytes",
-        "Bytes below the operating system, as last reported.");
-    OCCUPANCY = gauge("unbloat_gate_occupancy_bytes", "bytes",
-        "Bytes below the operating system, as the gate reckons since.");
-    LIMIT = gauge("unbloat_gate_limit_bytes", "bytes", "Bytes that may lie there.");
-    FAIR = gauge("unbloat_gate_fair_bytes", "bytes", "One flow's fair part of them.");
-    DELAY = gauge("unbloat_gate_delay_seconds", "seconds",
-        "How long what lies there takes to drain.");
-    RATE = gauge("unbloat_gate_rate_bytes_per_second", "bytes_per_second",
-        "The uplink's rate, as the gate reckons.");
-}
-
-impl Figures for GateFigures {
-    fn line(&self) -> String {
-        let below = match &self.telemetry {
-            Telemetry::Fresh { grade, .. } => grade,
-            Telemetry::Silent { why, .. } => return format!("open, without reports: {why}"),
-        };
-        let waits = match (self.occupancy_bytes, self.delay_ms) {
-            (0, _) => format!("nothing waits in the {below}"),
-            (bytes, Some(ms)) => format!(
-                "{:.1} KB wait in the {below}, {ms:.0} ms at {:.2} Mbit/s",
-                bytes as f64 / 1e3,
-                self.rate_bps as f64 / 1e6
-            ),
-            (bytes, None) => format!("{:.1} KB wait in the {below}", bytes as f64 / 1e3),
-        };
-        format!(
-            "{waits}; refused {} packets of this host, {} of others",
-            self.refused_own, self.refused_forwarded
-        )
-    }
-
-    fn samples(&self) -> Vec<Sample> {
-        let fresh = matches!(self.telemetry, Telemetry::Fresh { .. });
-        let mut samples = vec![
-            count(PASSED_PACKETS, &[], self.passed),
-            count(PASSED_BYTES, &[], self.passed_bytes),
-            count(PRIVILEGED, &[], self.privileged),
-            count(UNGUARDED, &[], self.unguarded),
-            count(REFUSED, &[("whose", "own")], self.refused_own),
-            count(REFUSED, &[("whose", "forwarded")], self.refused_forwarded),
-            count(REPORTS, &[], self.reports),
-            count(FRESH, &[], fresh.into()),
-            value(AGE, &[], self.report_age_ms * 1e-3),
-            count(REPORTED, &[], self.reported_bytes),
-            count(OCCUPANCY, &[], self.occupancy_bytes),
-            count(LIMIT, &[], self.limit_bytes),
-            count(FAIR, &[], self.fair_bytes),
-        ];
-        samples.extend(self.delay_ms.map(|ms| value(DELAY, &[], ms * 1e-3)));
-        samples.push(value(RATE, &[], self.rate_bps as f64 / 8.0));
-        samples
     }
 }
 

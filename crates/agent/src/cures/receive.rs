@@ -7,37 +7,33 @@
 //! see by itself: existing ones, and those whose callback flags another program replaced. It writes
 //! maps, pins one link, and walks over the sockets every few seconds.
 
+mod features;
+mod figures;
 pub(crate) mod headroom;
+mod settings;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::cures::receive::headroom::{Headroom, Memory};
-use algo::Unit;
-use algo::rwnd::drwa::{Config as Law, Form};
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray};
 use aya::programs::links::PinnedLink;
 use nix::errno::Errno;
-use serde::Serialize;
-use settings::form::{self, FLAG, bytes, choice};
-use settings::{Group, Item, Section, Tree, group};
-use units::Bytes;
 
-use crate::cures::figures::{
-    ACKS, CONNECTIONS, DECISIONS, Label, Sample, WINDOWS, count, counter, families, gauge, value,
-};
+use self::features::{LIVE_CONNECTIONS, NEW_CONNECTIONS, PROGRAM, windows_from_programs};
+pub use self::figures::ReceiveFigures;
+use self::headroom::{Headroom, Memory};
+use self::settings::SECTION;
+pub use self::settings::{Places, Settings};
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Figures, FlowStatus, LAMBDA, Lambda, Lifted, Place,
-    Prefix, Result, Site, address, attach, now_ns, read_law, window_law,
+    About, Applied, Cure, CureError, FlowStatus, Lifted, Place, Result, Site, address, attach,
+    now_ns,
 };
-use crate::kernel::layouts::{DrwaLaw, ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
-use crate::kernel::objects;
+use crate::kernel;
+use crate::kernel::layouts::{ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::socket_walk::{self, Action, Walker};
-use crate::kernel::{self, Feature, FeatureId};
-use crate::section::{Document, SCOPE};
+use crate::section::Document;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
 
@@ -55,243 +51,6 @@ const EXTRA_WALK_SHARE: u32 = 20;
 /// Longest time between two walks: a connection that began while a starved agent had no lease waits
 /// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
-
-/// How the windows of this host's downloads are set.
-const SECTION: Group = group! {
-    /// Downloads: DRWA holds RTT at lambda times its minimum by the windows that this host
-    /// advertises.
-    [receive]
-    enabled = "true", FLAG;
-    /// RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
-    lambda = Lambda::DOWNLOAD.text, LAMBDA;
-    /// "rate" averages the rate, "paper" the window, as the paper does.
-    form = "rate", choice(&["rate", "paper"]);
-    /// Weight of the old value in the average.
-    average = "0.5", AVERAGE;
-    /// The average jumps up to a larger value at once.
-    quick = "true", FLAG;
-    /// Smallest window, segments.
-    floor = "2", form::count("1", "1000");
-    /// Segments that every decision adds: small windows grow again, those at one bottleneck become
-    /// alike, for a little more delay.
-    increment = "1", form::count("0", "1000");
-    /// Largest window.
-    largest = "1 GiB", bytes("64 KiB", "1 GiB");
-    /// Received before anything is done: handshakes and short replies keep the kernel's window.
-    start = "20 KB", settings::Form::Plain(Unit::Bytes, None);
-    /// RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
-    shared_minimum = "true", FLAG;
-    /// RTTmin is measured again, with the queue emptied, when it has not been seen for so long;
-    /// "0 s": never.
-    rtt_min_age = "0 s", settings::Form::Plain(Unit::Duration, None);
-    /// AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read
-    /// in a round trip, in real memory.
-    rate_term = "false", FLAG;
-    /// Only these destinations, or all but these.
-    only = "[]", settings::Form::Other("prefixes");
-    except = "[]", settings::Form::Other("prefixes");
-    /// Look, and change nothing.
-    observe = "false", FLAG;
-};
-
-/// Its program.
-static NEW_CONNECTIONS: Feature = Feature {
-    id: FeatureId::DownloadWindows,
-    name: "downloads: windows of this host's new connections (DRWA)",
-    since: "5.11",
-    probe: || {
-        kernel::cgroups()?;
-        windows_from_programs()?;
-        kernel::load_sock_ops(objects::RECEIVE, "receive", None).map(drop)
-    },
-};
-
-/// A walk that may set flags of connections.
-static LIVE_CONNECTIONS: Feature = Feature {
-    id: FeatureId::LiveDownloadWindows,
-    name: "downloads: the same for connections that exist already",
-    since: "6.12",
-    probe: || {
-        kernel::cgroups()?;
-        kernel::load_walk(None)?;
-        flags_in_a_walk()
-    },
-};
-
-/// Whether programs on sockets may set TCP_WINDOW_CLAMP. The kernel takes a program that tries, and
-/// then refuses at each ACK, so it cannot be tried without a connection. The kernel's function came
-/// with it.
-fn windows_from_programs() -> Result<()> {
-    named_in_types(
-        "tcp_set_window_clamp",
-        "windows from a program on sockets",
-        "5.11",
-        "bpf_setsockopt knows no TCP_WINDOW_CLAMP",
-    )
-}
-
-/// TCP_BPF_SOCK_OPS_CB_FLAGS cannot be tried without a socket to change, either; its constant came
-/// with it.
-fn flags_in_a_walk() -> Result<()> {
-    named_in_types(
-        "TCP_BPF_SOCK_OPS_CB_FLAGS",
-        "flags of connections that exist already",
-        "6.12",
-        "it has no TCP_BPF_SOCK_OPS_CB_FLAGS; new connections are treated all the same",
-    )
-}
-
-/// Whether the kernel's own types contain a name; the rest is the error if they do not.
-fn named_in_types(
-    name: &str,
-    what: &'static str,
-    since: &'static str,
-    missing: &str,
-) -> Result<()> {
-    kernel::has_types()?;
-    let file = kernel::types_file();
-    let types = std::fs::read(&file).map_err(CureError::file(&file))?;
-    let whole = [b"\0", name.as_bytes(), b"\0"].concat();
-    match types.windows(whole.len()).any(|bytes| bytes == whole) {
-        true => Ok(()),
-        false => Err(CureError::Kernel { what, since, why: missing.to_owned() }),
-    }
-}
-
-/// Whose connections: a number, or a name of this host.
-fn user(scope: &Section<'_>) -> settings::Result<Option<u32>> {
-    let unknown = |name: &str| scope.refuse("user", format!("this host knows no user \"{name}\""));
-    if let Some(Item::Whole(number)) = scope.get("user").map(|user| &user.item) {
-        return u32::try_from(*number).map(Some).or_else(|_| unknown(&number.to_string()));
-    }
-    let Some(name) = scope.filled("user")? else { return Ok(None) };
-    if let Ok(number) = name.parse() {
-        return Ok(Some(number));
-    }
-    match nix::unistd::User::from_name(name) {
-        Ok(Some(user)) => Ok(Some(user.uid.as_raw())),
-        Ok(None) => unknown(name),
-        Err(e) => scope.refuse("user", format!("{name}: {e}")),
-    }
-}
-
-/// A list of prefixes.
-fn prefixes(at: &Section<'_>, key: &str) -> settings::Result<Vec<Prefix>> {
-    let Some(tree) = at.get(key) else { return Ok(Vec::new()) };
-    let Some(list) = tree.list() else {
-        return at.refuse(key, "expected a list, as [\"192.0.2.0/24\"]");
-    };
-    let read = |one: &Tree| match one.text() {
-        Some(text) => at.parsed(key, text),
-        None => at.refuse(key, "expected prefixes in quotes"),
-    };
-    list.iter().map(read).collect()
-}
-
-/// Peers whose connections the cure covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
-    /// Connections to all addresses.
-    All,
-    /// Only connections to these prefixes.
-    Only(Vec<Prefix>),
-    /// Connections to all addresses except these prefixes.
-    Except(Vec<Prefix>),
-}
-
-/// How DRWA is to work here.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The law. Its `initial` and `estimator` are the kernel's and the connection's business.
-    pub law: Law,
-    /// Bytes received before anything is done: handshakes and short replies keep the kernel's window.
-    pub start: Bytes,
-    /// RTTmin is shared by all sockets to one address, so that a latecomer knows the empty path.
-    pub shared_minimum: bool,
-    /// Peers whose connections are covered.
-    pub places: Places,
-    /// The cgroup whose sockets are cured; none: the root, all sockets.
-    pub cgroup: Option<PathBuf>,
-    /// Only connections of this user.
-    pub user: Option<u32>,
-    /// AFC's rate term: buffers that applications fixed are larger by what is read in a round trip.
-    pub rate_term: bool,
-    /// Measure and decide, but change nothing.
-    pub observe: bool,
-    /// Where programs and maps are pinned.
-    pub pins: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            law: window_law(),
-            start: Bytes(20_000),
-            shared_minimum: true,
-            places: Places::All,
-            cgroup: None,
-            user: None,
-            rate_term: false,
-            observe: false,
-            pins: "/sys/fs/bpf/unbloat".into(),
-        }
-    }
-}
-
-impl Settings {
-    fn config(&self, before: &ReceiveConfig) -> Result<ReceiveConfig> {
-        let (cgroup, cgroup_level) = kernel::scope(&self.cgroup_path()?)?;
-        Ok(ReceiveConfig {
-            law: DrwaLaw::new(&self.law, 0, true),
-            lease_until_ns: before.lease_until_ns,
-            start_bytes: self.start.0,
-            cgroup,
-            cgroup_level,
-            floor_segments: self.law.min_window.min(1_000) as u32,
-            increment_segments: self.law.increment.min(1_000) as u32,
-            by_place: match self.places {
-                Places::All => 0,
-                Places::Only(_) => 1,
-                Places::Except(_) => 2,
-            },
-            shared_minimum: self.shared_minimum.into(),
-            observe: self.observe.into(),
-            places_version: before.places_version.wrapping_add(1) & 0x7fff_ffff,
-            by_user: self.user.is_some().into(),
-            user: self.user.unwrap_or(0),
-            rate_term: self.rate_term.into(),
-            max_buffer: crate::cures::receive::headroom::max_buffer(),
-            scarce: before.scarce,
-        })
-    }
-
-    /// Directory of the cgroup whose sockets are cured.
-    pub(crate) fn cgroup_path(&self) -> Result<PathBuf> {
-        self.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)
-    }
-
-    /// The network namespace whose sockets are cured; 0: those of all, as in a cgroup of one's
-    /// choice.
-    pub(crate) fn space(&self) -> u32 {
-        if self.cgroup.is_some() { 0 } else { kernel::network_scope() }
-    }
-
-    /// Whether connections to an address are covered.
-    pub(crate) fn covers(&self, remote: IpAddr) -> bool {
-        match &self.places {
-            Places::All => true,
-            Places::Only(list) => list.iter().any(|prefix| prefix.contains(remote)),
-            Places::Except(list) => !list.iter().any(|prefix| prefix.contains(remote)),
-        }
-    }
-
-    fn prefixes(&self) -> &[Prefix] {
-        match &self.places {
-            Places::All => &[],
-            Places::Only(list) | Places::Except(list) => list,
-        }
-    }
-}
 
 /// Remote address and port, local port.
 pub type Ends = (IpAddr, u16, u16);
@@ -332,78 +91,6 @@ impl std::fmt::Display for Event {
             ),
             Event::Scarce(false) => f.write_str("TCP's memory is free again"),
         }
-    }
-}
-
-/// Counters and times of this cure.
-#[derive(Debug, Default, Serialize)]
-pub struct ReceiveFigures {
-    connections: u64,
-    acks: u64,
-    decisions: u64,
-    applied: u64,
-    reapplied: u64,
-    refused: u64,
-    lifted: u64,
-    raised: u64,
-    withheld: u64,
-    walk_ms: f64,
-}
-
-impl ReceiveFigures {
-    fn new(counters: &ReceiveCounters, walk_ms: f64) -> ReceiveFigures {
-        let c = counters;
-        ReceiveFigures {
-            connections: c.sockets,
-            acks: c.samples,
-            decisions: c.decisions,
-            applied: c.applied,
-            reapplied: c.reapplied,
-            refused: c.refused,
-            lifted: c.lifted,
-            raised: c.raised,
-            withheld: c.withheld,
-            walk_ms,
-        }
-    }
-}
-
-#[cfg(test)]
-impl ReceiveFigures {
-    pub(crate) fn example() -> ReceiveFigures {
-        ReceiveFigures { acks: 1_000, reapplied: 2, walk_ms: 3.0, ..ReceiveFigures::default() }
-    }
-}
-
-const RECEIVE: &[Label] = &[("cure", "receive")];
-families! {
-    BUFFERS = counter("unbloat_buffers", "",
-        "Buffers that the rate term made larger, or did not, for want of memory.");
-    WALK = gauge("unbloat_walk_seconds", "seconds",
-        "How long the last walk over existing connections took.");
-}
-
-impl Figures for ReceiveFigures {
-    fn line(&self) -> String {
-        format!(
-            "{} connections, {} ACKs, {} decisions, clamp set {} times ({} again)",
-            self.connections, self.acks, self.decisions, self.applied, self.reapplied
-        )
-    }
-
-    fn samples(&self) -> Vec<Sample> {
-        vec![
-            count(CONNECTIONS, RECEIVE, self.connections),
-            count(ACKS, RECEIVE, self.acks),
-            count(DECISIONS, RECEIVE, self.decisions),
-            count(WINDOWS, &[("cure", "receive"), ("done", "applied")], self.applied),
-            count(WINDOWS, &[("cure", "receive"), ("done", "reapplied")], self.reapplied),
-            count(WINDOWS, &[("cure", "receive"), ("done", "lifted")], self.lifted),
-            count(WINDOWS, &[("cure", "receive"), ("done", "refused")], self.refused),
-            count(BUFFERS, &[("done", "raised")], self.raised),
-            count(BUFFERS, &[("done", "withheld")], self.withheld),
-            value(WALK, &[], self.walk_ms * 1e-3),
-        ]
     }
 }
 
@@ -454,43 +141,8 @@ impl Cure for Receive {
     type Settings = Settings;
     type Figures = ReceiveFigures;
 
-    fn settings(document: &Document<'_>) -> settings::Result<Option<Settings>> {
-        let (at, scope) = (document.section(&SECTION)?, document.section(&SCOPE)?);
-        let (user, cgroup) = (user(&scope)?, scope.filled("cgroup")?.map(PathBuf::from));
-        if !at.flag("enabled")? {
-            if user.is_some() {
-                let text = "only [receive] knows whose a connection is, and it is switched off";
-                return scope.refuse("user", text);
-            }
-            return Ok(None);
-        }
-        let mut law = Law {
-            // In the order of the words in the table.
-            form: [Form::Rate, Form::Paper][at.choice("form")?],
-            min_window: at.count("floor")?,
-            increment: at.count("increment")?,
-            max: at.bytes("largest")?,
-            rtt_min_age: Some(at.duration("rtt_min_age")?).filter(|age| age.0 > 0),
-            ..window_law()
-        };
-        read_law(&at, &mut law)?;
-        let places = match (prefixes(&at, "only")?, prefixes(&at, "except")?) {
-            (only, except) if only.is_empty() && except.is_empty() => Places::All,
-            (only, except) if except.is_empty() => Places::Only(only),
-            (only, except) if only.is_empty() => Places::Except(except),
-            _ => return at.refuse("except", "either only or except, not both"),
-        };
-        Ok(Some(Settings {
-            law,
-            start: at.bytes("start")?,
-            shared_minimum: at.flag("shared_minimum")?,
-            places,
-            cgroup,
-            user,
-            rate_term: at.flag("rate_term")?,
-            observe: at.flag("observe")?,
-            pins: document.pins.to_owned(),
-        }))
+    fn settings(document: &Document<'_>) -> ::settings::Result<Option<Settings>> {
+        Settings::read(document)
     }
 
     /// What a dead agent left below the same pins is taken over without a gap.
@@ -501,7 +153,7 @@ impl Cure for Receive {
         let change = Change::Sockets { pins: settings.pins.clone() };
         journal.write(&change).map_err(CureError::file(journal.path()))?;
         let folder = socket_walk::made(&settings.pins)?;
-        let mut ebpf = kernel::load_sock_ops(objects::RECEIVE, "receive", Some(&folder))?;
+        let mut ebpf = kernel::load_sock_ops(PROGRAM, "receive", Some(&folder))?;
         let config: Array<_, ReceiveConfig> = taken(&mut ebpf, "config")?;
         let config = LeasedMap::new("config", config)?;
         let before = config.now();
@@ -849,16 +501,6 @@ mod tests {
         assert!(in_force(&set));
         assert!(!in_force(&ReceiveFlow { clamp: 65_535_000, ..set }));
         assert!(!in_force(&ReceiveFlow { observed: 1, ..set }));
-    }
-
-    #[test]
-    fn a_name_that_the_kernel_does_not_know_is_missing() {
-        let asked = |name| named_in_types(name, "a test", "9.9", "it is missing");
-        // Without types of the kernel there is nothing to look a name up in.
-        if kernel::has_types().is_ok() {
-            assert!(asked("tcp_sock").is_ok());
-            assert!(matches!(asked("tcp_soc"), Err(CureError::Kernel { since: "9.9", .. })));
-        }
     }
 
     #[test]

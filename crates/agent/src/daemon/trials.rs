@@ -6,7 +6,7 @@
 //! what to do about it. Trials of one cure take turns: flows that share a path are not lifted
 //! together, and as much time passes between trials of two flows as between two of one flow.
 //!
-//! Lifted windows permit the RTT of the span before plus a little ([`permitted_rtt_us`]), at the
+//! Lifted windows permit the RTT of the span before plus a little ([`PathState`]), at the
 //! rate of each moment. A full link then gets that delay and no more. A flow that its window limits
 //! gains with every round trip, since its rate widens the window again. The gate permits as much
 //! more delay; beside ACK-window rewriting, whose windows bound the queue, it is open.
@@ -16,17 +16,22 @@
 //! host share a queue: a lifted flow fills it for all, and takes its gain from the others. A single
 //! flow that loses while others fill the link is not seen.
 
+mod path_state;
+mod subject;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use units::Instant;
 
+use self::path_state::{PathState, path};
+use self::subject::Key;
 use super::cures::Cures;
 use crate::cures::flow::is_under_way;
 use crate::cures::receive::Ends;
-use crate::cures::trial::{Action, Config, Stage, Trial, permitted_rtt_us, risen};
-use crate::cures::{Cure, Extent, FlowStatus, Lifted, Result, address, now_ns};
-use crate::kernel::layouts::acks::{Direction, Flow, FlowKey};
+use crate::cures::trial::{Action, Config, Stage, Trial, risen};
+use crate::cures::{Cure, Extent, Lifted, Result, address, now_ns};
+use crate::kernel::layouts::acks::{Direction, Flow};
 use crate::status::TrialStatus;
 
 /// Between two looks during a trial: several in each of its spans.
@@ -41,104 +46,6 @@ const MAX_FLOWS: usize = 256;
 const FALLEN_NS: u64 = 1_000_000_000;
 /// Looks take at most one part in so many of the time.
 const SHARE: u32 = 50;
-
-/// The subject of a trial: a cure, or one flow of a cure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    /// Windows of this host's sockets.
-    Receive,
-    /// The gate, or the shaper in its place.
-    Gate,
-    /// Windows of one forwarded flow.
-    Flow([u32; 4], [u32; 4], u16, u16, u32),
-}
-
-impl Key {
-    fn of(flow: &FlowKey) -> Key {
-        Key::Flow(flow.inside, flow.outside, flow.inside_port, flow.outside_port, flow.vlan)
-    }
-
-    fn flow(&self) -> Option<FlowKey> {
-        match *self {
-            Key::Flow(inside, outside, inside_port, outside_port, vlan) => {
-                Some(FlowKey { inside, outside, inside_port, outside_port, vlan })
-            }
-            _ => None,
-        }
-    }
-
-    /// Name of the cure; trials of one cure take turns.
-    fn cure(&self) -> &'static str {
-        match self {
-            Key::Receive => "receive",
-            Key::Gate => "gate",
-            Key::Flow(..) => "acks",
-        }
-    }
-
-    fn words(&self) -> String {
-        match self.flow() {
-            None if *self == Key::Gate => "the gate of the uplink".to_owned(),
-            None => "windows of this host's downloads".to_owned(),
-            Some(flow) => format!(
-                "windows between {}:{} and {}:{}",
-                address(flow.inside),
-                u16::from_be(flow.inside_port),
-                address(flow.outside),
-                u16::from_be(flow.outside_port)
-            ),
-        }
-    }
-
-    /// Which key of the configuration makes it milder.
-    fn milder(&self) -> &'static str {
-        match self {
-            Key::Receive => "receive.lambda",
-            Key::Gate => "uplink.target",
-            Key::Flow(..) => "uplink.lambda or forward.lambda",
-        }
-    }
-}
-
-/// Payload of a segment on most paths.
-const SEGMENT: u64 = 1_448;
-
-/// RTT and its minimum (µs) and the rate (bytes per second) of a flow, or the means of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PathState {
-    rtt_us: u64,
-    rtt_min_us: u64,
-    rate: u64,
-}
-
-impl PathState {
-    /// Means by rate: what their common queue has.
-    fn mean<'a>(flows: impl Iterator<Item = &'a FlowStatus> + Clone) -> Option<PathState> {
-        let rate: u64 = flows.clone().map(|flow| flow.rate).sum();
-        let mean = |of: fn(&FlowStatus) -> u64| {
-            let sum: u128 =
-                flows.clone().map(|flow| u128::from(of(flow)) * u128::from(flow.rate)).sum();
-            u64::try_from(sum / u128::from(rate.max(1))).ok()
-        };
-        let (rtt_us, rtt_min_us) = (mean(|flow| flow.rtt_us)?, mean(|flow| flow.rtt_min_us)?);
-        (rate > 0 && rtt_us > 0).then_some(PathState { rtt_us, rtt_min_us, rate })
-    }
-
-    /// Between this one and the next: three parts and one.
-    fn towards(self, next: PathState) -> PathState {
-        let mean = |old: u64, new: u64| old - old / 4 + new / 4;
-        PathState {
-            rtt_us: mean(self.rtt_us, next.rtt_us),
-            rtt_min_us: self.rtt_min_us.min(next.rtt_min_us),
-            rate: mean(self.rate, next.rate),
-        }
-    }
-
-    /// The RTT that a trial permits, µs: a window of few segments has to grow by one at least.
-    fn permitted_us(self) -> u64 {
-        permitted_rtt_us(self.rtt_us) + SEGMENT * 1_000_000 / self.rate.max(1)
-    }
-}
 
 /// What is tried.
 struct Seen {
@@ -234,13 +141,6 @@ fn full(flow: &Flow, now: Instant) -> bool {
         way.target > 0 && way.rewritten > 0 && comes && in_flight * 5 >= u128::from(way.target) * 4
     };
     fills(&flow.up) || flow.local == 0 && fills(&flow.down)
-}
-
-/// RTT and rate in the direction that carries more.
-fn path(flow: &Flow) -> Option<PathState> {
-    let way = if flow.up.law.rate >= flow.down.law.rate { &flow.up } else { &flow.down };
-    let (rtt_us, rtt_min_us, rate) = (way.law.rtt_us, way.law.rtt_min_us, way.law.rate);
-    (rate > 0 && rtt_us > 0).then_some(PathState { rtt_us, rtt_min_us, rate })
 }
 
 /// Whether a window is still open from the time without the cure: a quarter more than wanted.

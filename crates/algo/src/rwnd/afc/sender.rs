@@ -156,11 +156,6 @@ impl Sender {
             _ => last,
         }
     }
-
-    /// The reading rate that the receiver reported last.
-    pub fn application_rate(&self) -> Rate {
-        self.rate
-    }
 }
 
 #[cfg(test)]
