@@ -1,5 +1,5 @@
 //! What limited a sender, where the limit does not show in a single packet: pauses and bursts in captures away from it,
-//! waits for timers, the tail of a file, and growth.
+//! waits for timers, and growth.
 
 use capture::{Addr, Decoded, Ip, TcpOptions, TcpSegment, flags};
 use flow::series::rows::Limit;
@@ -26,7 +26,7 @@ struct Ack {
     leaves: f64,
     bytes: u32,
     /// It arrives at the sender.
-    heard: bool,
+    arrives: bool,
 }
 
 /// An upload with a fixed delay each way; times in ms.
@@ -51,7 +51,7 @@ impl Talk {
     }
 
     fn answer(&mut self, leaves: f64, bytes: u32) {
-        self.acks.push(Ack { leaves, bytes, heard: true });
+        self.acks.push(Ack { leaves, bytes, arrives: true });
     }
 
     fn send_late(&mut self, sent: f64, arrives: f64, segment: u32) {
@@ -86,8 +86,8 @@ impl Talk {
         let mut id = 10;
         for d in &self.data {
             let mut s = segment(0, flags::ACK, seen(d.sent, d.arrives, true));
-            let heard = |a: &&Ack| a.heard && a.leaves + WAY <= d.sent + 1e-6;
-            let known = self.acks.iter().rfind(heard);
+            let arrives = |a: &&Ack| a.arrives && a.leaves + WAY <= d.sent + 1e-6;
+            let known = self.acks.iter().rfind(arrives);
             s.options.timestamps =
                 Some((stamp(d.sent), known.map_or(stamp(0.0), |a| stamp(a.leaves))));
             s.seq = 101 + d.start;
@@ -208,7 +208,7 @@ fn what_is_repeated_although_the_capture_has_its_ack_is_a_wait_for_that_ack() {
     // Of the ACKs since the last window only that of the last repetition arrives.
     let lost = talk.acks.len() - 12;
     for ack in &mut talk.acks[lost..lost + 11] {
-        ack.heard = false;
+        ack.arrives = false;
     }
     talk.clocked(last + 3_600.0 + 2.0 * WAY, 200, 80, 8, 0.0);
     let limits = talk.limits(100);
@@ -233,26 +233,6 @@ fn segments_of_one_timestamp_left_together_however_far_apart_they_arrive() {
     }
     let limits = talk.limits(100);
     assert!(limits(Limit::Application) > 1.7, "{}", limits(Limit::Application));
-}
-
-#[test]
-fn a_repeated_segment_does_not_say_that_there_is_new_data() {
-    let mut talk = Talk::new(false, 200);
-    let begin = talk.clocked(0.0, 0, 100, 20, 0.0) + 2.0;
-    for n in 0..30 {
-        talk.send(begin + f64::from(n), 100 + n);
-    }
-    // The last byte leaves 30 ms later, and the eleventh segment is lost.
-    let end = 130 * MSS + 200;
-    let (sent, arrives) = (begin + 30.0, begin + 50.0);
-    talk.data.push(Data { sent, arrives, start: 130 * MSS, len: 200, lost: 0 });
-    for n in 0..30 {
-        talk.answer(begin + f64::from(n) + WAY, (100 + if n < 10 { n + 1 } else { 10 }) * MSS);
-    }
-    talk.send(begin + 54.0, 110);
-    talk.answer(begin + 54.0 + WAY, end);
-    let limits = talk.limits(2);
-    near(limits(Limit::Application), 0.064, 0.004, "application");
 }
 
 #[test]

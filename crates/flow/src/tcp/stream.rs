@@ -24,11 +24,10 @@ use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
 use crate::series::limits::{BinContext, Round, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::pauses::Waiting;
 use crate::tcp::retransmission::{Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
-use crate::tcp::state::{Context, Counts, Measured, Scale};
+use crate::tcp::state::{Context, Counts, Measured, Scale, Waiting};
 
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
@@ -529,12 +528,7 @@ impl Stream {
         }
         // Mostly one full segment: the comparison avoids the division.
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
-        let app_limited = if end < self.max && !m.recovery.after_timeout() {
-            // Repeated because of duplicate ACKs: its size does not say whether there is new data.
-            m.bins.state().app_limited && !full
-        } else {
-            short && !full || s.has(flags::FIN)
-        };
+        let app_limited = short && !full || s.has(flags::FIN);
         m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
         self.set_state(full, app_limited, m, cx);
     }
