@@ -108,6 +108,7 @@ def test_a_recording_shows_the_queue_in_capture_and_ping(path: Path3, tmp_path: 
 
     run = analyze(file)
     assert {"tcp", "icmp"} <= set(run.connections.column("proto").to_pylist())
+    assert run.main_flow is not None
     flow = run.flow(run.main_flow)
     assert flow["grade"] in ("D", "F")
     assert flow["queue_ms_p95"] > 300
