@@ -53,6 +53,9 @@ pub struct State {
     /// Until then lost data waits for its repair. That time does not count for an idle application, though it has sent all:
     /// the repair is what the transfer waits for.
     pub recovering_until: Instant,
+    /// From then on the sender waits for its timer, or for an answer to what it sent when the timer fired: the receiver
+    /// reports a hole, and nothing has come for a retransmission timeout. `None`: no hole.
+    pub overdue_from: Option<Instant>,
     /// No data is in the capture, but the ACK at its end acknowledged some that is missing: whether the sender had
     /// something to send is unknown.
     pub missing: bool,
@@ -279,18 +282,23 @@ impl Bins {
         if spent == 0 {
             return;
         }
-        if self.state.timeout {
-            self.open.timeout += spent;
-        } else if self.state.window_full {
-            self.open.window_full += spent;
-            self.window_full_ns += at.since(self.mark.max(self.counted_from)).as_nanos();
+        // What limits by its state, up to the time from which on the timer limits.
+        let until = match self.state.overdue_from {
+            _ if self.state.timeout => self.mark,
+            Some(overdue) => overdue.clamp(self.mark, at),
+            None => at,
+        };
+        self.open.timeout += at.since(until).as_nanos();
+        if self.state.window_full {
+            self.open.window_full += until.since(self.mark).as_nanos();
+            self.window_full_ns += until.since(self.mark.max(self.counted_from)).as_nanos();
         }
         if self.state.zero_window {
             self.open.zero_window += spent;
             self.zero_window_ns += spent;
         }
-        if self.state.app_limited && !self.state.timeout {
-            self.open.app += at.since(self.mark.max(self.state.recovering_until)).as_nanos();
+        if self.state.app_limited {
+            self.open.app += until.since(self.mark.max(self.state.recovering_until)).as_nanos();
         }
         if self.state.missing {
             self.open.missing += spent;

@@ -575,11 +575,17 @@ impl Stream {
             }
             _ => {}
         }
-        let recovering = m.recovery.is_under_way(self.una) || m.board.sacked_bytes() > 0;
-        let recovering_until = if recovering {
-            m.last_progress.max(m.last_data) + Duration(recovery_memory(m.smoothed.srtt))
-        } else {
-            Instant::ZERO
+        let progress = m.last_progress.max(m.last_data);
+        // Three duplicate ACKs report a hole as SACK does (RFC 5681 section 3.2).
+        let hole = m.board.sacked_bytes() > 0 || self.dup_run >= 3;
+        let rto = m.smoothed.srtt + RTO_MIN.as_nanos().max(4 * m.smoothed.rttvar);
+        let overdue_from = (hole && !zero_window && !full).then(|| progress + Duration(rto));
+        let recovering_until = match overdue_from {
+            Some(overdue) => overdue,
+            None if m.recovery.is_under_way(self.una) => {
+                progress + Duration(recovery_memory(m.smoothed.srtt))
+            }
+            None => Instant::ZERO,
         };
         m.bins.set(State {
             timeout,
@@ -587,6 +593,7 @@ impl Stream {
             zero_window,
             app_limited,
             recovering_until,
+            overdue_from,
             missing: false,
         });
     }
