@@ -13,7 +13,7 @@ import typer
 
 from unbloat.agent.client import Place
 from unbloat.cli.options import Report
-from unbloat.cli.output import writing
+from unbloat.cli.output import need_writable, writing
 from unbloat.text.terminal import Terminal
 
 app = typer.Typer(
@@ -239,8 +239,7 @@ def measure(place: Place, options: Sequence[str], report: Path | None, as_json: 
     from unbloat.agent.before_after import collect, screen
 
     if report is not None:
-        with writing(report):
-            report.touch()  # before a minute has passed
+        need_writable(report)  # before a minute has passed
     measured = collect(place, options)
     if as_json:
         print(json.dumps(measured.done))

@@ -30,6 +30,15 @@ class writing:
             ) from None
 
 
+def need_writable(path: Path) -> None:
+    """Refuses a place that cannot be written before the work begins, and leaves no file there."""
+    with writing(path):
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+
+
 def write_run_page(run: Run, path: Path) -> None:
     """The report; what it draws is computed in one pass first."""
     from unbloat.report import write_report

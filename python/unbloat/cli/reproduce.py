@@ -10,7 +10,7 @@ from pathlib import Path
 
 from unbloat.claims.reproduce import Extent, reproduce
 from unbloat.claims.text import outcomes_screen
-from unbloat.cli.output import writing
+from unbloat.cli.output import need_writable, writing
 from unbloat.text.progress import ProgressBar
 from unbloat.text.terminal import Terminal
 
@@ -43,8 +43,7 @@ class ReproduceOptions:
 def reproduce_claims(options: ReproduceOptions) -> int:
     """Runs the claims and prints them; 1 where one fails, or differs in the lab, without a reason on record."""
     if options.report is not None:
-        with writing(options.report):
-            options.report.touch()  # before the runs, so that a wrong path costs no time
+        need_writable(options.report)  # before the runs, so that a wrong path costs no time
     with ProgressBar("simulating") as progress, ProgressBar("in the lab") as lab_progress:
         outcomes = reproduce(
             options.names,

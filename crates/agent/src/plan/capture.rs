@@ -46,7 +46,7 @@ fn by_second(samples: &[&Sample]) -> Vec<f64> {
     let (mut rates, mut bytes, mut span) = (Vec::new(), 0, Duration::ZERO);
     for (i, sample) in samples.iter().enumerate() {
         bytes += sample.delivered.0;
-        span = span + sample.span;
+        span += sample.span;
         if span >= RATE_OVER || i + 1 == samples.len() {
             rates.push(bytes as f64 * 8.0 / span.as_secs_f64().max(1e-3));
             (bytes, span) = (0, Duration::ZERO);
