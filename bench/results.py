@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
@@ -17,6 +18,20 @@ def machine(more: str = "") -> str:
     model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "?")
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} × {model}, Linux {platform.release()}{more}, load {load:.1f} at the start"
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """The options of a benchmark in namespaces."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of short runs; nothing is written"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=0, help="seconds to wait in all for a quiet machine"
+    )
+    parser.add_argument("--out", type=Path, help="write the section to this file as well")
+    return parser
 
 
 def missing(reason: str, programs: Sequence[str]) -> str | None:

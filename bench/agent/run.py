@@ -10,7 +10,6 @@ writes nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from bench.agent import pages  # noqa: E402
 from bench.agent.cases import Case, all_cases  # noqa: E402
 from bench.agent.pair import Pair  # noqa: E402
 from bench.emu.run import quiet  # noqa: E402
-from bench.results import machine, missing, put_section  # noqa: E402
+from bench.results import machine, missing, options, put_section  # noqa: E402
 
 NEEDED = ("ip", "iperf3", "ss", "bpftool", "nsenter")
 
@@ -68,18 +67,10 @@ def perform(case: Case) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--quick", action="store_true", help="one round of short runs; nothing is written"
-    )
+    parser = options(__doc__)
     parser.add_argument(
         "--group", action="append", help="only groups that begin so; nothing is written"
     )
-    parser.add_argument(
-        "--wait", type=float, default=0, help="seconds to wait in all for a quiet machine"
-    )
-    parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
     if reason := missing("network namespaces and BPF", NEEDED):
         raise SystemExit(reason)

@@ -12,7 +12,6 @@ writes nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from bench.emu import pages  # noqa: E402
 from bench.emu.cases import Case, Outcome, all_cases  # noqa: E402
 from bench.emu.costs import busy  # noqa: E402
 from bench.emu.paths import Maker, makers  # noqa: E402
-from bench.results import machine, missing, put_section  # noqa: E402
+from bench.results import machine, missing, options, put_section  # noqa: E402
 from emulated_path import Tools  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -126,21 +125,13 @@ def brief(outcome: Outcome) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--quick", action="store_true", help="one round of short runs; nothing is written"
-    )
+    parser = options(__doc__)
     parser.add_argument(
         "--floor-only", action="store_true", help="leave unbloat-emu out; nothing is written"
     )
     parser.add_argument(
         "--group", action="append", help="only this group of cases; nothing is written"
     )
-    parser.add_argument(
-        "--wait", type=float, default=0, help="seconds to wait in all for a quiet machine"
-    )
-    parser.add_argument("--out", type=Path, help="write the section to this file as well")
     args = parser.parse_args()
     if reason := missing("network namespaces and TUN devices are made", NEEDED):
         raise SystemExit(reason)

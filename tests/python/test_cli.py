@@ -6,13 +6,16 @@ like any other. The analysis behind them is made up by `fake_native`.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from pathlib import Path
 
 import pytest
@@ -296,7 +299,7 @@ def on_terminal(place: Path, environment: dict[str, str]) -> str:
 
 def test_ctrl_c_ends_it_with_130_and_without_a_traceback(place: Path) -> None:
     command = [sys.executable, str(HERE / "run_fake.py"), "analyze", "-"]
-    # Standard input never ends here: it waits to be stored or read.
+    # Standard input never ends here. The program has begun when it has read the first byte.
     with subprocess.Popen(
         [*command, "--connection", "0"],
         cwd=place,
@@ -305,7 +308,13 @@ def test_ctrl_c_ends_it_with_130_and_without_a_traceback(place: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        time.sleep(1.5)
+        assert process.stdin is not None
+        process.stdin.write(b"a")
+        process.stdin.flush()
+        left = array("i", [1])
+        while left[0]:
+            time.sleep(0.02)
+            fcntl.ioctl(process.stdin, termios.FIONREAD, left)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130

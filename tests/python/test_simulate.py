@@ -24,6 +24,7 @@ import pytest
 import unbloat
 from unbloat import _native as native
 from unbloat.cli.list import entries, page
+from unbloat.lab.testbed import until
 from unbloat.run.arrow import EXTRA
 from unbloat.run.figures import Figures, gathered, statistics
 from unbloat.run.json import json_line, run_object
@@ -584,7 +585,10 @@ def test_ctrl_c_ends_it_with_130_and_without_a_traceback(place: Path, sweep: str
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        time.sleep(2)
+        # The extension module is loaded last; then the simulation begins, which would take minutes.
+        maps = Path(f"/proc/{process.pid}/maps")
+        until(lambda: "_native" in maps.read_text(), 60)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
