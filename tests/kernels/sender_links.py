@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 SEED = 2026
 KINDS = ("deep", "shallow", "codel", "loss")
-PER_KIND = 4
+PER_KIND = 2
 # Every congestion control that Linux has.
 CONTROLS = (
     *("reno", "cubic", "bbr", "vegas", "westwood", "htcp", "highspeed", "hybla", "illinois"),
