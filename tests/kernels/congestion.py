@@ -27,7 +27,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import archive
+import cure_words
 import image
 import machine
 import prepare
@@ -50,6 +53,8 @@ PER_GUEST = 4
 # Of real time for one case, on a host that does other work as well.
 LIMIT_S = 400.0
 NAMES = {"reno": "reno", "cubic": "cubic", "bbr": "bbr"}
+# Mean difference of the bytes in flight up to which two runs are the same.
+ALIKE = 0.02
 # They answer the delay, some of them losses as well.
 BY_DELAY = ("vegas", "lp", "nv", "cdg", "yeah")
 Row = dict[str, Any]
@@ -149,29 +154,61 @@ def rows(cases: Iterable[Case], folder: Path = CAPTURES) -> list[Row]:
             continue
         facts = json.loads(case.facts(folder).read_text())
         for end in ENDS:
-            answer = answered(case.capture(end, folder))
-            found.append(
-                {
-                    "control": case.control,
-                    "link": case.link.name,
-                    "end": end,
-                    **answer,
-                    "judged": verdict(case.control, answer["answer"]),
-                    "commit": commit,
-                    **{key: facts[key] for key in ("mbps", "kernel", "date")},
-                }
-            )
+            run, flow = analysed(case.capture(end, folder))
+            answer = flow["congestion_control"]
+            row = {
+                "control": case.control,
+                "link": case.link.name,
+                "end": end,
+                "answer": answer,
+                "evidence": flow["congestion_control_evidence"],
+                "judged": verdict(case.control, answer),
+                **cures(run, flow),
+                "commit": commit,
+                **{key: facts[key] for key in ("mbps", "kernel", "date")},
+            }
+            if answer == "reno" and row["judged"] == "wrong":
+                row["like_reno"] = like(case, Case("reno", case.link), end, folder)
+            found.append(row)
     return found
 
 
-def answered(capture: Path) -> Row:
-    """The answer to one capture, with its evidence."""
-    run = unbloat.analyze(capture)
-    flows = run.flows.to_pylist()
-    biggest = max(flows, key=lambda flow: flow["data_bytes"] or 0)
+def cures(run: Any, flow: Row) -> Row:
+    """How many of its cures name BBR, and those that do not suit the sender that was recognised."""
+    found = [row["cure"] for row in run.findings.to_pylist() if row["flow"] == flow["id"]]
+    faults = [cure_words.fault(flow["congestion_control"], cure) for cure in found]
     return {
-        "answer": biggest["congestion_control"],
-        "evidence": biggest["congestion_control_evidence"],
+        "cures_with_bbr": sum("BBR" in cure for cure in found),
+        "cure_faults": [fault for fault in faults if fault],
+    }
+
+
+def analysed(capture: Path) -> tuple[Any, Row]:
+    """The analysis of a capture, and the row of its upload."""
+    run = unbloat.analyze(capture)
+    return run, max(run.flows.to_pylist(), key=lambda flow: flow["bytes"] or 0)
+
+
+def like(one: Case, other: Case, end: str, folder: Path = CAPTURES) -> bool | None:
+    """Whether both had the same bytes in flight all the time: no capture can tell them apart. `None`: there is no other."""
+    if not other.facts(folder).exists():
+        return None
+    first, second = (in_flight(case.capture(end, folder)) for case in (one, other))
+    both = first.keys() & second.keys()
+    if len(both) < 0.9 * max(len(first), len(second)):
+        return False
+    apart = sum(abs(first[bin_] - second[bin_]) for bin_ in both)
+    return apart <= ALIKE * sum(second[bin_] for bin_ in both)
+
+
+def in_flight(capture: Path) -> dict[int, float]:
+    """Bytes in flight by tenths of a second from the first data on."""
+    run, flow = analysed(capture)
+    samples = [row for row in run.samples().to_pylist() if row["flow"] == flow["id"]]
+    return {
+        round((row["t_s"] - samples[0]["t_s"]) * 10): row["in_flight_bytes"]
+        for row in samples
+        if row["in_flight_bytes"] is not None
     }
 
 
@@ -238,9 +275,15 @@ def figures(part: list[Row]) -> list[str]:
     named = [row for row in part if row["control"] in NAMES]
     right = sum(row["judged"] == "right" for row in named)
     wrong = sum(row["judged"] == "wrong" for row in part)
+    cured = sum(row["cures_with_bbr"] for row in part)
+    faults = sum(len(row["cure_faults"]) for row in part)
+    like_reno = sum(bool(row.get("like_reno")) for row in part)
+    share = f"{100 * wrong / len(part):.1f} %"
     return [
-        f"Named right: {right} of {len(named)} captures of Reno, CUBIC and BBR. "
-        f"Wrong: {wrong} of all {len(part)} ({100 * wrong / len(part):.1f} %).",
+        f"Named right: {right} of {len(named)} captures of Reno, CUBIC and BBR. Wrong: {wrong} of all {len(part)} ({share}).",
+        f"Of these, {like_reno} had the bytes in flight of Reno's run on the same link at any time, at most "
+        f"{100 * ALIKE:.0f} % beside it: no packet tells them apart.",
+        f"Cures that name BBR: {cured}; not worded by what was recognised: {faults}.",
     ]
 
 

@@ -108,10 +108,12 @@ def capture(space: str, device: str, to: Path) -> "subprocess.Popen[bytes]":
     return started
 
 
-def upload(control: str, seconds: float) -> int:
-    """One connection that always has data to send; how many bytes arrived."""
+def upload(control: str, seconds: float) -> tuple[int, str]:
+    """One connection that always has data to send: how many bytes arrived, and by which congestion control."""
     with within("s"):
         listener = socket.create_server(ADDRESS)
+    # DCTCP's requests for ECN are granted by DCTCP alone.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     with within("c"):
         sender = socket.socket()
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
@@ -142,9 +144,10 @@ def upload(control: str, seconds: float) -> int:
             sending = False
             wait.unregister(sender)
             sender.shutdown(socket.SHUT_WR)
+    name = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
     for each in (sender, receiver, listener):
         each.close()
-    return arrived
+    return arrived, name
 
 
 def case(control: str, link: Link, tar: tarfile.TarFile) -> dict[str, object]:
@@ -157,7 +160,7 @@ def case(control: str, link: Link, tar: tarfile.TarFile) -> dict[str, object]:
         capture("s", "q", files["receiver"]),
     ]
     try:
-        arrived = upload(control, sender_links.SECONDS)
+        arrived, name = upload(control, sender_links.SECONDS)
         time.sleep(0.5)
     finally:
         notes = []
@@ -168,7 +171,7 @@ def case(control: str, link: Link, tar: tarfile.TarFile) -> dict[str, object]:
         tar.add(path, f"{control}:{link.name}:{end}.pcap")
         path.unlink()
     dropped = [line for note in notes for line in note.splitlines() if "dropped by kernel" in line]
-    return {"mbps": round(arrived * 8 / sender_links.SECONDS / 1e6, 2), "dropped": dropped}
+    return {"mbps": round(arrived * 8 / sender_links.SECONDS / 1e6, 2), "dropped": dropped, "ran": name}
 
 
 def main() -> None:
