@@ -87,7 +87,9 @@ def verdict(control: str, answer: str | None) -> str:
         if answer == "loss-based" and control != "bbr":
             return "unknown"
         return "right" if answer == NAMES[control] else "wrong"
-    return "right" if answer == ("delay-based" if control in BY_DELAY else "loss-based") else "wrong"
+    return (
+        "right" if answer == ("delay-based" if control in BY_DELAY else "loss-based") else "wrong"
+    )
 
 
 def run(cases: list[Case], base: tuple[image.Kernel, Path], folder: Path = CAPTURES) -> list[str]:
@@ -133,16 +135,17 @@ def _members(disk: Path) -> dict[str, bytes]:
     return found
 
 
-def guest(family: str = FAMILY) -> tuple[image.Kernel, Path]:
-    """The kernel and what it boots from: the same for all cases."""
+def guest(
+    family: str = FAMILY, place: Path = prepare.CACHE / "guest" / "senders"
+) -> tuple[image.Kernel, Path]:
+    """The kernel and what it boots from, made in `place`: the same for all cases."""
     prepare.CACHE.mkdir(parents=True, exist_ok=True)
     kernel = image.kernel(prepare.ARCHIVE.fetch(family), prepare.CACHE)
-    folder = prepare.CACHE / "guest" / "senders"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
     base = image.userland(prepare.CACHE)
     scripts = [Path(sender_links.__file__)]
-    return kernel, image.initramfs(folder / "initramfs", None, base, kernel.modules, extra=scripts)
+    return kernel, image.initramfs(place / "initramfs", None, base, kernel.modules, extra=scripts)
 
 
 def rows(cases: Iterable[Case], folder: Path = CAPTURES) -> list[Row]:
@@ -232,7 +235,9 @@ def page(found: list[Row]) -> str:
         "congestion control of the kernel, each column what the analysis says of it (`congestion_control`). The figures count",
         f"captures: uploads of {sender_links.SECONDS} s, each seen at both ends.",
         "",
-        "*Right* is the name for Reno, CUBIC and BBR, `delay-based` for " + ", ".join(BY_DELAY) + ",",
+        "*Right* is the name for Reno, CUBIC and BBR, `delay-based` for "
+        + ", ".join(BY_DELAY)
+        + ",",
         "and `loss-based` for the others. *Unknown* is no answer; so is `loss-based` for Reno and CUBIC. All else is *wrong*.",
         "The links were drawn by a seed; thresholds were set by those for tuning alone.",
     ]
@@ -334,7 +339,11 @@ def order(kept: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     links = list(sender_links.links())
     return sorted(
         kept,
-        key=lambda key: (sender_links.CONTROLS.index(key[0]), links.index(key[1]), ENDS.index(key[2])),
+        key=lambda key: (
+            sender_links.CONTROLS.index(key[0]),
+            links.index(key[1]),
+            ENDS.index(key[2]),
+        ),
     )
 
 

@@ -16,7 +16,7 @@ import tarfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sender_links
@@ -136,10 +136,8 @@ def upload(control: str, seconds: float) -> tuple[int, str]:
                 if not data:
                     end = 0
             elif sending:
-                try:
+                with suppress(BlockingIOError):
                     sender.send(block)
-                except BlockingIOError:
-                    pass
         if sending and time.monotonic() > end:
             sending = False
             wait.unregister(sender)
@@ -171,7 +169,11 @@ def case(control: str, link: Link, tar: tarfile.TarFile) -> dict[str, object]:
         tar.add(path, f"{control}:{link.name}:{end}.pcap")
         path.unlink()
     dropped = [line for note in notes for line in note.splitlines() if "dropped by kernel" in line]
-    return {"mbps": round(arrived * 8 / sender_links.SECONDS / 1e6, 2), "dropped": dropped, "ran": name}
+    return {
+        "mbps": round(arrived * 8 / sender_links.SECONDS / 1e6, 2),
+        "dropped": dropped,
+        "ran": name,
+    }
 
 
 def main() -> None:
