@@ -6,6 +6,10 @@ known only on a condition · action: what is wrong with it, or nothing
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 # What a cure that names BBR must say of each sender; a delay-based one may need it on a path that loses at random.
 WORDS = {
     "bbr": ("runs BBR already",),
@@ -18,6 +22,8 @@ WORDS = {
     ),
     None: ("If the sender uses CUBIC, use BBR instead",),
 }
+# Senders to which BBR is no cure of a queue.
+NOT_NEEDED = ("bbr", "delay-based")
 # Findings about another sender than the flow's own, or about any paced one.
 OTHERS = ("(BBR, unless it runs that already)", "a paced sender (BBR, or fq)")
 ADVICE = ("Use BBR", "use BBR")
@@ -33,3 +39,10 @@ def fault(control: str | None, cure: str) -> str | None:
     if "BBR" in rest and not any(words in rest for words in WORDS[control]):
         return f"not worded by {control}: {cure}"
     return None
+
+
+def plan_advises_bbr(agent: str, capture: Path) -> bool:
+    """Whether `plan --capture` has the advice to switch the congestion control."""
+    argv = [agent, "plan", "--json", "--capture", str(capture)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return any(advice["cure"] == "congestion" for advice in json.loads(done.stdout)["advice"])

@@ -37,6 +37,8 @@ import prepare
 import sender_links
 
 import unbloat
+from unbloat.lab.requirements import AGENT
+from unbloat.lab.requirements import found as found_program
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT / "docs" / "generated" / "congestion-control-kernels.jsonl"
@@ -166,7 +168,7 @@ def rows(cases: Iterable[Case], folder: Path = CAPTURES) -> list[Row]:
                 "answer": answer,
                 "evidence": flow["congestion_control_evidence"],
                 "judged": verdict(case.control, answer),
-                **cures(run, flow),
+                **cures(run, flow, case.capture(end, folder)),
                 "commit": commit,
                 **{key: facts[key] for key in ("mbps", "kernel", "date")},
             }
@@ -176,14 +178,15 @@ def rows(cases: Iterable[Case], folder: Path = CAPTURES) -> list[Row]:
     return found
 
 
-def cures(run: Any, flow: Row) -> Row:
-    """How many of its cures name BBR, and those that do not suit the sender that was recognised."""
+def cures(run: Any, flow: Row, capture: Path) -> Row:
+    """How many of its cures name BBR, those of the plan included, and those that do not suit the sender."""
+    control = flow["congestion_control"]
     found = [row["cure"] for row in run.findings.to_pylist() if row["flow"] == flow["id"]]
-    faults = [cure_words.fault(flow["congestion_control"], cure) for cure in found]
-    return {
-        "cures_with_bbr": sum("BBR" in cure for cure in found),
-        "cure_faults": [fault for fault in faults if fault],
-    }
+    faults = [fault for cure in found if (fault := cure_words.fault(control, cure))]
+    advised = cure_words.plan_advises_bbr(found_program(AGENT) or AGENT, capture)
+    if advised and control in cure_words.NOT_NEEDED:
+        faults.append(f"the plan advises BBR to {control}")
+    return {"cures_with_bbr": sum("BBR" in cure for cure in found) + advised, "cure_faults": faults}
 
 
 def analysed(capture: Path) -> tuple[Any, Row]:
