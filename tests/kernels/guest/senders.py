@@ -53,7 +53,7 @@ def within(space: str) -> Iterator[None]:
 
 def build() -> None:
     """c — r — q — s: r has the bottleneck, q the path behind it."""
-    for number, (left, right) in enumerate(("cr", "rq", "qs"), 1):
+    for number, (left, right) in enumerate((("c", "r"), ("r", "q"), ("q", "s")), 1):
         for space in (left, right):
             if not Path(f"/run/netns/{space}").exists():
                 shell(f"ip netns add {space} && ip -n {space} link set lo up")
