@@ -5,6 +5,7 @@ one over the other: the userland of this host (built once), the kernel's modules
 and the agent with the cases (each time).
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 GUEST = Path(__file__).parent / "guest"
 PROGRAMS = ("/usr/bin/python3", "iperf3", "tc", "ip", "ss", "ping", "nsenter", "bash")
 # Only some scripts use these.
-EXTRA_PROGRAMS = ("wg",)
+EXTRA_PROGRAMS = ("wg", "tcpdump")
 SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
 APPLETS = [
     "sh",
@@ -45,7 +46,10 @@ UNUSED = [
     "config-*",
 ]
 UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
-DRIVERS = ("veth", "tun", "ifb", "dummy", "wireguard/wireguard", "virtio_net", "net_failover")
+DRIVERS = (
+    *("net/veth", "net/tun", "net/ifb", "net/dummy", "net/wireguard/wireguard"),
+    *("net/virtio_net", "net/net_failover", "block/virtio_blk"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class Kernel:
 
 def userland(cache: Path) -> Path:
     """The programs of this host that a guest needs, with their libraries."""
-    archive = cache / "userland.cpio"
+    names = [*PROGRAMS, *filter(_has, EXTRA_PROGRAMS)]
+    # Another list of programs is another archive.
+    archive = cache / f"userland-{_digest(*names)}.cpio"
     if archive.exists():
         return archive
     root = _empty(cache / "userland")
@@ -71,7 +77,6 @@ def userland(cache: Path) -> Path:
         (root / "bin" / applet).symlink_to("busybox")
     # The kernel calls this path for modules.
     (root / "sbin/modprobe").symlink_to("../bin/busybox")
-    names = [*PROGRAMS, *filter(_has, EXTRA_PROGRAMS)]
     binaries = [Path(_program(name)).resolve() for name in names]
     for name, binary in zip(names, binaries, strict=True):
         shutil.copy(binary, root / "bin" / Path(name).name)
@@ -92,7 +97,7 @@ def userland(cache: Path) -> Path:
 def kernel(packages: list[Path], cache: Path) -> Kernel:
     """Unpacks a kernel's packages, without installing them."""
     name = packages[0].parent.name
-    folder = cache / "unpacked" / name
+    folder = cache / "unpacked" / f"{name}-{_digest(*DRIVERS)}"
     image, modules, release = folder / "vmlinuz", folder / "modules.cpio", folder / "release"
     if not release.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -123,12 +128,15 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
     return Kernel(release.read_text(), image, modules)
 
 
-def initramfs(to: Path, agent: Path, base: Path, modules: Path, extra: Sequence[Path] = ()) -> Path:
+def initramfs(
+    to: Path, agent: Path | None, base: Path, modules: Path, extra: Sequence[Path] = ()
+) -> Path:
     """All three archives in one file: later ones add to earlier ones. `extra`: scripts for the root folder."""
     root = _empty(to.parent / "case")
     (root / "bin").mkdir()
-    shutil.copy(agent, root / "bin/unbloat-agent")
-    _copy_libraries(root, [agent])
+    if agent:
+        shutil.copy(agent, root / "bin/unbloat-agent")
+        _copy_libraries(root, [agent])
     for path in (*GUEST.iterdir(), *extra):
         if path.is_file():
             shutil.copy(path, root / path.name)
@@ -153,7 +161,7 @@ def _needed_modules(folder: Path) -> list[Path]:
     ]
     modules = [path for part in parts for path in part.rglob("*.ko*")]
     for driver in DRIVERS:
-        modules += (folder / "drivers/net").glob(f"{driver}.ko*")
+        modules += (folder / "drivers").glob(f"{driver}.ko*")
     return modules
 
 
@@ -165,6 +173,10 @@ def _copy_libraries(root: Path, binaries: list[Path]) -> None:
             if not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(library, place)
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:8]
 
 
 def _has(name: str) -> bool:

@@ -62,6 +62,7 @@ def boot(
     devices: Sequence[str] = (),
     boot_limit_s: float = BOOT_LIMIT_S,
     until: float = math.inf,
+    niceness: int = 19,
 ) -> Run:
     """Runs cases in a guest. A guest that exceeds its time is ended; finished cases count.
 
@@ -77,9 +78,7 @@ def boot(
     )
     machine = subprocess.Popen(
         [
-            "nice",
-            "-n",
-            "19",
+            *("nice", "-n", str(niceness)),
             "qemu-system-x86_64",
             "-accel",
             "tcg",

@@ -175,6 +175,11 @@ fn observation(report: &Report, host: &Host, given: &[IpAddr]) -> Observation {
             mss_bytes: u64::from(row.mss.max(1)),
             window_bytes: row.rwnd_max.map(|bytes| bytes.0),
             window_share: row.limit_share(Limit::ReceiveWindow).unwrap_or(0.0),
+            congestion: row
+                .congestion_control
+                .as_ref()
+                .filter(|_| way == Way::Upload)
+                .map(|found| found.control.name().to_owned()),
             unread_share: row.limit_share(Limit::ZeroWindow).unwrap_or(0.0),
             in_others_queue: analysis
                 .findings

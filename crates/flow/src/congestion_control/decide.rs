@@ -3,9 +3,10 @@
 //! signal: the rounds of one direction · model: `laws` for cuts and growth, `probes` for BBR · action: a name with its
 //! figures; nothing where the evidence is below the counts stated here
 
+use super::delay::answers;
 use super::laws::{Cut, Growth, cuts_and_growth, median};
 use super::probes::{Probes, probes};
-use super::rounds::{Round, Rounds};
+use super::rounds::{EndedBy, Round, Rounds};
 use super::{CongestionControl, Recognised};
 
 /// Rounds below which nothing is said: BBR's Startup, Drain and one gain cycle, or two cuts, take as many.
@@ -30,17 +31,26 @@ const FIT: f64 = 0.04;
 /// And by how much it must fit better than Reno: H-TCP and Westwood cut to 0.7 with a queue of the right length, but grow
 /// in a line.
 const BETTER: f64 = 0.6;
-/// The same for Reno, whose law has no free point of inflection. LEDBAT, Reno slowed by the delay (RFC 6817), lies beyond.
+/// The same for Reno, whose law has no free point of inflection.
 const RENO_FIT: f64 = 0.02;
-/// Growth of Reno in segments per RTT: 1 with byte counting (RFC 3465), a little less for the rounds that a loss ends.
-/// LEDBAT adds 0.95 and less as soon as there is a queue.
-const RENO_SLOPE: std::ops::RangeInclusive<f64> = 0.965..=1.1;
-/// Segments in the queue that a delay-based sender would have answered before the loss (Vegas: at most 4).
-const QUEUED: f64 = 8.0;
+/// Growth of Reno in segments per RTT: 1 with byte counting (RFC 3465), less what bursts hide. LEDBAT far below its target
+/// (RFC 6817) does the same.
+const RENO_SLOPE: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+/// One segment more or less, in which windows are counted, and what else a mean of some rounds can be off by.
+const SEGMENT: f64 = 1.1;
+/// RTTs while segments wait, and the growth in them, that a delay-based sender would not have shown: Vegas stays or shrinks.
+const QUEUED_RTTS: f64 = 10.0;
+const QUEUED_SLOPE: f64 = 0.7;
 
 /// The congestion control that `rounds` show, with segments of `mss` bytes.
 pub(crate) fn recognise(rounds: &Rounds, mss: u32) -> Option<Recognised> {
     recognise_rounds(rounds.closed(), f64::from(mss.max(1)))
+        .filter(|found| !(found.control == CongestionControl::Reno && may_be_dctcp(rounds)))
+}
+
+/// DCTCP asks for ECN, and does as Reno does until there is a mark (RFC 8257).
+fn may_be_dctcp(rounds: &Rounds) -> bool {
+    rounds.ecn_capable && rounds.closed().iter().all(|r| r.ended_by != EndedBy::Mark)
 }
 
 fn recognise_rounds(rounds: &[Round], mss: f64) -> Option<Recognised> {
@@ -52,6 +62,9 @@ fn recognise_rounds(rounds: &[Round], mss: f64) -> Option<Recognised> {
     let ratio = median_ratio(&cuts);
     if let Some(found) = bbr(&cuts, ratio, &probes, &growth) {
         return Some(found);
+    }
+    if let Some(evidence) = answers(rounds, mss).evidence() {
+        return Some(Recognised { control: CongestionControl::DelayBased, evidence });
     }
     loss_based(&cuts, ratio?, &growth)
 }
@@ -99,14 +112,19 @@ fn loss_based(cuts: &[Cut], ratio: f64, growth: &Growth) -> Option<Recognised> {
     let slope = growth.segments / growth.rtts.max(1.0);
     let cubic = share_near(cuts, 0.7) >= RATIO_SHARE
         && growth.cubic_error <= FIT.min(BETTER * growth.reno_error);
+    let queued_slope = growth.queued_segments / growth.queued_rtts.max(1.0);
+    // A sender that answers the delay lets no queue grow: without one it does as Reno does, and is not known.
+    let fills = growth.queued_rtts >= QUEUED_RTTS && queued_slope >= QUEUED_SLOPE;
     let reno = share_near(cuts, 0.5) >= RATIO_SHARE
-        && growth.reno_error <= RENO_FIT
+        && growth.reno_error <= RENO_FIT.max(SEGMENT / median_window(cuts))
         && RENO_SLOPE.contains(&slope)
-        && median_queue(cuts) >= QUEUED;
+        && fills;
+    // Nothing that answers the delay grows by more than a segment per RTT while a queue stands.
+    let faster = fills && slope > *RENO_SLOPE.end();
     let control = match (cubic, reno) {
         (true, false) => CongestionControl::Cubic,
         (false, true) => CongestionControl::Reno,
-        _ if cuts.len() >= MIN_CUTS && ratio <= 0.85 => CongestionControl::LossBased,
+        _ if cuts.len() >= MIN_CUTS && ratio <= 0.85 && faster => CongestionControl::LossBased,
         _ => return None,
     };
     let times = if cuts.len() == 1 { "cut" } else { "cuts" };
@@ -126,13 +144,13 @@ fn median_ratio(cuts: &[Cut]) -> Option<f64> {
     median(cuts.iter().map(Cut::ratio).collect())
 }
 
-fn median_queue(cuts: &[Cut]) -> f64 {
-    median(cuts.iter().map(|c| c.queued).collect()).unwrap_or(0.0)
+fn median_window(cuts: &[Cut]) -> f64 {
+    median(cuts.iter().map(|c| c.before).collect()).unwrap_or(f64::INFINITY)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rounds::{EndedBy, Kind};
+    use super::super::rounds::Kind;
     use super::*;
 
     const MSS: f64 = 1_000.0;
@@ -203,7 +221,7 @@ mod tests {
         let k = (30.0_f64 / 0.4).cbrt();
         let curve = |_: f64, n: usize| 100.0 + 0.4 * (n as f64 * 0.085 - k).powi(3);
         assert_eq!(named(&sawtooth(0.7, 5, curve)), Some("cubic"));
-        assert_eq!(named(&sawtooth(0.7, 5, |floor, n| floor + n as f64)), Some("loss-based"));
+        assert_eq!(named(&sawtooth(0.7, 5, |floor, n| floor + n as f64)), None);
     }
 
     #[test]
@@ -225,6 +243,41 @@ mod tests {
             );
         }
         assert_eq!(named(&made.0), Some("bbr"));
+    }
+
+    #[test]
+    fn half_and_a_segment_per_round_trip_without_a_queue_may_be_vegas() {
+        let mut rounds = sawtooth(0.5, 5, |floor, n| floor + n as f64);
+        rounds.iter_mut().for_each(|r| r.rtt_us = 50_000);
+        assert_eq!(named(&rounds), None);
+    }
+
+    #[test]
+    fn cuts_without_a_loss_while_a_queue_stands_are_delay_based() {
+        let mut made = Made(Vec::new());
+        for _ in 0..4 {
+            (40..60).for_each(|w| made.free(f64::from(w), 50.0 + f64::from(w - 40) / 4.0));
+        }
+        assert_eq!(named(&made.0), Some("delay-based"));
+        let losses: Vec<Round> = made
+            .0
+            .iter()
+            .map(|r| Round {
+                ended_by: if r.flight == 59_000 { EndedBy::Mark } else { r.ended_by },
+                ..*r
+            })
+            .collect();
+        assert_ne!(named(&losses), Some("delay-based"));
+    }
+
+    #[test]
+    fn a_segment_less_per_round_trip_while_a_queue_stands_is_delay_based() {
+        let mut made = Made(Vec::new());
+        (0..30).for_each(|n| made.free(100.0 - f64::from(n), 100.0 - f64::from(n)));
+        (0..30).for_each(|_| made.free(70.0, 70.0));
+        assert_eq!(named(&made.0), Some("delay-based"));
+        made.0.iter_mut().for_each(|r| r.rtt_us = 70_000);
+        assert_eq!(named(&made.0), None, "no queue: the application has less to send");
     }
 
     #[test]

@@ -16,16 +16,16 @@ const CUBIC_FRIENDLY: f64 = 0.529;
 /// A smaller window cannot show a factor: 0.5 and 0.7 of seven segments are a segment and a half apart.
 const MIN_SEGMENTS: f64 = 8.0;
 
+/// Segments that wait, above those at which Vegas stops to grow (2, `tcp_vegas.c`).
+const QUEUED: f64 = 3.0;
 /// Rounds of growth from which an epoch can be compared with a law.
 const EPOCH_ROUNDS: usize = 3;
 
-/// One cut: the window before it, that after it, and how full the queue was.
+/// One cut: the window before it, and that after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub before: f64,
     pub after: f64,
-    /// Segments in the queue before it, as the RTT above its minimum shows them.
-    pub queued: f64,
 }
 
 impl Cut {
@@ -37,10 +37,14 @@ impl Cut {
 /// What the growth between cuts shows, over all of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
-    /// RTTs that these rounds lasted.
+    /// RTTs that these rounds lasted, without those that a loss cut short.
     pub rtts: f64,
     /// Segments that the window grew by in them.
     pub segments: f64,
+    /// RTTs of these at whose begin `QUEUED` segments waited, and the growth in them: what answers the delay does not grow
+    /// there.
+    pub queued_rtts: f64,
+    pub queued_segments: f64,
     /// Largest growth within one epoch, as a share of the window at its begin.
     pub widest: f64,
     /// Distance between the window and that predicted, as a share of the window before the cut: the mean of each epoch,
@@ -79,27 +83,36 @@ pub(super) fn cuts_and_growth(rounds: &[Round], mss: f64) -> (Vec<Cut>, Growth) 
             continue;
         }
         let after = epoch.iter().take(2).map(|r| segments(r)).fold(f64::INFINITY, f64::min);
-        let rtt = round.rtt_us.max(previous.map_or(0, |p| p.rtt_us));
-        let queued = before * (1.0 - f64::from(rtt_min) / f64::from(rtt.max(rtt_min).max(1)));
         // Away from the sender the first retransmissions may be seen before the last data that was lost with them: what
         // follows at once and cuts nothing belongs to the same loss.
         let same = !cuts.is_empty() && i <= last_end + 2 && after >= before * 0.95;
         last_end = i + 1 + rounds[i + 1..].iter().take_while(|r| r.kind != Kind::Free).count();
         if !same {
-            cuts.push(Cut { before, after, queued });
+            cuts.push(Cut { before, after });
         }
         // The last round of an epoch ends with the next loss: its window is that of a whole round all the same.
         let w0 = segments(first);
         let k = ((w_max - w0).max(0.0) / CUBIC_C).cbrt();
         let peak = if w0 > w_max { w0 } else { w_max };
         let (mut rtts, mut reno_sum, mut cubic_sum) = (0.0, 0.0, 0.0);
-        for pair in epoch.windows(2) {
+        // The round that a loss ended was not sent to its end: its window may be short of what it would have been.
+        let whole = if epoch.len() > 2 { epoch.len() - 2 } else { epoch.len() - 1 };
+        for (n, pair) in epoch.windows(2).enumerate() {
             // A round is one round trip, unless it was made longer; so is one without a sample.
             let rtt = f64::from(pair[0].rtt_us) * 1e3;
             let several = rtt > 0.0 && rtt < MIN_ROUND.as_nanos() as f64;
-            rtts += if several { f64::from(pair[0].span_us) * 1e3 / rtt } else { 1.0 };
+            let step = if several { f64::from(pair[0].span_us) * 1e3 / rtt } else { 1.0 };
+            rtts += step;
             let t = pair[1].begin_s() - first.begin_s();
             let now = segments(pair[1]);
+            if n < whole {
+                growth.rtts += step;
+                growth.segments += now - segments(pair[0]);
+            }
+            if n < whole && waiting(segments(pair[0]), rtt_min, pair[0].rtt_us) >= QUEUED {
+                growth.queued_rtts += step;
+                growth.queued_segments += now - segments(pair[0]);
+            }
             let cubic = (CUBIC_C * (t - k).powi(3) + peak).max(w0 + CUBIC_FRIENDLY * rtts);
             cubic_sum += (now - cubic).abs() / before;
             reno_sum += (now - (w0 + rtts)).abs() / before;
@@ -110,12 +123,15 @@ pub(super) fn cuts_and_growth(rounds: &[Round], mss: f64) -> (Vec<Cut>, Growth) 
             reno_errors.push(reno_sum / pairs as f64);
             cubic_errors.push(cubic_sum / pairs as f64);
         }
-        growth.rtts += rtts;
-        growth.segments += segments(epoch[pairs]) - w0;
     }
     growth.reno_error = median(reno_errors).unwrap_or(f64::INFINITY);
     growth.cubic_error = median(cubic_errors).unwrap_or(f64::INFINITY);
     (cuts, growth)
+}
+
+/// Segments of `window` in the queue, as the RTT above its minimum shows them.
+pub(super) fn waiting(window: f64, rtt_min: u32, rtt: u32) -> f64 {
+    window * (1.0 - f64::from(rtt_min) / f64::from(rtt.max(rtt_min).max(1)))
 }
 
 /// The middle of `values`, the upper of two.

@@ -2,12 +2,13 @@
 //!
 //! signal: bytes in flight in each round trip, losses and congestion marks, as the sender saw them (`rounds`)
 //! model: what each congestion control does to the bytes in flight when it loses, and between two losses (`laws`)
-//! action: a name with its evidence in figures, or nothing (`decide`; BBR by `probes`)
+//! action: a name with its evidence in figures, or nothing (`decide`; BBR by `probes`, delay-based by `delay`)
 //! source: RFC 5681, RFC 9438, Linux `tcp_cubic.c`, `tcp_bbr.c`, draft-cardwell-iccrg-bbr-congestion-control-00
 //!
 //! A round trip in which the application or the receive window set the bytes in flight shows nothing and is left out.
 
 pub(crate) mod decide;
+mod delay;
 mod laws;
 mod probes;
 pub(crate) mod rounds;
@@ -25,6 +26,8 @@ pub enum CongestionControl {
     Reno,
     /// Halves or more or less, by a law that is none of the above: which one is not known.
     LossBased,
+    /// Sends less while there is a queue, before a loss: Vegas, CDG and the like.
+    DelayBased,
 }
 
 impl CongestionControl {
@@ -35,6 +38,7 @@ impl CongestionControl {
             CongestionControl::Cubic => "cubic",
             CongestionControl::Reno => "reno",
             CongestionControl::LossBased => "loss-based",
+            CongestionControl::DelayBased => "delay-based",
         }
     }
 }

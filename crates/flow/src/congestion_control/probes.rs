@@ -20,8 +20,8 @@ const RETURN_ROUNDS: usize = 10;
 /// How alike the two rounds before a rise are, and the rounds of a level.
 const ALIKE: f64 = 0.1;
 const LEVEL: f64 = 0.04;
-/// Rounds that make a level.
-const LEVEL_ROUNDS: usize = 3;
+/// Rounds that make a level: BBR's cycle has six at a gain of 1. BIC and CUBIC grow from a shorter one, and cut at the top.
+const LEVEL_ROUNDS: usize = 5;
 /// Half a BDP (BBRv3's ProbeRTTCwndGain), as a share of what was in flight before.
 const HALF: std::ops::RangeInclusive<f64> = 0.4..=0.6;
 /// Segments in flight in ProbeRTT (`bbr_cwnd_min_target`), and half of one for segments of unequal size.

@@ -65,6 +65,8 @@ pub(crate) struct Rounds {
     packets: u32,
     limited: u32,
     started: bool,
+    /// Data was sent as ECN-capable (RFC 3168).
+    pub ecn_capable: bool,
     /// Until this is acknowledged the sender recovers.
     recovery: Option<Pos>,
     closed: Vec<Round>,

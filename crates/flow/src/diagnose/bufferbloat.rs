@@ -205,9 +205,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             "",
             ", or smart queue management (fq_codel, CAKE) in front of the slow link; on a phone, a receive window that \
              follows the delay (DRWA) for downloads and a gate above the radio firmware (QCUT) for uploads.",
-            bbr: "This sender runs BBR already: smart queue management (fq_codel, CAKE) in front of the slow link; on a \
-                  phone, a receive window that follows the delay (DRWA) for downloads and a gate above the radio \
-                  firmware (QCUT) for uploads."
+            not_needed: "",
+            ": smart queue management (fq_codel, CAKE) in front of the slow link; on a phone, a receive window that \
+             follows the delay (DRWA) for downloads and a gate above the radio firmware (QCUT) for uploads."
         ),
     })
 }

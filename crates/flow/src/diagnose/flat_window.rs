@@ -168,8 +168,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
                 "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short and a long \
                  path. ",
                 ".",
-                bbr: "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short and a \
-                      long path."
+                not_needed: "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short \
+                             and a long path. ",
+                "."
             ),
             _ => {
                 "Raise the maximum of tcp_rmem at the receiver, with a window that follows the delay (DRWA) so that it \

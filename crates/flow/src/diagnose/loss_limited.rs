@@ -46,7 +46,8 @@
 
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, ratio, share};
 use super::{Check, Rule, page::page};
-use crate::diagnose::sender::cure_at_sender;
+use crate::congestion_control::CongestionControl;
+use crate::diagnose::sender::{control, cure_at_sender};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Limit, Severity};
 
@@ -128,16 +129,20 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
                 e.flow,
                 "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs over. ",
                 ": it does not fill the buffer.",
-                bbr: "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer runs \
-                      over. This sender runs BBR already."
+                not_needed: "Smart queue management with ECN (fq_codel, CAKE) at the slow link signals before the buffer \
+                             runs over. ",
+                "."
             )
+        } else if control(e.flow) == Some(CongestionControl::DelayBased) {
+            "Look for the loss on the link (radio, cable, policer, tiny buffer). Use BBR at the sender (its congestion \
+             control is delay-based): it does not take such loss for congestion."
         } else {
             cure_at_sender!(
                 e.flow,
                 "Look for the loss on the link (radio, cable, policer, tiny buffer). ",
                 ": it does not take such loss for congestion.",
-                bbr: "Look for the loss on the link (radio, cable, policer, tiny buffer). This sender runs BBR already, which \
-                      does not take such loss for congestion."
+                not_needed: "Look for the loss on the link (radio, cable, policer, tiny buffer). ",
+                ", which does not take such loss for congestion."
             )
         },
     })

@@ -183,8 +183,8 @@ fn cure_queue(e: &Evidence<'_>) -> &'static str {
         e.flow,
         "A larger window would only lengthen the queue. ",
         ", smart queue management at the slow link, or a window that follows the delay (DRWA).",
-        bbr: "A larger window would only lengthen the queue. This sender runs BBR already: smart queue management at the \
-              slow link, or a window that follows the delay (DRWA)."
+        not_needed: "A larger window would only lengthen the queue. ",
+        ": smart queue management at the slow link, or a window that follows the delay (DRWA)."
     )
 }
 

@@ -98,8 +98,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             e.flow,
             "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue with ECN. ",
             ".",
-            bbr: "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue with \
-                  ECN."
+            not_needed: "RACK with tail-loss probes and F-RTO at the sender; where whole windows are lost, a shorter queue \
+                         with ECN. ",
+            "."
         ),
     })
 }

@@ -11,16 +11,26 @@ pub(super) fn control(flow: &Flow) -> Option<CongestionControl> {
     flow.congestion_control.as_ref().map(|found| found.control)
 }
 
-/// The cure between `$before` and `$after`: BBR, worded by the sender's congestion control; `$bbr` where it runs that.
+/// The cure between `$before` and `$after`: BBR, worded by the sender's congestion control. `$near` and `$far` stand around
+/// the words for a sender that BBR would not help.
 macro_rules! cure_at_sender {
-    ($flow:expr, $before:literal, $after:literal, bbr: $bbr:literal) => {
+    ($flow:expr, $before:literal, $after:literal, not_needed: $near:literal, $far:literal) => {
         match crate::diagnose::sender::control($flow) {
-            Some(crate::congestion_control::CongestionControl::Bbr) => $bbr,
+            Some(crate::congestion_control::CongestionControl::Bbr) => {
+                concat!($near, "This sender runs BBR already", $far)
+            }
+            Some(crate::congestion_control::CongestionControl::DelayBased) => {
+                concat!($near, "This sender sends less when the delay rises already", $far)
+            }
             Some(crate::congestion_control::CongestionControl::Cubic) => {
                 concat!($before, "Use BBR instead of CUBIC (this sender runs CUBIC)", $after)
             }
             Some(crate::congestion_control::CongestionControl::Reno) => {
-                concat!($before, "Use BBR instead of Reno (this sender runs Reno)", $after)
+                concat!(
+                    $before,
+                    "Use BBR instead of Reno (this sender cuts and grows as Reno does)",
+                    $after
+                )
             }
             Some(crate::congestion_control::CongestionControl::LossBased) => {
                 concat!(
@@ -53,7 +63,7 @@ mod tests {
         for (control, words) in [
             (None, "If the sender uses CUBIC, use BBR"),
             (Some(CongestionControl::Cubic), "Use BBR instead of CUBIC (this sender runs CUBIC)"),
-            (Some(CongestionControl::Reno), "Use BBR instead of Reno (this sender runs Reno)"),
+            (Some(CongestionControl::Reno), "Use BBR instead of Reno (this sender cuts"),
             (Some(CongestionControl::LossBased), "Use BBR at the sender"),
         ] {
             let cures = cures(control);
@@ -62,10 +72,15 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_bbr_is_not_advised_to_use_it() {
-        let cures = cures(Some(CongestionControl::Bbr));
-        assert!(!cures.is_empty());
-        assert!(cures.iter().all(|cure| !cure.contains("se BBR")), "{cures:?}");
-        assert!(cures.iter().any(|cure| cure.contains("runs BBR already")), "{cures:?}");
+    fn a_sender_that_bbr_does_not_help_is_not_advised_to_use_it() {
+        for (control, words) in [
+            (CongestionControl::Bbr, "runs BBR already"),
+            (CongestionControl::DelayBased, "sends less when the delay rises already"),
+        ] {
+            let cures = cures(Some(control));
+            assert!(!cures.is_empty());
+            assert!(cures.iter().all(|cure| !cure.contains("se BBR")), "{cures:?}");
+            assert!(cures.iter().any(|cure| cure.contains(words)), "{cures:?}");
+        }
     }
 }

@@ -523,6 +523,7 @@ impl Stream {
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
         let app_limited = short && !full || s.has(flags::FIN);
         m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
+        m.rounds.ecn_capable |= s.ip.ecn != 0;
         self.set_state(full, app_limited, m, cx);
     }
 

@@ -5,9 +5,22 @@ use super::{Rule, View};
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
 
-/// Congestion controls that fill the queue until a packet is lost, in the kernel's names.
-const FILLS: [&str; 9] =
-    ["cubic", "reno", "bic", "htcp", "hybla", "highspeed", "scalable", "westwood", "illinois"];
+/// Congestion controls that fill the queue until a packet is lost, in the kernel's names, and one whose name the packets of
+/// a capture do not show.
+const FILLS: [&str; 10] = [
+    "cubic",
+    "reno",
+    "bic",
+    "htcp",
+    "hybla",
+    "highspeed",
+    "scalable",
+    "westwood",
+    "illinois",
+    LOSS_BASED,
+];
+/// The name in captures: `congestion_control`.
+const LOSS_BASED: &str = "loss-based";
 /// BBR's congestion window in BDPs (`cwnd_gain`; draft-cardwell-iccrg-bbr-congestion-control-00
 /// section 4.2.3.2).
 const CWND_GAIN: f64 = 2.0;
@@ -24,7 +37,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     }
     let default = view.host.sysctl("net.ipv4.tcp_congestion_control").filter(|_| view.here());
     let fills = |name: &str| FILLS.contains(&name);
-    // A capture does not show the congestion control.
+    // A capture does not always show the congestion control.
     let flows: Vec<_> = own(view)
         .into_iter()
         .filter(|flow| flow.congestion.as_deref().or(default).is_none_or(fills))
@@ -34,12 +47,24 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     let mut advice =
         Advice::new("congestion", "bufferbloat", Rank::Instead, title).for_flows(&flows);
     match (flow.congestion.as_deref(), default) {
-        (Some(name), _) => advice.why.push(format!("its sender uses {name}; this kernel has bbr")),
+        (Some(name), _) => {
+            let uses = if name == LOSS_BASED {
+                "the congestion control of its sender is loss-based".to_owned()
+            } else {
+                format!("its sender uses {name}")
+            };
+            if view.here() {
+                advice.why.push(format!("{uses}; this kernel has bbr"));
+            } else {
+                advice.why.push(uses);
+                advice.unknown.push("whether the sender's kernel has bbr".to_owned());
+            }
+        }
         (None, Some(name)) => {
             advice.why.push(format!("{name} is this host's default; this kernel has bbr"));
             advice
                 .unknown
-                .push("which congestion control it was: a capture does not show it".to_owned());
+                .push("which congestion control it was: the capture does not show it".to_owned());
         }
         (None, None) => {
             advice.unknown.push(
@@ -79,11 +104,13 @@ mod tests {
         let case = Case::new(vec![flow(Way::Upload, 60.0, 1_055.0, 1_200.0)]);
         let [one] = &check(&case.view())[..] else { panic!() };
         assert_eq!((one.expects.as_ref().map(|e| e.to_ms), one.rank), (Some(120.0), Rank::Instead));
-        let bbr = Flow {
-            congestion: Some("bbr".to_owned()),
-            ..flow(Way::Upload, 60.0, 1_055.0, 1_200.0)
-        };
-        assert!(check(&Case::new(vec![bbr]).view()).is_empty());
+        for name in ["bbr", "delay-based", "vegas"] {
+            let other = Flow {
+                congestion: Some(name.to_owned()),
+                ..flow(Way::Upload, 60.0, 1_055.0, 1_200.0)
+            };
+            assert!(check(&Case::new(vec![other]).view()).is_empty());
+        }
     }
 
     #[test]
