@@ -35,28 +35,15 @@ MISSES = {
     for number, names in enumerate(
         (
             {
-                "slow reader": BOTH[1:],
-                "application with pauses": BOTH[1:],
-                "file of 2 MB": BOTH,
-                "outage": BOTH[1:],
-                "ACKs lost": BOTH[1:],
-                "silent peer": BOTH,
-                "lp": BOTH,
-                "ledbat": BOTH,
+                # Its last bytes arrive through the queue, long after they were sent.
+                "file of 2 MB": BOTH[1:],
             },
             {
-                "deep buffer": BOTH[1:],
-                "window of a BDP and a half": BOTH[1:],
-                "slow reader": BOTH[1:],
                 "file of 2 MB": BOTH[1:],
-                "outage": BOTH[1:],
-                "ACKs lost": BOTH[1:],
-                "silent peer": BOTH,
+                # No round trip is measured while the holes of the first overflow fill: the queue's end shows late.
                 "westwood": BOTH[:1],
-                "lp": BOTH,
-                "ledbat": BOTH,
-                "bbr": BOTH[1:],
-                "bbr3": BOTH[1:],
+                # With few segments in flight its ACK clock shows after a second of them.
+                "lp": BOTH[:1],
             },
         )
     )
@@ -146,7 +133,7 @@ def table(measured: Measured) -> str:
         "Each row is a limit with 1 % of the time or more in the truth or at one end. Shares are percent of the time of a flow's",
         "limits. `bottleneck` and `congestion_window` (a queue above or below a millisecond) count as one there.",
         f"The bound is {BOUND:.0f} points for each limit at each end. Differences beyond it are bold: they are known misses, and",
-        "the test names them. Repeated segments that are lost before the receiver (`outage`) do not show there.",
+        "the test names them. Repeated segments that are lost before the receiver (`outage`) show there by IP identification.",
         "",
         "Rules may be tuned on the first network. The second only judges them.",
         "",

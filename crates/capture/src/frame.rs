@@ -23,6 +23,8 @@ pub struct Interface {
     pub snaplen: u32,
     /// Packets that the capture program says it dropped.
     pub reported_drops: Option<u64>,
+    /// When the capture on it ended, as the capture program says.
+    pub ended: Option<Instant>,
 }
 
 /// One captured packet; `data` borrows from the reader's buffer.

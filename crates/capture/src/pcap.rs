@@ -73,7 +73,13 @@ impl Pcap {
         let snaplen = order.u32(head, 16);
         // The upper half describes frame check sequences, which the IP length leaves out anyway.
         let linktype = (order.u32(head, 20) & 0xffff) as u16;
-        interfaces.push(Interface { name: String::new(), linktype, snaplen, reported_drops: None });
+        interfaces.push(Interface {
+            name: String::new(),
+            linktype,
+            snaplen,
+            reported_drops: None,
+            ended: None,
+        });
         let mut pcap =
             Pcap { order, unit, record_header, lengths, linktype, max_record: max_record(snaplen) };
         pcap.select_record_header(head);

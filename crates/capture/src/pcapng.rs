@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::error::{OpenError, ReadError};
 use crate::frame::{Interface, MAX_RECORD, Record, SNAP_SLACK, max_record};
 use crate::order::Order;
+use units::Instant;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -298,6 +299,7 @@ impl Pcapng {
             linktype: order.u16(body, 0),
             snaplen,
             reported_drops: None,
+            ended: None,
         };
         // Microseconds is the default of `if_tsresol`.
         let mut clock = Clock { scale: Scale::Times(1_000), offset: 0 };
@@ -322,11 +324,19 @@ impl Pcapng {
             return;
         }
         let order = self.order;
-        let index = self.base.saturating_add(order.u32(body, 0) as usize);
+        let clock = order.u32(body, 0) as usize;
+        let index = self.base.saturating_add(clock);
         let Some(interface) = interfaces.get_mut(index) else { return };
         each_option(order, &body[12..], |code, value| {
-            if code == 5 && value.len() >= 8 {
-                interface.reported_drops = Some(order.u64(value, 0));
+            match (code, value.len()) {
+                // A time is two words of 32 bits, the high one first in either byte order.
+                (3, 8..) => {
+                    let ticks =
+                        u64::from(order.u32(value, 0)) << 32 | u64::from(order.u32(value, 4));
+                    interface.ended = self.clocks.get(clock).map(|c| Instant(c.time(ticks)));
+                }
+                (5, 8..) => interface.reported_drops = Some(order.u64(value, 0)),
+                _ => {}
             }
         });
     }

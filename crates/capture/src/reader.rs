@@ -184,6 +184,7 @@ mod tests {
             w.write_on(i % 2, Instant(FIRST.0 + u64::from(i)), &data, 1500).expect("memory");
         }
         w.report_drops(1, 17).expect("memory");
+        w.report_end(0, Instant(FIRST.0 + 5_000_000_000)).expect("memory");
         w.finish().expect("memory")
     }
 
@@ -258,6 +259,8 @@ mod tests {
         let names: Vec<_> =
             reader.interfaces().iter().map(|i| (i.name.as_str(), i.reported_drops)).collect();
         assert_eq!(names, [("eth0", None), ("wlan0", Some(17))]);
+        let ends = [Some(Instant(FIRST.0 + 5_000_000_000)), None];
+        assert_eq!([0, 1].map(|i| reader.interfaces()[i].ended), ends);
         assert_eq!(reader.offset(), file.len() as u64);
     }
 

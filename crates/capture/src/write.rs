@@ -111,6 +111,19 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Records when the capture on an interface ended (pcapng only).
+    pub fn report_end(&mut self, interface: u32, at: Instant) -> io::Result<()> {
+        if let Format::Pcapng = self.format {
+            let time = [(at.as_nanos() >> 32) as u32, at.as_nanos() as u32].map(u32::to_le_bytes);
+            let mut body = interface.to_le_bytes().to_vec();
+            body.extend(time.concat());
+            option(&mut body, 3, &time.concat());
+            option(&mut body, 0, &[]);
+            block(&mut self.out, 5, &[&body])?;
+        }
+        Ok(())
+    }
+
     /// Flushes and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;

@@ -82,7 +82,7 @@ impl Captures {
     }
 
     /// Flushes all files; their paths.
-    fn finish(self) -> Result<Vec<PathBuf>, SimError> {
+    fn finish(self, end: Instant) -> Result<Vec<PathBuf>, SimError> {
         let error =
             |path: &Path, source| SimError::Capture { path: path.display().to_string(), source };
         if let Some((path, source)) = self.failed {
@@ -90,7 +90,7 @@ impl Captures {
         }
         let mut paths = Vec::new();
         for (path, tap) in self.files {
-            tap.finish().map_err(|e| error(&path, e))?;
+            tap.finish(end).map_err(|e| error(&path, e))?;
             paths.push(path);
         }
         Ok(paths)
@@ -119,5 +119,5 @@ pub fn run_with_captures(
 ) -> Result<(Results, Vec<PathBuf>), SimError> {
     let simulation = Simulation::new(scenario, captures, options.events);
     let (results, captures) = simulation.run(progress).ok_or(SimError::Stopped)?;
-    Ok((conserved(results)?, captures.finish()?))
+    Ok((conserved(results)?, captures.finish(Instant(scenario.duration.0))?))
 }

@@ -90,8 +90,9 @@ impl<W: Write> Tap<W> {
         self.writer.write(Instant(EPOCH_NS + now.0), b, f.bytes)
     }
 
-    /// Flushes; the output itself.
-    pub fn finish(self) -> io::Result<W> {
+    /// Records that the capture lasted to `end`, and flushes; the output itself.
+    pub fn finish(mut self, end: Instant) -> io::Result<W> {
+        self.writer.report_end(0, Instant(EPOCH_NS + end.0))?;
         self.writer.finish()
     }
 }
@@ -227,7 +228,7 @@ mod tests {
     fn written(frame: &Frame, wire: &WireParameters) -> (Vec<u8>, Decoded) {
         let mut tap = Tap::new(Vec::new(), "node").unwrap();
         tap.write(Instant(1_500), frame, wire).unwrap();
-        let file = tap.finish().unwrap();
+        let file = tap.finish(Instant(2_000)).unwrap();
         let mut reader = Reader::new(&file[..]).unwrap();
         let frame = reader.next_frame().unwrap().unwrap();
         assert_eq!(frame.time, Instant(EPOCH_NS + 1_500));

@@ -206,6 +206,12 @@ impl Conn {
             && !s.has(flags::FIN)
             && self.streams[d].seq.position(s.seq, self.streams[d].max) == self.streams[d].max - 1;
         if s.payload == 0 && !probe {
+            let stream = &mut self.streams[d];
+            if stream.away()
+                && let Some(m) = &mut stream.measured
+            {
+                m.order.passed(s.ip.id.unwrap_or(0), 1);
+            }
             return true;
         }
         let mut cx = self.context(d, now, out);

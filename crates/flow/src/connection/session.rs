@@ -108,6 +108,7 @@ pub fn analyze_files(
         interfaces: Vec::new(),
         warnings: Vec::new(),
         drops: None,
+        ended: Instant::ZERO,
         files: Vec::new(),
         packets: 0,
     };
@@ -123,7 +124,8 @@ pub fn analyze_files(
     } else {
         run.merge(paths, &count, &mut tick)?;
     }
-    let Run { analyzer, interfaces, warnings, drops, files, .. } = run;
+    let Run { mut analyzer, interfaces, warnings, drops, ended, files, .. } = run;
+    analyzer.capture_lasted_to(ended);
     Ok(Report { analysis: analyzer.finish(drops), files, interfaces, warnings })
 }
 
@@ -133,6 +135,8 @@ struct Run {
     interfaces: Vec<Source>,
     warnings: Vec<String>,
     drops: Option<u64>,
+    /// End of the capture, as its files say.
+    ended: Instant,
     files: Vec<PathBuf>,
     packets: u64,
 }
@@ -297,6 +301,8 @@ impl Run {
         {
             self.drops = Some(self.drops.unwrap_or(0).saturating_add(drops));
         }
+        let ended = input.reader.interfaces().iter().filter_map(|i| i.ended).max();
+        self.ended = self.ended.max(ended.unwrap_or(Instant::ZERO));
         let skipped = input.reader.skipped();
         if skipped > 0 && !input.warned_skips {
             input.warned_skips = true;

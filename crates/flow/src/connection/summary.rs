@@ -68,6 +68,7 @@ pub(crate) fn flow_row(
     s: &mut Stream,
     cx: &mut Context<'_>,
     initial: Option<Duration>,
+    seen_until: Instant,
 ) -> (Flow, Option<RuleInputs>) {
     let mut f = Flow::blank(cx.flow);
     counters(s, &mut f);
@@ -87,8 +88,12 @@ pub(crate) fn flow_row(
     let last =
         if m.idle_from.is_some() { m.last_acked_data } else { m.last_acked_data.max(cx.now) };
     let end = if s.acked_any { last } else { m.last_data };
-    close(s, &mut m, cx, end);
-    m.end_silence(end, false);
+    // Without an answer it lasts until its timer was to fire again, as far as the capture goes: then it was given up.
+    let waits = m.silence.is_some() || m.waiting.is_some_and(|w| w.answered.is_none());
+    let silent = seen_until.min(m.next_timeout).max(m.last_data);
+    let silent_end = if waits { end.max(silent) } else { end };
+    close(s, &mut m, cx, silent_end);
+    m.end_silence(silent_end, false);
     f.congestion_control = crate::congestion_control::decide::recognise(&m.rounds, s.mss());
     f.active = end.since(m.first_data);
     // Gaps overlap where the clock of the capture went back.

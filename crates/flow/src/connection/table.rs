@@ -129,6 +129,8 @@ pub struct Analyzer {
     next_id: u32,
     next_sweep: Instant,
     clock: Instant,
+    /// End of the capture, if it lasted beyond the last packet.
+    ended: Instant,
     /// End of the warm-up; `None` once it is past.
     warm_up_until: Option<Instant>,
     out: Analysis,
@@ -153,6 +155,7 @@ impl Analyzer {
             next_id: 0,
             next_sweep: Instant::ZERO,
             clock: Instant::ZERO,
+            ended: Instant::ZERO,
             warm_up_until,
             out: Analysis::default(),
         }
@@ -418,6 +421,11 @@ impl Analyzer {
 
     /// Makes the rows and findings of a connection and frees its slot.
     fn flush(&mut self, slot: u32) {
+        self.flush_at(slot, Instant::ZERO);
+    }
+
+    /// The same; the capture shows that nothing more came until `seen_until`.
+    fn flush_at(&mut self, slot: u32, seen_until: Instant) {
         let Some(mut c) = self.conns[slot as usize].take() else { return };
         self.free.push(slot);
         let hash = Key::new(protocol::TCP, c.addrs[0], c.addrs[1]).mix();
@@ -436,7 +444,8 @@ impl Analyzer {
         let (end, initial) = (c.end, c.initial_rtt);
         let rows = [0, 1].map(|stream| {
             let mut cx = c.context(stream, end, &mut context);
-            flow_row(&mut c.streams[stream], &mut cx, initial)
+            let until = if c.closed { end } else { seen_until };
+            flow_row(&mut c.streams[stream], &mut cx, initial, until)
         });
         self.diagnose(&connection, &rows, path);
         self.count_facts(&c);
@@ -496,6 +505,11 @@ impl Analyzer {
         facts.gap_bytes += Bytes(x.counts.gap_bytes + y.counts.gap_bytes);
     }
 
+    /// The capture went on to `at`, beyond its last packet.
+    pub fn capture_lasted_to(&mut self, at: Instant) {
+        self.ended = at.min(self.options.until);
+    }
+
     /// Ends the capture and returns all rows and series.
     pub fn finish(mut self, reported_drops: Option<u64>) -> Analysis {
         let mut open: Vec<(u32, u32)> = self
@@ -505,8 +519,9 @@ impl Analyzer {
             .filter_map(|(i, c)| Some((c.as_ref()?.id, i as u32)))
             .collect();
         open.sort_unstable();
+        let end = self.clock.max(self.ended);
         for (_, slot) in open {
-            self.flush(slot);
+            self.flush_at(slot, end);
         }
         let mut datagrams: Vec<DatagramFlow> = self.datagrams.drain().map(|(_, f)| f).collect();
         datagrams.sort_by_key(|f| f.id);

@@ -18,6 +18,9 @@ use units::Histogram;
 const MAJORITY: u64 = 2;
 /// Rounds without a quarter more rate that end slow start: BBR's full-pipe test (draft-ietf-ccwg-bbr 5.3.1.2).
 const FLAT_ROUNDS: u8 = 3;
+/// Segments per round trip by which the bytes of a round trip must grow in slow start. Congestion avoidance adds one; while
+/// the window is small that is a quarter and more. Slow start doubles, which adds two from two segments on.
+const MORE_SEGMENTS: f64 = 1.5;
 /// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
@@ -26,6 +29,14 @@ const NEAR_BEST: f64 = 0.85;
 pub fn recovery_memory(srtt: u64) -> u64 {
     1_000_000_000.max(4 * srtt)
 }
+
+/// Acknowledgements that must have released data, for the ACK clock to show.
+const CLOCKED_ACKS: f32 = 8.0;
+/// Share of a bin's acknowledgements that still counts in the next: about a second of them, as for the queueing delay.
+const CLOCK_KEPT: f32 = 0.875;
+/// Data that does not depend on the ACKs follows them after half of their distance on average: this share of it is the
+/// most that counts as released by them.
+const CLOCKED_LAG: f32 = 4.0;
 
 /// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,6 +77,19 @@ struct OpenBin {
     timeout: u64,
     app: u64,
     missing: u64,
+    /// Acknowledgements of new data, how many of them new data followed, and after how long, ns in all.
+    acks: u32,
+    released: u32,
+    lag: u64,
+}
+
+/// Acknowledgements of the bins without a queue, about a second of them, and the data that followed; see [`OpenBin`].
+#[derive(Clone, Copy, Debug, Default)]
+struct AckClock {
+    acks: f32,
+    released: f32,
+    lag: f32,
+    time: f32,
 }
 
 /// The closed bins of the last second.
@@ -93,6 +117,7 @@ pub struct Bins {
     open: OpenBin,
     slow_start: SlowStart,
     second: LastSecond,
+    clock: AckClock,
     /// Time of the last loss or congestion mark.
     congestion: Option<Instant>,
     best_second: u64,
@@ -120,7 +145,18 @@ struct SlowStart {
     round_start: Instant,
     round_bytes: u64,
     best: f64,
+    /// End of the round of `best`.
+    best_at: Instant,
     flat: u8,
+}
+
+/// What a round trip and a segment are at the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Smoothed RTT, and at least that of the handshake, ns. At the receiver the first sample comes a round trip late.
+    pub rtt: u64,
+    /// Segment size, bytes.
+    pub mss: u32,
 }
 
 /// Facts about the stream at the moment when a bin closes.
@@ -155,12 +191,14 @@ impl Bins {
                 filled: 0,
                 sum: 0,
             },
+            clock: AckClock::default(),
             congestion: None,
             slow_start: SlowStart {
                 on: true,
                 round_start: start,
                 round_bytes: 0,
                 best: 0.0,
+                best_at: start,
                 flat: 0,
             },
             best_second: 0,
@@ -205,6 +243,12 @@ impl Bins {
     #[inline]
     pub fn accounted(&self) -> Instant {
         self.mark
+    }
+
+    /// Whether the open bin does not end before `at`.
+    #[inline]
+    pub fn contains(&self, at: Instant) -> bool {
+        at.since(self.start).as_nanos() < self.width
     }
 
     /// Accounts the time up to `at` if the open bin does not end before (the usual case); else false.
@@ -399,6 +443,8 @@ impl Bins {
     /// The limit of the open bin: the first in the order of precedence whose condition is met.
     fn decide_limit(&mut self, span: u64, now: &BinContext) -> Limit {
         let open = &self.open;
+        // Behind a queue, and where something else sets the time of the data, the clock begins anew.
+        let mut clock = std::mem::take(&mut self.clock);
         if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
             return Limit::ZeroWindow;
         }
@@ -430,14 +476,18 @@ impl Bins {
                 let mean = open.rtt_sum.checked_div(u64::from(open.rtt_count)).unwrap_or(lowest);
                 // Below a twentieth of the base RTT, or a millisecond, it is jitter and not a queue.
                 let some_queue = mean.saturating_sub(base) >= (base / 20).max(1_000_000);
+                if !some_queue {
+                    clock.add(open, span);
+                    self.clock = clock;
+                }
                 if near_best && (some_queue || !congestion) {
                     Limit::Bottleneck
                 } else if congestion {
                     Limit::CongestionWindow
                 } else if some_queue {
                     Limit::Bottleneck
-                } else if self.congestion.is_some() {
-                    // Growing back after an earlier loss.
+                } else if self.congestion.is_some() || self.clock.shown() {
+                    // Growing back after an earlier loss, or held back without one: the ACKs release the data.
                     Limit::CongestionWindow
                 } else {
                     Limit::Unknown
@@ -448,6 +498,19 @@ impl Bins {
             _ if open.delivered == 0 && now.in_flight.unwrap_or(0) > 0 => self.last_limit,
             _ => Limit::Unknown,
         }
+    }
+
+    /// The receiver acknowledged new data.
+    #[inline]
+    pub fn acked(&mut self) {
+        self.open.acks += 1;
+    }
+
+    /// New data followed an acknowledgement after `lag`, the first one after it.
+    #[inline]
+    pub fn released(&mut self, lag: u64) {
+        self.open.released += 1;
+        self.open.lag += lag;
     }
 
     /// Adds `bytes` of payload sent.
@@ -475,10 +538,10 @@ impl Bins {
 
     /// Adds `bytes` acknowledged, or seen where the capture has no ACKs.
     #[inline]
-    pub fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
+    pub fn delivered(&mut self, bytes: u64, at: Instant, round: Round) {
         self.open.delivered += bytes;
         if self.slow_start.on {
-            self.slow_start.delivered(bytes, at, srtt);
+            self.slow_start.delivered(bytes, at, round);
         }
     }
 
@@ -510,8 +573,14 @@ impl Bins {
 
     /// The sender returns to slow start after an idle time (RFC 5681 section 4.1, RFC 2861).
     pub fn restart(&mut self, at: Instant) {
-        self.slow_start =
-            SlowStart { on: true, round_start: at, round_bytes: 0, best: 0.0, flat: 0 };
+        self.slow_start = SlowStart {
+            on: true,
+            round_start: at,
+            round_bytes: 0,
+            best: 0.0,
+            best_at: at,
+            flat: 0,
+        };
     }
 
     /// Whether the rate still grows by a quarter and more in three rounds.
@@ -537,17 +606,43 @@ impl Bins {
     }
 }
 
+impl AckClock {
+    fn add(&mut self, bin: &OpenBin, span: u64) {
+        for (sum, more) in [
+            (&mut self.acks, bin.acks as f32),
+            (&mut self.released, bin.released as f32),
+            (&mut self.lag, bin.lag as f32),
+            (&mut self.time, span as f32),
+        ] {
+            *sum = *sum * CLOCK_KEPT + more;
+        }
+    }
+
+    /// Most acknowledgements let new data leave, at once: neither the application nor a pacing timer set its time.
+    fn shown(&self) -> bool {
+        let half = self.released >= CLOCKED_ACKS && self.released * 2.0 >= self.acks;
+        // Mean lag and mean distance, both times `released` and `acks`.
+        half && self.lag * CLOCKED_LAG * self.acks <= self.time * self.released
+    }
+}
+
 impl SlowStart {
-    fn delivered(&mut self, bytes: u64, at: Instant, srtt: u64) {
+    fn delivered(&mut self, bytes: u64, at: Instant, round: Round) {
         self.round_bytes += bytes;
         let elapsed = at.since(self.round_start).as_nanos();
         // At least ten milliseconds, because the rate in one RTT of a LAN is noise.
-        if elapsed < srtt.max(10_000_000) {
+        let rtt = round.rtt.max(10_000_000);
+        if elapsed < rtt {
             return;
         }
         let rate = self.round_bytes as f64 / elapsed as f64;
-        if rate >= self.best * 1.25 {
+        // Segments per round trip, more than those of the best round, and round trips since then.
+        let more = (rate - self.best) * rtt as f64 / f64::from(round.mss.max(1));
+        let since = at.since(self.best_at).as_nanos() as f64 / rtt as f64;
+        let first = self.best == 0.0;
+        if first || rate >= self.best * 1.25 && more > MORE_SEGMENTS * since {
             self.best = rate;
+            self.best_at = at;
             self.flat = 0;
         } else {
             self.flat += 1;

@@ -40,9 +40,12 @@ impl Stream {
         }
         let mut measured = self.measured.take();
         if let Some(m) = &mut measured {
+            if m.waiting.is_some() {
+                self.judge_waiting(m, cx);
+            }
             // With nothing in flight, time counts again from the next data on.
             if m.idle_from.is_none() {
-                self.advance(m, cx);
+                self.account_ack(r, m, cx);
             } else if self.acknowledges_missing(r) {
                 self.account_missing(m, cx);
             }
@@ -50,6 +53,16 @@ impl Stream {
         }
         self.ack(r, syn, measured.as_deref_mut(), cx);
         self.measured = measured;
+    }
+
+    /// Accounts the time up to an ACK. Away from the sender the next data tells in which state it was, as far as no window
+    /// closes or opens and the bin is still open.
+    #[inline]
+    fn account_ack(&self, r: &TcpSegment, m: &mut Measured, cx: &mut Context<'_>) {
+        let later = self.away() && r.window > 0 && m.zero_since.is_none();
+        if !later || !m.bins.contains(cx.now) {
+            self.advance(m, cx);
+        }
     }
 
     /// An ACK of data that the capture lacks. A single byte can be the FIN.
@@ -129,8 +142,12 @@ impl Stream {
             self.una = pos;
             self.dup_run = 0;
             m.recovery.acked(pos);
-            m.bins.delivered(bytes, cx.now, m.smoothed.srtt);
+            m.bins.delivered(bytes, cx.now, self.round(m));
             m.last_acked_data = cx.now;
+            if !self.away() {
+                m.unreleased = true;
+                m.bins.acked();
+            }
             if let Some(burst) = m.bursts.acked(cx.now, bytes, waiting, u64::from(self.mss())) {
                 let acked = burst.acked.get() as f64;
                 cx.series.event(cx.selected, cx.flow, burst.time, EventKind::AckBurst, acked, pos);
@@ -155,6 +172,9 @@ impl Stream {
             if m.silence.is_some() {
                 m.end_silence(cx.now, true);
             }
+            if let Some(waiting) = &mut m.waiting {
+                waiting.answered.get_or_insert(cx.now);
+            }
         } else if let Some(silence) = &mut m.silence {
             silence.received += 1;
         }
@@ -168,6 +188,9 @@ impl Stream {
         );
         let edge = self.right_edge;
         self.take_window(r, window, pos, syn);
+        if !self.has_room(edge) && self.has_room(self.right_edge) {
+            m.room_since = cx.now;
+        }
         // Only data beyond the previous right edge needs this ACK, so that it can serve as its answer.
         if m.window_probe.is_none() && self.right_edge > edge {
             m.window_probe = Some((edge + 1, cx.now));
@@ -324,7 +347,9 @@ impl Stream {
                 sacked: m.board.sacked_bytes(),
                 right_edge: self.right_edge,
             };
-            m.echoes.passed(tsval, cx.now, known, clocks_out);
+            if m.echoes.passed(tsval, cx.now, known, clocks_out) {
+                m.bins.acked();
+            }
         }
         if at_sender {
             // With nothing in flight a window below one segment stops the sender like a zero window: silly-window
@@ -407,6 +432,7 @@ impl Stream {
         self.near_count = self.near_count.saturating_add(1);
         m.bursts.measured(ns - self.near_min);
         m.last_near = Some(ns);
+        m.bins.released(ns - self.near_min);
         if self.vantage == Vantage::Receiver {
             self.on_path_rtt(ns, false, m, cx);
         }

@@ -32,12 +32,19 @@ pub const RTO_MIN: Duration = Duration(200_000_000);
 /// Timers of Linux count in jiffies, of 10 ms at most (HZ is 100 to 1,000), and may fire up to one early.
 const JIFFY: Duration = Duration(10_000_000);
 
+/// Other connections, offload and loss skip some identifications; random ones skip 32,768 on average.
+const MAX_STEP: u16 = 2048;
+
 /// Whether the IP identifications of one side show its sending order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdOrder {
     last: u16,
     good: u16,
     bad: u16,
+    /// Identification of the sender's next packet, if it counts them one by one.
+    next: u16,
+    exact: u16,
+    inexact: u16,
 }
 
 impl IdOrder {
@@ -46,12 +53,29 @@ impl IdOrder {
     pub fn observe(&mut self, id: u16) {
         let step = id.wrapping_sub(self.last);
         self.last = id;
-        // Other connections and offload skip some identifications; random ones skip 32,768 on average.
-        if (1..=2048).contains(&step) {
+        if (1..=MAX_STEP).contains(&step) {
             self.good = self.good.saturating_add(1);
         } else {
             self.bad = self.bad.saturating_add(1);
         }
+    }
+
+    /// A packet of this side, of `segments` on the wire, carried `id`; in order or not.
+    #[inline]
+    pub fn passed(&mut self, id: u16, segments: u16) {
+        if id == self.next {
+            self.exact = self.exact.saturating_add(1);
+        } else {
+            self.inexact = self.inexact.saturating_add(1);
+        }
+        self.next = id.wrapping_add(segments);
+    }
+
+    /// Number of this side's packets that were lost on the way to the capture just before the one with `id`. `None` if
+    /// the identifications do not count packets one by one: nine of ten steps of at least 16 must.
+    pub fn lost_before(&self, id: u16) -> Option<u16> {
+        let counts = self.exact >= 16 && u32::from(self.inexact) * 10 <= u32::from(self.exact);
+        Some(id.wrapping_sub(self.next)).filter(|lost| counts && *lost <= MAX_STEP)
     }
 
     /// Whether there were at least three steps in order, and nine of ten were.
@@ -226,6 +250,12 @@ impl Recovery {
     #[inline]
     pub fn is_under_way(&self, una: Pos) -> bool {
         self.phase != Phase::Open && una < self.until
+    }
+
+    /// The sender repeats what a timeout made it take for lost.
+    #[inline]
+    pub fn after_timeout(&self) -> bool {
+        self.phase == Phase::Timeout
     }
 
     /// The cumulative ACK moved to `una`.

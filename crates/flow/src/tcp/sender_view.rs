@@ -49,14 +49,20 @@ pub struct Echoes {
 const MAX_PASSED: usize = 4096;
 
 impl Echoes {
-    /// An ACK with `tsval` passed the capture at `now`.
+    /// An ACK with `tsval` passed the capture at `now`. Returns whether its echo will be an RTT sample.
     #[inline]
-    pub fn passed(&mut self, tsval: u32, now: Instant, known: SenderView, clocks_out: bool) {
+    pub fn passed(
+        &mut self,
+        tsval: u32,
+        now: Instant,
+        known: SenderView,
+        clocks_out: bool,
+    ) -> bool {
         let mut first = true;
         if let Some(last) = self.passed.back() {
             first = last.tsval != tsval;
             if (tsval.wrapping_sub(last.tsval) as i32) < 0 {
-                return;
+                return false;
             }
         } else if let Some((current, _)) = self.current {
             // This tick was echoed already: later ACKs of it update the view, but give no sample.
@@ -65,12 +71,9 @@ impl Echoes {
         if self.passed.len() >= MAX_PASSED {
             self.passed.pop_front();
         }
-        self.passed.push_back(PassedAck {
-            tsval,
-            time: now,
-            known,
-            clocks_out: clocks_out && first,
-        });
+        let clocks_out = clocks_out && first;
+        self.passed.push_back(PassedAck { tsval, time: now, known, clocks_out });
+        clocks_out
     }
 
     /// Whether ACKs passed, and no data was sent after the sender had received one of them.

@@ -6,11 +6,12 @@ use units::{Bytes, Duration, Instant};
 use crate::congestion_control::rounds::Rounds;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
-use crate::series::limits::Bins;
+use crate::series::limits::{Bins, State};
 use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
+use crate::tcp::pauses::Waiting;
 use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
@@ -129,6 +130,14 @@ pub(crate) struct Measured {
     /// The time without an answer that is still open.
     pub silence: Option<Silence>,
     pub silences: Silences,
+    /// Away from the sender: it waits for an answer to what it repeats.
+    pub waiting: Option<Waiting>,
+    /// When the retransmission timer fires again, if nothing is answered: it doubles each time.
+    pub next_timeout: Instant,
+    /// No new data since the last acknowledgement of new data.
+    pub unreleased: bool,
+    /// Since when an acknowledgement has left room for a segment in the window.
+    pub room_since: Instant,
     pub in_flight: Histogram,
     pub rtt: Delays,
     pub delayed_acks: DelayedAcks,
@@ -140,6 +149,8 @@ pub(crate) struct Measured {
     pub loaded_rtt: Delays,
     pub echoes: Echoes,
     pub known: Option<SenderView>,
+    /// Timestamp of the newest data segment, and the state before the first one of that timestamp.
+    pub tick: (Option<u32>, State),
     pub last_near: Option<u64>,
     /// A sample far below the minimum that a second one has not confirmed yet.
     pub undercut: Option<u64>,
@@ -176,6 +187,10 @@ impl Measured {
             recovery: Recovery::default(),
             silence: None,
             silences: Silences::default(),
+            waiting: None,
+            next_timeout: now,
+            unreleased: false,
+            room_since: now,
             in_flight: Histogram::default(),
             rtt: Delays::default(),
             delayed_acks: DelayedAcks::default(),
@@ -186,6 +201,7 @@ impl Measured {
             loaded_rtt: Delays::default(),
             echoes: Echoes::default(),
             known: None,
+            tick: (None, State::default()),
             last_near: None,
             undercut: None,
             spurious: Spurious::default(),

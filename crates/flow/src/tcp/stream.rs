@@ -22,9 +22,10 @@ use units::{Bytes, Duration, Instant};
 use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
-use crate::series::limits::{BinContext, State, recovery_memory};
+use crate::series::limits::{BinContext, Round, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::retransmission::{Cause, Hole, Late, Retransmission, judge};
+use crate::tcp::pauses::Waiting;
+use crate::tcp::retransmission::{Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
 use crate::tcp::state::{Context, Counts, Measured, Scale};
@@ -157,6 +158,12 @@ impl Stream {
         Some(((self.max - known.una).max(0) as u64).saturating_sub(known.sacked))
     }
 
+    /// The length of a round trip and a segment now.
+    #[inline]
+    pub fn round(&self, m: &Measured) -> Round {
+        Round { rtt: m.smoothed.srtt.max(self.path_min.unwrap_or(0)), mss: self.mss() }
+    }
+
     /// The facts that closing a bin needs.
     pub fn facts(&self, m: &Measured, cx: &Context<'_>) -> BinContext {
         BinContext {
@@ -192,10 +199,25 @@ impl Stream {
         if !self.started {
             self.start_at(s.seq);
         }
+        if m.waiting.is_some() || cx.now.since(m.last_data) > RTO_MIN {
+            self.judge_pause(s, &mut m, cx);
+        }
+        if self.away() {
+            self.count_packet(s, &mut m);
+            self.same_tick(s, &mut m);
+        }
         self.advance(&mut m, cx);
         let genuine = self.data(s, &mut m, cx);
         self.measured = Some(m);
         genuine
+    }
+
+    /// Away from the sender the identifications of all its packets show which of them are missing.
+    #[inline]
+    pub fn count_packet(&self, s: &TcpSegment, m: &mut Measured) {
+        let one = s.payload <= self.mss();
+        let segments = if one { 1 } else { self.segments_of(u64::from(s.payload)) };
+        m.order.passed(s.ip.id.unwrap_or(0), segments as u16);
     }
 
     fn data(&mut self, s: &TcpSegment, m: &mut Measured, cx: &mut Context<'_>) -> bool {
@@ -298,11 +320,15 @@ impl Stream {
         } else if ip_id != 0 {
             m.order.observe(ip_id);
         }
+        if m.unreleased {
+            m.unreleased = false;
+            m.bins.released(now.since(m.last_progress).as_nanos());
+        }
         m.board.sent(start, end, now, ip_id);
         self.counts.seen_bytes += (end - start) as u64;
         self.max = end;
         if !self.acks_seen {
-            m.bins.delivered((end - start) as u64, now, m.smoothed.srtt);
+            m.bins.delivered((end - start) as u64, now, self.round(m));
             m.last_acked_data = now;
         }
         cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
@@ -354,7 +380,7 @@ impl Stream {
             }
             m.board.retransmitted(start, end, now, ip_id);
             if !self.acks_seen {
-                m.bins.delivered(bytes, now, m.smoothed.srtt);
+                m.bins.delivered(bytes, now, self.round(m));
             }
             return true;
         }
@@ -394,10 +420,16 @@ impl Stream {
         });
         self.counts.retransmissions += n;
         self.counts.retransmitted_bytes += bytes;
-        self.counts.timeouts += u64::from(fired);
-        // Without ACKs in the capture no answer can be seen; data that was acknowledged before has one.
+        if fired {
+            self.counts.timeouts += 1;
+            m.next_timeout = now + now.since(progress) * 2;
+        }
+        // Without ACKs in the capture no answer can be seen; data that was acknowledged before has one, which the
+        // sender may not have got.
         if self.acks_seen && self.acked_any && end > self.una {
             m.unanswered(now, fired, n);
+        } else if fired && self.away() && m.known.is_none_or(|known| known.una < end) {
+            m.waiting = Some(Waiting { answered: None });
         }
         let kind = match cause {
             Cause::Fast => {
@@ -455,7 +487,7 @@ impl Stream {
         self.counts.idle_count += 1;
         self.counts.idle += gap;
         cx.series.event(cx.selected, cx.flow, now, EventKind::Idle, gap.as_secs_f64(), start);
-        if gap.as_nanos() >= m.smoothed.srtt + crate::tcp::retransmission::RTO_MIN.as_nanos() {
+        if gap.as_nanos() >= m.smoothed.srtt + RTO_MIN.as_nanos() {
             m.bins.restart(now);
         }
         if gap < WAKEUP_GAP {
@@ -497,7 +529,12 @@ impl Stream {
         }
         // Mostly one full segment: the comparison avoids the division.
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
-        let app_limited = short && !full || s.has(flags::FIN);
+        let app_limited = if end < self.max && !m.recovery.after_timeout() {
+            // Repeated because of duplicate ACKs: its size does not say whether there is new data.
+            m.bins.state().app_limited && !full
+        } else {
+            short && !full || s.has(flags::FIN)
+        };
         m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
         self.set_state(full, app_limited, m, cx);
     }
@@ -531,7 +568,7 @@ impl Stream {
         let now = m.bins.accounted();
         // Without an answer it is unknown what else would limit the sender; a closed window stays known.
         let zero_window = m.zero_since.is_some();
-        let timeout = m.silence.is_some() && !zero_window;
+        let timeout = (m.silence.is_some() || m.waiting.is_some()) && !zero_window;
         match (full && !timeout, m.full_since) {
             (true, None) => {
                 m.full_since = Some(now);
