@@ -26,7 +26,7 @@ struct Ack {
     leaves: f64,
     bytes: u32,
     /// It arrives at the sender.
-    heard: bool,
+    arrives: bool,
 }
 
 /// An upload with a fixed delay each way; times in ms.
@@ -51,7 +51,7 @@ impl Talk {
     }
 
     fn answer(&mut self, leaves: f64, bytes: u32) {
-        self.acks.push(Ack { leaves, bytes, heard: true });
+        self.acks.push(Ack { leaves, bytes, arrives: true });
     }
 
     fn send_late(&mut self, sent: f64, arrives: f64, segment: u32) {
@@ -86,8 +86,8 @@ impl Talk {
         let mut id = 10;
         for d in &self.data {
             let mut s = segment(0, flags::ACK, seen(d.sent, d.arrives, true));
-            let heard = |a: &&Ack| a.heard && a.leaves + WAY <= d.sent + 1e-6;
-            let known = self.acks.iter().rfind(heard);
+            let arrives = |a: &&Ack| a.arrives && a.leaves + WAY <= d.sent + 1e-6;
+            let known = self.acks.iter().rfind(arrives);
             s.options.timestamps =
                 Some((stamp(d.sent), known.map_or(stamp(0.0), |a| stamp(a.leaves))));
             s.seq = 101 + d.start;
@@ -208,7 +208,7 @@ fn what_is_repeated_although_the_capture_has_its_ack_is_a_wait_for_that_ack() {
     // Of the ACKs since the last window only that of the last repetition arrives.
     let lost = talk.acks.len() - 12;
     for ack in &mut talk.acks[lost..lost + 11] {
-        ack.heard = false;
+        ack.arrives = false;
     }
     talk.clocked(last + 3_600.0 + 2.0 * WAY, 200, 80, 8, 0.0);
     let limits = talk.limits(100);

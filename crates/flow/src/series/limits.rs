@@ -443,7 +443,7 @@ impl Bins {
     /// The limit of the open bin: the first in the order of precedence whose condition is met.
     fn decide_limit(&mut self, span: u64, now: &BinContext) -> Limit {
         let open = &self.open;
-        // Behind a queue, and where something else sets the time of the data, the clock begins anew.
+        // Behind a queue, and where something else sets the time of the data, the clock begins again.
         let mut clock = std::mem::take(&mut self.clock);
         if open.zero_window >= span / MAJORITY && open.zero_window > 0 {
             return Limit::ZeroWindow;

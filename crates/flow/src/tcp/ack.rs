@@ -55,7 +55,7 @@ impl Stream {
         self.measured = measured;
     }
 
-    /// Accounts the time up to an ACK. Away from the sender the next data tells in which state it was, as far as no window
+    /// Accounts the time up to an ACK. Away from the sender the next data shows in which state it was, as far as no window
     /// closes or opens and the bin is still open.
     #[inline]
     fn account_ack(&self, r: &TcpSegment, m: &mut Measured, cx: &mut Context<'_>) {

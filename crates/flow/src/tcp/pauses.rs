@@ -10,7 +10,7 @@
 //!
 //! The wait begins a timeout (RFC 6298) after the last segment that the sender may have sent. It ends one round trip
 //! after the acknowledgement that the sender lacked, when data can first show it. Where the same acknowledgement is
-//! repeated and does not arrive, the data that follows tells.
+//! repeated and does not arrive, the data that follows shows it.
 //!
 //! The window counts as open from one round trip after the acknowledgement that opened it.
 
@@ -21,15 +21,8 @@ use crate::identity::sequence::Pos;
 use crate::series::limits::State;
 use crate::series::rows::Vantage;
 use crate::tcp::retransmission::RTO_MIN;
-use crate::tcp::state::{Context, Measured};
+use crate::tcp::state::{Context, Measured, Waiting};
 use crate::tcp::stream::Stream;
-
-/// The sender waits for an answer that the capture has seen, or to a repetition that it has not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    /// When the answer passed that the sender lacked; `None` before.
-    pub answered: Option<Instant>,
-}
 
 impl Stream {
     /// What the sender did shows by its data only, and later.

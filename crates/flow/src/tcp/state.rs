@@ -11,7 +11,6 @@ use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
-use crate::tcp::pauses::Waiting;
 use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
@@ -105,6 +104,13 @@ impl Smoothed {
             self.srtt = (self.srtt * 7 + ns) / 8;
         }
     }
+}
+
+/// The sender waits for an answer that the capture has seen, or to a repetition that it has not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// When the answer passed that the sender lacked; `None` before.
+    pub answered: Option<Instant>,
 }
 
 /// Measurements of a stream with data; a stream of ACKs alone has none. The fields that most segments need stand first;

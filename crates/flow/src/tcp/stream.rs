@@ -24,11 +24,10 @@ use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
 use crate::series::limits::{BinContext, Round, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::pauses::Waiting;
 use crate::tcp::retransmission::{Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
-use crate::tcp::state::{Context, Counts, Measured, Scale};
+use crate::tcp::state::{Context, Counts, Measured, Scale, Waiting};
 
 /// Minimum idle gap for radio promotion: radios go to sleep after seconds, not milliseconds.
 pub(crate) const WAKEUP_GAP: Duration = Duration(1_000_000_000);
