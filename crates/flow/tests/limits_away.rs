@@ -1,5 +1,5 @@
 //! What limited a sender, where the limit does not show in a single packet: pauses and bursts in captures away from it,
-//! waits for timers, the tail of a file, and growth.
+//! waits for timers, and growth.
 
 use capture::{Addr, Decoded, Ip, TcpOptions, TcpSegment, flags};
 use flow::series::rows::Limit;
@@ -233,26 +233,6 @@ fn segments_of_one_timestamp_left_together_however_far_apart_they_arrive() {
     }
     let limits = talk.limits(100);
     assert!(limits(Limit::Application) > 1.7, "{}", limits(Limit::Application));
-}
-
-#[test]
-fn a_repeated_segment_does_not_say_that_there_is_new_data() {
-    let mut talk = Talk::new(false, 200);
-    let begin = talk.clocked(0.0, 0, 100, 20, 0.0) + 2.0;
-    for n in 0..30 {
-        talk.send(begin + f64::from(n), 100 + n);
-    }
-    // The last byte leaves 30 ms later, and the eleventh segment is lost.
-    let end = 130 * MSS + 200;
-    let (sent, arrives) = (begin + 30.0, begin + 50.0);
-    talk.data.push(Data { sent, arrives, start: 130 * MSS, len: 200, lost: 0 });
-    for n in 0..30 {
-        talk.answer(begin + f64::from(n) + WAY, (100 + if n < 10 { n + 1 } else { 10 }) * MSS);
-    }
-    talk.send(begin + 54.0, 110);
-    talk.answer(begin + 54.0 + WAY, end);
-    let limits = talk.limits(2);
-    near(limits(Limit::Application), 0.064, 0.004, "application");
 }
 
 #[test]

@@ -252,12 +252,6 @@ impl Recovery {
         self.phase != Phase::Open && una < self.until
     }
 
-    /// The sender repeats what a timeout made it take for lost.
-    #[inline]
-    pub fn after_timeout(&self) -> bool {
-        self.phase == Phase::Timeout
-    }
-
     /// The cumulative ACK moved to `una`.
     #[inline]
     pub fn acked(&mut self, una: Pos) {

@@ -528,12 +528,7 @@ impl Stream {
         }
         // Mostly one full segment: the comparison avoids the division.
         let short = s.payload != mss && s.payload != 0 && !s.payload.is_multiple_of(mss);
-        let app_limited = if end < self.max && !m.recovery.after_timeout() {
-            // Repeated because of duplicate ACKs: its size does not say whether there is new data.
-            m.bins.state().app_limited && !full
-        } else {
-            short && !full || s.has(flags::FIN)
-        };
+        let app_limited = short && !full || s.has(flags::FIN);
         m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
         self.set_state(full, app_limited, m, cx);
     }
