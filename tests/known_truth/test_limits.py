@@ -30,24 +30,23 @@ Measured = Callable[[str, Network], dict[str, Shares]]
 # What misses the bound, by network, construction and end. The table says by how much, and as what the time is taken. A
 # case that meets the bound fails here until its line is gone.
 BOTH = ("sender", "receiver")
+BY_NETWORK: tuple[dict[str, tuple[str, ...]], ...] = (
+    {
+        # Its last bytes arrive through the queue, long after they were sent. Losses are repaired at its end: the sender has
+        # nothing else to send, and the analysis does not call that idle.
+        "file of 2 MB": BOTH,
+    },
+    {
+        "file of 2 MB": BOTH[1:],
+        # No round trip is measured while the holes of the first overflow fill: the queue's end shows late.
+        "westwood": BOTH[:1],
+        # With few segments in flight its ACK clock shows after a second of them.
+        "lp": BOTH[:1],
+    },
+)
 MISSES = {
     (number, name, end)
-    for number, names in enumerate(
-        (
-            {
-                # Its last bytes arrive through the queue, long after they were sent. Losses are repaired at its end: the sender
-                # has nothing else to send, and the analysis does not call that idle.
-                "file of 2 MB": BOTH,
-            },
-            {
-                "file of 2 MB": BOTH[1:],
-                # No round trip is measured while the holes of the first overflow fill: the queue's end shows late.
-                "westwood": BOTH[:1],
-                # With few segments in flight its ACK clock shows after a second of them.
-                "lp": BOTH[:1],
-            },
-        )
-    )
+    for number, names in enumerate(BY_NETWORK)
     for name, ends in names.items()
     for end in ends
 }
