@@ -10,17 +10,13 @@
 
 use units::{Bytes, Duration, Instant};
 
+use crate::series::growth::{AckClock, Round, SlowStart};
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{Limit, Sample};
 use units::Histogram;
 
 /// A state decides the limit of a bin when it lasts at least 1 / this of it: half.
 const MAJORITY: u64 = 2;
-/// Rounds without a quarter more rate that end slow start: BBR's full-pipe test (draft-ietf-ccwg-bbr 5.3.1.2).
-const FLAT_ROUNDS: u8 = 3;
-/// Segments per round trip by which the bytes of a round trip must grow in slow start. Congestion avoidance adds one; while
-/// the window is small that is a quarter and more. Slow start doubles, which adds two from two segments on.
-const MORE_SEGMENTS: f64 = 1.5;
 /// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
@@ -29,14 +25,6 @@ const NEAR_BEST: f64 = 0.85;
 pub fn recovery_memory(srtt: u64) -> u64 {
     1_000_000_000.max(4 * srtt)
 }
-
-/// Acknowledgements that must have released data, for the ACK clock to show.
-const CLOCKED_ACKS: f32 = 8.0;
-/// Share of a bin's acknowledgements that still counts in the next: about a second of them, as for the queueing delay.
-const CLOCK_KEPT: f32 = 0.875;
-/// Data that does not depend on the ACKs follows them after half of their distance on average: this share of it is the
-/// most that counts as released by them.
-const CLOCKED_LAG: f32 = 4.0;
 
 /// The state of the stream between two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,15 +69,6 @@ struct OpenBin {
     acks: u32,
     released: u32,
     lag: u64,
-}
-
-/// Acknowledgements of the bins without a queue, about a second of them, and the data that followed; see [`OpenBin`].
-#[derive(Clone, Copy, Debug, Default)]
-struct AckClock {
-    acks: f32,
-    released: f32,
-    lag: f32,
-    time: f32,
 }
 
 /// The closed bins of the last second.
@@ -139,26 +118,6 @@ pub struct Bins {
     counted_from: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct SlowStart {
-    on: bool,
-    round_start: Instant,
-    round_bytes: u64,
-    best: f64,
-    /// End of the round of `best`.
-    best_at: Instant,
-    flat: u8,
-}
-
-/// What a round trip and a segment are at the moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Round {
-    /// Smoothed RTT, and at least that of the handshake, ns. At the receiver the first sample comes a round trip late.
-    pub rtt: u64,
-    /// Segment size, bytes.
-    pub mss: u32,
-}
-
 /// Facts about the stream at the moment when a bin closes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BinContext {
@@ -193,14 +152,7 @@ impl Bins {
             },
             clock: AckClock::default(),
             congestion: None,
-            slow_start: SlowStart {
-                on: true,
-                round_start: start,
-                round_bytes: 0,
-                best: 0.0,
-                best_at: start,
-                flat: 0,
-            },
+            slow_start: SlowStart::begin(start),
             best_second: 0,
             best_bin: 0,
             per_ms: 0,
@@ -477,7 +429,7 @@ impl Bins {
                 // Below a twentieth of the base RTT, or a millisecond, it is jitter and not a queue.
                 let some_queue = mean.saturating_sub(base) >= (base / 20).max(1_000_000);
                 if !some_queue {
-                    clock.add(open, span);
+                    clock.add(open.acks, open.released, open.lag, span);
                     self.clock = clock;
                 }
                 if near_best && (some_queue || !congestion) {
@@ -573,14 +525,7 @@ impl Bins {
 
     /// The sender returns to slow start after an idle time (RFC 5681 section 4.1, RFC 2861).
     pub fn restart(&mut self, at: Instant) {
-        self.slow_start = SlowStart {
-            on: true,
-            round_start: at,
-            round_bytes: 0,
-            best: 0.0,
-            best_at: at,
-            flat: 0,
-        };
+        self.slow_start = SlowStart::begin(at);
     }
 
     /// Whether the rate still grows by a quarter and more in three rounds.
@@ -603,53 +548,6 @@ impl Bins {
     /// Maximum bytes delivered in any full second; `None` for a shorter flow.
     pub fn best_second(&self) -> Option<u64> {
         (self.closed >= self.second.bins.len() as u64).then_some(self.best_second)
-    }
-}
-
-impl AckClock {
-    fn add(&mut self, bin: &OpenBin, span: u64) {
-        for (sum, more) in [
-            (&mut self.acks, bin.acks as f32),
-            (&mut self.released, bin.released as f32),
-            (&mut self.lag, bin.lag as f32),
-            (&mut self.time, span as f32),
-        ] {
-            *sum = *sum * CLOCK_KEPT + more;
-        }
-    }
-
-    /// Most acknowledgements let new data leave, at once: neither the application nor a pacing timer set its time.
-    fn shown(&self) -> bool {
-        let half = self.released >= CLOCKED_ACKS && self.released * 2.0 >= self.acks;
-        // Mean lag and mean distance, both times `released` and `acks`.
-        half && self.lag * CLOCKED_LAG * self.acks <= self.time * self.released
-    }
-}
-
-impl SlowStart {
-    fn delivered(&mut self, bytes: u64, at: Instant, round: Round) {
-        self.round_bytes += bytes;
-        let elapsed = at.since(self.round_start).as_nanos();
-        // At least ten milliseconds, because the rate in one RTT of a LAN is noise.
-        let rtt = round.rtt.max(10_000_000);
-        if elapsed < rtt {
-            return;
-        }
-        let rate = self.round_bytes as f64 / elapsed as f64;
-        // Segments per round trip, more than those of the best round, and round trips since then.
-        let more = (rate - self.best) * rtt as f64 / f64::from(round.mss.max(1));
-        let since = at.since(self.best_at).as_nanos() as f64 / rtt as f64;
-        let first = self.best == 0.0;
-        if first || rate >= self.best * 1.25 && more > MORE_SEGMENTS * since {
-            self.best = rate;
-            self.best_at = at;
-            self.flat = 0;
-        } else {
-            self.flat += 1;
-            self.on = self.flat < FLAT_ROUNDS;
-        }
-        self.round_start = at;
-        self.round_bytes = 0;
     }
 }
 

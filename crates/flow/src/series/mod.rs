@@ -2,6 +2,7 @@
 //! series that the analysis returns.
 
 pub mod evidence;
+pub(crate) mod growth;
 pub(crate) mod limits;
 pub(crate) mod output;
 pub mod profile;

@@ -31,6 +31,14 @@ impl Stream {
         matches!(self.vantage, Vantage::Receiver | Vantage::Middle)
     }
 
+    /// Away from the sender the identifications of all its packets show which of them are missing.
+    #[inline]
+    pub fn count_packet(&self, s: &TcpSegment, m: &mut Measured) {
+        let one = s.payload <= self.mss();
+        let segments = if one { 1 } else { self.segments_of(u64::from(s.payload)) };
+        m.order.passed(s.ip.id.unwrap_or(0), segments as u16);
+    }
+
     /// Segments of one timestamp left together, however far apart they arrive: what lies between their arrivals has the
     /// state before the first of them, and only the last one's state lasts.
     #[inline]

@@ -22,7 +22,8 @@ use units::{Bytes, Duration, Instant};
 use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::{Pos, Sequence};
 use crate::series::evidence::Wakeup;
-use crate::series::limits::{BinContext, Round, State, recovery_memory};
+use crate::series::growth::Round;
+use crate::series::limits::{BinContext, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
 use crate::tcp::retransmission::{Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
@@ -209,14 +210,6 @@ impl Stream {
         let genuine = self.data(s, &mut m, cx);
         self.measured = Some(m);
         genuine
-    }
-
-    /// Away from the sender the identifications of all its packets show which of them are missing.
-    #[inline]
-    pub fn count_packet(&self, s: &TcpSegment, m: &mut Measured) {
-        let one = s.payload <= self.mss();
-        let segments = if one { 1 } else { self.segments_of(u64::from(s.payload)) };
-        m.order.passed(s.ip.id.unwrap_or(0), segments as u16);
     }
 
     fn data(&mut self, s: &TcpSegment, m: &mut Measured, cx: &mut Context<'_>) -> bool {
