@@ -24,6 +24,10 @@ use crate::tcp::retransmission::RTO_MIN;
 use crate::tcp::state::{Context, Measured, Waiting};
 use crate::tcp::stream::Stream;
 
+/// Segments of one timestamp that arrive within this left perhaps as far apart: a quarter of the millisecond that most
+/// timestamps count.
+const SPREAD: Duration = Duration(250_000);
+
 impl Stream {
     /// What the sender did shows by its data only, and later.
     #[inline]
@@ -42,12 +46,12 @@ impl Stream {
     /// Segments of one timestamp left together, however far apart they arrive: what lies between their arrivals has the
     /// state before the first of them, and only the last one's state lasts.
     #[inline]
-    pub(super) fn same_tick(&self, s: &TcpSegment, m: &mut Measured) {
+    pub(super) fn same_tick(&self, s: &TcpSegment, m: &mut Measured, now: Instant) {
         let tsval = s.options.timestamps.map(|t| t.0);
         let state = m.bins.state();
         if tsval.is_none() || tsval != m.tick.0 {
-            m.tick = (tsval, state);
-        } else if !state.timeout && !state.zero_window {
+            m.tick = (tsval, state, now);
+        } else if now.since(m.tick.2) > SPREAD && !state.timeout && !state.zero_window {
             let State { window_full, app_limited, .. } = m.tick.1;
             m.bins.set(State { window_full, app_limited, ..state });
         }

@@ -204,7 +204,7 @@ impl Stream {
         }
         if self.away() {
             self.count_packet(s, &mut m);
-            self.same_tick(s, &mut m);
+            self.same_tick(s, &mut m, cx.now);
         }
         self.advance(&mut m, cx);
         let genuine = self.data(s, &mut m, cx);
