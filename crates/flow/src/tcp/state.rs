@@ -155,8 +155,8 @@ pub(crate) struct Measured {
     pub loaded_rtt: Delays,
     pub echoes: Echoes,
     pub known: Option<SenderView>,
-    /// Timestamp of the newest data segment, the state before the first one of that timestamp, and its time.
-    pub tick: (Option<u32>, State, Instant),
+    /// Timestamp of the newest data segment, and the state before the first one of that timestamp.
+    pub tick: (Option<u32>, State),
     pub last_near: Option<u64>,
     /// A sample far below the minimum that a second one has not confirmed yet.
     pub undercut: Option<u64>,
@@ -207,7 +207,7 @@ impl Measured {
             loaded_rtt: Delays::default(),
             echoes: Echoes::default(),
             known: None,
-            tick: (None, State::default(), now),
+            tick: (None, State::default()),
             last_near: None,
             undercut: None,
             spurious: Spurious::default(),
