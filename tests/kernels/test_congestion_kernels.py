@@ -12,7 +12,7 @@ import pytest
 import sender_links
 from requirements import require, unavailable
 
-# Not among the links that thresholds were set by alone: what they say here is a regression test, no judgement.
+# A link for tuning: this is a regression test, no judgement.
 SAMPLE = ("cubic", "bbr")
 LINK = "shallow-0"
 

@@ -65,6 +65,7 @@ fn a_bloated_upload_gets_windows_of_acks_and_bbr_would_do_instead() {
     keeps_its_law(&said, advice, "uplink.lambda");
     let [instead] = ranked(&said, "instead")[..] else { panic!("{said:#}") };
     assert_eq!((&instead["cure"], &instead["confidence"]), (&"congestion".into(), &"low".into()));
+    assert_eq!(instead["flow"]["congestion_control"], "cubic", "as its packets show");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     advice
         .unknown
         .push("only connections of this host itself; hosts behind it keep their own".to_owned());
-    if flow.congestion.is_none() {
+    if flow.congestion.is_none() || !view.here() {
         advice.sure = Confidence::Low;
     }
     vec![advice]
