@@ -76,7 +76,12 @@ impl Sender {
             };
             if retransmission.is_none() {
                 if len == 0 {
-                    limited_by = SendLimit::Application;
+                    // Lost data waits for its repair: that, and not an idle application, is what the transfer waits for.
+                    limited_by = if self.recovery == Recovery::Open {
+                        SendLimit::Application
+                    } else {
+                        SendLimit::Congestion
+                    };
                     if self.app_limited == 0 && self.end <= self.nxt {
                         self.app_limited = (self.delivered + in_flight).max(1);
                     }
