@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import labelled
+import look
 from generated_page import same
+from requirements import SHARED, require
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "generated" / "verdicts.md"
@@ -20,8 +22,8 @@ chosen by a rule before any of them was labelled (`tests/verdicts/choose.py`), i
 labels (`tests/verdicts/labels.jsonl`) were written from tshark's output, without a look at the analysis. Each has its evidence. 24 flows were labelled
 twice, independently: all 24 main limits agree with what the other label allows, 23 are the same.
 
-All flows of a capture are in one half. The tuning half is for work on the rules. The test half has not been judged yet: it is looked at once, when the
-rules are final. Captures in formats that the analysis does not read (snoop) are left out. The captures are not part of the repository.
+All flows of a capture are in one half. The tuning half is for work on the rules. The test half was judged once, after the last change of the rules
+(`tests/verdicts/look.py`). Its figures below are those of that first look. Captures in formats that the analysis does not read (snoop) are left out. The captures are not part of the repository.
 
 The page is made by `UNBLOAT_BLESS=1 pytest tests/verdicts`.
 """
@@ -39,10 +41,19 @@ def share(part: int, whole: int) -> str:
     return f"{part} of {whole} ({100 * part / whole:.0f} %)" if whole else "none"
 
 
-def page(judged: list[labelled.Judged]) -> str:
+def page(tuning: list[labelled.Judged]) -> str:
+    text = HEAD + "\n## Tuning half\n" + half(tuning)
+    if look.STORED.exists():
+        stored, judged = look.first_look()
+        text += f"\n## Test half\n\nJudged at commit {stored['commit']} on {stored['date']}.\n"
+        text += half(judged)
+    return text
+
+
+def half(judged: list[labelled.Judged]) -> str:
     counts = labelled.figures(judged)
     found = counts["right"] + counts["open"] + counts["wrong"]
-    text = HEAD + "\n## Tuning half\n\n"
+    text = "\n"
     text += table(
         ["measure", "reached", "goal"],
         [
@@ -111,3 +122,15 @@ def test_a_wrong_verdict_counts(judged: list[labelled.Judged]) -> None:
         for one, other in zip(judged, judged[1:] + judged[:1], strict=True)
     ]
     assert labelled.figures(moved)["limits right"] < 0.7 * labelled.figures(judged)["limits right"]
+
+
+def test_the_test_half_is_no_worse_than_at_the_first_look() -> None:
+    require("captures")
+    _, first = look.first_look()
+    now = {one.name: one for one in labelled.judge_all(SHARED / "captures" / "real", "test")}
+    assert len(now) == len(first)
+    for then in first:
+        one = now[then.name]
+        assert one.limit_right >= then.limit_right, one.name
+        assert set(one.wrong) <= set(then.wrong), one.name
+        assert set(one.overstated) <= set(then.overstated), one.name
