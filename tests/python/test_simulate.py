@@ -30,7 +30,7 @@ from unbloat.run.figures import Figures, gathered, statistics
 from unbloat.run.json import json_line, run_object
 from unbloat.run.metrics import METRICS
 from unbloat.scenario.confidence import spread, t_975
-from unbloat.scenario.scenario import Scenario, source_of, toml
+from unbloat.scenario.scenario import Scenario, source_of, text_of
 from unbloat.scenario.simulate import Job, run_job
 from unbloat.scenario.sweep import RunSet
 from unbloat.text.table import table
@@ -286,11 +286,11 @@ def test_scenarios_are_files_text_dictionaries_or_objects(tmp_path: Path) -> Non
     assert one(upload.to_toml()).info["seed"] == 3
     assert source_of(path).prefix == f"{path}: "
     assert (
-        toml({"a.b": 'x"\n', "c": None, "d": [1, 2.5, True]})
+        text_of({"a.b": 'x"\n', "c": None, "d": [1, 2.5, True]})
         == '"a.b" = "x\\"\\n"\nd = [1, 2.5, true]\n'
     )
     with pytest.raises(unbloat.ScenarioError, match="rate: nan is no figure"):
-        toml({"rate": math.nan})
+        text_of({"rate": math.nan})
 
 
 # A sweep whose values are cases with labels.

@@ -6,8 +6,6 @@ The format has a version (docs/format.md); `open.py` reads every version up to `
 from __future__ import annotations
 
 import io
-import json
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unbloat.errors import UnbloatError
 from unbloat.run.arrow import EXTRA, SERIES
 from unbloat.run.tables import RunTables
+from unbloat.text.toml import TomlError, toml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,20 +72,9 @@ def write_run(
 
 
 def toml_text(info: Mapping[str, Any]) -> str:
-    """`run` as TOML: plain values and lists of them; what is None is left out."""
-    return "".join(
-        f"{key} = {toml_value(value)}\n" for key, value in info.items() if value is not None
-    )
-
-
-def toml_value(value: object) -> str:
-    """One value. JSON strings are TOML strings but for DEL, which TOML wants escaped."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UnbloatError(f"run.toml cannot hold {value}")
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml_value(item) for item in value)}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    """`run` as TOML: plain values and lists of them; other values as their text; what is None is left out."""
+    plain = (bool, int, float, str, list, tuple, type(None))
+    try:
+        return toml({k: v if isinstance(v, plain) else str(v) for k, v in info.items()})
+    except TomlError as error:
+        raise UnbloatError(f"run.toml: {error}") from None

@@ -6,8 +6,6 @@ checker is the native side, which names key and nearest known name.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unbloat.errors import ScenarioError
+from unbloat.text.toml import TomlError, inline, toml
 
 Value = str | int | float | bool | Sequence[Any] | Mapping[str, Any]
 
@@ -101,54 +100,23 @@ class Scenario:
 
     def to_toml(self) -> str:
         """The text of the file."""
-        return toml(self.to_dict())
+        return text_of(self.to_dict())
 
 
-def toml(table: Mapping[str, Any]) -> str:
-    """A dictionary as TOML: a line per key; tables and lists stand in line, where the order of the keys is kept."""
-    return "".join(
-        f"{key_text(key)} = {inline(value, key)}\n"
-        for key, value in table.items()
-        if value is not None
-    )
+def text_of(table: Mapping[str, Any]) -> str:
+    """A dictionary as the text of a file."""
+    try:
+        return toml(table)
+    except TomlError as error:
+        raise ScenarioError(str(error)) from None
 
 
-def inline(value: object, key: str) -> str:
-    """One value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ScenarioError(f"{key}: {value} is no figure")
-        return repr(value)
-    if isinstance(value, str):
-        return text(value)
-    if isinstance(value, Mapping):
-        inner = ", ".join(
-            f"{key_text(name)} = {inline(part, f'{key}.{name}')}"
-            for name, part in value.items()
-            if part is not None
-        )
-        return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, Sequence):
-        return f"[{', '.join(inline(part, key) for part in value)}]"
-    raise ScenarioError(f"{key}: {type(value).__name__} has no form in a scenario")
-
-
-def text(value: str) -> str:
-    """A string: JSON's escapes are TOML's, but for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def key_text(key: str) -> str:
-    """A key, in quotes where it needs them (dots are part of it)."""
-    return (
-        key
-        if key and all(char.isascii() and (char.isalnum() or char in "_-") for char in key)
-        else text(key)
-    )
+def value_text(value: object, key: str) -> str:
+    """The value of a key as the text of a file has it."""
+    try:
+        return inline(value, key).as_string()
+    except TomlError as error:
+        raise ScenarioError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -175,7 +143,7 @@ def source_of(scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario) -
     if isinstance(scenario, Scenario):
         return Source(scenario.to_toml(), None)
     if isinstance(scenario, Mapping):
-        return Source(toml(scenario), None)
+        return Source(text_of(scenario), None)
     if (
         isinstance(scenario, str)
         and ("\n" in scenario or "=" in scenario)

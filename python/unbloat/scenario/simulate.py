@@ -20,7 +20,7 @@ from unbloat.run.arrow import EXTRA, SERIES, arrow_table
 from unbloat.run.run import Run
 from unbloat.run.tables import only_flows, pair
 from unbloat.scenario.expectations import checked, label_text
-from unbloat.scenario.scenario import Scenario, Source, inline, source_of
+from unbloat.scenario.scenario import Scenario, Source, source_of, value_text
 from unbloat.scenario.sweep import Labels, RunSet, Skipped
 from unbloat.scenario.traces import trace_texts
 from unbloat.text.names import file_name
@@ -210,7 +210,9 @@ def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
 def pairs(settings: Settings) -> list[tuple[str, str]]:
     """Settings as dotted keys and TOML values; text is given as it is, so that `"4 Mbit/s"` needs no quotes of its own."""
     items = settings.items() if isinstance(settings, Mapping) else settings
-    return [(key, value if isinstance(value, str) else inline(value, key)) for key, value in items]
+    return [
+        (key, value if isinstance(value, str) else value_text(value, key)) for key, value in items
+    ]
 
 
 def finished(job: Job, result: Result, source: Source) -> Run:
