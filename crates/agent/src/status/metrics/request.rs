@@ -33,10 +33,10 @@ pub enum Request {
 pub fn parse(bytes: &[u8], by_address: bool) -> Request {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
-    match request.parse(bytes) {
-        Ok(Status::Complete(length)) if length <= MAX_REQUEST => {}
+    match request.parse(&bytes[..bytes.len().min(MAX_REQUEST)]) {
+        Ok(Status::Complete(_)) => {}
         Ok(Status::Partial) if bytes.len() < MAX_REQUEST => return Request::More,
-        Ok(_) | Err(Error::TooManyHeaders) => return Request::Refused(431),
+        Ok(Status::Partial) | Err(Error::TooManyHeaders) => return Request::Refused(431),
         Err(Error::Version) => return Request::Refused(505),
         Err(_) => return Request::Refused(400),
     }
