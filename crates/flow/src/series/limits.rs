@@ -209,7 +209,7 @@ impl Bins {
     /// Accounts the time up to `at` if the open bin does not end before (the usual case); else false.
     #[inline]
     pub fn stays_open(&mut self, at: Instant) -> bool {
-        let open = at.since(self.start).as_nanos() < self.width;
+        let open = self.contains(at);
         if open {
             self.account(at);
         }

@@ -20,7 +20,7 @@ use units::{Duration, Instant};
 use crate::identity::sequence::Pos;
 use crate::series::limits::State;
 use crate::series::rows::Vantage;
-use crate::tcp::retransmission::RTO_MIN;
+use crate::tcp::retransmission::timeout;
 use crate::tcp::state::{Context, Measured, Waiting};
 use crate::tcp::stream::Stream;
 
@@ -71,7 +71,7 @@ impl Stream {
             }
             return;
         }
-        let rto = srtt + RTO_MIN.max(Duration(m.smoothed.rttvar * 4));
+        let rto = timeout(srtt, Duration(m.smoothed.rttvar));
         if m.silence.is_some() || m.zero_since.is_some() {
             return;
         }

@@ -29,6 +29,12 @@ use crate::identity::sequence::Pos;
 /// Minimum retransmission timeout of Linux (TCP_RTO_MIN). RFC 6298 says 1 s; no known stack waits less than 200 ms.
 pub const RTO_MIN: Duration = Duration(200_000_000);
 
+/// The retransmission timeout by a smoothed RTT and its mean deviation (RFC 6298 section 2.3), with the minimum of Linux.
+#[inline]
+pub fn timeout(srtt: Duration, rttvar: Duration) -> Duration {
+    srtt + RTO_MIN.max(rttvar * 4)
+}
+
 /// Timers of Linux count in jiffies, of 10 ms at most (HZ is 100 to 1,000), and may fire up to one early.
 const JIFFY: Duration = Duration(10_000_000);
 
@@ -202,7 +208,7 @@ pub struct Retransmission {
 impl Recovery {
     /// The cause of a retransmission, and whether a retransmission timeout has just fired.
     pub fn cause(&mut self, r: Retransmission) -> (Cause, bool) {
-        let rto = r.srtt + RTO_MIN.max(r.rttvar * 4);
+        let rto = timeout(r.srtt, r.rttvar);
         // RFC 8985 section 7.2: 2·SRTT, and time for a delayed ACK when only one segment is in flight.
         let lone = r.start <= r.una;
         let probe_after = r.srtt * 2 + if lone { RTO_MIN } else { Duration::ZERO };

@@ -25,7 +25,7 @@ use crate::series::evidence::Wakeup;
 use crate::series::growth::Round;
 use crate::series::limits::{BinContext, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
-use crate::tcp::retransmission::{Cause, Hole, Late, RTO_MIN, Retransmission, judge};
+use crate::tcp::retransmission::{self, Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
 use crate::tcp::state::{Context, Counts, Measured, Scale, Waiting};
@@ -572,8 +572,10 @@ impl Stream {
         let progress = m.last_progress.max(m.last_data);
         // Three duplicate ACKs report a hole as SACK does (RFC 5681 section 3.2).
         let hole = m.board.sacked_bytes() > 0 || self.dup_run >= 3;
-        let rto = m.smoothed.srtt + RTO_MIN.as_nanos().max(4 * m.smoothed.rttvar);
-        let overdue_from = (hole && !zero_window && !full).then(|| progress + Duration(rto));
+        let overdue_from = (hole && !zero_window && !full).then(|| {
+            progress
+                + retransmission::timeout(Duration(m.smoothed.srtt), Duration(m.smoothed.rttvar))
+        });
         let recovering_until = match overdue_from {
             Some(overdue) => overdue,
             None if m.recovery.is_under_way(self.una) => {
