@@ -7,9 +7,10 @@ from typing import Any
 
 import constructions
 import contradictions
+import others
 import pytest
 from contradictions import PAIRS, Pair, Row
-from requirements import ROOT, SHARED, require
+from requirements import ROOT, require
 
 import unbloat
 
@@ -86,13 +87,7 @@ def test_a_flow_and_its_findings_contradict_each_other(flow: Row, rule: str | No
 def test_no_capture_of_others_has_contradictory_findings() -> None:
     require("captures")
     read, judged, lines = 0, 0, []
-    for path in sorted((SHARED / "captures").rglob("*")):
-        if not path.is_file():
-            continue
-        try:
-            run = unbloat.analyze(path)
-        except unbloat.UnbloatError:
-            continue  # texts, and formats that are refused: tests/truth counts those
+    for path, run in others.analysed():
         read += 1
         judged += len(run.findings)
         lines += [f"{path.name}: {line}" for line in contradictions.found(run)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import cure_words
+import others
 import pytest
-from requirements import ROOT, SHARED, require
+from requirements import ROOT, require
 
 import unbloat
 from unbloat.lab.requirements import AGENT, found
@@ -33,13 +34,7 @@ def test_cures_of_the_samples() -> None:
 def test_cures_of_captures_of_others() -> None:
     require("captures")
     named, lines = 0, []
-    for path in sorted((SHARED / "captures").rglob("*")):
-        if not path.is_file():
-            continue
-        try:
-            run = unbloat.analyze(path)
-        except unbloat.UnbloatError:
-            continue
+    for path, run in others.analysed():
         count, wrong = faults(run)
         named += count
         lines += [f"{path.name}: {line}" for line in wrong]
