@@ -98,9 +98,14 @@ def vantage(times: dict[str, tuple[float, str]], src: str) -> str:
     return "sender" if beside == src else "receiver"
 
 
-def choose(flows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The flows of the set: in turn from each stratum."""
-    random_order = random.Random(SEED)
+def choose(
+    flows: list[dict[str, Any]],
+    random_order: random.Random,
+    number: int,
+    most: int,
+    most_short: int,
+) -> list[dict[str, Any]]:
+    """The flows of a draw: in turn from each stratum, `most` of a capture, `most_short` of the shortest size."""
     strata: dict[tuple[str, str, bool, bool], list[dict[str, Any]]] = collections.defaultdict(list)
     for flow in sorted(flows, key=lambda flow: (flow["file"], flow["first_frame"])):
         strata[(flow["size"], flow["vantage"], flow["loss"], flow["handshake"])].append(flow)
@@ -108,18 +113,18 @@ def choose(flows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         random_order.shuffle(stratum)
     chosen: list[dict[str, Any]] = []
     per_file: collections.Counter[str] = collections.Counter()
-    while len(chosen) < FLOWS and any(strata.values()):
+    while len(chosen) < number and any(strata.values()):
         for key in sorted(strata):
             short = sum(flow["size"] == "1" for flow in chosen)
             while strata[key]:
                 flow = strata[key].pop()
-                if per_file[flow["file"]] < PER_FILE and not (
-                    flow["size"] == "1" and short >= SHORT
+                if per_file[flow["file"]] < most and not (
+                    flow["size"] == "1" and short >= most_short
                 ):
                     per_file[flow["file"]] += 1
                     chosen.append(flow)
                     break
-            if len(chosen) == FLOWS:
+            if len(chosen) == number:
                 break
     return chosen
 
@@ -148,7 +153,7 @@ def main() -> None:
         if capture.is_file()
         for flow in flows_of(capture, str(capture.relative_to(root)))
     ]
-    chosen = choose(flows)
+    chosen = choose(flows, random.Random(SEED), FLOWS, PER_FILE, SHORT)
     halve(chosen)
     for flow in sorted(chosen, key=lambda flow: (flow["file"], flow["first_frame"])):
         print(json.dumps(flow))
