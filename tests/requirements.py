@@ -20,6 +20,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared"))
 """Captures and traces of others, which are no part of the repository."""
+CAPTURES_MORE = Path(os.environ.get("UNBLOAT_CAPTURES_MORE", SHARED / "captures" / "more"))
+"""Captures of public repositories, each as OWNER/NAME/PATH; `tests/verdicts/captures_more.jsonl` lists them."""
 CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 CONTAINER_ALLOWED = {
     "tun": "/dev/net/tun",
@@ -46,6 +48,10 @@ AVAILABLE: dict[str, tuple[Callable[[], bool], str]] = {
         f"no chromium at {CHROMIUM} (UNBLOAT_CHROMIUM names another)",
     ),
     "captures": ((SHARED / "captures").is_dir, f"{SHARED} holds no captures; set UNBLOAT_SHARED"),
+    "captures-more": (
+        CAPTURES_MORE.is_dir,
+        f"{CAPTURES_MORE} holds no captures; set UNBLOAT_CAPTURES_MORE",
+    ),
     "traces": ((SHARED / "traces").is_dir, f"{SHARED} holds no traces; set UNBLOAT_SHARED"),
     "unbloat-emu": (lambda: _ours("unbloat-emu"), "unbloat-emu is not installed"),
     "unbloat-agent": (lambda: _ours("unbloat-agent"), "unbloat-agent is not installed"),

@@ -139,21 +139,29 @@ def add(judged: Judged, finding: dict[str, Any]) -> None:
 
 
 @functools.cache
-def analysed(capture: Path) -> unbloat.Run | None:
+def analysed(path: Path) -> unbloat.Run | None:
     """The analysis of a capture; nothing for a file format that only tshark reads (snoop, ERF)."""
     try:
-        return unbloat.analyze(capture)
+        return unbloat.analyze(path)
     except unbloat.CaptureError:
         return None
 
 
+def capture(folders: tuple[Path, ...], file: str) -> Path:
+    """Where a capture lies: in the first of the folders that has it."""
+    for folder in folders:
+        if (folder / file).is_file():
+            return folder / file
+    raise FileNotFoundError(f"{file} is in none of {', '.join(map(str, folders))}")
+
+
 @functools.cache
-def judge_all(captures: Path, half: str) -> tuple[Judged, ...]:
+def judge_all(folders: tuple[Path, ...], half: str) -> tuple[Judged, ...]:
     """Every flow of one half whose capture can be read."""
     labels = {key(label): label for label in lines("labels.jsonl")}
     judged = []
     for flow in lines("flows.jsonl"):
-        if flow["half"] == half and (run := analysed(captures / flow["file"])) is not None:
+        if flow["half"] == half and (run := analysed(capture(folders, flow["file"]))) is not None:
             judged.append(judge(flow, labels[key(flow)], run))
     return tuple(judged)
 
