@@ -164,25 +164,21 @@ def main() -> None:
     drawn = [json.loads(line) for line in (FOLDER / "flows.jsonl").read_text().splitlines()]
     seen = {flow["file"] for flow in drawn if flow["half"] != HALF}
     flows = pool(captures, more, seen)
+    chosen = choose.choose(flows, random.Random(SEED), FLOWS, PER_FILE, SHORT)
     if sys.argv[1] == "bulk":
-        already = keys([flow for flow in drawn if flow["half"] == HALF])
+        already = keys(chosen)
+        places = {
+            flow["file"]: next(top for top in (captures, more) if (top / flow["file"]).exists())
+            for flow in flows
+        }
         flows = [
             flow
             for flow in flows
-            if not keys([flow]) & already
-            and is_bulk(
-                flow,
-                next(
-                    top / flow["file"] for top in (captures, more) if (top / flow["file"]).exists()
-                ),
-            )
+            if not keys([flow]) & already and is_bulk(flow, places[flow["file"]] / flow["file"])
         ]
+        chosen = choose.choose(flows, random.Random(BULK_SEED), BULK, BULK_PER_FILE, 0)
     strata = collections.Counter((flow["size"], flow["vantage"]) for flow in flows)
     print(len({flow["file"] for flow in flows}), "captures", dict(strata), file=sys.stderr)
-    if sys.argv[1] == "bulk":
-        chosen = choose.choose(flows, random.Random(BULK_SEED), BULK, BULK_PER_FILE, 0)
-    else:
-        chosen = choose.choose(flows, random.Random(SEED), FLOWS, PER_FILE, SHORT)
     for flow in sorted(chosen, key=lambda flow: (flow["file"], flow["first_frame"])):
         print(json.dumps(flow | {"half": HALF}))
 
