@@ -7,8 +7,6 @@
 //! that answered the handshake late, no RTT is assumed at all: the sender may know every ACK that has passed · action: the window is
 //! full where even this largest edge leaves no room. That is a lower bound of the time: behind a queue the edge that the
 //! sender knew is older.
-//!
-//! A short segment that ends exactly at an edge shows the same without any RTT: the window cut it.
 
 use std::collections::VecDeque;
 
@@ -40,28 +38,19 @@ impl WindowBound {
         self.edges.push_back((now, edge));
     }
 
-    /// New data up to `end` passes; `short`: less than a full segment. `path` is the smallest RTT measured otherwise.
-    /// Returns the largest right edge that the sender can have known, if that is known.
-    pub fn known_at_most(
-        &mut self,
-        end: Pos,
-        short: bool,
-        now: Instant,
-        path: Option<Duration>,
-    ) -> Option<Pos> {
+    /// New data up to `end` passes. `path` is the smallest RTT measured otherwise. Returns the largest right edge that the
+    /// sender can have known, if that is known.
+    pub fn known_at_most(&mut self, end: Pos, now: Instant, path: Option<Duration>) -> Option<Pos> {
         while self.edges.front().is_some_and(|(_, edge)| *edge < end) {
             self.edges.pop_front();
         }
-        let (permitted, first) = *self.edges.front()?;
+        let (permitted, _) = *self.edges.front()?;
         let shown = self.shown.unwrap_or(Duration(u64::MAX)).min(now.since(permitted));
         self.shown = Some(shown);
         let rtt = match path {
             Some(path) if shown * 5 >= path * 4 => path.min(shown),
             _ => Duration::ZERO,
         };
-        if short && first == end {
-            return Some(end);
-        }
         let known = self.edges.partition_point(|(at, _)| *at + rtt <= now);
         self.edges.get(known.checked_sub(1)?).map(|(_, edge)| *edge)
     }
@@ -83,9 +72,9 @@ mod tests {
         w.raised(ms(0), 4_000);
         w.raised(ms(10), 5_000);
         w.raised(ms(30), 6_000);
-        assert_eq!(w.known_at_most(3_000, false, ms(45), PATH), Some(4_000));
-        assert_eq!(w.known_at_most(3_500, false, ms(50), PATH), Some(5_000));
-        assert_eq!(w.known_at_most(5_500, false, ms(70), PATH), Some(6_000));
+        assert_eq!(w.known_at_most(3_000, ms(45), PATH), Some(4_000));
+        assert_eq!(w.known_at_most(3_500, ms(50), PATH), Some(5_000));
+        assert_eq!(w.known_at_most(5_500, ms(70), PATH), Some(6_000));
     }
 
     #[test]
@@ -93,10 +82,10 @@ mod tests {
         let mut w = WindowBound::default();
         w.raised(ms(0), 4_000);
         w.raised(ms(3), 5_000);
-        assert_eq!(w.known_at_most(4_500, false, ms(38), PATH), Some(5_000), "35 ms");
+        assert_eq!(w.known_at_most(4_500, ms(38), PATH), Some(5_000), "35 ms");
         w.raised(ms(5), 6_000);
-        assert_eq!(w.known_at_most(4_600, false, ms(39), PATH), Some(5_000));
-        assert_eq!(w.known_at_most(4_700, false, ms(40), PATH), Some(6_000));
+        assert_eq!(w.known_at_most(4_600, ms(39), PATH), Some(5_000));
+        assert_eq!(w.known_at_most(4_700, ms(40), PATH), Some(6_000));
     }
 
     #[test]
@@ -105,19 +94,10 @@ mod tests {
         w.raised(ms(0), 4_000);
         w.raised(ms(10), 5_000);
         w.raised(ms(11), 6_000);
-        assert_eq!(w.known_at_most(4_500, false, ms(12), PATH), Some(6_000), "2 ms");
+        assert_eq!(w.known_at_most(4_500, ms(12), PATH), Some(6_000), "2 ms");
         w.raised(ms(90), 7_000);
-        assert_eq!(w.known_at_most(5_900, false, ms(90), PATH), Some(7_000), "from then on");
-        assert_eq!(WindowBound::default().known_at_most(1, false, ms(1), None), None);
-    }
-
-    #[test]
-    fn a_short_segment_up_to_an_edge_was_cut_by_the_window() {
-        let mut w = WindowBound::default();
-        w.raised(ms(1), 4_000);
-        w.raised(ms(1), 5_000);
-        assert_eq!(w.known_at_most(4_000, true, ms(1), None), Some(4_000));
-        assert_eq!(w.known_at_most(4_000, false, ms(90), None), Some(5_000), "a grid of segments");
+        assert_eq!(w.known_at_most(5_900, ms(90), PATH), Some(7_000), "from then on");
+        assert_eq!(WindowBound::default().known_at_most(1, ms(1), None), None);
     }
 
     #[test]
