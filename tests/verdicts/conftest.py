@@ -18,3 +18,10 @@ def judged() -> list[labelled.Judged]:
     """The tuning half. Each test half is looked at once, when the rules are final."""
     require("captures")
     return list(labelled.judge_all((SHARED / "captures" / "real",), "tuning"))
+
+
+@pytest.fixture(scope="session")
+def judged_again() -> list[labelled.Judged]:
+    """The first test half, as the rules of today judge it. It is no longer blind."""
+    require("captures")
+    return list(labelled.judge_all((SHARED / "captures" / "real",), "test"))

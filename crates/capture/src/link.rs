@@ -183,7 +183,13 @@ impl Decoder {
             return Some(Decoded::NotIp);
         }
         let rest = view.skip(6)?;
-        self.ppp(rest.cut(rest.wire.min(u32::from(len))), cx)
+        let len = u32::from(len);
+        let mut decoded = self.ppp(rest.cut(rest.wire.min(len)), cx)?;
+        if rest.wire > len {
+            let protocol = 2 - u32::from(rest.u8(0)? & 1);
+            without_padding(&mut decoded, len.saturating_sub(protocol));
+        }
+        Some(decoded)
     }
 
     /// PPP with or without address and control, with the protocol in one byte or two; Cisco's HDLC instead,
@@ -257,6 +263,16 @@ impl Decoder {
 /// Whether an IP packet came out.
 pub(crate) fn carries_ip(decoded: &Decoded) -> bool {
     matches!(decoded, Decoded::Tcp(_) | Decoded::Datagram(_) | Decoded::Fragment)
+}
+
+/// The frame goes on after the `room` bytes that PPPoE says it carries: what is beyond is padding of Ethernet, also where an
+/// IP length includes it (some access routers adapt it to the padded frame).
+fn without_padding(decoded: &mut Decoded, room: u32) {
+    if let Decoded::Tcp(s) = decoded {
+        let padding = s.ip.total_len.saturating_sub(room).min(s.payload);
+        s.ip.total_len -= padding;
+        s.payload -= padding;
+    }
 }
 
 #[cfg(test)]
@@ -336,6 +352,23 @@ mod tests {
         let short = join(&[&[0x11, 0, 0, 1], &(len - 1).to_be_bytes(), &[0x21], &four()]);
         arrives(1, &ethernet(0x8864, &short));
         assert_eq!(decode(1, &ethernet(0x8863, &[0x11, 9, 0, 0, 0, 0])), Decoded::NotIp);
+    }
+
+    #[test]
+    fn padding_behind_a_pppoe_session_is_no_payload_though_the_ip_length_includes_it() {
+        let payload = |room: usize, frame: usize| {
+            let mut session = join(&[&[0x11, 0, 0, 1], &[0, 0], &[0, 0x21], &four()]);
+            session[4..6].copy_from_slice(&((room + 2) as u16).to_be_bytes());
+            session.truncate(8 + frame);
+            match decode(1, &ethernet(0x8864, &session)) {
+                Decoded::Tcp(s) => (s.payload as usize, s.ip.total_len as usize),
+                other => panic!("{other:?}"),
+            }
+        };
+        let whole = four().len();
+        let (data, _) = payload(whole, whole);
+        assert_eq!(payload(whole - 6, whole), (data - 6, whole - 6), "six bytes of padding");
+        assert_eq!(payload(whole, whole - 6), (data, whole), "cut by the capture");
     }
 
     #[test]

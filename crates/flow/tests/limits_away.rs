@@ -198,6 +198,18 @@ fn a_pause_behind_a_full_window_is_unknown_without_identifications() {
 }
 
 #[test]
+fn in_a_pause_shorter_than_a_timeout_the_window_is_full_for_a_round_trip_only() {
+    let mut talk = Talk::new(true, 8);
+    let (mut from, mut next) = (0.0, 0);
+    for _ in 0..8 {
+        from = talk.clocked(from, next, 40, 8, 0.0) + 270.0;
+        next += 40;
+    }
+    // In each part from the eighth segment, 35 ms after the first, until an ACK gives room for one that is not sent.
+    near(talk.limits(10)(Limit::ReceiveWindow), 8.0 * 0.165, 0.1, "receive window");
+}
+
+#[test]
 fn what_is_repeated_although_the_capture_has_its_ack_is_a_wait_for_that_ack() {
     let mut talk = Talk::new(true, 8);
     let last = talk.clocked(0.0, 0, 200, 8, 0.0);

@@ -23,7 +23,7 @@ use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
-use crate::tcp::stream::Stream;
+use crate::tcp::stream::{Stream, TIMESTAMPS};
 use units::{Delays, Histogram};
 
 /// A half below this share of the whole RTT belongs to a host beside the capture.
@@ -370,6 +370,7 @@ impl Conn {
                     _ => None,
                 },
                 inferred: 0,
+                exact: 0,
             };
             let agreed = match (mss[s], mss[peer]) {
                 (Some(a), Some(b)) => u32::from(a.min(b)),
@@ -377,8 +378,9 @@ impl Conn {
             };
             let both_stamp =
                 if seen[s] && seen[peer] { stamps } else { self.streams[s].timestamps };
+            self.streams[s].mss_stamped = both_stamp || agreed == 0;
             self.streams[s].mss_agreed = if agreed > 0 {
-                agreed.saturating_sub(if both_stamp { 12 } else { 0 }).max(1)
+                agreed.saturating_sub(if both_stamp { TIMESTAMPS } else { 0 }).max(1)
             } else {
                 0
             };

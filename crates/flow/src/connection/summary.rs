@@ -37,6 +37,7 @@ pub(crate) struct RuleInputs {
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
     pub silences: Silences,
+    pub refused: u64,
 }
 
 /// The row of a connection.
@@ -113,7 +114,8 @@ pub(crate) fn flow_row(
     f.ack_silence_max = Duration(m.bursts.silence_max);
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
     let Measured { bins, wakeups, bursts, silences, .. } = *m;
-    (f, Some(RuleInputs { profile: bins.profile, wakeups, bursts: bursts.longest, silences }))
+    let (profile, bursts, refused) = (bins.profile, bursts.longest, s.counts.refused);
+    (f, Some(RuleInputs { profile, wakeups, bursts, silences, refused }))
 }
 
 fn counters(s: &Stream, f: &mut Flow) {

@@ -487,6 +487,7 @@ impl Analyzer {
                 wakeups: &inputs.wakeups,
                 bursts: &inputs.bursts,
                 silences: &inputs.silences,
+                refused: inputs.refused,
                 rivals: &rivals,
                 path_rtt_ms_min: path.map(|ns| ns as f64 / 1e6),
             };

@@ -9,6 +9,10 @@
 //! with 1 % of loss and 20 % of the time, or with half of the time. Loss of 1 % with less than 20 % of the time
 //! did not limit the rate and is info.
 //!
+//! What is repeated in a time without an answer that `no-answer` reports is no loss, and the span ends where that begins
+//! (or begins where it ends, if more was lost afterwards). In a capture beside the receiver, segments that had passed it
+//! and were sent again are none either: the receiver's host dropped or refused them, as behind a closed window.
+//!
 //! The Mathis bound MSS / RTT · 1.22 / √p is the rate of Reno with that loss at the loaded RTT. CUBIC may reach
 //! more with a large BDP, and BBR is not limited by it. With a goodput below twice the bound, the loss explains
 //! the rate.
@@ -45,11 +49,12 @@
 //! 27(3), 1997 (C = √(3/2) = 1.22). TCP Tracing parts 1 and 7.
 
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, ratio, share};
-use super::{Check, Rule, page::page};
+use super::{Check, Rule, no_answer, page::page};
 use crate::congestion_control::CongestionControl;
 use crate::diagnose::sender::{control, cure_at_sender};
-use crate::series::evidence::Evidence;
+use crate::series::evidence::{Evidence, Silence};
 use crate::series::rows::{Finding, Limit, Severity};
+use units::Instant;
 
 /// Loss rate reported in any case, and that reported together with the share of time.
 const HIGH: f64 = 0.01;
@@ -72,14 +77,41 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Flow(check),
 };
 
+/// First and last loss: of the side of `silence` that has more of them, since it is reported by itself.
+fn span(e: &Evidence<'_>, silence: Option<Silence>) -> (Instant, Instant) {
+    let whole = (data_start(e), end_where(e, |b| b.retransmissions > 0));
+    let Some(silence) = silence else { return whole };
+    let (mut before, mut after) = (0, 0);
+    for (i, bin) in e.profile.bins().iter().enumerate() {
+        if e.profile.time_of(i) < silence.since {
+            before += bin.retransmissions;
+        } else if e.profile.time_of(i) >= silence.until {
+            after += bin.retransmissions;
+        }
+    }
+    if after > before {
+        (whole.0.max(silence.until), whole.1.max(silence.until))
+    } else {
+        (whole.0.min(silence.since), whole.1.min(silence.since))
+    }
+}
+
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
-    let loss = flow.loss_rate.filter(|p| *p >= NOTABLE)?.min(1.0);
-    let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
+    let silence = no_answer::reported(e);
+    let elsewhere = e.refused + silence.map_or(0, |s| s.repeats);
+    let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious + elsewhere);
+    let loss = match elsewhere {
+        0 => flow.loss_rate?,
+        _ => ratio(lost as f64, flow.segments() as f64),
+    }
+    .min(1.0);
     let window = share(e, Limit::CongestionWindow);
-    if lost < MIN_LOSSES || !enough_data(e) || (loss < HIGH && window < CONFIRMED) {
+    let little = loss < NOTABLE || lost < MIN_LOSSES || (loss < HIGH && window < CONFIRMED);
+    if little || !enough_data(e) {
         return None;
     }
+    let (from, to) = span(e, silence);
     let rtt = flow.loaded_rtt_ms.or(flow.rtt_ms).map(|q| q.p50).filter(|r| *r > 0.0);
     let mathis = rtt.map(|r| f64::from(flow.mss) * 8.0 / (r / 1e3) * MATHIS / loss.sqrt());
     let goodput = flow.goodput.map_or(0.0, |r| r.0 as f64);
@@ -108,8 +140,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             Severity::Info
         },
         flow: Some(flow.id),
-        from: data_start(e),
-        to: end_where(e, |b| b.retransmissions > 0),
+        from,
+        to,
         values: v.take(),
         text: format!(
             "{} of the segments were lost {}; {}{bound}.",
@@ -150,7 +182,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Case;
+    use super::super::testing::{Case, at};
     use super::*;
 
     fn lossy(loss: f64, seconds_held: f64) -> Case {
@@ -199,6 +231,51 @@ mod tests {
             Some(Severity::Warning)
         );
         assert!(check(&lossy(0.0009, 10.0).evidence()).is_none());
+    }
+
+    #[test]
+    fn what_is_repeated_in_a_silence_is_no_loss_and_the_span_does_not_run_into_it() {
+        let with = |early: u32| {
+            let mut case = Case::transfer(20, |t, bin| {
+                bin.retransmissions = if t < 1.0 { early } else { u32::from(t >= 5.0) };
+            });
+            case.flow.loss_rate =
+                Some(case.flow.retransmissions as f64 / case.flow.segments() as f64);
+            case.silences.longest = Some(Silence {
+                since: at(5.0),
+                until: at(20.0),
+                repeats: 150,
+                received: 0,
+                answered: false,
+            });
+            check(&case.evidence())
+        };
+        assert!(with(0).is_none(), "nothing but the silence");
+        let f = with(20).expect("loss");
+        assert_eq!((f.from, f.to), (at(0.0), at(5.0)));
+        assert!((f.number("loss_rate") - 200.0 / 6_906.0).abs() < 1e-4, "{}", f.text);
+    }
+
+    #[test]
+    fn losses_after_a_silence_begin_behind_it() {
+        let mut case = Case::transfer(20, |t, bin| bin.retransmissions = 4 * u32::from(t >= 15.0));
+        case.flow.loss_rate = Some(0.03);
+        case.silences.longest = Some(Silence {
+            since: at(5.0),
+            until: at(8.0),
+            repeats: 3,
+            received: 0,
+            answered: true,
+        });
+        let f = check(&case.evidence()).expect("loss");
+        assert_eq!((f.from, f.to), (at(8.0), at(20.0)));
+    }
+
+    #[test]
+    fn what_passed_beside_the_receiver_was_not_lost_on_the_path() {
+        let mut case = lossy(0.02, 9.0);
+        case.refused = case.flow.retransmissions - 2;
+        assert!(check(&case.evidence()).is_none());
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! is then `acknowledgements`.
 //!
 //! Minimum: two repeated segments in 1 s. Small connections are judged as well, because a silent peer needs no bulk
-//! transfer.
+//! transfer. Where the receiver sends packets in that time, it must be longer than the p95 of the RTT: behind a queue the
+//! answer is not due before.
 //!
 //! ## Evidence
 //!
@@ -79,12 +80,18 @@ fn ending(e: &Evidence<'_>, longest: &Silence) -> (&'static str, &'static str) {
     }
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+/// The longest time without an answer, if it is reported.
+pub(super) fn reported(e: &Evidence<'_>) -> Option<Silence> {
     let longest = e.silences.longest.filter(|s| s.repeats >= MIN_REPEATS)?;
     let length = longest.until.since(longest.since).as_secs_f64();
-    if length < MENTION_S {
-        return None;
-    }
+    // A receiver that sends all the time answers what waits in a queue: within the RTT that it shows, no answer is due.
+    let due = e.flow.rtt_ms.filter(|_| longest.received > 0).map_or(0.0, |q| q.p95 / 1e3);
+    Some(longest).filter(|_| length >= MENTION_S && length > due)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let longest = reported(e)?;
+    let length = longest.until.since(longest.since).as_secs_f64();
     let silent = longest.received == 0;
     let (end, ended) = ending(e, &longest);
     let first = seconds_into(e, longest.since);
@@ -175,6 +182,19 @@ mod tests {
         assert_eq!((f.word("silent"), f.word("end")), ("acknowledgements", "answered"));
         assert!(f.text.contains("but sent 3 packets"), "{}", f.text);
         assert_eq!(f.cure, CURE_ONE_WAY);
+    }
+
+    #[test]
+    fn within_the_round_trip_behind_a_queue_no_answer_is_due() {
+        let with = |rtt_ms, received| {
+            let mut case = silence(1.5, 2, received, true);
+            if let Some(q) = &mut case.flow.rtt_ms {
+                q.p95 = rtt_ms;
+            }
+            check(&case.evidence()).is_some()
+        };
+        assert_eq!([with(1_600.0, 3), with(1_400.0, 3)], [false, true]);
+        assert!(with(1_600.0, 0), "nothing came: the receiver fell silent");
     }
 
     #[test]

@@ -17,7 +17,10 @@
 //! larger one gives more throughput, and `unlimited_goodput_bps` estimates how much. Above both, a queue filled the
 //! window: a larger one would only lengthen the queue.
 //!
-//! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`).
+//! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Nor when
+//! it was full for less than 10 % of the time, and only while the receiver still raised it: autotuning follows the sender
+//! by a round trip or two, and the first window is often as large as the first congestion window. Raised means that the
+//! window becomes half as large again or more later, and was not that much larger before.
 //!
 //! ## Evidence
 //!
@@ -61,6 +64,9 @@ use crate::series::rows::{Finding, Severity};
 /// Share of the active time from which it is reported, and from which it is a warning.
 const MENTION: f64 = 0.01;
 const COSTS: f64 = 0.10;
+/// A window that later becomes this many times as large was still being raised: autotuning doubles it in a round trip, and
+/// a bin may hold two of its steps. One that was this many times as large before has fallen.
+const GROWS: f64 = 1.5;
 /// Share of a bin from which the window counts as full there: with bursts it opens once per RTT.
 const FULL_BIN: f64 = 0.25;
 /// Share of a bin from which its RTT counts as measured with a full window.
@@ -99,10 +105,35 @@ fn queue_while_full(e: &Evidence<'_>, base_ms: f64) -> Option<f64> {
     (count > 0).then(|| (sum / f64::from(count) - base_ms).max(0.0))
 }
 
+/// Time in which the window was full while the receiver still raised it, in seconds.
+fn full_while_raised(e: &Evidence<'_>) -> f64 {
+    let bins = e.profile.bins();
+    let mut later: Vec<u64> = bins.iter().map(|b| b.rwnd_max.0).collect();
+    for i in (1..later.len()).rev() {
+        later[i - 1] = later[i - 1].max(later[i]);
+    }
+    let (mut before, mut full) = (0, 0.0);
+    for (bin, later) in bins.iter().zip(later) {
+        let fell = bin.rwnd_max.0 as f64 * GROWS <= before as f64;
+        before = before.max(bin.rwnd_max.0);
+        // The window of a bin is that at its end; the data in flight filled the one before.
+        let filled = bin.in_flight_max.0;
+        let window = if filled > 0 { bin.rwnd_max.0.min(filled) } else { bin.rwnd_max.0 };
+        if !fell && window as f64 * GROWS <= later as f64 {
+            full += bin.window_full.as_secs_f64();
+        }
+    }
+    full
+}
+
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     let share = ratio(flow.window_full.as_secs_f64(), flow.active.as_secs_f64()).min(1.0);
     if share < MENTION || !enough_data(e) || flow.zero_window * 2 > flow.window_full {
+        return None;
+    }
+    let raised = ratio(full_while_raised(e), flow.active.as_secs_f64());
+    if share < COSTS && share - raised < MENTION {
         return None;
     }
     let base = base_rtt(e);
@@ -244,6 +275,30 @@ mod tests {
         };
         assert_eq!([with(99), with(100)], [None, Some(Severity::Info)]);
         assert_eq!([with(999), with(1000)], [Some(Severity::Info), Some(Severity::Warning)]);
+    }
+
+    #[test]
+    fn a_window_that_is_still_raised_is_reported_only_where_that_costs() {
+        let with = |full_s: f64, first: u64, later: u64| {
+            let case = Case::transfer(20, |t, bin| {
+                bin.rwnd_max = Bytes(if t < 3.0 { first } else { later });
+                if t < full_s {
+                    bin.full();
+                }
+            });
+            check(&case.evidence()).map(|f| f.severity)
+        };
+        assert_eq!(with(1.0, 14_600, 60_000), None);
+        assert_eq!(with(1.0, 50_000, 60_000), Some(Severity::Info), "hardly larger later");
+        assert_eq!(with(1.0, 60_000, 14_600), Some(Severity::Info), "it was never larger");
+        let fell = Case::transfer(20, |t, bin| {
+            if (3.0..4.0).contains(&t) {
+                bin.rwnd_max = Bytes(14_600);
+                bin.full();
+            }
+        });
+        assert!(check(&fell.evidence()).is_some(), "it fell, and rose again");
+        assert_eq!(with(2.5, 14_600, 60_000), Some(Severity::Warning));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) struct Case {
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
     pub silences: Silences,
+    pub refused: u64,
     pub rivals: Vec<Rival>,
     pub path_rtt_ms_min: Option<f64>,
 }
@@ -127,6 +128,7 @@ impl Case {
             wakeups: Vec::new(),
             bursts: Vec::new(),
             silences: Silences::default(),
+            refused: 0,
             rivals: Vec::new(),
             path_rtt_ms_min: base.is_finite().then_some(base),
         }
@@ -142,6 +144,7 @@ impl Case {
             wakeups: &self.wakeups,
             bursts: &self.bursts,
             silences: &self.silences,
+            refused: self.refused,
             rivals: &self.rivals,
             path_rtt_ms_min: self.path_rtt_ms_min,
         }

@@ -15,13 +15,17 @@
 //! ## Evidence
 //!
 //! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life),
-//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`.
+//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`, `cause` (`reader`, or
+//! `silence`: the receiver gave no answer for longer).
 //!
 //! ## What cures it
 //!
 //! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one
 //! is intended). If it reads in bursts, a larger receive buffer bridges the pauses. Flow control by the rate at which
 //! the application reads (AFC) recovers from such stalls faster than a window that opens segment by segment.
+//!
+//! With cause `silence`, `no-answer` reports a time without any answer that was longer than all zero windows together. A
+//! faster reader would not have shortened that: first find what is gone.
 //!
 //! ## Traps
 //!
@@ -36,7 +40,7 @@
 //! mobile phones", INFOCOM 2011.
 
 use super::reading::{Values, clock, counted, end_where, percent, ratio, seconds, seconds_into};
-use super::{Check, Rule, page::page};
+use super::{Check, Rule, no_answer, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::{Bytes, Duration};
@@ -82,6 +86,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let share = ratio(flow.zero_window.as_secs_f64(), life).min(1.0);
     let longest = if flow.zero_window_count == 1 { flow.zero_window } else { longest(e) };
     let first = flow.zero_window_first.unwrap_or(e.connection.start);
+    let silence = no_answer::reported(e).is_some_and(|s| s.until.since(s.since) > flow.zero_window);
     let mut v = Values::default();
     v.number("zero_window_count", flow.zero_window_count as f64)
         .number("zero_window_s", flow.zero_window.as_secs_f64())
@@ -89,7 +94,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("zero_window_s_longest", longest.as_secs_f64())
         .number("zero_window_probes", flow.zero_window_probes as f64)
         .number("first_s", seconds_into(e, first))
-        .number("rwnd_bytes_max", flow.rwnd_max.map(|b| b.0 as f64));
+        .number("rwnd_bytes_max", flow.rwnd_max.map(|b| b.0 as f64))
+        .text("cause", if silence { "silence" } else { "reader" });
     Some(Finding {
         rule: RULE.name,
         severity: match share {
@@ -111,8 +117,13 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             counted(flow.zero_window_probes, "probe", "probes"),
             clock(e, first),
         ),
-        cure: "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
-               short pauses only.",
+        cure: if silence {
+            "The time without an answer (no-answer) was longer: find out what is gone there before you look at the receiving \
+             application."
+        } else {
+            "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
+             short pauses only."
+        },
     })
 }
 
@@ -120,6 +131,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::evidence::Silence;
 
     fn slow_reader() -> Case {
         let mut case = Case::transfer(20, |t, bin| {
@@ -173,6 +185,24 @@ mod tests {
             [Some(Severity::Info), Some(Severity::Warning)]
         );
         assert_eq!(with(10_000, 1 << 20), Some(Severity::Serious));
+    }
+
+    #[test]
+    fn a_longer_time_without_an_answer_is_to_be_cured_first() {
+        let with = |until| {
+            let mut case = slow_reader();
+            case.silences.longest = Some(Silence {
+                since: at(12.0),
+                until: at(until),
+                repeats: 5,
+                received: 0,
+                answered: false,
+            });
+            check(&case.evidence()).expect("zero windows")
+        };
+        let (short, long) = (with(15.0), with(18.0));
+        assert_eq!((short.word("cause"), long.word("cause")), ("reader", "silence"));
+        assert!(long.cure.contains("no-answer") && short.cure.contains("receive buffer"));
     }
 
     #[test]

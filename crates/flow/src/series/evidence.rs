@@ -95,6 +95,9 @@ pub struct Evidence<'a> {
     pub bursts: &'a [Burst],
     /// Times without an answer.
     pub silences: &'a Silences,
+    /// Segments sent again outside of these times although they had passed a capture beside the receiver, which had not
+    /// acknowledged them: the path did not lose them.
+    pub refused: u64,
     /// Up to 16 of the largest flows of the capture so far, this one excluded, largest first.
     pub rivals: &'a [Rival],
     /// Smallest RTT of any connection between the same two hosts so far, ms: the path's minimum.

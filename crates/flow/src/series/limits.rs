@@ -17,6 +17,8 @@ use units::Histogram;
 
 /// A state decides the limit of a bin when it lasts at least 1 / this of it: half.
 const MAJORITY: u64 = 2;
+/// Lower bounds of the RTT in a second that show a standing queue.
+const MIN_BOUNDS: u32 = 2;
 /// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
@@ -58,6 +60,9 @@ struct OpenBin {
     rtt_max: u64,
     rtt_sum: u64,
     rtt_count: u32,
+    /// Smallest lower bound of the RTT, and number of them.
+    rtt_bound: u64,
+    rtt_bounds: u32,
     in_flight_max: u64,
     /// Largest share of the window in flight, percent × 100.
     used_max: u64,
@@ -74,11 +79,26 @@ struct OpenBin {
     lag: u64,
 }
 
+/// One bin of the last second.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    /// Minimum RTT, ns.
+    rtt_min: u64,
+    /// Smallest lower bound of the RTT (ns), and number of them.
+    bound: u64,
+    bounds: u32,
+    delivered: u64,
+}
+
+impl Second {
+    const EMPTY: Second = Second { rtt_min: u64::MAX, bound: u64::MAX, bounds: 0, delivered: 0 };
+}
+
 /// The closed bins of the last second.
 #[derive(Clone, Debug)]
 struct LastSecond {
-    /// Minimum RTT (ns) and bytes delivered of each bin.
-    bins: Box<[(u64, u64)]>,
+    /// Of each bin.
+    bins: Box<[Second]>,
     next: usize,
     filled: usize,
     sum: u64,
@@ -148,7 +168,7 @@ impl Bins {
             state: State::default(),
             open: OpenBin::default(),
             second: LastSecond {
-                bins: vec![(u64::MAX, 0); per_second].into_boxed_slice(),
+                bins: vec![Second::EMPTY; per_second].into_boxed_slice(),
                 next: 0,
                 filled: 0,
                 sum: 0,
@@ -302,8 +322,12 @@ impl Bins {
         let open = self.open;
         let bins = (span / self.width).max(1);
         for _ in 0..bins.min(self.second.bins.len() as u64) {
-            self.second
-                .push(if open.rtt_count > 0 { open.rtt_min } else { u64::MAX }, open.delivered);
+            self.second.push(Second {
+                rtt_min: if open.rtt_count > 0 { open.rtt_min } else { u64::MAX },
+                bound: if open.rtt_bounds > 0 { open.rtt_bound } else { u64::MAX },
+                bounds: open.rtt_bounds,
+                delivered: open.delivered,
+            });
         }
         let filled = self.second.filled as u64 * self.width;
         self.per_ms = self.second.sum.saturating_mul(1_000_000).checked_div(filled).unwrap_or(0);
@@ -453,6 +477,12 @@ impl Bins {
                     Limit::Unknown
                 }
             }
+            // Without a sample, what was sent again shows a queue that stands: no copy came back in the time of the path.
+            (Some(base), None)
+                if self.second.rtt_bound().is_some_and(|ns| ns >= base + Limit::BLOAT.0) =>
+            {
+                Limit::Bufferbloat
+            }
             _ if congestion => Limit::CongestionWindow,
             // Data in flight but no ACK: the delay will show when one arrives. Until then the last limit stays.
             _ if open.delivered == 0 && now.in_flight.unwrap_or(0) > 0 => self.last_limit,
@@ -515,6 +545,14 @@ impl Bins {
         o.rtt_count += 1;
     }
 
+    /// The RTT was `ns` or longer: of data that was sent again, where no sample can be taken.
+    #[cold]
+    pub fn rtt_at_least(&mut self, ns: u64) {
+        let o = &mut self.open;
+        o.rtt_bound = if o.rtt_bounds == 0 { ns } else { o.rtt_bound.min(ns) };
+        o.rtt_bounds += 1;
+    }
+
     /// Records loss or a congestion mark at `at`, which ends slow start.
     pub fn congestion(&mut self, at: Instant) {
         self.congestion = Some(at);
@@ -560,10 +598,10 @@ impl Bins {
 }
 
 impl LastSecond {
-    fn push(&mut self, rtt_min: u64, delivered: u64) {
+    fn push(&mut self, second: Second) {
         let bin = &mut self.bins[self.next];
-        self.sum = self.sum + delivered - bin.1;
-        *bin = (rtt_min, delivered);
+        self.sum = self.sum + second.delivered - bin.delivered;
+        *bin = second;
         self.next = (self.next + 1) % self.bins.len();
         self.filled = (self.filled + 1).min(self.bins.len());
     }
@@ -571,6 +609,11 @@ impl LastSecond {
         self.filled == self.bins.len()
     }
     fn rtt_min(&self) -> Option<u64> {
-        self.bins.iter().map(|bin| bin.0).min().filter(|m| *m != u64::MAX)
+        self.bins.iter().map(|bin| bin.rtt_min).min().filter(|m| *m != u64::MAX)
+    }
+    /// Lower bound of all round trips of data that was sent again. One alone may contain a delayed ACK.
+    fn rtt_bound(&self) -> Option<u64> {
+        let count: u32 = self.bins.iter().map(|bin| bin.bounds).sum();
+        self.bins.iter().map(|bin| bin.bound).min().filter(|_| count >= MIN_BOUNDS)
     }
 }

@@ -134,6 +134,9 @@ impl Stream {
             }
             let acked = m.board.acked(pos, cx.now);
             far = acked.rtt;
+            if let Some(far) = acked.at_least {
+                self.at_least(far, m);
+            }
             self.overtaken(acked.reordered, acked.reordered_by, m, cx);
             if !m.holes.is_empty() {
                 // The receiver has those bytes: they are missing in the capture alone.
@@ -187,7 +190,15 @@ impl Stream {
             self.right_edge.max(pos + window as i64).max(self.una),
         );
         let edge = self.right_edge;
+        if self.scale.known.is_none() && advanced && !syn {
+            let less = i64::from(self.last_window) - i64::from(r.window);
+            let exact = less == pos - before && less >= i64::from(self.mss());
+            self.scale.exact = self.scale.exact.saturating_add(u8::from(exact));
+        }
         self.take_window(r, window, pos, syn);
+        if self.right_edge > edge && self.vantage == Vantage::Receiver && !self.timestamps {
+            m.window_bound.raised(cx.now, self.right_edge);
+        }
         if !self.has_room(edge) && self.has_room(self.right_edge) {
             m.room_since = cx.now;
         }
@@ -374,10 +385,16 @@ impl Stream {
             let state = m.bins.state();
             // The sender's next data shows whether it is full to the sender. Where no data can show it, a window that
             // opened is no longer full.
+            // Nor can the sender know more of the window than the newest ACK says.
+            let mss = i64::from(self.mss());
+            let shut = self.scale.certain()
+                && self.fin.is_none()
+                && self.rwnd_max as i64 >= 2 * mss
+                && self.right_edge - self.max < mss;
             let zero_window = m.zero_since.is_some();
             let shown = m.known.is_some() || !state.zero_window;
-            let full = zero_window || (state.window_full && shown);
-            self.set_state(full, state.app_limited && m.zero_since.is_none(), m, cx);
+            let full = zero_window || shut || (state.window_full && shown);
+            self.set_state(full, state.app_limited && !zero_window && !shut, m, cx);
         }
     }
 
@@ -398,6 +415,23 @@ impl Stream {
                 }
             }
             Vantage::Receiver | Vantage::Unknown => {}
+        }
+    }
+
+    /// The half capture → receiver → capture took `far` or longer, for data that was sent again.
+    #[cold]
+    fn at_least(&self, far: Duration, m: &mut Measured) {
+        let near = match self.vantage {
+            Vantage::Sender => Some(0),
+            Vantage::Middle => m.last_near.or(self.near_half.map(Duration::as_nanos)),
+            Vantage::Receiver | Vantage::Unknown => None,
+        };
+        let base = m.rtt.min().into_iter().chain(self.path_min).min();
+        // Sooner than the path can carry it: an earlier copy is acknowledged, and this time says nothing.
+        if let (Some(near), Some(base)) = (near, base)
+            && far.as_nanos() + near >= base
+        {
+            m.bins.rtt_at_least(far.as_nanos() + near);
         }
     }
 

@@ -1,5 +1,5 @@
 //! One direction of a TCP connection: its data (`stream`), the ACKs of the other side (`ack`), and what the sender knew
-//! (`sender_view`).
+//! (`sender_view`) or can have known (`window_bound`).
 
 pub(crate) mod ack;
 pub(crate) mod bursts;
@@ -12,3 +12,4 @@ pub(crate) mod sender_view;
 pub(crate) mod spurious;
 pub(crate) mod state;
 pub(crate) mod stream;
+pub(crate) mod window_bound;

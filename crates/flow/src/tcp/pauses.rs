@@ -12,7 +12,7 @@
 //! after the acknowledgement that the sender lacked, when data can first show it. Where the same acknowledgement is
 //! repeated and does not arrive, the data that follows shows it.
 //!
-//! The window counts as open from one round trip after the acknowledgement that opened it.
+//! The window counts as open from one round trip after the acknowledgement that opened it, in shorter pauses as well.
 
 use capture::TcpSegment;
 use units::{Duration, Instant};
@@ -79,10 +79,19 @@ impl Stream {
             self.wait_for_timer(start, rto, m, cx);
         }
         let from = m.last_data.max(m.room_since) + srtt;
-        if !self.away() || cx.now <= from + rto {
+        if !self.away() {
+            return;
+        }
+        if cx.now <= from + rto {
+            self.end_full(start, m, cx);
             return;
         }
         let lost = m.order.lost_before(s.ip.id.unwrap_or(0));
+        // What was lost may have filled the window again, if it was enough.
+        let filled = i64::from(lost.unwrap_or(u16::MAX)) * i64::from(self.mss());
+        if filled < self.right_edge - self.max {
+            self.end_full(start, m, cx);
+        }
         let state = m.bins.state();
         if lost.is_some_and(|n| n > 0) && start <= self.max {
             self.account(from + rto, m, cx);
@@ -99,6 +108,21 @@ impl Stream {
                 missing: unknown,
                 ..state
             });
+        }
+    }
+
+    /// In a pause shorter than that, too, a window is full only until the sender has learnt of its room: a round trip after
+    /// that passed, as a rule. What limits from then on is another thing. Half as much again may be a queue.
+    fn end_full(&self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+        let state = m.bins.state();
+        if !state.window_full || m.known.is_none() || m.smoothed.srtt == 0 {
+            return;
+        }
+        let known = m.last_data.max(m.room_since) + Duration(m.smoothed.srtt);
+        let late = Duration(m.smoothed.srtt / 2).max(Duration(m.smoothed.rttvar) * 4);
+        if start >= self.max && cx.now > known + late && self.has_room(self.right_edge) {
+            self.account(known, m, cx);
+            m.bins.set(State { window_full: false, ..state });
         }
     }
 

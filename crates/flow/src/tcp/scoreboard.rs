@@ -29,6 +29,9 @@ struct Entry {
 pub struct AckResult {
     /// Round-trip time to the receiver and back, if one could be taken.
     pub rtt: Option<Duration>,
+    /// Time since the newest transmission of what it acknowledges, where Karn's rule forbids a sample: the round trip took
+    /// that long at least, whichever copy is acknowledged.
+    pub at_least: Option<Duration>,
     /// Segments reported missing by SACK that arrived without a retransmission: reordering on the path.
     pub reordered: u64,
     /// Maximum delay after the segment that overtook them.
@@ -204,6 +207,8 @@ impl Scoreboard {
         let any_sacked = !self.sacked.is_empty();
         let mut newest: Option<Entry> = None;
         let mut retransmitted = false;
+        let mut sent = Instant::ZERO;
+        let mut all_known = true;
         // Proven missing, and neither SACKed nor retransmitted since: it arrived late.
         let overtaken = self.proven.min(una);
         while let Some(e) = self.entries.front() {
@@ -213,6 +218,8 @@ impl Scoreboard {
                     self.front = una;
                     newest = Some(*e);
                     retransmitted |= e.retransmitted;
+                    sent = sent.max(e.sent);
+                    all_known &= e.sent > Instant::ZERO;
                 }
                 break;
             }
@@ -221,6 +228,8 @@ impl Scoreboard {
             }
             newest = Some(*e);
             retransmitted |= e.retransmitted;
+            sent = sent.max(e.sent);
+            all_known &= e.sent > Instant::ZERO;
             self.retransmitted_in_flight -= u32::from(e.retransmitted);
             self.front = e.end;
             self.entries.pop_front();
@@ -240,6 +249,9 @@ impl Scoreboard {
             && !e.retransmitted
         {
             out.rtt = Some(now.since(e.sent));
+        }
+        if retransmitted && all_known && !any_sacked {
+            out.at_least = Some(now.since(sent));
         }
         out
     }
@@ -303,6 +315,19 @@ mod tests {
         assert_eq!(s.acked(200, ms(340)).rtt, None);
         s.sent(200, 300, ms(350), 4);
         assert_eq!(s.acked(300, ms(390)).rtt, Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn what_was_sent_again_bounds_the_round_trip_by_its_newest_copy() {
+        let mut s = Scoreboard::default();
+        s.sent(0, 100, ms(0), 1);
+        s.sent(100, 200, ms(1), 2);
+        assert_eq!(s.acked(100, ms(40)).at_least, None, "a sample instead");
+        s.retransmitted(100, 200, ms(300), 3);
+        s.retransmitted(100, 200, ms(700), 4);
+        assert_eq!(s.acked(200, ms(900)).at_least, Some(Duration::from_millis(200)));
+        s.missing(200, 300);
+        assert_eq!(s.acked(300, ms(950)).at_least, None, "when it was sent is unknown");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
 use crate::tcp::spurious::Spurious;
+use crate::tcp::window_bound::WindowBound;
 use units::{DelayedAcks, Delays, Histogram};
 
 /// What `Stream::on_data` and `Stream::on_ack` need from the connection and the table.
@@ -51,6 +52,7 @@ pub(crate) struct Counts {
     pub timeout: u64,
     pub tail_probe: u64,
     pub spurious: u64,
+    pub refused: u64,
     pub timeouts: u64,
     pub out_of_order: u64,
     pub reordering_max: Duration,
@@ -70,6 +72,9 @@ pub(crate) struct Counts {
     pub offloaded: u64,
 }
 
+/// Number of such ACKs that show a window in bytes: one may be chance, or a receiver that shrinks its window once.
+const EXACT_ACKS: u8 = 3;
+
 /// Window scale of the receiver of this stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scale {
@@ -77,9 +82,18 @@ pub(crate) struct Scale {
     pub known: Option<u8>,
     /// Lower bound from bytes in flight, where the SYN is missing.
     pub inferred: u8,
+    /// ACKs whose window field was less than before by just what they acknowledged, without the SYN.
+    pub exact: u8,
 }
 
 impl Scale {
+    /// Whether the window is known in bytes. Where the SYN is missing, a field that falls by just the bytes acknowledged is in
+    /// bytes: with a scale the right edge would move back, which no receiver does again and again (RFC 9293 section 3.8.6).
+    #[inline]
+    pub fn certain(self) -> bool {
+        self.known.is_some() || self.inferred == 0 && self.exact >= EXACT_ACKS
+    }
+
     pub fn shift(self) -> u8 {
         self.known.unwrap_or(self.inferred)
     }
@@ -148,6 +162,7 @@ pub(crate) struct Measured {
     pub rtt: Delays,
     pub delayed_acks: DelayedAcks,
     pub window_probe: Option<(Pos, Instant)>,
+    pub window_bound: WindowBound,
     pub holes: Holes,
     pub bursts: Bursts,
     /// The round trips by which the congestion control is recognised.
@@ -201,6 +216,7 @@ impl Measured {
             rtt: Delays::default(),
             delayed_acks: DelayedAcks::default(),
             window_probe: None,
+            window_bound: WindowBound::default(),
             holes: Holes::default(),
             bursts: Bursts::default(),
             rounds: Rounds::default(),

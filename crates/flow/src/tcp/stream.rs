@@ -43,6 +43,8 @@ pub(crate) const MAX_WIRE_PAYLOAD: u32 = 1460;
 const MAX_SEND_UNIT: u64 = 65_536;
 /// Payload of a segment with timestamps on an MTU of 1,500.
 const TYPICAL_MSS: u32 = 1448;
+/// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
+pub(crate) const TIMESTAMPS: u32 = 12;
 
 /// One direction of a connection. The fields that every segment needs stand first; their order is that in memory.
 #[derive(Debug, Default)]
@@ -65,6 +67,8 @@ pub(crate) struct Stream {
     pub last_window: u32,
     /// MSS by the SYNs, 0 if unknown.
     pub mss_agreed: u32,
+    /// `mss_agreed` is without the timestamps that every segment carries.
+    pub mss_stamped: bool,
     /// Largest payload seen of one segment on the wire.
     pub largest: u32,
     pub scale: Scale,
@@ -107,6 +111,17 @@ impl Stream {
             self.largest
         } else {
             agreed
+        }
+    }
+
+    /// Timestamps are sent though the SYNs in the capture did not agree on them: their 12 bytes are part of the MSS
+    /// (RFC 6691), and a full segment carries less data.
+    #[inline]
+    fn mss_with_timestamps(&mut self) {
+        if !self.mss_stamped {
+            self.mss_stamped = true;
+            let room = self.mss_agreed.saturating_sub(TIMESTAMPS);
+            self.mss_agreed = room.max(self.mss_agreed.min(1));
         }
     }
 
@@ -194,7 +209,11 @@ impl Stream {
     pub fn on_data(&mut self, s: &TcpSegment, cx: &mut Context<'_>) -> bool {
         let mut m = match self.measured.take() {
             Some(m) => m,
-            None => Measured::new(cx),
+            None => {
+                let mut m = Measured::new(cx);
+                m.window_bound.raised(Instant::ZERO, self.right_edge);
+                m
+            }
         };
         if !self.started {
             self.start_at(s.seq);
@@ -237,10 +256,11 @@ impl Stream {
         } else {
             self.counts.offloaded += 1;
         }
-        if let Some((_, tsecr)) = s.options.timestamps
-            && s.has(flags::ACK)
-        {
-            self.on_echo(tsecr, end, m, cx);
+        if let Some((_, tsecr)) = s.options.timestamps {
+            self.mss_with_timestamps();
+            if s.has(flags::ACK) {
+                self.on_echo(tsecr, end, m, cx);
+            }
         }
 
         let first_data = self.counts.data_packets == 1;
@@ -381,6 +401,9 @@ impl Stream {
             return false;
         }
         self.count_retransmission((start, end), tsval, arrived, m, cx);
+        if self.vantage == Vantage::Receiver && !arrived && m.silence.is_none() {
+            self.counts.refused += self.segments_of(bytes);
+        }
         true
     }
 
@@ -498,9 +521,9 @@ impl Stream {
     fn after_data(&mut self, s: &TcpSegment, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let Some(known) = self.senders_view(m) else {
             let short = s.payload < self.mss();
-            // Without the sender's view only a closed window is known to stop it.
-            let zero_window = m.zero_since.is_some();
-            self.set_state(zero_window, short && !zero_window, m, cx);
+            // Without the sender's view a window is known to stop it only where it would whatever the sender knew.
+            let full = m.zero_since.is_some() || self.is_full_at_least(end, m, cx);
+            self.set_state(full, short && !full, m, cx);
             return;
         };
         let plain = (self.max - known.una).max(0) as u64;
@@ -511,7 +534,7 @@ impl Stream {
         if m.silence.is_none() {
             m.bins.window_used(plain, (known.right_edge - known.una).max(0) as u64);
         }
-        if self.scale.known.is_none() {
+        if !self.scale.certain() {
             self.infer_scale(plain);
         }
         let mss = self.mss();
@@ -527,11 +550,26 @@ impl Stream {
         self.set_state(full, app_limited, m, cx);
     }
 
+    /// Whether the window is full by the largest right edge that the sender can have known.
+    fn is_full_at_least(&mut self, end: Pos, m: &mut Measured, cx: &Context<'_>) -> bool {
+        if self.vantage != Vantage::Receiver || self.timestamps {
+            return false;
+        }
+        if end < self.max {
+            return m.bins.state().window_full;
+        }
+        let path = self.path_min.map(Duration);
+        let edge = m.window_bound.known_at_most(end, cx.now, path);
+        let full = edge.is_some_and(|edge| self.is_full(m, edge, self.mss()));
+        self.counts.window_full += u64::from(full && m.silence.is_none());
+        full
+    }
+
     /// Whether less than one send unit is left between the highest byte sent and `right_edge`.
     #[inline]
     pub fn is_full(&self, m: &Measured, right_edge: Pos, mss: u32) -> bool {
         let unit = m.bins.bytes_per_ms().min(MAX_SEND_UNIT).max(u64::from(mss));
-        self.scale.known.is_some() && self.acked_any && right_edge - self.max < unit as i64
+        self.scale.certain() && self.acked_any && right_edge - self.max < unit as i64
     }
 
     /// Without the SYN the scale is unknown; the bytes in flight give a lower bound.
