@@ -449,6 +449,8 @@ impl Analyzer {
         });
         self.diagnose(&connection, &rows, path);
         self.count_facts(&c);
+        self.out.facts.incomplete +=
+            u64::from(rows.iter().any(|(flow, _)| flow.capture_lacks.is_some()));
         self.out.connections.push(connection);
         self.out.flows.extend(rows.into_iter().map(|(flow, _)| flow));
         self.hosts.close(a, c.hosts[0]);

@@ -14,12 +14,16 @@
 //! ## Evidence
 //!
 //! `application_share` (0 … 1), `idle_count`, `idle_s` (pauses longer than an RTT with nothing in flight),
-//! `goodput_bps`, `peak_bps`.
+//! `goodput_bps`, `peak_bps`, `cause` (see below).
 //!
 //! ## What cures it
 //!
-//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for each response
-//! before the next request, a player that fetches in pieces, a small send buffer.
+//! Nothing on the network cures the pauses. Look at the sending program: disk, processor, a protocol that waits for each
+//! response before the next request, a player that fetches in pieces, a small send buffer.
+//!
+//! What costs time while the program does send is named as well, by `cause`. `receiver`: its window was closed for 50 ms or
+//! more. `outage`: nothing was answered for a second or more. `queue`: queueing delay of 60 ms and more (p95), grade C. Else
+//! `program`.
 //!
 //! ## Traps
 //!
@@ -43,6 +47,12 @@ const MAIN: f64 = 0.30;
 /// In a shorter flow one or two pauses are most of the time.
 const MIN_ACTIVE: Duration = Duration::from_secs(2);
 
+/// Time from which another cause is worth naming beside the pauses: `zero-window` and `no-answer` report it from there on.
+const CLOSED: Duration = Duration::from_millis(50);
+const UNANSWERED: Duration = Duration::from_secs(1);
+/// Queueing delay (ms, p95) from which `bufferbloat` is a warning: grade C.
+const QUEUE_MS: f64 = 60.0;
+
 pub(super) const RULE: Rule = Rule {
     name: "application-limited",
     about: "the sender had nothing to send",
@@ -50,6 +60,34 @@ pub(super) const RULE: Rule = Rule {
     page: page!("application_limited.rs"),
     check: Check::Flow(check),
 };
+
+/// What costs time while the sender has data, and the cure of both.
+fn cause(e: &Evidence<'_>) -> (&'static str, &'static str) {
+    let silence = e.silences.longest.map_or(Duration::ZERO, |s| s.until.since(s.since));
+    if e.flow.zero_window >= CLOSED {
+        (
+            "receiver",
+            "The pauses are the sending program's. While it sends, the receiver's closed window costs time: look at the \
+             application there.",
+        )
+    } else if silence >= UNANSWERED {
+        (
+            "outage",
+            "The pauses are the sending program's. While it sends, lost segments cost time: look for a link that loses.",
+        )
+    } else if e.flow.queue_ms.is_some_and(|q| q.p95 >= QUEUE_MS) {
+        (
+            "queue",
+            "The pauses are the sending program's. While it sends, a queue delays it: smart queue management (fq_codel, \
+             CAKE) in front of the slow link.",
+        )
+    } else {
+        (
+            "program",
+            "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",
+        )
+    }
+}
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
@@ -61,12 +99,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let (goodput, peak) = (flow.goodput.map(|r| r.0 as f64), flow.peak.map(|r| r.0 as f64));
+    let (cause, cure) = cause(e);
     let mut v = Values::default();
     v.number("application_share", idle)
         .number("idle_count", flow.idle_count as f64)
         .number("idle_s", flow.idle.as_secs_f64())
         .number("goodput_bps", goodput)
-        .number("peak_bps", peak);
+        .number("peak_bps", peak)
+        .text("cause", cause);
     let rates = match goodput.zip(peak) {
         Some((mean, best)) => {
             format!(": {} on average, {} in the best second", rate(mean), rate(best))
@@ -81,14 +121,15 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: end_where(e, |b| b.limit_ns[Limit::Application as usize] > 0),
         values: v.take(),
         text: format!("The sender had nothing to send for {} of the time{rates}.", percent(idle)),
-        cure: "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",
+        cure,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Case;
+    use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::evidence::Silence;
 
     fn idle_for(seconds: f64) -> Case {
         Case::transfer(10, |t, bin| {
@@ -102,6 +143,36 @@ mod tests {
         let f = check(&idle_for(3.0).evidence()).expect("application");
         assert_eq!((f.severity, f.number("application_share")), (Severity::Info, 0.3));
         assert!(f.text.contains("30 % of the time"), "{}", f.text);
+    }
+
+    #[test]
+    fn what_costs_time_while_the_program_sends_is_named_beside_its_pauses() {
+        let cause = |change: &dyn Fn(&mut Case)| {
+            let mut case = idle_for(5.0);
+            change(&mut case);
+            let f = check(&case.evidence()).expect("application");
+            assert_eq!(f.cure.starts_with("Nothing on the network"), f.word("cause") == "program");
+            f.word("cause").to_owned()
+        };
+        assert_eq!(cause(&|_| {}), "program");
+        let closed = |ms| move |c: &mut Case| c.flow.zero_window = Duration::from_millis(ms);
+        assert_eq!([cause(&closed(49)), cause(&closed(50))], ["program", "receiver"]);
+        let queue = |p95| {
+            move |c: &mut Case| {
+                c.flow.queue_ms = Some(units::Quantiles { p95, ..c.flow.queue_ms.expect("queue") });
+            }
+        };
+        assert_eq!([cause(&queue(59.0)), cause(&queue(60.0))], ["program", "queue"]);
+        let silence = |c: &mut Case| {
+            c.silences.longest = Some(Silence {
+                since: at(1.0),
+                until: at(2.0),
+                repeats: 2,
+                received: 0,
+                answered: true,
+            });
+        };
+        assert_eq!(cause(&silence), "outage");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use units::{Bytes, Duration, Instant};
 
 use crate::congestion_control::rounds::Rounds;
+use crate::connection::complete::Missing;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::{Bins, State};
@@ -149,6 +150,8 @@ pub(crate) struct Measured {
     pub delayed_acks: DelayedAcks,
     pub window_probe: Option<(Pos, Instant)>,
     pub holes: Holes,
+    /// What the capture lacks of the data.
+    pub missing: Missing,
     pub bursts: Bursts,
     /// The round trips by which the congestion control is recognised.
     pub rounds: Rounds,
@@ -202,6 +205,7 @@ impl Measured {
             delayed_acks: DelayedAcks::default(),
             window_probe: None,
             holes: Holes::default(),
+            missing: Missing::default(),
             bursts: Bursts::default(),
             rounds: Rounds::default(),
             loaded_rtt: Delays::default(),
