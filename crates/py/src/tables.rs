@@ -112,6 +112,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
             RttMethod::Timestamps => "timestamps",
             RttMethod::Halves => "halves",
             RttMethod::Window => "window",
+            RttMethod::Echo => "echo",
             RttMethod::None => "none",
         }),
     ));

@@ -10,10 +10,12 @@
 //!   half of them decides nothing. A gap in a short part of the time leaves the rest as it is.
 //! - *ACKs are lacking* if more is unacknowledged at the end than any sender may have in flight. Slow start is the fastest
 //!   growth that RFC 5681 allows: the window is the initial one (ten segments, RFC 6928) and one byte more per
-//!   acknowledged byte. Before a sender may send more, ACKs passed. A sender whose retransmission timer fired got
-//!   none either, and is judged. A capture of one direction has no ACK at all.
-//!   In a connection without SYN the window was grown before the capture began, and the sender may have had all of it in
-//!   flight. There, that the sender goes on with new data without an ACK for a retransmission timeout shows the same.
+//!   acknowledged byte. Before a sender may send more, ACKs passed. In a connection without SYN the window was grown before
+//!   the capture began, and the sender may have had all of it in flight. There, that the sender goes on with new data
+//!   without an ACK for a retransmission timeout shows the same.
+//!
+//! A sender whose retransmission timer fired got no ACK either, and is judged. So is a transfer whose other direction is not
+//! in the capture at all: its bytes count as delivered when they are seen, and no figure needs an ACK.
 
 use units::{Duration, Instant};
 
@@ -55,7 +57,7 @@ pub(super) fn lacks(s: &Stream, m: &Measured, f: &Flow) -> Option<CaptureLacks> 
         return Some(CaptureLacks::Data);
     }
     if !s.acks_seen {
-        return Some(CaptureLacks::Acks);
+        return None;
     }
     let acknowledged = s.una.max(0);
     let room = acknowledged + INITIAL_WINDOW * i64::from(s.mss());
@@ -69,11 +71,10 @@ pub(super) fn lacks(s: &Stream, m: &Measured, f: &Flow) -> Option<CaptureLacks> 
     (s.syn_seen || silent > patience).then_some(CaptureLacks::Acks)
 }
 
-/// Removes what [`lacks`] does not permit: all but counts, and the goodput where it follows from them. ACKs tell it where
-/// data is lacking, and the data where there is no ACK at all.
-pub(super) fn without_figures(s: &Stream, f: &mut Flow, lacks: CaptureLacks) {
+/// Removes what [`lacks`] does not permit: all but counts, and the goodput where only data is lacking, since ACKs tell it.
+pub(super) fn without_figures(f: &mut Flow, lacks: CaptureLacks) {
     f.capture_lacks = Some(lacks);
-    if lacks == CaptureLacks::Acks && s.acks_seen {
+    if lacks == CaptureLacks::Acks {
         f.goodput = None;
     }
     (f.peak, f.unlimited_goodput) = (None, None);

@@ -12,6 +12,7 @@
 
 pub(crate) mod complete;
 pub(crate) mod datagram;
+pub(crate) mod echo;
 pub(crate) mod session;
 pub(crate) mod summary;
 pub(crate) mod table;

@@ -115,7 +115,7 @@ pub(crate) fn flow_row(
     if !f.too_short
         && let Some(lacks) = complete::lacks(s, &m, &f)
     {
-        complete::without_figures(s, &mut f, lacks);
+        complete::without_figures(&mut f, lacks);
     }
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
     let Measured { bins, wakeups, bursts, silences, .. } = *m;

@@ -21,9 +21,9 @@
 //! Nothing on the network cures the pauses. Look at the sending program: disk, processor, a protocol that waits for each
 //! response before the next request, a player that fetches in pieces, a small send buffer.
 //!
-//! What costs time while the program does send is named as well, by `cause`. `receiver`: its window was closed for 50 ms or
-//! more. `outage`: nothing was answered for a second or more. `queue`: queueing delay of 60 ms and more (p95), grade C. Else
-//! `program`.
+//! What costs time while the program does send is named as well, by `cause`, where another finding of the flow shows it:
+//! `receiver` for `zero-window`, `outage` for `no-answer` of a receiver that is there, `queue` for a warning of `bufferbloat`.
+//! Else it is `program`.
 //!
 //! ## Traps
 //!
@@ -37,21 +37,15 @@
 //! et al., "A root cause analysis toolkit for TCP", Computer Networks 52(9), 2008.
 
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, share};
-use super::{Check, Rule, page::page};
+use super::{Check, Rule, bufferbloat, no_answer, page::page, zero_window};
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Limit, Severity};
+use crate::series::rows::{Finding, Limit, Severity, Value};
 use units::Duration;
 
 /// Share of time from which the application is a main cause.
 const MAIN: f64 = 0.30;
 /// In a shorter flow one or two pauses are most of the time.
 const MIN_ACTIVE: Duration = Duration::from_secs(2);
-
-/// Time from which another cause is worth naming beside the pauses: `zero-window` and `no-answer` report it from there on.
-const CLOSED: Duration = Duration::from_millis(50);
-const UNANSWERED: Duration = Duration::from_secs(1);
-/// Queueing delay (ms, p95) from which `bufferbloat` is a warning: grade C.
-const QUEUE_MS: f64 = 60.0;
 
 pub(super) const RULE: Rule = Rule {
     name: "application-limited",
@@ -61,21 +55,25 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Flow(check),
 };
 
-/// What costs time while the sender has data, and the cure of both.
+/// What costs time while the sender has data, by the other findings of this flow, and the cure of both.
 fn cause(e: &Evidence<'_>) -> (&'static str, &'static str) {
-    let silence = e.silences.longest.map_or(Duration::ZERO, |s| s.until.since(s.since));
-    if e.flow.zero_window >= CLOSED {
+    let lost = |f: &Finding| {
+        f.values.iter().any(|(key, value)| {
+            *key == "cause" && matches!(value, Value::Text(t) if t == "outage" || t == "one way")
+        })
+    };
+    if zero_window::check(e).is_some() {
         (
             "receiver",
             "The pauses are the sending program's. While it sends, the receiver's closed window costs time: look at the \
              application there.",
         )
-    } else if silence >= UNANSWERED {
+    } else if no_answer::check(e).is_some_and(|f| lost(&f)) {
         (
             "outage",
             "The pauses are the sending program's. While it sends, lost segments cost time: look for a link that loses.",
         )
-    } else if e.flow.queue_ms.is_some_and(|q| q.p95 >= QUEUE_MS) {
+    } else if bufferbloat::check(e).is_some_and(|f| f.severity >= Severity::Warning) {
         (
             "queue",
             "The pauses are the sending program's. While it sends, a queue delays it: smart queue management (fq_codel, \
@@ -155,14 +153,20 @@ mod tests {
             f.word("cause").to_owned()
         };
         assert_eq!(cause(&|_| {}), "program");
-        let closed = |ms| move |c: &mut Case| c.flow.zero_window = Duration::from_millis(ms);
-        assert_eq!([cause(&closed(49)), cause(&closed(50))], ["program", "receiver"]);
-        let queue = |p95| {
+        let closed = |ms| {
             move |c: &mut Case| {
-                c.flow.queue_ms = Some(units::Quantiles { p95, ..c.flow.queue_ms.expect("queue") });
+                (c.flow.zero_window_count, c.flow.zero_window) = (1, Duration::from_millis(ms));
             }
         };
-        assert_eq!([cause(&queue(59.0)), cause(&queue(60.0))], ["program", "queue"]);
+        assert_eq!([cause(&closed(49)), cause(&closed(50))], ["program", "receiver"]);
+        let mut queue = Case::transfer(10, |t, bin| {
+            bin.limit(if t < 5.0 { Limit::Application } else { Limit::Bottleneck });
+            bin.rtt(if t < 5.0 { 50.0 } else { 150.0 });
+        });
+        let found = check(&queue.evidence()).expect("application");
+        assert_eq!((found.word("cause"), found.cure.contains("smart queue")), ("queue", true));
+        queue.flow.queue_ms.as_mut().expect("queue").count = 5;
+        assert_eq!(check(&queue.evidence()).expect("application").word("cause"), "program");
         let silence = |c: &mut Case| {
             c.silences.longest = Some(Silence {
                 since: at(1.0),

@@ -108,7 +108,7 @@ fn standing(e: &Evidence<'_>, base_ms: f64, p95: f64) -> Standing {
     Standing { series, threshold, onset }
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let queue = e.flow.queue_ms.filter(|q| q.count >= MIN_SAMPLES)?;
     let grade = grade(queue.p95);
     let mut severity = severity_of(grade)?;

@@ -116,7 +116,7 @@ fn ending(e: &Evidence<'_>, longest: &Silence) -> (&'static str, &'static str) {
     }
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let longest = e.silences.longest.filter(|s| s.repeats >= MIN_REPEATS)?;
     let length = longest.until.since(longest.since).as_secs_f64();
     if length < MENTION_S {

@@ -89,7 +89,7 @@ fn host_left(e: &Evidence<'_>) -> bool {
     })
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     if flow.zero_window_count == 0 || flow.zero_window < MIN_TIME || flow.bytes < MIN_BYTES {
         return None;

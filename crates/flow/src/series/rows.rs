@@ -57,6 +57,8 @@ pub enum RttMethod {
     Halves,
     /// The DRWA paper's second estimator: first acknowledgement of a byte to the data one window beyond. An upper bound.
     Window,
+    /// Echo request to its reply (ping).
+    Echo,
     /// No sample was possible.
     None,
 }
