@@ -21,7 +21,7 @@ ALIKE = 1.5
 
 def ping_flows(run: RunTables) -> list[Row]:
     """The flows of echo requests with replies, those with the most first."""
-    flows = [row for row in run.flows.to_pylist() if row["rtt_method"] == "echo"]
+    flows = [row for row in run.flows.to_pylist() if row.get("rtt_method") == "echo"]
     return sorted(flows, key=lambda flow: -flow["rtt_ms_count"])
 
 

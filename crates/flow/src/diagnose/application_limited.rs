@@ -168,6 +168,7 @@ mod tests {
         queue.flow.queue_ms.as_mut().expect("queue").count = 5;
         assert_eq!(check(&queue.evidence()).expect("application").word("cause"), "program");
         let silence = |c: &mut Case| {
+            c.silences.count = 1;
             c.silences.longest = Some(Silence {
                 since: at(1.0),
                 until: at(2.0),

@@ -15,7 +15,7 @@ pub enum Protocol {
     Tcp,
     /// UDP (QUIC, VPN, DNS …), counted.
     Udp,
-    /// ICMP and ICMPv6, counted.
+    /// ICMP and ICMPv6: pings have round trips, others are counted.
     Icmp,
     /// Any other IP protocol, by number, counted.
     Other(u8),
