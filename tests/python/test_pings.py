@@ -24,7 +24,7 @@ from unbloat.text.terminal import Terminal
 CAPTURES = {
     "pcapplusplus/gtp-u.pcap": 51,
     "spindump/trace_tunnel_interface_ping.pcap": 1000,
-    "tcpreplay/test.pcap": 10,
+    "tcpreplay/test.pcap": 11,
     "zeek/pppoe.pcap": 5,
     "zeek/timeout-with-pings.pcap": 6,
 }
@@ -154,7 +154,7 @@ def test_the_first_screen_has_the_pings_within_its_width(tmp_path: Path) -> None
     file_screen(terminal, analyze(written(tmp_path / "ping.pcap", False)), top=10, sort="bytes")
     lines = stream.getvalue().splitlines()
     [row] = [line for line in lines if line.endswith("ping")]
-    assert "40 → 57 ms" in row
+    assert "40 → 58 ms" in row
     assert any(line.startswith("Ping 10.0.0.1 → 10.0.0.2: 18 replies") for line in lines)
     assert max(map(len, lines)) <= 80
 

@@ -44,7 +44,10 @@ def ping_text(run: RunTables, flow: Row) -> str:
         f"{plural(flow['rtt_ms_count'], 'reply') if flow['rtt_ms_count'] == 1 else count_text(flow['rtt_ms_count']) + ' replies'}, "
         + (f"{share_text(lost)} of the requests without one" if lost else "none missing")
     )
-    text = f"Ping {source} → {target}: {counted}; RTT {ms_text(flow['rtt_ms_min'])} at least"
+    text = f"Ping {source} → {target}: {counted}; RTT {ms_text(flow['rtt_ms_min'])}"
+    if flow["rtt_ms_count"] == 1:
+        return f"{text}."
+    text += " at least"
     if flow["rtt_ms_count"] < MIN_REPLIES:
         return f"{text}, {ms_text(flow['rtt_ms_max'])} at most."
     text += f", {ms_text(flow['rtt_ms_p50'])} p50, {ms_text(flow['rtt_ms_p95'])} p95."

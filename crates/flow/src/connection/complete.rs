@@ -39,10 +39,11 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// After each ACK: the capture lacks `bytes` so far. What is new passed since the ACK before, or since the first data.
+    /// After each ACK: the capture lacks `bytes` so far, or the ACK ends in data that it lacks (`within`). What is new
+    /// passed since the ACK before, or since the first data.
     #[inline]
-    pub fn acknowledged(&mut self, bytes: u64, first_data: Instant, now: Instant) {
-        if bytes > self.bytes {
+    pub fn acknowledged(&mut self, bytes: u64, within: bool, first_data: Instant, now: Instant) {
+        if bytes > self.bytes || within {
             self.bytes = bytes;
             self.time += now.since(self.last.unwrap_or(first_data));
         }
