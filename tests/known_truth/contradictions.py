@@ -57,6 +57,11 @@ def both(first: Callable[[Row], bool], second: Callable[[Row], bool]) -> Callabl
     return lambda a, b: first(a) and second(b)
 
 
+def says(words: str, where: str = "text") -> Callable[[Row], bool]:
+    """Whether a finding has these words in its text, or in its cure."""
+    return lambda finding: words in finding[where]
+
+
 def exceed(first: str, second: str) -> Callable[[Row, Row], bool]:
     """Whether two shares of the time of one flow add up to more than all of it."""
     return lambda a, b: (value(a, first) or 0) + (value(b, second) or 0) > 1 + ROUNDING
@@ -109,6 +114,30 @@ PAIRS = [
         "rtt-inflation-other-flow",
         both(has("cause", "path"), always),
         "segments were lost without a queue, and there was one",
+    ),
+    Pair(
+        "retransmission-timeouts",
+        "loss-limited",
+        both(says("rather than loss"), always),
+        "the path delayed the segments and lost none, and it lost them",
+    ),
+    Pair(
+        "retransmission-timeouts",
+        "no-answer",
+        both(says("rather than loss"), has("cause", "outage", "one way")),
+        "the path delayed the segments and lost none, and it lost them",
+    ),
+    Pair(
+        "application-limited",
+        "bufferbloat",
+        both(says("Nothing on the network", "cure"), has("grade", *BLOATED)),
+        "nothing on the network is to be cured, and a queue stands there",
+    ),
+    Pair(
+        "application-limited",
+        "zero-window",
+        both(says("Nothing on the network", "cure"), always),
+        "the sending program alone is to be cured, and the receiving one",
     ),
     Pair(
         "receive-window",
@@ -171,6 +200,13 @@ def of_flow(flow: Row, findings: list[Row]) -> Iterator[str]:
         yield f"bufferbloat limits the flow for most of the time, and grade {flow['grade']}"
 
 
+def twice_the_same_cure(findings: list[Row]) -> Iterator[str]:
+    """Two findings of one flow that ask for the same change of the receive window."""
+    windows = [row for row in findings if row["rule"] in ("receive-window", "flat-window")]
+    if len([row for row in windows if "tcp_rmem" in row["cure"]]) > 1:
+        yield "receive-window and flat-window: the same cure twice"
+
+
 def found(run: Run) -> list[str]:
     """The contradictions of a run, each with its flow."""
     by_flow: dict[int, list[Row]] = {}
@@ -180,6 +216,9 @@ def found(run: Run) -> list[str]:
     lines = []
     for flow in run.flows.to_pylist():
         findings = by_flow.get(flow["id"], [])
-        for line in (*of_pairs(findings), *of_flow(flow, findings)):
+        if flow.get("capture_lacks") and findings:
+            lines.append(f"flow {flow['id']}: the capture lacks most of it, and findings")
+        every = (*of_pairs(findings), *of_flow(flow, findings), *twice_the_same_cure(findings))
+        for line in every:
             lines.append(f"flow {flow['id']}: {line}")
     return lines

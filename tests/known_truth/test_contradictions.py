@@ -26,6 +26,12 @@ FIGURES: dict[str, dict[str, Any]] = {
 WORDS: dict[str, list[dict[str, Any]]] = {
     "receive-window": [{"cause": "window"}, {"cause": "queue"}],
     "flat-window": [{"verdict": "too large"}, {"verdict": "too small"}],
+    "no-answer": [{"cause": "one way"}],
+}
+# The words that a condition looks for in the text or the cure.
+SAID: dict[str, dict[str, str]] = {
+    "retransmission-timeouts": {"text": "a sudden delay rather than loss"},
+    "application-limited": {"cure": "Nothing on the network: look at the sending program"},
 }
 QUIET_FLOW: Row = {"limit": "bottleneck", "grade": "C", "share_bufferbloat": 0.0}
 
@@ -38,7 +44,9 @@ def finding(rule: str, begin: float = 1.0, end: float = 5.0, **values: Any) -> R
         "from_s": begin,
         "to_s": end,
         "values": json.dumps(FIGURES.get(rule, {}) | values),
-    }
+        "text": "",
+        "cure": "",
+    } | SAID.get(rule, {})
 
 
 def both_of(pair: Pair) -> tuple[Row, Row]:
@@ -67,6 +75,21 @@ def test_findings_that_agree_are_no_contradiction() -> None:
     agreeing[-1]["values"] = json.dumps({"cause": "overflow", "congestion_window_share": 0.2})
     assert list(contradictions.of_pairs(agreeing)) == []
     assert list(contradictions.of_flow(QUIET_FLOW, agreeing)) == []
+
+
+def test_one_cure_of_the_window_given_twice_is_found() -> None:
+    """As two findings of one connection said it before."""
+    cures = (
+        "Raise the receiver's largest window (net.ipv4.tcp_rmem)",
+        "Raise the maximum of tcp_rmem",
+    )
+    rows = [
+        finding(rule) | {"cure": cure}
+        for rule, cure in zip(("receive-window", "flat-window"), cures, strict=True)
+    ]
+    assert len(list(contradictions.twice_the_same_cure(rows))) == 1
+    rows[1]["cure"] = "As for receive-window: a larger one."
+    assert list(contradictions.twice_the_same_cure(rows)) == []
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,17 @@ import pytest
 from requirements import SHARED, requires
 
 from unbloat import analyze
-from unbloat.capture.file_text import NO_GRADE, WHAT_TO_RECORD, file_screen, what_to_record
+from unbloat.capture.file_text import (
+    NO_GRADE,
+    WHAT_TO_RECORD,
+    file_screen,
+    long_paths,
+    what_to_record,
+)
 from unbloat.errors import UnbloatError
 from unbloat.run.run import Run
-from unbloat.text.format import ends_text, rtt_range
+from unbloat.run.verdict import verdict
+from unbloat.text.format import ends_text, no_limit_text, rtt_range
 from unbloat.text.terminal import Terminal, width
 
 ACK, PSH = 0x10, 0x08
@@ -176,3 +183,54 @@ def test_every_public_capture_has_a_first_screen_of_one_form() -> None:
         assert len(named) == len(set(named)), (path.name, "a rule stands once per severity")
         assert not tcp or any(FIGURES.fullmatch(line) for line in lines), path.name
     assert seen >= 150
+
+
+@pytest.mark.parametrize(
+    ("flow", "words"),
+    [
+        ({"data_packets": 0}, "no data"),
+        ({"data_packets": 9, "too_short": True}, "too short to judge"),
+        ({"data_packets": 9, "too_short": False, "capture_lacks": "data"}, "data missing"),
+        ({"data_packets": 9, "too_short": False, "capture_lacks": "acks"}, "ACKs missing"),
+        ({"data_packets": 9, "too_short": False, "capture_lacks": None}, None),
+        ({"data_packets": 9}, None),
+    ],
+)
+def test_why_there_is_no_limit_is_said_in_its_place(
+    flow: dict[str, Any], words: str | None
+) -> None:
+    assert no_limit_text(flow) == words
+
+
+def test_a_good_grade_on_a_long_path_has_the_base_rtt_beside_it() -> None:
+    def said(grade: str | None, base: float | None) -> str:
+        return long_paths([({"id": 4}, {"grade": grade, "rtt_ms_min": base})])
+
+    assert said("B", 560.4) == (
+        "The grade is of the added delay alone. The path's own RTT is 560 ms on connection 4."
+    )
+    assert said("A+", 100.1)
+    assert [said("B", 100.0), said(None, 560.0), said("A", None)] == ["", "", ""]
+    assert said("F", 560.4) == "", "nobody takes that for a good one"
+
+
+@requires("captures")
+def test_a_transfer_that_was_hardly_captured_has_no_rtt_and_no_limit() -> None:
+    """5.42 GB of it are missing. Its RTT was 13.3 s (p95), and its limit the application."""
+    run = analyze(SHARED / "captures" / "real" / "zeek" / "bigtransfer.pcap")
+    flow = run.flow(5)
+    assert flow["capture_lacks"] == "data"
+    assert [flow[name] for name in ("rtt_ms_p95", "limit", "grade", "peak_bps")] == [None] * 4
+    assert flow["goodput_bps"] > 280e6, "by the ACKs"
+    [row] = [line for line in screen(run) if line.endswith("data missing")]
+    assert "288 Mbit/s" in row
+    assert "the capture lacks most of its data" in verdict(run)
+    [finding] = run.findings_of()
+    assert finding["rule"] == "capture-quality"
+
+
+@requires("captures")
+def test_a_handshake_within_one_tick_of_the_clock_is_no_rtt_of_zero() -> None:
+    run = analyze(SHARED / "captures" / "real" / "tcptrace" / "input" / "zwnd.dmp.gz")
+    assert run.connection(1)["initial_rtt_ms"] is None
+    assert not any("0 ms" in line.split("zero window")[0] for line in screen(run)[:6])

@@ -154,6 +154,17 @@ pub struct Datagram {
     pub dst_port: u16,
     /// Bytes behind the UDP or ICMP header.
     pub payload: u32,
+    /// Of ICMP and ICMPv6 echo (ping).
+    pub echo: Option<Echo>,
+}
+
+/// An echo request or its reply (RFC 792, RFC 4443 section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// The reply, not the request.
+    pub reply: bool,
+    /// Sequence number, the same in both.
+    pub sequence: u16,
 }
 
 /// The content of a frame.

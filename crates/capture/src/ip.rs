@@ -5,7 +5,7 @@
 //! it is what the frame had left on the wire. An IP length beyond the frame counts, because some tools
 //! cut packets and adapt the frame length but not the packet's.
 
-use crate::decoded::{Addr, Datagram, Decoded, Ip};
+use crate::decoded::{Addr, Datagram, Decoded, Echo, Ip};
 use crate::decoder::{Decoder, FrameContext};
 use crate::fragment::{Key, Outcome, Piece};
 use crate::protocol::{
@@ -192,7 +192,14 @@ impl Decoder {
         cx: FrameContext,
     ) -> Option<Decoded> {
         let plain = |src_port, dst_port, payload| {
-            Some(Decoded::Datagram(Datagram { ip, protocol, src_port, dst_port, payload }))
+            Some(Decoded::Datagram(Datagram {
+                ip,
+                protocol,
+                src_port,
+                dst_port,
+                payload,
+                echo: None,
+            }))
         };
         match protocol {
             TCP => Some(tcp::decode(view.data, view.wire, ip)),
@@ -210,13 +217,24 @@ impl Decoder {
                 inner.or_else(|| plain(src_port, dst_port, len - 8))
             }
             ICMP | ICMPV6 => {
-                let echo = matches!(
-                    (protocol, view.u8(0)),
-                    (ICMP, Some(ICMP_ECHO_REPLY | ICMP_ECHO))
-                        | (ICMPV6, Some(ICMPV6_ECHO | ICMPV6_ECHO_REPLY))
-                );
-                let id = if echo { view.be16(4).unwrap_or(0) } else { 0 };
-                plain(id, id, view.wire.saturating_sub(8))
+                let reply = match (protocol, view.u8(0)) {
+                    (ICMP, Some(ICMP_ECHO)) | (ICMPV6, Some(ICMPV6_ECHO)) => Some(false),
+                    (ICMP, Some(ICMP_ECHO_REPLY)) | (ICMPV6, Some(ICMPV6_ECHO_REPLY)) => Some(true),
+                    _ => None,
+                };
+                let id = reply.and_then(|_| view.be16(4)).unwrap_or(0);
+                let echo =
+                    reply.zip(view.be16(6)).map(|(reply, sequence)| Echo { reply, sequence });
+                let payload = view.wire.saturating_sub(8);
+                let (src_port, dst_port) = (id, id);
+                Some(Decoded::Datagram(Datagram {
+                    ip,
+                    protocol,
+                    src_port,
+                    dst_port,
+                    payload,
+                    echo,
+                }))
             }
             // Their ports stand where those of UDP do.
             DCCP | SCTP | UDP_LITE => {

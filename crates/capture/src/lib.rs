@@ -43,7 +43,7 @@ mod view;
 mod wlan;
 pub mod write;
 
-pub use decoded::{Addr, Datagram, Decoded, Ip, TcpOptions, TcpSegment, flags};
+pub use decoded::{Addr, Datagram, Decoded, Echo, Ip, TcpOptions, TcpSegment, flags};
 pub use decoder::Decoder;
 pub use error::{OpenError, ReadError};
 pub use frame::{Frame, Interface};

@@ -218,6 +218,7 @@ fn limits(rows: &[FlowRow], bdps: &[Option<Bytes>], put: Put<'_>) {
     }
     put(Column::maybe_str("limit", r().map(main_limit)));
     put(Column::bool("too_short", r().map(|_| false)));
+    put(Column::maybe_str("capture_lacks", r().map(|_| None::<&str>)));
     let graded =
         |f: &FlowRow| f.queue_ms.filter(|q| q.count >= GRADE_SAMPLES).map(|q| grade(q.p95));
     put(Column::maybe_str("grade", r().map(graded)));

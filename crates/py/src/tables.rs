@@ -1,8 +1,8 @@
 //! The tables of `docs/format.md`, column by column. One line here, one line there.
 
 use flow::series::rows::{
-    Connection, End, Event, Finding, Flow, Limit, Protocol, Quantiles, RttMethod, Sample, Segment,
-    Value, Vantage,
+    CaptureLacks, Connection, End, Event, Finding, Flow, Limit, Protocol, Quantiles, RttMethod,
+    Sample, Segment, Value, Vantage,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -112,6 +112,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
             RttMethod::Timestamps => "timestamps",
             RttMethod::Halves => "halves",
             RttMethod::Window => "window",
+            RttMethod::Echo => "echo",
             RttMethod::None => "none",
         }),
     ));
@@ -174,6 +175,7 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
     }
     put(Column::maybe_str("limit", r().map(|f| f.main_limit().map(Limit::name))));
     put(Column::bool("too_short", r().map(|f| f.too_short)));
+    put(Column::maybe_str("capture_lacks", r().map(|f| f.capture_lacks.map(CaptureLacks::name))));
     put(Column::maybe_str("grade", r().map(|f| f.grade)));
     let control = |f: &Flow| f.congestion_control.as_ref().map(|found| found.control.name());
     put(Column::maybe_str("congestion_control", r().map(control)));

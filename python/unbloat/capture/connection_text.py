@@ -13,13 +13,15 @@ from unbloat.run.run import Run
 from unbloat.run.tables import Row
 from unbloat.run.verdict import limit_shares
 from unbloat.text.format import (
-    TOO_SHORT,
+    LACKING,
+    base_rtt_of_grade,
     byte_text,
     count_text,
     endpoint_text,
     ends_text,
     limit_text,
     ms_text,
+    no_limit_text,
     number,
     plural,
     rate_text,
@@ -197,8 +199,14 @@ def rtt_lines() -> Lines:
         ("measured by", lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–")),
         ("loaded p50 / p95", pair("loaded_rtt_ms_p50", "loaded_rtt_ms_p95", ms_text)),
         ("queue p50 / p95", pair("queue_ms_p50", "queue_ms_p95", ms_text)),
-        ("bufferbloat grade", lambda flow: flow["grade"] or "–"),
+        ("bufferbloat grade", grade_text),
     ]
+
+
+def grade_text(flow: Row) -> str:
+    """The grade; on a long path with its base RTT, since the grade is of the added delay alone."""
+    base = base_rtt_of_grade(flow)
+    return (flow["grade"] or "–") if base is None else f"{flow['grade']}, base RTT {ms_text(base)}"
 
 
 def window_lines() -> Lines:
@@ -294,6 +302,7 @@ METHODS = {
     "timestamps": "timestamps",
     "halves": "both halves",
     "window": "window (upper bound)",
+    "echo": "echo request and reply",
     "none": "–",
 }
 
@@ -313,12 +322,15 @@ def scale_text(flow: Row) -> str:
 def limit_bar(terminal: Terminal, run: Run, flow: Row) -> None:
     """Shares of the limits of one direction, as bars."""
     shares = limit_shares(flow)
-    if not shares and not flow.get("too_short"):
+    why = no_limit_text(flow) if flow["data_packets"] else None
+    if not shares and why is None:
         return
     terminal.line()
     terminal.line(terminal.style(f"held back, {direction_text(run, flow['id'])}", "dim"))
-    if flow.get("too_short"):
-        terminal.line(TOO_SHORT)
+    if lacks := flow.get("capture_lacks"):
+        terminal.line(f"unknown: the capture lacks {LACKING[lacks]}")
+    elif why is not None:
+        terminal.line(why)
     room = min(terminal.width, READABLE_BAR) - LABEL - 9
     for name, share in shares:
         bar = BAR * round(share * room)
@@ -333,7 +345,7 @@ READABLE_BAR = 80
 
 def series(terminal: Terminal, run: Run, flow: Row, bin_ms: float) -> None:
     """Goodput, RTT and bytes in flight over time, each with its largest value."""
-    if not flow["payload_bytes"]:
+    if not flow["payload_bytes"] or flow.get("capture_lacks"):
         return
     samples = run.samples(flow=flow["id"], bin_ms=bin_ms)
     if samples.num_rows < 2:

@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from unbloat.run.direction import main_direction
+from unbloat.run.pings import ping_texts
 from unbloat.run.run import Run
 from unbloat.run.tables import SEVERITY_ORDER, Row
 from unbloat.text.format import (
     NOTHING,
     TOO_SHORT,
+    base_rtt_of_grade,
     byte_text,
     endpoint_text,
     ends_text,
     limit_text,
     ms_text,
+    no_limit_text,
     plural,
     rate_text,
     rtt_range,
@@ -44,6 +47,10 @@ NO_GRADE = (
 SHORT_BYTES = 1_250_000
 SEVERITY_STYLE = {"serious": ("red", "bold"), "warning": ("yellow",), "info": ("cyan",)}
 GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "red", "F": "red"}
+# Those that leave calls and games usable on a short path.
+GOOD_GRADES = ("A+", "A", "B")
+# Long paths that are named below the table.
+NAMED_PATHS = 3
 GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
 
 
@@ -62,6 +69,12 @@ def file_screen(terminal: Terminal, run: Run, top: int, sort: str) -> None:
                     "dim",
                 )
             )
+    for text in ping_texts(run):
+        terminal.line()
+        terminal.wrapped(text, "", "")
+    if note := long_paths(rows):
+        terminal.line()
+        terminal.wrapped(note, "", "")
     if (hint := what_to_record(run)) is not None:
         terminal.line()
         terminal.wrapped(hint, "", "")
@@ -79,6 +92,8 @@ def what_to_record(run: Run) -> str | None:
     mains = [flow for id_ in ids if (flow := main_direction(run, id_))["data_packets"]]
     if not mains:
         return None
+    if any(flow.get("capture_lacks") for flow in mains):
+        return None  # capture-quality says what to record
     if all(flow["too_short"] for flow in mains):
         return WHAT_TO_RECORD
     blamed = any(
@@ -88,6 +103,20 @@ def what_to_record(run: Run) -> str | None:
     graded = any(flow["grade"] for flow in mains)
     long = any((flow["bytes"] or 0) >= SHORT_BYTES for flow in mains)
     return None if blamed or graded or long else NO_GRADE
+
+
+def long_paths(rows: Sequence[tuple[Row, Row]]) -> str:
+    """What a good grade does not say: that the path itself is long. Empty where it is not."""
+    long = [
+        (connection["id"], base)
+        for connection, flow in rows
+        if flow["grade"] in GOOD_GRADES and (base := base_rtt_of_grade(flow)) is not None
+    ]
+    named = [f"{ms_text(base)} on connection {id_}" for id_, base in long[:NAMED_PATHS]]
+    if not named:
+        return ""
+    more = f" and {len(long) - NAMED_PATHS} more" if len(long) > NAMED_PATHS else ""
+    return f"The grade is of the added delay alone. The path's own RTT is {', '.join(named)}{more}."
 
 
 def header(terminal: Terminal, run: Run) -> None:
@@ -189,6 +218,8 @@ def rtt_text(run: Run, flow: Row) -> str:
 def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> str:
     """The figures of a connection's main direction; of what is not TCP only what was counted."""
     size = right(byte_text(connection["bytes"]), 9)
+    if connection["proto"] == "icmp" and rtt.strip() != NOTHING:
+        return f"{size}{right(NOTHING, 12)}{rtt}{right(NOTHING, 7)}  ping"
     if connection["proto"] != "tcp":
         return f"{size}  {proto_text(connection['proto'])}"
     grade = flow["grade"] or "–"
@@ -207,9 +238,7 @@ def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> st
 
 def judged_text(flow: Row) -> str:
     """The main limit, or why there is none."""
-    if not flow["data_packets"]:
-        return "no data"
-    return TOO_SHORT if flow.get("too_short") else limit_text(flow["limit"])
+    return no_limit_text(flow) or limit_text(flow["limit"])
 
 
 def findings(terminal: Terminal, run: Run, rows: Sequence[Row], most: int | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from unbloat.run.tables import RunTables
 from unbloat.run.verdict import verdict
-from unbloat.text.format import byte_text, count_text, seconds_text
+from unbloat.text.format import base_rtt_of_grade, byte_text, count_text, ms_text, seconds_text
 
 # What a grade stands for, in the order of the page's legend.
 GRADES = {
@@ -59,4 +59,6 @@ def headline(run: RunTables) -> Headline:
     ):
         if info.get(key):
             figures.append((words, count_text(info[key])))
-    return Headline(title or "capture", verdict(run), grade, GRADES.get(grade or "", ""), figures)
+    base = None if run.main_flow is None else base_rtt_of_grade(run.flow(run.main_flow))
+    means = GRADES.get(grade or "", "") + (f", base RTT {ms_text(base)}" if base else "")
+    return Headline(title or "capture", verdict(run), grade, means, figures)

@@ -5,9 +5,12 @@ Everything was decided by the analysis before; these are sentences with its figu
 
 from __future__ import annotations
 
+from unbloat.run.pings import ping_texts
 from unbloat.run.tables import Row, RunTables
 from unbloat.text.format import (
+    LACKING,
     LIMITS,
+    base_rtt_of_grade,
     byte_text,
     endpoint_text,
     limit_phrase,
@@ -25,7 +28,10 @@ WORTH_NAMING = 0.1
 def verdict(run: RunTables) -> str:
     """One paragraph about the main flow; about the counts alone where there is no TCP data."""
     if run.main_flow is None:
-        return f"No TCP data in {run.name}: {plural(run.info.get('packets', 0), 'packet')}, {counts(run)}."
+        packets = plural(run.info.get("packets", 0), "packet")
+        return " ".join(
+            [f"No TCP data in {run.name}: {packets}, {counts(run)}.", *ping_texts(run)[:1]]
+        )
     flow = run.flow(run.main_flow)
     sentences = [moved(run, flow), delayed(flow), limited(flow)]
     # Of this flow alone: what is said of another one would read as if it were said of this.
@@ -34,6 +40,7 @@ def verdict(run: RunTables) -> str:
         sentences.append(
             others[0]["text"] if others[0]["text"].endswith(".") else others[0]["text"] + "."
         )
+    sentences += ping_texts(run)[:1]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -73,14 +80,18 @@ def delayed(flow: Row) -> str:
         return "Its round-trip time could not be measured."
     if flow["grade"] is None:
         return f"Its RTT was {ms_text(flow['rtt_ms_min'])} at least and {ms_text(flow['rtt_ms_p95'])} at p95."
+    base = base_rtt_of_grade(flow)
+    alone = "" if base is None else f" for the added delay alone, on a base RTT of {ms_text(base)}"
     return (
         f"Its RTT rose from {ms_text(flow['rtt_ms_min'])} to {ms_text(flow['rtt_ms_p95'])} (p95), "
-        f"with {ms_text(flow['queue_ms_p95'])} of queue under load: grade {flow['grade']}."
+        f"with {ms_text(flow['queue_ms_p95'])} of queue under load: grade {flow['grade']}{alone}."
     )
 
 
 def limited(flow: Row) -> str:
     """What limited it, the largest share first; of a short transfer, what to record instead."""
+    if lacks := flow.get("capture_lacks"):
+        return f"What limited it is unknown: the capture lacks {LACKING[lacks]}."
     if flow.get("too_short"):
         return (
             "It is too short to judge what limited it: "

@@ -194,6 +194,29 @@ def ends_text(connection: dict[str, Any], towards_a: bool = False, width: int = 
 TOO_SHORT = "too short to judge"
 """In place of the limit of a transfer that has none (`too_short` in docs/format.md)."""
 
+LACKS = {"data": "data missing", "acks": "ACKs missing"}
+"""The same for a transfer that the capture lacks too much of (`capture_lacks`)."""
+LACKING = {"data": "most of its data", "acks": "most of its ACKs"}
+"""What the capture lacks, in the words of a sentence."""
+
+
+def no_limit_text(flow: Mapping[str, Any]) -> str | None:
+    """Why a transfer has no limit, in the words of a table cell; nothing where it may have one."""
+    if not flow.get("data_packets"):
+        return "no data"
+    lacks = flow.get("capture_lacks")
+    return LACKS[lacks] if lacks else TOO_SHORT if flow.get("too_short") else None
+
+
+LONG_PATH_MS = 100.0
+"""From this base RTT on games feel the path itself, whatever the grade of the added delay (`diagnose/grade.rs`)."""
+
+
+def base_rtt_of_grade(flow: Mapping[str, Any]) -> float | None:
+    """The base RTT that belongs beside a grade, where the path is long: the grade is of the added delay alone."""
+    low = flow.get("rtt_ms_min")
+    return low if flow.get("grade") and low is not None and low > LONG_PATH_MS else None
+
 
 def limit_text(name: str | None) -> str:
     """A limit in the words of a table cell."""

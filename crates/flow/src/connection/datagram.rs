@@ -1,12 +1,13 @@
 //! UDP, ICMP and other IP protocols: counted per flow, so that their share of the link is seen.
 //!
 //! A flow is a pair of addresses and ports (for ICMP echo the identifier). It ends after five minutes without
-//! packets.
+//! packets. Pings have round trips as well (`echo.rs`).
 
 use capture::{Addr, Datagram, protocol};
 use units::{Bytes, Duration, Instant};
 
-use crate::series::rows::{Connection, End, Flow, Protocol, Vantage};
+use crate::connection::echo::Pings;
+use crate::series::rows::{Connection, End, Flow, Protocol, RttMethod, Vantage};
 
 /// A flow ends after this long without packets: NATs keep UDP mappings that long (RFC 4787 section 4.3).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration(300_000_000_000);
@@ -24,6 +25,8 @@ pub(crate) struct DatagramFlow {
     bytes: [u64; 2],
     payload: [u64; 2],
     ce: [u64; 2],
+    /// Pings, by the direction of their requests.
+    pings: Option<Box<[Pings; 2]>>,
 }
 
 /// Maps an IP protocol number to the protocol of a row.
@@ -49,10 +52,21 @@ impl DatagramFlow {
             bytes: [0; 2],
             payload: [0; 2],
             ce: [0; 2],
+            pings: None,
         }
     }
 
-    pub fn take(&mut self, d: &Datagram, direction: usize) {
+    /// Counts a datagram. The whole capture has `bytes` with it.
+    pub fn take(&mut self, d: &Datagram, direction: usize, bytes: u64) {
+        if let Some(echo) = d.echo {
+            let pings = self.pings.get_or_insert_default();
+            if echo.reply {
+                let before = bytes.saturating_sub(u64::from(d.ip.wire_len));
+                pings[1 - direction].reply(echo, d.ip.time, before);
+            } else {
+                pings[direction].request(echo, d.ip.time, bytes);
+            }
+        }
         self.end = self.end.max(d.ip.time);
         self.packets[direction] += 1;
         self.bytes[direction] += u64::from(d.ip.total_len);
@@ -60,7 +74,8 @@ impl DatagramFlow {
         self.ce[direction] += u64::from(d.ip.ecn == 3);
     }
 
-    pub fn rows(&self) -> (Connection, [Flow; 2]) {
+    /// The rows; the capture goes on until `seen_until`.
+    pub fn rows(&self, seen_until: Instant) -> (Connection, [Flow; 2]) {
         let span = self.end.since(self.start);
         let flow = |d: usize| {
             let mut f = Flow::blank(self.id * 2 + d as u32);
@@ -72,6 +87,15 @@ impl DatagramFlow {
             f.active = span;
             f.goodput = f.bytes.over(span);
             f.ecn_ce = self.ce[d];
+            if let Some(pings) = &self.pings {
+                let figures = pings[d].figures(seen_until.max(self.end));
+                f.rtt_ms = figures.rtt_ms;
+                f.loaded_rtt_ms = figures.loaded_rtt_ms;
+                f.loss_rate = figures.lost;
+                if f.rtt_ms.is_some() {
+                    f.rtt_method = RttMethod::Echo;
+                }
+            }
             f
         };
         let connection = Connection {

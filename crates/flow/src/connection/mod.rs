@@ -10,7 +10,9 @@
 //!
 //! Sources: RFC 9293 sections 3.5 and 3.6, RFC 7323 section 2; definitions in `docs/measures.md`.
 
+pub(crate) mod complete;
 pub(crate) mod datagram;
+pub(crate) mod echo;
 pub(crate) mod session;
 pub(crate) mod summary;
 pub(crate) mod table;
@@ -343,7 +345,10 @@ impl Conn {
         if h.syn_acks == 1 {
             self.halves[0] = Some(s.ip.time.since(syn_ack));
         }
-        if let (Some(a), Some(b)) = (self.halves[0], self.halves[1]) {
+        // Without a step of the clock of the capture in between, nothing was measured.
+        if let (Some(a), Some(b)) = (self.halves[0], self.halves[1])
+            && a + b > Duration::ZERO
+        {
             self.initial_rtt = Some(a + b);
             self.set_path_min(Some((a + b).as_nanos()));
             self.set_vantage(vantage_by_halves(a.as_nanos(), b.as_nanos()));
@@ -397,6 +402,9 @@ impl Conn {
         let at = stream.seq.position(s.seq, stream.max) + i64::from(s.payload);
         if stream.fin.is_none() {
             stream.fin = Some(at);
+            if let Some(m) = &mut self.streams[1 - d].measured {
+                m.silences.closed_by_receiver = Some(s.ip.time);
+            }
             self.event(out, d, s.ip.time, EventKind::Fin, 0.0);
         }
     }

@@ -7,11 +7,12 @@
 //! - goodput with a window twice as large = twice the rate while the window was full, but at most the rate of the best
 //!   bin. Behind a standing queue of 30 ms or more it is the goodput itself: a larger window would only add queue.
 //!
-//! A transfer that is too short to judge ([`too_short`]) has counts and RTTs, but no rate, limit or grade.
+//! A transfer that is too short to judge ([`too_short`]) has counts and RTTs, but no rate, limit or grade. One that the
+//! capture lacks too much of (`complete.rs`) has counts.
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::connection::Conn;
+use crate::connection::{Conn, complete};
 use crate::diagnose::grade::grade;
 use crate::series::evidence::{Burst, Silences, Wakeup};
 use crate::series::output::Series;
@@ -112,6 +113,11 @@ pub(crate) fn flow_row(
     f.ack_burst_bytes_max = Bytes(m.bursts.acked_max);
     f.data_burst_bytes_max = Bytes(m.bursts.released_max);
     f.ack_silence_max = Duration(m.bursts.silence_max);
+    if !f.too_short
+        && let Some(lacks) = complete::lacks(s, &m, &f)
+    {
+        complete::without_figures(&mut f, lacks);
+    }
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
     let Measured { bins, wakeups, bursts, silences, .. } = *m;
     let (profile, bursts, refused) = (bins.profile, bursts.longest, s.counts.refused);

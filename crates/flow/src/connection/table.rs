@@ -328,7 +328,7 @@ impl Analyzer {
         }
         let Some(flow) = self.datagrams.get_mut(&key) else { return };
         let direction = usize::from(flow.addrs[0] != src);
-        flow.take(d, direction);
+        flow.take(d, direction, self.out.packets.wire_bytes);
         let [a, b] = flow.hosts;
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
         self.hosts.count_bytes(from, to, u64::from(d.ip.total_len));
@@ -406,12 +406,12 @@ impl Analyzer {
         ended.sort_by_key(|(_, f)| f.id);
         for (key, flow) in ended {
             self.datagrams.remove(&key);
-            self.flush_datagram(&flow);
+            self.flush_datagram(&flow, self.clock);
         }
     }
 
-    fn flush_datagram(&mut self, flow: &DatagramFlow) {
-        let (connection, flows) = flow.rows();
+    fn flush_datagram(&mut self, flow: &DatagramFlow, seen_until: Instant) {
+        let (connection, flows) = flow.rows(seen_until);
         self.out.connections.push(connection);
         self.out.flows.extend(flows);
         for (addr, row) in flow.addrs.iter().zip(flow.hosts) {
@@ -449,6 +449,8 @@ impl Analyzer {
         });
         self.diagnose(&connection, &rows, path);
         self.count_facts(&c);
+        self.out.facts.incomplete +=
+            u64::from(rows.iter().any(|(flow, _)| flow.capture_lacks.is_some()));
         self.out.connections.push(connection);
         self.out.flows.extend(rows.into_iter().map(|(flow, _)| flow));
         self.hosts.close(a, c.hosts[0]);
@@ -527,7 +529,7 @@ impl Analyzer {
         let mut datagrams: Vec<DatagramFlow> = self.datagrams.drain().map(|(_, f)| f).collect();
         datagrams.sort_by_key(|f| f.id);
         for flow in &datagrams {
-            self.flush_datagram(flow);
+            self.flush_datagram(flow, end);
         }
         let Analyzer { mut out, series, clock, hosts, .. } = self;
         // Rows are large: this sort moves each only once.

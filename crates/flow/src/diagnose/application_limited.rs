@@ -14,12 +14,16 @@
 //! ## Evidence
 //!
 //! `application_share` (0 … 1), `idle_count`, `idle_s` (pauses longer than an RTT with nothing in flight),
-//! `goodput_bps`, `peak_bps`.
+//! `goodput_bps`, `peak_bps`, `cause` (see below).
 //!
 //! ## What cures it
 //!
-//! Nothing on the network. Look at the sending program: disk, processor, a protocol that waits for each response
-//! before the next request, a player that fetches in pieces, a small send buffer.
+//! Nothing on the network cures the pauses. Look at the sending program: disk, processor, a protocol that waits for each
+//! response before the next request, a player that fetches in pieces, a small send buffer.
+//!
+//! What costs time while the program does send is named as well, by `cause`, where another finding of the flow shows it:
+//! `receiver` for `zero-window`, `outage` for `no-answer` of a receiver that is there, `queue` for a warning of `bufferbloat`.
+//! Else it is `program`.
 //!
 //! ## Traps
 //!
@@ -33,9 +37,9 @@
 //! et al., "A root cause analysis toolkit for TCP", Computer Networks 52(9), 2008.
 
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, share};
-use super::{Check, Rule, page::page};
+use super::{Check, Rule, bufferbloat, no_answer, page::page, zero_window};
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Limit, Severity};
+use crate::series::rows::{Finding, Limit, Severity, Value};
 use units::Duration;
 
 /// Share of time from which the application is a main cause.
@@ -51,6 +55,38 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Flow(check),
 };
 
+/// What costs time while the sender has data, by the other findings of this flow, and the cure of both.
+fn cause(e: &Evidence<'_>) -> (&'static str, &'static str) {
+    let lost = |f: &Finding| {
+        f.values.iter().any(|(key, value)| {
+            *key == "cause" && matches!(value, Value::Text(t) if t == "outage" || t == "one way")
+        })
+    };
+    if zero_window::check(e).is_some() {
+        (
+            "receiver",
+            "The pauses are the sending program's. While it sends, the receiver's closed window costs time: look at the \
+             application there.",
+        )
+    } else if no_answer::check(e).is_some_and(|f| lost(&f)) {
+        (
+            "outage",
+            "The pauses are the sending program's. While it sends, lost segments cost time: look for a link that loses.",
+        )
+    } else if bufferbloat::check(e).is_some_and(|f| f.severity >= Severity::Warning) {
+        (
+            "queue",
+            "The pauses are the sending program's. While it sends, a queue delays it: smart queue management (fq_codel, \
+             CAKE) in front of the slow link.",
+        )
+    } else {
+        (
+            "program",
+            "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",
+        )
+    }
+}
+
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     if !enough_data(e) || flow.active < MIN_ACTIVE {
@@ -61,12 +97,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let (goodput, peak) = (flow.goodput.map(|r| r.0 as f64), flow.peak.map(|r| r.0 as f64));
+    let (cause, cure) = cause(e);
     let mut v = Values::default();
     v.number("application_share", idle)
         .number("idle_count", flow.idle_count as f64)
         .number("idle_s", flow.idle.as_secs_f64())
         .number("goodput_bps", goodput)
-        .number("peak_bps", peak);
+        .number("peak_bps", peak)
+        .text("cause", cause);
     let rates = match goodput.zip(peak) {
         Some((mean, best)) => {
             format!(": {} on average, {} in the best second", rate(mean), rate(best))
@@ -81,14 +119,15 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: end_where(e, |b| b.limit_ns[Limit::Application as usize] > 0),
         values: v.take(),
         text: format!("The sender had nothing to send for {} of the time{rates}.", percent(idle)),
-        cure: "Nothing on the network: look at the sending program (disk, processor, waiting for answers, small send buffer).",
+        cure,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Case;
+    use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::evidence::Silence;
 
     fn idle_for(seconds: f64) -> Case {
         Case::transfer(10, |t, bin| {
@@ -102,6 +141,43 @@ mod tests {
         let f = check(&idle_for(3.0).evidence()).expect("application");
         assert_eq!((f.severity, f.number("application_share")), (Severity::Info, 0.3));
         assert!(f.text.contains("30 % of the time"), "{}", f.text);
+    }
+
+    #[test]
+    fn what_costs_time_while_the_program_sends_is_named_beside_its_pauses() {
+        let cause = |change: &dyn Fn(&mut Case)| {
+            let mut case = idle_for(5.0);
+            change(&mut case);
+            let f = check(&case.evidence()).expect("application");
+            assert_eq!(f.cure.starts_with("Nothing on the network"), f.word("cause") == "program");
+            f.word("cause").to_owned()
+        };
+        assert_eq!(cause(&|_| {}), "program");
+        let closed = |ms| {
+            move |c: &mut Case| {
+                (c.flow.zero_window_count, c.flow.zero_window) = (1, Duration::from_millis(ms));
+            }
+        };
+        assert_eq!([cause(&closed(49)), cause(&closed(50))], ["program", "receiver"]);
+        let mut queue = Case::transfer(10, |t, bin| {
+            bin.limit(if t < 5.0 { Limit::Application } else { Limit::Bottleneck });
+            bin.rtt(if t < 5.0 { 50.0 } else { 150.0 });
+        });
+        let found = check(&queue.evidence()).expect("application");
+        assert_eq!((found.word("cause"), found.cure.contains("smart queue")), ("queue", true));
+        queue.flow.queue_ms.as_mut().expect("queue").count = 5;
+        assert_eq!(check(&queue.evidence()).expect("application").word("cause"), "program");
+        let silence = |c: &mut Case| {
+            c.silences.count = 1;
+            c.silences.longest = Some(Silence {
+                since: at(1.0),
+                until: at(2.0),
+                repeats: 2,
+                received: 0,
+                answered: true,
+            });
+        };
+        assert_eq!(cause(&silence), "outage");
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn standing(e: &Evidence<'_>, base_ms: f64, p95: f64) -> Standing {
     Standing { series, threshold, onset }
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let queue = e.flow.queue_ms.filter(|q| q.count >= MIN_SAMPLES)?;
     let grade = grade(queue.p95);
     let mut severity = severity_of(grade)?;
@@ -184,9 +184,15 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             format!("{}. At the RTT of {} before that, {}", after.words(), ms(rtt), u.words())
         }
         _ if after == usability(base) && base > QUIET_MS => {
-            format!("{}, as with the path's own RTT of {}", after.words(), ms(base))
+            format!("{}, as without the queue", after.words())
         }
         _ => after.words(),
+    };
+    // A long path can have a good grade and be of no use for calls.
+    let added = if base > QUIET_MS {
+        format!("Grade {grade} for the added delay alone, on a path with an RTT of {}", ms(base))
+    } else {
+        format!("Grade {grade}")
     };
     Some(Finding {
         rule: RULE.name,
@@ -196,7 +202,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         to: onset.map_or_else(|| data_end(e), |o| end_of(e, o.end.saturating_sub(1))),
         values: v.take(),
         text: format!(
-            "Queueing delay reached {} (p95), with about {} in the queue; {began}. Grade {grade}: {usable}.",
+            "Queueing delay reached {} (p95), with about {} in the queue; {began}. {added}: {usable}.",
             ms(queue.p95),
             bytes(queue_bytes),
         ),
@@ -317,7 +323,7 @@ mod tests {
     fn a_satellite_path_is_not_blamed_on_its_queue() {
         let case = Case::transfer(20, |t, bin| bin.rtt(if t < 5.0 { 540.0 } else { 620.0 }));
         let f = check(&case.evidence()).expect("grade C");
-        assert!(f.text.contains("as with the path's own RTT of 540 ms"), "{}", f.text);
+        assert!(f.text.contains("on a path with an RTT of 540 ms: calls"), "{}", f.text);
     }
 
     #[test]

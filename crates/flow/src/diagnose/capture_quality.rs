@@ -11,21 +11,23 @@
 //! - packets captured twice (mirror ports), dropped before the analysis
 //! - connections without SYN (window scale unknown, a lower bound is inferred)
 //! - connections seen in one direction only (no RTT, no window)
+//! - connections of which the capture lacks most of the data, or more ACKs than any sender could do without: neither limit
+//!   nor RTT is stated of them (`capture_lacks` in `docs/format.md`)
 //! - segments larger than any MTU (GSO/GRO: the capture was taken above the offload of the network
 //!   card)
 //! - times that run backwards
 //! - packets with invalid headers, or cut off before the end of the TCP header
 //!
-//! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, 1 % of
-//! packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the connections (at
-//! least one) on, duplicates from 0.1 % of the packets on, GSO/GRO segments always.
+//! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, a connection
+//! that cannot be judged, 1 % of packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the
+//! connections (at least one) on, duplicates from 0.1 % of the packets on, GSO/GRO segments always.
 //!
 //! Minimum: one packet.
 //!
 //! ## Evidence
 //!
 //! `packets`, `reported_drops`, `gap_bytes`, `duplicates`, `connections`, `without_syn`, `one_sided`,
-//! `giants` (connections with GSO/GRO segments), `backward_steps`, `broken` (packets). `packets` and
+//! `incomplete`, `giants` (connections with GSO/GRO segments), `backward_steps`, `broken` (packets). `packets` and
 //! `connections` are always there, the others where they are not zero.
 //!
 //! ## What cures it
@@ -34,6 +36,7 @@
 //!
 //! - drops and gaps: capture with a small snap length (`-s 128`) and a large buffer (`-B 65536`)
 //! - one direction only: capture on one of the hosts, or on a tap that sees both directions
+//! - most of a connection: both together
 //! - broken headers: a larger snap length; times backwards: sort with `reordercap`
 //! - missing SYNs: start before the connection
 //! - copies and GSO/GRO segments: nothing. Where single packets matter, use `ethtool -K … gro off tso off`
@@ -65,6 +68,8 @@ const CURE_LOST: &str = "Capture with a small snap length and a large buffer (tc
                          missing.";
 const CURE_ONE_SIDED: &str =
     "Capture where both directions pass: on one of the two hosts, or at a tap that sees both.";
+const CURE_INCOMPLETE: &str = "Capture where all packets of both directions pass, with a small snap length and a large buffer (tcpdump -s 128 \
+                               -B 65536).";
 const CURE_BROKEN: &str =
     "Capture at least 128 bytes of each packet, so that all headers are complete.";
 const CURE_ORDER: &str = "Times run backwards where files were put one after the other, or a clock was set. Sort the packets \
@@ -121,6 +126,15 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
             true,
             format!("{} seen in one direction only", connections(facts.one_sided, "was", "were")),
             CURE_ONE_SIDED,
+        ),
+        (
+            facts.incomplete > 0,
+            true,
+            format!(
+                "of {} most of the data or of the ACKs is missing, so that limit and RTT are unknown",
+                counted(facts.incomplete, "connection", "connections")
+            ),
+            CURE_INCOMPLETE,
         ),
         (
             of_packets(facts.broken) >= BROKEN,
@@ -184,6 +198,7 @@ fn check(facts: &CaptureFacts) -> Option<Finding> {
         .number("connections", facts.connections as f64)
         .number("without_syn", seen(facts.without_syn))
         .number("one_sided", seen(facts.one_sided))
+        .number("incomplete", seen(facts.incomplete))
         .number("giants", seen(facts.offloaded))
         .number("backward_steps", seen(facts.backward_steps))
         .number("broken", seen(facts.broken));
@@ -264,6 +279,7 @@ mod tests {
         };
         assert_eq!(cure(|f| f.offloaded = 3), CURE_OFFLOAD);
         assert_eq!(cure(|f| f.duplicates = 900), CURE_COPIES);
+        assert_eq!(cure(|f| (f.incomplete, f.without_syn) = (1, 40)), CURE_INCOMPLETE);
         assert_eq!(cure(|f| f.without_syn = 40), CURE_SYN);
         assert_eq!(cure(|f| (f.backward_steps, f.without_syn) = (900, 40)), CURE_ORDER);
         assert_eq!(cure(|f| (f.one_sided, f.without_syn) = (30, 40)), CURE_ONE_SIDED);

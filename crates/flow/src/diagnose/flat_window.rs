@@ -10,7 +10,7 @@
 //! 20 bins, 2 s) are flat.
 //!
 //! The cap is compared with the path: cap over BDP (p95 of 100 ms goodput × smallest RTT). Up to 1.5 the
-//! window limits the rate (*too small*). From 3 on it allows a queue of at least twice the BDP (*too large*; 3 is
+//! window limits the rate (*too small*), unless a queue stands while it is full (see `receive-window`). From 3 on it allows a queue of at least twice the BDP (*too large*; 3 is
 //! the λ at which DRWA itself stops). Between the two it *fits*.
 //!
 //! It is also compared with the maxima of some phones (`tcp_rmem` third value, of which Linux
@@ -45,6 +45,7 @@
 
 use super::reading::{Values, bytes, data_end, data_start, enough_data, percent, ratio};
 use super::{Check, Rule, page::page};
+use crate::diagnose::receive_window::{blames_queue, path_was_full};
 use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
@@ -124,9 +125,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let bdp = flow.bdp.map(|b| b.0 as f64).filter(|b| *b > 0.0);
     let over = bdp.map(|b| cap / b);
     let verdict = over.map(|x| match x {
-        x if x <= SMALL => "too small",
-        x if x < LARGE => "fits",
-        _ => "too large",
+        x if x >= LARGE => "too large",
+        x if x <= SMALL && !path_was_full(e) => "too small",
+        _ => "fits",
     });
     let known = known(cap);
     let mut v = Values::default();
@@ -162,8 +163,11 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             bytes(cap),
             percent(share),
         ),
-        cure: match verdict {
-            Some("too large") => cure_at_sender!(
+        cure: match (verdict, blames_queue(e)) {
+            (Some("too large"), Some(true)) => {
+                "As for receive-window; a static maximum cannot suit both a short and a long path."
+            }
+            (Some("too large"), _) => cure_at_sender!(
                 flow,
                 "Let the receiver's window follow the delay (DRWA): a static maximum cannot suit both a short and a long \
                  path. ",
@@ -172,6 +176,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
                              and a long path. ",
                 "."
             ),
+            (_, Some(false)) => {
+                "As for receive-window: a larger one. A window that follows the delay (DRWA) adds no queue on short paths."
+            }
             _ => {
                 "Raise the maximum of tcp_rmem at the receiver, with a window that follows the delay (DRWA) so that it \
                  adds no queue on short paths."
@@ -215,6 +222,26 @@ mod tests {
         let f = check(&case.evidence()).expect("flat");
         assert_eq!((f.word("verdict"), f.word("known_cap")), ("too large", "HTC EVO Shift WiMAX"));
         assert!((f.number("cap_over_bdp") - 20.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn one_connection_gets_one_cure_of_its_window() {
+        let mut case = capped(110_208, 250.0, 44_083);
+        let alone = check(&case.evidence()).expect("flat").cure;
+        assert!(alone.starts_with("Raise the maximum of tcp_rmem"));
+        let full = |case: &mut Case| {
+            case.flow.window_full = Duration::from_secs(20);
+            case.flow.rtt_ms.as_mut().expect("RTTs").min = 250.0;
+        };
+        full(&mut case);
+        let cures: Vec<_> = crate::diagnose::flow_findings(&case.evidence())
+            .into_iter()
+            .filter(|f| f.rule.ends_with("-window"))
+            .map(|f| f.cure)
+            .collect();
+        assert_eq!(cures.len(), 2);
+        assert!(cures[0].contains("tcp_rmem") && !cures[1].contains("tcp_rmem"), "{cures:?}");
+        assert!(cures[1].starts_with("As for receive-window"));
     }
 
     #[test]

@@ -79,9 +79,9 @@ pub const TABLE: &[Rule] = &[
     capture_quality::RULE,
 ];
 
-/// Findings about one flow, in the order of [`TABLE`].
+/// Findings about one flow, in the order of [`TABLE`]. Of a flow that the capture lacks too much of, `capture-quality` says so.
 pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    if evidence.flow.data_packets == 0 {
+    if evidence.flow.data_packets == 0 || evidence.flow.capture_lacks.is_some() {
         return Vec::new();
     }
     let run = |rule: &Rule| match rule.check {

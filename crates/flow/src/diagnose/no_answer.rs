@@ -21,13 +21,21 @@
 //!
 //! `silence_s_longest`, `silence_count`, `silence_s` (all of them), `first_s` (the longest, after the first data),
 //! `repeats` (segments repeated in the longest), `packets_from_receiver` (in the longest), `silent`, `end`
-//! (`answered`, `reset by the sender`, `reset by the receiver` or `open`).
+//! (`answered`, `reset by the sender`, `reset by the receiver` or `open`), `cause` (see below), `receiver_closed_s`
+//! (how long before it the receiver had closed its side).
 //!
 //! ## What cures it
 //!
-//! Find out which of the two is gone: the host (off, asleep, out of coverage) or the path (a NAT or firewall that
-//! forgot the connection, a failed link). A capture beside the other host shows whether the segments arrive. If the
-//! receiver still sends, look for a path that loses in one direction only, or drops full segments (MTU).
+//! By `cause`:
+//!
+//! - `gone`, nothing came any more: find out which of the two is gone, the host (off, asleep, out of coverage) or the path
+//!   (a NAT or firewall that forgot the connection, a failed link). A capture beside the other host shows it.
+//! - `host`, the capture was taken beside a receiver that does not answer: look at that host.
+//! - `outage`, the receiver answered a later repeat: it was there, and the link lost the others or was down.
+//! - `one way`, the receiver still sends: look for a path that loses in one direction only. Where nothing was answered any
+//!   more, full segments may not pass (MTU).
+//! - `closed`, the receiver had closed its side a minute or more before: nothing on the network. Hosts forget such a
+//!   connection (FIN-WAIT-2, 60 s in Linux); the sender should close as well.
 //!
 //! ## Traps
 //!
@@ -45,6 +53,7 @@ use super::reading::{Values, clock, counted, ms, seconds, seconds_into};
 use super::{Check, Rule, page::page};
 use crate::series::evidence::{Evidence, Silence};
 use crate::series::rows::{Finding, Severity, Vantage};
+use units::Duration;
 
 /// Seconds from which it is reported: the smallest timer that RFC 6298 allows.
 const MENTION_S: f64 = 1.0;
@@ -56,8 +65,36 @@ const CURE_GONE: &str = "Find out what is gone: the host (off, asleep, out of co
                          that forgot the connection). A ping to it at that time, or a capture beside it, shows which.";
 const CURE_HOST: &str =
     "The segments arrived beside the receiver: look at that host, its firewall and its load.";
-const CURE_ONE_WAY: &str = "The receiver lives: look for a path that loses in this direction only, for a filter, and for full segments that \
-                            do not pass (MTU). A capture beside the receiver shows whether they arrive.";
+const CURE_OUTAGE: &str = "Nothing is gone: a later repeat was answered. Look for a link that loses, or was down for that time: a weak \
+                           radio signal, a handover, a bad cable. Captures at both ends show in which direction.";
+const CURE_ONE_WAY: &str = "The receiver lives: look for a link that loses in this direction only (a weak radio signal, a bad cable), or a \
+                            filter. A capture beside the receiver shows whether the segments arrive.";
+const CURE_NEVER: &str = "The receiver lives: look for a path that loses in this direction only, for a filter, and for full segments that \
+                          do not pass (MTU). A capture beside the receiver shows whether they arrive.";
+const CURE_CLOSED: &str = "Nothing on the network: the receiver had closed the connection long before, and hosts forget one that only the \
+                           other side keeps open (Linux after 60 s). The sender should close it when the receiver does.";
+/// Time after which a host forgets a connection that it closed and the other side keeps open: FIN-WAIT-2, by
+/// tcp_fin_timeout of Linux.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// What the packets say of the cause: its name in the evidence, and the cure.
+fn cause(
+    e: &Evidence<'_>,
+    longest: &Silence,
+    closed: Option<Duration>,
+) -> (&'static str, &'static str) {
+    let silent = longest.received == 0;
+    match (silent, longest.answered) {
+        (true, false) if closed.is_some_and(|before| before >= FORGOTTEN) => {
+            ("closed", CURE_CLOSED)
+        }
+        (true, _) if e.flow.vantage == Vantage::Receiver => ("host", CURE_HOST),
+        (true, true) => ("outage", CURE_OUTAGE),
+        (true, false) => ("gone", CURE_GONE),
+        (false, true) => ("one way", CURE_ONE_WAY),
+        (false, false) => ("one way", CURE_NEVER),
+    }
+}
 
 pub(super) const RULE: Rule = Rule {
     name: "no-answer",
@@ -89,12 +126,14 @@ pub(super) fn reported(e: &Evidence<'_>) -> Option<Silence> {
     Some(longest).filter(|_| length >= MENTION_S && length > due)
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let longest = reported(e)?;
     let length = longest.until.since(longest.since).as_secs_f64();
     let silent = longest.received == 0;
     let (end, ended) = ending(e, &longest);
     let first = seconds_into(e, longest.since);
+    let closed = e.silences.closed_by_receiver.map(|at| longest.since.since(at));
+    let (cause, cure) = cause(e, &longest, closed);
     let mut v = Values::default();
     v.number("silence_s_longest", length)
         .number("silence_count", e.silences.count as f64)
@@ -103,7 +142,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("repeats", longest.repeats as f64)
         .number("packets_from_receiver", longest.received as f64)
         .text("silent", if silent { "receiver" } else { "acknowledgements" })
-        .text("end", end);
+        .text("end", end)
+        .text("cause", cause)
+        .number("receiver_closed_s", closed.map(Duration::as_secs_f64));
     let side = if silent {
         format!("The receiver fell silent for {}", seconds(length))
     } else {
@@ -133,19 +174,16 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             clock(e, longest.since),
             counted(longest.repeats, "segment", "segments"),
         ),
-        cure: match (silent, e.flow.vantage) {
-            (true, Vantage::Receiver) => CURE_HOST,
-            (true, _) => CURE_GONE,
-            (false, _) => CURE_ONE_WAY,
-        },
+        cure,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Case, at};
+    use super::super::testing::{Case, START, at};
     use super::*;
-    use units::Duration;
+
+    use units::Instant;
 
     fn silence(length_s: f64, repeats: u64, received: u64, answered: bool) -> Case {
         let mut case = Case::transfer(20, |_, _| {});
@@ -181,7 +219,31 @@ mod tests {
         let f = check(&silence(4.0, 4, 3, true).evidence()).expect("silence");
         assert_eq!((f.word("silent"), f.word("end")), ("acknowledgements", "answered"));
         assert!(f.text.contains("but sent 3 packets"), "{}", f.text);
-        assert_eq!(f.cure, CURE_ONE_WAY);
+        assert_eq!((f.word("cause"), f.cure), ("one way", CURE_ONE_WAY));
+        assert!(!f.cure.contains("MTU"), "the same segments passed in the end");
+        let never = check(&silence(4.0, 4, 3, false).evidence()).expect("silence");
+        assert_eq!((never.word("cause"), never.cure), ("one way", CURE_NEVER));
+    }
+
+    #[test]
+    fn a_receiver_that_answered_a_later_repeat_was_not_gone() {
+        let f = check(&silence(6.0, 2, 0, true).evidence()).expect("silence");
+        assert_eq!((f.word("cause"), f.cure), ("outage", CURE_OUTAGE));
+        let gone = check(&silence(6.0, 2, 0, false).evidence()).expect("silence");
+        assert_eq!((gone.word("cause"), gone.cure), ("gone", CURE_GONE));
+    }
+
+    #[test]
+    fn a_receiver_that_closed_a_minute_before_has_forgotten_the_connection() {
+        let closed = |before_s: u64, answered| {
+            let mut case = silence(4.2, 4, 0, answered);
+            let since = at(5.0).since(START).as_nanos();
+            case.silences.closed_by_receiver =
+                Some(Instant(START.0 + since - before_s * 1_000_000_000));
+            check(&case.evidence()).expect("silence").word("cause").to_owned()
+        };
+        assert_eq!([closed(59, false), closed(60, false)], ["gone", "closed"]);
+        assert_eq!(closed(235, true), "outage", "it has not forgotten it");
     }
 
     #[test]

@@ -13,9 +13,10 @@
 //! rate is the RTT above which that rate is impossible.
 //!
 //! *The cause* follows from the queue at those times (mean RTT of the bins that are full for a tenth or more, above
-//! the minimum of the path). Below 60 ms, or below the unloaded RTT itself, the window is too small for the path: a
-//! larger one gives more throughput, and `unlimited_goodput_bps` estimates how much. Above both, a queue filled the
-//! window: a larger one would only lengthen the queue.
+//! the minimum of the path). From 60 ms and the unloaded RTT itself on, a queue filled the window: a larger one would only
+//! lengthen the queue. The same holds for a shorter queue that came with the full window: 30 ms or more for three quarters
+//! of those bins, and at least twice the median of the other bins (ten or more). The path was full as well. Else the
+//! window is too small for the path: a larger one gives more throughput, and `unlimited_goodput_bps` estimates how much.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Nor when
 //! it was full for less than 10 % of the time, and only while the receiver still raised it: autotuning follows the sender
@@ -52,8 +53,8 @@
 //! window.
 
 use super::reading::{
-    Values, base_rtt, bytes, clock, data_start, end_where, enough_data, ms, percent, rate, ratio,
-    seconds_into,
+    Values, base_rtt, bytes, clock, data_start, end_where, enough_data, ms, percent, quantile,
+    queue_series, rate, ratio, seconds_into,
 };
 use super::{Check, Rule, page::page};
 use crate::diagnose::changepoint::onset;
@@ -73,6 +74,12 @@ const FULL_BIN: f64 = 0.25;
 const TOUCHED_BIN: f64 = 0.10;
 /// Queueing delay (ms) above which the queue fills the window: grade C.
 const QUEUE_MS: f64 = 60.0;
+/// Queueing delay (ms) of a standing queue: the beginning of grade B, and the threshold of the limit `bufferbloat`.
+const STANDING_MS: f64 = 30.0;
+/// Bins with another state of the window that show what is usual on the path.
+const MIN_OTHER_BINS: usize = 10;
+/// A queue this many times the usual one came with the full window.
+const GROWN: f64 = 2.0;
 const CURE_WINDOW: &str = "Raise the receiver's largest window (net.ipv4.tcp_rmem, third value; about half of it is advertised) and do \
                            not set SO_RCVBUF, which turns autotuning off.";
 
@@ -126,6 +133,28 @@ fn full_while_raised(e: &Evidence<'_>) -> f64 {
     full
 }
 
+/// Whether the path was full while the window was: most of that time a queue stood there that is not there at other times. The
+/// delay of a path that only varies is the same at all times.
+pub(super) fn path_was_full(e: &Evidence<'_>) -> bool {
+    let Some(base_ms) = base_rtt(e) else { return false };
+    let width = e.profile.width().as_secs_f64();
+    let (mut full, mut other) = (Vec::new(), Vec::new());
+    for (bin, queue) in e.profile.bins().iter().zip(queue_series(e, base_ms)) {
+        let touched = bin.window_full.as_secs_f64() >= TOUCHED_BIN * width;
+        if touched { &mut full } else { &mut other }.push(queue);
+    }
+    let measured = other.iter().filter(|q| q.is_finite()).count();
+    let (Some(low), Some(usual)) = (quantile(&full, 0.25), quantile(&other, 0.5)) else {
+        return false;
+    };
+    measured >= MIN_OTHER_BINS && low >= STANDING_MS && low >= GROWN * usual
+}
+
+/// Mean queueing delay (ms) while the window was full, else the median of the flow.
+fn queue(e: &Evidence<'_>, base: Option<f64>) -> Option<f64> {
+    base.and_then(|b| queue_while_full(e, b)).or(e.flow.queue_ms.map(|q| q.p50))
+}
+
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     let share = ratio(flow.window_full.as_secs_f64(), flow.active.as_secs_f64()).min(1.0);
@@ -137,8 +166,9 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let base = base_rtt(e);
-    let queue = base.and_then(|b| queue_while_full(e, b)).or(flow.queue_ms.map(|q| q.p50));
-    let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0));
+    let queue = queue(e, base);
+    let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0))
+        || (queue.is_some() && path_was_full(e));
     let onset = sustained(e).map(|i| e.profile.time_of(i));
     let first = flow.window_full_first.or(onset).unwrap_or_else(|| data_start(e));
     let window = flow.rwnd_max.map_or(0.0, |b| b.0 as f64);
@@ -217,6 +247,11 @@ fn cure_queue(e: &Evidence<'_>) -> &'static str {
         not_needed: "A larger window would only lengthen the queue. ",
         ": smart queue management at the slow link, or a window that follows the delay (DRWA)."
     )
+}
+
+/// What the finding, if there is one, says of the cause: true for the queue.
+pub(super) fn blames_queue(e: &Evidence<'_>) -> Option<bool> {
+    check(e).map(|finding| finding.cure != CURE_WINDOW)
 }
 
 #[cfg(test)]
@@ -307,5 +342,24 @@ mod tests {
         assert!(check(&case.evidence()).is_some());
         case.flow.zero_window = Duration::from_secs(6);
         assert!(check(&case.evidence()).is_none());
+    }
+
+    #[test]
+    fn a_queue_that_came_with_the_full_window_is_no_reason_for_a_larger_one() {
+        // A long path: 40 ms are little beside its RTT, but they are there only while the window is full.
+        let long_path = |full_ms: f64, other_ms: f64| {
+            let case = Case::transfer(20, |t, bin| {
+                bin.rtt(if t < 0.5 { 560.0 } else { 560.0 + other_ms });
+                if (5.0..10.0).contains(&t) {
+                    bin.full();
+                    bin.rtt(560.0 + full_ms);
+                }
+            });
+            check(&case.evidence()).expect("full").word("cause").to_owned()
+        };
+        assert_eq!(long_path(40.0, 10.0), "queue");
+        assert_eq!(long_path(29.0, 10.0), "window", "below grade B");
+        assert_eq!(long_path(40.0, 30.0), "window", "the path's delay varies at all times");
+        assert_eq!(long_path(5.0, 5.0), "window");
     }
 }

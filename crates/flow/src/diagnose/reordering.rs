@@ -15,11 +15,12 @@
 //! ## Evidence
 //!
 //! `out_of_order`, `out_of_order_share` (0 … 1 of the data segments), `reordering_ms_max` (how late),
-//! `retransmissions_spurious`, `dsacks`, `ambiguous` (late for an unknown reason), `rtt_ms_min`.
+//! `retransmissions_spurious`, `dsacks`, `ambiguous` (late for an unknown reason), `rtt_ms_min`, `cause`
+//! (`path`; `harmless` for info without a spurious retransmission).
 //!
 //! ## What cures it
 //!
-//! A sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it retransmits. On the path:
+//! Nothing where it is harmless. Else: a sender with RACK (RFC 8985; Linux since 4.18) waits a quarter of the RTT before it retransmits. On the path:
 //! per-flow instead of per-packet load balancing, one queue per flow on multi-queue devices, link-layer
 //! retransmission with in-order delivery.
 //!
@@ -46,6 +47,9 @@ const NOTABLE: f64 = 0.001;
 const MUCH: f64 = 0.01;
 /// Reordering window (ms) of a sender whose smallest RTT is unknown: a quarter of 4 ms, less than any radio link has.
 const UNKNOWN_WINDOW_MS: f64 = 1.0;
+
+const CURE_NONE: &str = "Nothing: it cost no retransmission.";
+const CURE_PATH: &str = "A sender with RACK (RFC 8985) tolerates it; on the path, balance load by flow and not by packet.";
 
 pub(super) const RULE: Rule = Rule {
     name: "reordering",
@@ -82,13 +86,12 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             counted(n, "segment was", "segments were")
         ),
     };
+    let costs = (share >= MUCH && far) || flow.retransmissions_spurious >= MIN_OUT_OF_ORDER;
+    let harmless = !costs && flow.retransmissions_spurious == 0;
+    v.text("cause", if harmless { "harmless" } else { "path" });
     Some(Finding {
         rule: RULE.name,
-        severity: if (share >= MUCH && far) || flow.retransmissions_spurious >= MIN_OUT_OF_ORDER {
-            Severity::Warning
-        } else {
-            Severity::Info
-        },
+        severity: if costs { Severity::Warning } else { Severity::Info },
         flow: Some(flow.id),
         from: first.map_or_else(|| data_start(e), |i| e.profile.time_of(i)),
         to: end_where(e, |b| b.out_of_order > 0),
@@ -98,7 +101,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             counted(flow.out_of_order, "segment", "segments"),
             percent(share),
         ),
-        cure: "A sender with RACK (RFC 8985) tolerates it; on the path, balance load by flow and not by packet.",
+        cure: if harmless { CURE_NONE } else { CURE_PATH },
     })
 }
 
@@ -137,6 +140,10 @@ mod tests {
         case.flow.reordering_ms_max = Some(0.01);
         let f = check(&case.evidence()).expect("reordered");
         assert!(f.text.contains("by up to <0.1 ms"), "{}", f.text);
+        assert_eq!((f.word("cause"), f.cure), ("harmless", CURE_NONE));
+        case.flow.retransmissions_spurious = 1;
+        let f = check(&case.evidence()).expect("reordered");
+        assert_eq!((f.severity, f.word("cause"), f.cure), (Severity::Info, "path", CURE_PATH));
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! Timeouts are counted as events, not as retransmitted segments. The timer that fires again before an answer came
 //! (its back-off) belongs to the same stop, and a stop that nothing ended belongs to `no-answer`. At least two stops. *Spurious* ones, where the data had
 //! arrived and only its ACK was late, show a sudden delay (a radio handover, a queue that grew) instead of loss.
-//! The text mentions it when at least half of the segments retransmitted after timeouts may be spurious. A warning
+//! The text mentions it when at least half of the segments retransmitted after timeouts may be spurious. Where other
+//! segments of the flow were lost, or the other direction waited for an answer as well, their ACKs may have been lost
+//! instead of late. A warning
 //! from three stops, or one per ten seconds, on.
 //!
 //! Minimum: 30 segments.
@@ -16,7 +18,7 @@
 //! ## Evidence
 //!
 //! `timeouts`, `stops`, `timeouts_per_min` (stops per minute of active time), `retransmissions_timeout`, `retransmissions_tail_probe`,
-//! `retransmissions_spurious`, `loss_rate`, `rtt_ms_p95`.
+//! `retransmissions_spurious`, `loss_rate`, `rtt_ms_p95`, `cause` (`loss`; of spurious ones `delay`, or `acks`: late or lost).
 //!
 //! ## What cures it
 //!
@@ -37,7 +39,8 @@ use super::reading::{Values, counted, data_start, end_where, ratio};
 use super::{Check, Rule, page::page};
 use crate::diagnose::sender::cure_at_sender;
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Severity};
+use crate::series::rows::{Finding, Limit, Severity};
+use units::Duration;
 
 /// One timeout may be chance.
 const MIN_TIMEOUTS: u64 = 2;
@@ -46,6 +49,10 @@ const MIN_PACKETS: u64 = 30;
 const MANY: u64 = 3;
 /// From this many per minute on it is a warning: one in ten seconds.
 const OFTEN: f64 = 6.0;
+
+/// Share and number of lost segments from which a path loses: `loss-limited` reports none below. Such a path loses ACKs too.
+const LOSSY: f64 = 0.001;
+const MIN_LOSSES: u64 = 3;
 
 pub(super) const RULE: Rule = Rule {
     name: "retransmission-timeouts",
@@ -64,6 +71,14 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     }
     let per_minute = ratio(stops as f64 * 60.0, flow.active.as_secs_f64());
     let spurious = flow.retransmissions_spurious * 2 >= flow.retransmissions_timeout.max(1);
+    let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
+    let loses = flow.loss_rate.is_some_and(|p| p >= LOSSY) && lost >= MIN_LOSSES;
+    let waits = e.reverse.limit_time[Limit::Timeout as usize] > Duration::ZERO;
+    let cause = match spurious {
+        true if loses || waits => "acks",
+        true => "delay",
+        false => "loss",
+    };
     let mut v = Values::default();
     v.number("timeouts", flow.timeouts as f64)
         .number("stops", stops as f64)
@@ -72,7 +87,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("retransmissions_tail_probe", flow.retransmissions_tail_probe as f64)
         .number("retransmissions_spurious", flow.retransmissions_spurious as f64)
         .number("loss_rate", flow.loss_rate)
-        .number("rtt_ms_p95", flow.rtt_ms.map(|q| q.p95));
+        .number("rtt_ms_p95", flow.rtt_ms.map(|q| q.p95))
+        .text("cause", cause);
     Some(Finding {
         rule: RULE.name,
         severity: if stops >= MANY || per_minute >= OFTEN {
@@ -88,10 +104,12 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             "The transfer stopped {} until the retransmission timer fired, and {} retransmitted{}.",
             counted(stops, "time", "times"),
             counted(flow.retransmissions_timeout, "segment was", "segments were"),
-            if spurious {
-                "; at least half of them may have arrived already: a sudden delay rather than loss"
-            } else {
-                ""
+            match cause {
+                "delay" =>
+                    "; at least half of them may have arrived already: a sudden delay rather than loss",
+                "acks" =>
+                    "; at least half of them may have arrived already: their ACKs were late or lost",
+                _ => "",
             },
         ),
         cure: cure_at_sender!(
@@ -109,7 +127,6 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::Case;
     use super::*;
-    use units::Duration;
 
     fn timeouts(count: u64, active_s: u64) -> Option<Finding> {
         let mut case = Case::transfer(10, |_, _| {});
@@ -133,6 +150,21 @@ mod tests {
         (case.flow.timeouts, case.flow.retransmissions_timeout) = (4, 4);
         assert!(check(&case.evidence()).is_some_and(|f| !f.text.contains("jump")));
         case.flow.retransmissions_spurious = 2;
-        assert!(check(&case.evidence()).is_some_and(|f| f.text.contains("sudden delay")));
+        let cause = |case: &Case| {
+            let f = check(&case.evidence()).expect("timeouts");
+            assert_eq!(
+                f.text.contains("sudden delay rather than loss"),
+                f.word("cause") == "delay"
+            );
+            f.word("cause").to_owned()
+        };
+        assert_eq!(cause(&case), "delay");
+        case.reverse.limit_time[Limit::Timeout as usize] = Duration::from_secs(8);
+        assert_eq!(cause(&case), "acks", "both directions lost packets");
+        case.reverse.limit_time[Limit::Timeout as usize] = Duration::ZERO;
+        (case.flow.retransmissions, case.flow.loss_rate) = (20, Some(0.02));
+        assert_eq!(cause(&case), "acks", "the path loses");
+        case.flow.retransmissions_spurious = 1;
+        assert_eq!(cause(&case), "loss");
     }
 }

@@ -15,17 +15,15 @@
 //! ## Evidence
 //!
 //! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life),
-//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`, `cause` (`reader`, or
-//! `silence`: the receiver gave no answer for longer).
+//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`, `cause`
+//! (`application`; `host` where the receiver fell silent afterwards, for longer and for good).
 //!
 //! ## What cures it
 //!
 //! Look at the receiving application: a slow disk, a busy processor, a player whose buffer is full (that one
 //! is intended). If it reads in bursts, a larger receive buffer bridges the pauses. Flow control by the rate at which
-//! the application reads (AFC) recovers from such stalls faster than a window that opens segment by segment.
-//!
-//! With cause `silence`, `no-answer` reports a time without any answer that was longer than all zero windows together. A
-//! faster reader would not have shortened that: first find what is gone.
+//! the application reads (AFC) recovers from such stalls faster than a window that opens segment by segment. Where
+//! `cause` is `host`, look at that host first: one cause explains the closed window and the silence after it.
 //!
 //! ## Traps
 //!
@@ -40,7 +38,7 @@
 //! mobile phones", INFOCOM 2011.
 
 use super::reading::{Values, clock, counted, end_where, percent, ratio, seconds, seconds_into};
-use super::{Check, Rule, no_answer, page::page};
+use super::{Check, Rule, page::page};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::{Bytes, Duration};
@@ -54,6 +52,11 @@ const COSTS: f64 = 0.05;
 const MOSTLY: f64 = 0.50;
 /// A bin with this share of zero window joins the spans of its neighbours.
 const WHOLE_BIN: f64 = 0.99;
+
+const CURE_APPLICATION: &str = "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
+                                short pauses only.";
+const CURE_HOST: &str = "The receiver fell silent later, for longer, and for good: look at that host first (off, overloaded, its \
+                         firewall), then at the application that did not read.";
 
 pub(super) const RULE: Rule = Rule {
     name: "zero-window",
@@ -77,7 +80,16 @@ fn longest(e: &Evidence<'_>) -> Duration {
     best.min(e.flow.zero_window)
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+/// Whether the receiver fell silent after its window was closed, for longer than that, and never answered again: one host
+/// in trouble explains both.
+fn host_left(e: &Evidence<'_>) -> bool {
+    e.silences.longest.is_some_and(|s| {
+        let after = e.flow.zero_window_first.is_some_and(|first| s.since >= first);
+        after && s.received == 0 && !s.answered && s.until.since(s.since) > e.flow.zero_window
+    })
+}
+
+pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     if flow.zero_window_count == 0 || flow.zero_window < MIN_TIME || flow.bytes < MIN_BYTES {
         return None;
@@ -86,7 +98,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let share = ratio(flow.zero_window.as_secs_f64(), life).min(1.0);
     let longest = if flow.zero_window_count == 1 { flow.zero_window } else { longest(e) };
     let first = flow.zero_window_first.unwrap_or(e.connection.start);
-    let silence = no_answer::reported(e).is_some_and(|s| s.until.since(s.since) > flow.zero_window);
+    let (cause, cure) =
+        if host_left(e) { ("host", CURE_HOST) } else { ("application", CURE_APPLICATION) };
     let mut v = Values::default();
     v.number("zero_window_count", flow.zero_window_count as f64)
         .number("zero_window_s", flow.zero_window.as_secs_f64())
@@ -95,7 +108,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("zero_window_probes", flow.zero_window_probes as f64)
         .number("first_s", seconds_into(e, first))
         .number("rwnd_bytes_max", flow.rwnd_max.map(|b| b.0 as f64))
-        .text("cause", if silence { "silence" } else { "reader" });
+        .text("cause", cause);
     Some(Finding {
         rule: RULE.name,
         severity: match share {
@@ -117,13 +130,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             counted(flow.zero_window_probes, "probe", "probes"),
             clock(e, first),
         ),
-        cure: if silence {
-            "The time without an answer (no-answer) was longer: find out what is gone there before you look at the receiving \
-             application."
-        } else {
-            "Look at the receiving application (disk, processor, a full player buffer); a larger receive buffer bridges \
-             short pauses only."
-        },
+        cure,
     })
 }
 
@@ -188,21 +195,21 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_time_without_an_answer_is_to_be_cured_first() {
-        let with = |until| {
-            let mut case = slow_reader();
-            case.silences.longest = Some(Silence {
-                since: at(12.0),
-                until: at(until),
-                repeats: 5,
-                received: 0,
-                answered: false,
-            });
-            check(&case.evidence()).expect("zero windows")
-        };
-        let (short, long) = (with(15.0), with(18.0));
-        assert_eq!((short.word("cause"), long.word("cause")), ("reader", "silence"));
-        assert!(long.cure.contains("no-answer") && short.cure.contains("receive buffer"));
+    fn a_receiver_that_left_afterwards_is_looked_at_first() {
+        let mut case = slow_reader();
+        assert_eq!(check(&case.evidence()).expect("zero windows").word("cause"), "application");
+        let left =
+            Silence { since: at(12.0), until: at(20.0), repeats: 5, received: 0, answered: false };
+        for (silence, cause) in [
+            (left, "host"),
+            (Silence { answered: true, ..left }, "application"),
+            (Silence { received: 2, ..left }, "application"),
+            (Silence { since: at(3.0), ..left }, "application"),
+            (Silence { until: at(15.0), ..left }, "application"),
+        ] {
+            case.silences.longest = Some(silence);
+            assert_eq!(check(&case.evidence()).expect("zero windows").word("cause"), cause);
+        }
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Silences {
     pub reset_by_sender: bool,
     /// The receiver reset the connection.
     pub reset_by_receiver: bool,
+    /// Time of the receiver's first FIN.
+    pub closed_by_receiver: Option<Instant>,
 }
 
 /// Another large flow of the same capture.
@@ -117,6 +119,8 @@ pub struct CaptureFacts {
     pub gap_bytes: Bytes,
     /// Number of TCP connections.
     pub connections: u64,
+    /// Number of them of which the capture lacks too much of the data or of the ACKs to judge them.
+    pub incomplete: u64,
     /// Number of them without SYN.
     pub without_syn: u64,
     /// Number of them with packets in one direction only.

@@ -15,7 +15,7 @@ pub enum Protocol {
     Tcp,
     /// UDP (QUIC, VPN, DNS …), counted.
     Udp,
-    /// ICMP and ICMPv6, counted.
+    /// ICMP and ICMPv6: pings have round trips, others are counted.
     Icmp,
     /// Any other IP protocol, by number, counted.
     Other(u8),
@@ -57,6 +57,8 @@ pub enum RttMethod {
     Halves,
     /// The DRWA paper's second estimator: first acknowledgement of a byte to the data one window beyond. An upper bound.
     Window,
+    /// Echo request to its reply (ping).
+    Echo,
     /// No sample was possible.
     None,
 }
@@ -232,6 +234,8 @@ pub struct Flow {
     pub limit_time: [Duration; Limit::COUNT],
     /// Too few segments, round trips or milliseconds for a rate, a limit or a grade: these have no value then.
     pub too_short: bool,
+    /// The capture lacks so much of this that only counts have a value; see `connection/complete.rs`.
+    pub capture_lacks: Option<CaptureLacks>,
     /// The sender's congestion control with its evidence; `None` where the packets do not show it.
     pub congestion_control: Option<Recognised>,
     /// Bufferbloat grade: A+, A, B, C, D, F by p95 of queue_ms; `None` without load.
@@ -305,8 +309,28 @@ impl Flow {
             unlimited_goodput: None,
             limit_time: [Duration::ZERO; Limit::COUNT],
             too_short: false,
+            capture_lacks: None,
             congestion_control: None,
             grade: None,
+        }
+    }
+}
+
+/// What a capture lacks of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CaptureLacks {
+    /// Most of its data.
+    Data,
+    /// Most of its ACKs.
+    Acks,
+}
+
+impl CaptureLacks {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CaptureLacks::Data => "data",
+            CaptureLacks::Acks => "acks",
         }
     }
 }

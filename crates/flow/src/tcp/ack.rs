@@ -207,6 +207,8 @@ impl Stream {
             m.window_probe = Some((edge + 1, cx.now));
         }
         self.zero_window(window, syn, m, cx);
+        let missing = m.holes.contains(self.una);
+        m.missing.acknowledged(self.counts.gap_bytes, missing, m.first_data, cx.now);
         if r.has(flags::ECE) && !syn {
             self.counts.ecn_ece += 1;
             m.bins.congestion(cx.now);

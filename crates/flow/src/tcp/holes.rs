@@ -20,6 +20,12 @@ impl Holes {
         self.0.is_empty()
     }
 
+    /// Whether `una` lies in the lowest hole: some of the missing bytes were acknowledged.
+    #[inline]
+    pub fn contains(&self, una: Pos) -> bool {
+        self.0.front().is_some_and(|h| h.from < una)
+    }
+
     /// Adds a hole above all others.
     pub fn push(&mut self, hole: Hole) {
         if self.0.len() >= MAX_HOLES {
@@ -78,6 +84,7 @@ mod tests {
         assert!(holes.fill(100, 200).is_none());
         assert_eq!(holes.fill(250, 400).map(|(_, n)| n), Some(50));
         assert_eq!(holes.close(90), 40);
+        assert_eq!([60, 61, 100].map(|una| holes.contains(una)), [false, true, true]);
         assert_eq!(bounds(&holes), [(60, 100), (200, 250)]);
         assert_eq!(holes.close(300), 90);
         assert!(holes.is_empty());

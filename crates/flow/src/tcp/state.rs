@@ -4,6 +4,7 @@
 use units::{Bytes, Duration, Instant};
 
 use crate::congestion_control::rounds::Rounds;
+use crate::connection::complete::Missing;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::{Bins, State};
@@ -164,6 +165,8 @@ pub(crate) struct Measured {
     pub window_probe: Option<(Pos, Instant)>,
     pub window_bound: WindowBound,
     pub holes: Holes,
+    /// What the capture lacks of the data.
+    pub missing: Missing,
     pub bursts: Bursts,
     /// The round trips by which the congestion control is recognised.
     pub rounds: Rounds,
@@ -218,6 +221,7 @@ impl Measured {
             window_probe: None,
             window_bound: WindowBound::default(),
             holes: Holes::default(),
+            missing: Missing::default(),
             bursts: Bursts::default(),
             rounds: Rounds::default(),
             loaded_rtt: Delays::default(),

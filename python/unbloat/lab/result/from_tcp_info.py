@@ -85,6 +85,7 @@ def silent_row(number: int, known: Known) -> Row:
         "rtt_method": "none",
         "window_scale_inferred": False,
         "too_short": False,
+        "capture_lacks": None,
         "congestion": known.congestion,
     }
 
@@ -133,6 +134,7 @@ def flow_row(raw: Raw, known: Known, sent: Sequence[Row], bins: Sequence[Row], l
         "rwnd_bytes_last": windows[-1] if windows else None,
         "window_scale_inferred": False,
         "too_short": False,
+        "capture_lacks": None,
         "window_full_s": full,
         "window_full_share": min(full / active, 1.0) if full is not None and active > 0 else None,
         "retransmissions": last(sent, "retransmits"),

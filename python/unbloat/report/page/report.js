@@ -325,7 +325,7 @@ class Page {
                   {},
                   make("dt", {}, "Bufferbloat"),
                   make("dd", {}, make("span", { class: gradeClass(flow.grade) }, flow.grade)),
-                  make("dd", { class: "sub" }, "by added delay under load"),
+                  make("dd", { class: "sub" }, gradeSub(flow)),
                 )
               : null,
             ...tiles.map(([words, name, sub, text]) =>
@@ -354,8 +354,14 @@ class Page {
                 ),
             ),
           )
-        : flow.too_short
-          ? make("p", { class: "about" }, `Time per limit: ${TOO_SHORT}`)
+        : flow.capture_lacks || flow.too_short
+          ? make(
+              "p",
+              { class: "about" },
+              flow.capture_lacks
+                ? `Time per limit: unknown, the capture lacks ${LACKING[flow.capture_lacks]}`
+                : `Time per limit: ${TOO_SHORT}`,
+            )
           : null,
     );
   }

@@ -62,8 +62,22 @@ const COLUMNS = [
   },
 ];
 const TOO_SHORT = "too short to judge";
+const LACKS = { data: "data missing", acks: "ACKs missing" };
+const LACKING = { data: "most of its data", acks: "most of its ACKs" };
 const wordsForNoLimit = (c) =>
-  c.main.too_short ? TOO_SHORT : c.proto === "tcp" && !c.main.data_packets ? "no data" : null;
+  c.main.capture_lacks
+    ? LACKS[c.main.capture_lacks]
+    : c.main.too_short
+      ? TOO_SHORT
+      : c.proto === "tcp" && !c.main.data_packets
+        ? "no data"
+        : null;
+// From this base RTT on games feel the path itself, whatever the grade of the added delay.
+const LONG_PATH_MS = 100;
+const gradeSub = (flow) =>
+  flow.rtt_ms_min > LONG_PATH_MS
+    ? `by added delay alone, base RTT ${asMs(flow.rtt_ms_min)}`
+    : "by added delay under load";
 const FIRST_ROWS = 12,
   MORE_ROWS = 100;
 
