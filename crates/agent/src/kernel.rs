@@ -1,6 +1,7 @@
 //! What this kernel can do. It is found out by trying, not by the version, since distributions
 //! backport features. Also: cgroups, and loading of programs.
 
+pub mod bpf;
 pub mod layouts;
 pub mod mounts;
 pub mod netlink;
@@ -22,6 +23,7 @@ mod rights;
 
 pub use features::{BASE, Feature, FeatureId, SOCK_DIAG, Tried, able, without};
 pub(crate) use features::{cgroups, discipline, in_own_namespace};
+pub(crate) use rights::how_to_mount;
 pub use rights::{everywhere, rights};
 
 /// The kernel's type information (BTF), by which BPF programs are relocated: the file that

@@ -76,7 +76,7 @@ impl std::fmt::Display for Event {
             Event::Joined(n) => write!(f, "attached to {n} existing connections"),
             Event::Silenced(n) => write!(
                 f,
-                "another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
+                "another sock_ops program had replaced the callback flags of {n} connections; set again (status names such programs)"
             ),
             Event::Refused(n, errno) => {
                 let why = Errno::from_raw(-errno);
@@ -107,6 +107,10 @@ pub struct Receive {
     /// RTT that a trial permits, in sixteenths of RTTmin, without an upper bound of the window.
     permitted: Option<u32>,
     link: PinnedLink,
+    /// Number of the program.
+    program: u32,
+    /// Connections whose callback flags another program had replaced.
+    silenced: u64,
     walker: Option<Walker>,
     walk_at: Instant,
     walked: Instant,
@@ -165,7 +169,7 @@ impl Cure for Receive {
         give_back_others(settings, same)?;
         space.set(0, settings.space(), 0).map_err(failed)?;
         let root = settings.cgroup_path()?;
-        let link = socket_walk::attach(&mut ebpf, "receive", &root, &settings.pins)?;
+        let (link, program) = socket_walk::attach(&mut ebpf, "receive", &root, &settings.pins)?;
         let mut receive = Receive {
             config,
             counters: taken(&mut ebpf, "counters")?,
@@ -177,6 +181,8 @@ impl Cure for Receive {
             lifted: site.lifted,
             permitted: None,
             link,
+            program,
+            silenced: 0,
             walker: None,
             walk_at: Instant::now(),
             walked: Instant::now(),
@@ -305,6 +311,16 @@ impl Receive {
         &self.settings
     }
 
+    /// Number of its program.
+    pub(crate) fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// Connections whose callback flags another program had replaced.
+    pub(crate) fn silenced(&self) -> u64 {
+        self.silenced
+    }
+
     /// Attaches the program to connections that do not call it, where there is a walk.
     fn walk(&mut self, memory: Option<Memory>) -> Result<()> {
         let Some(walker) = &mut self.walker else { return Ok(()) };
@@ -315,6 +331,7 @@ impl Receive {
         let task = walked.task;
         self.whole_walks += u64::from(task.refused == 0);
         self.headroom.write(memory, task.headroom)?;
+        self.silenced += u64::from(task.silenced);
         let joined = task.changed - task.silenced.min(task.changed);
         let events = [
             (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
