@@ -65,7 +65,7 @@ def podman(script: str, *argv: str, add: Sequence[str] = (), bpf: bool = False) 
     placed = "mount --move /run /sys/fs/bpf && " if bpf else ""
     mounted = (
         f"mount --make-rprivate / && {made}"
-        "mount -t sysfs -o ro,nosuid,nodev,noexec sysfs /sys && "
+        "umount --recursive --lazy /sys && mount -t sysfs -o ro,nosuid,nodev,noexec sysfs /sys && "
         "mount -t cgroup2 -o ro,nosuid,nodev,noexec cgroup2 /sys/fs/cgroup && "
         f"{placed}"
         'exec "$@"'
@@ -94,7 +94,10 @@ class Nspawn:
     def argv(self, *options: str) -> list[str]:
         """Its command line, without that of the container. systemd itself does not run here: nothing is registered."""
         alone = ("--quiet", "--register=no", "--keep-unit", "--bind-ro=/usr", "--resolv-conf=off")
-        return ["systemd-nspawn", *alone, f"--directory={self.root}", *options]
+        # It leaves directories below /run/systemd, where /run is no tmpfs.
+        placed = 'mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd && exec "$@"'
+        own = ("unshare", "--mount", "sh", "-c", placed, "sh")
+        return [*own, "systemd-nspawn", *alone, f"--directory={self.root}", *options]
 
     def run(self, script: str, *options: str) -> str:
         """What a script says in it, on both outputs."""

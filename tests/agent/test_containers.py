@@ -20,6 +20,8 @@ from unbloat.lab.testbed import TIMEOUT_S, until
 
 pytestmark = pytest.mark.usefixtures("machine")
 FROM_THE_HOST = "nsenter --target PID --net unbloat-agent on"
+PINS = "ub-contained"
+"""Begin of the names of these tests' pins."""
 # On, status, off; "$@" is the agent.
 SCRIPT = """
 "$@" on --set uplink.mode=off --set trial.enabled=false; echo "on $?"
@@ -38,7 +40,7 @@ def nspawn(tmp_path: Path) -> Nspawn:
 
 def in_nspawn(nspawn: Nspawn, *options: str) -> str:
     """What the agent says there."""
-    agent = "/opt/unbloat-agent --runtime /run/ub --pins /sys/fs/bpf/ub-nspawn"
+    agent = f"/opt/unbloat-agent --runtime /run/ub --pins /sys/fs/bpf/{PINS}"
     return nspawn.run(f"set -- {agent}; {SCRIPT}", *options)
 
 
@@ -49,6 +51,14 @@ def status_of(said: str) -> dict[str, Any]:
     return status
 
 
+def nothing_left(said: str) -> None:
+    """No pins of these tests, and an empty journal or none."""
+    left = said.rpartition("\noff ")[2]
+    assert left.endswith("over\n"), said
+    assert PINS not in left, said
+    assert '"change"' not in left, said
+
+
 def works(said: str) -> None:
     """On, with no problem, and nothing left."""
     assert "\non 0\n" in said, said
@@ -57,8 +67,7 @@ def works(said: str) -> None:
     assert status["state"] == "on", said
     assert status["problems"] == [], said
     assert "for this network namespace" in status["log"][0], said
-    assert "-nspawn" not in said.rpartition("off 0")[2], "no pins, and an empty journal"
-    assert "change" not in said.rpartition("off 0")[2]
+    nothing_left(said)
 
 
 def refused(said: str, why: str) -> None:
@@ -68,9 +77,7 @@ def refused(said: str, why: str) -> None:
     line = said.splitlines()[0]
     assert why in line, said
     assert FROM_THE_HOST in line, said
-    assert "ub-" not in said.rpartition("off ")[2], "no pins"
-    assert said.rstrip().endswith("over"), said
-    assert "change" not in said, "nothing in the journal"
+    nothing_left(said)
 
 
 def test_in_nspawn_with_a_network_of_its_own_and_the_call_bpf_it_mounts_what_is_missing(
@@ -83,7 +90,7 @@ def test_in_nspawn_with_a_network_of_its_own_and_the_call_bpf_it_mounts_what_is_
 def test_in_nspawn_with_the_hosts_bpf_file_system_it_works(nspawn: Nspawn) -> None:
     options = ("--private-network", "--system-call-filter=bpf", "--bind=/sys/fs/bpf")
     works(in_nspawn(nspawn, *options))
-    assert not list(Path("/sys/fs/bpf").glob("ub-nspawn*"))
+    assert not list(Path("/sys/fs/bpf").glob(f"{PINS}*"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,8 @@ class Inside(Reader):
     def __init__(self, nspawn: Nspawn, testbed: Download) -> None:
         (nspawn.root / "opt/reader").write_text(READER)
         space = f"--network-namespace-path=/run/netns/{testbed.spaces['host']}"
-        argv = nspawn.argv(space, "--system-call-filter=bpf", "--pipe")
+        given = ("--capability=CAP_NET_ADMIN", "--system-call-filter=bpf")
+        argv = nspawn.argv(space, *given, "--pipe")
         loop = f'{AGENT}; while read -r line; do eval "$line" 2>&1; echo "ended $?"; done'
         self.process = subprocess.Popen(
             [*argv, "sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -162,7 +170,7 @@ def test_a_download_in_nspawn_is_held_and_lifted_by_the_kernel_if_all_are_killed
             assert held < 150_000
             status = json.loads(inside.do("agent --json status"))
             assert status["problems"] == []
-            assert [flow["remote"][1] for flow in status["flows"]] == [5301]
+            assert [flow["remote_port"] for flow in status["flows"]] == [5301]
             pid = status["pid"]
             inside.do(f"kill -9 $(cat /proc/{pid}/task/{pid}/children) {pid}")
             assert lifted(inside, held, 5) < LEASE_S + 0.5, "the lease, and an ACK"
@@ -196,7 +204,7 @@ def test_where_podman_gives_too_little_one_line_says_what_to_type(
 
 def pins(tmp_path: Path) -> Path:
     """A place of this test's own."""
-    return Path("/sys/fs/bpf") / f"ub-podman-{tmp_path.name[-20:]}"
+    return Path("/sys/fs/bpf") / f"{PINS}-{tmp_path.name[-20:]}"
 
 
 def agent(tmp_path: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use aya::programs::{Iter, SockOps};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use nix::errno::Errno;
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::sys::statfs::{BPF_FS_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{CureError, Result};
 
@@ -97,7 +97,10 @@ fn cgroup_root_of(mounts: &str) -> Result<PathBuf> {
             let (path, kind) = (words.nth(1)?, words.next()?);
             (kind == "cgroup2").then(|| PathBuf::from(path))
         })
-        .next()
+        // Another file system may have been mounted over it.
+        .find(|path| {
+            statfs(path).is_ok_and(|about| about.filesystem_type() == CGROUP2_SUPER_MAGIC)
+        })
         .ok_or(CureError::NoCgroup)
 }
 
