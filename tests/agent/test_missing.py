@@ -21,7 +21,6 @@ from uplink import Uplink
 from uplink import scenario as uplink_scenario
 
 from unbloat.lab.cleanup.session import cgroup_root
-from unbloat.lab.testbed import end, until
 
 pytestmark = pytest.mark.usefixtures("machine")
 NO_TYPES = "mount -t tmpfs none /sys/kernel/btf"
@@ -135,12 +134,17 @@ def test_without_the_kernels_types_the_gate_holds_uploads(tmp_path: Path, clsact
     with untyped(tmp_path, *settings) as (testbed, agent):
         agent.serve()
         with reports(testbed, tmp_path):
-            upload = testbed.iperf("phone", 20, "-C", "cubic")
-            until(lambda: agent.status()["cures"]["gate"]["refused_own"] > 100, 20)
+            ping, transfer = testbed.ping(), testbed.iperf("phone", 16, "-C", "cubic")
+            goodput = transfer.mbps()
+            ping.stop()
+            gate = agent.status()["cures"]["gate"]
             assert agent.status()["problems"] == []
-        end(upload.process)
         agent.do("off")
         agent.nothing_left()
+    assert gate["refused_own"] > 0
+    # 1 MB of the modem's buffer would be 2 s.
+    assert ping.p(0.95, 5, 15) <= 150
+    assert goodput >= 0.8 * 4
 
 
 def test_without_the_kernels_types_but_with_a_file_sockets_are_cured(

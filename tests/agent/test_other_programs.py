@@ -52,7 +52,7 @@ def test_a_program_that_replaces_flags_is_named_with_what_it_did_until_it_goes(
         until(lambda: others(agent) == [], 15)
 
 
-def test_a_program_at_the_root_that_sets_the_windows_itself_is_a_problem(tmp_path: Path) -> None:
+def test_a_program_at_the_root_that_opens_every_window_is_a_problem(tmp_path: Path) -> None:
     root = Path(cgroup_root())
     with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda=3") as agent:
         Sender(testbed, port=5398)
@@ -67,9 +67,24 @@ def test_a_program_at_the_root_that_sets_the_windows_itself_is_a_problem(tmp_pat
             assert f"! {problem}" in agent.do("status")
             assert "same sockets: tuning (" in agent.do("status")
             assert problem in agent.log()
-            assert reader.clamp() == 40_000, "the program above runs last"
+            assert reader.clamp() == 4_000_000, "the program above runs last"
         until(lambda: agent.status()["problems"] == [], 20)
-        assert reader.clamp() != 40_000
+        assert reader.clamp() < 1_000_000
+
+
+def test_a_smaller_window_of_another_program_is_kept_as_an_applications_is(tmp_path: Path) -> None:
+    with (
+        Download(tmp_path) as testbed,
+        Agent(testbed, "receive.lambda=3") as agent,
+        another(testbed, "tuning", Path(cgroup_root())),
+    ):
+        Sender(testbed, port=5397)
+        agent.serve()
+        reader = Reader(testbed, port=5397)
+        named(agent, "tuning")
+        until(lambda: agent.status()["flows"] != [], 15)
+        assert agent.status()["problems"] == []
+        assert reader.clamp() == 40_000
 
 
 def test_a_program_that_sets_the_congestion_control_is_named(tmp_path: Path) -> None:

@@ -98,9 +98,7 @@ fn cgroup_root_of(mounts: &str) -> Result<PathBuf> {
             (kind == "cgroup2").then(|| PathBuf::from(path))
         })
         // Another file system may have been mounted over it.
-        .find(|path| {
-            statfs(path).is_ok_and(|about| about.filesystem_type() == CGROUP2_SUPER_MAGIC)
-        })
+        .find(|path| statfs(path).is_ok_and(|about| about.filesystem_type() == CGROUP2_SUPER_MAGIC))
         .ok_or(CureError::NoCgroup)
 }
 

@@ -48,6 +48,9 @@ const WALK_EVERY: Duration = Duration::from_secs(2);
 const WALK_SHARE: u32 = 200;
 /// The same of one out of turn: these are rare.
 const EXTRA_WALK_SHARE: u32 = 20;
+/// Shortest time between two lines on replaced callback flags: a program as bpftune's replaces those
+/// of each new connection.
+const SILENCED_EVERY: Duration = Duration::from_secs(60);
 /// Longest time between two walks: a connection that began while a starved agent had no lease waits
 /// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
@@ -111,6 +114,9 @@ pub struct Receive {
     program: u32,
     /// Connections whose callback flags another program had replaced.
     silenced: u64,
+    /// Those of which no line of the log has told yet, and when the last one did.
+    untold: u32,
+    told: Option<Instant>,
     walker: Option<Walker>,
     walk_at: Instant,
     walked: Instant,
@@ -183,6 +189,8 @@ impl Cure for Receive {
             link,
             program,
             silenced: 0,
+            untold: 0,
+            told: None,
             walker: None,
             walk_at: Instant::now(),
             walked: Instant::now(),
@@ -333,8 +341,15 @@ impl Receive {
         self.headroom.write(memory, task.headroom)?;
         self.silenced += u64::from(task.silenced);
         let joined = task.changed - task.silenced.min(task.changed);
+        self.untold += task.silenced;
+        let tells =
+            self.untold > 0 && self.told.is_none_or(|told| told.elapsed() >= SILENCED_EVERY);
+        let untold = if tells { std::mem::take(&mut self.untold) } else { 0 };
+        if tells {
+            self.told = Some(Instant::now());
+        }
         let events = [
-            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+            tells.then_some(Event::Silenced(untold)),
             (joined > 0).then_some(Event::Joined(joined)),
             (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
         ];
