@@ -18,15 +18,15 @@ from test_receive_safety import holding
 from unbloat.lab.testbed import TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("machine")
-QDISC = {"change": "qdisc", "device": "lo", "handle": 0xB10A0000}
-FILTER = {
+QDISC: dict[str, object] = {"change": "qdisc", "device": "lo", "handle": 0xB10A0000}
+FILTER: dict[str, object] = {
     "change": "filter",
     "device": "lo",
     "direction": "egress",
     "preference": 47,
     "what": "the gate",
 }
-CLSACT = {"change": "clsact", "device": "lo"}
+CLSACT: dict[str, object] = {"change": "clsact", "device": "lo"}
 
 
 @pytest.mark.parametrize("changed", [True, False])

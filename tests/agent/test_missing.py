@@ -54,9 +54,9 @@ def without(lack: str, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
 
-def features(lack: str, agent: str, *before: str) -> tuple[dict[str, str | None], list[str]]:
+def features(lack: str, *argv: str) -> tuple[dict[str, str | None], list[str]]:
     """What is missing of each feature, and the lines below."""
-    done = without(lack, *before, agent, "--json", "features")
+    done = without(lack, *argv, "--json", "features")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert all(feature["works"] == (feature["missing"] is None) for feature in answer["features"])
@@ -166,11 +166,11 @@ def test_types_may_come_from_a_file(agent: str) -> None:
     """A container may not show /sys/kernel."""
     types = Path(agent).parent / "types"
     types.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    missing, below = features(NO_TYPES, agent, "env", f"UNBLOAT_BTF={types}")
+    missing, below = features(NO_TYPES, "env", f"UNBLOAT_BTF={types}", agent)
     used = (SOCKETS, "live-download-windows", "congestion-control", "live-congestion-control")
     assert {missing[name] for name in used} == {None}
     assert below == []
-    missing, _ = features("true", agent, "env", "UNBLOAT_BTF=/nowhere")
+    missing, _ = features("true", "env", "UNBLOAT_BTF=/nowhere", agent)
     assert missing[SOCKETS] == "no /nowhere"
 
 
@@ -183,6 +183,14 @@ def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:
     assert line in ended(no_cgroups(), agent, "uplink.mode=off"), (
         "with its cures off there is nothing to do"
     )
+
+
+def test_a_cgroup_mount_that_another_file_system_covers_is_none(agent: str) -> None:
+    covered = f"mount -t tmpfs none {cgroup_root()}"
+    missing, _ = features(covered, *refusing(MOUNTING, agent))
+    assert missing["cgroup-v2"] == "no cgroup v2 is mounted"
+    missing, _ = features(covered, agent)
+    assert missing["cgroup-v2"] is None, "where it may mount one, it does"
 
 
 def test_without_a_bpf_file_system_the_uplinks_cures_work(agent: str) -> None:
@@ -231,7 +239,7 @@ def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent
 
 
 def test_without_rights_captures_are_planned_with(agent: str) -> None:
-    missing, below = features("true", agent, *UNPRIVILEGED)
+    missing, below = features("true", *UNPRIVILEGED, agent)
     assert {name for name, why in missing.items() if why is None} >= {
         "cgroup-v2",
         "kernel-types",

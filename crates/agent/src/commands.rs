@@ -315,7 +315,13 @@ fn orphans() -> crate::error::Result<Vec<Change>> {
 
 /// Ends a daemon, and undoes what one left that died: what that was.
 pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
-    let answer = ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT);
+    let answer = match ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT) {
+        // It ended meanwhile, as by another `off`; what it left is undone below.
+        Err(e) if matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+            Ok(None)
+        }
+        other => other,
+    };
     let answer = answer.map_err(|e| match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let holder = paths.lock(Role::Off).ok().and_then(std::result::Result::err);
