@@ -7,14 +7,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_program import agent_path
+from agent_program import AgentProgram, agent_path
+from container import refusing
+from daemon import Daemon, reports
+from uplink import Uplink
+from uplink import scenario as uplink_scenario
 
 from unbloat.lab.cleanup.session import cgroup_root
 
@@ -26,20 +30,8 @@ UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKETS, ACKS, GATE, HTB = "download-windows", "ack-windows", "gate", "htb"
 
 
-# A filter of system calls as containers have it: the agent may not mount what is missing.
-MAY_NOT_MOUNT = """
-import ctypes, errno, os, struct, sys
-calls = {"x86_64": (165, 428, 430), "aarch64": (40, 428, 430)}[os.uname().machine]  # mount, open_tree, fsopen
-refused = [(0x15, len(calls) - n, 0, call) for n, call in enumerate(calls)]
-rows = [(0x20, 0, 0, 0), *refused, (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x50000 | errno.EPERM)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
-program = struct.pack("HxxxxxxP", len(rows), ctypes.addressof(code))
-libc = ctypes.CDLL(None, use_errno=True)
-for option, value, where in ((38, 1, None), (22, 2, program)):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
-    if libc.prctl(option, ctypes.c_ulong(value), where, 0, 0):
-        sys.exit(os.strerror(ctypes.get_errno()))
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
+# What mounts something: a container may not.
+MOUNTING = "mount,open_tree,fsopen"
 
 
 def no_cgroups() -> str:
@@ -57,14 +49,14 @@ def agent() -> Iterator[str]:
 
 def without(lack: str, *argv: str) -> subprocess.CompletedProcess[str]:
     """What a program says where something is missing."""
-    confined = (sys.executable, "-c", MAY_NOT_MOUNT, *argv) if "umount" in lack else argv
+    confined = refusing(MOUNTING, *argv) if "umount" in lack else argv
     words = ["unshare", "--mount", "sh", "-c", f'{lack}; exec "$@"', "sh", *confined]
     return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
 
-def features(lack: str, agent: str, *before: str) -> tuple[dict[str, str | None], list[str]]:
+def features(lack: str, *argv: str) -> tuple[dict[str, str | None], list[str]]:
     """What is missing of each feature, and the lines below."""
-    done = without(lack, *before, agent, "--json", "features")
+    done = without(lack, *argv, "--json", "features")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert all(feature["works"] == (feature["missing"] is None) for feature in answer["features"])
@@ -111,14 +103,74 @@ def test_without_the_kernels_types_the_uplinks_cures_work(agent: str) -> None:
     )
 
 
+class Untyped(Daemon):
+    """The agent where the kernel's types are hidden, or in a file alone."""
+
+    types = ""
+
+    def argv(self, *words: str) -> list[str]:
+        """A command line behind what hides them."""
+        argv = AgentProgram.argv(self, *words)
+        at = argv.index(agent_path())
+        hidden = f'{NO_TYPES}; exec "$@"'
+        named = ["env", f"UNBLOAT_BTF={self.types}"] if self.types else []
+        return [*argv[:at], "unshare", "--mount", "sh", "-c", hidden, "sh", *named, *argv[at:]]
+
+
+@contextmanager
+def untyped(folder: Path, *settings: str) -> Iterator[tuple[Uplink, Untyped]]:
+    """A phone whose agent has no types."""
+    with Uplink(folder / "testbed", uplink_scenario('rate = "4 Mbit/s"')) as testbed:
+        testbed.ip("phone", f"route add default dev {testbed.device}")
+        telemetry = f"uplink.telemetry={folder / 'modem.sock'}"
+        with Untyped(testbed, "phone", telemetry, "trial.enabled=false", *settings) as daemon:
+            yield testbed, daemon
+
+
+@pytest.mark.parametrize("clsact", ["false", "true"])
+def test_without_the_kernels_types_the_gate_holds_uploads(tmp_path: Path, clsact: str) -> None:
+    # ACK-window rewriting: test_acks.py.
+    settings = ("uplink.mode=gate", f"uplink.clsact={clsact}")
+    with untyped(tmp_path, *settings) as (testbed, agent):
+        agent.serve()
+        with reports(testbed, tmp_path):
+            ping, transfer = testbed.ping(), testbed.iperf("phone", 16, "-C", "cubic")
+            goodput = transfer.mbps()
+            ping.stop()
+            gate = agent.status()["cures"]["gate"]
+            assert agent.status()["problems"] == []
+        agent.do("off")
+        agent.nothing_left()
+    assert gate["refused_own"] > 0
+    # 1 MB of the modem's buffer would be 2 s.
+    assert ping.p(0.95, 5, 15) <= 150
+    assert goodput >= 0.8 * 4
+
+
+def test_without_the_kernels_types_but_with_a_file_sockets_are_cured(
+    tmp_path: Path, agent: str
+) -> None:
+    types = Path(agent).parent / "types"
+    types.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    with untyped(tmp_path, "receive.enabled=true", "uplink.mode=off") as (_, daemon):
+        daemon.types = str(types)
+        daemon.serve()
+        assert daemon.status()["cures"].keys() == {"receive"}
+        assert daemon.status()["cures"]["receive"]["walk_ms"] > 0, "the walk reads them, too"
+        daemon.do("off")
+        daemon.types = ""
+        assert "no /sys/kernel/btf/vmlinux" in daemon.do("on", *daemon.sets(), works=False)
+
+
 def test_types_may_come_from_a_file(agent: str) -> None:
     """A container may not show /sys/kernel."""
     types = Path(agent).parent / "types"
     types.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    missing, below = features(NO_TYPES, agent, "env", f"UNBLOAT_BTF={types}")
-    assert missing[SOCKETS] is None
+    missing, below = features(NO_TYPES, "env", f"UNBLOAT_BTF={types}", agent)
+    used = (SOCKETS, "live-download-windows", "congestion-control", "live-congestion-control")
+    assert {missing[name] for name in used} == {None}
     assert below == []
-    missing, _ = features("true", agent, "env", "UNBLOAT_BTF=/nowhere")
+    missing, _ = features("true", "env", "UNBLOAT_BTF=/nowhere", agent)
     assert missing[SOCKETS] == "no /nowhere"
 
 
@@ -131,6 +183,14 @@ def test_without_cgroups_the_uplinks_cures_work(agent: str) -> None:
     assert line in ended(no_cgroups(), agent, "uplink.mode=off"), (
         "with its cures off there is nothing to do"
     )
+
+
+def test_a_cgroup_mount_that_another_file_system_covers_is_none(agent: str) -> None:
+    covered = f"mount -t tmpfs none {cgroup_root()}"
+    missing, _ = features(covered, *refusing(MOUNTING, agent))
+    assert missing["cgroup-v2"] == "no cgroup v2 is mounted"
+    missing, _ = features(covered, agent)
+    assert missing["cgroup-v2"] is None, "where it may mount one, it does"
 
 
 def test_without_a_bpf_file_system_the_uplinks_cures_work(agent: str) -> None:
@@ -179,7 +239,7 @@ def test_a_part_of_a_containers_cgroups_is_refused_and_all_of_them_are_not(agent
 
 
 def test_without_rights_captures_are_planned_with(agent: str) -> None:
-    missing, below = features("true", agent, *UNPRIVILEGED)
+    missing, below = features("true", *UNPRIVILEGED, agent)
     assert {name for name, why in missing.items() if why is None} >= {
         "cgroup-v2",
         "kernel-types",

@@ -145,3 +145,18 @@ def test_a_run_ends_within_two_seconds_of_its_front(tmp_path: Path, how: signal.
         assert until(lambda: not agent.pins.exists(), TIMEOUT_S) < 2
         agent.nothing_left(TIMEOUT_S)
         end(download)
+
+
+def test_an_agent_that_is_stopped_is_named_by_status_and_by_off(tmp_path: Path) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed) as agent:
+        daemon = agent.serve()
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+            said = agent.do("status", works=False)
+            assert "the agent does not answer within 10 s: it is stopped" in said
+            said = agent.do("off", works=False)
+            assert f"the agent does not answer (daemon, process {daemon.pid})" in said
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        agent.do("off")
+        agent.nothing_left(TIMEOUT_S)

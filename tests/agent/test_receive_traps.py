@@ -164,34 +164,32 @@ def test_a_socket_stays_in_the_cgroup_in_which_it_was_made(tmp_path: Path) -> No
 
 
 @contextmanager
-def another(testbed: Download) -> Iterator[Path]:
-    """Another program on the testbed's sockets, which sets and counts callbacks of its own; where its maps are."""
+def another(
+    testbed: Download, source: str = "another", cgroup: Path | None = None
+) -> Iterator[Path]:
+    """Another program on the testbed's sockets, or on those of a cgroup; where its maps are. The usual one sets and
+    counts callbacks of its own."""
     clang = shutil.which("clang-14") or shutil.which("clang")
     if clang is None or shutil.which("bpftool") is None or not Path("/usr/include/bpf").exists():
         unavailable(
             "clang", "clang, libbpf's headers and bpftool make another program on the same sockets"
         )
     compiled, pins = (
-        testbed.folder / "another.bpf.o",
-        Path("/sys/fs/bpf") / f"{testbed.name}-another",
+        testbed.folder / f"{source}.bpf.o",
+        Path("/sys/fs/bpf") / f"{testbed.name}-{source}",
     )
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    options = ("-O2", "-g", "-target", "bpf", include, "-c", str(HERE / "another.bpf.c"))
+    options = ("-O2", "-g", "-target", "bpf", include, "-c", str(HERE / f"{source}.bpf.c"))
     run(clang, *options, "-o", str(compiled))
     pins.mkdir()
     try:
         run("bpftool", "prog", "load", str(compiled), str(pins / "program"), "pinmaps", str(pins))
-        run(
-            "bpftool",
-            "cgroup",
-            "attach",
-            str(testbed.cgroup),
-            "sock_ops",
-            "pinned",
-            str(pins / "program"),
-            "multi",
-        )
-        yield pins
+        place = (str(cgroup or testbed.cgroup), "sock_ops", "pinned", str(pins / "program"))
+        run("bpftool", "cgroup", "attach", *place, "multi")
+        try:
+            yield pins
+        finally:
+            run("bpftool", "cgroup", "detach", *place)
     finally:
         shutil.rmtree(pins)
 

@@ -32,15 +32,18 @@ static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 	return bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
 }
 
-/* Restores the socket's window: the kernel's own, or the application's clamp. */
+/* Restores the socket's window: the kernel's own, or the application's clamp. One that somebody else
+ * has set since the last ACK stays: autotuning, the application, another program. */
 static __always_inline void lift(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
 				 struct receive_counters *count)
 {
+	bool ours = tp->window_clamp == s->applied;
+
 	if (s->raised)
 		headroom_return(ctx, tp, s, false);
 	if (!s->applied)
 		return;
-	if (!set_clamp(ctx, s->app_clamp ? s->app_clamp : kernel_clamp(tp, s)))
+	if (ours && !set_clamp(ctx, s->app_clamp ? s->app_clamp : kernel_clamp(tp, s)))
 		count->lifted++;
 	s->applied = 0;
 }

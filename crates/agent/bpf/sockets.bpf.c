@@ -125,7 +125,8 @@ static __always_inline long leave(struct tcp_sock *tp, struct walk_task *t)
 
 	if (!s)
 		return 0;
-	if (s->applied) {
+	/* A clamp that somebody else has set since the last ACK stays. */
+	if (s->applied && tp->window_clamp == s->applied) {
 		int clamp = s->app_clamp ? s->app_clamp : kernel_clamp(tp, s);
 
 		failed = bpf_setsockopt(tp, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));

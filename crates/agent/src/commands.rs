@@ -268,12 +268,17 @@ pub(crate) fn begin(start: &Start) -> Result<Child> {
             let text = std::fs::read(paths.log()).unwrap_or_default();
             let said = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default())
                 .into_owned();
-            let last = said.lines().last().unwrap_or("the agent did not start").to_owned();
-            return Err(failed(last.trim_start_matches("unbloat-agent: ")));
+            return Err(failed(why_ended(&said)));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(child)
+}
+
+/// The reason of a daemon that ended at its start, by its log. Its supervisor may have written after it.
+fn why_ended(log: &str) -> &str {
+    let own = log.lines().rev().find_map(|line| line.strip_prefix("unbloat-agent: "));
+    own.or(log.lines().last()).unwrap_or("the agent did not start")
 }
 
 pub(crate) fn check_ok(answer: &Value) -> Result<()> {
@@ -310,7 +315,13 @@ fn orphans() -> crate::error::Result<Vec<Change>> {
 
 /// Ends a daemon, and undoes what one left that died: what that was.
 pub(crate) fn end(paths: &Paths) -> Result<Vec<String>> {
-    let answer = ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT);
+    let answer = match ask(&paths.socket(), &json!({"ask": "off"}), ANSWER_TIMEOUT) {
+        // It ended meanwhile, as by another `off`; what it left is undone below.
+        Err(e) if matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+            Ok(None)
+        }
+        other => other,
+    };
     let answer = answer.map_err(|e| match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let holder = paths.lock(Role::Off).ok().and_then(std::result::Result::err);
@@ -423,4 +434,17 @@ pub fn features(output: &Output) -> Result<()> {
 pub fn defaults() -> Result<()> {
     let _ = write!(std::io::stdout(), "{}", config::template());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_daemon_ended_is_its_own_last_line_not_its_supervisors() {
+        let log = "unbloat-agent: downloads: no rights\n02:46:57.266 UTC the agent ended without undoing\n";
+        assert_eq!(why_ended(log), "downloads: no rights");
+        assert_eq!(why_ended("thread panicked\n"), "thread panicked");
+        assert_eq!(why_ended(""), "the agent did not start");
+    }
 }

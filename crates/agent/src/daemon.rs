@@ -527,6 +527,8 @@ impl Daemon {
             trials: self.trials.report(),
             problems: self.problems().into_iter().map(|problem| problem.text).collect(),
             work: self.cures.idle.work(),
+            other_programs: self.cures.others.found().to_vec(),
+            flags_replaced: self.cures.others.replaced(&self.cures.attached),
             flows,
             log: self.said.clone(),
         })

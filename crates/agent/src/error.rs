@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::kernel::how_to_mount;
+
 /// Why a cure, or a part of it, is not available on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum CureError {
@@ -19,14 +21,18 @@ pub enum CureError {
     NoBtf(PathBuf),
     /// No cgroup v2 is mounted.
     #[error(
-        "no cgroup v2 is mounted, and this process may not mount it (as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2); programs on sockets are attached to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan"
+        "no cgroup v2 is mounted, and this process may not mount it ({}); programs on sockets are attached to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan",
+        how_to_mount(
+            "as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2"
+        )
     )]
     NoCgroup,
     /// The pins are not on a bpf file system.
     #[error(
-        "{0} is not on a bpf file system (mount -t bpf bpf /sys/fs/bpf), and programs on sockets are pinned to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan"
+        "{0} is not on a bpf file system ({how}), and programs on sockets are pinned to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan",
+        how = how_to_mount("mount -t bpf bpf /sys/fs/bpf")
     )]
     NoPins(PathBuf),
     /// The kernel refused a program or an operation.

@@ -1,6 +1,7 @@
 //! What this kernel can do. It is found out by trying, not by the version, since distributions
 //! backport features. Also: cgroups, and loading of programs.
 
+pub mod bpf;
 pub mod layouts;
 pub mod mounts;
 pub mod netlink;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use aya::programs::{Iter, SockOps};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use nix::errno::Errno;
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::sys::statfs::{BPF_FS_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{CureError, Result};
 
@@ -22,6 +23,7 @@ mod rights;
 
 pub use features::{BASE, Feature, FeatureId, SOCK_DIAG, Tried, able, without};
 pub(crate) use features::{cgroups, discipline, in_own_namespace};
+pub(crate) use rights::how_to_mount;
 pub use rights::{everywhere, rights};
 
 /// The kernel's type information (BTF), by which BPF programs are relocated: the file that
@@ -95,7 +97,8 @@ fn cgroup_root_of(mounts: &str) -> Result<PathBuf> {
             let (path, kind) = (words.nth(1)?, words.next()?);
             (kind == "cgroup2").then(|| PathBuf::from(path))
         })
-        .next()
+        // Another file system may have been mounted over it.
+        .find(|path| statfs(path).is_ok_and(|about| about.filesystem_type() == CGROUP2_SUPER_MAGIC))
         .ok_or(CureError::NoCgroup)
 }
 

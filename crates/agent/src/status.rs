@@ -3,6 +3,7 @@
 
 pub mod idle;
 pub mod metrics;
+pub mod others;
 pub mod table;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::cures::trial::Stage;
 use crate::cures::{FlowStatus, Reports};
 use crate::status::idle::Work;
+use crate::status::others::OtherProgram;
 use crate::uplink::controller::Active;
 
 /// The status of an agent.
@@ -42,6 +44,10 @@ pub struct Status {
     pub problems: Vec<String>,
     /// Of each watched cure: whether data flows in its scope, and whether it counts that.
     pub work: BTreeMap<&'static str, Work>,
+    /// sock_ops programs of others on the same sockets.
+    pub other_programs: Vec<OtherProgram>,
+    /// Connections whose callback flags such a program had replaced.
+    pub flags_replaced: u64,
     /// Flows under the cures.
     pub flows: Vec<FlowStatus>,
     /// The last lines of the log.

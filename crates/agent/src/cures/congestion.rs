@@ -129,6 +129,7 @@ pub struct Congestion {
     routes: LpmTrie<MapData, [u32; 4], Route>,
     groups: HashMap<MapData, u64, Route>,
     link: PinnedLink,
+    program: u32,
     settings: Settings,
     /// Existing connections that walks have changed.
     live: u64,
@@ -202,13 +203,14 @@ impl Cure for Congestion {
         let mut space: Array<_, u32> = taken(&mut ebpf, "space")?;
         let selected = if settings.cgroup.is_some() { 0 } else { kernel::network_scope() };
         space.set(0, selected, 0).map_err(|e| CureError::Map("space", e.to_string()))?;
-        let link = socket_walk::attach(&mut ebpf, "congestion", &scope, &settings.pins)?;
+        let (link, program) = socket_walk::attach(&mut ebpf, "congestion", &scope, &settings.pins)?;
         let mut congestion = Congestion {
             choice: LeasedMap::new("choice", taken(&mut ebpf, "choice")?)?,
             tally: taken(&mut ebpf, "tally")?,
             routes: taken(&mut ebpf, "routes")?,
             groups: taken(&mut ebpf, "groups")?,
             link,
+            program,
             settings: settings.clone(),
             live: 0,
             lifted: site.lifted,
@@ -275,6 +277,16 @@ impl Cure for Congestion {
 }
 
 impl Congestion {
+    /// Number of its program.
+    pub(crate) fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// The cgroup whose sockets are cured; none: all.
+    pub(crate) fn scope(&self) -> Option<&Path> {
+        self.settings.cgroup.as_deref()
+    }
+
     /// Changes live connections now.
     fn switch_live(&mut self) -> Result<()> {
         if self.lifted || !self.settings.live {

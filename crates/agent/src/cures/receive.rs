@@ -48,6 +48,9 @@ const WALK_EVERY: Duration = Duration::from_secs(2);
 const WALK_SHARE: u32 = 200;
 /// The same of one out of turn: these are rare.
 const EXTRA_WALK_SHARE: u32 = 20;
+/// Shortest time between two lines on replaced callback flags: a program as bpftune's replaces those
+/// of each new connection.
+const SILENCED_EVERY: Duration = Duration::from_secs(60);
 /// Longest time between two walks: a connection that began while a starved agent had no lease waits
 /// no longer.
 const WALK_AT_LATEST: Duration = Duration::from_secs(10);
@@ -76,7 +79,7 @@ impl std::fmt::Display for Event {
             Event::Joined(n) => write!(f, "attached to {n} existing connections"),
             Event::Silenced(n) => write!(
                 f,
-                "another sock_ops program had replaced the callback flags of {n} connections; set again (bpftool cgroup tree shows it)"
+                "another sock_ops program had replaced the callback flags of {n} connections; set again (status names such programs)"
             ),
             Event::Refused(n, errno) => {
                 let why = Errno::from_raw(-errno);
@@ -107,6 +110,13 @@ pub struct Receive {
     /// RTT that a trial permits, in sixteenths of RTTmin, without an upper bound of the window.
     permitted: Option<u32>,
     link: PinnedLink,
+    /// Number of the program.
+    program: u32,
+    /// Connections whose callback flags another program had replaced.
+    silenced: u64,
+    /// Those of which no line of the log has told yet, and when the last one did.
+    untold: u32,
+    told: Option<Instant>,
     walker: Option<Walker>,
     walk_at: Instant,
     walked: Instant,
@@ -165,7 +175,7 @@ impl Cure for Receive {
         give_back_others(settings, same)?;
         space.set(0, settings.space(), 0).map_err(failed)?;
         let root = settings.cgroup_path()?;
-        let link = socket_walk::attach(&mut ebpf, "receive", &root, &settings.pins)?;
+        let (link, program) = socket_walk::attach(&mut ebpf, "receive", &root, &settings.pins)?;
         let mut receive = Receive {
             config,
             counters: taken(&mut ebpf, "counters")?,
@@ -177,6 +187,10 @@ impl Cure for Receive {
             lifted: site.lifted,
             permitted: None,
             link,
+            program,
+            silenced: 0,
+            untold: 0,
+            told: None,
             walker: None,
             walk_at: Instant::now(),
             walked: Instant::now(),
@@ -305,6 +319,16 @@ impl Receive {
         &self.settings
     }
 
+    /// Number of its program.
+    pub(crate) fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// Connections whose callback flags another program had replaced.
+    pub(crate) fn silenced(&self) -> u64 {
+        self.silenced
+    }
+
     /// Attaches the program to connections that do not call it, where there is a walk.
     fn walk(&mut self, memory: Option<Memory>) -> Result<()> {
         let Some(walker) = &mut self.walker else { return Ok(()) };
@@ -315,9 +339,17 @@ impl Receive {
         let task = walked.task;
         self.whole_walks += u64::from(task.refused == 0);
         self.headroom.write(memory, task.headroom)?;
+        self.silenced += u64::from(task.silenced);
         let joined = task.changed - task.silenced.min(task.changed);
+        self.untold += task.silenced;
+        let tells =
+            self.untold > 0 && self.told.is_none_or(|told| told.elapsed() >= SILENCED_EVERY);
+        let untold = if tells { std::mem::take(&mut self.untold) } else { 0 };
+        if tells {
+            self.told = Some(Instant::now());
+        }
         let events = [
-            (task.silenced > 0).then_some(Event::Silenced(task.silenced)),
+            tells.then_some(Event::Silenced(untold)),
             (joined > 0).then_some(Event::Joined(joined)),
             (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
         ];

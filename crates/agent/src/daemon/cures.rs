@@ -11,6 +11,7 @@ use crate::cures::{Attached, FlowStatus, Lifted, Place, Reports, Result, Site};
 use crate::daemon::paths::Paths;
 use crate::kernel::socket_walk::{self, LINKS};
 use crate::status::idle::IdleWatch;
+use crate::status::others::Others;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
 use crate::uplink::controller::{Controller, Problem};
@@ -27,6 +28,8 @@ pub(crate) struct Cures {
     pub(crate) lifted: bool,
     /// Finds cures that do nothing while data flows.
     pub(crate) idle: IdleWatch,
+    /// Finds programs of others on the same sockets.
+    pub(crate) others: Others,
     pins: PathBuf,
     problems: BTreeMap<&'static str, String>,
     /// Changes of another agent, until it is known which of them this one takes over.
@@ -42,6 +45,7 @@ impl Cures {
             controller: Controller::new(&config.uplink, &config.cures, pins),
             lifted,
             idle: IdleWatch::default(),
+            others: Others::default(),
             pins: pins.to_owned(),
             problems: BTreeMap::new(),
             left: Vec::new(),
@@ -144,6 +148,7 @@ impl Cures {
         lines.extend(self.undo_left());
         lines.extend(self.controller.tick(&mut self.attached));
         lines.extend(self.attached.tick());
+        lines.extend(self.others.tick(&self.attached));
         lines.extend(self.idle.tick(&mut self.attached, self.controller.found()));
         lines
     }

@@ -161,8 +161,28 @@ fn private() -> nix::Result<()> {
 }
 
 fn mount_bpf() -> nix::Result<()> {
+    if !Path::new(BPF_FS).exists() {
+        make_place();
+    }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some(SOURCE), BPF_FS_C, Some("bpf"), flags, Some("mode=700"))
+}
+
+/// Makes the directory to mount it at, where the kernel has not made it: systemd-nspawn with a
+/// network namespace shows an ordinary read-only file system at /sys with some parts of sysfs. It is
+/// made writable in a mount namespace of a thread alone; elsewhere it stays read-only.
+fn make_place() {
+    let thread = || -> nix::Result<()> {
+        unshare(CloneFlags::CLONE_FS)?;
+        private()?;
+        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
+        mount(None::<&CStr>, c"/sys", None::<&CStr>, flags, None::<&CStr>)?;
+        // A real sysfs refuses: there the kernel lacks BPF.
+        let _ = std::fs::create_dir_all(BPF_FS);
+        Ok(())
+    };
+    // A failure shows as a missing mount.
+    let _ = std::thread::scope(|scope| scope.spawn(thread).join());
 }
 
 /// The bpf file system of the calling thread's mount namespace.

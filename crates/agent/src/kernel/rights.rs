@@ -6,6 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use super::bpf;
 use crate::error::{CureError, Result};
 
 /// Capability numbers of linux/capability.h.
@@ -18,17 +19,45 @@ const BPF: u8 = 39;
 /// Whether this process can change sockets and devices.
 pub fn rights() -> Result<()> {
     if !first_users() {
-        return Err(CureError::Rights(
-            "this is a user namespace, whose root has no rights of the host; as the host's root: \
-             nsenter --target PID --net unbloat-agent on, with the PID of a process in here"
-                .to_owned(),
-        ));
+        return Err(CureError::Rights(format!(
+            "this is a user namespace, whose root has no rights of the host; {FROM_THE_HOST}"
+        )));
     }
     let missing = lacking(capabilities());
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(CureError::Rights(format!("this process lacks {}", missing.join(", ")))),
+    if !missing.is_empty() {
+        let text = format!("this process lacks {}", missing.join(", "));
+        return Err(CureError::Rights(otherwise(text)));
     }
+    // A filter counts more than a capability.
+    match bpf::permitted() {
+        Ok(()) => Ok(()),
+        Err(errno) => {
+            let text = format!(
+                "the system call bpf is refused in spite of its capabilities ({errno:?}), as a filter of a container or of a service does"
+            );
+            Err(CureError::Rights(otherwise(text)))
+        }
+    }
+}
+
+/// What works where a container's own rights do not suffice.
+const FROM_THE_HOST: &str = "as the host's root: nsenter --target PID --net unbloat-agent on, with the PID of a process in here";
+
+/// With the way from the host, where this is a container.
+fn otherwise(text: String) -> String {
+    if in_container() { format!("{text}; {FROM_THE_HOST}") } else { text }
+}
+
+/// How to get a mount that the agent may not make: as the host's root it is `command`.
+pub(crate) fn how_to_mount(command: &'static str) -> &'static str {
+    if in_container() { FROM_THE_HOST } else { command }
+}
+
+/// Whether this process is in another PID namespace than the host's: containers have one.
+fn in_container() -> bool {
+    /// PROC_PID_INIT_INO of linux/proc_ns.h.
+    const FIRST_PID_SPACE: u64 = 0xefff_fffc;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|about| about.ino() != FIRST_PID_SPACE)
 }
 
 /// What is missing for entering other network namespaces, if anything.

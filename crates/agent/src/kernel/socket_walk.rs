@@ -231,13 +231,14 @@ pub fn made(pins: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Attaches a program to the sockets of a cgroup, and pins its link below `pins`.
+/// Attaches a program to the sockets of a cgroup, and pins its link below `pins`: the link, and the
+/// number of the program.
 pub fn attach(
     ebpf: &mut Ebpf,
     name: &'static str,
     cgroup: &Path,
     pins: &Path,
-) -> Result<PinnedLink> {
+) -> Result<(PinnedLink, u32)> {
     let group = File::open(cgroup).map_err(CureError::file(cgroup))?;
     let failed = |why: String| CureError::Kernel {
         what: "a program on a cgroup's sockets",
@@ -252,7 +253,8 @@ pub fn attach(
         program.attach(group, CgroupAttachMode::Single).map_err(|e| failed(kernel::whole(&e)))?;
     let link = program.take_link(id).map_err(|e| failed(kernel::whole(&e)))?;
     let link: FdLink = link.try_into().map_err(|e: LinkError| failed(kernel::whole(&e)))?;
-    pin(link, &folder(pins), name)
+    let number = program.info().map_err(|e| failed(kernel::whole(&e)))?.id();
+    Ok((pin(link, &folder(pins), name)?, number))
 }
 
 /// Pins a link under a name, in place of an older one: the new program runs before the old one
@@ -304,8 +306,10 @@ pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
 pub fn give_back(pins: &Path) -> Result<Walked> {
     let folder = folder(pins);
     let mut walked = Walked::default();
-    // Only a bpf file system can contain pins.
-    if folder.is_dir() && kernel::on_bpf_fs(&folder) {
+    // Only a bpf file system can contain pins. Nothing is pinned if the first program was refused,
+    // as where this process may not use BPF: then nothing was changed, and a walk would be refused.
+    let pinned = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
+    if pinned && kernel::on_bpf_fs(&folder) {
         walked = give_sockets_back(pins)?;
         std::fs::remove_dir_all(&folder).map_err(CureError::file(&folder))?;
     }

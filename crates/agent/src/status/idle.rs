@@ -84,6 +84,10 @@ struct Downloads {
     joined: HashMap<Key, u64>,
     /// Since when connections carry enough for a decision.
     carries: HashMap<Key, Instant>,
+    /// ACKs since the last verdict on clamps, and those at which the clamp was not the cure's.
+    clamps: (u64, u64),
+    /// Whether somebody else sets the clamps.
+    overwritten: bool,
     reason: Option<(Reason, String)>,
 }
 
@@ -101,6 +105,8 @@ impl Downloads {
             window: Some((counters, bytes)),
             walks: HashMap::new(),
             carries: HashMap::new(),
+            clamps: (0, 0),
+            overwritten: false,
             reason: None,
         })
     }
@@ -119,6 +125,12 @@ impl Downloads {
         now: Instant,
     ) {
         let counts = counters.samples > self.last.samples;
+        self.clamps.0 += counters.samples.saturating_sub(self.last.samples);
+        self.clamps.1 += counters.reapplied.saturating_sub(self.last.reapplied);
+        if self.clamps.0 >= judge::CLAMPS {
+            self.overwritten = judge::overwritten(self.clamps);
+            self.clamps = (0, 0);
+        }
         self.last = counters;
         if counts {
             self.window = None;
@@ -142,6 +154,7 @@ impl Downloads {
             decisions: counters.decisions - self.attached.decisions,
             applied: counters.applied - self.attached.applied,
             refused: counters.refused - self.attached.refused,
+            overwritten: self.overwritten,
         };
         // Of connections that are in a map, or of those that are not.
         let sum = |before: &HashMap<Key, u64>, inside: bool| -> u64 {
@@ -164,6 +177,7 @@ impl Downloads {
             Reason::Unseen | Reason::NoAcks => !counts,
             Reason::Undecided => counted.decisions == 0,
             Reason::Refused => counted.applied == 0,
+            Reason::Overwritten => self.overwritten,
         };
         if !self.reason.as_ref().is_some_and(stays) {
             self.reason = reason.map(|reason| (reason, text(reason, &counted, &traffic)));

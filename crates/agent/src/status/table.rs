@@ -33,6 +33,17 @@ pub fn table(status: &Status, columns: Option<u64>) -> String {
     };
     lines.push(format!("uplink{device}: upload control: {active}: {}", status.uplink.why));
     lines.extend(status.problems.iter().map(|text| format!("! {text}")));
+    lines.extend(status.other_programs.iter().map(|other| {
+        format!(
+            "another program on the same sockets: {other}; of flags, window clamp and congestion control the last writer wins"
+        )
+    }));
+    if status.flags_replaced > 0 {
+        lines.push(format!(
+            "callback flags of {} connections had been replaced, and were set again",
+            status.flags_replaced
+        ));
+    }
     for (about, figures) in status.cures.each() {
         lines.extend(figures.map(|figures| format!("{}: {}", about.title, figures.line())));
     }
@@ -206,6 +217,22 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(!text.contains("downloads costs"), "{text}");
+    }
+
+    #[test]
+    fn it_names_other_programs_on_the_same_sockets_and_what_they_did() {
+        let other = super::super::others::OtherProgram {
+            id: 23,
+            name: Some("bpftune_conn_tu".to_owned()),
+            cgroup: Some("/sys/fs/cgroup".into()),
+        };
+        let mut status = testing::status();
+        assert!(!table(&status, None).contains("another program"));
+        status.other_programs.push(other);
+        status.flags_replaced = 4;
+        let text = table(&status, None);
+        assert!(text.contains("same sockets: bpftune_conn_tu (sock_ops program 23"), "{text}");
+        assert!(text.contains("callback flags of 4 connections had been replaced"), "{text}");
     }
 
     #[test]

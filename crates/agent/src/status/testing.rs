@@ -50,6 +50,8 @@ pub(crate) fn status() -> Status {
         trials: Vec::new(),
         problems: Vec::new(),
         work: BTreeMap::new(),
+        other_programs: Vec::new(),
+        flags_replaced: 0,
         flows: Vec::new(),
         log: VecDeque::new(),
     }

@@ -57,8 +57,19 @@ impl Direction {
 /// Handle of this program's filters, so that it finds them again.
 pub const HANDLE: u32 = 1;
 
-/// Removes this program's BPF filter of a preference from the clsact discipline of a device.
+/// Names of the programs on devices, which are those of their filters (`HOOK` of the cures).
+const PROGRAMS: [&str; 3] = ["egress", "acks_out", "acks_in"];
+
+/// Removes this program's BPF filter of a preference from the clsact discipline of a device. A filter
+/// of another name in its place is somebody else's, and stays.
 pub fn remove_filter(device: &str, direction: Direction, preference: u16) -> io::Result<()> {
+    let ours = |one: &Filter| {
+        (one.direction, one.preference, one.handle) == (direction, preference, HANDLE)
+            && PROGRAMS.contains(&one.name.as_str())
+    };
+    if !filters(device)?.iter().any(ours) {
+        return Ok(());
+    }
     unless_gone(|netlink| {
         let index = netlink.device(device)?.index;
         let mut message = tcmsg(index, HANDLE, direction.parent());

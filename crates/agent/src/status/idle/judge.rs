@@ -3,6 +3,9 @@
 
 /// So much in scope, and nothing counted, is a problem.
 pub(super) const ENOUGH: u64 = 100_000;
+/// ACKs after which it is judged whether the clamps are the cure's: at two per round trip more than
+/// autotuning needs to let a buffer grow, which replaces a clamp once a round trip.
+pub(super) const CLAMPS: u64 = 100;
 
 /// Why a cure does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub(super) enum Reason {
     Undecided,
     /// The kernel refuses all that it asks for.
     Refused,
+    /// Somebody else sets the windows after it.
+    Overwritten,
 }
 
 /// What the program on sockets counted: connections and ACKs since the last look at which it
@@ -26,6 +31,13 @@ pub(super) struct Counted {
     pub(super) decisions: u64,
     pub(super) applied: u64,
     pub(super) refused: u64,
+    /// At most ACKs the window clamp is not the one that it set.
+    pub(super) overwritten: bool,
+}
+
+/// Whether of so many ACKs the clamp was another one than the cure's at half of them or more.
+pub(super) fn overwritten((acks, replaced): (u64, u64)) -> bool {
+    replaced * 2 >= acks
 }
 
 /// What arrived meanwhile, as the kernel's sockets have it.
@@ -44,6 +56,9 @@ pub(super) struct Traffic {
 pub(super) fn judge(counted: &Counted, traffic: &Traffic, walks: bool) -> Option<Reason> {
     if counted.refused > 0 && counted.applied == 0 {
         return Some(Reason::Refused);
+    }
+    if counted.overwritten {
+        return Some(Reason::Overwritten);
     }
     if counted.acks > 0 {
         let nothing = counted.decisions == 0 && counted.applied == 0;
@@ -80,6 +95,12 @@ pub(super) fn text(reason: Reason, counted: &Counted, traffic: &Traffic) -> Stri
         Reason::Refused => {
             format!("the kernel refused all {} windows that the cure set{next}", counted.refused)
         }
+        Reason::Overwritten => {
+            "at half of the ACKs or more the window clamp is not the cure's, but \
+                                that of another program or of the application; status names \
+                                other programs on the same sockets"
+                .to_owned()
+        }
     };
     format!("downloads do nothing: {seen}")
 }
@@ -88,8 +109,14 @@ pub(super) fn text(reason: Reason, counted: &Counted, traffic: &Traffic) -> Stri
 mod tests {
     use super::*;
 
-    const NOTHING: Counted =
-        Counted { connections: 0, acks: 0, decisions: 0, applied: 0, refused: 0 };
+    const NOTHING: Counted = Counted {
+        connections: 0,
+        acks: 0,
+        decisions: 0,
+        applied: 0,
+        refused: 0,
+        overwritten: false,
+    };
     const NEW: Traffic = Traffic { new: ENOUGH, joined: 0, overdue: false };
     const JOINED: Traffic = Traffic { new: 0, joined: ENOUGH, overdue: false };
 
@@ -122,8 +149,20 @@ mod tests {
     }
 
     #[test]
+    fn clamps_of_somebody_else_at_half_of_the_acks_are_a_problem_and_autotunings_are_none() {
+        // A buffer that doubles from 16 KB to 64 MB replaces twelve.
+        assert!(!overwritten((CLAMPS, 12)));
+        assert!(overwritten((CLAMPS, CLAMPS / 2)));
+        let counts = Counted { connections: 1, acks: 40, decisions: 9, applied: 40, ..NOTHING };
+        assert_eq!(judge(&counts, &NEW, true), None);
+        let replaced = Counted { overwritten: true, ..counts };
+        assert_eq!(judge(&replaced, &NEW, true), Some(Reason::Overwritten));
+        assert!(text(Reason::Overwritten, &replaced, &NEW).contains("status names"));
+    }
+
+    #[test]
     fn only_refusals_are_a_problem_and_one_window_that_was_set_is_none() {
-        let refused = Counted { connections: 1, acks: 900, decisions: 9, applied: 0, refused: 784 };
+        let refused = Counted { connections: 1, acks: 900, decisions: 9, refused: 784, ..NOTHING };
         let quiet = Traffic::default();
         assert_eq!(judge(&refused, &quiet, false), Some(Reason::Refused));
         assert_eq!(judge(&Counted { applied: 1, ..refused }, &quiet, false), None);
