@@ -81,7 +81,8 @@ def agree(path: Path) -> int:
             )
             middle = flow[f"rtt_ms_{name}"]
             assert low * (1 - WITHIN) - 0.002 <= middle <= high * (1 + WITHIN) + 0.002, (key, name)
-    return sum(map(len, judge.values()))
+    replies: int = sum(len(times) for times in judge.values())
+    return replies
 
 
 @requires("captures", "tshark")
@@ -92,7 +93,7 @@ def test_round_trips_of_pings_are_those_of_tshark(name: str) -> None:
 
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -127,6 +127,25 @@ def charted(ranked: pa.Table, top: int) -> tuple[list[int], list[int]]:
     )
 
 
+# Columns of a bin that need more of a transfer than the capture has, where it lacks most of it.
+NEEDS_ALL = ("rtt_ms_min", "rtt_ms", "rtt_ms_max", "in_flight_bytes", "window_full_s", "limit")
+
+
+def only_counts(run: RunTables, samples: pa.Table | None) -> pa.Table | None:
+    """The samples without RTTs, bytes in flight and limits of transfers that the capture lacks too much of."""
+    if samples is None or "capture_lacks" not in run.flows.column_names:  # an earlier version's
+        return samples
+    lacking = run.flows.filter(pc.is_valid(flat(run.flows["capture_lacks"])))["id"]
+    if not lacking.length():
+        return samples
+    blank = pc.is_in(flat(samples["flow"]), value_set=flat(lacking))
+    for name in NEEDS_ALL:
+        column = flat(samples[name])
+        kept = pc.if_else(blank, pa.scalar(None, column.type), column)
+        samples = samples.set_column(samples.column_names.index(name), name, kept)
+    return samples
+
+
 def encode_samples(table: pa.Table) -> tuple[Encoded, int]:
     """The bins of one flow."""
     downsampled = downsample.samples(table)
@@ -343,6 +362,7 @@ def write_report(
     samples, events, segments = series(
         run, [*tcp, *counted], segments_to_ask(run, tcp, max_segments)
     )
+    samples = only_counts(run, samples)
     drawn = {*tcp, *counted}
     for connection in (*tcp, *counted):
         for flow in (2 * connection, 2 * connection + 1):

@@ -21,9 +21,9 @@
 //! Nothing on the network cures the pauses. Look at the sending program: disk, processor, a protocol that waits for each
 //! response before the next request, a player that fetches in pieces, a small send buffer.
 //!
-//! What costs time while the program does send is named as well, by `cause`, where another finding of the flow shows it:
-//! `receiver` for `zero-window`, `outage` for `no-answer` of a receiver that is there, `queue` for a warning of `bufferbloat`.
-//! Else it is `program`.
+//! What costs time while the program does send is named as well, where another finding of the flow shows it. `cause` is
+//! `receiver` for `zero-window`, `outage` for `no-answer` of a receiver that is there, and `queue` for a warning of
+//! `bufferbloat`. Else it is `program`.
 //!
 //! ## Traps
 //!

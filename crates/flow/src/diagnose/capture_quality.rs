@@ -18,8 +18,8 @@
 //! - times that run backwards
 //! - packets with invalid headers, or cut off before the end of the TCP header
 //!
-//! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, a connection
-//! that cannot be judged, 1 % of packets broken, 0.1 % of times backwards. Otherwise info: missing SYNs from 5 % of the
+//! It is a warning when figures are affected: drops or gaps, a fifth or more of the connections one-sided, 1 % of
+//! packets broken, 0.1 % of times backwards. So it is for a connection that cannot be judged. Otherwise info: missing SYNs from 5 % of the
 //! connections (at least one) on, duplicates from 0.1 % of the packets on, GSO/GRO segments always.
 //!
 //! Minimum: one packet.

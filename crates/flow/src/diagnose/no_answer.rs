@@ -19,17 +19,17 @@
 //!
 //! ## Evidence
 //!
-//! `silence_s_longest`, `silence_count`, `silence_s` (all of them), `first_s` (the longest, after the first data),
-//! `repeats` (segments repeated in the longest), `packets_from_receiver` (in the longest), `silent`, `end`
-//! (`answered`, `reset by the sender`, `reset by the receiver` or `open`), `cause` (see below), `receiver_closed_s`
-//! (how long before it the receiver had closed its side).
+//! - `silence_s_longest`, `silence_count`, `silence_s` (all of them), `first_s` (the longest, after the first data).
+//! - `repeats` (segments repeated in the longest), `packets_from_receiver` (in the longest), `silent`.
+//! - `end` (`answered`, `reset by the sender`, `reset by the receiver` or `open`), `cause` (see below).
+//! - `receiver_closed_s` (how long before it the receiver had closed its side).
 //!
 //! ## What cures it
 //!
 //! By `cause`:
 //!
-//! - `gone`, nothing came any more: find out which of the two is gone, the host (off, asleep, out of coverage) or the path
-//!   (a NAT or firewall that forgot the connection, a failed link). A capture beside the other host shows it.
+//! - `gone`, nothing came any more: find out what is gone. It is the host (off, asleep, out of coverage) or the path (a NAT
+//!   or firewall that forgot the connection, a failed link). A capture beside the other host shows which.
 //! - `host`, the capture was taken beside a receiver that does not answer: look at that host.
 //! - `outage`, the receiver answered a later repeat: it was there, and the link lost the others or was down.
 //! - `one way`, the receiver still sends: look for a path that loses in one direction only. Where nothing was answered any

@@ -14,8 +14,8 @@
 //!
 //! *The cause* follows from the queue at those times (mean RTT of the bins that are full for a tenth or more, above
 //! the minimum of the path). From 60 ms and the unloaded RTT itself on, a queue filled the window: a larger one would only
-//! lengthen the queue. The same holds for a shorter queue that came with the full window: 30 ms or more for three quarters
-//! of those bins, and at least twice the median of the other bins (ten or more). The path was full as well. Else the
+//! lengthen the queue. The same holds for a shorter queue that came with the full window, since the path was full as well. It is
+//! 30 ms or more in three quarters of those bins, and at least twice the median of the other bins (ten or more). Else the
 //! window is too small for the path: a larger one gives more throughput, and `unlimited_goodput_bps` estimates how much.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Nor when

@@ -14,9 +14,9 @@
 //!
 //! ## Evidence
 //!
-//! `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life),
-//! `zero_window_s_longest`, `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`, `cause`
-//! (`application`; `host` where the receiver fell silent afterwards, for longer and for good).
+//! - `zero_window_count`, `zero_window_s`, `zero_window_share` (0 … 1 of the connection's life), `zero_window_s_longest`.
+//! - `zero_window_probes`, `first_s` (after the first data), `rwnd_bytes_max`.
+//! - `cause` (`application`; `host` where the receiver fell silent afterwards, for longer and for good).
 //!
 //! ## What cures it
 //!
