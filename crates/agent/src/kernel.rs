@@ -17,6 +17,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::error::{CureError, Result};
 
+pub(crate) mod budget;
 mod features;
 mod rights;
 

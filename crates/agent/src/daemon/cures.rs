@@ -13,6 +13,7 @@ use crate::kernel::socket_walk::{self, LINKS};
 use crate::status::idle::IdleWatch;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
+use crate::undo::lease::end_inherited;
 use crate::uplink::controller::{Controller, Problem};
 
 /// The cures of this host, and the journal of their changes.
@@ -75,6 +76,7 @@ impl Cures {
         if !left.iter().any(old) {
             return lines;
         }
+        end_inherited();
         lines.push("undoing what an agent left that ended before".to_owned());
         let (done, failed) = undo::some(&mut self.journal, old);
         lines.extend(done);
@@ -144,8 +146,13 @@ impl Cures {
         lines.extend(self.undo_left());
         lines.extend(self.controller.tick(&mut self.attached));
         lines.extend(self.attached.tick());
-        lines.extend(self.idle.tick(&mut self.attached, self.controller.found()));
+        lines.extend(self.watch());
         lines
+    }
+
+    /// Finds cures that do nothing; lines for the log.
+    pub(crate) fn watch(&mut self) -> Vec<String> {
+        self.idle.tick(&mut self.attached, self.controller.found())
     }
 
     /// Lifts all cures, or lets them act again; the failures.
