@@ -437,30 +437,32 @@ def test_on_waits_until_the_cure_counts_and_says_by_its_exit_code_that_it_does_n
 def test_a_congestion_control_that_is_not_set_is_a_problem_until_it_is(tmp_path: Path) -> None:
     """Its program is detached behind the agent's back. Connections from before, those to elsewhere
     and what an application chose itself are none."""
-    with Download(tmp_path) as testbed:
+    with Download(tmp_path, scenario(up="8 Mbit/s")) as testbed:
         usual = testbed.ask("host", "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
         wanted = "reno" if usual != "reno" else "cubic"
         named = f'congestion.routes={{ "10.0.0.0/24" = "{wanted}" }}'
         settings = ("receive.enabled=false", "congestion.live=false", named)
         with Agent(testbed, *settings, inside=True) as agent:
             sender(testbed, "host", 30_000_000)
+            sender(testbed, "host", port=5301)
             agent.serve()
             assert agent.status()["work"] == {"congestion": "quiet"}
-            taker(testbed, "server", "10.0.0.1", 30_000_000)
+            first = taker(testbed, "server", "10.0.0.1", 30_000_000)
             until(lambda: agent.status()["work"]["congestion"] == "counts", 5)
             detach(agent, "congestion")
             no_problem(agent, 3)
-            sender(testbed, "host", port=5301)
+            end(first)
             six = taker(testbed, "server", "fd00:1::1", port=5301)
             first_100_kb(six)
             no_problem(agent, 3)
+            end(six)
             begun = first_100_kb(taker(testbed, "server", "10.0.0.1", port=5301))
             appears(agent, begun, "congestion control does nothing: ")
             (problem,) = problems(agent)
             assert f"should use {wanted} and use {usual}" in problem
             assert agent.status()["work"]["congestion"] == "idle"
-            threading.Timer(1, lambda: taker(testbed, "server", "10.0.0.1", port=5301)).start()
-            done = on(agent, "--wait", "5s")
+            threading.Timer(2, lambda: taker(testbed, "server", "10.0.0.1", port=5301)).start()
+            done = on(agent, "--wait", "8s")
             assert done.returncode == IDLE_EXIT, (done.stdout, done.stderr)
             assert "congestion control does nothing" in done.stderr
 
