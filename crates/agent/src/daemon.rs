@@ -41,7 +41,7 @@ use cures::Cures;
 use trials::Trials;
 
 /// A running daemon answers a request to hand over at once, unless its loop is busy; then it refuses
-/// the request, since nobody waits for the answer any more.
+/// the request, since the new agent no longer waits for the answer.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lines of the log that `status` shows.
 const LOG_LINES: usize = 50;
@@ -212,6 +212,8 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     // A cure that is not available is among the problems, and the others act.
     let failed = daemon.set(&config);
     if daemon.cures.idle() {
+        // Nor is what another agent left to be renewed any more.
+        end_inherited();
         let (_, kept) = undo::all(&mut daemon.cures.journal);
         if kept.is_empty() {
             supervisor.dismiss();
@@ -460,7 +462,7 @@ impl Daemon {
 
     fn answer(&mut self, control: &mut Control, question: &Question) -> Next {
         let ask = question.value["ask"].as_str();
-        // Whoever wants it off wants that later, too.
+        // Off is wanted later, too.
         if ask != Some("off") && question.late(kernel::now_ns()) {
             control.answer(question, &failure("too late: the program that asked no longer waits"));
             return Next::Stay;
