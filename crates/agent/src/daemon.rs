@@ -11,6 +11,7 @@ pub mod paths;
 pub mod supervisor;
 
 pub mod cures;
+mod take_over;
 mod trials;
 
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ use serde_json::{Value, json};
 use crate::config::{Config, ConfigError};
 use crate::cures::CureError;
 use crate::daemon::control::{Control, Question, failure};
-use crate::daemon::paths::{Holder, Lock, LockError, LockWait, Paths, Role};
+use crate::daemon::paths::{Holder, Paths};
 use crate::daemon::supervisor::Supervised;
 use crate::kernel;
 use crate::status::metrics::{self, Exporter};
@@ -38,11 +39,9 @@ use crate::undo::journal::Journal;
 use crate::undo::lease::{LEASE, LeaseRenewer, RENEW, end_inherited, lease};
 use crate::uplink::controller::Problem;
 use cures::Cures;
+use take_over::locked;
 use trials::Trials;
 
-/// A running daemon answers a request to hand over at once, unless its loop is busy; then it refuses
-/// the request, since the new agent no longer waits for the answer.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lines of the log that `status` shows.
 const LOG_LINES: usize = 50;
 
@@ -289,33 +288,6 @@ fn settings(question: &Value) -> Option<(Option<PathBuf>, Pairs)> {
 /// Messages of problems in one line.
 fn joined(problems: &[Problem]) -> String {
     problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; ")
-}
-
-/// Takes the lock: at once, from a supervisor that is about to finish, or from a daemon that hands
-/// over; whether it was handed over.
-fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {
-    let (paths, runtime) = (&start.paths, &start.paths.runtime);
-    let (mut wait, mut asked) = (LockWait::begin(), false);
-    loop {
-        let holder = match paths.lock(Role::Daemon).map_err(io(runtime.display()))? {
-            Ok(lock) => return Ok((lock, asked)),
-            Err(holder) => holder,
-        };
-        // An agent with another runtime directory listens elsewhere.
-        let here = holder.role == Some(Role::Daemon) && holder.pins.is_none();
-        if here && !start.take_over {
-            return Err(DaemonError::Running(holder));
-        }
-        if here && !asked {
-            let request = json!({"ask": "hand over"});
-            let answer = control::ask(&paths.socket(), &request, HAND_OVER_TIMEOUT);
-            asked = matches!(answer, Ok(Some(answer)) if answer["ok"] == true);
-        }
-        wait.pause(holder).map_err(|e| match e {
-            LockError::Elsewhere(holder) => DaemonError::Running(holder),
-            LockError::Late(holder) => DaemonError::Locked { holder, runtime: runtime.clone() },
-        })?;
-    }
 }
 
 impl Daemon {
