@@ -5,25 +5,28 @@ Cures are made idle behind the agent's back: their programs are detached, the ag
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_program import agent_path
-from daemon import Daemon
+from daemon import Daemon, phone, reports
 from download import Agent, Download, scenario
+from requirements import unavailable
 from test_receive_safety import LAYOUT
 from test_receive_traps import another
 from uplink import NOTEBOOK, SERVER, Uplink
 from uplink import scenario as uplink_scenario
 
-from unbloat.lab.testbed import run, until
+from unbloat.lab.testbed import end, run, until
 
 pytestmark = pytest.mark.usefixtures("machine")
 IDLE_EXIT = 5
@@ -86,9 +89,9 @@ def first_100_kb(process: subprocess.Popen[str]) -> float:
     return float(process.stdout.readline())
 
 
-def detach(agent: Agent) -> None:
+def detach(agent: Agent, name: str = "receive") -> None:
     """The program on sockets is no longer called; the agent still has it."""
-    run("bpftool", "link", "detach", "pinned", str(agent.pins / LAYOUT / "receive"))
+    run("bpftool", "link", "detach", "pinned", str(agent.pins / LAYOUT / name))
 
 
 def problems(agent: Any) -> list[str]:
@@ -429,3 +432,105 @@ def test_on_waits_until_the_cure_counts_and_says_by_its_exit_code_that_it_does_n
         assert done.returncode == IDLE_EXIT, (done.stdout, done.stderr)
         assert "downloads do nothing" in done.stderr
         assert "downloads do nothing" in json.loads(done.stdout.splitlines()[-1])["error"]
+
+
+def test_a_congestion_control_that_is_not_set_is_a_problem_until_it_is(tmp_path: Path) -> None:
+    """Its program is detached behind the agent's back. Connections from before, those to elsewhere
+    and what an application chose itself are none."""
+    with Download(tmp_path, scenario(up="8 Mbit/s")) as testbed:
+        usual = testbed.ask("host", "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
+        wanted = "reno" if usual != "reno" else "cubic"
+        named = f'congestion.routes={{ "10.0.0.0/24" = "{wanted}" }}'
+        settings = ("receive.enabled=false", "congestion.live=false", named)
+        with Agent(testbed, *settings, inside=True) as agent:
+            sender(testbed, "host", 30_000_000)
+            sender(testbed, "host", port=5301)
+            agent.serve()
+            assert agent.status()["work"] == {"congestion": "quiet"}
+            first = taker(testbed, "server", "10.0.0.1", 30_000_000)
+            until(lambda: agent.status()["work"]["congestion"] == "counts", 5)
+            detach(agent, "congestion")
+            no_problem(agent, 3)
+            end(first)
+            six = taker(testbed, "server", "fd00:1::1", port=5301)
+            first_100_kb(six)
+            no_problem(agent, 3)
+            end(six)
+            begun = first_100_kb(taker(testbed, "server", "10.0.0.1", port=5301))
+            appears(agent, begun, "congestion control does nothing: ")
+            (problem,) = problems(agent)
+            assert f"should use {wanted} and use {usual}" in problem
+            assert agent.status()["work"]["congestion"] == "idle"
+            threading.Timer(2, lambda: taker(testbed, "server", "10.0.0.1", port=5301)).start()
+            done = on(agent, "--wait", "8s")
+            assert done.returncode == IDLE_EXIT, (done.stdout, done.stderr)
+            assert "congestion control does nothing" in done.stderr
+
+
+def test_a_shaper_whose_discipline_was_replaced_is_a_problem(tmp_path: Path) -> None:
+    """Reports come, but what leaves does not pass HTB. Without reports it has nothing to do."""
+    settings = ("shaper.enabled=true", "uplink.mode=gate", "trial.enabled=false")
+    with phone(tmp_path, uplink_scenario(), *settings) as (testbed, agent):
+        requires_htb(testbed)
+        agent.serve()
+        sender(testbed, "phone", 30_000_000)
+        first_100_kb(taker(testbed, "server", "10.0.0.1", 30_000_000))
+        no_problem(agent, 3)
+        assert agent.status()["work"] == {"shaper": "quiet"}
+        modem = reports(testbed, tmp_path)
+        until(lambda: agent.status()["work"] == {"shaper": "counts"}, 5)
+        no_problem(agent, 2)
+        words = ("qdisc", "replace", "dev", testbed.device, "root", "pfifo")
+        testbed.ask("phone", "tc", *words)
+        # At 2 Mbit/s 100 KB take 0.4 s.
+        begun = time.monotonic() + 0.4
+        appears(agent, begun, "the shaper does nothing: ")
+        assert "replaced HTB" in problems(agent)[0]
+        modem.cut()
+        until(lambda: problems(agent) == [], 5)
+
+
+def requires_htb(testbed: Uplink) -> None:
+    """Skips the test where the kernel has none."""
+    argv = testbed.argv("phone", "tc", "qdisc", "add", "dev", "lo", "root", "htb")
+    if subprocess.run(argv, capture_output=True).returncode != 0:
+        unavailable("htb", "this kernel has no HTB")
+    testbed.ask("phone", "tc", "qdisc", "del", "dev", "lo", "root")
+
+
+@contextlib.contextmanager
+def busy(seconds: float) -> Iterator[None]:
+    """Every processor has other work, for at most so long."""
+    loop = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
+    argv = ("nice", "-n", "5", sys.executable, "-c", loop, str(seconds))
+    loops = [subprocess.Popen(argv, text=True) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in loops:
+            end(process)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("runs", [True, False], ids=["download-that-runs", "new-download"])
+def test_a_problem_is_seen_as_soon_where_every_processor_has_other_work(
+    tmp_path: Path, runs: bool
+) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, inside=True) as agent, busy(28):
+        sender(testbed, "server", 30_000_000)
+        agent.serve()
+        for _ in range(3):
+            if runs:
+                download = taker(testbed, "host", "10.0.0.2", 30_000_000)
+                until(lambda: agent.status()["work"]["receive"] == "counts", 5)
+                detach(agent)
+                begun = time.monotonic() + 100_000 * 8 / 8e6
+            else:
+                detach(agent)
+                download = taker(testbed, "host", "10.0.0.2", 30_000_000)
+                begun = first_100_kb(download)
+            until(lambda: problems(agent), 10, every_s=0.05)
+            assert time.monotonic() - begun < WITHIN_S
+            end(download)
+            agent.do("off")
+            agent.serve()

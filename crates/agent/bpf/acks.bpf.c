@@ -55,6 +55,32 @@ static __noinline int learn_place(const struct flow_key *key, struct half *h, __
 	return place_learn(&places, key->outside, h, now, clocked);
 }
 
+/* New data after a silence longer than pause_ns, which was application idle time: the law begins
+ * again, and so do the start bytes, if it had not begun. */
+static __always_inline void direction_resumes(struct direction *d, const struct acks_config *c, __u64 now)
+{
+	if (!d->law.begun) {
+		if (d->begun_ns && now - d->begun_ns > c->pause_ns)
+			d->started_at = d->passed;
+	} else if (now - d->law.arrived_ns > c->pause_ns) {
+		__builtin_memset(&d->law, 0, sizeof(d->law));
+		__builtin_memset(&d->opposite, 0, sizeof(d->opposite));
+		d->started_at = d->passed;
+		d->grown = 0;
+	}
+}
+
+/* The same for data that leaves. While older data is unacknowledged the silence is an outage, and the
+ * window stays: one that then passed unchanged would release a burst. At the ACK that ends the
+ * silence the two look alike, since it acknowledges data in both. */
+static __always_inline void upload_resumes(struct flow *f, const struct acks_config *c, const struct segment *s, __u64 now)
+{
+	struct direction *d = &f->up;
+
+	if (s->payload && d->max_seq_known && f->sent_out == d->max_seq && (__s32)(s->seq + s->payload - f->sent_out) > 0)
+		direction_resumes(d, c, now);
+}
+
 /* Flags of a sample: it belongs to an upload; a round trip has just ended; the flow has timestamps.
  */
 enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
@@ -63,7 +89,7 @@ enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
  * one sample for the law of that direction, which sets the direction's target window. */
 static __always_inline int take_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
-	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP, unacknowledged;
+	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP;
 	struct drwa_sample sample = { .arrived = 1 };
 	struct direction *d;
 	struct drwa_law law;
@@ -82,7 +108,6 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	more = upto - d->max_seq;
 	if (more <= 0 || more > HORIZON)
 		return 0;
-	unacknowledged = up && (__s32)(f->sent_out - d->max_seq) > 0;
 	d->max_seq = upto;
 	d->passed += more;
 	count = bpf_map_lookup_elem(&counters, &zero);
@@ -91,20 +116,9 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	else if (count)
 		count->down_bytes += more;
 
-	/* A silence longer than pause_ns is application idle time and resets the law. With data
-	 * unacknowledged it is an outage instead: a window that then passed unchanged would release
-	 * a burst. */
-	if (d->law.begun && now - d->law.arrived_ns > c->pause_ns && !unacknowledged) {
-		__builtin_memset(&d->law, 0, sizeof(d->law));
-		__builtin_memset(&d->opposite, 0, sizeof(d->opposite));
-		d->started_at = d->passed;
-		d->grown = 0;
-	}
-	if (!d->begun_ns)
-		d->begun_ns = now;
-	/* A pause before the law has begun counts, too: the start bytes have to come again. */
-	if (!d->law.begun && now - d->begun_ns > c->pause_ns && !unacknowledged)
-		d->started_at = d->passed;
+	/* Of an upload, upload_resumes has seen the end of a pause. */
+	if (!up)
+		direction_resumes(d, c, now);
 	d->begun_ns = now;
 	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
 		return 0;
@@ -535,6 +549,7 @@ static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 		if (rtt)
 			half_sample(&f->inner, now, rtt, s.stamped, NULL);
 		f->inner.received_ns = now;
+		upload_resumes(f, c, &s, now);
 		send_half(&f->outer, &f->sent_out, &s, now);
 		rewrite_window(skb, c, count, &key, &f->down, &s, now, (c->directions & ~c->lifted & DOWN) && !(c->forwarded_only && f->local), false, 0, 0);
 	} else {

@@ -80,6 +80,14 @@ pub struct Site<'a> {
     pub until_ns: u64,
 }
 
+impl Site<'_> {
+    /// The end of a lease that begins now: loading the programs may have taken longer than the
+    /// first one.
+    pub(crate) fn lease(&self) -> u64 {
+        lease(LEASE).max(self.until_ns)
+    }
+}
+
 /// Directions in which a cure is lifted: it watches and changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifted {
@@ -172,21 +180,23 @@ pub trait Cure: Sized {
     fn detach(self, journal: &mut Journal) -> Result<()>;
 }
 
-/// What a program on the uplink's device has seen.
+/// What a cure on the uplink's device has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Name of the cure, and its name in messages.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Packets that it counts for its work, and packets of any kind.
+    /// Packets that it counts for its work, and packets of any kind; of the shaper, bytes.
     pub(crate) counted: u64,
     pub(crate) packets: u64,
     /// It sees what arrives, too.
     pub(crate) both_ways: bool,
+    /// It is a BPF program.
+    pub(crate) program: bool,
 }
 
 impl Attached {
-    /// What each program on the uplink's device has seen.
+    /// What each cure on the uplink's device has seen.
     pub(crate) fn seen(&self) -> Result<Vec<Seen>> {
         let acks = self.acks.as_ref().map(acks::Acks::counters).transpose()?;
         let gate = self.gate.as_ref().map(gate::Gate::packets).transpose()?;
@@ -196,6 +206,7 @@ impl Attached {
             counted: counters.segments,
             packets: counters.packets,
             both_ways: true,
+            program: true,
         });
         let gate = gate.map(|packets| Seen {
             name: gate::Gate::ABOUT.name,
@@ -203,8 +214,20 @@ impl Attached {
             counted: packets,
             packets,
             both_ways: false,
+            program: true,
         });
-        Ok(acks.into_iter().chain(gate).collect())
+        // Its rate follows from reports: without them it is taken away, and another cure acts.
+        let shaper = self.shaper.as_ref().filter(|shaper| shaper.in_charge());
+        let shaper = shaper.map(|shaper| shaper.shaped_bytes()).transpose()?;
+        let shaper = shaper.map(|bytes| Seen {
+            name: shaper::Fed::ABOUT.name,
+            title: shaper::Fed::ABOUT.title,
+            counted: bytes,
+            packets: bytes,
+            both_ways: false,
+            program: false,
+        });
+        Ok(acks.into_iter().chain(gate).chain(shaper).collect())
     }
 }
 
@@ -225,8 +248,7 @@ fn bring<C: Cure>(
     before.map_or(Ok(()), |cure| cure.detach(journal))?;
     if let Some(settings) = wanted {
         let cure = slot.insert(C::attach(settings, site, journal)?);
-        // Loading the programs may have taken longer than the lease that `site` names.
-        cure.renew(lease(LEASE).max(site.until_ns))?;
+        cure.renew(site.lease())?;
         return Ok(cure.lines());
     }
     Ok(if ended { vec![format!("{}: off", C::ABOUT.title)] } else { Vec::new() })

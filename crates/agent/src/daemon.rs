@@ -11,6 +11,7 @@ pub mod paths;
 pub mod supervisor;
 
 pub mod cures;
+mod take_over;
 mod trials;
 
 use std::collections::VecDeque;
@@ -27,23 +28,20 @@ use serde_json::{Value, json};
 use crate::config::{Config, ConfigError};
 use crate::cures::CureError;
 use crate::daemon::control::{Control, Question, failure};
-use crate::daemon::paths::{Holder, Lock, LockError, LockWait, Paths, Role};
+use crate::daemon::paths::{Holder, Paths};
 use crate::daemon::supervisor::Supervised;
 use crate::kernel;
 use crate::status::metrics::{self, Exporter};
 use crate::status::{Status, table};
 use crate::undo;
+use crate::undo::handover::inherit;
 use crate::undo::journal::Journal;
-use crate::undo::lease::{LEASE, LeaseRenewer, RENEW, lease};
+use crate::undo::lease::{LEASE, LeaseRenewer, RENEW, end_inherited, lease};
 use crate::uplink::controller::Problem;
 use cures::Cures;
+use take_over::locked;
 use trials::Trials;
 
-/// Lease of the cures while another agent takes over: it loads its programs meanwhile, which takes
-/// seconds on small machines.
-const LOADING: Duration = Duration::from_secs(10);
-/// A running daemon answers a request to hand over at once, unless its loop is busy.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lines of the log that `status` shows.
 const LOG_LINES: usize = 50;
 
@@ -178,9 +176,22 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mask = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     mask.thread_block()?;
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let (_lock, handed) = locked(&start)?;
-    let mut supervisor =
-        Supervised::start(&start.program, &start.paths).map_err(io("supervisor"))?;
+    let supervise = || Supervised::start(&start.program, &start.paths).map_err(io("supervisor"));
+    // Before another agent lets go: where this one is killed then, it undoes what is left.
+    let waiting = start.take_over.then(supervise).transpose()?;
+    let (_lock, handed) = match locked(&start) {
+        Ok(locked) => locked,
+        Err(e) => {
+            waiting.into_iter().for_each(Supervised::dismiss);
+            return Err(e);
+        }
+    };
+    let leases = LeaseRenewer::start().map_err(io("a thread for the leases"))?;
+    if handed {
+        // From here on, however long the programs take to load.
+        inherit(&start.paths.pins);
+    }
+    let mut supervisor = waiting.map_or_else(supervise, Ok)?;
     let journal = start.paths.journal();
     let journal = Journal::open(&journal).map_err(io(journal.display()))?;
     let cures = Cures::new(journal, &config, &start.paths.pins, start.lifted);
@@ -192,7 +203,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
         said: VecDeque::new(),
         problem: None,
         exporter: None,
-        leases: LeaseRenewer::start().map_err(io("a thread for the leases"))?,
+        leases,
         ended: false,
     };
     let adopted = daemon.cures.adopt(&config, &daemon.start.paths, handed);
@@ -200,6 +211,8 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     // A cure that is not available is among the problems, and the others act.
     let failed = daemon.set(&config);
     if daemon.cures.idle() {
+        // Nor is what another agent left to be renewed any more.
+        end_inherited();
         let (_, kept) = undo::all(&mut daemon.cures.journal);
         if kept.is_empty() {
             supervisor.dismiss();
@@ -222,6 +235,8 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
         }
     };
     daemon.tick();
+    // What no cure has taken over by now is not wanted.
+    end_inherited();
     if let (Some(missing), true) = (kernel::everywhere(), daemon.cures.attached.receive.is_some()) {
         daemon.say(&format!(
             "downloads: no {missing}: existing connections of other network namespaces (containers) stay as they are, and may keep a \
@@ -236,9 +251,7 @@ pub fn serve(start: Start, ready: impl FnOnce()) -> Result<(), DaemonError> {
     if next == Next::HandOver {
         daemon.say("handing over to another agent");
         daemon.trials.end(&mut daemon.cures);
-        // The renewals would make the leases shorter again.
-        daemon.leases.end();
-        let late = daemon.cures.hand_over(lease(LOADING));
+        let late = daemon.cures.hand_over(lease(LEASE));
         daemon.say_all(late);
         supervisor.dismiss();
         return Ok(());
@@ -277,33 +290,6 @@ fn joined(problems: &[Problem]) -> String {
     problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Takes the lock: at once, from a supervisor that is about to finish, or from a daemon that hands
-/// over; whether it was handed over.
-fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {
-    let (paths, runtime) = (&start.paths, &start.paths.runtime);
-    let (mut wait, mut asked) = (LockWait::begin(), false);
-    loop {
-        let holder = match paths.lock(Role::Daemon).map_err(io(runtime.display()))? {
-            Ok(lock) => return Ok((lock, asked)),
-            Err(holder) => holder,
-        };
-        // An agent with another runtime directory listens elsewhere.
-        let here = holder.role == Some(Role::Daemon) && holder.pins.is_none();
-        if here && !start.take_over {
-            return Err(DaemonError::Running(holder));
-        }
-        if here && !asked {
-            let request = json!({"ask": "hand over"});
-            let answer = control::ask(&paths.socket(), &request, HAND_OVER_TIMEOUT);
-            asked = matches!(answer, Ok(Some(_)));
-        }
-        wait.pause(holder).map_err(|e| match e {
-            LockError::Elsewhere(holder) => DaemonError::Running(holder),
-            LockError::Late(holder) => DaemonError::Locked { holder, runtime: runtime.clone() },
-        })?;
-    }
-}
-
 impl Daemon {
     fn say(&mut self, text: &str) {
         log::say(text);
@@ -331,7 +317,9 @@ impl Daemon {
             let wait = match control.waiting() {
                 true => Duration::ZERO,
                 false => {
-                    RENEW.saturating_sub(renewed.elapsed()).min(self.trials.wait().unwrap_or(RENEW))
+                    let others = [self.trials.wait(), self.cures.idle.wait()];
+                    let others = others.into_iter().flatten().min().unwrap_or(RENEW);
+                    RENEW.saturating_sub(renewed.elapsed()).min(others)
                 }
             };
             let mut sources: Vec<PollFd<'_>> =
@@ -369,6 +357,9 @@ impl Daemon {
                         Err(e) => self.say(&format!("supervisor: {e}; only the lease undoes now")),
                     }
                 }
+            } else if self.cures.idle.wait() == Some(Duration::ZERO) {
+                let found = self.cures.watch();
+                self.say_all(found);
             }
             let tried = self.trials.tick(&mut self.cures);
             self.say_all(tried);
@@ -442,7 +433,13 @@ impl Daemon {
     }
 
     fn answer(&mut self, control: &mut Control, question: &Question) -> Next {
-        let (answer, next) = match question.value["ask"].as_str() {
+        let ask = question.value["ask"].as_str();
+        // Off is wanted later, too.
+        if ask != Some("off") && question.late(kernel::now_ns()) {
+            control.answer(question, &failure("too late: the program that asked no longer waits"));
+            return Next::Stay;
+        }
+        let (answer, next) = match ask {
             Some("status") => (self.status_answer(&question.value), Next::Stay),
             Some("set") => (self.set_from(&question.value), Next::Stay),
             Some("lift") => (self.lift(&question.value), Next::Stay),
@@ -454,6 +451,9 @@ impl Daemon {
                     failure(failed.join("; "))
                 };
                 (answer, Next::End)
+            }
+            Some("hand over") if question.gone => {
+                (failure("the other agent has ended"), Next::Stay)
             }
             Some("hand over") => (json!({"ok": true}), Next::HandOver),
             _ => (

@@ -18,6 +18,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{CureError, Result};
 
+pub(crate) mod budget;
 mod features;
 mod rights;
 

@@ -570,3 +570,61 @@ fn a_download_behind_a_closed_upload_is_held_on() {
     sides[0].next = sides[0].next.wrapping_add(1);
     assert_eq!(samples_of_a_download(&mut ebpf, &mut sides), open);
 }
+
+/// A packet of an upload, and its acknowledgment: all data but the last packets.
+fn uploaded(ebpf: &mut Ebpf, sides: &mut [Side; 2], unacknowledged: u32) {
+    sides[0].stamp += 1;
+    let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
+    let (seq, ack) = (sides[0].next, sides[1].next);
+    sides[0].next = seq.wrapping_add(1_000);
+    let segment = Segment {
+        out: true,
+        flags: ACK,
+        seq,
+        ack,
+        window: 60_000,
+        options: &options,
+        payload: 1_000,
+    };
+    through(ebpf, true, &PLAIN.packet(&segment)).unwrap();
+    sides[1].stamp += 1;
+    let options = PLAIN.stamps(sides[1].stamp, sides[0].stamp);
+    let segment = Segment {
+        out: false,
+        flags: ACK,
+        seq: sides[1].next,
+        ack: sides[0].next.wrapping_sub(unacknowledged * 1_000),
+        window: 60_000,
+        options: &options,
+        payload: 0,
+    };
+    through(ebpf, false, &PLAIN.packet(&segment)).unwrap();
+}
+
+#[test]
+fn an_upload_that_had_nothing_to_send_begins_again_and_one_in_an_outage_keeps_its_window() {
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+    for left in [0, 1] {
+        let Some(mut ebpf) = kernel() else { return };
+        let law = Config::default();
+        let config = configure(&mut ebpf, &law, &law);
+        set(&mut ebpf, AcksConfig { pause_ns: PAUSE.as_nanos() as u64, ..config });
+        let side = Side {
+            next: 1_000_000,
+            stamp: 77,
+            edge: 0,
+            advertised: None,
+            target: 0,
+            moved_on: false,
+        };
+        let mut sides = [side; 2];
+        open(&PLAIN, &mut ebpf, &sides);
+        (0..60).for_each(|_| uploaded(&mut ebpf, &mut sides, left));
+        let before = traced(&ebpf).len();
+        assert!(before > 0, "the law has begun");
+        std::thread::sleep(PAUSE * 2);
+        (0..60).for_each(|_| uploaded(&mut ebpf, &mut sides, left));
+        let begins = traced(&ebpf)[before..].iter().filter(|sample| sample.begins == 1).count();
+        assert_eq!(begins > 0, left == 0, "{left} packets unacknowledged in the silence");
+    }
+}

@@ -131,8 +131,12 @@ pub struct Congestion {
     link: PinnedLink,
     program: u32,
     settings: Settings,
-    /// Existing connections that walks have changed.
-    live: u64,
+    /// Existing connections that walks have changed, or that the kernel did not let change.
+    live: CongestionCounters,
+    /// Counters of the program when this began: the pins may be older.
+    before: CongestionCounters,
+    /// Grows when connections may have begun that the program did not see.
+    generation: u64,
     lifted: bool,
     /// Lines for the log since the last call of `lines`.
     lines: Vec<String>,
@@ -212,13 +216,16 @@ impl Cure for Congestion {
             link,
             program,
             settings: settings.clone(),
-            live: 0,
+            live: CongestionCounters::default(),
+            before: CongestionCounters::default(),
+            generation: 0,
             lifted: site.lifted,
             lines: Vec::new(),
         };
+        congestion.before = congestion.tally()?;
         congestion.write_routes()?;
         congestion.write_groups()?;
-        congestion.renew(site.until_ns)?;
+        congestion.renew(site.lease())?;
         congestion.switch_live()?;
         Ok(congestion)
     }
@@ -234,7 +241,9 @@ impl Cure for Congestion {
     }
 
     fn renew(&mut self, until_ns: u64) -> Result<()> {
-        self.choice.grant(if self.lifted { 0 } else { until_ns })
+        self.choice.grant(if self.lifted { 0 } else { until_ns })?;
+        self.generation += u64::from(self.choice.gap());
+        Ok(())
     }
 
     fn lift(&mut self, lifted: Lifted) -> Result<()> {
@@ -251,11 +260,11 @@ impl Cure for Congestion {
     }
 
     fn report(&mut self) -> Result<(CongestionFigures, Vec<FlowStatus>)> {
-        let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
         // Of new connections since the pins were made, of existing ones since this began.
+        let tally = self.tally()?;
         let figures = CongestionFigures {
-            switched: self.live + values.iter().map(|each| each.switched).sum::<u64>(),
-            refused: values.iter().map(|each| each.refused).sum(),
+            switched: self.live.switched + tally.switched,
+            refused: self.live.refused + tally.refused,
         };
         Ok((figures, Vec::new()))
     }
@@ -287,14 +296,48 @@ impl Congestion {
         self.settings.cgroup.as_deref()
     }
 
+    fn tally(&self) -> Result<CongestionCounters> {
+        let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
+        Ok(CongestionCounters {
+            switched: values.iter().map(|each| each.switched).sum(),
+            refused: values.iter().map(|each| each.refused).sum(),
+        })
+    }
+
+    /// Connections that it has changed since it began, and that the kernel did not let change.
+    pub(crate) fn counted(&self) -> Result<CongestionCounters> {
+        let (tally, before) = (self.tally()?, self.before);
+        Ok(CongestionCounters {
+            switched: self.live.switched + tally.switched.saturating_sub(before.switched),
+            refused: self.live.refused + tally.refused.saturating_sub(before.refused),
+        })
+    }
+
+    /// How the cure is configured.
+    pub(crate) fn now(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Grows when connections may have begun that the program did not see.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether it changes nothing because that was requested.
+    pub(crate) fn is_lifted(&self) -> bool {
+        self.lifted
+    }
+
     /// Changes live connections now.
     fn switch_live(&mut self) -> Result<()> {
         if self.lifted || !self.settings.live {
             return Ok(());
         }
         let scope = self.settings.cgroup.clone().map_or_else(kernel::cgroup_root, Ok)?;
-        let changed = Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task.changed;
-        self.live += u64::from(changed);
+        let task = Walker::load(&self.settings.pins)?.walk(Action::Switch, &scope)?.task;
+        let changed = task.changed;
+        self.live.switched += u64::from(changed);
+        self.live.refused += u64::from(task.refused);
         if changed > 0 {
             self.lines
                 .push(format!("congestion control: changed for {changed} existing connections"));

@@ -31,6 +31,7 @@ use crate::cures::{
     now_ns,
 };
 use crate::kernel;
+use crate::kernel::budget::Budget;
 use crate::kernel::layouts::{ReceiveConfig, ReceiveCounters, ReceiveFlow, WalkSocket};
 use crate::kernel::socket_walk::{self, Action, Walker};
 use crate::section::Document;
@@ -46,8 +47,10 @@ const MAX_LAMBDA: u64 = 256;
 const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time: on hosts with many namespaces it is slow.
 const WALK_SHARE: u32 = 200;
-/// The same of one out of turn: these are rare.
+/// The same of those out of turn, which are rare, and what they may save: on a busy host one walk
+/// takes 50 ms.
 const EXTRA_WALK_SHARE: u32 = 20;
+const EXTRA_WALK_SAVINGS: Duration = Duration::from_millis(100);
 /// Shortest time between two lines on replaced callback flags: a program as bpftune's replaces those
 /// of each new connection.
 const SILENCED_EVERY: Duration = Duration::from_secs(60);
@@ -119,7 +122,7 @@ pub struct Receive {
     told: Option<Instant>,
     walker: Option<Walker>,
     walk_at: Instant,
-    walked: Instant,
+    extra_walks: Budget,
     walk_took: Duration,
     /// Walks of this generation that left no selected connection without the program.
     whole_walks: u64,
@@ -193,7 +196,7 @@ impl Cure for Receive {
             told: None,
             walker: None,
             walk_at: Instant::now(),
-            walked: Instant::now(),
+            extra_walks: Budget::new(EXTRA_WALK_SHARE, EXTRA_WALK_SAVINGS, Instant::now()),
             walk_took: Duration::ZERO,
             whole_walks: 0,
             generation: 0,
@@ -203,7 +206,7 @@ impl Cure for Receive {
         // Until the first walk has seen what a predecessor gave, nothing is known of it.
         receive.headroom.write(Memory::now(), 0)?;
         receive.write()?;
-        receive.renew(site.until_ns)?;
+        receive.renew(site.lease())?;
         receive.lines.push(receive.described());
         // An old kernel treats new connections only.
         match Walker::load(&settings.pins) {
@@ -334,8 +337,7 @@ impl Receive {
         let Some(walker) = &mut self.walker else { return Ok(()) };
         let walked = walker.walk(Action::Join, &self.settings.cgroup_path()?)?;
         self.walk_took = walked.took;
-        self.walked = Instant::now();
-        self.walk_at = self.walked + pause(walked.took);
+        self.walk_at = Instant::now() + pause(walked.took);
         let task = walked.task;
         self.whole_walks += u64::from(task.refused == 0);
         self.headroom.write(memory, task.headroom)?;
@@ -362,10 +364,12 @@ impl Receive {
     /// A walk out of turn, on suspicion that connections do not call the program. On hosts where
     /// walks are slow, the next one in turn has to do.
     pub(crate) fn walk_now(&mut self) -> Result<()> {
-        match self.walked.elapsed() >= self.walk_took.saturating_mul(EXTRA_WALK_SHARE) {
-            true => self.walk(Memory::now()),
-            false => Ok(()),
+        if !self.extra_walks.has(Duration::ZERO, Instant::now()) {
+            return Ok(());
         }
+        self.walk(Memory::now())?;
+        self.extra_walks.spend(self.walk_took, WALK_AT_LATEST);
+        Ok(())
     }
 
     fn begin_generation(&mut self) {

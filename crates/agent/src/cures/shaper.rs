@@ -98,11 +98,7 @@ impl Shaper {
     pub fn report(&mut self, report: &Report) -> Result<()> {
         let now = Instant(now_ns());
         if self.set.is_some() {
-            let there = self
-                .netlink
-                .qdiscs(self.device.index)
-                .map_err(|why| refused("reading HTB's counters", why))?;
-            let sent = there.iter().find(|qdisc| qdisc.handle == ROOT).map_or(0, |root| root.bytes);
+            let sent = self.shaped_bytes()?;
             let passed = sent.saturating_sub(std::mem::replace(&mut self.sent, sent));
             if passed > 0 {
                 self.occupancy.on_passed(now, Bytes(passed));
@@ -124,6 +120,13 @@ impl Shaper {
             return Ok(());
         }
         self.put(wanted)
+    }
+
+    /// Bytes that left through HTB since it was made; 0 while there is none.
+    pub(crate) fn shaped_bytes(&mut self) -> Result<u64> {
+        let there = self.netlink.qdiscs(self.device.index);
+        let there = there.map_err(|why| refused("reading HTB's counters", why))?;
+        Ok(there.iter().find(|qdisc| qdisc.handle == ROOT).map_or(0, |root| root.bytes))
     }
 
     /// What is set, bytes per second.

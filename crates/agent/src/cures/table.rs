@@ -65,6 +65,15 @@ macro_rules! table {
                 false $(|| <$cure as Cure>::ABOUT.place == place && self.$name.is_some())+
             }
 
+            /// Names of the cures that are attached.
+            pub(crate) fn names(&self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                $(if self.$name.is_some() {
+                    names.push(<$cure as Cure>::ABOUT.name);
+                })+
+                names
+            }
+
             /// Renews every lease; what failed.
             pub(crate) fn renew(&mut self, until_ns: u64) -> Vec<CureError> {
                 let mut failed = Vec::new();

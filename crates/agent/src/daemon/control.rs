@@ -16,9 +16,14 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{getsockopt, sockopt};
 use serde_json::{Value, json};
 
+use crate::undo::lease::lease;
+
 /// Most clients at a time; a new one replaces the oldest. A few commands and watching screens run
 /// at once, and 32 descriptors cost nothing.
 const MAX_CLIENTS: usize = 32;
+/// A client waits for so long after the time at which its request expires: the daemon has answered
+/// every request by then that it has carried out, unless that itself takes longer.
+const MARGIN: Duration = Duration::from_millis(500);
 /// Longest request, bytes: far longer than all settings together.
 const MAX_REQUEST: usize = 1 << 20;
 
@@ -44,7 +49,17 @@ pub struct Control {
 pub struct Question {
     /// The request, as the client sent it (JSON).
     pub value: Value,
+    /// The client has closed its connection, or its sending side.
+    pub gone: bool,
     client: usize,
+}
+
+impl Question {
+    /// Whether the client no longer waits for an answer. `now_ns`: CLOCK_MONOTONIC, as in the
+    /// request.
+    pub fn late(&self, now_ns: u64) -> bool {
+        self.value["until_ns"].as_u64().is_some_and(|until_ns| now_ns > until_ns)
+    }
 }
 
 impl Control {
@@ -89,7 +104,7 @@ impl Control {
         self.clients.retain_mut(Client::keep);
         let each = self.clients.iter_mut().enumerate();
         each.filter_map(|(number, client)| {
-            Some(Question { value: client.next_request()?, client: number })
+            Some(Question { value: client.next_request()?, gone: client.ended, client: number })
         })
         .collect()
     }
@@ -175,7 +190,8 @@ impl Client {
     }
 }
 
-/// Sends a request to a daemon: its reply, or none if no daemon listens.
+/// Sends a request to a daemon: its reply, or none if no daemon listens. The request expires after
+/// `timeout`: a daemon that is busy for longer does not carry it out afterwards.
 pub fn ask(path: &Path, question: &Value, timeout: Duration) -> io::Result<Option<Value>> {
     let mut stream = match UnixStream::connect(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -183,7 +199,9 @@ pub fn ask(path: &Path, question: &Value, timeout: Duration) -> io::Result<Optio
         }
         other => other?,
     };
-    stream.set_read_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout + MARGIN))?;
+    let mut question = question.clone();
+    question["until_ns"] = json!(lease(timeout));
     stream.write_all(format!("{question}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
@@ -259,6 +277,34 @@ mod tests {
         client.read_to_string(&mut said).unwrap();
         assert_eq!(said, "{\"ok\":true}\n");
         assert_eq!(control.sources().len(), 1, "no client is left");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_request_says_when_it_expires_and_whether_its_client_is_gone() {
+        let path = place("late");
+        let mut control = Control::listen(&path).unwrap();
+        let asking = std::thread::spawn({
+            let path = path.clone();
+            move || ask(&path, &json!({"ask": "hand over"}), Duration::from_millis(200))
+        });
+        let mut question = None;
+        while question.is_none() {
+            question = control.questions().pop();
+        }
+        let question = question.unwrap();
+        let until_ns = question.value["until_ns"].as_u64().unwrap();
+        assert!(!question.gone && !question.late(until_ns) && question.late(until_ns + 1));
+        assert!(until_ns <= lease(Duration::from_millis(200)));
+        // In its last moment it is still carried out, and the client still waits for that.
+        std::thread::sleep(Duration::from_millis(250));
+        control.answer(&question, &json!({"ok": true}));
+        assert_eq!(asking.join().unwrap().unwrap(), Some(json!({"ok": true})));
+        let mut killed = UnixStream::connect(&path).unwrap();
+        killed.write_all(b"{\"ask\": \"hand over\"}\n").unwrap();
+        drop(killed);
+        let question = control.questions().pop().unwrap();
+        assert!(question.gone && !question.late(u64::MAX), "without a time it never expires");
         std::fs::remove_file(path).unwrap();
     }
 

@@ -14,6 +14,7 @@ use crate::status::idle::IdleWatch;
 use crate::status::others::Others;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
+use crate::undo::lease::end_inherited;
 use crate::uplink::controller::{Controller, Problem};
 
 /// The cures of this host, and the journal of their changes.
@@ -79,6 +80,7 @@ impl Cures {
         if !left.iter().any(old) {
             return lines;
         }
+        end_inherited();
         lines.push("undoing what an agent left that ended before".to_owned());
         let (done, failed) = undo::some(&mut self.journal, old);
         lines.extend(done);
@@ -149,8 +151,13 @@ impl Cures {
         lines.extend(self.controller.tick(&mut self.attached));
         lines.extend(self.attached.tick());
         lines.extend(self.others.tick(&self.attached));
-        lines.extend(self.idle.tick(&mut self.attached, self.controller.found()));
+        lines.extend(self.watch());
         lines
+    }
+
+    /// Finds cures that do nothing; lines for the log.
+    pub(crate) fn watch(&mut self) -> Vec<String> {
+        self.idle.tick(&mut self.attached, self.controller.found())
     }
 
     /// Lifts all cures, or lets them act again; the failures.

@@ -22,9 +22,6 @@ pub use exporter::{Exporter, Listen, Settings};
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The page without any sample.
 pub const EMPTY: &str = "# EOF\n";
-/// A flow without a decision for this long is not under way: longer than a round trip through a
-/// phone's worst queue.
-const UNDER_WAY_MS: u64 = 5_000;
 /// Most flows that have samples of their own: enough to find the cause of a queue, and a bound for
 /// the page.
 pub const MAX_FLOWS: usize = 50;
@@ -122,8 +119,7 @@ pub fn page(status: &Status, flows: usize) -> String {
     let mut page = Page::default();
     about(&mut page, status);
     figures(&mut page, status);
-    let under_way: Vec<&FlowStatus> =
-        status.flows.iter().filter(|flow| flow.age_ms <= UNDER_WAY_MS).collect();
+    let under_way: Vec<&FlowStatus> = status.flows.iter().filter(|flow| flow.under_way()).collect();
     let cures = cures_of(&under_way);
     sums(&mut page, &under_way, &cures);
     for Distribution { family, edges, value } in DISTRIBUTIONS.iter().filter(|_| !cures.is_empty())

@@ -9,7 +9,12 @@
 //! The loop only has to turn: after [`LOOP_TIMEOUT`] without a heartbeat nothing is renewed any
 //! more. A loop that hangs lets go within twelve seconds; an agent that is killed or stopped does
 //! within two.
+//!
+//! An agent that takes over loads its programs for up to [`START_TIMEOUT`]. Until each of its cures
+//! has its map, the same thread renews the maps that the other agent left ([`inherit`]), in the same
+//! short steps: where the new agent is killed while it loads, they end within two seconds, too.
 
+use std::any::TypeId;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,6 +34,8 @@ pub const LEASE: Duration = Duration::from_secs(2);
 pub const RENEW: Duration = Duration::from_millis(500);
 /// Longest turn of the loop: loading all programs on a small machine takes seconds.
 pub const LOOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest start of an agent: on an emulated processor one takes up to 15 s.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A lease this close to its end may have ended before the kernel reads the renewal.
 const NEAR_NS: u64 = 100_000_000;
 
@@ -54,10 +61,53 @@ pub trait Leased: Pod + Send {
 /// A map whose lease is renewed.
 trait Renewed: Send + Sync {
     fn renew(&self, until_ns: u64);
+
+    /// Never again; returns when no renewal is under way.
+    fn leave(&self);
 }
 
 /// Every leased map of this process: there is one kernel, and one clock.
 static LEASED: Mutex<Vec<Weak<dyn Renewed>>> = Mutex::new(Vec::new());
+/// Maps that another agent left, by their content, until the cure that takes each over has its own.
+static INHERITED: Mutex<Vec<(TypeId, Arc<dyn Renewed>)>> = Mutex::new(Vec::new());
+
+/// From now on renews the lease of a map that another agent left, if it is still valid: with the
+/// content that it has, until a [`LeasedMap`] of the same kind is made, or [`end_inherited`].
+pub fn inherit<T: Leased + 'static>(name: &'static str, map: Array<MapData, T>) -> Result<()> {
+    let place = Place::new(name, map)?;
+    let left = {
+        let mut inner = locked(&place.inner);
+        inner.granted = *inner.now.until_ns() > now_ns();
+        inner.granted
+    };
+    if left {
+        place.renew(lease(LEASE));
+        let renewed: Arc<dyn Renewed> = place;
+        listed(&renewed);
+        locked(&INHERITED).push((TypeId::of::<T>(), renewed));
+    }
+    Ok(())
+}
+
+/// Renews no map any more that another agent left and no cure has taken over.
+pub fn end_inherited() {
+    let left = std::mem::take(&mut *locked(&INHERITED));
+    left.iter().for_each(|(_, map)| map.leave());
+}
+
+/// Ends the renewal of inherited maps of a kind; whether there was one.
+fn succeed(kind: TypeId) -> bool {
+    let mut inherited = locked(&INHERITED);
+    let of_kind: Vec<_> = inherited.extract_if(.., |(of, _)| *of == kind).collect();
+    of_kind.iter().for_each(|(_, map)| map.leave());
+    !of_kind.is_empty()
+}
+
+fn listed(renewed: &Arc<dyn Renewed>) {
+    let mut leased = locked(&LEASED);
+    leased.retain(|map| map.strong_count() > 0);
+    leased.push(Arc::downgrade(renewed));
+}
 
 /// A map with one such struct. Its lease is renewed from the first [`LeasedMap::grant`] until it is
 /// granted a time that has passed, or dropped.
@@ -89,6 +139,13 @@ impl<T: Leased> Inner<T> {
 }
 
 impl<T: Leased> Place<T> {
+    /// With the content that the map has.
+    fn new(name: &'static str, map: Array<MapData, T>) -> Result<Arc<Place<T>>> {
+        let now = map.get(&0, 0).map_err(|why| CureError::Map(name, why.to_string()))?;
+        let inner = Mutex::new(Inner { map: Some(map), now, granted: false, gap: false });
+        Ok(Arc::new(Place { name, inner }))
+    }
+
     fn write(&self, inner: &mut Inner<T>) -> Result<()> {
         let Some(map) = &mut inner.map else { return Ok(()) };
         map.set(0, inner.now, 0).map_err(|why| CureError::Map(self.name, why.to_string()))
@@ -104,18 +161,26 @@ impl<T: Leased> Renewed for Place<T> {
             let _ = self.write(&mut inner);
         }
     }
+
+    fn leave(&self) {
+        let mut inner = locked(&self.inner);
+        inner.granted = false;
+        inner.map = None;
+    }
 }
 
 impl<T: Leased + 'static> LeasedMap<T> {
-    /// Takes a map, with its present content.
+    /// Takes a map, with its present content. The valid lease of one that another agent left is
+    /// renewed from now on.
     pub fn new(name: &'static str, map: Array<MapData, T>) -> Result<LeasedMap<T>> {
-        let now = map.get(&0, 0).map_err(|why| CureError::Map(name, why.to_string()))?;
-        let inner = Mutex::new(Inner { map: Some(map), now, granted: false, gap: false });
-        let place = Arc::new(Place { name, inner });
+        let left = succeed(TypeId::of::<T>());
+        let place = Place::new(name, map)?;
+        {
+            let mut inner = locked(&place.inner);
+            inner.granted = left && *inner.now.until_ns() > now_ns();
+        }
         let renewed: Arc<dyn Renewed> = place.clone();
-        let mut leased = locked(&LEASED);
-        leased.retain(|map| map.strong_count() > 0);
-        leased.push(Arc::downgrade(&renewed));
+        listed(&renewed);
         Ok(LeasedMap(place))
     }
 
@@ -145,8 +210,9 @@ impl<T: Leased + 'static> LeasedMap<T> {
         std::mem::take(&mut locked(&self.0.inner).gap)
     }
 
-    /// Leaves the map below a path to another agent, with its lease as it is.
+    /// Leaves the map below a path to another agent, with a lease from now on.
     pub fn leave(self, path: &Path) -> Result<()> {
+        self.0.renew(lease(LEASE));
         let mut inner = locked(&self.0.inner);
         inner.granted = false;
         let Some(map) = inner.map.take() else { return Ok(()) };
@@ -175,10 +241,11 @@ impl Shared {
 }
 
 impl LeaseRenewer {
-    /// Starts the thread. Signals that the loop reads must be blocked before.
+    /// Starts the thread; the first heartbeat may take [`START_TIMEOUT`]. Signals that the loop
+    /// reads must be blocked before.
     pub fn start() -> std::io::Result<LeaseRenewer> {
-        let shared =
-            Arc::new(Shared { beat_ns: AtomicU64::new(now_ns()), stop: AtomicBool::new(false) });
+        let beat_ns = AtomicU64::new(lease(START_TIMEOUT - LOOP_TIMEOUT));
+        let shared = Arc::new(Shared { beat_ns, stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("leases".to_owned())
@@ -242,6 +309,8 @@ mod tests {
             fn renew(&self, until_ns: u64) {
                 self.0.store(until_ns, Ordering::Relaxed);
             }
+
+            fn leave(&self) {}
         }
         let one = Arc::new(Counted(AtomicU64::new(0)));
         let renewed: Arc<dyn Renewed> = one.clone();

@@ -33,6 +33,8 @@ struct Shared {
     shaper: Mutex<Option<Shaper>>,
     state: Mutex<State>,
     moved: AtomicU64,
+    /// When the last report came, whether or not the kernel took the rate that followed from it.
+    reported_ns: AtomicU64,
     lifted: AtomicBool,
     stop: AtomicBool,
 }
@@ -140,6 +142,7 @@ impl Cure for Fed {
                 why: "no report yet".to_owned(),
             }),
             moved: AtomicU64::new(0),
+            reported_ns: AtomicU64::new(0),
             lifted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
@@ -207,6 +210,17 @@ impl Fed {
         self.shared.moved.load(Ordering::Relaxed)
     }
 
+    /// Whether it has to limit what leaves: reports come, and it is not lifted.
+    pub(crate) fn in_charge(&self) -> bool {
+        let silent = now_ns().saturating_sub(self.shared.reported_ns.load(Ordering::Relaxed));
+        silent < self.settings.law.patience.0 && !self.shared.lifted.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that left through HTB since it was made; 0 while there is none.
+    pub(crate) fn shaped_bytes(&self) -> Result<u64> {
+        locked(&self.shared.shaper).as_mut().map_or(Ok(0), Shaper::shaped_bytes)
+    }
+
     fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(feeder) = self.feeder.take() {
@@ -230,6 +244,7 @@ fn feed(shared: &Shared, mut source: Socket, timeout: Duration) {
         let why = match source.next(slice) {
             Ok(Some(report)) => {
                 (received, received_ns) = (true, now_ns());
+                shared.reported_ns.store(received_ns, Ordering::Relaxed);
                 let moved = report.granted.saturating_sub(report.padding);
                 shared.moved.fetch_add(moved, Ordering::Relaxed);
                 let taken = with_shaper(shared, |shaper| shaper.report(&report));

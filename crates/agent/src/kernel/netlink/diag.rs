@@ -116,9 +116,10 @@ pub fn established() -> io::Result<Vec<Socket>> {
     dump(ESTABLISHED, &[INFO, CONG, SKMEMINFO])
 }
 
-/// Every TCP connection of the network namespace that has begun, with its `struct tcp_info` only.
+/// Every TCP connection of the network namespace that has begun, with its `struct tcp_info` and its
+/// congestion control only.
 pub fn begun() -> io::Result<Vec<Socket>> {
-    dump(BEGUN, &[INFO])
+    dump(BEGUN, &[INFO, CONG])
 }
 
 fn dump(states: u32, kinds: &[u16]) -> io::Result<Vec<Socket>> {

@@ -10,7 +10,7 @@ use crate::uplink::controller::Active;
 
 fn status() -> Status {
     let mut resting = flow("receive", "192.0.2.9", 9_000_000, 900);
-    resting.age_ms = 60_000;
+    resting.age_ms = 3_000;
     Status {
         uplink: Active { active: "gate", why: "fresh reports".to_owned() },
         cures: Reports {
@@ -55,7 +55,7 @@ fn numbers_of_the_status_are_on_the_page_in_base_units() {
         "unbloat_cure_idle{cure=\"receive\"} 1",
         "unbloat_cure_idle{cure=\"gate\"} 0",
         "unbloat_agent_info{version=\"1.2\\\"\\\\3\"} 1",
-        // The third flow came to rest a minute ago.
+        // The third flow came to rest three seconds ago.
         "unbloat_goodput_bytes_per_second{cure=\"receive\"} 1500000",
         "unbloat_flows{cure=\"receive\"} 2",
         "unbloat_flow_rtt_ratio_bucket{cure=\"receive\",le=\"1.1\"} 1",
