@@ -21,8 +21,8 @@ const MIN_SEGMENTS: f64 = 8.0;
 const QUEUED: f64 = 2.5;
 /// Rounds of growth from which an epoch can be compared with a law.
 const EPOCH_ROUNDS: usize = 3;
-/// Segments ahead of Reno's window that are no chance: a window is counted in whole ones, a burst may be one more.
-const AHEAD: f64 = 2.0;
+/// Segments ahead of Reno's window that Reno never is: it adds one for each window that was acknowledged, and no more.
+const AHEAD: f64 = 0.95;
 /// Steps of an epoch in which the acknowledgements are still uneven from the recovery.
 const UNSETTLED: usize = 2;
 /// Steps after them that make a slope.
@@ -122,8 +122,8 @@ impl Growth {
         let k = ((w_max - w0).max(0.0) / CUBIC_C).cbrt();
         let peak = if w0 > w_max { w0 } else { w_max };
         let (mut rtts, mut reno_sum, mut cubic_sum) = (0.0, 0.0, 0.0);
-        // The first round may still be one of the recovery: the second is Reno's base.
-        let (mut ahead, mut base) = (0.0_f64, None);
+        // The first round may still be one of the recovery: the second is Reno's base as well.
+        let (mut ahead, mut base) = (0.0_f64, w0);
         let (mut settled, mut settled_rtts, mut grown) = (0, 0.0, 0.0);
         // The last round of an epoch ends with the next loss, and was not sent to its end: its window may be short of what
         // it would have been.
@@ -143,7 +143,10 @@ impl Growth {
                     self.queued_rtts += step;
                     self.queued_segments += now - was;
                 }
-                ahead = ahead.max(now - rtts - *base.get_or_insert(now - rtts));
+                if n == 0 {
+                    base = w0.max(now - rtts);
+                }
+                ahead = ahead.max(now - rtts - base);
                 if n >= UNSETTLED {
                     settled += 1;
                     settled_rtts += step;
