@@ -29,7 +29,7 @@ kernels:
 	./setup --tests
 	.venv/bin/python tests/kernels/run.py
 
-# Every congestion control of Linux, recognised in captures of guests under QEMU: 136 uploads, an hour. Resumes.
+# Every congestion control of Linux, recognised in captures of guests under QEMU: 272 uploads, two hours. Resumes.
 congestion-control:
 	./setup --tests
 	.venv/bin/python tests/kernels/congestion.py

@@ -1,10 +1,11 @@
 //! Which congestion control the rounds show, or none.
 //!
-//! signal: the rounds of one direction · model: `laws` for cuts and growth, `probes` for BBR · action: a name with its
-//! figures; nothing where the evidence is below the counts stated here
+//! signal: the rounds of one direction · model: `cuts`, `laws` for growth, `probes` for BBR, `delay` · action: a name with
+//! its figures; nothing where the evidence is below the counts stated here
 
+use super::cuts::{Cut, IGNORED, median_ratio, median_window, to_seven_tenths, to_the_half};
 use super::delay::answers;
-use super::laws::{Cut, Growth, cuts_and_growth, median};
+use super::laws::{Growth, cuts_and_growth};
 use super::probes::{Probes, probes};
 use super::rounds::{EndedBy, Round, Rounds};
 use super::{CongestionControl, Recognised};
@@ -20,12 +21,10 @@ const LONG_GROWTH: f64 = 0.1;
 const MIN_PROBES: u32 = 3;
 /// Cuts without a reaction from which a sender does not take loss for congestion.
 const MIN_IGNORED: usize = 5;
-/// The share that remains after a loss which a sender ignored.
-const IGNORED: f64 = 0.93;
-/// How far a cut may lie from its law's factor: a segment in sixteen, and what recovery leaves.
-const RATIO_TOLERANCE: f64 = 0.06;
-/// Share of the cuts that must lie within it.
+/// Share of the cuts that must be to CUBIC's seven tenths.
 const RATIO_SHARE: f64 = 0.6;
+/// Share of the epochs that may be ahead of Reno's growth: a recovery that is undone gives the window back.
+const AHEAD_SHARE: f64 = 0.1;
 /// Mean distance between the window and the law's, as a share of the window, up to which it fits.
 const FIT: f64 = 0.04;
 /// And by how much it must fit better than Reno: H-TCP and Westwood cut to 0.7 with a queue of the right length, but grow
@@ -38,6 +37,8 @@ const RENO_FIT: f64 = 0.02;
 const RENO_SLOPE: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 /// One segment more or less, in which windows are counted, and what else a mean of some rounds can be off by.
 const SEGMENT: f64 = 1.1;
+/// Linux' window follows CUBIC's Reno-friendly estimate a segment later (`tcp_cubic.c`: `max_cnt`), and both are rounded.
+const LATE_SEGMENT: f64 = 1.5;
 /// RTTs while segments wait, and the growth in them, that a delay-based sender would not have shown: Vegas stays or shrinks.
 const QUEUED_RTTS: f64 = 10.0;
 const QUEUED_SLOPE: f64 = 0.7;
@@ -110,15 +111,17 @@ fn loss_based(cuts: &[Cut], ratio: f64, growth: &Growth) -> Option<Recognised> {
         return None;
     }
     let slope = growth.segments / growth.rtts.max(1.0);
-    let cubic = share_near(cuts, 0.7) >= RATIO_SHARE
-        && growth.cubic_error <= FIT.min(BETTER * growth.reno_error);
+    let cubic_fit = FIT.max(LATE_SEGMENT / median_window(cuts)).min(BETTER * growth.reno_error);
+    let cubic = to_seven_tenths(cuts, RATIO_SHARE) && growth.cubic_error <= cubic_fit;
     let queued_slope = growth.queued_segments / growth.queued_rtts.max(1.0);
     // A sender that answers the delay lets no queue grow: without one it does as Reno does, and is not known.
     let fills = growth.queued_rtts >= QUEUED_RTTS && queued_slope >= QUEUED_SLOPE;
-    let reno = share_near(cuts, 0.5) >= RATIO_SHARE
+    let reno = to_the_half(cuts)
+        && growth.ahead_of_reno as f64 <= AHEAD_SHARE * growth.epochs as f64
         && growth.reno_error <= RENO_FIT.max(SEGMENT / median_window(cuts))
-        && RENO_SLOPE.contains(&slope)
-        && fills;
+        && RENO_SLOPE.contains(&growth.steady.unwrap_or(slope))
+        && fills
+        && queued_slope <= *RENO_SLOPE.end();
     // Nothing that answers the delay grows by more than a segment per RTT while a queue stands.
     let faster = fills && slope > *RENO_SLOPE.end();
     let control = match (cubic, reno) {
@@ -133,19 +136,6 @@ fn loss_based(cuts: &[Cut], ratio: f64, growth: &Growth) -> Option<Recognised> {
         cuts.len()
     );
     Some(Recognised { control, evidence })
-}
-
-fn share_near(cuts: &[Cut], factor: f64) -> f64 {
-    let near = cuts.iter().filter(|c| (c.ratio() - factor).abs() <= RATIO_TOLERANCE).count();
-    near as f64 / cuts.len().max(1) as f64
-}
-
-fn median_ratio(cuts: &[Cut]) -> Option<f64> {
-    median(cuts.iter().map(Cut::ratio).collect())
-}
-
-fn median_window(cuts: &[Cut]) -> f64 {
-    median(cuts.iter().map(|c| c.before).collect()).unwrap_or(f64::INFINITY)
 }
 
 #[cfg(test)]
@@ -212,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn growth_ahead_of_renos_at_first_is_not_reno() {
+        let hybla = |floor: f64, n: usize| floor + n as f64 + n.min(4) as f64;
+        assert_eq!(named(&sawtooth(0.5, 5, hybla)), None);
+    }
+
+    #[test]
+    fn a_window_of_eighteen_segments_is_enough_for_reno() {
+        let mut made = Made(Vec::new());
+        for _ in 0..12 {
+            (9..19).for_each(|w| made.free(f64::from(w), 36.0 * f64::from(w.max(13)) / 13.0));
+            made.lost();
+        }
+        assert_eq!(named(&made.0), Some("reno"));
+    }
+
+    #[test]
     fn half_and_faster_growth_is_some_other_loss_based_control() {
         assert_eq!(named(&sawtooth(0.5, 5, |floor, n| floor + 2.0 * n as f64)), Some("loss-based"));
     }
@@ -245,6 +251,36 @@ mod tests {
         assert_eq!(named(&made.0), Some("bbr"));
     }
 
+    /// A level of twenty segments, and a loss, after which `low` are in flight for 250 ms.
+    fn lows_after_a_loss(low: impl Fn(usize) -> f64) -> Vec<Round> {
+        let mut made = Made(Vec::new());
+        for _ in 0..2 {
+            (0..100).for_each(|_| made.free(20.0, 50.0));
+            made.lost();
+            (0..5).for_each(|n| made.free(low(n), 50.0));
+        }
+        (0..20).for_each(|_| made.free(20.0, 50.0));
+        made.0
+    }
+
+    #[test]
+    fn four_segments_that_stay_four_after_a_loss_are_bbr() {
+        assert_eq!(named(&lows_after_a_loss(|_| 4.0)), Some("bbr"));
+        assert_eq!(named(&lows_after_a_loss(|n| 4.0 + n as f64 / 2.0)), None);
+    }
+
+    #[test]
+    fn a_start_that_halves_and_doubles_is_not_bbr() {
+        let mut made = Made(Vec::new());
+        for low in [11.0, 34.0] {
+            made.free(2.0 * low, 75.0);
+            (0..3).for_each(|_| made.free(low, 75.0));
+            made.free(2.0 * low, 75.0);
+        }
+        (0..40).for_each(|_| made.free(68.0, 75.0));
+        assert_eq!(named(&made.0), None);
+    }
+
     #[test]
     fn half_and_a_segment_per_round_trip_without_a_queue_may_be_vegas() {
         let mut rounds = sawtooth(0.5, 5, |floor, n| floor + n as f64);
@@ -268,6 +304,16 @@ mod tests {
             })
             .collect();
         assert_ne!(named(&losses), Some("delay-based"));
+    }
+
+    #[test]
+    fn one_segment_without_a_loss_while_a_queue_stands_is_delay_based() {
+        let mut made = Made(Vec::new());
+        for _ in 0..4 {
+            (40..60).for_each(|w| made.free(f64::from(w), 50.0 + f64::from(w - 40) / 4.0));
+            (0..3).for_each(|_| made.free(1.0, 50.0));
+        }
+        assert_eq!(named(&made.0), Some("delay-based"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a sender does that answers the delay: it sends less while there is a queue, without a loss or a mark.
 //!
 //! model: Vegas takes a segment per RTT from the window while more than four of its segments wait (`tcp_vegas.c`); CDG cuts
-//! to 0.7 when the delay rises (`tcp_cdg.c`). No loss-based sender does either. BBR also sends less without a loss, but
-//! after it sent more for a round, or for 200 ms (`probes`).
+//! to 0.7 when the delay rises (`tcp_cdg.c`), LP to the half or to one segment (`tcp_lp.c`). No loss-based sender does any of
+//! these. BBR also sends less without a loss, but after it sent more for a round, or for 200 ms (`probes`).
 //! What keeps a small queue at a level is not counted: so does a sender whose buffer is full.
 
 use super::laws::waiting;
@@ -13,6 +13,10 @@ const SLOW_ROUNDS: usize = 3;
 const SLOW_STEP: f64 = 2.5;
 /// What remains after such a cut, at most and at least: CDG keeps 0.7. Less is ProbeRTT, or a sender without data.
 const CUT: std::ops::RangeInclusive<f64> = 0.4..=0.9;
+/// What LP keeps where the delay rises again within three RTTs (`tcp_lp_pkts_acked`): a segment.
+const ONE: f64 = 1.1;
+/// Rounds for which it is seen.
+const ONE_ROUNDS: usize = 2;
 /// Rounds for which it stays below 0.97 of the level before.
 const STAYS_ROUNDS: usize = 3;
 const STAYS: f64 = 0.97;
@@ -49,8 +53,9 @@ pub(super) fn answers(rounds: &[Round], mss: f64) -> Answers {
         let slow = || (i - SLOW_ROUNDS..i).all(|j| (-0.5..=SLOW_STEP).contains(&(w(j + 1) - w(j))));
         let cut = || CUT.contains(&(w(i + 1) / w(i)));
         let stays = || (i + 1..=i + STAYS_ROUNDS).all(|j| w(j) <= STAYS * w(i) && w(j) >= 4.5);
+        let one = || (i + 1..=i + ONE_ROUNDS).all(|j| w(j) <= ONE);
         let full = || w(i) >= CUT_FROM && queued(i) >= CUT_QUEUED;
-        if around && full() && cut() && slow() && stays() {
+        if around && full() && slow() && (cut() && stays() || one()) {
             out.cuts += 1;
             i += STAYS_ROUNDS;
         }

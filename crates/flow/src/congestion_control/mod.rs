@@ -1,12 +1,13 @@
 //! The congestion control of a sender, from the packets of one direction.
 //!
 //! signal: bytes in flight in each round trip, losses and congestion marks, as the sender saw them (`rounds`)
-//! model: what each congestion control does to the bytes in flight when it loses, and between two losses (`laws`)
+//! model: what each congestion control does to the bytes in flight when it loses (`cuts`), and between two losses (`laws`)
 //! action: a name with its evidence in figures, or nothing (`decide`; BBR by `probes`, delay-based by `delay`)
 //! source: RFC 5681, RFC 9438, Linux `tcp_cubic.c`, `tcp_bbr.c`, draft-cardwell-iccrg-bbr-congestion-control-00
 //!
 //! A round trip in which the application or the receive window set the bytes in flight shows nothing and is left out.
 
+mod cuts;
 pub(crate) mod decide;
 mod delay;
 mod laws;

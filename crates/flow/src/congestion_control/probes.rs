@@ -24,12 +24,18 @@ const LEVEL: f64 = 0.04;
 const LEVEL_ROUNDS: usize = 5;
 /// Half a BDP (BBRv3's ProbeRTTCwndGain), as a share of what was in flight before.
 const HALF: std::ops::RangeInclusive<f64> = 0.4..=0.6;
+/// And when the first may come, in microseconds: BBRv3's probes are 5 s apart. Linux' LP halves and doubles in its first second.
+const HALF_FROM_US: u64 = 4_500_000;
 /// Segments in flight in ProbeRTT (`bbr_cwnd_min_target`), and half of one for segments of unequal size.
 const MIN_WINDOW: f64 = 4.5;
 /// Window from which a fall to four segments is no chance.
 const PROBE_RTT_FROM: f64 = 12.0;
 /// Length of ProbeRTT: 200 ms and a round or two at both ends (`bbr_probe_rtt_mode_ms`), in microseconds.
 const PROBE_RTT_US: std::ops::RangeInclusive<u64> = 150_000..=700_000;
+/// Free rounds with four segments that a loss just before does not explain: a loss-based sender grows by a segment in each.
+const FOUR_ROUNDS: usize = 4;
+/// Rounds in which the level before that loss is looked for.
+const LOSS_ROUNDS: usize = 3;
 /// The four segments go round and round. Where a round takes two RTTs and this much more, in microseconds, the sender or its
 /// host paused: a scheduler's slice or two.
 const PAUSE_US: u64 = 20_000;
@@ -100,28 +106,33 @@ fn bandwidth_probe(rounds: &[Round], i: usize, w: &impl Fn(usize) -> f64) -> Opt
 
 /// A probe for the RTT that begins in the round `i`: the round of its return.
 fn rtt_probe(rounds: &[Round], i: usize, w: &impl Fn(usize) -> f64) -> Option<usize> {
-    let level = w(i - 1);
     let low = w(i);
     let four = (2.5..=MIN_WINDOW).contains(&low);
-    let half = low >= 8.0 && (HALF).contains(&(low / level));
+    let half =
+        low >= 8.0 && (HALF).contains(&(low / w(i - 1))) && rounds[i].begin_us >= HALF_FROM_US;
+    // A loss may come just before four segments.
+    let from = if four { i.saturating_sub(LOSS_ROUNDS) } else { i - 1 };
+    let level = (from..i).map(w).fold(0.0, f64::max);
     if level < PROBE_RTT_FROM || !(four || half) {
         return None;
     }
-    let mut j = i;
+    let (mut j, mut kept) = (i, 0);
     while j < rounds.len() && w(j) <= (low * 1.1).max(MIN_WINDOW) {
         let silent = u64::from(rounds[j].span_us) > 2 * u64::from(rounds[j].rtt_us) + PAUSE_US;
         if silent || rounds[j].kind == Kind::Limited || rounds[j].ended_by != EndedBy::Ack {
             return None;
         }
+        kept += usize::from(four && rounds[j].kind == Kind::Free);
         j += 1;
     }
     let end = rounds.get(j)?;
     let length = end.begin_us - rounds[i].begin_us;
     // It returns to the level before at once: no slow start, no growth by segments.
     let back = (j..(j + 2).min(rounds.len())).any(|k| w(k) >= if half { 0.9 } else { 0.6 } * level);
-    // A loss or mark just before would explain the fall.
-    let cause = rounds[i - 1].ended_by == EndedBy::Ack && (four || rounds[i].kind == Kind::Free);
-    (PROBE_RTT_US.contains(&length) && back && cause).then_some(j)
+    // A loss or mark just before would explain the fall, but not that four segments then stay four.
+    let causeless =
+        rounds[i - 1].ended_by == EndedBy::Ack && (four || rounds[i].kind == Kind::Free);
+    (PROBE_RTT_US.contains(&length) && back && (causeless || kept >= FOUR_ROUNDS)).then_some(j)
 }
 
 /// Whether the first fall of the bytes in flight came without a loss, and to a level that then held.
