@@ -13,8 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Files of crates/agent/tests; each of their tests runs programs in the kernel.
 FILES = ("acks", "conformance", "conformance_afc", "conformance_gate", "gate_choice")
-# In a guest that emulates its processor; the stream of one law needs most of it.
-LIMIT_S = 600
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Tests:
 def compiled(to: Path) -> Tests:
     """Compiles the tests, or takes what is compiled already, into a folder."""
     words = [word for name in FILES for word in ("--test", name)]
-    command = ["cargo", "test", "--no-run", "--message-format=json", "--package=unbloat-agent"]
+    # The whole workspace, as `./check` tests it: what it has compiled is taken.
+    command = ["cargo", "test", "--no-run", "--message-format=json", "--workspace"]
     done = subprocess.run(
         [*command, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -37,8 +36,12 @@ def compiled(to: Path) -> Tests:
     found, names = [], []
     for line in done.stdout.splitlines():
         said = json.loads(line)
-        # Examples of the package are compiled as well.
-        if said.get("executable") and said["target"]["kind"] == ["test"]:
+        # Examples and other packages are named as well.
+        if (
+            said.get("executable")
+            and said["target"]["kind"] == ["test"]
+            and Path(said["target"]["src_path"]).parent == ROOT / "crates/agent/tests"
+        ):
             name = said["target"]["name"]
             subprocess.run(["strip", "-o", to / name, said["executable"]], check=True)
             found.append(to / name)

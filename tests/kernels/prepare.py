@@ -35,11 +35,13 @@ class Guest:
         limit_s: float = LIMIT_S,
         seed: int | None = None,
         boot_limit_s: float = machine.BOOT_LIMIT_S,
+        niceness: int = machine.NICENESS,
     ) -> machine.Run:
         """Boots it, and runs these cases, each with a limit of time.
 
-        Not longer than until that time of the monotonic clock; words, devices and boot_limit_s as in
-        `machine.boot`. With a seed its clock counts instructions: the same seed, the same result.
+        Not longer than until that time of the monotonic clock; words, devices, boot_limit_s and
+        niceness as in `machine.boot`. With a seed its clock counts instructions
+        (`machine.clock`).
         """
         kernel = self.kernel
         number = "" if seed is None else f" (seed {seed})"
@@ -52,6 +54,7 @@ class Guest:
                 words=words,
                 devices=(*devices, *(() if seed is None else machine.clock(seed))),
                 boot_limit_s=boot_limit_s,
+                niceness=niceness,
                 until=until,
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parent / "guest"))
 
@@ -41,7 +42,7 @@ failures:
 
 test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
 """
-FIGURES = {"p50_ms": 90, "p95_ms": 99, "mbps": 7.9}
+FIGURES: dict[str, Any] = {"p50_ms": 90, "p95_ms": 99, "mbps": 7.9}
 
 
 def test_what_each_test_said() -> None:
