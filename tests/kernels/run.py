@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Cases of one guest, in this order.
 GROUPS = (
     ("features", "conformance"),
+    ("conformance-acks",),
     ("download", "download-cured"),
     ("download-existing",),
     ("upload", "upload-acks", "upload-gate"),

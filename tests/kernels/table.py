@@ -17,7 +17,8 @@ Result = dict[str, Any]
 Results = dict[tuple[str, str], list[Result]]
 # The rows of the second table.
 LABELS = {
-    "conformance": "tests that compare the programs with the laws in Rust",
+    "conformance": "tests: the laws in the kernel and in Rust, the gate's choice",
+    "conformance-acks": "tests: ACK-window rewriting, packet by packet",
     "download": "download without a cure",
     "download-cured": "… λ = 1.5",
     "download-existing": "… of a connection that existed, λ = 2",
