@@ -72,7 +72,8 @@ def page(lines: list[Line]) -> str:
         "kill -9 comes at second 5 of a download. Where the kernel takes no cure for downloads, it is an",
         "upload. Delay and rate are those of seconds 9 to 13.5. The supervisor undoes what the agent has",
         "changed. If it was killed, too, the lease ends the cure, and `off` removes what is left.",
-        "Where existing connections are not supported, their row shows the delay without a cure.",
+        "A connection that existed has filled its queue when the agent starts; its row shows seconds 18 to",
+        "25.5. Where existing connections are not supported, that is the delay without a cure.",
         "",
         *reasons(families, results, releases),
     ]
@@ -133,6 +134,8 @@ def cell(case: str, results: list[Result]) -> str:
         text = f"{delay} ms, {figure(results, 'mbps', '{:.2f}')}"
     if first.get("way") == "up":
         text += " (upload)"
+    if "on_s" in first:
+        text += f"; agent from {first['on_s']} s on"
     if "gate" in first:
         text += f"; {cell('upload-gate', [result['gate'] for result in results])}"
     if any(not result.get("second", True) or result.get("agents", 1) != 1 for result in results):
