@@ -28,7 +28,7 @@ import conformance
 import machine
 import prepare
 import table
-from table import CASES, LINES, Line
+from table import CASES, LINES, RUNS, Line
 
 ROOT = Path(__file__).resolve().parents[2]
 # Cases of one guest, in this order.
@@ -42,8 +42,7 @@ GROUPS = (
     ("hand-over", "without-types"),
     ("killed-agent", "killed-both"),
 )
-# How often, each time with other random numbers. Fixed before the first run.
-RUNS = 5
+# What runs `table.RUNS` times, on which kernel.
 REPEATED = {
     "6.12": ("download", "download-cured", "upload", "upload-acks", "upload-gate"),
 }

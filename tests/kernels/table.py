@@ -11,6 +11,8 @@ from typing import Any
 import archive
 
 LINES = Path(__file__).resolve().parents[2] / "docs" / "generated" / "kernels.jsonl"
+# How often a repeated case runs, each time with other random numbers. Fixed before the first run.
+RUNS = 5
 Line = dict[str, Any]
 Result = dict[str, Any]
 # Results of a family and case, in the order of their runs.
@@ -73,7 +75,8 @@ def page(lines: list[Line]) -> str:
         "upload. Delay and rate are those of seconds 9 to 13.5. The supervisor undoes what the agent has",
         "changed. If it was killed, too, the lease ends the cure, and `off` removes what is left.",
         "A connection that existed has filled its queue when the agent starts; its row shows seconds 18 to",
-        "25.5. Where existing connections are not supported, that is the delay without a cure.",
+        "25.5. Where existing connections are not supported, that is the delay without a cure. There a",
+        "new connection also keeps its congestion control after `off`.",
         "",
         *reasons(families, results, releases),
     ]
@@ -82,13 +85,14 @@ def page(lines: list[Line]) -> str:
 
 def runs(results: Results) -> str:
     """How many runs a cell is."""
-    repeated = {len(of): family for (family, _), of in results.items() if len(of) > 1}
-    if not repeated:
+    counts = [len(of) for of in results.values() if len(of) > 1]
+    if not counts:
         return "Every figure is one run."
-    count, family = max(repeated.items())
+    fewest, most = min(counts), max(counts)
+    words = f"{most} runs" if fewest == most else f"{fewest} to {most} runs"
     return (
-        f"A figure with a range is the\nmedian of {count} runs with other random numbers, on Linux "
-        f"{family}; their number was fixed before. All\nothers are one run."
+        f"A figure with a range is the\nmedian of {words} with other random numbers; {RUNS} were fixed "
+        "before the first. All others\nare one run."
     )
 
 

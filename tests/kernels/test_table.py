@@ -91,7 +91,7 @@ def test_every_case_is_in_one_group_and_repeated_ones_run_as_often() -> None:
     once = [case for number, cases in run.guests("5.10", list(table.CASES)) for case in cases]
     assert sorted(once) == sorted(table.CASES)
     five = [case for _, cases in run.guests("6.12", list(table.CASES)) for case in cases]
-    assert {five.count(case) for case in run.REPEATED["6.12"]} == {run.RUNS}
+    assert {five.count(case) for case in run.REPEATED["6.12"]} == {table.RUNS}
 
 
 def test_the_committed_page_is_made_of_the_committed_lines() -> None:
