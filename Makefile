@@ -24,7 +24,7 @@ never-worse:
 	./setup --tests
 	.venv/bin/python bench/agent/never_worse.py
 
-# The agent on the kernels of Debian's archive, in guests under QEMU: five kernels, a quarter of an hour. Resumes.
+# The agent on the kernels of Debian's archive, in guests under QEMU: five kernels, one of them five times. Resumes.
 kernels:
 	./setup --tests
 	.venv/bin/python tests/kernels/run.py

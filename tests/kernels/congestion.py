@@ -47,8 +47,6 @@ CAPTURES = prepare.CACHE / "congestion"
 # Has every congestion control as a module.
 FAMILY = "6.12"
 ENDS = ("sender", "receiver")
-# One instruction is a nanosecond of the guest's clock, and an idle guest does not wait.
-CLOCK = ("-icount", "shift=0,sleep=off")
 DISK_BYTES = 1 << 30
 # Cases of one guest: what a guest that is ended loses.
 PER_GUEST = 4
@@ -112,7 +110,7 @@ def run(cases: list[Case], base: tuple[image.Kernel, Path], folder: Path = CAPTU
         ran = machine.boot(
             *(kernel.image, initramfs, kernel.release, names, limit_s, Path(place)),
             words="script=senders",
-            devices=(*CLOCK, "-drive", f"file={disk},if=virtio,format=raw"),
+            devices=(*machine.COUNTED, "-drive", f"file={disk},if=virtio,format=raw"),
             boot_limit_s=LIMIT_S,
             niceness=5,
         )

@@ -129,11 +129,23 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
 
 
 def initramfs(
-    to: Path, agent: Path | None, base: Path, modules: Path, extra: Sequence[Path] = ()
+    to: Path,
+    agent: Path | None,
+    base: Path,
+    modules: Path,
+    extra: Sequence[Path] = (),
+    programs: Sequence[Path] = (),
 ) -> Path:
-    """All three archives in one file: later ones add to earlier ones. `extra`: scripts for the root folder."""
+    """All three archives in one file: later ones add to earlier ones.
+
+    extra: scripts for the root folder; programs: for its folder `tests`, with their libraries.
+    """
     root = _empty(to.parent / "case")
     (root / "bin").mkdir()
+    (root / "tests").mkdir()
+    for program in programs:
+        shutil.copy(program, root / "tests" / program.name)
+    _copy_libraries(root, programs)
     if agent:
         shutil.copy(agent, root / "bin/unbloat-agent")
         _copy_libraries(root, [agent])
@@ -165,7 +177,7 @@ def _needed_modules(folder: Path) -> list[Path]:
     return modules
 
 
-def _copy_libraries(root: Path, binaries: list[Path]) -> None:
+def _copy_libraries(root: Path, binaries: Sequence[Path]) -> None:
     for binary in binaries:
         listed = subprocess.run(["ldd", binary], capture_output=True, text=True).stdout
         for library in set(re.findall(r"/lib\S*", listed)):

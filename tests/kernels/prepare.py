@@ -3,6 +3,7 @@
 import math
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,34 +33,44 @@ class Guest:
         words: str = "",
         devices: Sequence[str] = (),
         limit_s: float = LIMIT_S,
+        seed: int | None = None,
+        boot_limit_s: float = machine.BOOT_LIMIT_S,
+        niceness: int = machine.NICENESS,
     ) -> machine.Run:
         """Boots it, and runs these cases, each with a limit of time.
 
-        Not longer than until that time of the monotonic clock; words and devices as in
-        `machine.boot`.
+        Not longer than until that time of the monotonic clock; words, devices, boot_limit_s and
+        niceness as in `machine.boot`. With a seed its clock counts instructions
+        (`machine.clock`).
         """
         kernel = self.kernel
-        print(f"{kernel.release}: {', '.join(cases)}", file=sys.stderr)
-        return machine.boot(
-            kernel.image,
-            self.initramfs,
-            kernel.release,
-            cases,
-            limit_s * len(cases),
-            self.folder,
-            words=words,
-            devices=devices,
-            until=until,
-        )
+        number = "" if seed is None else f" (seed {seed})"
+        print(f"{kernel.release}{number}: {', '.join(cases)}", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            return machine.boot(
+                *(kernel.image, self.initramfs, kernel.release, cases),
+                limit_s * len(cases),
+                Path(folder),
+                words=words,
+                devices=(*devices, *(() if seed is None else machine.clock(seed))),
+                boot_limit_s=boot_limit_s,
+                niceness=niceness,
+                until=until,
+            )
 
 
-def guest(family: str, agent: Path, scripts: Sequence[Path] = ()) -> Guest:
-    """Fetches and unpacks a kernel. Raises `archive.Unavailable`. scripts: more for its root folder."""
+def guest(
+    family: str, agent: Path, scripts: Sequence[Path] = (), programs: Sequence[Path] = ()
+) -> Guest:
+    """Fetches and unpacks a kernel. Raises `archive.Unavailable`.
+
+    scripts: more for its root folder; programs: tests for its folder `tests`.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
     folder = CACHE / "guest" / family
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    whole = image.initramfs(folder / "initramfs", agent, base, kernel.modules, extra=scripts)
+    whole = image.initramfs(folder / "initramfs", agent, base, kernel.modules, scripts, programs)
     return Guest(kernel, whole, folder)

@@ -1,8 +1,8 @@
-"""The agent on the archive's kernels, in guests: its features, and one cure with its control.
+"""The agent on the archive's kernels, in guests: its features, one cure with its control, and its conformance tests.
 
 Two guests run at a time, since each takes one core; all within six minutes, the fetching of packages
-included. A kernel whose package cannot be fetched is left out, by name. One that is fetched and does
-not boot fails.
+included. Their clocks count instructions, so that a busy host changes no figure. A kernel whose package
+cannot be fetched is left out, by name. One that is fetched and does not boot fails.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import archive
+import conformance
 import judge
 import machine
 import prepare
@@ -28,6 +29,11 @@ ALL_S = 360.0
 AT_A_TIME = 2
 MIN_BOOTED = 2
 # Downloads without a cure put most delay on a path; 5.10 has no cure for them.
+# Where the agent's conformance tests run as well; `make kernels` runs them everywhere.
+COMPARED = "6.12"
+FILES = conformance.CASES["conformance"]
+# Of the guests' random numbers.
+SEED = 1
 CURES = dict.fromkeys(archive.FAMILIES, "download-cured") | {"5.10": "upload-acks"}
 
 
@@ -37,6 +43,8 @@ class Guests:
 
     runs: dict[str, machine.Run] = field(default_factory=dict)
     unfetched: dict[str, str] = field(default_factory=dict)
+    # Names of the conformance tests.
+    tests: frozenset[str] = frozenset()
 
     def of(self, family: str) -> dict[str, dict[str, Any]]:
         """The results of a family."""
@@ -49,8 +57,9 @@ class Guests:
 
 
 def cases(family: str) -> list[str]:
-    """The cases that a guest runs: features, the control, the cure."""
-    return ["features", judge.CONTROLS[CURES[family]], CURES[family]]
+    """The cases that a guest runs: features, the control, the cure; in one of them the tests."""
+    tests = ["conformance"] if family == COMPARED else []
+    return ["features", judge.CONTROLS[CURES[family]], CURES[family], *tests]
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +69,20 @@ def guests() -> Guests:
     if platform.machine() != "x86_64":
         unavailable("kernels", "guests need the programs of an x86-64 host")
     agent = Path(found(AGENT) or AGENT)
+    tests = conformance.compiled(prepare.CACHE / "tests")
     until = time.monotonic() + ALL_S
-    every, running = Guests(), dict[str, Future[machine.Run]]()
+    every, running = Guests(tests=tests.names), dict[str, Future[machine.Run]]()
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         for family in archive.FAMILIES:
             try:
                 if time.monotonic() > until:
                     raise archive.Unavailable(f"{ALL_S:.0f} s were over before it was fetched")
-                guest = prepare.guest(family, agent)
+                programs = tests.programs if family == COMPARED else ()
+                guest = prepare.guest(family, agent, programs=programs)
             except archive.Unavailable as why:
                 every.unfetched[family] = str(why)
                 continue
-            running[family] = threads.submit(guest.run, cases(family), until)
+            running[family] = threads.submit(guest.run, cases(family), until, seed=SEED)
         every.runs = {family: future.result() for family, future in running.items()}
     return every
 
@@ -85,6 +96,12 @@ def test_at_least_two_kernels_boot(guests: Guests) -> None:
 @pytest.mark.parametrize("family", archive.FAMILIES)
 def test_features(guests: Guests, family: str) -> None:
     assert judge.features(family, guests.of(family)["features"]) == []
+
+
+def test_programs_in_the_kernel_decide_as_the_laws_in_rust(guests: Guests) -> None:
+    result = guests.of(COMPARED)["conformance"]
+    expected = {test for test in guests.tests if test.split(":")[0] in FILES}
+    assert judge.conformance(COMPARED, result, expected) == []
 
 
 @pytest.mark.parametrize("family", archive.FAMILIES)

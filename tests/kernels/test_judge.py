@@ -89,3 +89,34 @@ def test_a_feature_that_works_against_expectation_is_a_fault() -> None:
 def test_features_that_are_not_reported_are_a_fault() -> None:
     assert judge.features("6.12", {"features": []}) == ["0 features reported instead of 14"]
     assert judge.features("6.12", {"failed": "no result"}) == ["features: no result"]
+
+
+TESTS = {"acks: passes": "same", "conformance: one": "same"}
+
+
+def test_tests_that_all_pass_are_no_fault() -> None:
+    assert judge.conformance("6.12", {"tests": TESTS}, frozenset(TESTS)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "changed", "fault"),
+    [
+        ("6.12", {"acks: passes": "failed"}, "acks: passes: failed"),
+        ("6.12", {"conformance: one": "left out: bpf"}, "conformance: one: left out: bpf"),
+        ("5.10", {}, "conformance: one passes, but is listed as left out"),
+        ("5.10", {"conformance: one": "failed"}, "conformance: one: failed"),
+    ],
+)
+def test_each_test_can_be_a_fault(family: str, changed: dict[str, str], fault: str) -> None:
+    assert judge.conformance(family, {"tests": TESTS | changed}, frozenset(TESTS)) == [fault]
+
+
+def test_a_test_that_was_not_run_is_a_fault() -> None:
+    missing = judge.conformance("6.12", {"tests": {}}, frozenset(TESTS))
+    assert missing == [f"{name}: not run" for name in TESTS]
+    assert judge.conformance("6.12", {"failed": "no result"}, frozenset(TESTS)) != []
+
+
+def test_a_kernel_may_leave_out_what_it_cannot_run() -> None:
+    tests = TESTS | {"conformance: one": "left out: bpf: needs Linux 5.17"}
+    assert judge.conformance("5.10", {"tests": tests}, frozenset(tests)) == []

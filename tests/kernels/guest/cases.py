@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import laws
 import testbed
 from testbed import Modem, Transfer
 
@@ -23,6 +24,9 @@ DOWNLOAD = ("receive.lambda=1.5", "uplink.mode=off")
 ACKS = ("receive.enabled=false", "uplink.mode=acks")
 GATE = ("receive.enabled=false", "uplink.mode=gate", f"uplink.telemetry={Modem.path}")
 BBR = ("receive.enabled=false", "uplink.mode=off", 'congestion.routes={ "10.0.0.0/8" = "bbr" }')
+# Compiled tests of the agent's crate; that of ACK-window rewriting; how long one may take.
+TESTS, PACKETS = Path("/tests"), "acks"
+TESTS_LIMIT_S = 600
 Result = dict[str, object]
 
 
@@ -105,10 +109,11 @@ def existing() -> Result:
     running = Transfer("down", seconds=26, settle_s=18)
     running.wait(3)
     begun = on(("receive.lambda=2", "uplink.mode=off"))
+    on_s = running.now()
     result = running.figures()
     agent("off")
     time.sleep(0.5)
-    return result | {"on": begun["rc"], "left": testbed.left(before)}
+    return result | {"on": begun["rc"], "on_s": on_s, "left": testbed.left(before)}
 
 
 def handed_over() -> Result:
@@ -164,7 +169,8 @@ def killed(both: bool) -> Callable[[], Result]:
         running.wait(5)
         for number in processes(supervisors=both):
             os.kill(number, 9)
-        result = running.figures()
+        killed_s = running.now()
+        result = running.figures() | {"killed_s": killed_s}
         result["left_after_kill"] = testbed.left(before)
         result["processes"] = len(processes(supervisors=True))
         ended = agent("off")
@@ -180,29 +186,77 @@ def congestion_of_sockets() -> list[str]:
     return sorted({word for word in listed.split() if word in ("cubic", "bbr", "reno")})
 
 
-def congestion() -> Result:
-    """An upload whose congestion control the agent sets, and gives back with `off`."""
-    before = testbed.state()
-    begin(BBR, before)
-    running = Transfer("up", seconds=8, settle_s=6)
-    running.wait(2)
-    treated = congestion_of_sockets()
-    agent("off")
-    time.sleep(0.5)
-    given_back = congestion_of_sockets()
-    running.figures()
-    return {"treated": treated, "after_off": given_back, "left": testbed.left(before)}
+def congestion(new: bool) -> Callable[[], Result]:
+    """An upload whose congestion control the agent sets, and `off`.
+
+    new: it begins after the agent, which leaves alone what existed before. Else it exists when the
+    agent begins, and `off` gives back what it had.
+    """
+
+    def case() -> Result:
+        before = testbed.state()
+        settings = (*BBR, f"congestion.live={'false' if new else 'true'}")
+        if new:
+            begin(settings, before)
+        running = Transfer("up", seconds=8, settle_s=6)
+        running.wait(2)
+        if not new:
+            untreated = congestion_of_sockets()
+            try:
+                begin(settings, before)
+            except RefusedError:
+                running.figures()
+                raise
+        treated = congestion_of_sockets()
+        agent("off")
+        time.sleep(0.5)
+        given_back = congestion_of_sockets()
+        running.figures()
+        found: Result = {"treated": treated, "after_off": given_back, "left": testbed.left(before)}
+        return found if new else {"untreated": untreated, **found}
+
+    return case
+
+
+def conformance(packets: bool) -> Callable[[], Result]:
+    """The agent's own tests, which run its BPF programs: of each what it said.
+
+    packets: those of ACK-window rewriting, which take most of the time. Else all others.
+    """
+
+    def case() -> Result:
+        said: dict[str, str] = {}
+        for program in sorted(TESTS.iterdir()):
+            if (program.name == PACKETS) != packets:
+                continue
+            done = subprocess.run(
+                [program, "--show-output", "--test-threads=1"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=TESTS_LIMIT_S,
+            )
+            own = laws.said(done.stdout)
+            if done.returncode and "failed" not in own.values():
+                own["all"] = f"failed: exit code {done.returncode}: {done.stderr[-400:]}"
+            said |= {f"{program.name}: {test}": word for test, word in own.items()}
+        return {"tests": said}
+
+    return case
 
 
 CASES: dict[str, Callable[[], Result]] = {
     "features": lambda: agent("features"),
+    "conformance": conformance(packets=False),
+    "conformance-acks": conformance(packets=True),
     "download": transfer("down"),
     "download-cured": cured("down", DOWNLOAD),
     "download-existing": existing,
     "upload": transfer("up"),
     "upload-acks": cured("up", ACKS),
     "upload-gate": cured("up", GATE, modem=True),
-    "congestion": congestion,
+    "congestion-new": congestion(new=True),
+    "congestion": congestion(new=False),
     "hand-over": handed_over,
     "without-types": without_types,
     "killed-agent": killed(both=False),

@@ -11,8 +11,10 @@ import re
 import statistics
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup/client")
@@ -163,10 +165,14 @@ def client(*argv: str) -> subprocess.Popen[str]:
     )
 
 
-def received(space: str) -> int:
-    """Bytes that have reached a device."""
-    text = shell(f"ip netns exec {space} cat /proc/net/dev")
-    return int(re.findall(r"eth0:\s*(\d+)", text)[0])
+def received(process: subprocess.Popen[str]) -> int:
+    """Bytes that have reached eth0 of the namespace that a process enters."""
+    for _ in range(100):
+        text = Path(f"/proc/{process.pid}/net/dev").read_text()
+        if found := re.search(r"eth0:\s*(\d+)", text):
+            return int(found[1])
+        time.sleep(0.02)
+    raise RuntimeError("no eth0")
 
 
 def wait_until_empty() -> None:
@@ -192,6 +198,7 @@ class Transfer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            text=True,
         )
         time.sleep(0.6)
         reverse = ["-R"] if way == "down" else []
@@ -200,18 +207,32 @@ class Transfer:
             *("iperf3", "-c", SERVER, "-p", port, "-t", str(int(seconds)), *reverse)
         )
         self.begun = time.monotonic()
+        self.receiver = self.iperf if way == "down" else self.server
+        # Bytes that had arrived, by seconds of the transfer.
+        self.arrived = [0]
+        self.look = threading.Thread(target=self._look, daemon=True)
+        self.look.start()
+
+    def _look(self) -> None:
+        begun_with = received(self.receiver)
+        for second in range(1, int(self.seconds)):
+            self.wait(second)
+            self.arrived.append(received(self.receiver) - begun_with)
 
     def wait(self, until_s: float) -> None:
         """Sleeps until so many seconds of the transfer have passed."""
         time.sleep(max(0.0, self.begun + until_s - time.monotonic()))
 
+    def now(self) -> float:
+        """Seconds of the transfer that have passed."""
+        return round(time.monotonic() - self.begun, 1)
+
     def figures(self) -> dict[str, object]:
         """Delay and throughput after the settling time."""
-        receiver = "c" if self.way == "down" else "s"
         self.wait(self.settle_s)
-        first, first_at = received(receiver), time.monotonic()
+        first, first_at = received(self.receiver), time.monotonic()
         self.wait(self.seconds - 0.5)
-        last, last_at = received(receiver), time.monotonic()
+        last, last_at = received(self.receiver), time.monotonic()
         pings = self.ping.communicate(timeout=90)[0]
         try:
             self.iperf.communicate(timeout=60)
@@ -220,9 +241,13 @@ class Transfer:
                 process.kill()
                 process.wait()
         wait_until_empty()
-        answers = re.findall(r"icmp_seq=(\d+) .*time=([\d.]+)", pings)
-        delays = sorted(float(ms) for number, ms in answers if int(number) > self.settle_s * 10)
+        answers = [
+            (int(number), float(ms))
+            for number, ms in re.findall(r"icmp_seq=(\d+) .*time=([\d.]+)", pings)
+        ]
+        delays = sorted(ms for number, ms in answers if number > self.settle_s * 10)
         found: dict[str, object] = {
+            "by_second": self._by_second(answers),
             "mbps": round((last - first) * 8 / (last_at - first_at) / 1e6, 2),
             "pings": len(delays),
         }
@@ -230,6 +255,15 @@ class Transfer:
             found["p50_ms"] = round(statistics.median(delays))
             found["p95_ms"] = round(delays[int(len(delays) * 0.95)])
         return found
+
+    def _by_second(self, answers: list[tuple[int, float]]) -> list[tuple[float, int | None]]:
+        """Mbit/s of each second, and the median RTT of the pings sent in it."""
+        seconds = []
+        for second, (before, after) in enumerate(pairwise(self.arrived)):
+            sent = [ms for number, ms in answers if (number - 1) // 10 == second]
+            median = round(statistics.median(sent)) if sent else None
+            seconds.append((round((after - before) * 8 / 1e6, 1), median))
+        return seconds
 
 
 MODEM = r'''
