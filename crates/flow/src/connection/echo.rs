@@ -9,7 +9,7 @@
 //! network. After [`FORGOTTEN`] the numbers begin again. Requests of the last moments may still get a reply, and are not
 //! counted as lost: the capture ended first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use capture::Echo;
 use units::{Duration, Histogram, Instant, Quantiles};
@@ -31,7 +31,7 @@ struct Request {
 /// The pings of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pings {
-    open: HashMap<u16, Request>,
+    open: BTreeMap<u16, Request>,
     requests: u64,
     replies: u64,
     rtt: Histogram,
