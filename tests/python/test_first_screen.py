@@ -211,7 +211,7 @@ def test_a_good_grade_on_a_long_path_has_the_base_rtt_beside_it() -> None:
     )
     assert said("A+", 100.1)
     assert [said("B", 100.0), said(None, 560.0), said("A", None)] == ["", "", ""]
-    assert said("F", 560.4) == "", "nobody takes that for a good one"
+    assert said("F", 560.4) == "", "no good grade"
 
 
 @requires("captures")

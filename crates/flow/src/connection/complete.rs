@@ -17,7 +17,7 @@
 //! A sender whose retransmission timer fired got no ACK either, and is judged. So is a transfer whose other direction is not
 //! in the capture at all: its bytes count as delivered when they are seen, and no figure needs an ACK.
 
-use units::{Duration, Instant};
+use units::Duration;
 
 use crate::series::rows::{CaptureLacks, Flow, Limit, RttMethod};
 use crate::tcp::retransmission::timeout;
@@ -26,30 +26,6 @@ use crate::tcp::stream::Stream;
 
 /// Initial window in segments (RFC 6928).
 const INITIAL_WINDOW: i64 = 10;
-
-/// Time and bytes of data that the capture lacks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Missing {
-    /// Bytes acknowledged but never captured, by the last ACK.
-    bytes: u64,
-    /// Time between ACKs in which they passed.
-    time: Duration,
-    /// Time of the last ACK.
-    last: Option<Instant>,
-}
-
-impl Missing {
-    /// After each ACK: the capture lacks `bytes` so far, or the ACK ends in data that it lacks (`within`). What is new
-    /// passed since the ACK before, or since the first data.
-    #[inline]
-    pub fn acknowledged(&mut self, bytes: u64, within: bool, first_data: Instant, now: Instant) {
-        if bytes > self.bytes || within {
-            self.bytes = bytes;
-            self.time += now.since(self.last.unwrap_or(first_data));
-        }
-        self.last = Some(now);
-    }
-}
 
 /// What the capture lacks of this transfer, if that is too much to judge it.
 pub(super) fn lacks(s: &Stream, m: &Measured, f: &Flow) -> Option<CaptureLacks> {
@@ -68,11 +44,11 @@ pub(super) fn lacks(s: &Stream, m: &Measured, f: &Flow) -> Option<CaptureLacks> 
         return None;
     }
     let silent = m.last_data.since(m.last_progress);
-    let patience = timeout(Duration(m.smoothed.srtt), Duration(m.smoothed.rttvar));
-    (s.syn_seen || silent > patience).then_some(CaptureLacks::Acks)
+    let due = timeout(Duration(m.smoothed.srtt), Duration(m.smoothed.rttvar));
+    (s.syn_seen || silent > due).then_some(CaptureLacks::Acks)
 }
 
-/// Removes what [`lacks`] does not permit: all but counts, and the goodput where only data is lacking, since ACKs tell it.
+/// Removes what [`lacks`] does not permit: all but counts, and the goodput where only data is lacking, since ACKs show it.
 pub(super) fn without_figures(f: &mut Flow, lacks: CaptureLacks) {
     f.capture_lacks = Some(lacks);
     if lacks == CaptureLacks::Acks {

@@ -76,8 +76,8 @@ impl Pings {
     pub fn figures(&self, end: Instant) -> PingFigures {
         const MS: f64 = 1e-6;
         let rtt_ms = self.rtt.quantiles(MS);
-        let patience = rtt_ms.map_or(FORGOTTEN, |q| Duration((q.max * 1e6) as u64));
-        let open = self.open.values().filter(|r| end.since(r.sent) <= patience).count() as u64;
+        let longest = rtt_ms.map_or(FORGOTTEN, |q| Duration((q.max * 1e6) as u64));
+        let open = self.open.values().filter(|r| end.since(r.sent) <= longest).count() as u64;
         let judged = self.requests - open.min(self.requests - self.replies);
         PingFigures {
             rtt_ms,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_numbers_that_begin_again_are_told_apart() {
+    fn copies_are_no_requests_and_numbers_that_begin_again_are() {
         let mut pings = Pings::default();
         pings.request(echo(1), at(0), 0);
         pings.request(echo(1), at(1), 0);

@@ -5,6 +5,7 @@ pub(crate) mod ack;
 pub(crate) mod bursts;
 pub(crate) mod holes;
 pub(crate) mod hosts;
+pub(crate) mod missing;
 pub(crate) mod pauses;
 pub(crate) mod retransmission;
 pub(crate) mod scoreboard;

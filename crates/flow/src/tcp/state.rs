@@ -4,7 +4,6 @@
 use units::{Bytes, Duration, Instant};
 
 use crate::congestion_control::rounds::Rounds;
-use crate::connection::complete::Missing;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::{Bins, State};
@@ -12,6 +11,7 @@ use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
+use crate::tcp::missing::Missing;
 use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
