@@ -86,7 +86,7 @@ struct Downloads {
     carries: HashMap<Key, Instant>,
     /// ACKs since the last verdict on clamps, and those at which the clamp was not the cure's.
     clamps: (u64, u64),
-    /// Whether somebody else sets the clamps.
+    /// Whether another program sets the clamps.
     overwritten: bool,
     reason: Option<(Reason, String)>,
 }
