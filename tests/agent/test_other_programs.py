@@ -44,10 +44,10 @@ def test_a_program_that_replaces_flags_is_named_with_what_it_did_until_it_goes(
             assert other["cgroup"] == str(testbed.cgroup)
             assert f'"id":{other["id"]}' in run("bpftool", "-j", "prog", "show", "name", "another")
             text = agent.do("status")
-            told = f"same sockets: another (sock_ops program {other['id']}, attached to {testbed.cgroup})"
-            assert told in text
+            printed = f"same sockets: another (sock_ops program {other['id']}, attached to {testbed.cgroup})"
+            assert printed in text
             assert re.search(r"callback flags of \d+ connections had been replaced", text)
-            assert told in agent.log()
+            assert printed in agent.log()
             assert agent.status()["problems"] == [], "they are set again"
         until(lambda: others(agent) == [], 15)
 

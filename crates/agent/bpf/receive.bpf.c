@@ -32,8 +32,8 @@ static __always_inline int set_clamp(struct bpf_sock_ops *ctx, int clamp)
 	return bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
 }
 
-/* Restores the socket's window: the kernel's own, or the application's clamp. One that somebody else
- * has set since the last ACK stays: autotuning, the application, another program. */
+/* Restores the socket's window: the kernel's own, or the application's clamp. One that autotuning,
+ * the application or another program has set since the last ACK stays. */
 static __always_inline void lift(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct receive_socket *s,
 				 struct receive_counters *count)
 {

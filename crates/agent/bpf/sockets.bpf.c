@@ -125,7 +125,7 @@ static __always_inline long leave(struct tcp_sock *tp, struct walk_task *t)
 
 	if (!s)
 		return 0;
-	/* A clamp that somebody else has set since the last ACK stays. */
+	/* A clamp that another program has set since the last ACK stays. */
 	if (s->applied && tp->window_clamp == s->applied) {
 		int clamp = s->app_clamp ? s->app_clamp : kernel_clamp(tp, s);
 

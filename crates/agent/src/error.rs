@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::kernel::how_to_mount;
-
 /// Why a cure, or a part of it, is not available on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum CureError {
@@ -19,22 +17,18 @@ pub enum CureError {
          what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
     NoBtf(PathBuf),
-    /// No cgroup v2 is mounted.
+    /// No cgroup v2 is mounted; how to mount it.
     #[error(
-        "no cgroup v2 is mounted, and this process may not mount it ({}); programs on sockets are attached to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan",
-        how_to_mount(
-            "as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2"
-        )
+        "no cgroup v2 is mounted, and this process may not mount it ({0}); programs on sockets are attached to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
-    NoCgroup,
-    /// The pins are not on a bpf file system.
+    NoCgroup(&'static str),
+    /// The pins are not on a bpf file system; how to mount one.
     #[error(
-        "{0} is not on a bpf file system ({how}), and programs on sockets are pinned to one; \
-         what works without: the uplink's cures, windows of forwarded downloads, and plan",
-        how = how_to_mount("mount -t bpf bpf /sys/fs/bpf")
+        "{0} is not on a bpf file system ({1}), and programs on sockets are pinned to one; \
+         what works without: the uplink's cures, windows of forwarded downloads, and plan"
     )]
-    NoPins(PathBuf),
+    NoPins(PathBuf, &'static str),
     /// The kernel refused a program or an operation.
     #[error("the kernel does not take {what} (needs Linux {since}): {why}")]
     Kernel {

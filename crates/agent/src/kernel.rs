@@ -68,7 +68,7 @@ pub fn now_ns() -> u64 {
 pub fn pinnable(pins: &Path) -> Result<()> {
     match pins.ancestors().find(|path| path.exists()) {
         Some(existing) if on_bpf_fs(existing) => Ok(()),
-        _ => Err(CureError::NoPins(pins.to_owned())),
+        _ => Err(CureError::NoPins(pins.to_owned(), how_to_mount("mount -t bpf bpf /sys/fs/bpf"))),
     }
 }
 
@@ -76,6 +76,10 @@ pub fn pinnable(pins: &Path) -> Result<()> {
 pub(crate) fn on_bpf_fs(path: &Path) -> bool {
     statfs(path).is_ok_and(|about| about.filesystem_type() == BPF_FS_MAGIC)
 }
+
+/// How to mount cgroup v2 where something else may be at its usual place.
+const MOUNT_CGROUPS: &str =
+    "as root of the host: mkdir /run/cgroup2 && mount -t cgroup2 none /run/cgroup2";
 
 /// Usual mount point of the bpf file system, where maps and programs are pinned.
 pub const BPF_FS: &str = "/sys/fs/bpf";
@@ -100,7 +104,7 @@ fn cgroup_root_of(mounts: &str) -> Result<PathBuf> {
         })
         // Another file system may have been mounted over it.
         .find(|path| statfs(path).is_ok_and(|about| about.filesystem_type() == CGROUP2_SUPER_MAGIC))
-        .ok_or(CureError::NoCgroup)
+        .ok_or_else(|| CureError::NoCgroup(how_to_mount(MOUNT_CGROUPS)))
 }
 
 /// The network namespace to which sockets are limited: the number of this process's own, or 0 where

@@ -117,9 +117,9 @@ pub struct Receive {
     program: u32,
     /// Connections whose callback flags another program had replaced.
     silenced: u64,
-    /// Those of which no line of the log has told yet, and when the last one did.
-    untold: u32,
-    told: Option<Instant>,
+    /// Those of which no line of the log says anything yet, and when the last one did.
+    unlogged: u32,
+    logged: Option<Instant>,
     walker: Option<Walker>,
     walk_at: Instant,
     extra_walks: Budget,
@@ -192,8 +192,8 @@ impl Cure for Receive {
             link,
             program,
             silenced: 0,
-            untold: 0,
-            told: None,
+            unlogged: 0,
+            logged: None,
             walker: None,
             walk_at: Instant::now(),
             extra_walks: Budget::new(EXTRA_WALK_SHARE, EXTRA_WALK_SAVINGS, Instant::now()),
@@ -343,15 +343,15 @@ impl Receive {
         self.headroom.write(memory, task.headroom)?;
         self.silenced += u64::from(task.silenced);
         let joined = task.changed - task.silenced.min(task.changed);
-        self.untold += task.silenced;
-        let tells =
-            self.untold > 0 && self.told.is_none_or(|told| told.elapsed() >= SILENCED_EVERY);
-        let untold = if tells { std::mem::take(&mut self.untold) } else { 0 };
-        if tells {
-            self.told = Some(Instant::now());
+        self.unlogged += task.silenced;
+        let logs = self.unlogged > 0
+            && self.logged.is_none_or(|logged| logged.elapsed() >= SILENCED_EVERY);
+        let unlogged = if logs { std::mem::take(&mut self.unlogged) } else { 0 };
+        if logs {
+            self.logged = Some(Instant::now());
         }
         let events = [
-            tells.then_some(Event::Silenced(untold)),
+            logs.then_some(Event::Silenced(unlogged)),
             (joined > 0).then_some(Event::Joined(joined)),
             (task.refused > 0).then_some(Event::Refused(task.refused, task.error)),
         ];

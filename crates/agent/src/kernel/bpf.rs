@@ -21,7 +21,7 @@ const EFFECTIVE: u32 = 1;
 const NO_COMMAND: libc::c_long = 0x7fff_ffff;
 /// Most programs that are listed. A cgroup accepts no more of a kind (`BPF_CGROUP_MAX_PROGS` of
 /// kernel/bpf/cgroup.c).
-const MOST: usize = 64;
+const MAX_PROGRAMS: usize = 64;
 
 /// The part of `union bpf_attr` for a query, as of Linux 4.15.
 #[repr(C)]
@@ -50,14 +50,14 @@ pub fn permitted() -> nix::Result<()> {
 /// attached to the cgroups above it, which run on its sockets as well.
 pub fn programs_on(cgroup: &Path, above: bool) -> io::Result<Vec<u32>> {
     let folder = File::open(cgroup)?;
-    let mut found = [0u32; MOST];
+    let mut found = [0u32; MAX_PROGRAMS];
     let mut query = Query {
         target: folder.as_raw_fd() as u32,
         attach_type: SOCK_OPS,
         query_flags: if above { EFFECTIVE } else { 0 },
         attach_flags: 0,
         programs: found.as_mut_ptr() as u64,
-        count: MOST as u32,
+        count: MAX_PROGRAMS as u32,
         padding: 0,
     };
     // SAFETY: the kernel writes at most `count` numbers to `found` and the answer to `query`, both of
@@ -69,5 +69,5 @@ pub fn programs_on(cgroup: &Path, above: bool) -> io::Result<Vec<u32>> {
         Ok(_) | Err(Errno::ENOSPC) => {}
         Err(errno) => return Err(errno.into()),
     }
-    Ok(found[..MOST.min(query.count as usize)].to_vec())
+    Ok(found[..MAX_PROGRAMS.min(query.count as usize)].to_vec())
 }

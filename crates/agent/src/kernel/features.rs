@@ -127,8 +127,8 @@ pub fn able() -> Result<()> {
 fn short(error: &CureError) -> String {
     match error {
         CureError::NoBtf(file) => format!("no {}", file.display()),
-        CureError::NoCgroup => "no cgroup v2 is mounted".to_owned(),
-        CureError::NoPins(path) => format!("{} is no bpf file system", path.display()),
+        CureError::NoCgroup(_) => "no cgroup v2 is mounted".to_owned(),
+        CureError::NoPins(path, _) => format!("{} is no bpf file system", path.display()),
         CureError::Rights(why) => format!("no rights: {why}"),
         other => other.to_string(),
     }

@@ -18,9 +18,9 @@ use crate::kernel::{self, bpf};
 /// Time between two looks: a call for each cgroup.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Most cgroups of a look: some ten milliseconds.
-const MOST_CGROUPS: usize = 1_000;
+const MAX_CGROUPS: usize = 1_000;
 
-/// A sock_ops program of somebody else on the cures' sockets.
+/// A sock_ops program of another project on the cures' sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OtherProgram {
     /// Its number, as of `bpftool prog`.
@@ -151,7 +151,7 @@ impl Others {
 /// The cgroups below a directory, without that one.
 fn below(at: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
-        if found.len() >= MOST_CGROUPS {
+        if found.len() >= MAX_CGROUPS {
             return;
         }
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

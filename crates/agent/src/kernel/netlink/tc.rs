@@ -61,7 +61,7 @@ pub const HANDLE: u32 = 1;
 const PROGRAMS: [&str; 3] = ["egress", "acks_out", "acks_in"];
 
 /// Removes this program's BPF filter of a preference from the clsact discipline of a device. A filter
-/// of another name in its place is somebody else's, and stays.
+/// of another name in its place is another program's, and stays.
 pub fn remove_filter(device: &str, direction: Direction, preference: u16) -> io::Result<()> {
     let ours = |one: &Filter| {
         (one.direction, one.preference, one.handle) == (direction, preference, HANDLE)

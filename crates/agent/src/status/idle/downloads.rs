@@ -35,7 +35,7 @@ pub(super) struct Downloads {
     carries: HashMap<Key, Instant>,
     /// ACKs since the last verdict on clamps, and those at which the clamp was not the cure's.
     clamps: (u64, u64),
-    /// Whether somebody else sets the clamps.
+    /// Whether another program sets the clamps.
     overwritten: bool,
     /// Data arrives that the cure has not counted.
     pub(super) suspicion: bool,

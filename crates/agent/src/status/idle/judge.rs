@@ -18,7 +18,7 @@ pub(super) enum Reason {
     Undecided,
     /// The kernel refuses all that it asks for.
     Refused,
-    /// Somebody else sets the windows after it.
+    /// Another program sets the windows after it.
     Overwritten,
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn clamps_of_somebody_else_at_half_of_the_acks_are_a_problem_and_autotunings_are_none() {
+    fn clamps_of_another_program_at_half_of_the_acks_are_a_problem_and_autotunings_are_none() {
         // A buffer that doubles from 16 KB to 64 MB replaces twelve.
         assert!(!overwritten((CLAMPS, 12)));
         assert!(overwritten((CLAMPS, CLAMPS / 2)));
