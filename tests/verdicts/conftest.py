@@ -15,6 +15,6 @@ from requirements import SHARED, require
 
 @pytest.fixture(scope="session")
 def judged() -> list[labelled.Judged]:
-    """The tuning half. The test half is looked at once, when the rules are final."""
+    """The tuning half."""
     require("captures")
     return list(labelled.judge_all(SHARED / "captures" / "real", "tuning"))

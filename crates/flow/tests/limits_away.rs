@@ -198,6 +198,18 @@ fn a_pause_behind_a_full_window_is_unknown_without_identifications() {
 }
 
 #[test]
+fn in_a_pause_shorter_than_a_timeout_the_window_is_full_for_a_round_trip_only() {
+    let mut talk = Talk::new(true, 8);
+    let (mut from, mut next) = (0.0, 0);
+    for _ in 0..8 {
+        from = talk.clocked(from, next, 40, 8, 0.0) + 270.0;
+        next += 40;
+    }
+    // Four of the five round trips of each part, and one of the pause.
+    near(talk.limits(10)(Limit::ReceiveWindow), 1.6, 0.2, "receive window");
+}
+
+#[test]
 fn what_is_repeated_although_the_capture_has_its_ack_is_a_wait_for_that_ack() {
     let mut talk = Talk::new(true, 8);
     let last = talk.clocked(0.0, 0, 200, 8, 0.0);

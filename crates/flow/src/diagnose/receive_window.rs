@@ -106,15 +106,22 @@ fn queue_while_full(e: &Evidence<'_>, base_ms: f64) -> Option<f64> {
 
 /// Time in which the window was full while the receiver still raised it, in seconds.
 fn full_while_raised(e: &Evidence<'_>) -> f64 {
-    let largest = e.profile.bins().iter().map(|b| b.rwnd_max.0).max().unwrap_or(0);
-    let mut before = 0;
-    let mut full = 0.0;
-    for bin in e.profile.bins() {
-        let soon = bin.rwnd_max.0.saturating_mul(GROWS);
-        if before < soon && soon <= largest {
+    let bins = e.profile.bins();
+    let mut later: Vec<u64> = bins.iter().map(|b| b.rwnd_max.0).collect();
+    for i in (1..later.len()).rev() {
+        later[i - 1] = later[i - 1].max(later[i]);
+    }
+    let (mut before, mut full) = (0, 0.0);
+    for (bin, later) in bins.iter().zip(later) {
+        let fell = bin.rwnd_max.0.saturating_mul(GROWS) <= before;
+        before = before.max(bin.rwnd_max.0);
+        // The window of a bin is that at its end; the data in flight filled the one before.
+        let filled = bin.in_flight_max.0;
+        let window = if filled > 0 { bin.rwnd_max.0.min(filled) } else { bin.rwnd_max.0 };
+        let twice = window.saturating_mul(GROWS);
+        if !fell && twice <= later {
             full += bin.window_full.as_secs_f64();
         }
-        before = before.max(bin.rwnd_max.0);
     }
     full
 }
@@ -283,7 +290,14 @@ mod tests {
         };
         assert_eq!(with(1.0, 14_600, 60_000), None);
         assert_eq!(with(1.0, 40_000, 60_000), Some(Severity::Info), "hardly larger later");
-        assert_eq!(with(1.0, 60_000, 14_600), Some(Severity::Info), "it fell");
+        assert_eq!(with(1.0, 60_000, 14_600), Some(Severity::Info), "it was never larger");
+        let fell = Case::transfer(20, |t, bin| {
+            if (3.0..4.0).contains(&t) {
+                bin.rwnd_max = Bytes(14_600);
+                bin.full();
+            }
+        });
+        assert!(check(&fell.evidence()).is_some(), "it fell, and rose again");
         assert_eq!(with(2.5, 14_600, 60_000), Some(Severity::Warning));
     }
 

@@ -10,10 +10,10 @@
 //! two of them. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
 //! begins at least a second later. It is info, reported when p90 / p10 is 1.5 or more, or when there is a dip.
 //!
-//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application (its pauses are no dips). Nor is it
-//! reported where the congestion window limited half of the time and p90 / p10 is below 4: Reno halves its window at a loss
-//! and grows again, and where a second loss follows before it has
-//! recovered it halves once more. `loss-limited` and the limits describe that.
+//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application or by a window of 0: pauses of the
+//! sending or reading program are no dips. Nor is it reported where the congestion window limited half of the time and
+//! p90 / p10 is below 4: Reno halves its window at a loss and grows again, and halves it once more where a second loss
+//! follows before it has recovered. `loss-limited` and the limits describe that.
 //!
 //! ## Evidence
 //!
@@ -48,8 +48,8 @@ use units::{Bytes, Duration};
 /// Minimum duration and bytes for a meaningful range.
 const MIN_ACTIVE: Duration = Duration::from_secs(10);
 const MIN_BYTES: Bytes = Bytes(1_000_000);
-/// Share of time limited by the application beyond which dips are its pauses.
-const APPLICATION: f64 = 0.30;
+/// Share of time limited by the application of either side beyond which dips are its pauses.
+const PAUSES: f64 = 0.30;
 /// p90 over p10 from which the rate is uneven: CUBIC multiplies by 0.7, a span of 1.43.
 const SPAN: f64 = 1.5;
 /// Share of time limited by the congestion window from which it sets the rate, and p90 over p10 of a rate that halves at a
@@ -78,7 +78,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     if flow.active < MIN_ACTIVE || flow.bytes < MIN_BYTES || !enough_data(e) {
         return None;
     }
-    if share(e, Limit::Application) >= APPLICATION {
+    if share(e, Limit::Application) + share(e, Limit::ZeroWindow) >= PAUSES {
         return None;
     }
     let n = e.profile.bins().len();
@@ -228,16 +228,18 @@ mod tests {
 
     #[test]
     fn pauses_of_the_application_are_no_dips() {
-        let pausing = |share: f64| {
+        let pausing = |share: f64, limit| {
             let case = Case::transfer(30, |t, bin| {
                 if t % 10.0 < 10.0 * share {
                     bin.delivered(0);
-                    bin.limit(Limit::Application);
+                    bin.limit(limit);
                 }
             });
             check(&case.evidence()).is_some()
         };
-        assert_eq!([pausing(0.2), pausing(0.4)], [true, false]);
+        for limit in [Limit::Application, Limit::ZeroWindow] {
+            assert_eq!([pausing(0.2, limit), pausing(0.4, limit)], [true, false]);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! after the acknowledgement that the sender lacked, when data can first show it. Where the same acknowledgement is
 //! repeated and does not arrive, the data that follows shows it.
 //!
-//! The window counts as open from one round trip after the acknowledgement that opened it.
+//! The window counts as open from one round trip after the acknowledgement that opened it, in shorter pauses as well.
 
 use capture::TcpSegment;
 use units::{Duration, Instant};
@@ -79,7 +79,11 @@ impl Stream {
             self.wait_for_timer(start, rto, m, cx);
         }
         let from = m.last_data.max(m.room_since) + srtt;
-        if !self.away() || cx.now <= from + rto {
+        if !self.away() {
+            return;
+        }
+        if cx.now <= from + rto {
+            self.end_full(start, from, m, cx);
             return;
         }
         let lost = m.order.lost_before(s.ip.id.unwrap_or(0));
@@ -99,6 +103,18 @@ impl Stream {
                 missing: unknown,
                 ..state
             });
+        }
+    }
+
+    /// In a pause shorter than that, too, a window is not full any more when the sender has learnt of its room, by `from`
+    /// as a rule: what limits from then on is another thing. A round trip half as long again may be a queue.
+    fn end_full(&self, start: Pos, from: Instant, m: &mut Measured, cx: &mut Context<'_>) {
+        let state = m.bins.state();
+        let late = Duration(m.smoothed.srtt / 2).max(Duration(m.smoothed.rttvar) * 4);
+        let shown = state.window_full && m.known.is_some() && m.smoothed.srtt > 0;
+        if shown && start >= self.max && cx.now > from + late && self.has_room(self.right_edge) {
+            self.account(from, m, cx);
+            m.bins.set(State { window_full: false, ..state });
         }
     }
 

@@ -522,7 +522,7 @@ impl Stream {
         let Some(known) = self.senders_view(m) else {
             let short = s.payload < self.mss();
             // Without the sender's view a window is known to stop it only where it would whatever the sender knew.
-            let full = m.zero_since.is_some() || self.is_full_at_least(short, end, m, cx);
+            let full = m.zero_since.is_some() || self.is_full_at_least(end, m, cx);
             self.set_state(full, short && !full, m, cx);
             return;
         };
@@ -551,13 +551,7 @@ impl Stream {
     }
 
     /// Whether the window is full by the largest right edge that the sender can have known.
-    fn is_full_at_least(
-        &mut self,
-        short: bool,
-        end: Pos,
-        m: &mut Measured,
-        cx: &Context<'_>,
-    ) -> bool {
+    fn is_full_at_least(&mut self, end: Pos, m: &mut Measured, cx: &Context<'_>) -> bool {
         if self.vantage != Vantage::Receiver || self.timestamps {
             return false;
         }
@@ -565,7 +559,7 @@ impl Stream {
             return m.bins.state().window_full;
         }
         let path = self.path_min.map(Duration);
-        let edge = m.window_bound.known_at_most(end, short, cx.now, path);
+        let edge = m.window_bound.known_at_most(end, cx.now, path);
         let full = edge.is_some_and(|edge| self.is_full(m, edge, self.mss()));
         self.counts.window_full += u64::from(full && m.silence.is_none());
         full

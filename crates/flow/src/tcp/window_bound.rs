@@ -1,13 +1,12 @@
 //! The largest window that the sender can have known, in captures beside the receiver without timestamps.
 //!
-//! signal: the right edges of ACKs with the times at which they passed, and new data · model: an ACK needs at least the
-//! smallest RTT of the path until data sent with it comes back. So the sender knew at most the edge of the newest ACK
-//! that passed an RTT before. Data beyond an edge bounds the RTT: the first ACK that permits it had reached the sender
-//! (the second estimator of the DRWA paper). The smallest of these bounds and of the RTTs measured otherwise counts ·
-//! action: the window is full where even this largest edge leaves no room. That is a lower bound of the time: behind a
-//! queue the edge that the sender knew is older.
-//!
-//! A short segment that ends exactly at an edge shows the same without any RTT: the window cut it.
+//! signal: the right edges of ACKs with the times at which they passed, and new data · model: an ACK needs the smallest
+//! RTT of the path until data sent with it comes back. So the sender knew at most the edge of the newest ACK that passed
+//! an RTT before. Data beyond that edge shows that the RTT is shorter: the first ACK that permits the data had reached the
+//! sender (the second estimator of the DRWA paper). Where that contradicts the RTT measured otherwise, as after a host
+//! that answered the handshake late, no RTT is assumed at all: the sender may know every ACK that has passed · action: the window is
+//! full where even this largest edge leaves no room. That is a lower bound of the time: behind a queue the edge that the
+//! sender knew is older.
 
 use std::collections::VecDeque;
 
@@ -22,8 +21,8 @@ const MAX_EDGES: usize = 4096;
 #[derive(Debug, Default)]
 pub struct WindowBound {
     edges: VecDeque<(Instant, Pos)>,
-    /// Upper bound of the smallest RTT.
-    rtt: Option<Duration>,
+    /// The smallest RTT that data showed from above.
+    shown: Option<Duration>,
 }
 
 impl WindowBound {
@@ -39,25 +38,19 @@ impl WindowBound {
         self.edges.push_back((now, edge));
     }
 
-    /// New data up to `end` passes; `short`: less than a full segment. `path` is the smallest RTT measured otherwise.
-    /// Returns the largest right edge that the sender can have known, if that is known.
-    pub fn known_at_most(
-        &mut self,
-        end: Pos,
-        short: bool,
-        now: Instant,
-        path: Option<Duration>,
-    ) -> Option<Pos> {
+    /// New data up to `end` passes. `path` is the smallest RTT measured otherwise. Returns the largest right edge that the
+    /// sender can have known, if that is known.
+    pub fn known_at_most(&mut self, end: Pos, now: Instant, path: Option<Duration>) -> Option<Pos> {
         while self.edges.front().is_some_and(|(_, edge)| *edge < end) {
             self.edges.pop_front();
         }
-        let (permitted, first) = *self.edges.front()?;
-        let shown = now.since(permitted);
-        let rtt = [self.rtt, path, Some(shown)].into_iter().flatten().min()?;
-        self.rtt = Some(rtt);
-        if short && first == end {
-            return Some(end);
-        }
+        let (permitted, _) = *self.edges.front()?;
+        let shown = self.shown.unwrap_or(Duration(u64::MAX)).min(now.since(permitted));
+        self.shown = Some(shown);
+        let rtt = match path {
+            Some(path) if shown * 5 >= path * 4 => path.min(shown),
+            _ => Duration::ZERO,
+        };
         let known = self.edges.partition_point(|(at, _)| *at + rtt <= now);
         self.edges.get(known.checked_sub(1)?).map(|(_, edge)| *edge)
     }
@@ -67,50 +60,44 @@ impl WindowBound {
 mod tests {
     use super::*;
 
+    const PATH: Option<Duration> = Some(Duration::from_millis(40));
+
     fn ms(n: u64) -> Instant {
         Instant(n * 1_000_000)
     }
 
     #[test]
     fn the_sender_knows_nothing_that_passed_less_than_a_round_trip_ago() {
-        let path = Some(Duration::from_millis(40));
         let mut w = WindowBound::default();
         w.raised(ms(0), 4_000);
         w.raised(ms(10), 5_000);
         w.raised(ms(30), 6_000);
-        assert_eq!(w.known_at_most(3_000, false, ms(45), path), Some(4_000));
-        assert_eq!(w.known_at_most(3_500, false, ms(50), path), Some(5_000));
-        assert_eq!(w.known_at_most(5_500, false, ms(70), path), Some(6_000));
+        assert_eq!(w.known_at_most(3_000, ms(45), PATH), Some(4_000));
+        assert_eq!(w.known_at_most(3_500, ms(50), PATH), Some(5_000));
+        assert_eq!(w.known_at_most(5_500, ms(70), PATH), Some(6_000));
     }
 
     #[test]
-    fn data_beyond_the_edge_shows_that_the_round_trip_is_shorter() {
-        let path = Some(Duration::from_millis(40));
+    fn a_round_trip_a_little_shorter_than_measured_is_taken_from_the_data() {
+        let mut w = WindowBound::default();
+        w.raised(ms(0), 4_000);
+        w.raised(ms(3), 5_000);
+        assert_eq!(w.known_at_most(4_500, ms(38), PATH), Some(5_000), "35 ms");
+        w.raised(ms(5), 6_000);
+        assert_eq!(w.known_at_most(4_600, ms(39), PATH), Some(5_000));
+        assert_eq!(w.known_at_most(4_700, ms(40), PATH), Some(6_000));
+    }
+
+    #[test]
+    fn where_data_contradicts_the_measured_round_trip_every_ack_may_be_known() {
         let mut w = WindowBound::default();
         w.raised(ms(0), 4_000);
         w.raised(ms(10), 5_000);
-        assert_eq!(
-            w.known_at_most(4_500, false, ms(12), path),
-            Some(5_000),
-            "the ACK of 10 ms took 2 ms"
-        );
-        w.raised(ms(13), 6_000);
-        assert_eq!(w.known_at_most(4_900, false, ms(14), path), Some(5_000), "less than 2 ms ago");
-        assert_eq!(w.known_at_most(4_950, false, ms(15), path), Some(6_000));
-    }
-
-    #[test]
-    fn without_any_round_trip_only_a_segment_that_the_window_cut_shows_it() {
-        let mut w = WindowBound::default();
-        assert_eq!(w.known_at_most(100, true, ms(1), None), None);
-        w.raised(ms(1), 4_000);
-        w.raised(ms(1), 5_000);
-        assert_eq!(w.known_at_most(4_000, true, ms(1), None), Some(4_000));
-        assert_eq!(
-            w.known_at_most(4_000, false, ms(90), None),
-            Some(5_000),
-            "on a grid of segments"
-        );
+        w.raised(ms(11), 6_000);
+        assert_eq!(w.known_at_most(4_500, ms(12), PATH), Some(6_000), "2 ms");
+        w.raised(ms(90), 7_000);
+        assert_eq!(w.known_at_most(5_900, ms(90), PATH), Some(7_000), "from then on");
+        assert_eq!(WindowBound::default().known_at_most(1, ms(1), None), None);
     }
 
     #[test]
