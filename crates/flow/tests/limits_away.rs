@@ -205,8 +205,8 @@ fn in_a_pause_shorter_than_a_timeout_the_window_is_full_for_a_round_trip_only() 
         from = talk.clocked(from, next, 40, 8, 0.0) + 270.0;
         next += 40;
     }
-    // Four of the five round trips of each part, and one of the pause.
-    near(talk.limits(10)(Limit::ReceiveWindow), 1.6, 0.2, "receive window");
+    // In each part from the eighth segment, 35 ms after the first, until an ACK gives room for one that is not sent.
+    near(talk.limits(10)(Limit::ReceiveWindow), 8.0 * 0.165, 0.1, "receive window");
 }
 
 #[test]

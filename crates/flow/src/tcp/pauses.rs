@@ -83,10 +83,15 @@ impl Stream {
             return;
         }
         if cx.now <= from + rto {
-            self.end_full(start, from, m, cx);
+            self.end_full(start, m, cx);
             return;
         }
         let lost = m.order.lost_before(s.ip.id.unwrap_or(0));
+        // What was lost may have filled the window again, if it was enough.
+        let filled = i64::from(lost.unwrap_or(u16::MAX)) * i64::from(self.mss());
+        if filled < self.right_edge - self.max {
+            self.end_full(start, m, cx);
+        }
         let state = m.bins.state();
         if lost.is_some_and(|n| n > 0) && start <= self.max {
             self.account(from + rto, m, cx);
@@ -106,14 +111,17 @@ impl Stream {
         }
     }
 
-    /// In a pause shorter than that, too, a window is not full any more when the sender has learnt of its room, by `from`
-    /// as a rule: what limits from then on is another thing. A round trip half as long again may be a queue.
-    fn end_full(&self, start: Pos, from: Instant, m: &mut Measured, cx: &mut Context<'_>) {
+    /// In a pause shorter than that, too, a window is full only until the sender has learnt of its room: a round trip after
+    /// that passed, as a rule. What limits from then on is another thing. Half as much again may be a queue.
+    fn end_full(&self, start: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let state = m.bins.state();
+        if !state.window_full || m.known.is_none() || m.smoothed.srtt == 0 {
+            return;
+        }
+        let known = m.last_data.max(m.room_since) + Duration(m.smoothed.srtt);
         let late = Duration(m.smoothed.srtt / 2).max(Duration(m.smoothed.rttvar) * 4);
-        let shown = state.window_full && m.known.is_some() && m.smoothed.srtt > 0;
-        if shown && start >= self.max && cx.now > from + late && self.has_room(self.right_edge) {
-            self.account(from, m, cx);
+        if start >= self.max && cx.now > known + late && self.has_room(self.right_edge) {
+            self.account(known, m, cx);
             m.bins.set(State { window_full: false, ..state });
         }
     }
