@@ -20,7 +20,7 @@
 //! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Nor when
 //! it was full for less than 10 % of the time, and only while the receiver still raised it: autotuning follows the sender
 //! by a round trip or two, and the first window is often as large as the first congestion window. Raised means that the
-//! window becomes at least twice as large later, and was not twice as large before.
+//! window becomes half as large again or more later, and was not that much larger before.
 //!
 //! ## Evidence
 //!
@@ -64,8 +64,9 @@ use crate::series::rows::{Finding, Severity};
 /// Share of the active time from which it is reported, and from which it is a warning.
 const MENTION: f64 = 0.01;
 const COSTS: f64 = 0.10;
-/// A window that later becomes this many times as large was still being raised: autotuning doubles it in a round trip.
-const GROWS: u64 = 2;
+/// A window that later becomes this many times as large was still being raised: autotuning doubles it in a round trip, and
+/// a bin may hold two of its steps. One that was this many times as large before has fallen.
+const GROWS: f64 = 1.5;
 /// Share of a bin from which the window counts as full there: with bursts it opens once per RTT.
 const FULL_BIN: f64 = 0.25;
 /// Share of a bin from which its RTT counts as measured with a full window.
@@ -113,13 +114,12 @@ fn full_while_raised(e: &Evidence<'_>) -> f64 {
     }
     let (mut before, mut full) = (0, 0.0);
     for (bin, later) in bins.iter().zip(later) {
-        let fell = bin.rwnd_max.0.saturating_mul(GROWS) <= before;
+        let fell = bin.rwnd_max.0 as f64 * GROWS <= before as f64;
         before = before.max(bin.rwnd_max.0);
         // The window of a bin is that at its end; the data in flight filled the one before.
         let filled = bin.in_flight_max.0;
         let window = if filled > 0 { bin.rwnd_max.0.min(filled) } else { bin.rwnd_max.0 };
-        let twice = window.saturating_mul(GROWS);
-        if !fell && twice <= later {
+        if !fell && window as f64 * GROWS <= later as f64 {
             full += bin.window_full.as_secs_f64();
         }
     }
@@ -289,7 +289,7 @@ mod tests {
             check(&case.evidence()).map(|f| f.severity)
         };
         assert_eq!(with(1.0, 14_600, 60_000), None);
-        assert_eq!(with(1.0, 40_000, 60_000), Some(Severity::Info), "hardly larger later");
+        assert_eq!(with(1.0, 50_000, 60_000), Some(Severity::Info), "hardly larger later");
         assert_eq!(with(1.0, 60_000, 14_600), Some(Severity::Info), "it was never larger");
         let fell = Case::transfer(20, |t, bin| {
             if (3.0..4.0).contains(&t) {
