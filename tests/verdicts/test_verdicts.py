@@ -23,7 +23,7 @@ labels (`tests/verdicts/labels.jsonl`) were written from tshark's output, withou
 twice, independently: all 24 main limits agree with what the other label allows, 23 are the same.
 
 All flows of a capture are in one half. The tuning half is for work on the rules. The test half was judged once
-(`tests/verdicts/look.py`), when nobody had worked on its flows. Since then rules were mended by its misses too. **It is no longer blind**: only
+(`tests/verdicts/look.py`), before any rule was mended by its flows. Since then rules were mended by its misses too. **It is no longer blind**: only
 the figures of the first look say how good the rules are on flows that they were not made by. Captures in formats that the analysis does not read (snoop) are left out. The captures are not part of the repository.
 
 The page is made by `UNBLOAT_BLESS=1 pytest tests/verdicts`.
@@ -45,7 +45,9 @@ def share(part: int, whole: int) -> str:
 def page(tuning: list[labelled.Judged], test: list[labelled.Judged]) -> str:
     text = HEAD + "\n## Tuning half\n" + half({"reached": tuning})
     stored, first = look.first_look()
-    text += f"\n## Test half\n\nJudged at commit {stored['commit']} on {stored['date']}, and today.\n"
+    text += (
+        f"\n## Test half\n\nJudged at commit {stored['commit']} on {stored['date']}, and today.\n"
+    )
     return text + half({"first look": first, "today, no longer blind": test})
 
 
