@@ -9,9 +9,10 @@
 //! with 1 % of loss and 20 % of the time, or with half of the time. Loss of 1 % with less than 20 % of the time
 //! did not limit the rate and is info.
 //!
-//! What is repeated in a time without an answer that `no-answer` reports is no loss, and the span ends where that begins
-//! (or begins where it ends, if more was lost afterwards). In a capture beside the receiver, segments that had passed it
-//! and were sent again are none either: the receiver's host dropped or refused them, as behind a closed window.
+//! What is repeated in a time without an answer that `no-answer` reports is no loss. The span ends where that time
+//! begins, or begins where it ends if more was lost afterwards. In a capture beside the receiver, segments that had
+//! passed it and were sent again are no loss either. The receiver's host dropped or refused them, as behind a closed
+//! window.
 //!
 //! The Mathis bound MSS / RTT · 1.22 / √p is the rate of Reno with that loss at the loaded RTT. CUBIC may reach
 //! more with a large BDP, and BBR is not limited by it. With a goodput below twice the bound, the loss explains

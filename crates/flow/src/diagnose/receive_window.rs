@@ -18,10 +18,10 @@
 //! 30 ms or more in three quarters of those bins, and at least twice the median of the other bins (ten or more). Else the
 //! window is too small for the path: a larger one gives more throughput, and `unlimited_goodput_bps` estimates how much.
 //!
-//! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Nor when
-//! it was full for less than 10 % of the time, and only while the receiver still raised it: autotuning follows the sender
-//! by a round trip or two, and the first window is often as large as the first congestion window. Raised means that the
-//! window becomes half as large again or more later, and was not that much larger before.
+//! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Below
+//! 10 % of the time, it is not reported either if the receiver still raised the window whenever it was full. Autotuning
+//! follows the sender by a round trip or two, and the first window is often as large as the first congestion window.
+//! Raised means that the window becomes half as large again or more later, and was not that much larger before.
 //!
 //! ## Evidence
 //!

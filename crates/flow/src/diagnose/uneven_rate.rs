@@ -10,10 +10,10 @@
 //! two of them. The usual range is p10 … p90. A *dip* is a run of such seconds below half of the median; the next one
 //! begins at least a second later. It is info, reported when p90 / p10 is 1.5 or more, or when there is a dip.
 //!
-//! Minimum: 10 s and 1 MB, and less than 30 % of the time limited by the application or by a window of 0: pauses of the
-//! sending or reading program are no dips. Nor is it reported where the congestion window limited half of the time and
-//! p90 / p10 is below 4: Reno halves its window at a loss and grows again, and halves it once more where a second loss
-//! follows before it has recovered. `loss-limited` and the limits describe that.
+//! Minimum: 10 s and 1 MB. Not reported with 30 % of the time limited by the application or by a window of 0: such
+//! pauses of a program are no dips. Nor where the congestion window limited half of the time, as long as p90 / p10 is
+//! below 4. Reno halves its window at a loss and grows again. It halves it once more where a second loss follows soon.
+//! `loss-limited` and the limits describe that.
 //!
 //! ## Evidence
 //!

@@ -11,14 +11,13 @@
 use units::{Bytes, Duration, Instant};
 
 use crate::series::growth::{AckClock, Round, SlowStart};
+use crate::series::last_second::{LastSecond, Second};
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{Limit, Sample};
 use units::Histogram;
 
 /// A state decides the limit of a bin when it lasts at least 1 / this of it: half.
 const MAJORITY: u64 = 2;
-/// Lower bounds of the RTT in a second that show a standing queue.
-const MIN_BOUNDS: u32 = 2;
 /// A rate from this share of the best second on counts as that of the bottleneck.
 const NEAR_BEST: f64 = 0.85;
 
@@ -77,31 +76,6 @@ struct OpenBin {
     acks: u32,
     released: u32,
     lag: u64,
-}
-
-/// One bin of the last second.
-#[derive(Clone, Copy, Debug)]
-struct Second {
-    /// Minimum RTT, ns.
-    rtt_min: u64,
-    /// Smallest lower bound of the RTT (ns), and number of them.
-    bound: u64,
-    bounds: u32,
-    delivered: u64,
-}
-
-impl Second {
-    const EMPTY: Second = Second { rtt_min: u64::MAX, bound: u64::MAX, bounds: 0, delivered: 0 };
-}
-
-/// The closed bins of the last second.
-#[derive(Clone, Debug)]
-struct LastSecond {
-    /// Of each bin.
-    bins: Box<[Second]>,
-    next: usize,
-    filled: usize,
-    sum: u64,
 }
 
 /// Bins of one flow. The fields that every segment needs stand first; their order is that in memory.
@@ -167,12 +141,7 @@ impl Bins {
             mark: start,
             state: State::default(),
             open: OpenBin::default(),
-            second: LastSecond {
-                bins: vec![Second::EMPTY; per_second].into_boxed_slice(),
-                next: 0,
-                filled: 0,
-                sum: 0,
-            },
+            second: LastSecond::of(per_second),
             clock: AckClock::default(),
             congestion: None,
             slow_start: SlowStart::begin(start),
@@ -594,26 +563,5 @@ impl Bins {
     /// Maximum bytes delivered in any full second; `None` for a shorter flow.
     pub fn best_second(&self) -> Option<u64> {
         (self.closed >= self.second.bins.len() as u64).then_some(self.best_second)
-    }
-}
-
-impl LastSecond {
-    fn push(&mut self, second: Second) {
-        let bin = &mut self.bins[self.next];
-        self.sum = self.sum + second.delivered - bin.delivered;
-        *bin = second;
-        self.next = (self.next + 1) % self.bins.len();
-        self.filled = (self.filled + 1).min(self.bins.len());
-    }
-    fn full(&self) -> bool {
-        self.filled == self.bins.len()
-    }
-    fn rtt_min(&self) -> Option<u64> {
-        self.bins.iter().map(|bin| bin.rtt_min).min().filter(|m| *m != u64::MAX)
-    }
-    /// Lower bound of all round trips of data that was sent again. One alone may contain a delayed ACK.
-    fn rtt_bound(&self) -> Option<u64> {
-        let count: u32 = self.bins.iter().map(|bin| bin.bounds).sum();
-        self.bins.iter().map(|bin| bin.bound).min().filter(|_| count >= MIN_BOUNDS)
     }
 }

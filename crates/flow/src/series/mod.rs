@@ -3,6 +3,7 @@
 
 pub mod evidence;
 pub(crate) mod growth;
+pub(crate) mod last_second;
 pub(crate) mod limits;
 pub(crate) mod output;
 pub mod profile;

@@ -3,6 +3,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod bursts;
+pub(crate) mod full_window;
 pub(crate) mod holes;
 pub(crate) mod hosts;
 pub(crate) mod missing;

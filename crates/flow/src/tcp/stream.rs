@@ -39,8 +39,6 @@ const MAX_WAKEUPS: usize = 32;
 /// the SYN announced jumbo frames.
 pub(crate) const MAX_WIRE_PAYLOAD: u32 = 1460;
 
-/// Maximum size of a GSO segment in Linux (GSO_LEGACY_MAX_SIZE).
-const MAX_SEND_UNIT: u64 = 65_536;
 /// Payload of a segment with timestamps on an MTU of 1,500.
 const TYPICAL_MSS: u32 = 1448;
 /// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
@@ -521,7 +519,7 @@ impl Stream {
     fn after_data(&mut self, s: &TcpSegment, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
         let Some(known) = self.senders_view(m) else {
             let short = s.payload < self.mss();
-            // Without the sender's view a window is known to stop it only where it would whatever the sender knew.
+            // Without the sender's view it counts as full only where it was whatever the sender knew.
             let full = m.zero_since.is_some() || self.is_full_at_least(end, m, cx);
             self.set_state(full, short && !full, m, cx);
             return;
@@ -548,45 +546,6 @@ impl Stream {
         m.rounds.sent(cx.now, known.una, self.max, in_flight, full || app_limited);
         m.rounds.ecn_capable |= s.ip.ecn != 0;
         self.set_state(full, app_limited, m, cx);
-    }
-
-    /// Whether the window is full by the largest right edge that the sender can have known.
-    fn is_full_at_least(&mut self, end: Pos, m: &mut Measured, cx: &Context<'_>) -> bool {
-        if self.vantage != Vantage::Receiver || self.timestamps {
-            return false;
-        }
-        if end < self.max {
-            return m.bins.state().window_full;
-        }
-        let path = self.path_min.map(Duration);
-        let edge = m.window_bound.known_at_most(end, cx.now, path);
-        let full = edge.is_some_and(|edge| self.is_full(m, edge, self.mss()));
-        self.counts.window_full += u64::from(full && m.silence.is_none());
-        full
-    }
-
-    /// Whether less than one send unit is left between the highest byte sent and `right_edge`.
-    #[inline]
-    pub fn is_full(&self, m: &Measured, right_edge: Pos, mss: u32) -> bool {
-        let unit = m.bins.bytes_per_ms().min(MAX_SEND_UNIT).max(u64::from(mss));
-        self.scale.certain() && self.acked_any && right_edge - self.max < unit as i64
-    }
-
-    /// Without the SYN the scale is unknown; the bytes in flight give a lower bound.
-    #[inline(never)]
-    fn infer_scale(&mut self, plain: u64) {
-        let raw = u64::from(self.last_window);
-        while self.acked_any
-            && raw > 0
-            && self.scale.inferred < 14
-            && plain > raw << self.scale.inferred
-        {
-            self.scale.inferred += 1;
-            let window = raw << self.scale.inferred;
-            self.rwnd = Some(window);
-            self.rwnd_max = self.rwnd_max.max(window);
-            self.right_edge = self.right_edge.max(self.una + window as i64);
-        }
     }
 
     /// Sets the state from now on, and records the events of window-full spans.
