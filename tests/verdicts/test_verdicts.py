@@ -27,8 +27,8 @@ the repository.
 
 - *Tuning half and first test half*: 132 flows (`tests/verdicts/choose.py`) of ndpi, PcapPlusPlus, spindump, tcpdump, tcpreplay, tcptrace, Wireshark and
   Zeek. The tuning half is for work on the rules. The first test half was judged once, before any rule was mended by its flows. Since then rules were mended
-  by its misses too. **It is no longer blind**: only the first look shows rules on flows that they were not made by. 24 of these flows were labelled twice, independently: all 24 main limits agree with what
-  the other label allows, 23 are the same.
+  by its misses too. **It is no longer blind**: only the first look shows rules on flows that they were not made by. 24 of these flows were labelled
+  twice, independently: all 24 main limits agree with what the other label allows, 23 are the same.
 - *Second test half*: 64 flows, and 14 bulk transfers, since only a few of the 64 are (`tests/verdicts/choose_second.py`). They are of captures of which
   no flow was drawn before. `captures_more.jsonl` names these by repository, commit, path and SHA-256. Some are made by test programs, as their
   labels say. Ten of the flows were labelled twice, by the same labeller: main limits, true findings and cures are the same, one has an open finding less.
