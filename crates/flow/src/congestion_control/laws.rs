@@ -6,7 +6,7 @@
 //! Windows are in segments, times in seconds.
 
 use super::MIN_ROUND;
-use super::cuts::Cut;
+use super::cuts::{Cut, median};
 use super::rounds::{EndedBy, Kind, Round};
 
 /// CUBIC's constants (RFC 9438 section 5; Linux rounds β to 717/1024).
@@ -179,10 +179,4 @@ fn ahead_of_path(window: f64, rtt_min: u32, rtt: u32) -> f64 {
 /// Segments of `window` in the queue, as the RTT above its minimum shows them.
 pub(super) fn waiting(window: f64, rtt_min: u32, rtt: u32) -> f64 {
     window * (1.0 - f64::from(rtt_min) / f64::from(rtt.max(rtt_min).max(1)))
-}
-
-/// The middle of `values`, the upper of two.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
