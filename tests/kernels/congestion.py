@@ -61,8 +61,11 @@ Row = dict[str, Any]
 # What was held out, and what came out at the first look.
 FIRST_LOOK = (
     "Links with the numbers 0 and 1 are for tuning. Number 1 was held out once: at that first look, with 112 of its 136 captures",
-    "made, 16 of 24 were named right and 12 were wrong. Numbers 2 and 3 are held out since then, and were run after the rules were",
-    "final.",
+    "made, 16 of 24 were named right and 12 were wrong. Numbers 2 and 3 are held out since then. Of number 3, 124 of 136 captures",
+    "were made after the rules were final: at the first look 22 of 24 were named right and 8 were wrong. Nothing was changed after it.",
+    "Number 2 has not been run. The goals are 90 % named right and 2 % wrong: the second is missed. LP does as Reno does on most links.",
+    "Six of the 8 are LP, with the bytes in flight of Reno. Two are Hybla at an RTT of 40 ms. On some links for tuning the rows of nine",
+    "controls are from an earlier analysis: those captures were not made again.",
 )
 
 

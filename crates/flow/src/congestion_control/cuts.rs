@@ -21,7 +21,7 @@ const FAR: f64 = 2.0;
 const FAR_SHARE: f64 = 0.05;
 /// Share of the cuts that may be that far off, because retransmissions were lost as well, or a cut was undone.
 const FAR_CUTS: f64 = 0.1;
-/// How near to the half, as a share of the window, Westwood's cut must lie before it must be distinguished from Reno's.
+/// How near to the half, as a share of the window, Westwood's cut must lie before it must be kept apart from Reno's.
 const PATH_ALIKE: f64 = 0.12;
 /// And segments to which the middle cut must then be Reno's.
 const ALIKE_OFF: f64 = 0.75;
@@ -83,14 +83,14 @@ pub(super) fn median_window(cuts: &[Cut]) -> f64 {
     middle(cuts, |c| c.before)
 }
 
-fn middle(cuts: &[Cut], of: impl Fn(&Cut) -> f64) -> f64 {
-    median(cuts.iter().map(of).collect()).unwrap_or(f64::INFINITY)
-}
-
 /// The middle of `values`, the upper of two.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+fn middle(cuts: &[Cut], of: impl Fn(&Cut) -> f64) -> f64 {
+    median(cuts.iter().map(of).collect()).unwrap_or(f64::INFINITY)
 }
 
 fn share(cuts: &[Cut], of: impl Fn(&Cut) -> bool) -> f64 {
