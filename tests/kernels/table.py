@@ -17,6 +17,11 @@ Line = dict[str, Any]
 Result = dict[str, Any]
 # Results of a family and case, in the order of their runs.
 Results = dict[tuple[str, str], list[Result]]
+# Below the table, where some lines are of before guests had clocks that count instructions.
+EARLIER = (
+    "",
+    "\\* Of an earlier agent, and with the host's clock: the load of the host changed delay and rate.",
+)
 # The rows of the second table.
 LABELS = {
     "conformance": "tests: the laws in the kernel and in Rust, the gate's choice",
@@ -77,6 +82,7 @@ def page(lines: list[Line]) -> str:
         "A connection that existed has filled its queue when the agent starts; its row shows seconds 18 to",
         "25.5. Where existing connections are not supported, that is the delay without a cure. There a",
         "new connection also keeps its congestion control after `off`.",
+        *(EARLIER if any(map(earlier, lines)) else ()),
         "",
         *reasons(families, results, releases),
     ]
@@ -119,8 +125,16 @@ def case_rows(families: list[str], results: Results) -> list[list[str]]:
     ]
 
 
+def earlier(line: Line) -> bool:
+    """Whether a line of the second table was made with the host's clock."""
+    return line["case"] != "features" and line["result"].get("clock") == "host"
+
+
 def cell(case: str, results: list[Result]) -> str:
     """The runs of a case in a few words."""
+    if any(result.get("clock") == "host" for result in results):
+        own = [{k: v for k, v in result.items() if k != "clock"} for result in results]
+        return cell(case, own) + " \\*"
     if not results:
         return "not run"
     for word, keys in (("failed", ("failed",)), ("refused", ("refused", "on"))):
