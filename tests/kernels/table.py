@@ -48,7 +48,8 @@ def page(lines: list[Line]) -> str:
     results: Results = {}
     for line in sorted(lines, key=lambda line: line["run"]):
         results.setdefault((line["family"], line["case"]), []).append(line["result"])
-    releases = {line["family"]: line["kernel"].removesuffix("-cloud-amd64") for line in lines}
+    newest = sorted(lines, key=lambda line: line["date"])
+    releases = {line["family"]: line["kernel"].removesuffix("-cloud-amd64") for line in newest}
     days = sorted({line["date"] for line in lines})
     commits = sorted({line["commit"] for line in lines})
     text = [
