@@ -128,7 +128,7 @@ def case_rows(families: list[str], results: Results) -> list[list[str]]:
 
 def earlier(line: Line) -> bool:
     """Whether a line of the second table was made with the host's clock."""
-    return line["case"] != "features" and line["result"].get("clock") == "host"
+    return bool(line["case"] != "features" and line["result"].get("clock") == "host")
 
 
 def cell(case: str, results: list[Result]) -> str:
