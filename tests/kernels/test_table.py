@@ -66,6 +66,20 @@ def test_a_cell_of_one_run_and_of_several() -> None:
     assert table.cell("download", several) == "90 (90–90)/99 (97–120) ms, 7.90 (7.50–7.90)"
 
 
+def test_a_figure_with_the_hosts_clock_is_marked() -> None:
+    line = {
+        "family": "6.1",
+        "kernel": "6.1.0",
+        "case": "download",
+        "run": 1,
+        "date": "",
+        "commit": "",
+    }
+    for clock in ({}, {"clock": "host"}):
+        page = table.page([{**line, "result": FIGURES | clock}])
+        assert ("ms, 7.90 \\* |" in page) == ("with the host's clock" in page) == bool(clock)
+
+
 def test_runs_without_a_result_are_named() -> None:
     assert table.cell("download", [{"failed": "no result"}]) == "failed"
     assert (
