@@ -48,10 +48,6 @@ AVAILABLE: dict[str, tuple[Callable[[], bool], str]] = {
         f"no chromium at {CHROMIUM} (UNBLOAT_CHROMIUM names another)",
     ),
     "captures": ((SHARED / "captures").is_dir, f"{SHARED} holds no captures; set UNBLOAT_SHARED"),
-    "captures-more": (
-        CAPTURES_MORE.is_dir,
-        f"{CAPTURES_MORE} holds no captures; set UNBLOAT_CAPTURES_MORE",
-    ),
     "traces": ((SHARED / "traces").is_dir, f"{SHARED} holds no traces; set UNBLOAT_SHARED"),
     "unbloat-emu": (lambda: _ours("unbloat-emu"), "unbloat-emu is not installed"),
     "unbloat-agent": (lambda: _ours("unbloat-agent"), "unbloat-agent is not installed"),
