@@ -48,7 +48,7 @@ UNUSED = [
 UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
 DRIVERS = (
     *("net/veth", "net/tun", "net/ifb", "net/dummy", "net/wireguard/wireguard"),
-    *("net/virtio_net", "net/net_failover", "block/virtio_blk"),
+    *("net/virtio_net", "net/net_failover", "block/virtio_blk", "firmware/qemu_fw_cfg"),
 )
 
 
@@ -129,14 +129,18 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
 
 
 def initramfs(
-    to: Path, agent: Path | None, base: Path, modules: Path, extra: Sequence[Path] = ()
+    to: Path,
+    programs: Sequence[Path],
+    base: Path,
+    modules: Path,
+    extra: Sequence[Path] = (),
 ) -> Path:
     """All three archives in one file: later ones add to earlier ones. `extra`: scripts for the root folder."""
     root = _empty(to.parent / "case")
     (root / "bin").mkdir()
-    if agent:
-        shutil.copy(agent, root / "bin/unbloat-agent")
-        _copy_libraries(root, [agent])
+    for program in programs:
+        shutil.copy(program, root / "bin" / program.name)
+    _copy_libraries(root, list(programs))
     for path in (*GUEST.iterdir(), *extra):
         if path.is_file():
             shutil.copy(path, root / path.name)

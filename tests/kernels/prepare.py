@@ -53,7 +53,7 @@ class Guest:
         )
 
 
-def guest(family: str, agent: Path, scripts: Sequence[Path] = ()) -> Guest:
+def guest(family: str, programs: Sequence[Path], scripts: Sequence[Path] = ()) -> Guest:
     """Fetches and unpacks a kernel. Raises `archive.Unavailable`. scripts: more for its root folder."""
     CACHE.mkdir(parents=True, exist_ok=True)
     kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
@@ -61,5 +61,5 @@ def guest(family: str, agent: Path, scripts: Sequence[Path] = ()) -> Guest:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    whole = image.initramfs(folder / "initramfs", agent, base, kernel.modules, extra=scripts)
+    whole = image.initramfs(folder / "initramfs", programs, base, kernel.modules, extra=scripts)
     return Guest(kernel, whole, folder)
