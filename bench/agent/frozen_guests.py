@@ -3,6 +3,9 @@
 signal: a guest that stops itself (`guest/frozen.py`) · model: `-icount shift=0,sleep=off`: one instruction is a nanosecond of the
 guest's clock, and an idle guest does not wait; the load of the host changes nothing · action: QEMU's migration to a file, and from
 it · source: QEMU's documentation of `-icount`, of `migrate` and of `fw_cfg`
+
+The guest's memory is a file. A guest that is stored writes to a copy of its own; one that only runs maps that file privately, so
+that nothing is copied (`x-ignore-shared`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import image
 import machine
 
 CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
@@ -36,6 +40,9 @@ HUB = tuple(
 WORD_BYTES = 256
 POLL_S = 0.1
 STOPPED = "guest-panicked"
+# Of a stored guest.
+MEMORY, DEVICES = "memory", "devices"
+MEMORY_BYTES = 1 << 30
 
 
 class GuestError(Exception):
@@ -43,7 +50,7 @@ class GuestError(Exception):
 
 
 class Guest:
-    """One QEMU. `state`: where another one's was stored."""
+    """One QEMU. `state`: the folder where another one was stored; `to`: the folder where this one will be."""
 
     def __init__(
         self,
@@ -53,12 +60,18 @@ class Guest:
         folder: Path,
         word: dict[str, Any],
         state: Path | None = None,
+        to: Path | None = None,
     ) -> None:
+        self.to = to
+        memory = _memory(state, to) if to else state / MEMORY if state else None
         self.console, self.results = folder / "console.txt", folder / "results.jsonl"
         monitor = folder / "monitor"
         options = [
             *("-accel", "tcg", "-cpu", machine.processor(release) + NO_BYTEWISE),
             *("-smp", "1", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot"),
+            "-object",
+            f"memory-backend-file,id=ram,size=1G,mem-path={memory},share={'on' if to else 'off'}",
+            *("-machine", "pc,memory-backend=ram"),
             *("-kernel", str(image), "-initrd", str(initramfs)),
             "-append",
             "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off script=never_worse",
@@ -70,7 +83,7 @@ class Guest:
             *CLOCK,
         ]
         if state:
-            options += ["-incoming", f"exec:cat {state}"]
+            options += ["-incoming", "defer"]
         self.errors = folder / "errors.txt"
         with self.errors.open("w") as errors:
             argv = ["qemu-system-x86_64", *options]
@@ -79,6 +92,12 @@ class Guest:
         self.answers = self.monitor.makefile()
         self.answers.readline()
         self.do("qmp_capabilities")
+        shared = {"capability": "x-ignore-shared", "state": True}
+        self.do("migrate-set-capabilities", capabilities=[shared])
+        if state:
+            self.do("migrate-incoming", uri=f"exec:cat {state / DEVICES}")
+            self.wait_for(STOPPED, 120)
+            self.do("cont")
 
     def _connect(self, path: Path) -> socket.socket:
         for _ in range(600):
@@ -122,21 +141,17 @@ class Guest:
                 raise GuestError(f"{state} instead of {wanted}: {self._said()}")
             time.sleep(POLL_S)
 
-    def store(self, to: Path, limit_s: float) -> None:
+    def store(self, limit_s: float) -> None:
         """Runs until it stops itself, and stores that."""
+        assert self.to
         self.wait_for(STOPPED, limit_s)
         if result := self.result():
             raise GuestError(str(result))
-        self.do("migrate", uri=f"exec:cat > {to}")
+        self.do("migrate", uri=f"exec:cat > {self.to / DEVICES}")
         while (found := self.do("query-migrate"))["status"] != "completed":
             if found["status"] in ("failed", "cancelled"):
                 raise GuestError(f"storing: {found}")
             time.sleep(POLL_S)
-
-    def resume(self) -> None:
-        """Goes on from where another one stopped."""
-        self.wait_for(STOPPED, 120)
-        self.do("cont")
 
     def result(self) -> dict[str, Any] | None:
         """What it wrote."""
@@ -169,6 +184,18 @@ class Guest:
         self.monitor.close()
 
 
+def _memory(state: Path | None, to: Path) -> Path:
+    """A file for the memory of a guest that will be stored."""
+    to.mkdir()
+    memory = to / MEMORY
+    if state:
+        subprocess.run(["cp", "--sparse=always", state / MEMORY, memory], check=True)
+    else:
+        with memory.open("wb") as made:
+            made.truncate(MEMORY_BYTES)
+    return memory
+
+
 def _padded(word: dict[str, Any]) -> str:
     # A comma would end the option.
     return json.dumps(word).ljust(WORD_BYTES).replace(",", ",,")
@@ -176,14 +203,16 @@ def _padded(word: dict[str, Any]) -> str:
 
 @contextmanager
 def guest(
-    kernel: Any, initramfs: Path, word: dict[str, Any], state: Path | None = None
+    kernel: image.Kernel,
+    initramfs: Path,
+    word: dict[str, Any],
+    state: Path | None = None,
+    to: Path | None = None,
 ) -> Iterator[Guest]:
     """A guest from its boot, or from a stored state; ended with the block."""
     with tempfile.TemporaryDirectory(prefix="unbloat-guest-") as folder:
-        made = Guest(kernel.image, initramfs, kernel.release, Path(folder), word, state)
+        made = Guest(kernel.image, initramfs, kernel.release, Path(folder), word, state, to)
         try:
-            if state:
-                made.resume()
             yield made
         finally:
             made.end()

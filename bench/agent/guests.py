@@ -6,9 +6,10 @@ stored state without the agent or from that with it (`frozen_guests.py`) · acti
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +25,6 @@ sys.path.append(str(ROOT / "tests" / "kernels"))
 
 import image  # noqa: E402
 import prepare  # noqa: E402
-
 from bench.agent import frozen_guests  # noqa: E402
 
 # virtio_net has byte queue limits since Linux 6.11.
@@ -51,29 +51,63 @@ class Booted:
 
     def step(self, word: dict[str, Any], state: Path | None, store: Path | None = None) -> Took:
         """What the guest does at this word, from this state on: stored, or its answer."""
-        with frozen_guests.guest(self.kernel, self.initramfs, word, state) as guest:
+        with frozen_guests.guest(self.kernel, self.initramfs, word, state, store) as guest:
             if store is None:
                 return guest.answer(LIMIT_S)
-            guest.store(store, LIMIT_S)
+            guest.store(LIMIT_S)
             return {}
 
 
-@contextmanager
-def booted(cases: Sequence[PathCase] = CASES) -> Iterator[Booted]:
-    """A guest that knows these paths. Raises `archive.Unavailable`."""
+def booted(cases: Sequence[PathCase] = CASES) -> Booted:
+    """A guest that knows these paths; stored once for the same programs, scripts and paths. Raises `archive.Unavailable`."""
     prepare.CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="never-worse-", dir=prepare.CACHE) as place:
-        paths = Path(place) / "paths.json"
-        paths.write_text(json.dumps([words(case) for case in cases]))
-        programs = [Path(found(name) or name) for name in (AGENT, "unbloat-emu")]
-        made = prepare.guest(FAMILY, programs, (*SCRIPTS, paths))
-        guest = Booted(made.kernel, made.initramfs, Path(place) / "boot")
+    kernel = image.kernel(prepare.ARCHIVE.fetch(FAMILY), prepare.CACHE)
+    programs = [Path(found(name) or name) for name in (AGENT, "unbloat-emu")]
+    paths = json.dumps([words(case) for case in cases])
+    own = sorted(path for path in image.GUEST.iterdir() if path.is_file())
+    parts = (*programs, *SCRIPTS, *own, Path(frozen_guests.__file__))
+    digest = hashlib.sha256(f"{kernel.release} {paths}".encode())
+    for part in parts:
+        digest.update(part.read_bytes())
+    folder = prepare.CACHE / "never-worse" / digest.hexdigest()[:12]
+    guest = Booted(kernel, folder / "initramfs", folder / "boot")
+    if not (folder / "stored").exists():
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "paths.json").write_text(paths)
+        base = image.userland(prepare.CACHE)
+        extra = (*SCRIPTS, folder / "paths.json")
+        image.initramfs(guest.initramfs, programs, base, kernel.modules, extra=extra)
         guest.step({}, None, guest.state)
-        yield guest
+        (folder / "stored").touch()
+    return guest
+
+
+def same_states(case: PathCase) -> str:
+    """The same for paths whose runs resume from the same states: what is built, and where the agent is."""
+    own = words(case)
+    keys = ("link", "scenario", "options", "six", "bridge", "agent_on")
+    return json.dumps([own[key] for key in keys])
+
+
+@contextmanager
+def states(guest: Booted, case: PathCase, index: int) -> Iterator[tuple[Path, Path]]:
+    """The stored states of a path without the agent and with it. They are kept where the block fails, and used again."""
+    folder = guest.state.parent / hashlib.sha256(same_states(case).encode()).hexdigest()[:12]
+    off, on = folder / "off", folder / "on"
+    for word, state, to in (("build", guest.state, off), ("agent", off, on)):
+        done = folder / f"{to.name}-stored"
+        if not done.exists():
+            shutil.rmtree(to, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+            guest.step({"do": word, "path": index}, state, to)
+            done.touch()
+    yield off, on
+    shutil.rmtree(folder)
 
 
 def pairs(
-    guest: Booted, number_of_case: int, case: PathCase, numbers: Sequence[int]
+    guest: Booted, index: int, case: PathCase, numbers: Sequence[int], off: Path, on: Path
 ) -> Iterator[tuple[int, Took, Took]]:
     """The pairs of these numbers: number, run without the agent, run with it.
 
@@ -82,16 +116,12 @@ def pairs(
     """
     every = list(range(len(case.files)))
     sets = [[one] for one in every] if case.apart else [every]
-    with tempfile.TemporaryDirectory(dir=guest.state.parent) as place:
-        off, on = Path(place) / "off", Path(place) / "on"
-        guest.step({"do": "build", "path": number_of_case}, guest.state, off)
-        guest.step({"do": "agent"}, off, on)
-        for number in numbers:
-            took: dict[Path, Took] = {off: {}, on: {}}
-            for files in sets:
-                for state in (off, on) if number % 2 == 0 else (on, off):
-                    word = {"do": "play", "pair": number, "files": files}
-                    run = guest.step(word, state)
-                    run["cpu_s"] += took[state].get("cpu_s", 0.0)
-                    took[state] |= run
-            yield number, took[off], took[on]
+    for number in numbers:
+        took: dict[Path, Took] = {off: {}, on: {}}
+        for files in sets:
+            for state in (off, on) if number % 2 == 0 else (on, off):
+                word = {"do": "play", "path": index, "pair": number, "files": files}
+                run = guest.step(word, state)
+                run["cpu_s"] += took[state].get("cpu_s", 0.0)
+                took[state] |= run
+        yield number, took[off], took[on]

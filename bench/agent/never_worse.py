@@ -58,23 +58,31 @@ def write(lines: list[Line]) -> None:
 def measure(todo: dict[int, list[int]], at_a_time: int) -> list[str]:
     """The missing pairs of each path, by its number in `CASES`; each goes to the file as it ends. Returns what failed."""
     of, lock = commit(), Lock()
+    guest = guests.booted()
+    groups: dict[str, list[int]] = {}
+    for index in todo:
+        groups.setdefault(guests.same_states(CASES[index]), []).append(index)
 
-    def path(guest: guests.Booted, index: int) -> str | None:
+    def pairs(index: int, off: Path, on: Path) -> None:
         case = CASES[index]
+        for number, without, with_it in guests.pairs(guest, index, case, todo[index], off, on):
+            line = {"path": case.label, "pair": number, "date": date.today().isoformat()}
+            line |= {"commit": of, "kernel": guest.kernel.release, "off": without, "on": with_it}
+            with lock, LINES.open("a") as out:
+                out.write(json.dumps(line) + "\n")
+            print(f"{case.label}: pair {number} of {case.pairs}", flush=True)
+
+    def group(indices: list[int]) -> str | None:
         try:
-            for number, off, on in guests.pairs(guest, index, case, todo[index]):
-                line = {"path": case.label, "pair": number, "date": date.today().isoformat()}
-                whole = {**line, "commit": of, "kernel": guest.kernel.release, "off": off, "on": on}
-                with lock, LINES.open("a") as out:
-                    out.write(json.dumps(whole) + "\n")
-                print(f"{number + 1} of {len(todo[index])}: {case.label}", flush=True)
+            with guests.states(guest, CASES[indices[0]], indices[0]) as (off, on):
+                for index in indices:
+                    pairs(index, off, on)
         except guests.frozen_guests.GuestError as error:
-            return f"{case.label}: {error}"
+            return f"{CASES[indices[0]].label}: {error}"
         return None
 
-    with guests.booted() as guest, ThreadPoolExecutor(at_a_time) as pool:
-        said = pool.map(lambda index: path(guest, index), todo)
-        return [problem for problem in said if problem]
+    with ThreadPoolExecutor(at_a_time) as pool:
+        return [problem for problem in pool.map(group, groups.values()) if problem]
 
 
 def main() -> int:
@@ -85,7 +93,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, help="pairs of runs on each path (default: by path)")
     parser.add_argument("--again", action="store_true", help="measure these paths again")
     parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument("--at-a-time", type=int, default=1, help="paths measured at a time")
+    parser.add_argument("--at-a-time", type=int, default=1, help="guests at a time")
     args = parser.parse_args()
     LINES.parent.mkdir(parents=True, exist_ok=True)
     chosen = [

@@ -158,7 +158,7 @@ CASES: tuple[PathCase, ...] = (
         pairs=PAIRS_SEEDED,
         apart=True,
     ),
-    PathCase("veth, as fast as the guest", files(30 * MB, 300 * MB), "veth", **BEHIND),
+    PathCase("veth, as fast as the guest", files(30 * MB, 100 * MB), "veth", **BEHIND),
     PathCase("VLAN, 5 Mbit/s behind it", files(100 * KB, 1 * MB), "vlan", **BEHIND),
     PathCase("WireGuard, 5 Mbit/s behind it", files(100 * KB, 1 * MB), "wireguard", **BEHIND),
     PathCase(

@@ -53,13 +53,13 @@ class Guest:
         )
 
 
-def guest(family: str, programs: Sequence[Path], scripts: Sequence[Path] = ()) -> Guest:
-    """Fetches and unpacks a kernel. Raises `archive.Unavailable`. scripts: more for its root folder."""
+def guest(family: str, agent: Path) -> Guest:
+    """Fetches and unpacks a kernel. Raises `archive.Unavailable`."""
     CACHE.mkdir(parents=True, exist_ok=True)
     kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
     folder = CACHE / "guest" / family
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    whole = image.initramfs(folder / "initramfs", programs, base, kernel.modules, extra=scripts)
+    whole = image.initramfs(folder / "initramfs", [agent], base, kernel.modules)
     return Guest(kernel, whole, folder)

@@ -100,7 +100,7 @@ def results(ran: machine.Run, cases: list[str]) -> dict[str, dict[str, Any]]:
 
 def run(family: str, cases: list[str], agent: Path) -> list[Line]:
     """One guest: a line per case."""
-    guest = prepare.guest(family, [agent])
+    guest = prepare.guest(family, agent)
     release = guest.kernel.release
     lines = []
     for case, result in results(guest.run(cases), cases).items():

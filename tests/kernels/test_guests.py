@@ -67,7 +67,7 @@ def guests() -> Guests:
             try:
                 if time.monotonic() > until:
                     raise archive.Unavailable(f"{ALL_S:.0f} s were over before it was fetched")
-                guest = prepare.guest(family, [agent])
+                guest = prepare.guest(family, agent)
             except archive.Unavailable as why:
                 every.unfetched[family] = str(why)
                 continue

@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from testbed import inside, shell, write_in
+from testbed import inside, shell
 
 CUBIC = "congctl cubic"
 
@@ -16,8 +16,7 @@ def build(scenario: str, options: list[str], six: bool, bridge: bool) -> None:
     """Nodes `phone`, `server` and `notebook`, the link, and routes."""
     for node in ("phone", "server", "notebook"):
         shell(f"ip netns add {node} && ip -n {node} link set lo up")
-        write_in(node, "/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
-        write_in(node, "/proc/sys/net/ipv4/tcp_no_metrics_save", "1")
+        sysctl(node, "net.ipv6.conf.default.disable_ipv6=1", "net.ipv4.tcp_no_metrics_save=1")
     phone, far = emulator(scenario, options)
     shell("ip link add lan netns phone type veth peer name lan netns notebook")
     at_notebook = "lan"
@@ -38,10 +37,10 @@ def build(scenario: str, options: list[str], six: bool, bridge: bool) -> None:
         shell(f"ip -n server route add {behind}/32 dev {far} src 10.0.0.2 {CUBIC}")
     shell(f"ip -n notebook route add default via 10.0.1.1 {CUBIC}")
     shell(f"ip -n phone route add default dev {phone}")
-    write_in("phone", "/proc/sys/net/ipv4/ip_forward", "1")
+    sysctl("phone", "net.ipv4.ip_forward=1")
     if six:
         for node, device, address in (("phone", phone, "fd00::1"), ("server", far, "fd00::2")):
-            write_in(node, f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6", "0")
+            sysctl(node, f"net.ipv6.conf.{device}.disable_ipv6=0")
             shell(f"ip -n {node} addr add {address}/64 dev {device} nodad")
 
 
@@ -53,7 +52,8 @@ def emulator(scenario: str, options: list[str]) -> tuple[str, str]:
     for node, space in (("client", "phone"), ("server", "server")):
         argv += ["--netns", f"{node}={space}"]
     running = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None and running.stdin is not None
+    assert running.stdout is not None
+    assert running.stdin is not None
     devices = json.loads(running.stdout.readline())["devices"]
     names = {device["node"]: device["name"] for device in devices}
     print("go", file=running.stdin, flush=True)
@@ -64,7 +64,7 @@ def emulator(scenario: str, options: list[str]) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def listening(port: int) -> bool:
-    """Whether the server's program does."""
-    listed = subprocess.run(inside("server", "ss", "-Hltn"), capture_output=True, text=True).stdout
-    return str(port) in listed
+def sysctl(node: str, *settings: str) -> None:
+    """Of the node's network namespace."""
+    argv = inside(node, "sysctl", "-w", *settings)
+    subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)

@@ -4,8 +4,8 @@ signal: the host's words (`frozen.py`) · model: a path of `/paths.json`, built 
 state of either, runs that differ by their number: the start phase and the packets before · action: a line of JSON to the second
 serial port
 
-Words: `{"do": "build", "path": 3}`, `{"do": "agent"}`, `{"do": "play", "pair": 4, "files": [0, 1]}`. The guest stops after each of
-the first two.
+Words: `{"do": "build", "path": 3}`, `{"do": "agent"}`, `{"do": "play", "path": 3, "pair": 4, "files": [0, 1]}`. The guest stops after
+each of the first two. Paths that differ in what is transferred alone share what they resume from.
 """
 
 import json
@@ -142,6 +142,7 @@ def main() -> None:
                 run.serve()
                 run.settle()
                 continue
+            run.path = paths[word["path"]]
             result = run.play(word["pair"], word["files"])
         except Exception:
             result = {"failed": traceback.format_exc()[-1500:]}
