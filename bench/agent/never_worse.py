@@ -88,7 +88,10 @@ def measure(todo: dict[int, list[int]], at_a_time: int) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="What the agent costs where it does not help.")
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="only paths whose label contains one of these"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="only paths whose label contains one of these, in this order",
     )
     parser.add_argument("--pairs", type=int, help="pairs of runs on each path (default: by path)")
     parser.add_argument("--again", action="store_true", help="measure these paths again")
@@ -96,11 +99,8 @@ def main() -> int:
     parser.add_argument("--at-a-time", type=int, default=1, help="guests at a time")
     args = parser.parse_args()
     LINES.parent.mkdir(parents=True, exist_ok=True)
-    chosen = [
-        index
-        for index, case in enumerate(CASES)
-        if not args.paths or any(text in case.label for text in args.paths)
-    ]
+    numbered = list(enumerate(CASES))
+    chosen = [i for text in args.paths or [""] for i, case in numbered if text in case.label]
     if args.again:
         labels = {CASES[index].label for index in chosen}
         write([line for line in measured() if line["path"] not in labels])
@@ -111,7 +111,7 @@ def main() -> int:
             for number in range(args.pairs or CASES[index].pairs)
             if (CASES[index].label, number) not in done
         ]
-        for index in chosen
+        for index in dict.fromkeys(chosen)
     }
     todo = {index: numbers for index, numbers in todo.items() if numbers}
     failed = measure(todo, args.at_a_time) if todo and not args.table else []

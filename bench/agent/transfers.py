@@ -74,11 +74,8 @@ def fetch(up: bool, address: str, size: int, idle_s: float, took: list[float]) -
     took.append(time.monotonic() - begun)
 
 
-def main() -> None:
-    if sys.argv[1] == "serve":
-        serve()
-    up, address, size, count = sys.argv[1] == "up", sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    idle_s = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
+def seconds(up: bool, address: str, size: int, count: int, idle_s: float) -> float:
+    """All connections together. Raises `ConnectionError` if one failed."""
     took: list[float] = []
     threads = [
         threading.Thread(target=fetch, args=(up, address, size, idle_s, took)) for _ in range(count)
@@ -88,8 +85,15 @@ def main() -> None:
     for thread in threads:
         thread.join()
     if len(took) < count:
-        raise SystemExit("a transfer failed")
-    print(max(took))
+        raise ConnectionError("a transfer failed")
+    return max(took)
+
+
+def main() -> None:
+    if sys.argv[1] == "serve":
+        serve()
+    idle_s = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
+    print(seconds(sys.argv[1] == "up", sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), idle_s))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ BUFFERS = (("tcp_wmem", "4096 65536 134217728"), ("tcp_rmem", "4096 131072 13421
 
 def cards() -> None:
     """The same names for two cards of the machine, which a hub connects."""
-    for device, space, name in (("eth0", "c", "eth0"), ("eth1", "r", "c0")):
+    for device, space, name in (("card0", "c", "eth0"), ("card1", "r", "c0")):
         shell(f"ip link set {device} netns {space} && ip -n {space} link set {device} name {name}")
     shell("ip netns exec c ls -d /sys/class/net/eth0/queues/tx-0/byte_queue_limits")
 

@@ -8,8 +8,11 @@ Words: `{"do": "build", "path": 3}`, `{"do": "agent"}`, `{"do": "play", "path": 
 each of the first two. Paths that differ in what is transferred alone share what they resume from.
 """
 
+import ctypes
 import json
 import os
+import select
+import socket
 import subprocess
 import time
 import traceback
@@ -19,14 +22,18 @@ from typing import Any
 import emulated
 import frozen
 import guest_links
-from testbed import inside, shell
+import transfers
+from testbed import LIBC, inside, shell
 
 PORT = 5300
 AGENT = ("unbloat-agent", "--runtime", "/run/agent", "--pins", "/sys/fs/bpf/unbloat")
 CGROUP = Path("/sys/fs/cgroup/sender")
 TICK = os.sysconf("SC_CLK_TCK")
 # Before each run: packets that use up random numbers of the link, and a pause, so that no two pairs have the same of either.
-PINGS, PAUSE_S = 7, 0.0137
+PINGS, PAUSE_S = 3, 0.0137
+# Of one file, on the guest's clock.
+LIMIT_S = 300
+NEW_NET = 0x40000000
 
 
 class Run:
@@ -78,22 +85,16 @@ class Run:
                 return
         raise RuntimeError("the agent does not come to rest")
 
-    def transfer(self, file: dict[str, Any]) -> subprocess.Popen[str]:
+    def transfer(self, file: dict[str, Any]) -> "Client":
         """Starts one file."""
-        numbers = [str(file[key]) for key in ("size", "connections", "idle_s")]
-        argv = ["python3", "/transfers.py", file["way"], self.path["server"], *numbers]
-        return subprocess.Popen(
-            inside(self.path["client"], *argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=enter if self.path["client"] == self.path["agent_on"] else None,
-        )
+        group = CGROUP if self.path["client"] == self.path["agent_on"] else None
+        count, idle_s = file["connections"], file["idle_s"]
+        words = (file["way"] == "up", self.path["server"], file["size"], count, idle_s)
+        return Client(self.path["client"], group, words)
 
-    def play(self, pair: int, files: list[int]) -> dict[str, float]:
-        """The seconds of each file, and the agent's CPU seconds."""
-        took: dict[str, float] = {}
+    def play(self, pair: int, files: list[int]) -> dict[str, Any]:
+        """The seconds of each file; the agent's CPU seconds and what it says of itself."""
+        took: dict[str, Any] = {}
         used = 0.0
         self.ping(2 + PINGS * pair)
         time.sleep(1 + PAUSE_S * pair)
@@ -104,20 +105,63 @@ class Run:
                 time.sleep(self.path["upgrade_s"])
                 used += processor_s(self.agents[-1].pid)
                 self.serve("--take-over")
-                if client.poll() is not None:
+                if client.ended():
                     raise RuntimeError(f"{file['label']} ended before the upgrade")
-            out, errors = client.communicate(timeout=300)
-            if client.returncode:
-                raise RuntimeError(f"{file['label']}: {errors}")
-            took[file["label"]] = float(out)
+            took[file["label"]] = client.seconds()
         if self.agents:
+            took["agent"] = said()
             used += processor_s(self.agents[-1].pid)
         return {**took, "cpu_s": used}
 
 
-def enter() -> None:
-    """This process enters the cgroup that the agent treats."""
-    (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
+class Client:
+    """A process that transfers one file; a child of this one, so that no interpreter has to start."""
+
+    def __init__(self, space: str, group: Path | None, words: tuple[Any, ...]) -> None:
+        answer, own = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                if group:
+                    (group / "cgroup.procs").write_text(str(os.getpid()))
+                enter(space)
+                text = repr(transfers.seconds(*words))
+            except BaseException as error:
+                text = repr(error)
+            os.write(own, text.encode())
+            os._exit(0)
+        os.close(own)
+        self.answer = answer
+
+    def ended(self) -> bool:
+        """Whether it has an answer."""
+        return bool(select.select([self.answer], [], [], 0)[0])
+
+    def seconds(self) -> float:
+        """Waits for its answer."""
+        if not select.select([self.answer], [], [], LIMIT_S)[0]:
+            raise RuntimeError(f"a file took longer than {LIMIT_S} s")
+        text = os.read(self.answer, 1000).decode()
+        os.close(self.answer)
+        os.waitpid(self.pid, 0)
+        return float(text)
+
+
+def enter(space: str) -> None:
+    """This process enters a network namespace."""
+    opened = os.open(f"/run/netns/{space}", os.O_RDONLY)
+    if LIBC.setns(opened, NEW_NET):
+        raise OSError(ctypes.get_errno(), f"setns {space}")
+    os.close(opened)
+
+
+def said() -> dict[str, Any]:
+    """What the agent says of itself: the uplink's cure, what it does, and whether anything failed."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("/run/agent/control.sock")
+        client.sendall(json.dumps({"ask": "status"}).encode() + b"\n")
+        answer = json.loads(client.makefile().readline())
+    return {key: answer.get(key) for key in ("uplink", "work", "problems")}
 
 
 def processor_s(pid: int) -> float:
@@ -129,6 +173,8 @@ def processor_s(pid: int) -> float:
 def main() -> None:
     paths = json.loads(Path("/paths.json").read_text())
     shell("modprobe qemu_fw_cfg && modprobe tun && modprobe virtio_net")
+    for number in range(2):
+        shell(f"ip link set eth{number} name card{number}")
     run: Run | None = None
     result: dict[str, Any]
     while True:
