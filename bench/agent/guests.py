@@ -27,11 +27,12 @@ import image  # noqa: E402
 import prepare  # noqa: E402
 from bench.agent import frozen_guests  # noqa: E402
 
+GuestError = frozen_guests.GuestError
 # virtio_net has byte queue limits since Linux 6.11.
 FAMILY = "6.12"
 # Of one step; a busy host is many times slower than an idle one.
 LIMIT_S = 1800.0
-SCRIPTS = (*sorted((ROOT / "bench/agent/guest").glob("*.py")), ROOT / "bench/agent/transfers.py")
+SCRIPTS = sorted((ROOT / "bench/agent/guest").glob("*.py"))
 Took = dict[str, float]
 
 

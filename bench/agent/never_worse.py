@@ -77,7 +77,7 @@ def measure(todo: dict[int, list[int]], at_a_time: int) -> list[str]:
             with guests.states(guest, CASES[indices[0]], indices[0]) as (off, on):
                 for index in indices:
                     pairs(index, off, on)
-        except guests.frozen_guests.GuestError as error:
+        except guests.GuestError as error:
             return f"{CASES[indices[0]].label}: {error}"
         return None
 

@@ -47,7 +47,7 @@ class Run:
         else:
             guest_links.build(path["link"])
         CGROUP.mkdir()
-        serving = inside("server", "python3", "/transfers.py", "serve")
+        serving = inside("server", "python3", "/transfers.py")
         subprocess.Popen(serving, stdin=subprocess.DEVNULL)
         while str(PORT) not in shell("ip netns exec server ss -Hltn"):
             time.sleep(0.1)
@@ -65,11 +65,15 @@ class Run:
         """Starts the agent, or another that takes over; returns when its cures are attached."""
         scope = ["--set", f"scope.cgroup={CGROUP}"]
         # Unlike nsenter, `ip netns exec` shows the namespace's own devices in /sys, where the byte queue limits are.
-        enter = ["ip", "netns", "exec", self.path["agent_on"]]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        inside_of = ["ip", "netns", "exec", self.path["agent_on"]]
         with open("/tmp/agent.log", "a") as log:
-            argv = [*enter, *AGENT, "serve", *words, *scope]
-            agent = subprocess.Popen(argv, **pipes, stderr=log, text=True)
+            agent = subprocess.Popen(
+                [*inside_of, *AGENT, "serve", *words, *scope],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         self.agents.append(agent)
         assert agent.stdout is not None
         line = agent.stdout.readline().strip()

@@ -1,14 +1,13 @@
-"""Files over TCP, timed by their client: `transfers.py serve` at the far end, `transfers.py up|down ADDRESS BYTES COUNT [IDLE_S]` here.
+"""Files over TCP, timed by their client: the server at the far end (run as a program), `seconds` here.
 
-The client prints the seconds from connecting to the last byte's arrival at the receiver, of all `COUNT` connections together. With
-`IDLE_S` a connection carries the file twice, and the second one, after so long without data, is timed.
+The time is that from connecting to the last byte's arrival at the receiver, of all connections together. With an idle time a
+connection carries the file twice, and the second one, after so long without data, is timed.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-import sys
 import threading
 import time
 
@@ -89,12 +88,5 @@ def seconds(up: bool, address: str, size: int, count: int, idle_s: float) -> flo
     return max(took)
 
 
-def main() -> None:
-    if sys.argv[1] == "serve":
-        serve()
-    idle_s = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
-    print(seconds(sys.argv[1] == "up", sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), idle_s))
-
-
 if __name__ == "__main__":
-    main()
+    serve()
