@@ -61,7 +61,8 @@ fixed before the runs. Paths without any pair yet: {"; ".join(missing) or "none"
 Every row is from a guest under QEMU without hardware virtualization, with Linux {", ".join(kernels)} and one processor. The guest's clock
 counts instructions: one is a nanosecond, and an idle guest does not wait.
 
-- The load of the host changes nothing: the same run twice gives the same times, up to some nanoseconds.
+- The load of the host changes nothing: the same run twice gives the same times, up to some nanoseconds. The driver with byte queue
+  limits is an exception: QEMU carries its packets outside the guest's clock, so that these times vary with the load.
 - Both runs of a pair resume from one stored state of the path: one as it is, the other after the agent has started. The link's random
   numbers are the same in both. Pairs differ by their number: so many more packets pass beforehand, and the files begin later.
 - The time that the agent and its BPF programs take delays the transfer, as on a computer with one processor. An instruction that
