@@ -19,7 +19,7 @@ bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
 
-# What the agent costs on paths where it does not help: eighteen paths, an hour and a half, as root. Resumes.
+# What the agent costs on paths where it does not help: eighteen paths in guests under QEMU, an hour. Resumes.
 never-worse:
 	./setup --tests
 	.venv/bin/python bench/agent/never_worse.py

@@ -154,7 +154,7 @@ def guest(
     place.mkdir(parents=True)
     base = image.userland(prepare.CACHE)
     scripts = [Path(sender_links.__file__)]
-    return kernel, image.initramfs(place / "initramfs", None, base, kernel.modules, extra=scripts)
+    return kernel, image.initramfs(place / "initramfs", (), base, kernel.modules, extra=scripts)
 
 
 def rows(cases: Iterable[Case], folder: Path = CAPTURES) -> list[Row]:

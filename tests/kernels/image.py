@@ -48,7 +48,7 @@ UNUSED = [
 UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
 DRIVERS = (
     *("net/veth", "net/tun", "net/ifb", "net/dummy", "net/wireguard/wireguard"),
-    *("net/virtio_net", "net/net_failover", "block/virtio_blk"),
+    *("net/virtio_net", "net/net_failover", "block/virtio_blk", "firmware/qemu_fw_cfg"),
 )
 
 
@@ -130,25 +130,24 @@ def kernel(packages: list[Path], cache: Path) -> Kernel:
 
 def initramfs(
     to: Path,
-    agent: Path | None,
+    programs: Sequence[Path],
     base: Path,
     modules: Path,
     extra: Sequence[Path] = (),
-    programs: Sequence[Path] = (),
+    tests: Sequence[Path] = (),
 ) -> Path:
     """All three archives in one file: later ones add to earlier ones.
 
-    extra: scripts for the root folder; programs: for its folder `tests`, with their libraries.
+    programs: for its folder `bin`, with their libraries; tests: the same for its folder `tests`;
+    extra: scripts for its root folder.
     """
     root = _empty(to.parent / "case")
     (root / "bin").mkdir()
     (root / "tests").mkdir()
-    for program in programs:
-        shutil.copy(program, root / "tests" / program.name)
-    _copy_libraries(root, programs)
-    if agent:
-        shutil.copy(agent, root / "bin/unbloat-agent")
-        _copy_libraries(root, [agent])
+    for place, files in (("bin", programs), ("tests", tests)):
+        for program in files:
+            shutil.copy(program, root / place / program.name)
+        _copy_libraries(root, list(files))
     for path in (*GUEST.iterdir(), *extra):
         if path.is_file():
             shutil.copy(path, root / path.name)

@@ -59,12 +59,10 @@ class Guest:
             )
 
 
-def guest(
-    family: str, agent: Path, scripts: Sequence[Path] = (), programs: Sequence[Path] = ()
-) -> Guest:
+def guest(family: str, agent: Path, programs: Sequence[Path] = ()) -> Guest:
     """Fetches and unpacks a kernel. Raises `archive.Unavailable`.
 
-    scripts: more for its root folder; programs: tests for its folder `tests`.
+    programs: tests for its folder `tests`.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
@@ -72,5 +70,5 @@ def guest(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    whole = image.initramfs(folder / "initramfs", agent, base, kernel.modules, scripts, programs)
+    whole = image.initramfs(folder / "initramfs", [agent], base, kernel.modules, tests=programs)
     return Guest(kernel, whole, folder)

@@ -1,73 +1,171 @@
-"""In a guest: pairs of runs on one link, without the agent and with it.
+"""In a guest: transfers on one path, without the agent or with it.
 
-The kernel's command line names the numbers of the pairs (`cases=0,1`), the link and the files. Each pair prints one line of JSON to
-the second serial port. Client c, router r and server s are namespaces. The router's token buckets give 5 Mbit/s with a FIFO of
-75 KB in each direction, netem at the server adds 60 ms. An emulated processor needs ten times as long as a real one to verify and
-start the agent's programs. Transfers therefore begin when the agent uses less than a tenth of the processor.
+signal: the host's words (`frozen.py`) · model: a path of `/paths.json`, built once; the agent started once; then, from the stored
+state of either, runs that differ by their number: the start phase and the packets before · action: a line of JSON to the second
+serial port
+
+Words: `{"do": "build", "path": 3}`, `{"do": "agent"}`, `{"do": "play", "path": 3, "pair": 4, "files": [0, 1]}`. The guest stops after
+each of the first two. Paths that differ in what is transferred alone share what they resume from.
 """
 
+import ctypes
 import json
 import os
+import select
+import socket
 import subprocess
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
-import testbed
-from testbed import CGROUP, SERVER, inside, shell
+import emulated
+import frozen
+import guest_links
+import transfers
+from testbed import LIBC, inside, shell
 
 PORT = 5300
-QUEUES = (("c0", "5mbit", 75_000), ("s0", "5mbit", 75_000))
 AGENT = ("unbloat-agent", "--runtime", "/run/agent", "--pins", "/sys/fs/bpf/unbloat")
+CGROUP = Path("/sys/fs/cgroup/sender")
 TICK = os.sysconf("SC_CLK_TCK")
-# Keys of the tunnel's two ends: any 32 bytes are a private key.
-KEYS = {
-    "c": "Y2xpZW50Y2xpZW50Y2xpZW50Y2xpZW50Y2xpZW50MDA=",
-    "r": "cm91dGVycm91dGVycm91dGVycm91dGVycm91dGVyMDA=",
-}
+# Before each run: packets that use up random numbers of the link, and a pause, so that no two pairs have the same of either.
+PINGS, PAUSE_S = 3, 0.0137
+# Of one file, on the guest's clock.
+LIMIT_S = 300
+NEW_NET = 0x40000000
 
 
-def cards() -> None:
-    """The same names for two cards of the machine, which a hub connects."""
-    shell("modprobe virtio_net")
-    for device, space, name in (("eth0", "c", "eth0"), ("eth1", "r", "c0")):
-        shell(f"ip link set {device} netns {space} && ip -n {space} link set {device} name {name}")
-    shell("ip netns exec c ls -d /sys/class/net/eth0/queues/tx-0/byte_queue_limits")
+class Run:
+    """A path and, at times, the agent on it."""
+
+    def __init__(self, path: dict[str, Any]) -> None:
+        self.path = path
+        self.agents: list[subprocess.Popen[str]] = []
+        if path["link"] == "emulated":
+            emulated.build(path["scenario"], path["options"], path["six"], path["bridge"])
+        else:
+            guest_links.build(path["link"])
+        CGROUP.mkdir()
+        serving = inside("server", "python3", "/transfers.py")
+        subprocess.Popen(serving, stdin=subprocess.DEVNULL)
+        while str(PORT) not in shell("ip netns exec server ss -Hltn"):
+            time.sleep(0.1)
+        # The first packet resolves addresses, and makes a tunnel's keys.
+        self.ping(3)
+        time.sleep(3)
+
+    def ping(self, count: int) -> None:
+        """Packets in both directions."""
+        six = ["-6"] if ":" in self.path["server"] else []
+        argv = ["ping", *six, "-n", "-q", "-c", str(count), "-i", "0.01", self.path["server"]]
+        subprocess.run(inside(self.path["client"], *argv), stdout=subprocess.DEVNULL)
+
+    def serve(self, *words: str) -> None:
+        """Starts the agent, or another that takes over; returns when its cures are attached."""
+        scope = ["--set", f"scope.cgroup={CGROUP}"]
+        # Unlike nsenter, `ip netns exec` shows the namespace's own devices in /sys, where the byte queue limits are.
+        inside_of = ["ip", "netns", "exec", self.path["agent_on"]]
+        with open("/tmp/agent.log", "a") as log:
+            agent = subprocess.Popen(
+                [*inside_of, *AGENT, "serve", *words, *scope],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.agents.append(agent)
+        assert agent.stdout is not None
+        line = agent.stdout.readline().strip()
+        if line != "on":
+            raise RuntimeError(f"the agent said {line!r}: {Path('/tmp/agent.log').read_text()}")
+
+    def settle(self) -> None:
+        """Until the agent uses less than a tenth of the processor for a second; a minute at most."""
+        for _ in range(60):
+            before = processor_s(self.agents[-1].pid)
+            time.sleep(1)
+            if processor_s(self.agents[-1].pid) - before < 0.1:
+                return
+        raise RuntimeError("the agent does not come to rest")
+
+    def transfer(self, file: dict[str, Any]) -> "Client":
+        """Starts one file."""
+        group = CGROUP if self.path["client"] == self.path["agent_on"] else None
+        count, idle_s = file["connections"], file["idle_s"]
+        words = (file["way"] == "up", self.path["server"], file["size"], count, idle_s)
+        return Client(self.path["client"], group, words)
+
+    def play(self, pair: int, files: list[int]) -> dict[str, Any]:
+        """The seconds of each file; the agent's CPU seconds and what it says of itself."""
+        took: dict[str, Any] = {}
+        used = 0.0
+        self.ping(2 + PINGS * pair)
+        time.sleep(1 + PAUSE_S * pair)
+        for number in files:
+            file = self.path["files"][number]
+            client = self.transfer(file)
+            if self.agents and self.path["upgrade_s"]:
+                time.sleep(self.path["upgrade_s"])
+                used += processor_s(self.agents[-1].pid)
+                self.serve("--take-over")
+                if client.ended():
+                    raise RuntimeError(f"{file['label']} ended before the upgrade")
+            took[file["label"]] = client.seconds()
+        if self.agents:
+            took["agent"] = said()
+            used += processor_s(self.agents[-1].pid)
+        return {**took, "cpu_s": used}
 
 
-def vlan() -> None:
-    """VLAN 7 on the pair."""
-    for space, device in (("c", "eth0"), ("r", "c0")):
-        shell(f"ip -n {space} link add link {device} name inner type vlan id 7")
+class Client:
+    """A process that transfers one file; a child of this one, so that no interpreter has to start."""
+
+    def __init__(self, space: str, group: Path | None, words: tuple[Any, ...]) -> None:
+        answer, own = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                if group:
+                    (group / "cgroup.procs").write_text(str(os.getpid()))
+                enter(space)
+                text = repr(transfers.seconds(*words))
+            except BaseException as error:
+                text = repr(error)
+            os.write(own, text.encode())
+            os._exit(0)
+        os.close(own)
+        self.answer = answer
+
+    def ended(self) -> bool:
+        """Whether it has an answer."""
+        return bool(select.select([self.answer], [], [], 0)[0])
+
+    def seconds(self) -> float:
+        """Waits for its answer."""
+        if not select.select([self.answer], [], [], LIMIT_S)[0]:
+            raise RuntimeError(f"a file took longer than {LIMIT_S} s")
+        text = os.read(self.answer, 1000).decode()
+        os.close(self.answer)
+        os.waitpid(self.pid, 0)
+        return float(text)
 
 
-def wireguard() -> None:
-    """A tunnel on the pair, between 10.0.9.1 and .2."""
-    public = {space: shell(f"echo {key} | wg pubkey") for space, key in KEYS.items()}
-    for space, device, peer, number in (("c", "eth0", "r", 1), ("r", "c0", "c", 2)):
-        Path("/run/key").write_text(KEYS[space])
-        shell(f"ip -n {space} addr add 10.0.9.{number}/24 dev {device}")
-        shell(f"ip -n {space} link add inner type wireguard")
-        shell(
-            f"ip netns exec {space} wg set inner listen-port 51820 private-key /run/key"
-            f" peer {public[peer]} allowed-ips 0.0.0.0/0 endpoint 10.0.9.{3 - number}:51820"
-        )
+def enter(space: str) -> None:
+    """This process enters a network namespace."""
+    opened = os.open(f"/run/netns/{space}", os.O_RDONLY)
+    if LIBC.setns(opened, NEW_NET):
+        raise OSError(ctypes.get_errno(), f"setns {space}")
+    os.close(opened)
 
 
-def build(link: str) -> None:
-    """The path with this link between client and router, and a server for transfers."""
-    testbed.build(
-        pair=cards if link == "bql" else testbed.veth,
-        inner={"vlan": vlan, "wireguard": wireguard}.get(link),
-        queues=QUEUES,
-        hystart=True,
-    )
-    server = inside("s", "python3", "/transfers.py", "serve")
-    subprocess.Popen(server, stdin=subprocess.DEVNULL)
-    while str(PORT) not in shell("ip netns exec s ss -Hltn"):
-        time.sleep(0.1)
-    # The first packet resolves addresses, and makes the tunnel's keys.
-    shell(f"ip netns exec c ping -n -c 3 -i 0.2 {SERVER}")
+def said() -> dict[str, Any]:
+    """What the agent says of itself: the uplink's cure, what it does, and whether anything failed."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("/run/agent/control.sock")
+        client.sendall(json.dumps({"ask": "status"}).encode() + b"\n")
+        answer = json.loads(client.makefile().readline())
+    return {key: answer.get(key) for key in ("uplink", "work", "problems")}
 
 
 def processor_s(pid: int) -> float:
@@ -76,69 +174,31 @@ def processor_s(pid: int) -> float:
     return (int(times[11]) + int(times[12])) / TICK
 
 
-def wait_until_started(pid: int) -> None:
-    """The agent uses less than a tenth of the processor for a second; a minute at most."""
-    for _ in range(60):
-        before = processor_s(pid)
-        time.sleep(1)
-        if processor_s(pid) - before < 0.1:
-            return
-    raise RuntimeError("the agent does not come to rest")
-
-
-def play(files: list[tuple[str, str, str]], with_agent: bool) -> dict[str, float]:
-    """The seconds of each file, and the agent's CPU seconds."""
-    took: dict[str, float] = {"cpu_s": 0.0}
-    agent = None
-    if with_agent:
-        # Unlike nsenter, `ip netns exec` shows the namespace's own devices in /sys.
-        argv = ["ip", "netns", "exec", "c", *AGENT, "serve", "--set", f"scope.cgroup={CGROUP}"]
-        agent = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert agent.stdout is not None
-        line = agent.stdout.readline().strip()
-        if line != "on":
-            raise RuntimeError(f"the agent said {line!r}: {agent.communicate(timeout=30)[1]}")
-        wait_until_started(agent.pid)
-    for way, size, label in files:
-        client = testbed.client("python3", "/transfers.py", way, SERVER, size, "1")
-        took[label] = float(client.communicate(timeout=120)[0])
-    if agent:
-        took["cpu_s"] = processor_s(agent.pid)
-        agent.terminate()
-        agent.communicate(timeout=60)
-    return took
-
-
 def main() -> None:
-    words = dict(
-        word.split("=", 1) for word in Path("/proc/cmdline").read_text().split() if "=" in word
-    )
-    files = []
-    for file in words["files"].split(","):
-        way, size, label = file.split(":")
-        files.append((way, size, label.replace("_", " ")))
-    with open("/dev/ttyS1", "w", buffering=1) as results:
-        problem = ""
+    paths = json.loads(Path("/paths.json").read_text())
+    shell("modprobe qemu_fw_cfg && modprobe tun && modprobe virtio_net")
+    for number in range(2):
+        shell(f"ip link set eth{number} name card{number}")
+    run: Run | None = None
+    result: dict[str, Any]
+    while True:
+        word = frozen.stop()
         try:
-            build(words["link"])
+            if word["do"] == "build":
+                run = Run(paths[word["path"]])
+                continue
+            assert run is not None
+            if word["do"] == "agent":
+                run.serve()
+                run.settle()
+                continue
+            run.path = paths[word["path"]]
+            result = run.play(word["pair"], word["files"])
         except Exception:
-            problem = traceback.format_exc()[-1500:]
-        for name in words["cases"].split(","):
-            order = (False, True) if int(name) % 2 == 0 else (True, False)
-            try:
-                if problem:
-                    raise RuntimeError(problem)
-                runs = {with_agent: play(files, with_agent) for with_agent in order}
-                result: dict[str, object] = {"off": runs[False], "on": runs[True]}
-            except Exception:
-                result = {"failed": traceback.format_exc()[-1500:]}
-            print(json.dumps({name: result}), file=results)
+            result = {"failed": traceback.format_exc()[-1500:]}
+        with open("/dev/ttyS1", "w") as out:
+            print(json.dumps({"result": result}), file=out)
+        return
 
 
 main()

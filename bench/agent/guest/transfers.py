@@ -1,14 +1,13 @@
-"""Files over TCP, timed by their client: `transfers.py serve` at the far end, `transfers.py up|down ADDRESS BYTES COUNT [IDLE_S]` here.
+"""Files over TCP, timed by their client: the server at the far end (run as a program), `seconds` here.
 
-The client prints the seconds from connecting to the last byte's arrival at the receiver, of all `COUNT` connections together. With
-`IDLE_S` a connection carries the file twice, and the second one, after so long without data, is timed.
+The time is that from connecting to the last byte's arrival at the receiver, of all connections together. With an idle time a
+connection carries the file twice, and the second one, after so long without data, is timed.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-import sys
 import threading
 import time
 
@@ -74,11 +73,8 @@ def fetch(up: bool, address: str, size: int, idle_s: float, took: list[float]) -
     took.append(time.monotonic() - begun)
 
 
-def main() -> None:
-    if sys.argv[1] == "serve":
-        serve()
-    up, address, size, count = sys.argv[1] == "up", sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    idle_s = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
+def seconds(up: bool, address: str, size: int, count: int, idle_s: float) -> float:
+    """All connections together. Raises `ConnectionError` if one failed."""
     took: list[float] = []
     threads = [
         threading.Thread(target=fetch, args=(up, address, size, idle_s, took)) for _ in range(count)
@@ -88,9 +84,9 @@ def main() -> None:
     for thread in threads:
         thread.join()
     if len(took) < count:
-        raise SystemExit("a transfer failed")
-    print(max(took))
+        raise ConnectionError("a transfer failed")
+    return max(took)
 
 
 if __name__ == "__main__":
-    main()
+    serve()
