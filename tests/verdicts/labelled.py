@@ -120,6 +120,9 @@ def judge(flow: dict[str, Any], label: dict[str, Any], run: unbloat.Run) -> Judg
     if row is None:
         return Judged(flow, label, NO_LIMIT)
     limit = "too_short" if row["too_short"] else row["limit"] or NO_LIMIT
+    if row["capture_lacks"]:
+        # No limit could be shown, and the analysis says so: the labels call that unknown.
+        limit = "unknown"
     judged = Judged(flow, label, limit)
     for finding in run.findings.to_pylist():
         if finding["flow"] == row["id"]:

@@ -60,8 +60,20 @@ def page(tuning: list[labelled.Judged], again: list[labelled.Judged]) -> str:
             if name == "first":
                 text += ", and today"
                 looks["today, no longer blind"] = again
-            text += ".\n" + half(looks)
+            text += ".\n" + half(looks) + unknown(judged)
     return text
+
+
+def unknown(judged: list[labelled.Judged]) -> str:
+    """What the stored figures of a look do not say: then a transfer that was not judged had no limit, which the labels call unknown."""
+    right = sum(one.limit_right for one in judged)
+    more = sum(one.limit == labelled.NO_LIMIT and "unknown" in one.label["also"] for one in judged)
+    if not more:
+        return ""
+    return (
+        f"\nAt the look, a transfer that is not judged because the capture lacks too much of it counted as *none named*. {more} of the labels above allow\n"
+        f"`unknown`, which is the same. With these the main limit is right in {share(right + more, len(judged))}.\n"
+    )
 
 
 def measures(judged: list[labelled.Judged]) -> list[object]:
