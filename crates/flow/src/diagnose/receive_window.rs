@@ -15,8 +15,9 @@
 //! *The cause* follows from the queue at those times (mean RTT of the bins that are full for a tenth or more, above
 //! the minimum of the path). From 60 ms and the unloaded RTT itself on, a queue filled the window: a larger one would only
 //! lengthen the queue. The same holds for a shorter queue that came with the full window, since the path was full as well. It is
-//! 30 ms or more in three quarters of those bins, and at least twice the median of the other bins (ten or more). Else the
-//! window is too small for the path: a larger one gives more throughput, and `unlimited_goodput_bps` estimates how much.
+//! 30 ms or more in three quarters of those bins, and at least twice the median of the other bins (ten or more). The rate in
+//! those bins is 95 % of the best second's or more. Else the window is too small for the path: a larger one gives more
+//! throughput, and `unlimited_goodput_bps` estimates how much.
 //!
 //! Minimum: 100 KB in 30 segments over 1 s. Not reported when half of the time was zero window (see `zero-window`). Below
 //! 10 % of the time, it is not reported either if the receiver still raised the window whenever it was full. Autotuning
@@ -80,6 +81,8 @@ const STANDING_MS: f64 = 30.0;
 const MIN_OTHER_BINS: usize = 10;
 /// A queue this many times the usual one came with the full window.
 const GROWN: f64 = 2.0;
+/// Share of the best second's rate that a full path carries; a window that limits the rate lets less through.
+const WHOLE_RATE: f64 = 0.95;
 const CURE_WINDOW: &str = "Raise the receiver's largest window (net.ipv4.tcp_rmem, third value; about half of it is advertised) and do \
                            not set SO_RCVBUF, which turns autotuning off.";
 
@@ -133,21 +136,25 @@ fn full_while_raised(e: &Evidence<'_>) -> f64 {
     full
 }
 
-/// Whether the path was full while the window was: most of that time a queue stood there that is not there at other times. The
-/// delay of a path that only varies is the same at all times.
+/// Whether the path was full while the window was: most of that time a queue stood there that is not there at other times, and
+/// the rate was that of the best second. The delay of a path that only varies is the same at all times. Behind a longer delay
+/// that is no queue, a full window carries less than the path.
 pub(super) fn path_was_full(e: &Evidence<'_>) -> bool {
     let Some(base_ms) = base_rtt(e) else { return false };
     let width = e.profile.width().as_secs_f64();
-    let (mut full, mut other) = (Vec::new(), Vec::new());
+    let (mut full, mut other, mut delivered) = (Vec::new(), Vec::new(), 0);
     for (bin, queue) in e.profile.bins().iter().zip(queue_series(e, base_ms)) {
         let touched = bin.window_full.as_secs_f64() >= TOUCHED_BIN * width;
         if touched { &mut full } else { &mut other }.push(queue);
+        delivered += if touched { bin.delivered.0 } else { 0 };
     }
+    let rate_bps = 8.0 * delivered as f64 / (full.len() as f64 * width).max(f64::MIN_POSITIVE);
+    let whole = e.flow.peak.is_some_and(|peak| rate_bps >= WHOLE_RATE * peak.0 as f64);
     let measured = other.iter().filter(|q| q.is_finite()).count();
     let (Some(low), Some(usual)) = (quantile(&full, 0.25), quantile(&other, 0.5)) else {
         return false;
     };
-    measured >= MIN_OTHER_BINS && low >= STANDING_MS && low >= GROWN * usual
+    whole && measured >= MIN_OTHER_BINS && low >= STANDING_MS && low >= GROWN * usual
 }
 
 /// Mean queueing delay (ms) while the window was full, else the median of the flow.
@@ -347,19 +354,24 @@ mod tests {
     #[test]
     fn a_queue_that_came_with_the_full_window_is_no_reason_for_a_larger_one() {
         // A long path: 40 ms are little beside its RTT, but they are there only while the window is full.
-        let long_path = |full_ms: f64, other_ms: f64| {
-            let case = Case::transfer(20, |t, bin| {
+        let with_rate = |full_ms: f64, other_ms: f64, delivered: u64| {
+            let mut case = Case::transfer(20, |t, bin| {
                 bin.rtt(if t < 0.5 { 560.0 } else { 560.0 + other_ms });
                 if (5.0..10.0).contains(&t) {
                     bin.full();
                     bin.rtt(560.0 + full_ms);
+                    bin.delivered(delivered);
                 }
             });
+            // Of the other seconds: ten bins of 50,000 bytes.
+            case.flow.peak = Some(Rate(4_000_000));
             check(&case.evidence()).expect("full").word("cause").to_owned()
         };
+        let long_path = |full_ms, other_ms| with_rate(full_ms, other_ms, 50_000);
         assert_eq!(long_path(40.0, 10.0), "queue");
         assert_eq!(long_path(29.0, 10.0), "window", "below grade B");
         assert_eq!(long_path(40.0, 30.0), "window", "the path's delay varies at all times");
         assert_eq!(long_path(5.0, 5.0), "window");
+        assert_eq!(with_rate(40.0, 10.0, 47_000), "window", "it carried less than the path");
     }
 }
