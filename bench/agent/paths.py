@@ -99,7 +99,7 @@ CASES: tuple[PathCase, ...] = (
     PathCase(
         "TUN, 20 Mbit/s, an upgrade (--take-over) in each file",
         # Long enough for another agent to start.
-        (File("up", 20 * MB), File("down", 20 * MB)),
+        (File("up", 40 * MB), File("down", 40 * MB)),
         scenario=TWENTY,
         upgrade_s=0.6,
     ),
