@@ -229,9 +229,14 @@ impl Recovery {
                 && r.silence * 2 <= probe_after.min(rto) * 3 =>
             {
                 // Without SACK, or in recovery, no probe is sent (RFC 8985 section 7.2): then the timer of the sender
-                // was shorter than our estimate.
+                // was shorter than our estimate. It never is shorter than any known timer: within less, it is a copy of
+                // the packet from another point of the path, or was sent for a reason that is not seen.
                 let probe = r.sack && self.phase == Phase::Open;
-                if probe { (Cause::TailProbe, false) } else { (Cause::Timeout, true) }
+                match r.silence + JIFFY >= RTO_MIN {
+                    _ if probe => (Cause::TailProbe, false),
+                    true => (Cause::Timeout, true),
+                    false => (Cause::Fast, false),
+                }
             }
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),
             _ if timer_ran_out => (Cause::Timeout, true),
@@ -368,6 +373,16 @@ mod tests {
         };
         assert_eq!(after(191), (Cause::Timeout, true));
         assert_eq!(after(189), (Cause::Fast, false));
+    }
+
+    #[test]
+    fn without_sack_the_last_segment_is_no_timeout_before_any_timer_can_fire() {
+        let after = |silence_ms| {
+            let r = Retransmission { sack: false, ..retransmission(900, 1000, silence_ms, false) };
+            Recovery::default().cause(Retransmission { srtt: Duration::from_millis(1), ..r })
+        };
+        assert_eq!(after(2), (Cause::Fast, false), "a copy from another point of the path");
+        assert_eq!(after(191), (Cause::Timeout, true));
     }
 
     #[test]
