@@ -499,6 +499,12 @@ static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 	now = bpf_ktime_get_ns();
 	if (!c || !count || now > c->lease_until_ns)
 		return NEXT;
+	if (c->tracing) {
+		__u64 *at = bpf_map_lookup_elem(&traced_at, &zero);
+
+		if (at)
+			*at = now;
+	}
 	count->packets++;
 	if (segment_read(skb, c->link_bytes, out, &key, &s))
 		return NEXT;

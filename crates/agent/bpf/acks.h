@@ -171,3 +171,11 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } traces SEC(".maps");
+
+/* The time that the last segment was handled at, where `tracing` is set. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} traced_at SEC(".maps");

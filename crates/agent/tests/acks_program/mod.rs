@@ -53,6 +53,12 @@ pub fn traced(ebpf: &Ebpf) -> Vec<Traced> {
     (0..count.get(&0, 0).unwrap()).map(|i| trace.get(&i, 0).unwrap()).collect()
 }
 
+/// The kernel's time of the last packet.
+pub fn handled_ns(ebpf: &Ebpf) -> u64 {
+    let at: Array<_, u64> = Array::try_from(ebpf.map("traced_at").unwrap()).unwrap();
+    at.get(&0, 0).unwrap()
+}
+
 pub fn counters(ebpf: &Ebpf) -> u64 {
     let counters: PerCpuArray<_, AcksCounters> =
         PerCpuArray::try_from(ebpf.map("counters").unwrap()).unwrap();

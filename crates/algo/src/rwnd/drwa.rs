@@ -107,11 +107,11 @@ config! {
 
 /// Largest window (RFC 7323 section 2.3: 2³⁰), and largest count of bytes in a round: products then
 /// fit 64 bits.
-const MAX_BYTES: u64 = 1 << 30;
+pub(super) const MAX_BYTES: u64 = 1 << 30;
 /// Longer RTTs are measurement errors: 30 s, below 2²⁵ µs.
-const MAX_RTT_US: u64 = 30_000_000;
+pub(super) const MAX_RTT_US: u64 = 30_000_000;
 /// Upper bound of a rate, 2³² bytes per second: products then fit 64 bits.
-const MAX_RATE: u64 = 1 << 32;
+pub(super) const MAX_RATE: u64 = 1 << 32;
 
 /// The constants of [`decide`], as the eBPF program has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -274,6 +274,51 @@ impl Drwa {
     /// Takes the smallest RTT of another connection to the same host.
     pub fn learn_rtt_min(&mut self, rtt: Duration) {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
+    }
+
+    /// λ in sixteenths.
+    pub(super) fn lambda(&self) -> u64 {
+        self.law.lambda.min(256)
+    }
+
+    /// Mean RTT of the last round, µs; zero before its end.
+    pub(super) fn round_rtt_us(&self) -> u64 {
+        self.rtt_us
+    }
+
+    /// Smallest RTT, µs.
+    pub(super) fn rtt_min_us(&self) -> u64 {
+        self.rtt_min_us
+    }
+
+    /// The average rate, bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.estimate.rate
+    }
+
+    /// The law's own window, bytes.
+    pub(super) fn own_window(&self) -> u64 {
+        self.window
+    }
+
+    /// The largest window, bytes.
+    pub(super) fn most(&self) -> u64 {
+        self.law.max
+    }
+
+    /// A window within the law's bounds, with its increment.
+    pub(super) fn bounded(&self, window: u64) -> u64 {
+        (window + self.law.increment).max(self.law.floor).min(self.law.max)
+    }
+
+    /// When data arrived last.
+    pub(super) fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// When the current round began, ns; a later value means that a round has ended.
+    pub(super) fn round_began_ns(&self) -> u64 {
+        self.begun.map_or(0, |(at, _)| at.0)
     }
 
     /// RTTmin is the smallest of *all* samples; RTT_est is the mean of those of one round (see

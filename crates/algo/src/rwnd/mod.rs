@@ -13,6 +13,9 @@ pub mod afc;
 pub mod autotune;
 pub mod drwa;
 pub mod fixed;
+pub mod forwarding;
+pub mod opposite;
+pub mod path;
 pub mod rledbat;
 mod rtt;
 

@@ -1,0 +1,86 @@
+//! What all flows of a host have measured of the paths to an address, and of what they share.
+//!
+//! signal: round trips and certain queueing of each flow · model: flows to one address share its
+//! path; flows to all addresses share the device · action: a latecomer's smallest RTT, and bounds of
+//! the queues that it has not seen empty.
+
+use alloc::collections::BTreeMap;
+
+use units::Instant;
+
+use super::{Half, NS_PER_MS};
+
+/// Within this time the tighter of two bounds is taken.
+const MERGED_NS: u64 = 200 * NS_PER_MS;
+
+/// Path state of one address, or of the whole device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlacePath {
+    /// Smallest round trip beyond the device, µs; 0: unknown.
+    pub rtt_us: u64,
+    /// When its queues were measured, ns; 0: never.
+    pub at_ns: u64,
+    /// Certain queueing towards the device, µs.
+    pub towards_us: u32,
+    /// Certain queueing away from the device, µs.
+    pub away_us: u32,
+}
+
+/// All addresses of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    by_address: BTreeMap<u64, PlacePath>,
+    device: Option<PlacePath>,
+}
+
+impl Places {
+    /// The path state of an address, else of the whole device.
+    pub fn of(&self, address: u64) -> Option<PlacePath> {
+        self.by_address.get(&address).copied().filter(|place| place.at_ns != 0).or(self.device)
+    }
+
+    /// Shares a round trip with other flows to the same address, and with flows to addresses that
+    /// are still unknown. `clocked`: the queues are measured by a far clock.
+    pub fn learn(&mut self, address: u64, half: &mut Half, now: Instant, clocked: bool) {
+        let now = now.0;
+        let new = PlacePath { rtt_us: half.rtt_min_us.into(), ..PlacePath::default() };
+        match self.by_address.get_mut(&address) {
+            Some(place) => {
+                if place.rtt_us < half.rtt_min_us.into() {
+                    half.rtt_min_us = place.rtt_us as u32;
+                } else {
+                    place.rtt_us = half.rtt_min_us.into();
+                }
+                // All estimates are lower bounds of the same queue: the largest counts.
+                let old = now.wrapping_sub(place.at_ns) > MERGED_NS;
+                let more = half.towards_us.wrapping_add(half.away_us)
+                    >= place.towards_us.wrapping_add(place.away_us);
+                if clocked && (old || more) {
+                    place.towards_us = half.towards_us;
+                    place.away_us = half.away_us;
+                    place.at_ns = now;
+                }
+            }
+            None => {
+                self.by_address.insert(address, new);
+            }
+        }
+        if !clocked {
+            return;
+        }
+        let new = PlacePath {
+            rtt_us: 0,
+            at_ns: now,
+            towards_us: half.towards_us,
+            away_us: half.away_us,
+        };
+        // Paths differ but all share the device: what they have in common, the smallest, counts.
+        let stays = self.device.is_some_and(|device| {
+            now.wrapping_sub(device.at_ns) <= MERGED_NS
+                && (half.towards_us > device.towards_us || half.away_us > device.away_us)
+        });
+        if !stays {
+            self.device = Some(new);
+        }
+    }
+}
