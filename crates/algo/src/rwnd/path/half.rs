@@ -155,3 +155,113 @@ impl Half {
         self.last_probed = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    /// One-way delays of the empty path, and the far clock's start: any values will do.
+    const TOWARDS_NS: u64 = 20_000_000;
+    const AWAY_NS: u64 = 15_000_000;
+    const FAR_ZERO_NS: u64 = 77_123_456_789;
+
+    /// Sends a value and has it echoed at once by a far end whose clock counts milliseconds and runs
+    /// `drift_ppm` fast. The certain queueing towards the device and away from it, and the truth, µs.
+    fn round_trip(
+        half: &mut Half,
+        number: u32,
+        at: u64,
+        (towards, away): (u64, u64),
+        drift_ppm: u64,
+    ) -> ((u32, u32), (u64, u64)) {
+        half.send(Instant(at), number, Wait::Stamp);
+        let turned = at + AWAY_NS + away;
+        let far_ns = FAR_ZERO_NS + turned + turned * drift_ppm / 1_000_000;
+        let back = Instant(turned + TOWARDS_NS + towards);
+        half.clock.tick(back, (far_ns / 1_000_000) as u32);
+        if let Some(rtt_us) = half.returned(back, Some(number), 0) {
+            half.sample(back, rtt_us, true, None);
+        }
+        half.received_ns = back.0;
+        ((half.towards_us, half.away_us), (towards / 1_000, away / 1_000))
+    }
+
+    #[test]
+    fn a_queue_is_found_in_its_direction_once_the_path_was_empty() {
+        for queued in [(80_000_000, 0), (0, 80_000_000), (50_000_000, 60_000_000)] {
+            let mut half = Half::default();
+            for number in 1..20 {
+                round_trip(&mut half, number, u64::from(number) * 200_000_000, (0, 0), 0);
+            }
+            let mut found = ((0, 0), (0, 0));
+            // Grows within the first of these; far ends that were silent say nothing certain, so
+            // they come at short distances.
+            for number in 20..400 {
+                let at = 4_000_000_000 + u64::from(number - 20) * 3_000_000;
+                found = round_trip(&mut half, number, at, queued, 0);
+            }
+            let ((towards, away), (true_towards, true_away)) = found;
+            // A tick of the clock at either bound, and what its drift may be.
+            let near = |found: u32, truth: u64| {
+                u64::from(found) <= truth && u64::from(found) + 5_000 >= truth
+            };
+            assert!(near(towards, true_towards), "{towards} of {true_towards}");
+            assert!(near(away, true_away), "{away} of {true_away}");
+        }
+    }
+
+    #[test]
+    fn what_is_certain_is_never_more_than_the_truth() {
+        let mut rng = Rng::new(1, "certain");
+        for _ in 0..200 {
+            let mut half = Half::default();
+            // A crystal may be 100 ppm wrong.
+            let drift = rng.below(90);
+            let (mut towards, mut away) = (rng.below(100_000_000), rng.below(100_000_000));
+            let mut at = 1_000_000_000 + rng.below(1 << 40);
+            for number in 1..300 {
+                let gap = rng.below(40_000_000);
+                at += gap;
+                // Queues keep the order: they empty by a second in a second at most.
+                let less = |rng: &mut Rng| rng.below(9_000_000).min(gap / 2);
+                towards = (towards + rng.below(9_000_000)).saturating_sub(less(&mut rng));
+                away = (away + rng.below(9_000_000)).saturating_sub(less(&mut rng));
+                let (found, truth) = round_trip(&mut half, number, at, (towards, away), drift);
+                // One tick: the far clock shows whole milliseconds.
+                assert!(u64::from(found.0) <= truth.0 + 1_000, "towards: {found:?} of {truth:?}");
+                assert!(u64::from(found.1) <= truth.1 + 1_000, "away: {found:?} of {truth:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_timestamps_a_latecomer_takes_what_others_know_and_only_while_it_is_fresh() {
+        let known = PlacePath { at_ns: 5_000_000_000, towards_us: 30_000, away_us: 90_000, rtt_us: 0 };
+        let sampled = |at_ms: u64| {
+            let mut half = Half { rtt_min_us: 50_000, ..Half::default() };
+            half.sample(Instant(at_ms * 1_000_000), 150_000, false, Some(&known));
+            (half.towards_us, half.away_us)
+        };
+        // Never more than the whole queue of this round trip.
+        assert_eq!(sampled(5_400), (30_000, 70_000));
+        assert_eq!(sampled(6_100), (0, 0));
+    }
+
+    #[test]
+    fn one_echo_answers_all_that_was_sent_before_it_by_the_last_of_them() {
+        let mut half = Half { rtt_us: 40_000, ..Half::default() };
+        for (value, ms) in [(7, 1_000), (8, 1_010), (9, 1_020)] {
+            half.send(Instant(ms * 1_000_000), value, Wait::Stamp);
+        }
+        // Less than a quarter of a round trip after the last.
+        half.send(Instant(1_025_000_000), 10, Wait::Stamp);
+        assert_eq!(half.returned(Instant(1_060_000_000), Some(6), 0), None);
+        assert_eq!(half.returned(Instant(1_060_000_000), None, 99), None, "waits for a stamp");
+        assert_eq!(half.returned(Instant(1_060_000_000), Some(8), 0), Some(50_000));
+        assert_eq!(half.returned(Instant(1_070_000_000), Some(10), 0), Some(50_000));
+        half.send(Instant(1_080_000_000), 11, Wait::Stamp);
+        half.forget();
+        assert_eq!(half.returned(Instant(1_100_000_000), Some(11), 0), None);
+    }
+}
