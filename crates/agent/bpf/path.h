@@ -77,7 +77,8 @@ struct half {
 	__u32 rtt_us, rtt_min_us;
 	/* Queueing that is certain: on the way towards the device, away from it. µs. */
 	__u32 towards_us, away_us;
-	__u32 samples;
+	/* The minimum round trip that clock.low was found with. */
+	__u32 low_min_us;
 	struct far_clock clock;
 };
 
@@ -138,17 +139,16 @@ static __always_inline __u32 micros_of(__s64 ns)
 }
 
 /* Takes a round trip of this half. It ended with the packet whose timestamp clock_tick has just
- * taken. */
+ * taken, or with a later one of the same tick. */
 static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us, bool stamped, const struct place_path *known)
 {
 	__u64 silent_us = (now - h->received_ns) / 1000;
 	struct far_clock *c = &h->clock;
-	__s64 queue, low;
+	__s64 queue, low, delay;
 
 	h->rtt_us = rtt_us;
 	if (!h->rtt_min_us || rtt_us < h->rtt_min_us)
 		h->rtt_min_us = rtt_us;
-	h->samples++;
 	queue = (__s64)(rtt_us - h->rtt_min_us) * 1000;
 	if (!stamped || !c->tick_ns) {
 		h->towards_us = 0;
@@ -159,10 +159,18 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 		}
 		return;
 	}
-	low = c->delay - queue;
+	/* With a smaller minimum every queue so far was larger, so the lower bound is less. Else a
+	 * latecomer, which learns the minimum from others, takes the queue that it met for the
+	 * opposite direction's. */
+	if (h->rtt_min_us < h->low_min_us)
+		c->low -= (__s64)(h->low_min_us - h->rtt_min_us) * 1000;
+	h->low_min_us = h->rtt_min_us;
+	/* A later packet of the same tick: a burst may have queued up since its first one. */
+	delay = c->delay + (__s64)(now - c->last_ns);
+	low = delay - queue;
 	/* A new flow uses what other flows have measured: they have seen the path empty. */
 	if (!(c->state & 2) && known && now - known->at_ns < FRESH_NS) {
-		__s64 high = c->delay - (__s64)law_min(known->towards_us, micros_of(queue)) * 1000;
+		__s64 high = delay - (__s64)law_min(known->towards_us, micros_of(queue)) * 1000;
 
 		if (high < c->high)
 			c->high = high;
@@ -176,10 +184,10 @@ static __always_inline void half_sample(struct half *h, __u64 now, __u32 rtt_us,
 	}
 	if (c->low > c->high)
 		c->high = c->low;
-	h->towards_us = law_min(micros_of(c->delay - c->high), micros_of(queue));
+	h->towards_us = law_min(micros_of(delay - c->high), micros_of(queue));
 	/* A far end that was silent may have had nothing to send: that part of the round trip is
 	 * not certainly queueing. */
-	h->away_us = micros_of(queue - (c->delay - c->low) - (__s64)law_min(silent_us, LAW_MAX_RTT_US) * 1000);
+	h->away_us = micros_of(queue - (delay - c->low) - (__s64)law_min(silent_us, LAW_MAX_RTT_US) * 1000);
 }
 
 /* The path state of an address, else of the whole device (::). */

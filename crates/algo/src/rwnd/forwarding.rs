@@ -159,6 +159,7 @@ impl Flow {
                 self.inner.sample(now, rtt, s.stamps.is_some(), None);
             }
             self.inner.received_ns = now.0;
+            self.upload_resumes(now, config.pause, s);
             begin_round_trip(&mut self.outer, &mut self.sent_out, s, now);
             let allowed = config.down.is_some();
             return self.down.rewrite(now, config.pause, s, allowed, false, 0, 0);
@@ -202,6 +203,16 @@ impl Flow {
     /// The certain queueing beyond the device, µs: towards it, away from it.
     pub fn outer_queues_us(&self) -> (u32, u32) {
         (self.outer.towards_us, self.outer.away_us)
+    }
+
+    /// New data of an upload leaves after a silence. While older data is unacknowledged the silence is
+    /// an outage, and the window stays: one that then passed unchanged would release a burst. At the
+    /// ACK that ends the silence the two look alike, since it acknowledges data in both.
+    fn upload_resumes(&mut self, now: Instant, pause: Duration, s: &Segment) {
+        let new = s.seq.wrapping_add(s.payload).wrapping_sub(self.sent_out) as i32 > 0;
+        if s.payload > 0 && self.up.max_seq == Some(self.sent_out) && new {
+            self.up.resume(now, pause);
+        }
     }
 
     /// Payload bytes of a full segment with all options.
@@ -283,21 +294,11 @@ impl Flow {
         if more <= 0 || more > HORIZON {
             return;
         }
-        let unacknowledged = up && self.sent_out.wrapping_sub(max_seq) as i32 > 0;
         d.max_seq = Some(upto);
         d.passed += more as u64;
-        // A longer silence is application idle time and resets the law. With data unacknowledged it
-        // is an outage instead: a window that then passed unchanged would release a burst.
-        let pause = |since: u64| now.0.wrapping_sub(since) > config.pause.0 && !unacknowledged;
-        if d.law.as_ref().is_some_and(|law| pause(law.arrived().0)) {
-            d.law = None;
-            d.opposite = Opposite::default();
-            d.started_at = d.passed;
-            d.grown = false;
-        }
-        // A pause before the law has begun counts, too: the start bytes have to come again.
-        if d.last_ns != 0 && d.law.is_none() && pause(d.last_ns) {
-            d.started_at = d.passed;
+        // Of an upload, the data that leaves has shown the end of a pause.
+        if !up {
+            d.resume(now, config.pause);
         }
         d.last_ns = now.0;
         let start = if up { config.up_start } else { config.down_start };
@@ -382,6 +383,22 @@ fn begin_round_trip(half: &mut Half, sent: &mut u32, s: &Segment, now: Instant) 
 }
 
 impl Direction {
+    /// New data after a silence longer than `pause`, which was application idle time: the law begins
+    /// again, and so do the start bytes, if it had not begun.
+    fn resume(&mut self, now: Instant, pause: Duration) {
+        let is_pause = |since: u64| now.0.wrapping_sub(since) > pause.0;
+        match &self.law {
+            None if self.last_ns != 0 && is_pause(self.last_ns) => self.started_at = self.passed,
+            Some(law) if is_pause(law.arrived().0) => {
+                self.law = None;
+                self.opposite = Opposite::default();
+                self.started_at = self.passed;
+                self.grown = false;
+            }
+            _ => {}
+        }
+    }
+
     /// The window field of a segment on its way to the sender, where the law asks for less; records
     /// the right edge that the sender gets to see. `sent`: the highest sequence number that the
     /// sender has sent, and `mss`: the payload of its segments; 0 where they are not known.

@@ -149,8 +149,8 @@ plain! {
         towards_us: u32,
         /// Certain queueing away from the device, µs.
         away_us: u32,
-        /// Number of round trips measured.
-        samples: u32,
+        /// The minimum round trip that the clock's lower bound was found with, µs.
+        low_min_us: u32,
         /// The clock of its far end.
         clock: FarClock,
     }

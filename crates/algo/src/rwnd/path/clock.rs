@@ -20,7 +20,7 @@ const SILENCE_NS: u64 = 30 * NS_PER_S;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FarClock {
     /// When the last new timestamp came; 0: none came yet.
-    last_ns: u64,
+    pub(super) last_ns: u64,
     begun_ns: u64,
     /// Arrival minus sending time relative to the first packet, ns.
     pub(super) delay: i64,

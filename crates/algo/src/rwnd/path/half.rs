@@ -53,13 +53,15 @@ pub struct Half {
     pub towards_us: u32,
     /// Certain queueing away from the device, µs.
     pub away_us: u32,
+    /// The minimum round trip that the clock's lower bound was found with, µs.
+    low_min_us: u32,
     /// The clock of its far end.
     pub clock: FarClock,
 }
 
 impl Half {
-    /// Takes a round trip. It ended with the packet whose timestamp the clock has just taken, if the
-    /// flow is `stamped`. `known`: what other flows have measured of this path.
+    /// Takes a round trip. It ended with the packet whose timestamp the clock has just taken, or with
+    /// a later one of the same tick, if the flow is `stamped`. `known`: what other flows have measured of this path.
     pub fn sample(&mut self, now: Instant, rtt_us: u32, stamped: bool, known: Option<&PlacePath>) {
         let now = now.0;
         let silent_us = now.wrapping_sub(self.received_ns) / 1_000;
@@ -76,12 +78,19 @@ impl Half {
             return;
         }
         let clock = &mut self.clock;
-        let mut low = clock.delay - queue;
+        // With a smaller minimum every queue so far was larger, so the lower bound is less. Else a
+        // latecomer, which learns the minimum from others, takes the queue that it met for the
+        // opposite direction's.
+        clock.low -= i64::from(self.low_min_us.saturating_sub(self.rtt_min_us)) * 1_000;
+        self.low_min_us = self.rtt_min_us;
+        // A later packet of the same tick: a burst may have queued up since its first one.
+        let delay = clock.delay + now.wrapping_sub(clock.last_ns) as i64;
+        let mut low = delay - queue;
         // A new flow uses what other flows have measured: they have seen the path empty.
         if !clock.bounded
             && let Some(known) = known
         {
-            let high = clock.delay - i64::from(known.towards_us.min(queue_us)) * 1_000;
+            let high = delay - i64::from(known.towards_us.min(queue_us)) * 1_000;
             clock.high = clock.high.min(high);
             low += i64::from(known.away_us.min(queue_us)) * 1_000;
         }
@@ -92,11 +101,11 @@ impl Half {
             clock.bounded = true;
         }
         clock.high = clock.high.max(clock.low);
-        self.towards_us = micros_of(clock.delay - clock.high).min(queue_us);
+        self.towards_us = micros_of(delay - clock.high).min(queue_us);
         // A far end that was silent may have had nothing to send: that part of the round trip is
         // not certainly queueing.
         let silent = silent_us.min(MAX_RTT_US) as i64 * 1_000;
-        self.away_us = micros_of(queue - (clock.delay - clock.low) - silent);
+        self.away_us = micros_of(queue - (delay - clock.low) - silent);
     }
 
     /// Begins a measurement in a free slot, at most four per round trip.
@@ -167,24 +176,26 @@ mod tests {
     const FAR_ZERO_NS: u64 = 77_123_456_789;
 
     /// Sends a value and has it echoed at once by a far end whose clock counts milliseconds and runs
-    /// `drift_ppm` fast. The certain queueing towards the device and away from it, and the truth, µs.
+    /// `drift_ppm` fast. The certain queueing towards the device and away from it, and the truth, µs;
+    /// `None` where the value was not measured, because it follows the one before too soon.
     fn round_trip(
         half: &mut Half,
         number: u32,
         at: u64,
         (towards, away): (u64, u64),
         drift_ppm: u64,
-    ) -> ((u32, u32), (u64, u64)) {
+    ) -> Option<((u32, u32), (u64, u64))> {
         half.send(Instant(at), number, Wait::Stamp);
         let turned = at + AWAY_NS + away;
         let far_ns = FAR_ZERO_NS + turned + turned * drift_ppm / 1_000_000;
         let back = Instant(turned + TOWARDS_NS + towards);
         half.clock.tick(back, (far_ns / 1_000_000) as u32);
-        if let Some(rtt_us) = half.returned(back, Some(number), 0) {
+        let rtt_us = half.returned(back, Some(number), 0);
+        if let Some(rtt_us) = rtt_us {
             half.sample(back, rtt_us, true, None);
         }
         half.received_ns = back.0;
-        ((half.towards_us, half.away_us), (towards / 1_000, away / 1_000))
+        rtt_us.map(|_| ((half.towards_us, half.away_us), (towards / 1_000, away / 1_000)))
     }
 
     #[test]
@@ -199,7 +210,7 @@ mod tests {
             // they come at short distances.
             for number in 20..400 {
                 let at = 4_000_000_000 + u64::from(number - 20) * 3_000_000;
-                found = round_trip(&mut half, number, at, queued, 0);
+                found = round_trip(&mut half, number, at, queued, 0).unwrap_or(found);
             }
             let ((towards, away), (true_towards, true_away)) = found;
             // A tick of the clock at either bound, and what its drift may be.
@@ -227,7 +238,11 @@ mod tests {
                 let less = |rng: &mut Rng| rng.below(9_000_000).min(gap / 2);
                 towards = (towards + rng.below(9_000_000)).saturating_sub(less(&mut rng));
                 away = (away + rng.below(9_000_000)).saturating_sub(less(&mut rng));
-                let (found, truth) = round_trip(&mut half, number, at, (towards, away), drift);
+                let Some((found, truth)) =
+                    round_trip(&mut half, number, at, (towards, away), drift)
+                else {
+                    continue;
+                };
                 // One tick: the far clock shows whole milliseconds.
                 assert!(u64::from(found.0) <= truth.0 + 1_000, "towards: {found:?} of {truth:?}");
                 assert!(u64::from(found.1) <= truth.1 + 1_000, "away: {found:?} of {truth:?}");
@@ -236,8 +251,50 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_late_in_a_burst_of_one_tick_is_delayed_towards_the_device() {
+        let mut half = Half::default();
+        for number in 1..20 {
+            round_trip(&mut half, number, u64::from(number) * 200_000_000, (0, 0), 0);
+        }
+        // The far end sends a burst within one millisecond. It queues up towards the device, and the
+        // last segment is the one that echoes.
+        let at = 5_000_000_000;
+        half.send(Instant(at), 20, Wait::Stamp);
+        let turned = at + AWAY_NS;
+        let stamp = ((FAR_ZERO_NS + turned) / 1_000_000) as u32;
+        for queue_ms in [0, 10, 20, 30] {
+            let back = Instant(turned + TOWARDS_NS + queue_ms * 1_000_000);
+            half.clock.tick(back, stamp);
+            if queue_ms == 30 {
+                let rtt_us = half.returned(back, Some(20), 0).unwrap();
+                half.sample(back, rtt_us, true, None);
+            }
+            half.received_ns = back.0;
+        }
+        assert!(half.away_us <= 1_000, "{} of 0 away", half.away_us);
+        assert!((28_000..=31_000).contains(&half.towards_us), "{} of 30 ms", half.towards_us);
+    }
+
+    #[test]
+    fn a_smaller_round_trip_that_is_learnt_later_takes_back_what_seemed_certain() {
+        let mut half = Half::default();
+        // A latecomer: 100 ms stand towards the device.
+        for number in 1..9 {
+            let at = u64::from(number) * 200_000_000;
+            round_trip(&mut half, number, at, (100_000_000, 0), 0);
+        }
+        half.rtt_min_us = 35_000;
+        for number in 9..99 {
+            let at = 2_000_000_000 + u64::from(number) * 3_000_000;
+            round_trip(&mut half, number, at, (100_000_000, 0), 0);
+        }
+        assert!(half.away_us <= 1_000, "{} of 0 away", half.away_us);
+    }
+
+    #[test]
     fn without_timestamps_a_latecomer_takes_what_others_know_and_only_while_it_is_fresh() {
-        let known = PlacePath { at_ns: 5_000_000_000, towards_us: 30_000, away_us: 90_000, rtt_us: 0 };
+        let known =
+            PlacePath { at_ns: 5_000_000_000, towards_us: 30_000, away_us: 90_000, rtt_us: 0 };
         let sampled = |at_ms: u64| {
             let mut half = Half { rtt_min_us: 50_000, ..Half::default() };
             half.sample(Instant(at_ms * 1_000_000), 150_000, false, Some(&known));

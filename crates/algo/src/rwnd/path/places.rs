@@ -68,12 +68,8 @@ impl Places {
         if !clocked {
             return;
         }
-        let new = PlacePath {
-            rtt_us: 0,
-            at_ns: now,
-            towards_us: half.towards_us,
-            away_us: half.away_us,
-        };
+        let new =
+            PlacePath { rtt_us: 0, at_ns: now, towards_us: half.towards_us, away_us: half.away_us };
         // Paths differ but all share the device: what they have in common, the smallest, counts.
         let stays = self.device.is_some_and(|device| {
             now.wrapping_sub(device.at_ns) <= MERGED_NS
