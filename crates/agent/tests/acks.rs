@@ -14,6 +14,7 @@ use aya::Ebpf;
 use aya::maps::Array;
 use units::{Bytes, Duration, Instant};
 
+#[allow(dead_code)] // another test asks for the time
 mod acks_program;
 mod packets;
 mod skip;

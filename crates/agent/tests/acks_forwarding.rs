@@ -146,6 +146,7 @@ fn every_window_of_any_flow_is_the_same_in_the_kernel() {
             down_start: Bytes(in_force.down_start_bytes),
             up_start: Bytes(in_force.up_start_bytes),
             pause: Duration(in_force.pause_ns),
+            forwarded_only: false,
         };
         let flow = Flow::default();
         let mut both = Both { ebpf: &mut ebpf, ends, config, flow, places: &mut places };

@@ -6,12 +6,68 @@
 //! only); the ACK number stands for both received and read data · action: the window field of the
 //! ACK becomes the smaller of its own and the law's; an advertised right edge is never retracted.
 
+mod agent;
+
 use std::collections::VecDeque;
 
-use algo::rwnd::{Cause, Rwnd, Sample, Setup, WindowControl};
+use algo::rwnd::{Cause, Rwnd, Sample, Setup, WindowControl, drwa};
 use units::{Bytes, Duration, Instant};
 
-use crate::frame::Frame;
+use crate::frame::{Frame, flags};
+use crate::wire::WireParameters;
+use agent::Agent;
+
+/// What rewrites windows at one node.
+pub enum Node {
+    /// The published law, or any other of the table.
+    Law(Rewriter),
+    /// DRWA as unbloat-agent runs it (`form = "agent"`).
+    Agent(Box<Agent>),
+}
+
+impl Node {
+    /// A node that has seen nothing yet.
+    pub fn new(algorithm: scenario::Algorithm, mss: u64, node: usize) -> Node {
+        match agent_law(&algorithm) {
+            Some(law) => Node::Agent(Box::new(Agent::new(law, node))),
+            None => Node::Law(Rewriter::new(algorithm, mss)),
+        }
+    }
+
+    /// The node sends a TCP frame of its own.
+    pub fn on_sent(&mut self, now: Instant, f: &mut Frame, wire: &WireParameters) {
+        match self {
+            Node::Law(law) if f.payload() > 0 => law.on_sent(now, f),
+            Node::Law(_) => {}
+            Node::Agent(agent) => agent.on_frame(now, f, wire, true),
+        }
+    }
+
+    /// A TCP frame arrives; `out`: it leaves by the node's uplink.
+    pub fn on_frame(&mut self, now: Instant, f: &mut Frame, wire: &WireParameters, out: bool) {
+        match self {
+            Node::Law(law) if f.flags & flags::SYN == 0 => law.on_frame(now, f),
+            Node::Law(_) => {}
+            Node::Agent(agent) => agent.on_frame(now, f, wire, out),
+        }
+    }
+
+    /// Replaces the law for existing and future flows.
+    pub fn switch(&mut self, algorithm: scenario::Algorithm, mss: u64, node: usize) {
+        match (self, agent_law(&algorithm)) {
+            (Node::Agent(agent), Some(law)) => agent.switch(law),
+            (Node::Law(rewriter), None) => rewriter.switch(algorithm),
+            (other, _) => *other = Node::new(algorithm, mss, node),
+        }
+    }
+}
+
+/// The agent's law, if the scenario asks for it.
+fn agent_law(algorithm: &scenario::Algorithm) -> Option<drwa::Config> {
+    let is_drwa = algo::rwnd::TABLE[algorithm.index].name == drwa::NAME;
+    let config = is_drwa.then(|| drwa::Config::from_settings(&algorithm.settings));
+    config.filter(|config| config.form == drwa::Form::Agent)
+}
 
 /// Timestamps of one side that wait for their echo: value, and when it was first forwarded.
 #[derive(Debug, Default)]

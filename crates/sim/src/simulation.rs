@@ -11,6 +11,10 @@ mod frames;
 mod probes;
 mod transfers;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use algo::rwnd::path::Places;
 use scenario::{App as AppKind, Changed, Scenario};
 use units::{Delays, Duration, Histogram, Instant, Limit};
 
@@ -18,7 +22,7 @@ use crate::apps::{App, Command, Commands, Voice};
 use crate::events::{Events, Target};
 use crate::frame::{Frame, Frames};
 use crate::record::{AppRow, Results};
-use crate::rewrite::Rewriter;
+use crate::rewrite::Node;
 use crate::routes::Routes;
 use crate::tcp::{Endpoint, send};
 use crate::wire::WireParameters;
@@ -116,7 +120,11 @@ pub struct Simulation<'s, T: Tap> {
     voices: Vec<VoiceCall>,
     probes: Vec<ProbeState>,
     /// By node; empty where no node rewrites windows at any time.
-    rewriters: Vec<Option<Rewriter>>,
+    rewriters: Vec<Option<Node>>,
+    /// By node, in the same way: the port by which its packets go out.
+    uplinks: Vec<Option<u32>>,
+    /// By node: what its receivers know of the paths to their senders.
+    places: Vec<Rc<RefCell<Places>>>,
     /// For each port with a probing gate: routes there and back.
     gate_routes: Vec<Option<(u32, u32)>>,
     pub(crate) results: Results,
@@ -132,13 +140,25 @@ pub struct Simulation<'s, T: Tap> {
     unblocked: Vec<(u32, u8)>,
 }
 
+/// The port by which a node's packets go out: that of its device, or the way to the first node that
+/// is called `server…`. The lab finds a node's uplink the same way.
+fn uplink(scenario: &Scenario, routes: &mut Routes, node: usize) -> Option<u32> {
+    if let Some(device) = &scenario.nodes[node].device {
+        return Some(device.link as u32);
+    }
+    let far = |(_, n): &(usize, &scenario::Node)| n.name.starts_with("server");
+    let (far, _) = scenario.nodes.iter().enumerate().filter(|(n, _)| *n != node).find(far)?;
+    let route = routes.between(node, far);
+    routes.next_port(route, 0)
+}
+
 impl<'s, T: Tap> Simulation<'s, T> {
     /// A network at rest.
     pub fn new(scenario: &'s Scenario, tap: T, record_events: bool) -> Simulation<'s, T> {
         let end = Instant(scenario.duration.0);
         let measured_from = Instant(scenario.warmup.0);
         let ports: Vec<Port> = (0..scenario.links.len()).map(|link| scenario.port(link)).collect();
-        let routes =
+        let mut routes =
             Routes::new(scenario.nodes.len(), scenario.links.iter().map(|l| (l.from, l.to)));
         let rewrites = scenario.nodes.iter().any(|n| n.window.is_some())
             || scenario
@@ -146,11 +166,16 @@ impl<'s, T: Tap> Simulation<'s, T> {
                 .iter()
                 .flat_map(|c| &c.what)
                 .any(|w| matches!(w, Changed::NodeWindow(..)));
-        let rewriters = scenario
-            .nodes
-            .iter()
+        let rewriters = (0..scenario.nodes.len())
             .filter(|_| rewrites)
-            .map(|n| n.window.as_ref().map(|w| Rewriter::new(w.clone(), 1_448)))
+            .map(|node| {
+                let law = scenario.nodes[node].window.as_ref()?;
+                Some(Node::new(law.clone(), 1_448, node))
+            })
+            .collect();
+        let uplinks = (0..scenario.nodes.len())
+            .filter(|_| rewrites)
+            .map(|node| uplink(scenario, &mut routes, node))
             .collect();
         let gates = ports.len();
         Simulation {
@@ -167,6 +192,8 @@ impl<'s, T: Tap> Simulation<'s, T> {
             voices: Vec::new(),
             probes: Vec::new(),
             rewriters,
+            uplinks,
+            places: scenario.nodes.iter().map(|_| Rc::default()).collect(),
             gate_routes: vec![None; gates],
             results: Results::default(),
             measured_from,

@@ -361,7 +361,7 @@ impl DrwaLaw {
     pub fn new(config: &Config, mss: u64, timestamps: bool) -> DrwaLaw {
         let max = config.max.0.clamp(1, 1 << 30);
         DrwaLaw {
-            rate_form: (config.form == Form::Rate).into(),
+            rate_form: (config.form != Form::Paper).into(),
             alpha: config.alpha as u32,
             lambda: config.lambda as u32,
             quick: config.quick.into(),

@@ -41,10 +41,13 @@
 //! - `quick`: the average jumps to a larger value at once. Ramp-up then multiplies by λ per RTT, not
 //!   by α + (1−α)λ.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Instant};
 
+use super::path::Places;
+use super::receiving::{Arrival, Receiving};
 use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
 
 /// Name in the table.
@@ -61,6 +64,10 @@ choice! {
         Paper = "paper",
         /// The rate, in bytes per second.
         Rate = "rate",
+        /// The rate, with what the agent adds: queues of the opposite direction, room for a flow that
+        /// grows, what the host's flows know of each other ([`super::receiving`],
+        /// [`super::forwarding`]).
+        Agent = "agent",
     }
 }
 
@@ -78,7 +85,9 @@ choice! {
 config! {
     /// Parameters of the law, and its bounds.
     pub struct Config {
-        /// `paper` averages the window, `rate` the rate.
+        /// `paper` averages the window, `rate` the rate. `agent` is `rate` as unbloat-agent runs it: the queue of the
+        /// opposite direction is not the flow's own, a flow that grows has room, and flows of one host share the smallest
+        /// RTT.
         form: Form = Form::Paper;
         /// Weight of the old value in the average, in sixteenths. 14 (7/8) is what the prototypes of this project were
         /// measured with in the paper's form; the independent port uses 8 (1/2).
@@ -207,6 +216,10 @@ struct Probe {
     min_us: u64,
 }
 
+/// Linux refuses smaller clamps of a socket's window (`SOCK_MIN_RCVBUF` / 2 is some 2.3 KB), and the
+/// agent sets none below this.
+const MIN_CLAMP: u64 = 4_096;
+
 /// Windows from the return of the old window to the next decision: one until data arrives that was
 /// sent under it, and that one itself. Before, RTT would be that of the empty path and `cwnd_est`
 /// that of the full one, and their quotient too large.
@@ -234,15 +247,28 @@ pub struct Drwa {
     arrived: Instant,
     /// Total that the application had read at the last sample.
     copied: Bytes,
+    /// What the agent adds at the receiver.
+    receiving: Option<Box<Receiving>>,
 }
 
 impl Drwa {
-    /// The state of a new connection.
+    /// The state of a new connection at its receiver.
     pub fn new(config: Config, setup: &Setup) -> Drwa {
+        let agent = config.form == Form::Agent;
+        let mut law = Drwa::alone(config, setup);
+        if agent {
+            law.law.floor = law.law.floor.max(MIN_CLAMP).min(law.law.max);
+            law.receiving = Some(Box::default());
+        }
+        law
+    }
+
+    /// The law without what the agent adds to it at the receiver.
+    pub fn alone(config: Config, setup: &Setup) -> Drwa {
         let max = config.max.0.clamp(1, MAX_BYTES);
         let floor = config.min_window.saturating_mul(setup.mss.0).clamp(1, max);
         let law = Law {
-            rate_form: config.form == Form::Rate,
+            rate_form: config.form != Form::Paper,
             alpha: config.alpha,
             lambda: config.lambda,
             quick: config.quick,
@@ -268,6 +294,7 @@ impl Drwa {
             silence: Duration::ZERO,
             arrived: Instant::ZERO,
             copied: Bytes::ZERO,
+            receiving: None,
         }
     }
 
@@ -410,7 +437,8 @@ fn micros(rtt: Duration) -> u64 {
 
 impl WindowControl for Drwa {
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes> {
-        let before = self.window;
+        let before = self.window();
+        let round = self.round_began_ns();
         if self.begun.is_none() {
             // The first data belongs to the first round; data read before does not.
             self.arrived = now;
@@ -437,10 +465,22 @@ impl WindowControl for Drwa {
             self.copied = sample.copied;
             self.on_read(now, sample.copied);
         }
-        (self.window != before).then_some(Bytes(self.window))
+        if let Some(mut receiving) = self.receiving.take() {
+            let ended = round != self.round_began_ns();
+            receiving.on_law(self, now, sample.copied.0, ended);
+            self.receiving = Some(receiving);
+        }
+        (self.window() != before).then_some(self.window())
+    }
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, places: &mut Places) {
+        if let Some(receiving) = &mut self.receiving {
+            let law = (self.rtt_min_us, self.rtt_us);
+            self.rtt_min_us = receiving.on_arrival(now, arrival, law, places);
+        }
     }
     fn window(&self) -> Bytes {
-        Bytes(self.window)
+        let target = self.receiving.as_ref().and_then(|receiving| receiving.target());
+        Bytes(target.unwrap_or(self.window))
     }
     fn buffer(&self) -> Bytes {
         self.max
@@ -448,7 +488,7 @@ impl WindowControl for Drwa {
     fn state(&self) -> State {
         let rtt = self.rtt_estimate();
         State {
-            window: Bytes(self.window),
+            window: self.window(),
             cwnd_estimate: (self.estimate.cwnd > 0).then_some(Bytes(self.estimate.cwnd)),
             rtt: (rtt > 0).then_some(Duration::from_micros(rtt)),
             rtt_min: (self.rtt_min_us < MAX_RTT_US)

@@ -55,6 +55,8 @@ pub struct Config {
     pub up_start: Bytes,
     /// A silence longer than this is application idle time.
     pub pause: Duration,
+    /// This host's own downloads are left to the law at its receivers.
+    pub forwarded_only: bool,
 }
 
 /// A TCP segment as the device sees it.
@@ -161,7 +163,7 @@ impl Flow {
             self.inner.received_ns = now.0;
             self.upload_resumes(now, config.pause, s);
             begin_round_trip(&mut self.outer, &mut self.sent_out, s, now);
-            let allowed = config.down.is_some();
+            let allowed = config.down.is_some() && !(config.forwarded_only && self.local);
             return self.down.rewrite(now, config.pause, s, allowed, false, 0, 0);
         }
         if let Some((stamp, _)) = s.stamps {
@@ -323,7 +325,7 @@ impl Flow {
         // have the time that a window takes to be used up.
         let setup = Setup { mss: Bytes(mss.into()), timestamps: up || stamped };
         let begun = d.law.as_ref().map_or(0, Drwa::round_began_ns);
-        let law = d.law.get_or_insert_with(|| Drwa::new(law.clone(), &setup));
+        let law = d.law.get_or_insert_with(|| Drwa::alone(law.clone(), &setup));
         if let Some(rtt_min) = rtt_min {
             law.learn_rtt_min(Duration::from_micros(rtt_min));
         }

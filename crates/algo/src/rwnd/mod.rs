@@ -9,6 +9,8 @@
 
 use units::{Bytes, Duration, Instant};
 
+use path::Places;
+
 pub mod afc;
 pub mod autotune;
 pub mod drwa;
@@ -16,9 +18,11 @@ pub mod fixed;
 pub mod forwarding;
 pub mod opposite;
 pub mod path;
+pub mod receiving;
 pub mod rledbat;
 mod rtt;
 
+pub use receiving::Arrival;
 pub use rtt::WindowRtt;
 
 /// The circumstances of one connection.
@@ -86,6 +90,9 @@ pub trait WindowControl {
     /// the smaller of it and the free buffer, and never moves the right edge to the left (RFC 9293
     /// section 3.8.6.2.1).
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes>;
+    /// A segment has arrived that shows something of the path; before its sample. `places`: what all
+    /// connections of this host know. Only laws that separate the two directions' queues use it.
+    fn on_arrival(&mut self, _now: Instant, _arrival: &Arrival, _places: &mut Places) {}
     /// The target window, in bytes.
     fn window(&self) -> Bytes;
     /// Size of the buffer in payload bytes, comparable with the window. Free buffer is this minus
@@ -121,6 +128,7 @@ family! {
     changes {
         on_sample(now: Instant, sample: &Sample) -> Option<Bytes>;
         on_ack_sent(now: Instant);
+        on_arrival(now: Instant, arrival: &Arrival, places: &mut Places);
     }
     asks {
         window() -> Bytes;

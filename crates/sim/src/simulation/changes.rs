@@ -6,7 +6,7 @@ use algo::{cc, gate, rwnd};
 use scenario::Changed;
 
 use super::{Simulation, Tap};
-use crate::rewrite::Rewriter;
+use crate::rewrite::Node;
 
 impl<T: Tap> Simulation<'_, T> {
     pub(super) fn on_change(&mut self, index: usize) {
@@ -28,8 +28,8 @@ impl<T: Tap> Simulation<'_, T> {
                     self.route_gate(*node, device.link);
                 }
                 Changed::NodeWindow(node, law) => match (&mut self.rewriters[*node], law) {
-                    (Some(rewriter), Some(law)) => rewriter.switch(law.clone()),
-                    (slot, law) => *slot = law.clone().map(|law| Rewriter::new(law, 1_448)),
+                    (Some(rewriter), Some(law)) => rewriter.switch(law.clone(), 1_448, *node),
+                    (slot, law) => *slot = law.clone().map(|law| Node::new(law, 1_448, *node)),
                 },
                 Changed::Congestion(flow, algorithm) => {
                     let s = &scenario.flows[*flow].sender;

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::{Simulation, Tap};
 use crate::events::Target;
-use crate::frame::{Frame, Kind, flags};
+use crate::frame::{Frame, Kind};
 use crate::record::EventRow;
 use crate::tcp::SendLimit;
 use crate::wire::WireParameters;
@@ -35,9 +35,9 @@ impl<T: Tap> Simulation<'_, T> {
         let handle = self.frames.insert(frame);
         if let Some(Some(rewriter)) = self.rewriters.get_mut(node)
             && frame.kind == Kind::Tcp
-            && frame.payload() > 0
         {
-            rewriter.on_sent(self.now, frame);
+            let wire = self.connections[frame.owner as usize].wire;
+            rewriter.on_sent(self.now, self.frames.get_mut(handle), &wire);
         }
         self.enqueue(port, handle);
     }
@@ -232,9 +232,11 @@ impl<T: Tap> Simulation<'_, T> {
         let (route, hop) = (frame.route, frame.hop);
         if let Some(Some(rewriter)) = self.rewriters.get_mut(node)
             && frame.kind == Kind::Tcp
-            && frame.flags & flags::SYN == 0
         {
-            rewriter.on_frame(self.now, frame);
+            let wire = self.connections[frame.owner as usize].wire;
+            let next = self.routes.next_port(route, hop);
+            let out = next.is_some() && next == self.uplinks[node];
+            rewriter.on_frame(self.now, frame, &wire, out);
         }
         if let Some(port) = self.routes.next_port(route, hop) {
             self.enqueue(port, handle);

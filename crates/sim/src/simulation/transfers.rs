@@ -227,7 +227,7 @@ impl<T: Tap> Simulation<'_, T> {
             }
             let read =
                 if side == data_side { scenario::Read::AtOnce } else { spec.receiver.read.clone() };
-            let receiver = Receiver::new(
+            let mut receiver = Receiver::new(
                 law,
                 receive::Settings {
                     mss,
@@ -239,6 +239,8 @@ impl<T: Tap> Simulation<'_, T> {
                     scale: scale[usize::from(side)],
                 },
             );
+            let own = usize::from(side);
+            receiver.places = Some((self.places[nodes[own]].clone(), nodes[1 - own] as u64));
             Box::new(Endpoint::new(labels, sender, receiver, s.timestamps, s.ecn))
         };
         let ends = [make(0), make(1)];

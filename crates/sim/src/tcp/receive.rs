@@ -5,7 +5,11 @@
 //! window law of `algo::rwnd`, silly-window avoidance (RFC 9293 section 3.8.6.2.2) · action: when
 //! an ACK is due, and its contents.
 
-use algo::rwnd::{Cause, Rwnd, Sample, WindowControl};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use algo::rwnd::path::Places;
+use algo::rwnd::{Arrival, Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
 use units::{Bytes, Duration, Instant};
 
@@ -85,6 +89,9 @@ pub struct Receiver {
     ece: bool,
     last_echo: u32,
     pub counters: Counters,
+    /// What all receivers of this host know of the paths to their senders, and the sender's address
+    /// there.
+    pub places: Option<(Rc<RefCell<Places>>, u64)>,
     /// Smallest and largest window advertised.
     pub window_range: (u64, u64),
 }
@@ -117,6 +124,7 @@ impl Receiver {
             ece: false,
             last_echo: 0,
             counters: Counters::default(),
+            places: None,
             window_range: (u64::MAX, 0),
         }
     }
@@ -200,6 +208,11 @@ impl Receiver {
             self.unacked += self.nxt - before;
         }
         let rtt = self.echo(f, now_ticks);
+        if let Some((places, address)) = &self.places {
+            let stamp = (f.ts_val != 0).then_some(f.ts_val);
+            let arrival = Arrival { address: *address, stamp, rtt };
+            self.law.on_arrival(now, &arrival, &mut places.borrow_mut());
+        }
         self.sample(now, Cause::Arrived, rtt);
         if self.settings.read == Read::AtOnce {
             self.copied = self.nxt;

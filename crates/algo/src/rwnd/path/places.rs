@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 
 use units::Instant;
 
-use super::{Half, NS_PER_MS};
+use super::{Half, MAX_RTT_US, NS_PER_MS};
 
 /// Within this time the tighter of two bounds is taken.
 const MERGED_NS: u64 = 200 * NS_PER_MS;
@@ -31,12 +31,28 @@ pub struct PlacePath {
 pub struct Places {
     by_address: BTreeMap<u64, PlacePath>,
     device: Option<PlacePath>,
+    /// Smallest RTT to an address at the receivers of this host, µs.
+    minima: BTreeMap<u64, u64>,
 }
 
 impl Places {
     /// The path state of an address, else of the whole device.
     pub fn of(&self, address: u64) -> Option<PlacePath> {
         self.by_address.get(&address).copied().filter(|place| place.at_ns != 0).or(self.device)
+    }
+
+    /// The smallest RTT to an address that any connection of this host knows, and this one's own is
+    /// `own`; `MAX_RTT_US` stands for none.
+    pub fn minimum(&mut self, address: u64, own: u64) -> u64 {
+        match self.minima.get(&address) {
+            Some(shared) if *shared <= own => *shared,
+            _ => {
+                if own < MAX_RTT_US {
+                    self.minima.insert(address, own);
+                }
+                own
+            }
+        }
     }
 
     /// Shares a round trip with other flows to the same address, and with flows to addresses that

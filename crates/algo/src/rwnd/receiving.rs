@@ -1,0 +1,94 @@
+//! What the agent adds to the law at the receiving host: the queue of uploads, room for growth, and
+//! what the host's other connections know.
+//!
+//! signal: timestamps of the segments that arrive, RTT samples · model: [`super::path`] with one half,
+//! since the host is the end of the path; [`super::opposite`] for the window beside an upload's queue;
+//! the smallest RTT of all connections to one address, since a latecomer never sees the empty path ·
+//! action: the window, in place of the law's own.
+//!
+//! Source: this project. `bpf/receive.bpf.c` of the agent computes the same bit for bit; a test
+//! compares them.
+
+use units::{Duration, Instant};
+
+use super::drwa::Drwa;
+use super::forwarding::MIN_RTT_US;
+use super::opposite::{Opposite, growth_ends, growth_window};
+use super::path::{Half, Places};
+
+/// What a segment that has just arrived shows of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrival {
+    /// Its sender, in [`Places`].
+    pub address: u64,
+    /// Its TSval; `None` without timestamps.
+    pub stamp: Option<u32>,
+    /// The RTT that its echo shows.
+    pub rtt: Option<Duration>,
+}
+
+/// State of one connection beside that of its law.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Receiving {
+    half: Half,
+    opposite: Opposite,
+    /// A queue has stood since the connection began.
+    grown: bool,
+    target: Option<u64>,
+}
+
+impl Receiving {
+    /// Splits the round trip's queueing into both directions. The smallest RTT of all connections to
+    /// this address, µs, for the law, whose own is `rtt_min_us`. `round_us`: the RTT of its last
+    /// round, which is taken where there are no timestamps.
+    pub fn on_arrival(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        (rtt_min_us, round_us): (u64, u64),
+        places: &mut Places,
+    ) -> u64 {
+        let sample = arrival.rtt.map(|rtt| (rtt.0 / 1_000).max(MIN_RTT_US));
+        let own = rtt_min_us.min(sample.unwrap_or(u64::MAX));
+        let rtt_min = places.minimum(arrival.address, own).max(MIN_RTT_US);
+        let rtt_us = match arrival.stamp {
+            Some(stamp) => {
+                self.half.clock.tick(now, stamp);
+                sample.unwrap_or(0)
+            }
+            None => round_us,
+        };
+        if rtt_us > 0 {
+            let stamped = arrival.stamp.is_some();
+            let known = places.of(arrival.address);
+            self.half.rtt_min_us = rtt_min as u32;
+            self.half.sample(now, rtt_us as u32, stamped, known.as_ref());
+            // Loopback has no queue.
+            if stamped && rtt_min > MIN_RTT_US {
+                places.learn(arrival.address, &mut self.half, now, true);
+            }
+            self.opposite.sample(self.half.away_us.into());
+        }
+        self.half.received_ns = now.0;
+        rtt_min
+    }
+
+    /// The law has taken a sample; `ended`: with it a round has ended. `copied`: what the application
+    /// has read.
+    pub fn on_law(&mut self, law: &Drwa, now: Instant, copied: u64, ended: bool) {
+        if ended {
+            self.opposite.end_round(law, now, copied, false);
+        }
+        if law.round_rtt_us() == 0 {
+            return;
+        }
+        self.grown |= growth_ends(law);
+        let window = self.opposite.window(law);
+        self.target = Some(if self.grown { window } else { growth_window(window, law) });
+    }
+
+    /// The window in place of the law's own; `None` before its first decision.
+    pub fn target(&self) -> Option<u64> {
+        self.target
+    }
+}
