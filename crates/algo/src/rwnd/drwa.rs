@@ -109,6 +109,8 @@ config! {
         rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
         /// Segments that every decision adds, so that windows at one bottleneck become equal. A deviation, off by default.
         increment: u64 = 0, 0, 1_000;
+        /// Flows of one host get equal rates ([`super::fair`]); only with `form = "agent"`.
+        fair: bool = false;
         /// RTTmin known from other connections to the same host.
         rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));
     }
@@ -232,6 +234,7 @@ pub struct Drwa {
     estimate: Estimate,
     window: u64,
     max: Bytes,
+    fair: bool,
     window_rtt: Option<WindowRtt>,
     /// Mean RTT of the last round, µs; zero before the first sample.
     rtt_us: u64,
@@ -282,6 +285,7 @@ impl Drwa {
             estimate: Estimate::default(),
             window: config.initial.0.clamp(floor, max),
             max: Bytes(max),
+            fair: config.fair && config.form == Form::Agent,
             window_rtt: by_window.then(WindowRtt::default),
             rtt_us: 0,
             rtt_min_us: config.rtt_min_seed.map_or(MAX_RTT_US, micros),
@@ -301,6 +305,11 @@ impl Drwa {
     /// Takes the smallest RTT of another connection to the same host.
     pub fn learn_rtt_min(&mut self, rtt: Duration) {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
+    }
+
+    /// Whether flows of one host get equal rates.
+    pub(super) fn fair(&self) -> bool {
+        self.fair
     }
 
     /// λ in sixteenths.
@@ -473,9 +482,11 @@ impl WindowControl for Drwa {
         (self.window() != before).then_some(self.window())
     }
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, places: &mut Places) {
-        if let Some(receiving) = &mut self.receiving {
+        if let Some(mut receiving) = self.receiving.take() {
             let law = (self.rtt_min_us, self.rtt_us);
             self.rtt_min_us = receiving.on_arrival(now, arrival, law, places);
+            receiving.on_others(self, now, places);
+            self.receiving = Some(receiving);
         }
     }
     fn window(&self) -> Bytes {

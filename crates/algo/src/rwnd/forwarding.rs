@@ -101,6 +101,8 @@ struct Direction {
     /// The right edge as the sender got to see it.
     edge: Option<u32>,
     opposite: Opposite,
+    /// The slot of [`super::fair`] that it has added itself to.
+    slot: u64,
     /// The window that the law wants, bytes.
     target: u32,
     scale: u8,
@@ -177,16 +179,12 @@ impl Flow {
         }
         self.outer.received_ns = now.0;
         begin_round_trip(&mut self.inner, &mut self.sent_in, s, now);
-        if let Some(law) = &config.up
-            && self.sent_out != 0
-        {
-            self.take(now, config, law, true, s.ack, rtt.is_some(), s.stamps.is_some());
+        if config.up.is_some() && self.sent_out != 0 {
+            self.take(now, config, places, true, s.ack, (rtt.is_some(), s.stamps.is_some()));
         }
-        if let Some(law) = &config.down
-            && s.payload > 0
-        {
+        if config.down.is_some() && s.payload > 0 {
             let upto = s.seq.wrapping_add(s.payload);
-            self.take(now, config, law, false, upto, rtt.is_some(), s.stamps.is_some());
+            self.take(now, config, places, false, upto, (rtt.is_some(), s.stamps.is_some()));
         }
         let unacknowledged = self.sent_out.wrapping_sub(s.ack) as i32 > 0;
         let options = if s.stamps.is_some() { TIMESTAMP_BYTES } else { 0 };
@@ -269,18 +267,18 @@ impl Flow {
     }
 
     /// New data of a download, or a new acknowledgment of an upload, has come in up to the sequence
-    /// number `upto`: one sample for the law of that direction. `fresh`: a round trip has just ended.
-    #[allow(clippy::too_many_arguments)]
+    /// number `upto`: one sample for the law of that direction. `fresh`: a round trip has just ended;
+    /// `stamped`: the flow has timestamps.
     fn take(
         &mut self,
         now: Instant,
         config: &Config,
-        law: &Law,
+        places: &mut Places,
         up: bool,
         upto: u32,
-        fresh: bool,
-        stamped: bool,
+        (fresh, stamped): (bool, bool),
     ) {
+        let Some(law) = (if up { &config.up } else { &config.down }) else { return };
         let mss = self.mss();
         let from_syn = self.syn_out && self.syn_in;
         let (d, queue) = if up {
@@ -350,7 +348,11 @@ impl Flow {
         if law.round_rtt_us() == 0 {
             return;
         }
-        let mut target = d.opposite.window(law);
+        let share = law
+            .fair()
+            .then(|| places.shares[usize::from(up)].take(now, law, &mut d.slot))
+            .flatten();
+        let mut target = d.opposite.window_beside(law, share);
         if !from_syn || growth_ends(law) {
             d.grown = true;
         }

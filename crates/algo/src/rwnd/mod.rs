@@ -14,6 +14,7 @@ use path::Places;
 pub mod afc;
 pub mod autotune;
 pub mod drwa;
+pub mod fair;
 pub mod fixed;
 pub mod forwarding;
 pub mod opposite;

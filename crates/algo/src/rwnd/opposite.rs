@@ -16,6 +16,7 @@
 use units::Instant;
 
 use super::drwa::{Drwa, MAX_BYTES, MAX_RATE, MAX_RTT_US};
+use super::fair::{Share, fair_window};
 
 /// What is known of the opposite direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +100,13 @@ impl Opposite {
         self.added_us = ahead.saturating_sub(spare).min(MAX_RTT_US) as u32;
         self.before_us = self.mean_us;
         self.mean_us = mean.min(MAX_RTT_US) as u32;
+    }
+
+    /// The window beside other flows of this host, in place of the law's own.
+    pub fn window_beside(&self, law: &Drwa, share: Option<Share>) -> u64 {
+        let Some(share) = share else { return self.window(law) };
+        let rate = if self.added_us == 0 { law.rate() } else { self.rate };
+        fair_window(law, share, rate, self.added_us)
     }
 
     /// The window in bytes, in place of the law's own.

@@ -12,6 +12,7 @@
 use units::{Duration, Instant};
 
 use super::drwa::Drwa;
+use super::fair::Share;
 use super::forwarding::MIN_RTT_US;
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places};
@@ -35,6 +36,9 @@ pub struct Receiving {
     /// A queue has stood since the connection began.
     grown: bool,
     target: Option<u64>,
+    /// What is known of the host's other downloads, and the slot that this one has added itself to.
+    share: Option<Share>,
+    slot: u64,
 }
 
 impl Receiving {
@@ -73,6 +77,13 @@ impl Receiving {
         rtt_min
     }
 
+    /// Learns from the host's other downloads, and tells them of this one.
+    pub fn on_others(&mut self, law: &Drwa, now: Instant, places: &mut Places) {
+        if law.fair() {
+            self.share = places.shares[0].take(now, law, &mut self.slot);
+        }
+    }
+
     /// The law has taken a sample; `ended`: with it a round has ended. `copied`: what the application
     /// has read.
     pub fn on_law(&mut self, law: &Drwa, now: Instant, copied: u64, ended: bool) {
@@ -83,7 +94,7 @@ impl Receiving {
             return;
         }
         self.grown |= growth_ends(law);
-        let window = self.opposite.window(law);
+        let window = self.opposite.window_beside(law, self.share);
         self.target = Some(if self.grown { window } else { growth_window(window, law) });
     }
 

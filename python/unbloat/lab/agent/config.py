@@ -200,12 +200,14 @@ def unsupported_in_forwarded_acks(law: Law) -> list[str]:
     """What a law on forwarded ACKs does not support in addition."""
     if law["kind"] != "drwa":
         return []
-    fixed = {"form": "rate", "rtt_min_age": None}
-    return [
-        f"window.{key} = {law[key]}: on forwarded ACKs unbloat-agent has {'none' if value is None else value}"
-        for key, value in fixed.items()
-        if law[key] != value
-    ]
+    found = []
+    if form(law) != "rate":
+        found.append(f"window.form = {law['form']}: on forwarded ACKs unbloat-agent has rate")
+    if law["rtt_min_age"] is not None:
+        found.append(
+            f"window.rtt_min_age = {law['rtt_min_age']}: on forwarded ACKs unbloat-agent has none"
+        )
+    return found
 
 
 def configuration(cure: Cure, device: str, cgroup: Path | None, telemetry: Path | None) -> str:
@@ -243,13 +245,18 @@ def uplink_section(cure: Cure, telemetry: Path | None) -> list[str]:
     return section("uplink", mode="off")
 
 
+def form(law: Law) -> str:
+    """Which average the agent takes. What a scenario calls its whole law, beside the published one, averages the rate."""
+    return "rate" if law["form"] == "agent" else str(law["form"])
+
+
 def law_keys(law: Law | None) -> dict[str, object]:
     """A law in the agent's words. Nothing is waited for: the scenario's law holds from the first round trip on."""
     if law is None:
         return {}
     return {
         "lambda": law["lambda"] / SIXTEENTHS,
-        "form": law["form"],
+        "form": form(law),
         "average": law["alpha"] / SIXTEENTHS,
         "quick": law["quick"],
         "floor": law["min_window"],

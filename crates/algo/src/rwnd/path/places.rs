@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 
 use units::Instant;
 
+use super::super::fair::Shares;
 use super::{Half, MAX_RTT_US, NS_PER_MS};
 
 /// Within this time the tighter of two bounds is taken.
@@ -31,6 +32,8 @@ pub struct PlacePath {
 pub struct Places {
     by_address: BTreeMap<u64, PlacePath>,
     device: Option<PlacePath>,
+    /// What the flows of either direction of data carry: downloads, uploads.
+    pub(in crate::rwnd) shares: [Shares; 2],
     /// Smallest RTT to an address at the receivers of this host, µs.
     minima: BTreeMap<u64, u64>,
 }

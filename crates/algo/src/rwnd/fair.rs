@@ -1,0 +1,94 @@
+//! Equal shares for the flows of one host or device, beside [`super::opposite`].
+//!
+//! signal: rate and smallest RTT of each flow at its decisions · model: flows in one direction share
+//! the access link. Each adds itself once per slot of a second; the slot before tells the mean rate
+//! and the smallest RTTmin of all · action: a flow's window follows its rate moved towards the mean by
+//! a sixteenth, and all flows allow the same queue.
+//!
+//! Why: the law multiplies every window at a bottleneck by the same factor, so windows keep their
+//! proportions for ever. And each flow allows (λ−1) times its own RTTmin, so of two with different
+//! RTTmin the farther one fills the queue until the nearer one has nothing.
+//!
+//! With w = ((1−β)·rate + β·mean) · (RTTmin + Q) and one Q for all, the only fixed point has equal
+//! rates, whatever the RTTs. An increment has that too, but its queue grows with the number of flows,
+//! and it takes long where the bandwidth-delay product is large. Here the sum of the windows stays
+//! what it was.
+//!
+//! What can go wrong, and is bounded: a flow that is limited elsewhere, or by its application, has a
+//! smaller rate than the mean. Its window has room for at most `1 + GAIN·β` of its rate, and the other
+//! flows' windows are smaller by at most β, which the queue that λ allows covers (λ > 1 + β).
+//!
+//! Source: this project. The mean as a target is that of processor sharing (Kleinrock 1967); that a
+//! multiplicative law alone does not converge is Chiu and Jain, "Analysis of the Increase and Decrease
+//! Algorithms", 1989.
+
+use units::Instant;
+
+use super::drwa::{Drwa, MAX_RTT_US};
+
+/// How long flows add themselves; a flow alone for one slot decides alone. Round trips are shorter.
+const SLOT_NS: u64 = 1_000_000_000;
+/// β as a divisor.
+const BETA: u64 = 16;
+/// A flow's rate counts as at most so many times itself more.
+const GAIN: u64 = 2;
+
+/// What a slot says of all flows together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Slot {
+    rates: u64,
+    flows: u64,
+    rtt_min_us: u64,
+}
+
+/// All flows of one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shares {
+    number: u64,
+    current: Slot,
+    last: Slot,
+}
+
+/// What a flow knows of the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Mean rate of all flows, bytes per second.
+    pub mean: u64,
+    /// Smallest RTTmin of all, µs.
+    pub rtt_min_us: u64,
+}
+
+impl Shares {
+    /// A flow with this rate and RTTmin, which has added itself in slot `added` last. What it knows of
+    /// the others; `None` if there are none.
+    pub fn take(&mut self, now: Instant, law: &Drwa, added: &mut u64) -> Option<Share> {
+        let number = now.0 / SLOT_NS + 1;
+        if number != self.number {
+            self.last = if number == self.number + 1 { self.current } else { Slot::default() };
+            self.current = Slot::default();
+            self.number = number;
+        }
+        if *added != number && law.round_rtt_us() > 0 {
+            *added = number;
+            let rtt_min_us = law.rtt_min_us();
+            let slot = &mut self.current;
+            if slot.flows == 0 || rtt_min_us < slot.rtt_min_us {
+                slot.rtt_min_us = rtt_min_us;
+            }
+            slot.rates += law.rate();
+            slot.flows += 1;
+        }
+        let Slot { rates, flows, rtt_min_us } = self.last;
+        (flows > 1).then(|| Share { mean: rates / flows, rtt_min_us })
+    }
+}
+
+/// The window beside other flows. `rate`: the flow's own, bytes per second; `added_us`: the time that
+/// the queue of the opposite direction adds.
+pub fn fair_window(law: &Drwa, share: Share, rate: u64, added_us: u32) -> u64 {
+    let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
+    let queue = share.rtt_min_us.min(rtt_min) * law.lambda().saturating_sub(16) / 16;
+    let towards = share.mean.min(rate + GAIN * rate);
+    let rate = (rate * (BETA - 1) + towards) / BETA;
+    law.bounded(rate * (rtt_min + queue + u64::from(added_us)) / 1_000_000)
+}
