@@ -235,6 +235,7 @@ pub struct Drwa {
     window: u64,
     max: Bytes,
     fair: bool,
+    mss: u64,
     window_rtt: Option<WindowRtt>,
     /// Mean RTT of the last round, µs; zero before the first sample.
     rtt_us: u64,
@@ -285,6 +286,7 @@ impl Drwa {
             estimate: Estimate::default(),
             window: config.initial.0.clamp(floor, max),
             max: Bytes(max),
+            mss: setup.mss.0,
             fair: config.fair && config.form == Form::Agent,
             window_rtt: by_window.then(WindowRtt::default),
             rtt_us: 0,
@@ -305,6 +307,11 @@ impl Drwa {
     /// Takes the smallest RTT of another connection to the same host.
     pub fn learn_rtt_min(&mut self, rtt: Duration) {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
+    }
+
+    /// Payload of a full segment.
+    pub(super) fn mss(&self) -> u64 {
+        self.mss
     }
 
     /// Whether flows of one host get equal rates.

@@ -28,6 +28,13 @@ use super::drwa::{Drwa, MAX_RTT_US};
 
 /// How long flows add themselves; a flow alone for one slot decides alone. Round trips are shorter.
 const SLOT_NS: u64 = 1_000_000_000;
+/// The queue is emptied once for all flows that have come within this time.
+const DRAIN_EVERY_NS: u64 = 5_000_000_000;
+/// Round trips that this takes: one until smaller windows are in force, one until the queue is gone,
+/// one for the samples.
+const DRAIN_ROUNDS: u64 = 3;
+const DRAIN_NUM: u64 = 1;
+const DRAIN_DEN: u64 = 2;
 /// β as a divisor.
 const BETA: u64 = 16;
 /// A flow's rate counts as at most so many times itself more.
@@ -39,6 +46,7 @@ struct Slot {
     rates: u64,
     flows: u64,
     rtt_min_us: u64,
+    rtt_max_us: u64,
 }
 
 /// All flows of one direction.
@@ -47,6 +55,11 @@ pub struct Shares {
     number: u64,
     current: Slot,
     last: Slot,
+    /// A flow has come since the queue was emptied last.
+    newcomers: bool,
+    /// When that began and ends.
+    drain_from_ns: u64,
+    drain_until_ns: u64,
 }
 
 /// What a flow knows of the others.
@@ -56,6 +69,8 @@ pub struct Share {
     pub mean: u64,
     /// Smallest RTTmin of all, µs.
     pub rtt_min_us: u64,
+    /// The queue is being emptied.
+    pub drains: bool,
 }
 
 impl Shares {
@@ -69,17 +84,29 @@ impl Shares {
             self.number = number;
         }
         if *added != number && law.round_rtt_us() > 0 {
+            self.newcomers |= *added == 0;
             *added = number;
             let rtt_min_us = law.rtt_min_us();
             let slot = &mut self.current;
             if slot.flows == 0 || rtt_min_us < slot.rtt_min_us {
                 slot.rtt_min_us = rtt_min_us;
             }
+            slot.rtt_max_us = slot.rtt_max_us.max(law.round_rtt_us());
             slot.rates += law.rate();
             slot.flows += 1;
         }
-        let Slot { rates, flows, rtt_min_us } = self.last;
-        (flows > 1).then(|| Share { mean: rates / flows, rtt_min_us })
+        let Slot { rates, flows, rtt_min_us, rtt_max_us } = self.last;
+        if flows < 2 {
+            return None;
+        }
+        let rests = self.drain_from_ns == 0 || now.0 - self.drain_from_ns >= DRAIN_EVERY_NS;
+        if self.newcomers && rests {
+            self.newcomers = false;
+            self.drain_from_ns = now.0;
+            self.drain_until_ns = now.0 + DRAIN_ROUNDS * rtt_max_us * 1_000;
+        }
+        let drains = now.0 < self.drain_until_ns;
+        Some(Share { mean: rates / flows, rtt_min_us, drains })
     }
 }
 
@@ -87,8 +114,17 @@ impl Shares {
 /// the queue of the opposite direction adds.
 pub fn fair_window(law: &Drwa, share: Share, rate: u64, added_us: u32) -> u64 {
     let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
+    if share.drains {
+        return law.bounded(rate * rtt_min / 1_000_000 * DRAIN_NUM / DRAIN_DEN);
+    }
     let queue = share.rtt_min_us.min(rtt_min) * law.lambda().saturating_sub(16) / 16;
+    let us = rtt_min + queue + u64::from(added_us);
+    let own = rate * us / 1_000_000;
     let towards = share.mean.min(rate + GAIN * rate);
-    let rate = (rate * (BETA - 1) + towards) / BETA;
-    law.bounded(rate * (rtt_min + queue + u64::from(added_us)) / 1_000_000)
+    let mut window = (rate * (BETA - 1) + towards) / BETA * us / 1_000_000;
+    // Less than a segment more would never be sent.
+    if share.mean > rate && own < BETA * law.mss() {
+        window = window.max(own + law.mss());
+    }
+    law.bounded(window)
 }

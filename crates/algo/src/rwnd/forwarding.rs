@@ -353,7 +353,7 @@ impl Flow {
             .then(|| places.shares[usize::from(up)].take(now, law, &mut d.slot))
             .flatten();
         let mut target = d.opposite.window_beside(law, share);
-        if !from_syn || growth_ends(law) {
+        if !from_syn || growth_ends(law) || share.is_some_and(|share| share.drains) {
             d.grown = true;
         }
         if !d.grown {

@@ -93,7 +93,7 @@ impl Receiving {
         if law.round_rtt_us() == 0 {
             return;
         }
-        self.grown |= growth_ends(law);
+        self.grown |= growth_ends(law) || self.share.is_some_and(|share| share.drains);
         let window = self.opposite.window_beside(law, self.share);
         self.target = Some(if self.grown { window } else { growth_window(window, law) });
     }

@@ -186,6 +186,7 @@ impl Endpoint {
             (self.timestamps && f.ts_ecr != 0)
                 .then(|| Duration::from_millis(u64::from(ticks(now).wrapping_sub(f.ts_ecr)).max(1)))
         };
+        self.receiver.learn_handshake(rtt);
         self.sender.open(now, f.window, rtt);
         self.receiver.open(now);
     }

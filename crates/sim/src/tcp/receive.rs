@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use algo::rwnd::forwarding::MIN_RTT_US;
 use algo::rwnd::path::Places;
 use algo::rwnd::{Arrival, Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
@@ -126,6 +127,13 @@ impl Receiver {
             counters: Counters::default(),
             places: None,
             window_range: (u64::MAX, 0),
+        }
+    }
+
+    /// The round trip of the handshake: in most cases the path is empty then.
+    pub fn learn_handshake(&mut self, rtt: Option<Duration>) {
+        if let (Some((places, address)), Some(rtt)) = (&self.places, rtt) {
+            places.borrow_mut().minimum(*address, (rtt.0 / 1_000).max(MIN_RTT_US));
         }
     }
 
