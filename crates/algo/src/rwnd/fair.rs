@@ -33,10 +33,8 @@ const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 /// Round trips that this takes: one until smaller windows are in force, one until the queue is gone,
 /// one for the samples.
 const DRAIN_ROUNDS: u64 = 3;
-const DRAIN_NUM: u64 = 1;
-const DRAIN_DEN: u64 = 2;
 /// β as a divisor.
-const BETA: u64 = 16;
+const BETA: u64 = 8;
 /// A flow's rate counts as at most so many times itself more.
 const GAIN: u64 = 2;
 
@@ -115,15 +113,19 @@ impl Shares {
 pub fn fair_window(law: &Drwa, share: Share, rate: u64, added_us: u32) -> u64 {
     let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
     if share.drains {
-        return law.bounded(rate * rtt_min / 1_000_000 * DRAIN_NUM / DRAIN_DEN);
+        // Half a bandwidth-delay product: a newcomer's is too large, by the queue that it met.
+        return law.bounded(rate * rtt_min / 1_000_000 / 2);
     }
     let queue = share.rtt_min_us.min(rtt_min) * law.lambda().saturating_sub(16) / 16;
     let us = rtt_min + queue + u64::from(added_us);
     let own = rate * us / 1_000_000;
     let towards = share.mean.min(rate + GAIN * rate);
     let mut window = (rate * (BETA - 1) + towards) / BETA * us / 1_000_000;
-    // Less than a segment more would never be sent.
-    if share.mean > rate && own < BETA * law.mss() {
+    // Less than a segment more would never be sent, nor less than the two that Linux sends at once,
+    // where forwarded windows end with a pair.
+    if share.mean > rate + rate / 4 {
+        window = window.max(own + 2 * law.mss());
+    } else if share.mean > rate && own < BETA * law.mss() {
         window = window.max(own + law.mss());
     }
     law.bounded(window)
