@@ -1,11 +1,12 @@
 /* Runs the laws on recorded streams in the kernel, for comparison with the Rust side. Only tests
  * load it.
  *
- * A test writes a stream of samples into a map; law.h and qcut.h process it; the map then has the
- * window after each sample.
+ * A test writes a stream of samples into a map; law.h, qcut.h and receiving.h process it; the map
+ * then has the window after each sample.
  */
 #include "kernel.h"
 #include "qcut.h"
+#include "receiving.h"
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -181,5 +182,99 @@ int run_backed(struct __sk_buff *skb)
 	if (!b)
 		return 1;
 	bpf_loop(b->steps, step_backed, NULL, 0);
+	return 0;
+}
+
+struct receive_step {
+	__u64 now_ns;
+	struct drwa_sample sample;
+	/* TSval of the segment that arrives, in a connection that has timestamps. */
+	__u32 stamp, stamped;
+	/* The results; `target` is 0 before the first decision. */
+	__u64 target, rtt_min_us;
+	__u32 towards_us, away_us, added_us, pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct receive_step);
+} receive_stream SEC(".maps");
+
+struct receive_bench {
+	struct drwa_law law;
+	__u32 steps, done;
+	__u32 address[4];
+	__u64 grown;
+	struct drwa state;
+	struct half path;
+	struct opposite opposite;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct receive_bench);
+} receive_bench SEC(".maps");
+
+/* As in receive.h: what all connections share. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, __u32[4]);
+	__type(value, struct minimum);
+} shared_minima SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, __u32[4]);
+	__type(value, struct place_path);
+} shared_paths SEC(".maps");
+
+static long step_receive(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct receive_bench *b = bpf_map_lookup_elem(&receive_bench, &zero);
+	struct receive_step *step = bpf_map_lookup_elem(&receive_stream, &i);
+	__u32 address[4];
+	__u64 own, target = 0;
+	bool grows = false;
+
+	if (!b || !step)
+		return 1;
+	__builtin_memcpy(address, b->address, sizeof(address));
+	if (!b->state.ready)
+		drwa_init(&b->state, &b->law);
+	if (step->sample.arrived) {
+		own = b->state.rtt_min_us;
+		if (step->sample.rtt_us)
+			own = law_min(own, step->sample.rtt_us);
+		b->state.rtt_min_us = law_max(minimum_of(&shared_minima, address, own, step->now_ns), LAW_MIN_RTT_US);
+		receiving_measure(&b->path, &b->opposite, &b->state, &shared_paths, address, step->now_ns, step->sample.rtt_us,
+				  step->stamped, step->stamp);
+	}
+	if (receiving_sample(&b->state, &b->opposite, b->grown, &b->law, step->now_ns, &step->sample, &grows, &target))
+		b->grown = !grows;
+	step->target = target;
+	step->rtt_min_us = b->state.rtt_min_us;
+	step->towards_us = b->path.towards_us;
+	step->away_us = b->path.away_us;
+	step->added_us = b->opposite.added_us;
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_receive(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct receive_bench *b = bpf_map_lookup_elem(&receive_bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, step_receive, NULL, 0);
 	return 0;
 }

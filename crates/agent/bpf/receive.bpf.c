@@ -72,7 +72,6 @@ static __always_inline __u64 echo_rtt_us(struct tcp_sock *tp, struct receive_soc
 /* The minimum RTT to an address: of this socket, of its handshake, or of another socket. */
 static __always_inline __u64 min_rtt_us(struct tcp_sock *tp, const __u32 address[4], __u64 own, __u64 sample, __u64 now)
 {
-	struct minimum *shared = bpf_map_lookup_elem(&minima, address);
 	/* After an active open the handshake is the emptiest that this path ever was. */
 	__u32 handshake = tp->rtt_min.s[0].v;
 
@@ -80,14 +79,7 @@ static __always_inline __u64 min_rtt_us(struct tcp_sock *tp, const __u32 address
 		own = law_min(own, law_max(handshake, LAW_MIN_RTT_US));
 	if (sample)
 		own = law_min(own, sample);
-	if (shared && shared->rtt_us <= own)
-		return shared->rtt_us;
-	if (own < LAW_MAX_RTT_US) {
-		struct minimum new = { .rtt_us = own, .seen_ns = now };
-
-		bpf_map_update_elem(&minima, address, &new, BPF_ANY);
-	}
-	return own;
+	return minimum_of(&minima, address, own, now);
 }
 
 /* Splits the round trip's queueing into both directions, if a round trip has ended. Uploads are
@@ -95,21 +87,8 @@ static __always_inline __u64 min_rtt_us(struct tcp_sock *tp, const __u32 address
 static __noinline int measure_path(struct tcp_sock *tp, struct receive_socket *s, const __u32 *address, __u64 now, __u32 rtt_us)
 {
 	bool stamped = BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok);
-	struct place_path *known = place_of(&paths, address);
 
-	if (stamped)
-		clock_tick(&s->path.clock, now, tp->rx_opt.rcv_tsval);
-	else
-		rtt_us = s->law.rtt_us;
-	if (rtt_us) {
-		s->path.rtt_min_us = s->law.rtt_min_us;
-		half_sample(&s->path, now, rtt_us, stamped, known);
-		/* Loopback has no queue. */
-		if (stamped && s->law.rtt_min_us > LAW_MIN_RTT_US)
-			place_learn(&paths, address, &s->path, now, true);
-		opposite_sample(&s->opposite, s->path.away_us);
-	}
-	s->path.received_ns = now;
+	receiving_measure(&s->path, &s->opposite, &s->law, &paths, address, now, rtt_us, stamped, tp->rx_opt.rcv_tsval);
 	return 0;
 }
 
@@ -172,9 +151,9 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	struct tcp_sock *tp;
 	struct bpf_sock *sk = ctx->sk;
 	__u64 now = bpf_ktime_get_ns();
-	__u64 begun;
+	__u64 begun, wanted = 0;
 	__u32 address[4], target;
-	bool just_received;
+	bool just_received, grows;
 
 	if (!sk)
 		return;
@@ -245,17 +224,10 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		return;
 	}
 	begun = s->law.begun_ns;
-	drwa_on_sample(&s->law, &law, now, &sample);
-	if (begun != s->law.begun_ns)
-		opposite_round(&s->opposite, &law, &s->law, now, sample.copied, false);
-	/* Until the first round has ended the kernel's own window stays. */
-	if (!s->law.rtt_us)
+	if (!receiving_sample(&s->law, &s->opposite, s->grown, &law, now, &sample, &grows, &wanted))
 		return;
-	if (growth_ends(&law, &s->law))
-		s->grown = 1;
-	target = opposite_window(&s->opposite, &law, &s->law);
-	if (!s->grown)
-		target = growth_window(target, &law, &s->law);
+	s->grown = !grows;
+	target = wanted;
 	if (c->observe) {
 		lift(ctx, tp, s, count);
 	} else {

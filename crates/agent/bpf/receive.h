@@ -11,7 +11,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "path.h"
+#include "receiving.h"
 
 #define SOL_TCP 6
 #define TCP_WINDOW_CLAMP 10
@@ -99,11 +99,6 @@ struct receive_counters {
 	__u64 sockets, samples, decisions, applied, reapplied, refused, lifted;
 	/* Buffers that were made larger, and that were not, for want of memory. */
 	__u64 raised, withheld;
-};
-
-struct minimum {
-	__u64 rtt_us;
-	__u64 seen_ns;
 };
 
 struct place {
