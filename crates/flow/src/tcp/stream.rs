@@ -40,7 +40,7 @@ const MAX_WAKEUPS: usize = 32;
 pub(crate) const MAX_WIRE_PAYLOAD: u32 = 1460;
 
 /// Payload of a segment with timestamps on an MTU of 1,500.
-const TYPICAL_MSS: u32 = 1448;
+pub(crate) const TYPICAL_MSS: u32 = 1448;
 /// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS: u32 = 12;
 
