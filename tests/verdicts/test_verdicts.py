@@ -36,7 +36,7 @@ the repository.
   labels say. Ten of the flows were labelled twice, by the same labeller: main limits, true findings and cures are the same, one has an open finding less.
   This half is judged once as well (`tests/verdicts/look.py`).
 - *Third test half*: 24 bulk transfers and 24 other flows (`tests/verdicts/choose_third.py`), of repositories of which no capture was used before.
-  `captures_third.jsonl` names the captures. Eight are made by programs with artificial times or without ACKs. None of these flows was labelled twice.
+  `captures_third.jsonl` names the captures. Nine are made by programs or have artificial times. None of these flows was labelled twice.
 
 The page is made by `UNBLOAT_BLESS=1 pytest tests/verdicts`.
 """
