@@ -99,7 +99,7 @@ fn fast_path(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
     let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
     let (tcp, timestamps) = tcp::plain(&frame.data[34..])?;
     let payload = (total_len - 20).checked_sub(tcp)?;
-    if payload > 0 && tcp::SHORTEST.contains(&total_len) {
+    if payload > 0 && tcp::MIN_FRAME_PACKETS.contains(&total_len) {
         return None;
     }
     if !matches!(decoded, Decoded::Tcp(_)) {

@@ -9,7 +9,7 @@ use crate::decoded::{Decoded, Ip, TcpOptions, TcpSegment, flags};
 const FIXED: usize = 20;
 /// Lengths of an IP packet in the shortest Ethernet frame (IEEE 802.3, 60 bytes without check sequence): with and without an
 /// 802.1Q tag.
-pub(crate) const SHORTEST: [u32; 2] = [42, 46];
+pub(crate) const MIN_FRAME_PACKETS: [u32; 2] = [42, 46];
 /// RFC 7323 section 2.3: larger shifts are treated as 14.
 const MAX_SHIFT: u8 = 14;
 /// A header without options.
@@ -66,7 +66,7 @@ pub(crate) fn decode(data: &[u8], len: u32, ip: Ip) -> Decoded {
 /// that follow decide: `flow` does.
 fn may_be_padding(data: &[u8], header: usize, payload: u32, total_len: u32) -> bool {
     payload > 0
-        && SHORTEST.contains(&total_len)
+        && MIN_FRAME_PACKETS.contains(&total_len)
         && u16::from(data[13]) & (flags::PSH | flags::URG) == 0
         && data
             .get(header..header + payload as usize)

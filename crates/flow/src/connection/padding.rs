@@ -53,8 +53,8 @@ impl Conn {
         for sender in 0..2 {
             let Some(open) = self.padding[sender].open.take() else { continue };
             let shown = if sender == d { s.seq } else { s.ack };
-            let tells = sender == d || s.has(flags::ACK);
-            if tells && shown == after(&open) {
+            let decides = sender == d || s.has(flags::ACK);
+            if decides && shown == after(&open) {
                 self.padding[sender].data = true;
                 self.data(&open, sender, out);
                 if open.has(flags::FIN) {
