@@ -336,6 +336,9 @@ impl Stream {
         }
         m.board.sent(start, end, now, ip_id);
         self.counts.seen_bytes += (end - start) as u64;
+        if end > self.right_edge && self.scale.known.is_some() {
+            self.counts.beyond_window += (end - start.max(self.right_edge)) as u64;
+        }
         self.max = end;
         if !self.acks_seen {
             m.bins.delivered((end - start) as u64, now, self.round(m));
