@@ -87,7 +87,6 @@ mod tests {
             ip: Ip { time: Instant(time_us * 1_000), id: Some(id), ..Ip::default() },
             seq,
             payload: 1448,
-            maybe_padding: false,
             options: TcpOptions { timestamps: Some((5, 6)), ..TcpOptions::default() },
             ..TcpSegment::default()
         }
