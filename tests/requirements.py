@@ -20,8 +20,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("UNBLOAT_SHARED", ROOT.parent / "shared"))
 """Captures and traces of others, which are no part of the repository."""
-CAPTURES_MORE = Path(os.environ.get("UNBLOAT_CAPTURES_MORE", SHARED / "captures" / "more"))
-"""Captures of public repositories, each as OWNER/NAME/PATH; `tests/verdicts/captures_more.jsonl` lists them."""
+CAPTURES_MORE = tuple(
+    Path(folder)
+    for folder in os.environ.get("UNBLOAT_CAPTURES_MORE", str(SHARED / "captures" / "more")).split(
+        ":"
+    )
+)
+"""Folders of captures of public repositories, each as OWNER/NAME/PATH; `tests/verdicts/captures_*.jsonl` list them."""
 CHROMIUM = os.environ.get("UNBLOAT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 CONTAINER_ALLOWED = {
     "tun": "/dev/net/tun",

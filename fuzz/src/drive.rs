@@ -337,6 +337,7 @@ fn segment(op: &[u8], ttl: [u8; 2], count: u32, time: &mut u64) -> TcpSegment {
         flags: FLAGS[usize::from(op[0] & 15)],
         window: u16::from_be_bytes([op[5].saturating_sub(16), op[5]]),
         payload,
+        maybe_padding: false,
         options,
     }
 }

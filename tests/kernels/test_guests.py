@@ -28,12 +28,12 @@ from unbloat.lab.requirements import AGENT, found
 ALL_S = 360.0
 AT_A_TIME = 2
 MIN_BOOTED = 2
-# Downloads without a cure put most delay on a path; 5.10 has no cure for them.
 # Where the agent's conformance tests run as well; `make kernels` runs them everywhere.
 COMPARED = "6.12"
 FILES = conformance.CASES["conformance"]
 # Of the guests' random numbers.
 SEED = 1
+# Downloads without a cure put most delay on a path; 5.10 has no cure for them.
 CURES = dict.fromkeys(archive.FAMILIES, "download-cured") | {"5.10": "upload-acks"}
 
 

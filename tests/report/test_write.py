@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from unbloat.charts import CHARTS
 from unbloat.report import downsample, write_report
 from unbloat.report.encode import Encoded, encode, floats, seconds, steps
-from unbloat.report.write import EVENT_KINDS
+from unbloat.report.write import EVENT_KINDS, only_certain
 
 CODES = {"i1": "b", "i2": "h", "i4": "i", "f4": "f", "f8": "d", "u1": "B"}
 
@@ -144,6 +144,27 @@ def test_a_stored_run_without_segments_is_written_without_them(tmp_path: Path) -
     text = info.path.read_text(encoding="utf-8")
     assert 'id="0→-samples"' in text
     assert 'id="0→-data"' not in text
+
+
+def test_no_full_window_is_drawn_of_a_transfer_that_the_capture_lacks(tmp_path: Path) -> None:
+    run = made.bloated()
+    lacks = ["data"] + [None] * (run.flows.num_rows - 1)
+    run.flows = run.flows.drop_columns(["capture_lacks"]).append_column(
+        "capture_lacks", pa.array(lacks, pa.string())
+    )
+    incomplete = run.flows["id"][0].as_py()
+    rows = [
+        {"flow": flow, "t_s": 1.0, "kind": kind, "value": 0.0, "seq": 1}
+        for flow in (incomplete, incomplete + 1)
+        for kind in ("window_full", "idle")
+    ]
+    kept = only_certain(run, pa.Table.from_pylist(rows))
+    assert kept is not None
+    assert [(row["flow"], row["kind"]) for row in kept.to_pylist()] == [
+        (incomplete, "idle"),
+        (incomplete + 1, "window_full"),
+        (incomplete + 1, "idle"),
+    ]
 
 
 def test_names_of_charts_differ_and_rules_belong_to_one_chart() -> None:

@@ -81,10 +81,10 @@ def readable(capture: pathlib.Path) -> bool:
     return data[:4] in MAGIC
 
 
-def listing(more: pathlib.Path) -> list[dict[str, str]]:
+def listing(more: pathlib.Path, repositories: dict[str, str]) -> list[dict[str, str]]:
     """The public captures of the pool: one line of `captures_more.jsonl` each."""
     rows = []
-    for repository, commit in REPOSITORIES.items():
+    for repository, commit in repositories.items():
         for capture in sorted((more / repository).rglob("*")):
             name = capture.name.lower().removesuffix(".gz")
             if (
@@ -105,20 +105,18 @@ def keys(flows: list[dict[str, Any]]) -> set[Key]:
     return {(flow["src"], flow["dst"], round(flow["first_s"], 3)) for flow in flows}
 
 
-def pool(captures: pathlib.Path, more: pathlib.Path, seen: set[str]) -> list[dict[str, Any]]:
-    """The flows to draw from: of captures of which none was seen, each flow once."""
-    public = [
-        json.loads(line) for line in (FOLDER / "captures_more.jsonl").read_text().splitlines()
-    ]
-    for row in public:
-        if digest(more / row["file"]) != row["sha256"]:
+def listed(more: pathlib.Path, name: str) -> dict[str, pathlib.Path]:
+    """The captures of a list, which must be the very files."""
+    files = {}
+    for row in map(json.loads, (FOLDER / name).read_text().splitlines()):
+        files[row["file"]] = more / row["file"]
+        if digest(files[row["file"]]) != row["sha256"]:
             raise SystemExit(f"{row['file']} is not the file that the draw was made from")
-    files = {
-        str(path.relative_to(captures)): path
-        for path in sorted(captures.rglob("*"))
-        if path.is_file() and (readable(path) or str(path.relative_to(captures)) in seen)
-    }
-    files |= {row["file"]: more / row["file"] for row in public}
+    return files
+
+
+def pool(files: dict[str, pathlib.Path], seen: set[str]) -> list[dict[str, Any]]:
+    """The flows to draw from: of captures of which none was seen, each flow once."""
     with ThreadPoolExecutor(2) as workers:
         flows_of = dict(
             zip(files, workers.map(choose.flows_of, files.values(), files.keys()), strict=True)
@@ -157,24 +155,25 @@ def is_bulk(flow: dict[str, Any], path: pathlib.Path) -> bool:
 def main() -> None:
     """Prints the public captures of the pool, or one line of JSON for each flow of the second test half."""
     if sys.argv[1] == "list":
-        for row in listing(pathlib.Path(sys.argv[2])):
+        for row in listing(pathlib.Path(sys.argv[2]), REPOSITORIES):
             print(json.dumps(row))
         return
     captures, more = pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
     drawn = [json.loads(line) for line in (FOLDER / "flows.jsonl").read_text().splitlines()]
-    seen = {flow["file"] for flow in drawn if flow["half"] != HALF}
-    flows = pool(captures, more, seen)
+    seen = {flow["file"] for flow in drawn if flow["half"] in ("tuning", "test")}
+    files = {
+        str(path.relative_to(captures)): path
+        for path in sorted(captures.rglob("*"))
+        if path.is_file() and (readable(path) or str(path.relative_to(captures)) in seen)
+    } | listed(more, "captures_more.jsonl")
+    flows = pool(files, seen)
     chosen = choose.choose(flows, random.Random(SEED), FLOWS, PER_FILE, SHORT)
     if sys.argv[1] == "bulk":
         already = keys(chosen)
-        places = {
-            flow["file"]: next(top for top in (captures, more) if (top / flow["file"]).exists())
-            for flow in flows
-        }
         flows = [
             flow
             for flow in flows
-            if not keys([flow]) & already and is_bulk(flow, places[flow["file"]] / flow["file"])
+            if not keys([flow]) & already and is_bulk(flow, files[flow["file"]])
         ]
         chosen = choose.choose(flows, random.Random(BULK_SEED), BULK, BULK_PER_FILE, 0)
     strata = collections.Counter((flow["size"], flow["vantage"]) for flow in flows)

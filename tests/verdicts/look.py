@@ -1,9 +1,10 @@
 """`python tests/verdicts/look.py HALF CAPTURES [MORE]`: judges a test half, once, and stores what came out.
 
-HALF is `first` or `second`. CAPTURES holds the shared captures, MORE those of `captures_more.jsonl`, which the second half needs.
+HALF is `first`, `second` or `third`. CAPTURES holds the shared captures, MORE those of `captures_more.jsonl`, which the second half needs, or
+of `captures_third.jsonl` for the third.
 
 The rules are tuned on the other flows. Whatever is changed after a look is no longer judged blind by that half, so its file
-(`first_look.jsonl`, `second_look.jsonl`) is never written again. The page in the docs shows it as it was.
+(`first_look.jsonl` and so on) is never written again. The page in the docs shows it as it was.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Look:
 LOOKS = {
     "first": Look("test", labelled.FOLDER / "first_look.jsonl", "First test half"),
     "second": Look("second test", labelled.FOLDER / "second_look.jsonl", "Second test half"),
+    "third": Look("third test", labelled.FOLDER / "third_look.jsonl", "Third test half"),
 }
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import choose
 import choose_second
+import choose_third
 import labelled
 import look
 import pytest
@@ -20,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "generated" / "verdicts.md"
 HEAD = """# Verdicts on public captures
 
-210 flows of public captures are labelled by their packets. They were chosen by a rule before any of them was labelled, in turn from strata of
+258 flows of public captures are labelled by their packets. They were chosen by a rule before any of them was labelled, in turn from strata of
 size, vantage, loss and handshake. The labels (`tests/verdicts/labels.jsonl`) were written from tshark's output, without a look at the analysis.
 Each has its evidence. No capture is in two parts. Flows of formats that the analysis does not read (snoop) are left out. The captures are not part of
 the repository.
@@ -33,9 +35,24 @@ the repository.
   no flow was drawn before. `captures_more.jsonl` names these by repository, commit, path and SHA-256. Some are made by test programs, as their
   labels say. Ten of the flows were labelled twice, by the same labeller: main limits, true findings and cures are the same, one has an open finding less.
   This half is judged once as well (`tests/verdicts/look.py`).
+- *Third test half*: 24 bulk transfers and 24 other flows (`tests/verdicts/choose_third.py`), of repositories of which no capture was used before.
+  `captures_third.jsonl` names the captures. Nine are made by programs or have artificial times. None of these flows was labelled twice.
 
 The page is made by `UNBLOAT_BLESS=1 pytest tests/verdicts`.
 """
+
+
+def folders_of(half: str) -> tuple[Path, ...]:
+    """Where the captures of a half lie. Those of public repositories are never required: the project cannot bring them."""
+    require("captures")
+    shared = SHARED / "captures" / "real"
+    if half in ("tuning", "test"):
+        return (shared,)
+    files = {flow["file"] for flow in labelled.lines("flows.jsonl") if flow["half"] == half}
+    if not any((folder / file).is_file() for folder in CAPTURES_MORE for file in files):
+        names = ":".join(map(str, CAPTURES_MORE))
+        pytest.skip(f"{names} holds no captures of the {half} half; set UNBLOAT_CAPTURES_MORE")
+    return (shared, *CAPTURES_MORE)
 
 
 def row(cells: list[object]) -> str:
@@ -133,7 +150,12 @@ def test_every_label_has_its_flow_and_known_words() -> None:
     flows = labelled.lines("flows.jsonl")
     labels = {labelled.key(label): label for label in labelled.lines("labels.jsonl")}
     assert set(labels) == {labelled.key(flow) for flow in flows}
-    assert Counter(flow["half"] for flow in flows) == {"tuning": 70, "test": 62, "second test": 78}
+    assert Counter(flow["half"] for flow in flows) == {
+        "tuning": 70,
+        "test": 62,
+        "second test": 78,
+        "third test": 48,
+    }
     for label in labels.values():
         assert label["reason"]
         assert set(label["true"].values()) <= set(labelled.SEVERITIES)
@@ -157,6 +179,26 @@ def test_the_second_test_half_is_of_captures_that_were_not_drawn_before() -> Non
     assert {flow["file"] for flow in second} <= listed.keys() - before
     assert max(Counter(flow["file"] for flow in second).values()) <= choose_second.PER_FILE
     assert sum(flow["size"] == "1" for flow in second) <= choose_second.SHORT
+
+
+def test_the_third_test_half_is_as_its_rule_and_tshark_have_it() -> None:
+    """Neither analysis nor label decides here: captures by their bytes, flows and frames as tshark sees them."""
+    listed = {row["file"]: row for row in labelled.lines(choose_third.LISTING.name)}
+    third = [one for one in labelled.lines("flows.jsonl") if one["half"] == choose_third.HALF]
+    assert {flow["file"] for flow in third} == listed.keys()
+    assert max(Counter(flow["file"] for flow in third).values()) <= choose_third.PER_FILE
+    assert sum(flow["size"] == "1" for flow in third) <= choose_third.SHORT
+    (folders, places) = folders_of(choose_third.HALF), {}
+    for file, row in listed.items():
+        places[file] = labelled.capture(folders, file)
+        assert choose_second.digest(places[file]) == row["sha256"]
+        assert row["commit"] == choose_third.REPOSITORIES["/".join(file.split("/")[:2])]
+    seen = {file: choose.flows_of(path, file) for file, path in places.items()}
+    bulk = 0
+    for flow in third:
+        assert {name: value for name, value in flow.items() if name != "half"} in seen[flow["file"]]
+        bulk += choose_second.is_bulk(flow, places[flow["file"]])
+    assert 2 * bulk >= len(third)
 
 
 def test_a_half_is_judged_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,15 +231,9 @@ def test_a_wrong_verdict_counts(judged: list[labelled.Judged]) -> None:
 
 @pytest.mark.parametrize("name", [n for n, one in look.LOOKS.items() if one.stored.exists()])
 def test_a_test_half_is_no_worse_than_at_its_look(name: str) -> None:
-    folders = [SHARED / "captures" / "real"]
-    require("captures")
-    if name == "second":
-        # Never required: neither the project nor the folder of shared captures can bring them.
-        if not CAPTURES_MORE.is_dir():
-            pytest.skip(f"{CAPTURES_MORE} holds no captures; set UNBLOAT_CAPTURES_MORE")
-        folders.append(CAPTURES_MORE)
     _, first = look.stored_look(look.LOOKS[name])
-    now = {one.name: one for one in labelled.judge_all(tuple(folders), look.LOOKS[name].half)}
+    folders = folders_of(look.LOOKS[name].half)
+    now = {one.name: one for one in labelled.judge_all(folders, look.LOOKS[name].half)}
     assert len(now) == len(first)
     for then in first:
         one = now[then.name]

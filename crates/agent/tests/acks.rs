@@ -303,35 +303,38 @@ fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
     sides
 }
 
-fn data(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
-    sides[1].stamp += 1;
-    let options = ends.stamps(sides[1].stamp, sides[0].stamp);
-    let (seq, ack) = (sides[1].next, sides[0].next);
-    sides[1].next = seq.wrapping_add(1_000);
+/// A segment from the device's inner (`out`) or outer side, with an ACK of all but `unacknowledged` bytes.
+fn segment(
+    ends: &Ends,
+    sides: &mut [Side; 2],
+    out: bool,
+    payload: u32,
+    unacknowledged: u32,
+) -> Vec<u8> {
+    let (from, to) = if out { (0, 1) } else { (1, 0) };
+    sides[from].stamp += 1;
+    let options = ends.stamps(sides[from].stamp, sides[to].stamp);
+    let (seq, ack) = (sides[from].next, sides[to].next.wrapping_sub(unacknowledged));
+    sides[from].next = seq.wrapping_add(payload);
     ends.packet(&Segment {
-        out: false,
+        out,
         flags: ACK,
         seq,
         ack,
         window: 60_000,
         options: &options,
-        payload: 1_000,
+        payload: payload as usize,
     })
 }
 
+/// 1,000 bytes of a download.
+fn data(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
+    segment(ends, sides, false, 1_000, 0)
+}
+
+/// The ACK of a download.
 fn answer(ends: &Ends, sides: &mut [Side; 2]) -> Vec<u8> {
-    sides[0].stamp += 1;
-    let options = ends.stamps(sides[0].stamp, sides[1].stamp);
-    let (seq, ack) = (sides[0].next, sides[1].next);
-    ends.packet(&Segment {
-        out: true,
-        flags: ACK,
-        seq,
-        ack,
-        window: 60_000,
-        options: &options,
-        payload: 0,
-    })
+    segment(ends, sides, true, 0, 0)
 }
 
 const PLAIN: Ends =
@@ -574,32 +577,10 @@ fn a_download_behind_a_closed_upload_is_held_on() {
 
 /// A packet of an upload, and its acknowledgment: all data but the last packets.
 fn uploaded(ebpf: &mut Ebpf, sides: &mut [Side; 2], unacknowledged: u32) {
-    sides[0].stamp += 1;
-    let options = PLAIN.stamps(sides[0].stamp, sides[1].stamp);
-    let (seq, ack) = (sides[0].next, sides[1].next);
-    sides[0].next = seq.wrapping_add(1_000);
-    let segment = Segment {
-        out: true,
-        flags: ACK,
-        seq,
-        ack,
-        window: 60_000,
-        options: &options,
-        payload: 1_000,
-    };
-    through(ebpf, true, &PLAIN.packet(&segment)).unwrap();
-    sides[1].stamp += 1;
-    let options = PLAIN.stamps(sides[1].stamp, sides[0].stamp);
-    let segment = Segment {
-        out: false,
-        flags: ACK,
-        seq: sides[1].next,
-        ack: sides[0].next.wrapping_sub(unacknowledged * 1_000),
-        window: 60_000,
-        options: &options,
-        payload: 0,
-    };
-    through(ebpf, false, &PLAIN.packet(&segment)).unwrap();
+    let packet = segment(&PLAIN, sides, true, 1_000, 0);
+    through(ebpf, true, &packet).unwrap();
+    let packet = segment(&PLAIN, sides, false, 0, unacknowledged * 1_000);
+    through(ebpf, false, &packet).unwrap();
 }
 
 #[test]

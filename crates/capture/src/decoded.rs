@@ -129,6 +129,8 @@ pub struct TcpSegment {
     pub window: u16,
     /// Payload bytes by the IP length, whatever the snap length kept.
     pub payload: u32,
+    /// The payload may be padding that the IP length includes: `tcp::may_be_padding`.
+    pub maybe_padding: bool,
     /// Options; those cut off by the snap length are absent.
     pub options: TcpOptions,
 }

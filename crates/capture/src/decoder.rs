@@ -99,6 +99,9 @@ fn fast_path(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
     let total_len = u32::from(u16::from_be_bytes([head[16], head[17]]));
     let (tcp, timestamps) = tcp::plain(&frame.data[34..])?;
     let payload = (total_len - 20).checked_sub(tcp)?;
+    if payload > 0 && tcp::MIN_FRAME_PACKETS.contains(&total_len) {
+        return None;
+    }
     if !matches!(decoded, Decoded::Tcp(_)) {
         *decoded = Decoded::Tcp(TcpSegment::default());
     }
@@ -119,6 +122,7 @@ fn fast_path(frame: &Frame<'_>, decoded: &mut Decoded) -> Option<()> {
         s.flags = u16::from_be_bytes([head[46], head[47]]) & 0x1ff;
         s.window = u16::from_be_bytes([head[48], head[49]]);
         s.payload = payload;
+        s.maybe_padding = false;
         s.options = TcpOptions { timestamps, ..tcp::NO_OPTIONS };
     }
     Some(())

@@ -191,15 +191,8 @@ impl Decoder {
         ip: Ip,
         cx: FrameContext,
     ) -> Option<Decoded> {
-        let plain = |src_port, dst_port, payload| {
-            Some(Decoded::Datagram(Datagram {
-                ip,
-                protocol,
-                src_port,
-                dst_port,
-                payload,
-                echo: None,
-            }))
+        let datagram = |src_port, dst_port, payload, echo| {
+            Some(Decoded::Datagram(Datagram { ip, protocol, src_port, dst_port, payload, echo }))
         };
         match protocol {
             TCP => Some(tcp::decode(view.data, view.wire, ip)),
@@ -214,7 +207,7 @@ impl Decoder {
                 let inside = view.cut(len).skip(8)?;
                 let inner =
                     cx.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
-                inner.or_else(|| plain(src_port, dst_port, len - 8))
+                inner.or_else(|| datagram(src_port, dst_port, len - 8, None))
             }
             ICMP | ICMPV6 => {
                 let reply = match (protocol, view.u8(0)) {
@@ -225,24 +218,15 @@ impl Decoder {
                 let id = reply.and_then(|_| view.be16(4)).unwrap_or(0);
                 let echo =
                     reply.zip(view.be16(6)).map(|(reply, sequence)| Echo { reply, sequence });
-                let payload = view.wire.saturating_sub(8);
-                let (src_port, dst_port) = (id, id);
-                Some(Decoded::Datagram(Datagram {
-                    ip,
-                    protocol,
-                    src_port,
-                    dst_port,
-                    payload,
-                    echo,
-                }))
+                datagram(id, id, view.wire.saturating_sub(8), echo)
             }
             // Their ports stand where those of UDP do.
             DCCP | SCTP | UDP_LITE => {
-                plain(view.be16(0).unwrap_or(0), view.be16(2).unwrap_or(0), view.wire)
+                datagram(view.be16(0).unwrap_or(0), view.be16(2).unwrap_or(0), view.wire, None)
             }
             _ => {
                 let inner = cx.deeper().and_then(|s| self.ip_tunnel(protocol, view, s));
-                inner.or_else(|| plain(0, 0, view.wire))
+                inner.or_else(|| datagram(0, 0, view.wire, None))
             }
         }
     }

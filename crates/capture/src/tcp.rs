@@ -7,6 +7,9 @@
 use crate::decoded::{Decoded, Ip, TcpOptions, TcpSegment, flags};
 
 const FIXED: usize = 20;
+/// Lengths of an IP packet in the shortest Ethernet frame (IEEE 802.3, 60 bytes without check sequence): with and without an
+/// 802.1Q tag.
+pub(crate) const MIN_FRAME_PACKETS: [u32; 2] = [42, 46];
 /// RFC 7323 section 2.3: larger shifts are treated as 14.
 const MAX_SHIFT: u8 = 14;
 /// A header without options.
@@ -40,6 +43,7 @@ pub(crate) fn decode(data: &[u8], len: u32, ip: Ip) -> Decoded {
     if header < FIXED || header as u32 > len {
         return Decoded::Broken;
     }
+    let payload = len - header as u32;
     let mut options = NO_OPTIONS;
     let syn = u16::from(head[13]) & flags::SYN != 0;
     read_options(rest.get(..header - FIXED).unwrap_or(rest), syn, &mut options);
@@ -51,9 +55,22 @@ pub(crate) fn decode(data: &[u8], len: u32, ip: Ip) -> Decoded {
         ack: u32::from_be_bytes([head[8], head[9], head[10], head[11]]),
         flags: u16::from_be_bytes([head[12], head[13]]) & 0x1ff,
         window: u16::from_be_bytes([head[14], head[15]]),
-        payload: len - header as u32,
+        payload,
+        maybe_padding: may_be_padding(data, header, payload, ip.total_len),
         options,
     })
+}
+
+/// Whether the payload can be padding of the shortest Ethernet frame, which some devices count in the IP length: zeros up to
+/// exactly that length, without PSH. A sender sets PSH on the last of its data (RFC 9293 section 3.9.1.2). Only the numbers
+/// that follow decide: `flow` does.
+fn may_be_padding(data: &[u8], header: usize, payload: u32, total_len: u32) -> bool {
+    payload > 0
+        && MIN_FRAME_PACKETS.contains(&total_len)
+        && u16::from(data[13]) & (flags::PSH | flags::URG) == 0
+        && data
+            .get(header..header + payload as usize)
+            .is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
 #[inline]
@@ -95,7 +112,7 @@ fn read_options(mut rest: &[u8], syn: bool, options: &mut TcpOptions) {
 #[cfg(test)]
 mod tests {
     use crate::decoded::{Decoded, TcpOptions, flags};
-    use crate::packets::{decode as decoded, ethernet, ipv4, segment, tcp, tcp_with};
+    use crate::packets::{decode as decoded, ethernet, ipv4, ipv6, segment, tcp, tcp_with};
 
     fn options(flags: u16, bytes: &[u8]) -> TcpOptions {
         segment(1, &ethernet(0x0800, &ipv4(6, &tcp_with(flags, bytes, 0)))).options
@@ -118,6 +135,20 @@ mod tests {
         let wrong = [5, 7, 0, 0, 0, 1, 0, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 1];
         let o = options(flags::ACK, &wrong);
         assert_eq!((o.sack_count, o.timestamps), (0, Some((9, 8))));
+    }
+
+    #[test]
+    fn zeros_up_to_the_shortest_frame_may_be_padding() {
+        let maybe = |flags, payload: &[u8]| {
+            let packet = ipv4(6, &[&tcp_with(flags, &[], 0), payload].concat());
+            segment(1, &ethernet(0x0800, &packet)).maybe_padding
+        };
+        assert_eq!([2, 6].map(|n| maybe(flags::ACK, &[0; 6][..n])), [true; 2]);
+        assert_eq!([0, 1, 3, 5].map(|n| maybe(flags::ACK, &[0; 6][..n])), [false; 4]);
+        assert!(!maybe(flags::ACK | flags::PSH, &[0; 6]), "the last of the data");
+        assert!(!maybe(flags::ACK, &[0, 0, 0, 0, 0, 1]), "not zeros");
+        let v6 = ipv6(6, &[&tcp_with(flags::ACK, &[], 0), &[0; 6][..]].concat());
+        assert!(!segment(1, &ethernet(0x86dd, &v6)).maybe_padding, "IPv6 needs no padding");
     }
 
     #[test]

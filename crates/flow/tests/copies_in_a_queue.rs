@@ -1,24 +1,17 @@
 //! Where every segment is sent again, no RTT can be sampled (Karn's rule). The newest copies still show a queue.
 
-use capture::{Addr, Decoded, TcpOptions, TcpSegment, flags};
+use capture::{Decoded, TcpSegment, flags};
 use flow::series::rows::{Flow, Limit};
 use flow::{Analyzer, Options};
-use units::{Duration, Instant};
+use units::Duration;
 
-const MSS: u32 = 1_460;
+mod segments;
+
+use segments::MSS;
 
 fn segment(from_sender: bool, ms: u64, flag: u16, id: u16) -> TcpSegment {
-    let mut s = TcpSegment { flags: flag, ..TcpSegment::default() };
-    let ends = [Addr::v4([192, 0, 2, 1]), Addr::v4([198, 51, 100, 1])];
-    let mine = usize::from(!from_sender);
-    s.ip.time = Instant(1_000_000_000 + ms * 1_000_000);
-    (s.ip.src, s.ip.dst, s.ip.id) = (ends[mine], ends[1 - mine], Some(id));
-    (s.ip.ttl, s.ip.total_len) = (if from_sender { 64 } else { 52 }, 40);
-    (s.src_port, s.dst_port) = if from_sender { (5_000, 80) } else { (80, 5_000) };
-    s.seq = if from_sender { 1_000 } else { 500 };
-    s.ack = if from_sender { 500 } else { 1_000 };
-    s.window = 60_000;
-    s.options = TcpOptions { mss: Some(MSS as u16), ..TcpOptions::default() };
+    let mut s = segments::segment(from_sender, true, ms as f64, flag);
+    (s.ip.id, s.window) = (Some(id), 60_000);
     s
 }
 

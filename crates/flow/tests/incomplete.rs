@@ -98,6 +98,26 @@ fn more_in_flight_than_slow_start_allows_shows_that_acks_are_missing() {
 }
 
 #[test]
+fn data_beyond_every_window_shown_shows_that_acks_are_missing() {
+    // A window of 20 segments; the last ACK acknowledges all.
+    let script = Script { segments: 200, cwnd: 64, buffer: 20, ..Script::plain() };
+    let acks = model::run(&script).0.iter().filter(|p| p.src_port == 5001).count();
+    let kept = |keep: usize| {
+        let mut seen = 0;
+        let mut packets = model::run(&script).0;
+        packets.retain(|p| {
+            seen += usize::from(p.src_port == 5001);
+            p.src_port == 5000 || seen <= keep || seen + 3 > acks
+        });
+        analyse(&packets).flows.into_iter().max_by_key(|f| f.payload_bytes).expect("flow")
+    };
+    assert_eq!(kept(acks).capture_lacks, None);
+    assert_eq!(kept(acks / 5).capture_lacks, ACKS);
+    let most = kept(acks * 4 / 5);
+    assert_eq!(most.capture_lacks, None, "what is known of most decides");
+}
+
+#[test]
 fn a_receiver_that_fell_silent_is_no_gap_of_the_capture() {
     let mut s = Script { segments: 40, cwnd: 30, gap: MS, ..Script::plain() };
     for segment in 2..40 {

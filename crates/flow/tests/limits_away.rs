@@ -153,6 +153,7 @@ fn segment(side: usize, bits: u16, time: Instant) -> TcpSegment {
         flags: bits,
         window: 0xffff,
         payload: 0,
+        maybe_padding: false,
         options,
     }
 }

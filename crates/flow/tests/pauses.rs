@@ -106,3 +106,22 @@ fn a_pause_in_which_the_capture_lacks_data_is_no_idle_application() {
     assert!(share(&part, Limit::Unknown) > 9.5, "{}", share(&part, Limit::Unknown));
     assert!(part.findings.iter().all(|f| f.rule != "application-limited"));
 }
+
+#[test]
+fn the_wait_for_a_round_trip_is_no_pause_of_the_application_without_timestamps() {
+    // Rounds of ten segments in 10 ms, then 490 ms until their ACKs bring the next ones.
+    let script = Script {
+        segments: 200,
+        timestamps: false,
+        point: model::Point::Receiver,
+        delay: [250 * MS; 2],
+        ..Script::plain()
+    };
+    let share = |script: &Script| {
+        let analysis = analyse(&model::run(script).0);
+        let flow = analysis.flows.iter().max_by_key(|f| f.payload_bytes).expect("flow").clone();
+        assert!(analysis.findings.iter().all(|f| f.rule != "application-limited"));
+        flow.limit_share(Limit::Application).expect("limits")
+    };
+    assert!(share(&script) < 0.05, "{}", share(&script));
+}

@@ -1,12 +1,13 @@
 //! A capture beside the receiver without timestamps: the window counts as full where it was, whatever the sender knew.
 
-use capture::{Decoded, Ip, TcpOptions, TcpSegment, flags};
+use capture::{Decoded, TcpSegment, flags};
 use flow::series::rows::{Flow, Limit};
 use flow::{Analyzer, Options};
-use units::{Duration, Instant};
+use units::Duration;
 
-const MSS: u32 = 1_460;
-const MS: f64 = 1e6;
+mod segments;
+
+use segments::MSS;
 
 /// A download of `rounds` round trips of 20 ms seen beside the receiver, a flight of `flight` segments in each.
 struct Download {
@@ -25,18 +26,7 @@ const PLAIN: Download =
     Download { flight: 3, window: 4_800, rounds: 100, handshake: 20.0, syn: true, stuck: false };
 
 fn segment(from_sender: bool, at: f64, flag: u16) -> TcpSegment {
-    let mut s = TcpSegment { flags: flag, ..TcpSegment::default() };
-    let ends = [capture::Addr::v4([192, 0, 2, 1]), capture::Addr::v4([198, 51, 100, 1])];
-    let mine = usize::from(!from_sender);
-    s.ip = Ip { time: Instant((1e9 + at * MS) as u64), ..s.ip };
-    (s.ip.src, s.ip.dst) = (ends[mine], ends[1 - mine]);
-    (s.ip.ttl, s.ip.total_len) = (if from_sender { 52 } else { 64 }, 40);
-    (s.src_port, s.dst_port) = if from_sender { (80, 5_000) } else { (5_000, 80) };
-    s.seq = if from_sender { 1_000 } else { 500 };
-    s.ack = if from_sender { 500 } else { 1_000 };
-    s.window = 4_800;
-    s.options = TcpOptions { mss: Some(MSS as u16), ..TcpOptions::default() };
-    s
+    TcpSegment { window: 4_800, ..segments::segment(from_sender, false, at, flag) }
 }
 
 fn flow(d: &Download) -> Flow {

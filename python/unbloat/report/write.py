@@ -146,6 +146,22 @@ def only_counts(run: RunTables, samples: pa.Table | None) -> pa.Table | None:
     return samples
 
 
+# Events that say how far the window was used: they need all of a transfer as well.
+WINDOW_EVENTS = ("window_full",)
+
+
+def only_certain(run: RunTables, events: pa.Table | None) -> pa.Table | None:
+    """The events without full windows of transfers that the capture lacks too much of."""
+    if events is None or "capture_lacks" not in run.flows.column_names:  # an earlier version's
+        return events
+    lacking = run.flows.filter(pc.is_valid(flat(run.flows["capture_lacks"])))["id"]
+    unknown = pc.and_(
+        pc.is_in(flat(events["flow"]), value_set=flat(lacking)),
+        pc.is_in(flat(events["kind"]).cast(pa.string()), value_set=pa.array(WINDOW_EVENTS)),
+    )
+    return events.filter(pc.invert(unknown))
+
+
 def encode_samples(table: pa.Table) -> tuple[Encoded, int]:
     """The bins of one flow."""
     downsampled = downsample.samples(table)
@@ -362,7 +378,7 @@ def write_report(
     samples, events, segments = series(
         run, [*tcp, *counted], segments_to_ask(run, tcp, max_segments)
     )
-    samples = only_counts(run, samples)
+    samples, events = only_counts(run, samples), only_certain(run, events)
     drawn = {*tcp, *counted}
     for connection in (*tcp, *counted):
         for flow in (2 * connection, 2 * connection + 1):

@@ -7,7 +7,7 @@ queue per flow (fq_codel, CAKE) or another path lets a ping pass · action: one 
 from __future__ import annotations
 
 from unbloat.run.tables import Row, RunTables
-from unbloat.text.format import count_text, endpoint_text, ms_text, plural, share_text
+from unbloat.text.format import endpoint_text, ms_text, plural, share_text
 
 # Pings that are written about: those with the most replies. Routers are pinged by the hundred in scans.
 NAMED = 3
@@ -40,9 +40,8 @@ def ping_text(run: RunTables, flow: Row) -> str:
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
     source, target = (endpoint_text(connection[f"{end}_addr"], None) for end in ends)
     lost = flow["loss_rate"] or 0.0
-    counted = (
-        f"{plural(flow['rtt_ms_count'], 'reply') if flow['rtt_ms_count'] == 1 else count_text(flow['rtt_ms_count']) + ' replies'}, "
-        + (f"{share_text(lost)} of the requests without one" if lost else "none missing")
+    counted = f"{plural(flow['rtt_ms_count'], 'reply', 'replies')}, " + (
+        f"{share_text(lost)} of the requests without one" if lost else "none missing"
     )
     text = f"Ping {source} → {target}: {counted}; RTT {ms_text(flow['rtt_ms_min'])}"
     if flow["rtt_ms_count"] == 1:

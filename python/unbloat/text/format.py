@@ -230,9 +230,9 @@ def limit_phrase(name: str) -> str:
     return LIMITS[name][1] if name in LIMITS else name.replace("_", " ")
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 packet`, `2 packets`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """`1 packet`, `2 packets`; `nouns` where the plural has no s alone."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def app_words(kind: str) -> tuple[str, Callable[[float | None], str]]:

@@ -291,11 +291,6 @@ impl Congestion {
         self.program
     }
 
-    /// The cgroup whose sockets are cured; none: all.
-    pub(crate) fn scope(&self) -> Option<&Path> {
-        self.settings.cgroup.as_deref()
-    }
-
     fn tally(&self) -> Result<CongestionCounters> {
         let values = self.tally.get(&0, 0).map_err(|e| CureError::Map("tally", e.to_string()))?;
         Ok(CongestionCounters {

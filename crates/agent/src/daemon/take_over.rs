@@ -11,6 +11,7 @@ use crate::daemon::paths::{Lock, LockError, LockWait, Role};
 /// A running daemon answers a request to hand over at once, unless its loop is busy; then it refuses
 /// the request, since the new agent no longer waits for the answer.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Takes the lock: at once, from a supervisor that is about to finish, or from a daemon that hands
 /// over; whether it was handed over.
 pub(super) fn locked(start: &Start) -> Result<(Lock, bool), DaemonError> {

@@ -95,7 +95,7 @@ impl Others {
         }
         let scope = match (&cures.receive, &cures.congestion) {
             (Some(cure), _) => cure.now().cgroup.clone(),
-            (None, Some(cure)) => cure.scope().map(Path::to_path_buf),
+            (None, Some(cure)) => cure.now().cgroup.clone(),
             (None, None) => None,
         };
         let root = kernel::cgroup_root()?;

@@ -13,6 +13,9 @@
 //!   acknowledged byte. Before a sender may send more, ACKs passed. In a connection without SYN the window was grown before
 //!   the capture began, and the sender may have had all of it in flight. There, that the sender goes on with new data
 //!   without an ACK for a retransmission timeout shows the same.
+//! - *ACKs are lacking* as well if more than half of the data was sent beyond every window that the capture had shown by then.
+//!   A sender keeps within the window (RFC 9293 section 3.8.6), and a window passes every capture point before the data that
+//!   it permits. Files that a program wrote without a TCP look the same. Only with the window scale of the SYNs.
 //!
 //! A sender whose retransmission timer fired got no ACK either, and is judged. So is a transfer whose other direction is not
 //! in the capture at all: its bytes count as delivered when they are seen, and no figure needs an ACK.
@@ -40,7 +43,13 @@ pub(super) fn lacks(s: &Stream, m: &Measured, f: &Flow) -> Option<CaptureLacks> 
     let room = acknowledged + INITIAL_WINDOW * i64::from(s.mss());
     let unacknowledged = s.max - acknowledged - m.board.sacked_bytes() as i64;
     let waited = f.limit_time[Limit::Timeout as usize];
-    if waited > Duration::ZERO || unacknowledged <= room {
+    if waited > Duration::ZERO {
+        return None;
+    }
+    if s.counts.beyond_window > s.counts.seen_bytes / 2 {
+        return Some(CaptureLacks::Acks);
+    }
+    if unacknowledged <= room {
         return None;
     }
     let silent = m.last_data.since(m.last_progress);

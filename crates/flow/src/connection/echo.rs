@@ -14,12 +14,15 @@ use std::collections::BTreeMap;
 use capture::Echo;
 use units::{Duration, Histogram, Instant, Quantiles};
 
+use crate::tcp::ack::LOADED_SEGMENTS;
+use crate::tcp::stream::TYPICAL_MSS;
+
 /// A request with a sequence number seen this long before is a new one: ping waits ten seconds for a reply at most.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// Requests without a reply that are kept: half of the sequence numbers. Beyond, nothing answers.
 const MAX_OPEN: usize = 32_768;
-/// Bytes of other packets while a ping is under way, from which it is under load: four full segments.
-const LOADED: u64 = 4 * 1_448;
+/// Bytes of other packets while a ping is under way, from which it is under load, as for an RTT of TCP.
+const LOADED: u64 = LOADED_SEGMENTS * TYPICAL_MSS as u64;
 
 #[derive(Clone, Copy, Debug)]
 struct Request {

@@ -13,6 +13,7 @@
 pub(crate) mod complete;
 pub(crate) mod datagram;
 pub(crate) mod echo;
+mod padding;
 pub(crate) mod session;
 pub(crate) mod summary;
 pub(crate) mod table;
@@ -20,6 +21,7 @@ pub(crate) mod table;
 use capture::{Addr, TcpSegment, flags};
 use units::{Duration, Instant};
 
+use crate::connection::padding::Padding;
 use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
@@ -72,6 +74,7 @@ pub(crate) struct Conn {
     pub rst: bool,
     pub closed: bool,
     ttl: [u8; 2],
+    padding: [Padding; 2],
     pub streams: [Stream; 2],
     recent: [Recent; 2],
     handshake: Handshake,
@@ -114,6 +117,7 @@ impl Conn {
             handshake: Handshake::default(),
             recent: [Recent::default(), Recent::default()],
             ttl: [0; 2],
+            padding: [Padding::default(), Padding::default()],
         }
     }
 
@@ -147,6 +151,16 @@ impl Conn {
             self.duplicates += 1;
             return SegmentOutcome::Duplicate;
         }
+        if self.padding.iter().any(Padding::is_open) {
+            self.judge_padding(s, d, out);
+        }
+        let short;
+        let s = if s.maybe_padding {
+            short = self.padding[d].without(s);
+            &short
+        } else {
+            s
+        };
         let now = s.ip.time;
         self.start = self.start.min(now);
         self.end = self.end.max(now);

@@ -39,7 +39,7 @@
 use super::reading::{Values, data_start, end_where, enough_data, percent, rate, share};
 use super::{Check, Rule, bufferbloat, no_answer, page::page, zero_window};
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Limit, Severity, Value};
+use crate::series::rows::{Finding, Limit, Severity};
 use units::Duration;
 
 /// Share of time from which the application is a main cause.
@@ -57,18 +57,13 @@ pub(super) const RULE: Rule = Rule {
 
 /// What costs time while the sender has data, by the other findings of this flow, and the cure of both.
 fn cause(e: &Evidence<'_>) -> (&'static str, &'static str) {
-    let lost = |f: &Finding| {
-        f.values.iter().any(|(key, value)| {
-            *key == "cause" && matches!(value, Value::Text(t) if t == "outage" || t == "one way")
-        })
-    };
     if zero_window::check(e).is_some() {
         (
             "receiver",
             "The pauses are the sending program's. While it sends, the receiver's closed window costs time: look at the \
              application there.",
         )
-    } else if no_answer::check(e).is_some_and(|f| lost(&f)) {
+    } else if matches!(no_answer::cause_reported(e), Some("outage" | "one way")) {
         (
             "outage",
             "The pauses are the sending program's. While it sends, lost segments cost time: look for a link that loses.",

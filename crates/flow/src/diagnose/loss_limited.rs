@@ -59,12 +59,12 @@ use units::Instant;
 
 /// Loss rate reported in any case, and that reported together with the share of time.
 const HIGH: f64 = 0.01;
-const NOTABLE: f64 = 0.001;
+pub(super) const NOTABLE: f64 = 0.001;
 /// Share of time limited by the congestion window that confirms it, and that makes it the main cause.
 const CONFIRMED: f64 = 0.20;
 const MAIN: f64 = 0.50;
 /// Fewer losses may be chance.
-const MIN_LOSSES: u64 = 3;
+pub(super) const MIN_LOSSES: u64 = 3;
 /// √(3/2): constant of the bound for Reno with an ACK per segment and periodic loss.
 const MATHIS: f64 = 1.22;
 /// Queueing delay (ms) of a buffer that may overflow: grade B.

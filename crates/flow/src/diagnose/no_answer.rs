@@ -77,15 +77,16 @@ const CURE_CLOSED: &str = "Nothing on the network: the receiver had closed the c
 /// tcp_fin_timeout of Linux.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
+/// How long before it the receiver had closed the connection, if it had.
+fn closed_before(e: &Evidence<'_>, longest: &Silence) -> Option<Duration> {
+    e.silences.closed_by_receiver.map(|at| longest.since.since(at))
+}
+
 /// What the packets say of the cause: its name in the evidence, and the cure.
-fn cause(
-    e: &Evidence<'_>,
-    longest: &Silence,
-    closed: Option<Duration>,
-) -> (&'static str, &'static str) {
+fn cause(e: &Evidence<'_>, longest: &Silence) -> (&'static str, &'static str) {
     let silent = longest.received == 0;
     match (silent, longest.answered) {
-        (true, false) if closed.is_some_and(|before| before >= FORGOTTEN) => {
+        (true, false) if closed_before(e, longest).is_some_and(|before| before >= FORGOTTEN) => {
             ("closed", CURE_CLOSED)
         }
         (true, _) if e.flow.vantage == Vantage::Receiver => ("host", CURE_HOST),
@@ -126,14 +127,18 @@ pub(super) fn reported(e: &Evidence<'_>) -> Option<Silence> {
     Some(longest).filter(|_| length >= MENTION_S && length > due)
 }
 
-pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
+/// What is reported as the cause, if the finding is: its name in the evidence.
+pub(super) fn cause_reported(e: &Evidence<'_>) -> Option<&'static str> {
+    reported(e).map(|longest| cause(e, &longest).0)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
     let longest = reported(e)?;
     let length = longest.until.since(longest.since).as_secs_f64();
     let silent = longest.received == 0;
     let (end, ended) = ending(e, &longest);
     let first = seconds_into(e, longest.since);
-    let closed = e.silences.closed_by_receiver.map(|at| longest.since.since(at));
-    let (cause, cure) = cause(e, &longest, closed);
+    let (cause, cure) = cause(e, &longest);
     let mut v = Values::default();
     v.number("silence_s_longest", length)
         .number("silence_count", e.silences.count as f64)
@@ -144,7 +149,7 @@ pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
         .text("silent", if silent { "receiver" } else { "acknowledgements" })
         .text("end", end)
         .text("cause", cause)
-        .number("receiver_closed_s", closed.map(Duration::as_secs_f64));
+        .number("receiver_closed_s", closed_before(e, &longest).map(Duration::as_secs_f64));
     let side = if silent {
         format!("The receiver fell silent for {}", seconds(length))
     } else {

@@ -162,20 +162,34 @@ fn queue(e: &Evidence<'_>, base: Option<f64>) -> Option<f64> {
     base.and_then(|b| queue_while_full(e, b)).or(e.flow.queue_ms.map(|q| q.p50))
 }
 
-fn check(e: &Evidence<'_>) -> Option<Finding> {
+/// The share of the active time in which the window was full, if it is reported.
+fn reported(e: &Evidence<'_>) -> Option<f64> {
     let flow = e.flow;
     let share = ratio(flow.window_full.as_secs_f64(), flow.active.as_secs_f64()).min(1.0);
     if share < MENTION || !enough_data(e) || flow.zero_window * 2 > flow.window_full {
         return None;
     }
     let raised = ratio(full_while_raised(e), flow.active.as_secs_f64());
-    if share < COSTS && share - raised < MENTION {
-        return None;
-    }
+    (share >= COSTS || share - raised >= MENTION).then_some(share)
+}
+
+/// Queueing delay (ms) while the window was full, and whether the queue filled the window.
+fn filled_by_queue(e: &Evidence<'_>) -> (Option<f64>, bool) {
     let base = base_rtt(e);
     let queue = queue(e, base);
     let by_queue = queue.is_some_and(|q| q >= QUEUE_MS && q >= base.unwrap_or(0.0))
         || (queue.is_some() && path_was_full(e));
+    (queue, by_queue)
+}
+
+/// What the finding, if there is one, says of the cause: true for the queue.
+pub(super) fn blames_queue(e: &Evidence<'_>) -> Option<bool> {
+    reported(e).map(|_| filled_by_queue(e).1)
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let (flow, share) = (e.flow, reported(e)?);
+    let (queue, by_queue) = filled_by_queue(e);
     let onset = sustained(e).map(|i| e.profile.time_of(i));
     let first = flow.window_full_first.or(onset).unwrap_or_else(|| data_start(e));
     let window = flow.rwnd_max.map_or(0.0, |b| b.0 as f64);
@@ -254,11 +268,6 @@ fn cure_queue(e: &Evidence<'_>) -> &'static str {
         not_needed: "A larger window would only lengthen the queue. ",
         ": smart queue management at the slow link, or a window that follows the delay (DRWA)."
     )
-}
-
-/// What the finding, if there is one, says of the cause: true for the queue.
-pub(super) fn blames_queue(e: &Evidence<'_>) -> Option<bool> {
-    check(e).map(|finding| finding.cure != CURE_WINDOW)
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@
 //!
 //! RFC 6298 (the timer), RFC 5682 (F-RTO), RFC 8985 (RACK-TLP).
 
+use super::loss_limited::{MIN_LOSSES, NOTABLE};
 use super::reading::{Values, counted, data_start, end_where, ratio};
 use super::{Check, Rule, page::page};
 use crate::diagnose::sender::cure_at_sender;
@@ -49,10 +50,6 @@ const MIN_PACKETS: u64 = 30;
 const MANY: u64 = 3;
 /// From this many per minute on it is a warning: one in ten seconds.
 const OFTEN: f64 = 6.0;
-
-/// Share and number of lost segments from which a path loses: `loss-limited` reports none below. Such a path loses ACKs too.
-const LOSSY: f64 = 0.001;
-const MIN_LOSSES: u64 = 3;
 
 pub(super) const RULE: Rule = Rule {
     name: "retransmission-timeouts",
@@ -72,7 +69,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let per_minute = ratio(stops as f64 * 60.0, flow.active.as_secs_f64());
     let spurious = flow.retransmissions_spurious * 2 >= flow.retransmissions_timeout.max(1);
     let lost = flow.retransmissions.saturating_sub(flow.retransmissions_spurious);
-    let loses = flow.loss_rate.is_some_and(|p| p >= LOSSY) && lost >= MIN_LOSSES;
+    // A path that loses data as `loss-limited` counts it loses ACKs too.
+    let loses = flow.loss_rate.is_some_and(|p| p >= NOTABLE) && lost >= MIN_LOSSES;
     let waits = e.reverse.limit_time[Limit::Timeout as usize] > Duration::ZERO;
     let cause = match spurious {
         true if loses || waits => "acks",

@@ -25,7 +25,7 @@ use crate::tcp::stream::Stream;
 /// An ACK more bytes beyond the data seen is corrupt or of another connection: TCP windows end at 1 GB.
 const MAX_ACK_AHEAD: i64 = 1 << 30;
 /// Segments in flight from which an RTT counts as taken under load.
-const LOADED_SEGMENTS: u64 = 4;
+pub(crate) const LOADED_SEGMENTS: u64 = 4;
 /// Samples after which a minimum lower by more than a tenth needs a second sample that confirms it.
 const SETTLED_SAMPLES: u32 = 4;
 /// An echo counts only if the sender had sent shortly before: this gap bounds the error of the sample.

@@ -78,7 +78,9 @@ impl Stream {
         if start < self.max && s.payload > 1 {
             self.wait_for_timer(start, rto, m, cx);
         }
-        let from = m.last_data.max(m.room_since) + srtt;
+        // Without samples the shortest round trip of the path is all that is known: less is no pause.
+        let round = if srtt > Duration::ZERO { srtt } else { Duration(self.path_min.unwrap_or(0)) };
+        let from = m.last_data.max(m.room_since) + round;
         if !self.away() {
             return;
         }

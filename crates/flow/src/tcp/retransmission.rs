@@ -214,6 +214,7 @@ impl Recovery {
         let probe_after = r.srtt * 2 + if lone { RTO_MIN } else { Duration::ZERO };
         // Kernel timers fire up to a jiffy early against our smoothed figures, never a fifth.
         let timer_ran_out = r.silence * 5 >= rto * 4;
+        let any_timer = r.silence + JIFFY >= RTO_MIN;
         let tail = r.end >= r.max;
         let (cause, fired) = match self.phase {
             Phase::Timeout if r.start < self.until => {
@@ -231,17 +232,18 @@ impl Recovery {
                 // Without SACK, or in recovery, no probe is sent (RFC 8985 section 7.2): then the timer of the sender
                 // was shorter than our estimate. It never is shorter than any known timer: within less, it is a copy of
                 // the packet from another point of the path, or was sent for a reason that is not seen.
-                let probe = r.sack && self.phase == Phase::Open;
-                match r.silence + JIFFY >= RTO_MIN {
-                    _ if probe => (Cause::TailProbe, false),
-                    true => (Cause::Timeout, true),
-                    false => (Cause::Fast, false),
+                if r.sack && self.phase == Phase::Open {
+                    (Cause::TailProbe, false)
+                } else if any_timer {
+                    (Cause::Timeout, true)
+                } else {
+                    (Cause::Fast, false)
                 }
             }
             _ if r.evidence && !(timer_ran_out && lone) => (Cause::Fast, false),
             _ if timer_ran_out => (Cause::Timeout, true),
             // Nothing informed the sender of a loss, so it was its timer, which then is shorter than our estimate.
-            _ if lone && !r.evidence && r.silence + JIFFY >= RTO_MIN => (Cause::Timeout, true),
+            _ if lone && !r.evidence && any_timer => (Cause::Timeout, true),
             _ => (Cause::Fast, false),
         };
         match cause {

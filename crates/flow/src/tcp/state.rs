@@ -70,6 +70,8 @@ pub(crate) struct Counts {
     pub zero_window_probes: u64,
     pub keep_alives: u64,
     pub gap_bytes: u64,
+    /// Bytes beyond the right edge of every window that the capture had shown by then.
+    pub beyond_window: u64,
     pub offloaded: u64,
 }
 

@@ -40,7 +40,7 @@ const MAX_WAKEUPS: usize = 32;
 pub(crate) const MAX_WIRE_PAYLOAD: u32 = 1460;
 
 /// Payload of a segment with timestamps on an MTU of 1,500.
-const TYPICAL_MSS: u32 = 1448;
+pub(crate) const TYPICAL_MSS: u32 = 1448;
 /// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS: u32 = 12;
 
@@ -336,6 +336,9 @@ impl Stream {
         }
         m.board.sent(start, end, now, ip_id);
         self.counts.seen_bytes += (end - start) as u64;
+        if end > self.right_edge && self.scale.known.is_some() {
+            self.counts.beyond_window += (end - start.max(self.right_edge)) as u64;
+        }
         self.max = end;
         if !self.acks_seen {
             m.bins.delivered((end - start) as u64, now, self.round(m));

@@ -387,6 +387,7 @@ impl Model<'_> {
             flags: bits,
             window: 0xffff,
             payload,
+            maybe_padding: false,
             options,
         }
     }
