@@ -91,6 +91,7 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 {
 	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP;
 	struct drwa_sample sample = { .arrived = 1 };
+	struct share share = {};
 	struct direction *d;
 	struct drwa_law law;
 	struct acks_counters *count;
@@ -165,9 +166,16 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	if (begun != d->law.begun_ns)
 		opposite_round(&d->opposite, &law, &d->law, now, d->passed, up);
 	/* Until the first round has ended the window passes unchanged. */
+	if (d->law.rtt_us && law.fair) {
+		__u32 which = up;
+		struct shares *all = bpf_map_lookup_elem(&shares, &which);
+
+		if (all)
+			shares_take(all, now, &d->law, &d->slot, &share);
+	}
 	if (d->law.rtt_us)
-		d->target = opposite_window(&d->opposite, &law, &d->law);
-	if (d->law.rtt_us && (!f->syn_out || !f->syn_in || growth_ends(&law, &d->law)))
+		d->target = opposite_window_beside(&d->opposite, &law, &d->law, &share, mss);
+	if (d->law.rtt_us && (!f->syn_out || !f->syn_in || share.drains || growth_ends(&law, &d->law)))
 		d->grown = 1;
 	if (d->law.rtt_us && !d->grown)
 		d->target = growth_window(d->target, &law, &d->law);

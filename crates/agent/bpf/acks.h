@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_core_read.h>
 
-#include "path.h"
+#include "fair.h"
 #include "segment.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -71,6 +71,8 @@ struct direction {
 	/* The right edge as the sender got to see it. */
 	__u32 edge;
 	struct opposite opposite;
+	/* The slot of fair.h that it has added itself to last. */
+	__u64 slot;
 	__u32 target, advertised;
 	__u32 rewritten;
 	/* `grown`: a queue has stood since the flow began or paused (see growth_window). `moved_on`:
@@ -145,6 +147,14 @@ struct {
 	__type(key, __u32[4]);
 	__type(value, struct place_path);
 } places SEC(".maps");
+
+/* What the flows of either direction of data carry: downloads, uploads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct shares);
+} shares SEC(".maps");
 
 /* Flows whose windows are not rewritten (EXEMPT), or only to what passes at their rate within the
  * RTT that is the value, µs. */

@@ -39,8 +39,8 @@ struct drwa_law {
 	__u64 increment, floor, max, initial;
 	/* Age at which RTTmin is measured again, ns; 0: never. */
 	__u64 rtt_min_age_ns;
-	/* RTT by window instead of timestamps; padding, always zero. */
-	__u32 by_window, pad;
+	/* RTT by window instead of timestamps; equal rates for the flows of one host (fair.h). */
+	__u32 by_window, fair;
 };
 
 struct drwa_sample {

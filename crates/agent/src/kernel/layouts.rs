@@ -46,8 +46,8 @@ plain! {
         rtt_min_age_ns: u64,
         /// 1: RTT by window instead of timestamps.
         by_window: u32,
-        /// Padding, always zero.
-        pad: u32,
+        /// 1: flows of one host get equal rates.
+        fair: u32,
     }
     /// One sample for the law: `struct drwa_sample` of `bpf/law.h`.
     struct DrwaSample {
@@ -371,7 +371,7 @@ impl DrwaLaw {
             initial: config.initial.0,
             rtt_min_age_ns: config.rtt_min_age.map_or(0, |age| age.0),
             by_window: (config.estimator == Estimator::Window || !timestamps).into(),
-            pad: 0,
+            fair: (config.fair && config.form == Form::Agent).into(),
         }
     }
 }
