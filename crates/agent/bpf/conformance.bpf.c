@@ -206,10 +206,12 @@ struct receive_bench {
 	struct drwa_law law;
 	__u32 steps, done;
 	__u32 address[4];
-	__u64 grown;
+	__u64 grown, mss;
 	struct drwa state;
 	struct half path;
 	struct opposite opposite;
+	__u64 slot;
+	struct share share;
 };
 
 struct {
@@ -234,6 +236,13 @@ struct {
 	__type(value, struct place_path);
 } shared_paths SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shares);
+} shared_shares SEC(".maps");
+
 static long step_receive(__u32 i, void *unused)
 {
 	__u32 zero = 0;
@@ -255,8 +264,9 @@ static long step_receive(__u32 i, void *unused)
 		b->state.rtt_min_us = law_max(minimum_of(&shared_minima, address, own, step->now_ns), LAW_MIN_RTT_US);
 		receiving_measure(&b->path, &b->opposite, &b->state, &shared_paths, address, step->now_ns, step->sample.rtt_us,
 				  step->stamped, step->stamp);
+		receiving_others(&shared_shares, &b->law, &b->state, step->now_ns, &b->slot, &b->share);
 	}
-	if (receiving_sample(&b->state, &b->opposite, b->grown, &b->law, step->now_ns, &step->sample, &grows, &target))
+	if (receiving_sample(&b->state, &b->opposite, b->grown, &b->law, step->now_ns, &step->sample, &b->share, b->mss, &grows, &target))
 		b->grown = !grows;
 	step->target = target;
 	step->rtt_min_us = b->state.rtt_min_us;

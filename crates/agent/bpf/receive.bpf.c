@@ -214,8 +214,10 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		s->law.rtt_min_us = min_rtt_us(tp, address, s->law.rtt_min_us, sample.rtt_us, now);
 	/* By window it is measured in nanoseconds, and may be smaller. */
 	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_MIN_RTT_US);
-	if (just_received)
+	if (just_received) {
 		measure_path(tp, s, address, now, sample.rtt_us);
+		receiving_others(&shares, &law, &s->law, now, &s->slot, &s->share);
+	}
 	count->samples++;
 	if (sample.received < c->start_bytes) {
 		/* Rounds begin with the start bytes; before them only the minimum RTT is of use. */
@@ -224,7 +226,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		return;
 	}
 	begun = s->law.begun_ns;
-	if (!receiving_sample(&s->law, &s->opposite, s->grown, &law, now, &sample, &grows, &wanted))
+	if (!receiving_sample(&s->law, &s->opposite, s->grown, &law, now, &sample, &s->share, tp->advmss, &grows, &wanted))
 		return;
 	s->grown = !grows;
 	target = wanted;

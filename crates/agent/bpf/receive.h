@@ -79,6 +79,9 @@ struct receive_socket {
 	/* Which direction's queue it is. */
 	struct half path;
 	struct opposite opposite;
+	/* The slot of fair.h that it has added itself to last, and what it knows of the others. */
+	__u64 slot;
+	struct share share;
 };
 
 /* What the agent reads of a flow, updated at each decision. */
@@ -147,6 +150,15 @@ struct {
 	__type(value, struct place_path);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } paths SEC(".maps");
+
+/* What all downloads carry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shares);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} shares SEC(".maps");
 
 /* By socket cookie. Entries that are not updated for long are replaced (LRU). */
 struct {

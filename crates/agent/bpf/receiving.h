@@ -7,7 +7,7 @@
  * target window.
  */
 #pragma once
-#include "path.h"
+#include "fair.h"
 
 struct minimum {
 	__u64 rtt_us;
@@ -51,9 +51,22 @@ static __always_inline void receiving_measure(struct half *path, struct opposite
 	path->received_ns = now;
 }
 
-/* A sample of the law. True: with it the law has a decision, and `target` is the window. */
+/* Learns from the host's other downloads, and tells them of this one. `all`: the map of shares. */
+static __always_inline void receiving_others(void *all, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 *slot,
+					     struct share *share)
+{
+	__u32 zero = 0;
+	struct shares *of_downloads = law->fair ? bpf_map_lookup_elem(all, &zero) : NULL;
+
+	if (of_downloads)
+		shares_take(of_downloads, now, d, slot, share);
+}
+
+/* A sample of the law. True: with it the law has a decision, and `target` is the window. `mss`: payload
+ * of a full segment. */
 static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o, bool grown, const struct drwa_law *law, __u64 now,
-					     const struct drwa_sample *sample, bool *grows, __u64 *target)
+					     const struct drwa_sample *sample, const struct share *share, __u64 mss, bool *grows,
+					     __u64 *target)
 {
 	__u64 begun = d->begun_ns;
 
@@ -64,9 +77,9 @@ static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o,
 	*grows = !grown;
 	if (!d->rtt_us)
 		return false;
-	if (growth_ends(law, d))
+	if (share->drains || growth_ends(law, d))
 		*grows = false;
-	*target = opposite_window(o, law, d);
+	*target = opposite_window_beside(o, law, d, share, mss);
 	if (*grows)
 		*target = growth_window(*target, law, d);
 	return true;

@@ -38,9 +38,13 @@ struct Bench {
     done: u32,
     address: [u32; 4],
     grown: u64,
+    mss: u64,
     state: KernelDrwa,
     path: Half,
     opposite: Opposite,
+    slot: u64,
+    /// What the connection knows of the others: `struct share` of `bpf/fair.h`.
+    share: [u64; 2],
 }
 
 #[allow(unsafe_code)]
@@ -62,6 +66,8 @@ fn any_config(rng: &mut Rng) -> Config {
         lambda: 17 + rng.below(48),
         min_window: 1 + rng.below(4),
         increment: rng.below(3),
+        // Connections within a second or two count as beside each other.
+        fair: rng.below(3) > 0,
         ..Config::default()
     }
 }
@@ -133,6 +139,7 @@ fn every_target_of_any_receiver_is_the_same_in_the_kernel() {
             law,
             steps: steps.len() as u32,
             address: [1, 0, 0, address],
+            mss: setup.mss.0,
             ..Bench::default()
         };
         kernel.run(bench, &mut steps, |bench| bench.done);
