@@ -276,7 +276,7 @@ fn needed_features() -> impl Iterator<Item = &'static Feature> {
 /// three as soon as their own sending takes a tenth of RTTmin.
 pub fn window_law() -> drwa::Config {
     drwa::Config {
-        form: drwa::Form::Rate,
+        form: drwa::Form::Agent,
         lambda: Lambda::DOWNLOAD.sixteenths(),
         alpha: 8,
         quick: true,
@@ -317,11 +317,12 @@ const LAMBDA: Form = form::number("1", "16");
 /// Weight of the old value in a window law's average; below one, or it would learn nothing.
 const AVERAGE: Form = form::number("0", "0.9375");
 
-/// λ, the average and `quick` of a window law.
+/// λ, the average, `quick` and `fair` of a window law.
 fn read_law(at: &Section<'_>, law: &mut drwa::Config) -> settings::Result<()> {
     law.lambda = (at.number("lambda")? * 16.0).round() as u64;
     law.alpha = (at.number("average")? * 16.0).round() as u64;
     law.quick = at.flag("quick")?;
+    law.fair = at.flag("fair")?;
     Ok(())
 }
 

@@ -71,6 +71,8 @@ const SECTION: Group = group! {
     lambda = Lambda::DOWNLOAD.text, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
+    /// Flows through this host in one direction get equal rates, whatever their RTTs.
+    fair = "false", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);
     /// Flows that are remembered, 1.1 KB of the kernel's memory each.
     flows = "16384", form::count("16", "1000000");

@@ -39,6 +39,8 @@ pub const SECTION: Group = group! {
     lambda = Lambda::UPLOAD.text, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
+    /// Flows of this host in one direction get equal rates, whatever their RTTs.
+    fair = "false", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);
     /// By the clsact discipline, where `tc filter` shows the programs, also on kernels that have TCX.
     clsact = "false", FLAG;

@@ -31,7 +31,7 @@ SIXTEENTHS = 16
 # Where packets of a node go out: as in `opens`, the far end is called so.
 FAR = "server"
 # Parameters of a law on forwarded ACKs.
-FORWARDED = ("lambda", "average", "quick", "start")
+FORWARDED = ("lambda", "average", "quick", "fair", "start")
 
 
 @dataclass
@@ -259,6 +259,7 @@ def law_keys(law: Law | None) -> dict[str, object]:
         "form": form(law),
         "average": law["alpha"] / SIXTEENTHS,
         "quick": law["quick"],
+        "fair": law["fair"],
         "floor": law["min_window"],
         "increment": law["increment"],
         "largest": f"{law['max']} B",

@@ -29,6 +29,8 @@ pub(super) const SECTION: Group = group! {
     average = "0.5", AVERAGE;
     /// The average jumps up to a larger value at once.
     quick = "true", FLAG;
+    /// Flows of this host in one direction get equal rates, whatever their RTTs.
+    fair = "false", FLAG;
     /// Smallest window, segments.
     floor = "2", form::count("1", "1000");
     /// Segments that every decision adds: small windows grow again, those at one bottleneck become
@@ -147,7 +149,7 @@ impl Settings {
         }
         let mut law = Law {
             // In the order of the words in the table.
-            form: [Form::Rate, Form::Paper][at.choice("form")?],
+            form: [Form::Agent, Form::Paper][at.choice("form")?],
             min_window: at.count("floor")?,
             increment: at.count("increment")?,
             max: at.bytes("largest")?,
