@@ -72,6 +72,12 @@ def test_a_receiver_with_drwa_has_an_agent_with_its_parameters_and_nothing_else(
     assert config["trial"]["enabled"] is False
 
 
+def test_the_agents_own_law_averages_the_rate_and_may_be_fair() -> None:
+    law = '{ kind = "drwa", form = "agent", fair = true }'
+    _, config = only_cure(download(law))
+    assert (config["receive"]["form"], config["receive"]["fair"]) == ("rate", True)
+
+
 def test_without_any_law_there_is_no_agent() -> None:
     assert cures(plan_of(SHORT)) == []
 

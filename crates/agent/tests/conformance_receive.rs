@@ -100,7 +100,7 @@ fn any_stream(rng: &mut Rng, start: u64, stamped: bool) -> Vec<Step> {
             received += rng.below(5) * 1_448;
         }
         edge = edge.max(received + 20_000 + rng.below(1 << 19));
-        let rtt_us = (arrived && rng.below(3) > 0).then_some(base + towards + away).unwrap_or(0);
+        let rtt_us = if arrived && rng.below(3) > 0 { base + towards + away } else { 0 };
         let sample = DrwaSample {
             received,
             copied: received - rng.below(2) * received.min(1_448),

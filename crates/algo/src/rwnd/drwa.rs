@@ -109,8 +109,7 @@ config! {
         rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
         /// Segments that every decision adds, so that windows at one bottleneck become equal. A deviation, off by default.
         increment: u64 = 0, 0, 1_000;
-        /// Flows of one host in one direction get equal rates, whatever their RTTs. Only with `form = "agent"`; unbloat-agent
-        /// does not do it yet.
+        /// Flows of one host in one direction get equal rates, whatever their RTTs. Only with `form = "agent"`.
         fair: bool = false;
         /// RTTmin known from other connections to the same host.
         rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));

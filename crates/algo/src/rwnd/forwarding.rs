@@ -338,7 +338,6 @@ impl Flow {
                 out_of_order: Bytes::ZERO,
                 right_edge: Bytes(d.passed + room as u64),
                 rtt,
-                ..Sample::default()
             },
         );
         if begun != law.round_began_ns() {
