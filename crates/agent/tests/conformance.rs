@@ -65,6 +65,7 @@ fn any_config(rng: &mut Rng) -> Config {
         max: Bytes(65_536 + rng.below(1 << 30)),
         rtt_min_age: aged.then(|| Duration::from_millis(100 + rng.below(5_000))),
         rtt_min_seed: seeded.then(|| Duration::from_micros(1 + rng.below(100_000))),
+        fair: false,
     }
 }
 
