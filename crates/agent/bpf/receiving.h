@@ -51,7 +51,7 @@ static __always_inline void receiving_measure(struct half *path, struct opposite
 	path->received_ns = now;
 }
 
-/* Learns from the host's other downloads, and tells them of this one. `all`: the map of shares. */
+/* Learns from the host's other downloads, and adds this one to them. `all`: the map of shares. */
 static __always_inline void receiving_others(void *all, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 *slot,
 					     struct share *share)
 {

@@ -46,6 +46,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Instant};
 
+use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::path::Places;
 use super::receiving::{Arrival, Receiving};
 use super::{Cause, Sample, Setup, State, WindowControl, WindowRtt};
@@ -115,14 +116,6 @@ config! {
         rtt_min_seed: Option<Duration> = None, Some(Duration::from_micros(1)), Some(Duration::from_secs(10));
     }
 }
-
-/// Largest window (RFC 7323 section 2.3: 2³⁰), and largest count of bytes in a round: products then
-/// fit 64 bits.
-pub(super) const MAX_BYTES: u64 = 1 << 30;
-/// Longer RTTs are measurement errors: 30 s, below 2²⁵ µs.
-pub(super) const MAX_RTT_US: u64 = 30_000_000;
-/// Upper bound of a rate, 2³² bytes per second: products then fit 64 bits.
-pub(super) const MAX_RATE: u64 = 1 << 32;
 
 /// The constants of [`decide`], as the eBPF program has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -309,49 +302,20 @@ impl Drwa {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
     }
 
-    /// Payload of a full segment.
-    pub(super) fn mss(&self) -> u64 {
-        self.mss
-    }
-
-    /// Whether flows of one host get equal rates.
-    pub(super) fn fair(&self) -> bool {
-        self.fair
-    }
-
-    /// λ in sixteenths.
-    pub(super) fn lambda(&self) -> u64 {
-        self.law.lambda.min(256)
-    }
-
-    /// Mean RTT of the last round, µs; zero before its end.
-    pub(super) fn round_rtt_us(&self) -> u64 {
-        self.rtt_us
-    }
-
-    /// Smallest RTT, µs.
-    pub(super) fn rtt_min_us(&self) -> u64 {
-        self.rtt_min_us
-    }
-
-    /// The average rate, bytes per second.
-    pub(super) fn rate(&self) -> u64 {
-        self.estimate.rate
-    }
-
-    /// The law's own window, bytes.
-    pub(super) fn own_window(&self) -> u64 {
-        self.window
-    }
-
-    /// The largest window, bytes.
-    pub(super) fn most(&self) -> u64 {
-        self.law.max
-    }
-
-    /// A window within the law's bounds, with its increment.
-    pub(super) fn bounded(&self, window: u64) -> u64 {
-        (window + self.law.increment).max(self.law.floor).min(self.law.max)
+    /// What the law has decided so far.
+    pub(super) fn decided(&self) -> Decided {
+        Decided {
+            lambda: self.law.lambda.min(256),
+            round_rtt_us: self.rtt_us,
+            rtt_min_us: self.rtt_min_us,
+            rate: self.estimate.rate,
+            window: self.window,
+            increment: self.law.increment,
+            floor: self.law.floor,
+            max: self.law.max,
+            mss: self.mss,
+            fair: self.fair,
+        }
     }
 
     /// When data arrived last.
@@ -481,19 +445,17 @@ impl WindowControl for Drwa {
             self.copied = sample.copied;
             self.on_read(now, sample.copied);
         }
-        if let Some(mut receiving) = self.receiving.take() {
-            let ended = round != self.round_began_ns();
-            receiving.on_law(self, now, sample.copied.0, ended);
-            self.receiving = Some(receiving);
+        let (law, ended) = (self.decided(), round != self.round_began_ns());
+        if let Some(receiving) = &mut self.receiving {
+            receiving.on_law(&law, now, sample.copied.0, ended);
         }
         (self.window() != before).then_some(self.window())
     }
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, places: &mut Places) {
-        if let Some(mut receiving) = self.receiving.take() {
-            let law = (self.rtt_min_us, self.rtt_us);
-            self.rtt_min_us = receiving.on_arrival(now, arrival, law, places);
-            receiving.on_others(self, now, places);
-            self.receiving = Some(receiving);
+        let mut law = self.decided();
+        if let Some(receiving) = &mut self.receiving {
+            receiving.on_arrival(now, arrival, &mut law, places);
+            self.rtt_min_us = law.rtt_min_us;
         }
     }
     fn window(&self) -> Bytes {

@@ -1,7 +1,7 @@
 //! Equal shares for the flows of one host or device, beside [`super::opposite`].
 //!
 //! signal: rate and smallest RTT of each flow at its decisions · model: flows in one direction share
-//! the access link. Each adds itself once per slot of a second; the slot before tells the mean rate
+//! the access link. Each adds itself once per slot of a second; the slot before has the mean rate
 //! and the smallest RTTmin of all · action: a flow's window follows its rate moved towards the mean by
 //! an eighth (β), and all flows allow the same queue.
 //!
@@ -14,7 +14,7 @@
 //! and it takes long where the bandwidth-delay product is large. Here the sum of the windows stays
 //! what it was.
 //!
-//! RTTmin has to be right for this: a latecomer to an address that nobody knows measures it with the
+//! RTTmin has to be right for this: a latecomer to an address that is still unknown measures it with the
 //! others' queue. So the flows of the host empty the queue for newcomers.
 //!
 //! What can go wrong, and is bounded: a flow that is limited elsewhere, or by its application, has a
@@ -31,7 +31,7 @@
 
 use units::Instant;
 
-use super::drwa::{Drwa, MAX_RTT_US};
+use super::decided::{Decided, MAX_RTT_US};
 
 /// How long flows add themselves; a flow alone for one slot decides alone. Round trips are shorter.
 const SLOT_NS: u64 = 1_000_000_000;
@@ -83,23 +83,23 @@ pub struct Share {
 impl Shares {
     /// A flow with this rate and RTTmin, which has added itself in slot `added` last. What it knows of
     /// the others; `None` if there are none.
-    pub fn take(&mut self, now: Instant, law: &Drwa, added: &mut u64) -> Option<Share> {
+    pub fn take(&mut self, now: Instant, law: &Decided, added: &mut u64) -> Option<Share> {
         let number = now.0 / SLOT_NS + 1;
         if number != self.number {
             self.last = if number == self.number + 1 { self.current } else { Slot::default() };
             self.current = Slot::default();
             self.number = number;
         }
-        if *added != number && law.round_rtt_us() > 0 {
+        if *added != number && law.round_rtt_us > 0 {
             self.newcomers |= *added == 0;
             *added = number;
-            let rtt_min_us = law.rtt_min_us();
+            let rtt_min_us = law.rtt_min_us;
             let slot = &mut self.current;
             if slot.flows == 0 || rtt_min_us < slot.rtt_min_us {
                 slot.rtt_min_us = rtt_min_us;
             }
-            slot.rtt_max_us = slot.rtt_max_us.max(law.round_rtt_us());
-            slot.rates += law.rate();
+            slot.rtt_max_us = slot.rtt_max_us.max(law.round_rtt_us);
+            slot.rates += law.rate;
             slot.flows += 1;
         }
         let Slot { rates, flows, rtt_min_us, rtt_max_us } = self.last;
@@ -119,14 +119,14 @@ impl Shares {
 
 /// The window beside other flows. `rate`: the flow's own, bytes per second; `added_us`: the time that
 /// the queue of the opposite direction adds.
-pub fn fair_window(law: &Drwa, share: Share, rate: u64, added_us: u32) -> u64 {
-    let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
+pub fn fair_window(law: &Decided, share: Share, rate: u64, added_us: u32) -> u64 {
+    let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
     if share.drains {
         // Half a bandwidth-delay product, since a newcomer's is too large by the queue that it met:
         // 0.796 with a whole one, 0.863 with three quarters.
         return law.bounded(rate * rtt_min / 1_000_000 / 2);
     }
-    let queue = share.rtt_min_us.min(rtt_min) * law.lambda().saturating_sub(16) / 16;
+    let queue = law.allowed_us(share.rtt_min_us.min(rtt_min));
     let us = rtt_min + queue + u64::from(added_us);
     let own = rate * us / 1_000_000;
     let towards = share.mean.min(rate + GAIN * rate);
@@ -134,9 +134,9 @@ pub fn fair_window(law: &Drwa, share: Share, rate: u64, added_us: u32) -> u64 {
     // Less than a segment more would never be sent, nor less than the two that Linux sends at once,
     // where forwarded windows end with a pair (0.800 without).
     if share.mean > rate + rate / 4 {
-        window = window.max(own + 2 * law.mss());
-    } else if share.mean > rate && own < BETA * law.mss() {
-        window = window.max(own + law.mss());
+        window = window.max(own + 2 * law.mss);
+    } else if share.mean > rate && own < BETA * law.mss {
+        window = window.max(own + law.mss);
     }
     law.bounded(window)
 }

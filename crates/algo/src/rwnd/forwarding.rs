@@ -16,6 +16,7 @@
 
 use units::{Bytes, Duration, Instant};
 
+use super::decided::MIN_RTT_US;
 use super::drwa::{Config as Law, Drwa};
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places, Wait};
@@ -37,11 +38,6 @@ const SMALL_SEGMENTS: u32 = 4;
 const PAIRED_SEGMENTS: u32 = 8;
 /// Data so far beyond the advertised window still counts.
 const TOLERANCE: i32 = 0x10000;
-/// Below a millisecond an RTT is a late host, not a queue: a handshake of 50 µs in a local network
-/// would allow 150 µs, and the flow lost four fifths of its rate. Timestamps count milliseconds
-/// anyway.
-pub const MIN_RTT_US: u64 = 1_000;
-
 /// What is set for all flows of a device.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -197,7 +193,7 @@ impl Flow {
     /// first decision.
     pub fn target(&self, up: bool) -> Option<u32> {
         let d = if up { &self.up } else { &self.down };
-        d.law.as_ref().filter(|law| law.round_rtt_us() > 0).map(|_| d.target)
+        d.law.as_ref().filter(|law| law.decided().round_rtt_us > 0).map(|_| d.target)
     }
 
     /// The certain queueing beyond the device, µs: towards it, away from it.
@@ -340,17 +336,17 @@ impl Flow {
                 rtt,
             },
         );
-        if begun != law.round_began_ns() {
+        let ended = begun != law.round_began_ns();
+        let law = &law.decided();
+        if ended {
             d.opposite.end_round(law, now, d.passed, up);
         }
         // Until the first round has ended the window passes unchanged.
-        if law.round_rtt_us() == 0 {
+        if law.round_rtt_us == 0 {
             return;
         }
-        let share = law
-            .fair()
-            .then(|| places.shares[usize::from(up)].take(now, law, &mut d.slot))
-            .flatten();
+        let shares = &mut places.shares[usize::from(up)];
+        let share = law.fair.then(|| shares.take(now, law, &mut d.slot)).flatten();
         let mut target = d.opposite.window_beside(law, share);
         if !from_syn || growth_ends(law) || share.is_some_and(|share| share.drains) {
             d.grown = true;
@@ -419,7 +415,7 @@ impl Direction {
         let advertised = s.window << self.scale;
         let unit = (1_u32 << self.scale) - 1;
         let acting = self.law.as_ref().is_some_and(|law| {
-            law.round_rtt_us() > 0
+            law.decided().round_rtt_us > 0
                 && (unacknowledged || now.0.wrapping_sub(law.arrived().0) <= pause.0)
         });
         let mut window = advertised;

@@ -13,6 +13,7 @@ use path::Places;
 
 pub mod afc;
 pub mod autotune;
+pub mod decided;
 pub mod drwa;
 pub mod fair;
 pub mod fixed;

@@ -15,7 +15,7 @@
 
 use units::Instant;
 
-use super::drwa::{Drwa, MAX_BYTES, MAX_RATE, MAX_RTT_US};
+use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::fair::{Share, fair_window};
 
 /// What is known of the opposite direction.
@@ -63,7 +63,7 @@ impl Opposite {
     ///
     /// Extrapolation and the two rules of the rate apply to queues beyond one RTTmin: with smaller
     /// ones, two laws would react to each other.
-    pub fn end_round(&mut self, law: &Drwa, now: Instant, bytes: u64, up: bool) {
+    pub fn end_round(&mut self, law: &Decided, now: Instant, bytes: u64, up: bool) {
         if self.begun_ns != 0 {
             self.decide(law, now, bytes, up);
         }
@@ -73,14 +73,14 @@ impl Opposite {
         self.count = 0;
     }
 
-    fn decide(&mut self, law: &Drwa, now: Instant, bytes: u64, up: bool) {
-        let rtt_min = law.rtt_min_us();
-        let left = rtt_min * law.lambda().saturating_sub(16) / 16;
+    fn decide(&mut self, law: &Decided, now: Instant, bytes: u64, up: bool) {
+        let rtt_min = law.rtt_min_us;
+        let left = law.allowed_us(rtt_min);
         let length_us = (now.0.saturating_sub(self.begun_ns) / 1_000).max(1);
         let passed = bytes.saturating_sub(self.begun_bytes).min(MAX_BYTES);
         let rate = (passed * 1_000_000 / length_us).min(MAX_RATE);
         let mean = self.sum_us.checked_div(self.count.into()).unwrap_or(0);
-        let now_own = law.round_rtt_us().saturating_sub(rtt_min + mean);
+        let now_own = law.round_rtt_us.saturating_sub(rtt_min + mean);
         let own = (u64::from(self.own_us) + now_own) / 2;
         self.own_us = now_own.min(MAX_RTT_US) as u32;
         let large = mean.saturating_sub(rtt_min);
@@ -103,18 +103,18 @@ impl Opposite {
     }
 
     /// The window beside other flows of this host, in place of the law's own.
-    pub fn window_beside(&self, law: &Drwa, share: Option<Share>) -> u64 {
+    pub fn window_beside(&self, law: &Decided, share: Option<Share>) -> u64 {
         let Some(share) = share else { return self.window(law) };
-        let rate = if self.added_us == 0 { law.rate() } else { self.rate };
+        let rate = if self.added_us == 0 { law.rate } else { self.rate };
         fair_window(law, share, rate, self.added_us)
     }
 
     /// The window in bytes, in place of the law's own.
-    pub fn window(&self, law: &Drwa) -> u64 {
+    pub fn window(&self, law: &Decided) -> u64 {
         if self.added_us == 0 {
-            return law.own_window();
+            return law.window;
         }
-        let us = law.rtt_min_us().min(MAX_RTT_US) * law.lambda() / 16 + u64::from(self.added_us);
+        let us = law.rtt_min_us.min(MAX_RTT_US) * law.lambda / 16 + u64::from(self.added_us);
         law.bounded(self.rate * us / 1_000_000)
     }
 }
@@ -134,13 +134,13 @@ impl Opposite {
 const GROWTH: u64 = 5;
 
 /// Whether a queue stands that ends the growth.
-pub fn growth_ends(law: &Drwa) -> bool {
-    let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
-    law.round_rtt_us() >= rtt_min + rtt_min * law.lambda().saturating_sub(16) / 16 / 4
+pub fn growth_ends(law: &Decided) -> bool {
+    let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
+    law.round_rtt_us >= rtt_min + law.allowed_us(rtt_min) / 4
 }
 
 /// The window of a connection that still grows; `window`: what it would be otherwise, in bytes.
-pub fn growth_window(window: u64, law: &Drwa) -> u64 {
-    let rtt_min = law.rtt_min_us().min(MAX_RTT_US);
-    window.max((law.rate() * rtt_min / 1_000_000 * GROWTH).min(law.most()))
+pub fn growth_window(window: u64, law: &Decided) -> u64 {
+    let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
+    window.max((law.rate * rtt_min / 1_000_000 * GROWTH).min(law.max))
 }

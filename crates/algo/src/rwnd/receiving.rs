@@ -11,9 +11,8 @@
 
 use units::{Duration, Instant};
 
-use super::drwa::Drwa;
+use super::decided::{Decided, MIN_RTT_US};
 use super::fair::Share;
-use super::forwarding::MIN_RTT_US;
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places};
 
@@ -42,25 +41,24 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Splits the round trip's queueing into both directions. The smallest RTT of all connections to
-    /// this address, µs, for the law, whose own is `rtt_min_us`. `round_us`: the RTT of its last
-    /// round, which is taken where there are no timestamps.
+    /// Splits the round trip's queueing into both directions. The law gets the smallest RTT of all
+    /// connections to this address. Without timestamps the RTT of its last round counts.
     pub fn on_arrival(
         &mut self,
         now: Instant,
         arrival: &Arrival,
-        (rtt_min_us, round_us): (u64, u64),
+        law: &mut Decided,
         places: &mut Places,
-    ) -> u64 {
+    ) {
         let sample = arrival.rtt.map(|rtt| (rtt.0 / 1_000).max(MIN_RTT_US));
-        let own = rtt_min_us.min(sample.unwrap_or(u64::MAX));
+        let own = law.rtt_min_us.min(sample.unwrap_or(u64::MAX));
         let rtt_min = places.minimum(arrival.address, own).max(MIN_RTT_US);
         let rtt_us = match arrival.stamp {
             Some(stamp) => {
                 self.half.clock.tick(now, stamp);
                 sample.unwrap_or(0)
             }
-            None => round_us,
+            None => law.round_rtt_us,
         };
         if rtt_us > 0 {
             let stamped = arrival.stamp.is_some();
@@ -74,23 +72,19 @@ impl Receiving {
             self.opposite.sample(self.half.away_us.into());
         }
         self.half.received_ns = now.0;
-        rtt_min
-    }
-
-    /// Learns from the host's other downloads, and tells them of this one.
-    pub fn on_others(&mut self, law: &Drwa, now: Instant, places: &mut Places) {
-        if law.fair() {
+        law.rtt_min_us = rtt_min;
+        if law.fair {
             self.share = places.shares[0].take(now, law, &mut self.slot);
         }
     }
 
     /// The law has taken a sample; `ended`: with it a round has ended. `copied`: what the application
     /// has read.
-    pub fn on_law(&mut self, law: &Drwa, now: Instant, copied: u64, ended: bool) {
+    pub fn on_law(&mut self, law: &Decided, now: Instant, copied: u64, ended: bool) {
         if ended {
             self.opposite.end_round(law, now, copied, false);
         }
-        if law.round_rtt_us() == 0 {
+        if law.round_rtt_us == 0 {
             return;
         }
         self.grown |= growth_ends(law) || self.share.is_some_and(|share| share.drains);

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use algo::rwnd::forwarding::MIN_RTT_US;
+use algo::rwnd::decided::MIN_RTT_US;
 use algo::rwnd::path::Places;
 use algo::rwnd::{Arrival, Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};

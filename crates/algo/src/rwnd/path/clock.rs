@@ -13,7 +13,7 @@ const TICK_NS: u32 = NS_PER_MS as u32;
 const TICK_LEARNT_NS: u64 = NS_PER_S;
 /// Clock drift as a divisor: 100 ppm. Crystals are better.
 const DRIFT: u64 = 10_000;
-/// After a longer silence the clock is measured anew: the bounds would have widened too far.
+/// After a longer silence the clock is measured again: the bounds would have widened too far.
 const SILENCE_NS: u64 = 30 * NS_PER_S;
 
 /// What the timestamps of one far end have shown so far.

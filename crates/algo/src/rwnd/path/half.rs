@@ -6,7 +6,7 @@
 use units::Instant;
 
 use super::clock::FarClock;
-use super::places::PlacePath;
+use super::place::PlacePath;
 use super::{MAX_RTT_US, NS_PER_S, micros_of};
 
 /// Round-trip measurements in flight at the same time, a quarter of a round trip apart. A single one
@@ -157,7 +157,7 @@ impl Half {
         }
     }
 
-    /// A SYN was sent again: measurements begin anew, with the next value.
+    /// A SYN was sent again: measurements begin again, with the next value.
     pub fn begin_again(&mut self) {
         self.forget();
         self.probed_ns = 0;

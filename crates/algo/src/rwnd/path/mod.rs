@@ -24,18 +24,20 @@
 
 mod clock;
 mod half;
+mod place;
 mod places;
 
 pub use clock::FarClock;
 pub use half::{Half, Wait};
-pub use places::{PlacePath, Places};
+pub use place::PlacePath;
+pub use places::Places;
 
 /// Nanoseconds of a second.
 const NS_PER_S: u64 = 1_000_000_000;
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
 /// Longer RTTs are measurement errors: those of the law.
-const MAX_RTT_US: u64 = super::drwa::MAX_RTT_US;
+const MAX_RTT_US: u64 = super::decided::MAX_RTT_US;
 
 /// Nanoseconds as microseconds; a negative time is none.
 fn micros_of(ns: i64) -> u32 {

@@ -9,23 +9,12 @@ use alloc::collections::BTreeMap;
 use units::Instant;
 
 use super::super::fair::Shares;
-use super::{Half, MAX_RTT_US, NS_PER_MS};
+use super::half::Half;
+use super::place::PlacePath;
+use super::{MAX_RTT_US, NS_PER_MS};
 
 /// Within this time the tighter of two bounds is taken.
 const MERGED_NS: u64 = 200 * NS_PER_MS;
-
-/// Path state of one address, or of the whole device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PlacePath {
-    /// Smallest round trip beyond the device, µs; 0: unknown.
-    pub rtt_us: u64,
-    /// When its queues were measured, ns; 0: never.
-    pub at_ns: u64,
-    /// Certain queueing towards the device, µs.
-    pub towards_us: u32,
-    /// Certain queueing away from the device, µs.
-    pub away_us: u32,
-}
 
 /// All addresses of a device.
 #[derive(Clone, Debug, Default)]
