@@ -49,9 +49,7 @@ class Control:
 
 def law(form: str, sixteenths: int) -> str:
     """The window law of the agent; λ in sixteenths, as scenario files write it."""
-    return (
-        f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths} }}'
-    )
+    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths} }}'
 
 
 # The window law by its defaults: name, λ in the text, the ways that it is for, and its form and λ in the scenario.
@@ -92,8 +90,7 @@ CONTROLS: tuple[Control, ...] = (
     *swept(
         "codel",
         "queue",
-        {"default": '"codel"'}
-        | {f"target {ms} ms": codel("codel", ms) for ms in (10, 20, 50)},
+        {"default": '"codel"'} | {f"target {ms} ms": codel("codel", ms) for ms in (10, 20, 50)},
     ),
     *swept(
         "fq_codel",

@@ -7,7 +7,7 @@ twice; any other is run ten times · action: a `Field` per link, and the links t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Front:
 
 
 def front(
-    half: Collection[Half] = ("tuning",),
+    half: Sequence[Half] = ("tuning",),
     *,
     traces: str | os.PathLike[str] | None = None,
     store: Path | None = None,

@@ -42,9 +42,7 @@ class Point:
     @property
     def label(self) -> str:
         """In words."""
-        return (
-            self.control if self.variant == "default" else f"{self.control}, {self.variant}"
-        )
+        return self.control if self.variant == "default" else f"{self.control}, {self.variant}"
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,7 @@ class Field:
 
     def point(self, control: str, variant: str = "default") -> Point | None:
         """One of them."""
-        return next(
-            (p for p in self.points if (p.control, p.variant) == (control, variant)), None
-        )
+        return next((p for p in self.points if (p.control, p.variant) == (control, variant)), None)
 
     @property
     def untreated(self) -> Point | None:

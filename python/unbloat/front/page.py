@@ -25,7 +25,9 @@ The goal, fixed before the first run, is at least 95 % of the untreated goodput 
 control is *on the front* if no other, in any variant of its sweep, is better in one figure and no worse in the other. {half}
 """
 HALVES = {
-    ("tuning",): "This page has the tuning half of the links: the test half is run when the law is final.",
+    (
+        "tuning",
+    ): "This page has the tuning half of the links: the test half is run when the law is final.",
     ("test",): "This page has the test half of the links.",
     ("test", "tuning"): "This page has both halves of the links.",
 }
@@ -103,9 +105,7 @@ def figures(
     fields: Sequence[Field], pick: Callable[[Field, str], Point | None], named: bool = False
 ) -> str:
     """A row per link, a column per control."""
-    controls = list(
-        dict.fromkeys(point.control for field in fields for point in field.points)
-    )
+    controls = list(dict.fromkeys(point.control for field in fields for point in field.points))
     text = line(("link", "bound", *controls)) + "|---|--:|" + "--:|" * len(controls) + "\n"
     for field in fields:
         bound = f"{field.bound_bps / 1e6:.2f}, {field.bound_ms:.0f}"

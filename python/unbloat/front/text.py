@@ -29,7 +29,7 @@ def front_screen(terminal: Terminal, front: Front) -> None:
     terminal.wrapped(
         "goodput: over the untreated one. p95: of a ping, above that of a sender that knows the link, in ms."
         " / BBR: the same over BBR's. goal: goodput at least 95 %, p95 at most half of BBR's."
-        " autorate: whether it dominates cake-autorate."
+        " on the front: whether no other control, in any variant, dominates it. autorate: whether it dominates cake-autorate."
     )
     for half in dict.fromkeys(field.half for field in front.fields):
         of_half = [field.link for field in front.fields if field.half == half]
@@ -41,7 +41,7 @@ def front_screen(terminal: Terminal, front: Front) -> None:
 def row(verdict: Verdict) -> tuple[str, ...]:
     """One link."""
     return (
-        verdict.field.link.replace("Driving_B_", "drive ").replace("Static_B_", "static "),
+        link_text(verdict.field.link),
         share_text(verdict.goodput_share),
         f"{verdict.field.excess_ms(verdict.point):.0f}",
         ratio_text(verdict.excess_share),
@@ -49,6 +49,26 @@ def row(verdict: Verdict) -> tuple[str, ...]:
         by_text(verdict),
         {True: "yes", False: "no", None: NOTHING}[verdict.over_autorate],
     )
+
+
+# Parts of the names of recorded links, and what a table has room for.
+SHORT = (
+    ("Driving_B_20", "drive "),
+    ("Static_B_20", "static "),
+    ("-driving", " drive"),
+    ("-short", " short"),
+    (".down", " down"),
+    (".up", " up"),
+)
+
+
+def link_text(name: str) -> str:
+    """A link's name; of a 5G drive the day and the minute."""
+    if name.startswith(("Driving_B_", "Static_B_")):
+        name = name[:-3].replace("_", " ").replace(" B ", "_B_")
+    for long, short in SHORT:
+        name = name.replace(long, short)
+    return name
 
 
 def share_text(share: float | None) -> str:
@@ -62,11 +82,11 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def by_text(verdict: Verdict) -> str:
-    """Yes, or by whom it is dominated: a control at its defaults before a variant."""
+    """Yes, or by whom it is dominated; a control at its defaults is named before variants of others."""
     if verdict.on_front:
         return "yes"
     first = min(verdict.dominated_by, key=lambda point: point.variant != "default")
-    return f"no: {first.label}"
+    return f"no: {first.control}"
 
 
 def front_json(front: Front) -> dict[str, Any]:
