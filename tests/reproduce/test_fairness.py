@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from unbloat.cli.arguments import main
-from unbloat.fairness.cases import ALONE, BOTH_WAYS, CASES, SHARINGS, Case
+from unbloat.fairness.cases import ALONE, BOTH_WAYS, CASES, SHARINGS, Case, Sharing
 from unbloat.fairness.fairness import NAMES, Both, Shared, fairness, settings, shared, simulated
-from unbloat.fairness.jain import holds_after, jain_index, per_second
+from unbloat.fairness.jain import holds_after, per_second
 from unbloat.fairness.judge import BothVerdict, judge_alone, judge_shared
 from unbloat.front.store import Store
-from unbloat.run.figures import Figures
+from unbloat.run.figures import Figures, jain_index
 
 STORED = Path(__file__).parents[2] / "docs/generated/fairness.jsonl"
 PLAIN, _, LAW, FAIR_QUEUE = SHARINGS
@@ -141,7 +141,7 @@ def test_an_interrupted_run_goes_on_and_the_command_prints_80_columns(
 
 
 @pytest.mark.parametrize("sharing", SHARINGS, ids=lambda sharing: sharing.name)
-def test_a_sample_of_the_page_is_what_a_run_gives(sharing: object) -> None:
+def test_a_sample_of_the_page_is_what_a_run_gives(sharing: Sharing) -> None:
     case = next(
         case for case in CASES if case.sharing is sharing and (case.way, case.flows) == ("up", 2)
     )

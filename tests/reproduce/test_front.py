@@ -21,7 +21,7 @@ from unbloat.front.front import Front, front, measured
 from unbloat.front.judge import Field, Point, counts, dominates, judge, verdicts
 from unbloat.front.links import LINKS, Link, Track, halves, opportunities
 from unbloat.front.oracle import oracle
-from unbloat.front.page import page
+from unbloat.front.page import front_page
 from unbloat.front.store import Store
 from unbloat.front.text import front_json, link_text
 from unbloat.run.figures import statistics
@@ -145,7 +145,7 @@ def test_what_reaches_the_goal_and_what_misses_it() -> None:
     assert not judge(made_field(late), late).reaches
 
 
-def test_the_front_knows_by_whom_a_control_is_dominated() -> None:
+def test_what_dominates_a_control_is_named() -> None:
     ours = point("window", 9.0, 155.0, "ours")
     on_front = judge(made_field(ours), ours)
     assert on_front.on_front
@@ -311,7 +311,9 @@ def test_the_page_has_goals_figures_and_intervals(tmp_path: Path) -> None:
         replace(one, p95=Spread(260.0, 12.4, 10)) if one.control == "bbr" else one
         for one in field.points
     )
-    text = page(Front([replace(field, points=varied)], {"gone": "no such trace file"}), "a.svg")
+    text = front_page(
+        Front([replace(field, points=varied)], {"gone": "no such trace file"}), "a.svg"
+    )
     assert "| window | 1 | 1 | 1 | 1 |" in text
     assert "9.80, 200 ± 12" in text
     assert "- gone: no such trace file" in text

@@ -12,12 +12,12 @@ from typing import Any, Literal
 from unbloat.cli.output import need_writable, writing
 from unbloat.errors import UnbloatError
 from unbloat.fairness.fairness import fairness
-from unbloat.fairness.page import page as fairness_page
+from unbloat.fairness.page import fairness_page
 from unbloat.fairness.text import fairness_json, fairness_screen
 from unbloat.front.chart import chart
 from unbloat.front.front import front
 from unbloat.front.links import Half
-from unbloat.front.page import page as front_page
+from unbloat.front.page import front_page
 from unbloat.front.text import front_json, front_screen
 from unbloat.text.progress import ProgressBar
 from unbloat.text.terminal import Terminal

@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from unbloat.run.figures import jain_index
+
 HOLDS = 0.9
 """The index that the goal asks for: of two flows the smaller has half of the other's goodput."""
 SMOOTH_S = 5
 """Seconds over which goodputs are added before the index is judged: a window of four segments at 50 ms varies by a quarter from
 one second to the next without being unfair."""
-
-
-def jain_index(rates: Sequence[float]) -> float | None:
-    """Jain's index of fairness; None where nobody sends."""
-    squares = math.fsum(rate * rate for rate in rates)
-    return math.fsum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
 def per_second(series: Sequence[Sequence[float]], smooth_s: int = 1) -> list[float | None]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unbloat.fairness.fairness import Both, Shared
-from unbloat.fairness.jain import holds_after, jain_index
+from unbloat.fairness.jain import holds_after
+from unbloat.run.figures import jain_index
 
 WITHIN_S = 20
 RTT_ROOM = 1.1

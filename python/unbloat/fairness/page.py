@@ -23,7 +23,7 @@ Without a window law nothing bounds the RTT.
 """
 
 
-def page(found: Fairness) -> str:
+def fairness_page(found: Fairness) -> str:
     """The page."""
     verdicts = judge_all(found.shared)
     text = HEAD

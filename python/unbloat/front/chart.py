@@ -26,7 +26,7 @@ LOOK = {
 }
 OURS = ("#000000", "o")
 # The excess has a logarithmic axis; below a millisecond nothing is distinguished.
-LEAST_MS = 1.0
+MIN_MS = 1.0
 # Two panels side by side fit a page of the docs.
 SIZE_IN = (10.0, 4.6)
 
@@ -73,7 +73,7 @@ def places(fields: Sequence[Field]) -> dict[str, tuple[list[float], list[float]]
             share = field.share(point)
             if share is not None:
                 xs, ys = found.setdefault(point.label, ([], []))
-                xs.append(max(field.excess_ms(point), LEAST_MS))
+                xs.append(max(field.excess_ms(point), MIN_MS))
                 ys.append(share)
     return found
 

@@ -7,7 +7,7 @@ Roles: `untreated` is CUBIC in an open buffer, `peer` a published control, `ours
 form of the window law is one line of `LAWS`.
 
 cake-autorate needs rates that a person sets for each line. It gets a tenth, the whole and twice the mean rate of the run,
-which nobody knows beforehand: that favours it. It stands directly in front of the bottleneck, which favours it, too.
+which is not known beforehand: that favours it. It stands directly in front of the bottleneck, which favours it, too.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Goodput against queueing delay: every control on every link, beside a sender tha
 
 Each run is a minute of one bulk transfer in the simulator, with 50 ms of base RTT and 2 MB in front of the bottleneck. The
 figures are goodput, and the p95 of a ping every 100 ms. *Excess* is that p95 above the p95 of the sender that knows
-the link: what outages and packets cost, nobody can take away. Where a control draws random numbers, a figure is the mean of ten
+the link: what outages and packets cost, no control can take away. Where a control draws random numbers, a figure is the mean of ten
 seeds with its 95 % interval.
 
 The goal, fixed before the first run, is at least 95 % of the untreated goodput at no more than half of BBR's excess. A
@@ -36,7 +36,7 @@ Cells have goodput in Mbit/s, then the excess in ms. The bound has the goodput a
 """
 
 
-def page(front: Front, chart_name: str) -> str:
+def front_page(front: Front, chart_name: str) -> str:
     """The page."""
     halves = tuple(sorted({field.half for field in front.fields}))
     text = HEAD.format(half=HALVES.get(halves, ""))

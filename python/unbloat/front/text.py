@@ -82,7 +82,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def by_text(verdict: Verdict) -> str:
-    """Yes, or by whom it is dominated; a control at its defaults is named before variants of others."""
+    """Yes, or what dominates it; a control at its defaults is named before variants of others."""
     if verdict.on_front:
         return "yes"
     first = min(verdict.dominated_by, key=lambda point: point.variant != "default")
