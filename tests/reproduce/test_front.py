@@ -15,7 +15,7 @@ import pytest
 
 from unbloat.cli.arguments import main
 from unbloat.front import front as front_module
-from unbloat.front.case import BASE_MS, scenario, simulate_case
+from unbloat.front.case import BASE_MS, scenario, simulate_case, waits_ms
 from unbloat.front.controls import CONTROLS, UNTREATED, Control, for_way
 from unbloat.front.front import Front, front, measured
 from unbloat.front.judge import Field, Point, counts, dominates, judge, verdicts
@@ -132,6 +132,27 @@ def test_no_control_passes_the_bound(name: str) -> None:
             # The last packets of a run arrive after a second of idleness at its begin: no more than the link carries.
             assert run.goodput_bps <= bound.goodput_bps * 1.02, of_way.label
             assert run.ping_p95_ms >= bound.ping_p95_ms - 2.0, of_way.label
+
+
+def test_a_lost_ping_counts_until_a_later_one_is_answered() -> None:
+    def ping(t_s: float, rtt_ms: float | None, lost: bool = False) -> dict[str, object]:
+        return {"t_s": t_s, "rtt_ms": rtt_ms, "lost": lost}
+
+    sent = [
+        ping(0.0, 50.0),
+        ping(1.0, None, lost=True),
+        ping(2.0, None, lost=True),
+        ping(3.0, 500.0),
+        ping(4.0, None),  # still on its way at the end
+        ping(9.5, 100.0),  # too late to count
+    ]
+    waits = sorted(round(wait) for wait in waits_ms(sent, 9.0, 10.0))
+    assert waits == [50, 500, 1500, 2500, 6000]
+    # Overtaken: an answer to a later one came before.
+    assert waits_ms(
+        [ping(0.0, None, lost=True), ping(1.0, 900.0), ping(1.5, 100.0)], 1.0, 10.0
+    ) == [pytest.approx(1600.0)]
+    assert waits_ms([ping(0.0, None, lost=True)], 9.0, 10.0) == [10_000.0]
 
 
 def test_what_reaches_the_goal_and_what_misses_it() -> None:

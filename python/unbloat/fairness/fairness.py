@@ -23,6 +23,7 @@ from unbloat.fairness.cases import (
     BothWays,
     Case,
 )
+from unbloat.front.case import METHOD, waits_ms
 from unbloat.front.store import Store
 from unbloat.run.figures import Figures, statistics
 from unbloat.run.run import Run
@@ -93,7 +94,7 @@ def fairness(
 
 def settings(case: Case | BothWays) -> str:
     """Names what is simulated."""
-    return hashlib.sha256(case.scenario().encode()).hexdigest()[:10]
+    return hashlib.sha256(f"{METHOD}{case.scenario()}".encode()).hexdigest()[:10]
 
 
 def simulated(text: str) -> Run:
@@ -135,11 +136,8 @@ def both(case: BothWays) -> list[Any]:
         own = (row for row in rows if row["flow"] in ids and row["t_s"] >= BOTH_FROM_S)
         bits = sum(row["delivered_bytes"] for row in own) * 8
         found.append(round(bits / (BOTH_S - BOTH_FROM_S)))
-    pings = statistics(
-        (BOTH_S - row["t_s"]) * 1000 if row["rtt_ms"] is None else row["rtt_ms"]
-        for row in run.probes.to_pylist()
-        if BOTH_FROM_S <= row["t_s"] < BOTH_S - 2 and not row["lost"]
-    )
+    probes = [row for row in run.probes.to_pylist() if row["t_s"] >= BOTH_FROM_S]
+    pings = statistics(waits_ms(probes, BOTH_S - 2, BOTH_S))
     return [*found, math.nan if pings is None else round(pings.p95, 1)]
 
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from unbloat.errors import UnbloatError
 from unbloat.front.controls import BUFFER, Control
 from unbloat.front.links import DURATION_S, Track
 from unbloat.run.figures import Figures, statistics
+from unbloat.run.tables import Row
 from unbloat.scenario.simulate import RunOptions, finished, prepared, run_job
 
 BASE_MS = 50.0
 """Round trip of the empty path, without the time on the link."""
 LAST_PING_S = 58.0
-"""Later pings do not count. An earlier one without an answer at the end counts as long as it has waited, two seconds at
-least; else a control would look the better the more pings it delays beyond the end."""
+"""Later pings do not count. An earlier one that is still on its way at the end counts as long as it has waited, two seconds at
+least."""
+METHOD = 2
+"""Raised when figures are measured in another way, so that stored ones no longer count."""
 BACK_BPS = 20e6
 """Of the other direction: no control finds its limit there."""
 PING_MS, PING_BYTES = 100, 84
@@ -103,8 +107,26 @@ bytes = "{PING_BYTES} B"
 
 def settings(track: Track, control: Control) -> str:
     """Names what is simulated, so that a stored run of other settings does not count."""
-    text = scenario(track, control) + track.text
+    text = f"{METHOD}{scenario(track, control)}{track.text}"
     return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def waits_ms(probes: Sequence[Row], last_s: float, end_s: float) -> list[float]:
+    """How long each ping waited, of those sent before `last_s`.
+
+    A lost one counts until the answer to a later one, as whoever sends them waits so long; else a queue that drops what
+    waited for an outage would seem to have none.
+    """
+    answered, waits = end_s, []
+    for row in sorted(probes, key=lambda row: row["t_s"], reverse=True):
+        if row["rtt_ms"] is not None:
+            answered = min(answered, row["t_s"] + row["rtt_ms"] / 1000)
+            own = row["t_s"] + row["rtt_ms"] / 1000
+        else:
+            own = answered if row["lost"] else end_s
+        if row["t_s"] < last_s:
+            waits.append((own - row["t_s"]) * 1000)
+    return waits
 
 
 def simulate_case(track: Track, control: Control, seed: int) -> Run:
@@ -116,11 +138,7 @@ def simulate_case(track: Track, control: Control, seed: int) -> Run:
         raise outcome
     run = finished(work.jobs[0], outcome, work.source)
     figures = Figures(run)
-    ping = statistics(
-        (DURATION_S - row["t_s"]) * 1000 if row["rtt_ms"] is None else row["rtt_ms"]
-        for row in run.probes.to_pylist()
-        if row["t_s"] < LAST_PING_S and not row["lost"]
-    )
+    ping = statistics(waits_ms(run.probes.to_pylist(), LAST_PING_S, DURATION_S))
     queue = figures.transfer_queue_ms("transfer")
     goodput = figures.goodput_bps("transfer")
     if ping is None or goodput is None:

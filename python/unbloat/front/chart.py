@@ -23,6 +23,7 @@ LOOK = {
     "rledbat": ("#CC79A7", "v"),
     "copa": ("#F0E442", "v"),
     "cake-autorate": ("#009E73", "D"),
+    "gate": ("#000000", "P"),
 }
 OURS = ("#000000", "o")
 # The excess has a logarithmic axis; below a millisecond nothing is distinguished.

@@ -64,6 +64,9 @@ class Store:
         self._write()
 
     def _write(self) -> None:
-        if self.path is not None:
-            lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines.values())
-            self.path.write_text("".join(lines), encoding="utf-8")
+        if self.path is None:
+            return
+        lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines.values())
+        whole = self.path.with_name(f"{self.path.name}.new")
+        whole.write_text("".join(lines), encoding="utf-8")
+        whole.replace(self.path)  # an interruption leaves the old file or the new one
