@@ -50,7 +50,7 @@ def published() -> dict[Way, str]:
     return {way: f'{{ kind = "drwa", lambda = {LAMBDA[way]} }}' for way in WAYS}
 
 
-# A new form of the window law is one line here.
+# A new form of the window law is one line here: `Sharing("window law, agent", windows("agent"), BOUND)`.
 SHARINGS = (
     Sharing("nothing", {}, {}),
     Sharing("DRWA, paper", published(), BOUND),

@@ -52,7 +52,8 @@ def law(form: str, sixteenths: int) -> str:
     return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths} }}'
 
 
-# The window law by its defaults: name, λ in the text, the ways that it is for, and its form and λ in the scenario.
+# The window law by its defaults: its name, its form and λ in the scenario, the ways that it is for. Another form is a line
+# more: `Control("window, agent", role="ours", window=law("agent", 48), ways=("down",))`.
 LAWS = (
     Control("window, λ 3", role="ours", window=law("rate", 48), ways=("down",)),
     Control("ACKs, λ 1.75", role="ours", window=law("rate", 28), ways=("up",)),

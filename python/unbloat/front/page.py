@@ -22,7 +22,9 @@ the link: what outages and packets cost, no control can take away. Where a contr
 seeds with its 95 % interval.
 
 The goal, fixed before the first run, is at least 95 % of the untreated goodput at no more than half of BBR's excess. A
-control is *on the front* if no other, in any variant of its sweep, is better in one figure and no worse in the other. {half}
+control is *on the front* if no other, in any variant of its sweep, is better in one figure and no worse in the other.
+
+{half}
 """
 HALVES = {
     (

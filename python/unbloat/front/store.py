@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,6 @@ class Store:
             return
         with self.path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-    def keep(self, keys: Iterable[Names]) -> None:
-        """Drops the cases that no longer exist, and writes the rest in this order."""
-        self.lines = {key: self.lines[key] for key in keys if key in self.lines}
-        self._write()
 
     def _write(self) -> None:
         if self.path is None:
