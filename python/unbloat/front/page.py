@@ -19,7 +19,8 @@ Goodput against queueing delay: every control on every link, beside a sender tha
 Each run is a minute of one bulk transfer in the simulator, with 50 ms of base RTT and 2 MB in front of the bottleneck. The
 figures are goodput, and the p95 of a ping every 100 ms. *Excess* is that p95 above the p95 of the sender that knows
 the link: what outages and packets cost, no control can take away. Where a control draws random numbers, a figure is the mean of ten
-seeds with its 95 % interval.
+seeds with its 95 % interval. FQ-CoDel, the gate and cake-autorate have a queue per flow: there the ping passes the transfer's own
+queue. `--json` has the queueing delay of the transfer's packets, too.
 
 The goal, fixed before the first run, is at least 95 % of the untreated goodput at no more than half of BBR's excess. A
 control is *on the front* if no other, in any variant of its sweep, is better in one figure and no worse in the other.
