@@ -175,6 +175,16 @@ def test_what_dominates_a_control_is_named() -> None:
     assert [one.label for one in dominated.dominated_by] == ["codel, target 20 ms"]
 
 
+def test_the_front_is_judged_by_the_transfers_own_queue_as_well() -> None:
+    # A queue per flow: the ping passes, the transfer waits.
+    ours = replace(point("window", 9.6, 155.0, "ours"), flow_p95=spread([95.0]))
+    queued = replace(point("fq_codel", 9.6, 61.0), flow_p95=spread([95.0]))
+    verdict = judge(made_field(ours, queued), ours)
+    assert [one.label for one in verdict.dominated_by] == ["fq_codel"]
+    # Points that were made without a queue dominate in it, if their goodput is as large.
+    assert "fq_codel" not in [one.label for one in verdict.dominated_in_queue]
+
+
 def test_a_difference_that_does_not_count_dominates_nothing() -> None:
     one = point("a", 9.0, 100.0)
     assert not dominates(point("b", 9.04, 96.0), one)
@@ -335,7 +345,7 @@ def test_the_page_has_goals_figures_and_intervals(tmp_path: Path) -> None:
     text = front_page(
         Front([replace(field, points=varied)], {"gone": "no such trace file"}), "a.svg"
     )
-    assert "| window | 1 | 1 | 1 | 1 |" in text
+    assert "| window | 1 | 1 | 1 | 0 | 1 |" in text
     assert "9.80, 200 ± 12" in text
     assert "- gone: no such trace file" in text
 

@@ -187,7 +187,7 @@ mod tests {
     fn transfers_and_pings_have_queues_of_their_own() {
         // As FQ-CoDel chooses among its 1,024 queues. A ping's reply shared that of a download's data.
         let queue = |frame: &Frame| {
-            u64::from(frame.packet(0).flow_hash.wrapping_mul(0x9e37_79b1)) * 1024 >> 32
+            (u64::from(frame.packet(0).flow_hash.wrapping_mul(0x9e37_79b1)) * 1024) >> 32
         };
         let mut taken = [false; 1024];
         for owner in 0..4 {

@@ -114,7 +114,7 @@ def settings(track: Track, control: Control) -> str:
 def waits_ms(probes: Sequence[Row], last_s: float, end_s: float) -> list[float]:
     """How long each ping waited, of those sent before `last_s`.
 
-    A lost one counts until the answer to a later one, as whoever sends them waits so long; else a queue that drops what
+    A lost one counts until the answer to a later one: a sender of pings waits so long; else a queue that drops what
     waited for an outage would seem to have none.
     """
     answered, waits = end_s, []

@@ -6,7 +6,8 @@ for each control of this project on each link
 
 The goals, fixed before the first run: at least 95 % of the untreated goodput at no more than half of BBR's excess; on the
 Pareto front; dominating cake-autorate. The peers of the first goal and of the third are at their published defaults. The
-front counts every variant of their sweeps.
+front counts every variant of their sweeps. Where queues are per flow, a ping passes the transfer; so the front is judged a
+second time, by the queueing delay of the transfer's own packets.
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ class Verdict:
     reaches: bool
     """Goodput and p95 as the goal asks."""
     dominated_by: tuple[Point, ...]
+    dominated_in_queue: tuple[Point, ...]
+    """By the queueing delay of the transfer's own packets instead of the ping."""
     over_autorate: bool | None
     """Whether it dominates cake-autorate; None where that was not run."""
 
@@ -111,11 +114,15 @@ class Verdict:
         return not self.dominated_by
 
 
-def dominates(one: Point, other: Point) -> bool:
-    """Whether `one` is no worse in both figures and better in one, differences that do not count left aside."""
+def dominates(one: Point, other: Point, own_queue: bool = False) -> bool:
+    """Whether `one` is no worse in both figures and better in one, differences that do not count left aside.
+
+    The delay is that of the ping, or with `own_queue` that of the transfer's packets.
+    """
     room = SAME_GOODPUT * other.goodput.mean
     more = one.goodput.mean - other.goodput.mean
-    sooner = other.p95.mean - one.p95.mean
+    theirs, ours = (other.flow_p95, one.flow_p95) if own_queue else (other.p95, one.p95)
+    sooner = theirs.mean - ours.mean
     return more >= -room and sooner >= -SAME_MS and (more > room or sooner > SAME_MS)
 
 
@@ -134,6 +141,7 @@ def judge(field: Field, point: Point) -> Verdict:
         excess / theirs if theirs and theirs > SAME_MS else None,
         small and share is not None and share >= GOODPUT_SHARE,
         tuple(one for one in others if dominates(one, point)),
+        tuple(one for one in others if dominates(one, point, own_queue=True)),
         None if autorate is None else dominates(point, autorate),
     )
 
@@ -151,6 +159,8 @@ class Count:
     links: int
     reaches: int
     on_front: int
+    on_queue_front: int
+    """By the queueing delay of the transfer's own packets."""
     over_autorate: int
 
 
@@ -163,6 +173,7 @@ def counts(found: Sequence[Verdict]) -> list[Count]:
             len(own := [verdict for verdict in found if verdict.point.label == name]),
             sum(verdict.reaches for verdict in own),
             sum(verdict.on_front for verdict in own),
+            sum(not verdict.dominated_in_queue for verdict in own),
             sum(bool(verdict.over_autorate) for verdict in own),
         )
         for name in names

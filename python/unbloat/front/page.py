@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from unbloat.front.front import Front
 from unbloat.front.judge import Field, Point, counts, verdicts
-from unbloat.front.text import row
+from unbloat.front.text import by_text, row
 from unbloat.scenario.confidence import Spread
 from unbloat.text.format import NOTHING
 
@@ -20,7 +20,7 @@ Each run is a minute of one bulk transfer in the simulator, with 50 ms of base R
 figures are goodput, and the p95 of a ping every 100 ms. *Excess* is that p95 above the p95 of the sender that knows
 the link: what outages and packets cost, no control can take away. Where a control draws random numbers, a figure is the mean of ten
 seeds with its 95 % interval. FQ-CoDel, the gate and cake-autorate have a queue per flow: there the ping passes the transfer's own
-queue. `--json` has the queueing delay of the transfer's packets, too.
+queue. *By its own queue* judges the front by the queueing delay of the transfer's own packets instead of the ping.
 
 The goal, fixed before the first run, is at least 95 % of the untreated goodput at no more than half of BBR's excess. A
 control is *on the front* if no other, in any variant of its sweep, is better in one figure and no worse in the other.
@@ -80,10 +80,25 @@ def line(cells: Sequence[str]) -> str:
 def goals(front: Front) -> str:
     """Counts, then a row per control of this project and link."""
     found = verdicts(front.fields)
-    text = line(("control", "links", "goal", "on the front", "dominates cake-autorate"))
-    text += "|---|--:|--:|--:|--:|\n"
+    text = line(
+        (
+            "control",
+            "links",
+            "goal",
+            "on the front",
+            "on it by its own queue",
+            "dominates cake-autorate",
+        )
+    )
+    text += "|---|--:|--:|--:|--:|--:|\n"
     for count in counts(found):
-        figures = (count.links, count.reaches, count.on_front, count.over_autorate)
+        figures = (
+            count.links,
+            count.reaches,
+            count.on_front,
+            count.on_queue_front,
+            count.over_autorate,
+        )
         text += line((count.control, *map(str, figures)))
     text += "\n" + line(
         (
@@ -95,12 +110,13 @@ def goals(front: Front) -> str:
             "goal",
             "on the front",
             "dominates cake-autorate",
+            "on it by its own queue",
         )
     )
-    text += "|---|---|--:|--:|--:|---|---|---|\n"
+    text += "|---|---|--:|--:|--:|---|---|---|---|\n"
     for verdict in found:
         link, *rest = row(verdict)
-        text += line((link, verdict.point.label, *rest))
+        text += line((link, verdict.point.label, *rest, by_text(verdict.dominated_in_queue)))
     return text
 
 

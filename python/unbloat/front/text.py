@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from unbloat.front.front import Front
@@ -21,7 +22,8 @@ def front_screen(terminal: Terminal, front: Front) -> None:
         terminal.line()
         terminal.wrapped(
             f"{count.control}: reaches the goal on {count.reaches} of {count.links} links, is on the"
-            f" Pareto front on {count.on_front}, dominates cake-autorate on {count.over_autorate}"
+            f" Pareto front on {count.on_front} (by the transfer's own queue on"
+            f" {count.on_queue_front}), dominates cake-autorate on {count.over_autorate}"
         )
         rows = [row(verdict) for verdict in found if verdict.point.label == count.control]
         table(terminal, TITLES, rows)
@@ -46,7 +48,7 @@ def row(verdict: Verdict) -> tuple[str, ...]:
         f"{verdict.field.excess_ms(verdict.point):.0f}",
         ratio_text(verdict.excess_share),
         "yes" if verdict.reaches else "no",
-        by_text(verdict),
+        by_text(verdict.dominated_by),
         {True: "yes", False: "no", None: NOTHING}[verdict.over_autorate],
     )
 
@@ -81,11 +83,11 @@ def ratio_text(ratio: float | None) -> str:
     return NOTHING if ratio is None else f"{ratio:.2f} ×"
 
 
-def by_text(verdict: Verdict) -> str:
+def by_text(dominating: Sequence[Point]) -> str:
     """Yes, or what dominates it; a control at its defaults is named before variants of others."""
-    if verdict.on_front:
+    if not dominating:
         return "yes"
-    first = min(verdict.dominated_by, key=lambda point: point.variant != "default")
+    first = min(dominating, key=lambda point: point.variant != "default")
     return f"no: {first.control}"
 
 
@@ -104,6 +106,7 @@ def front_json(front: Front) -> dict[str, Any]:
                 "reaches": verdict.reaches,
                 "on_front": verdict.on_front,
                 "dominated_by": [point.label for point in verdict.dominated_by],
+                "dominated_in_own_queue_by": [point.label for point in verdict.dominated_in_queue],
                 "dominates_autorate": verdict.over_autorate,
             }
             for verdict in verdicts(front.fields)
