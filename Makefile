@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench never-worse kernels congestion-control docs install clean
+.PHONY: demo test random-tests bench front never-worse kernels congestion-control docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -18,6 +18,15 @@ random-tests:
 bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
+
+# Every cure on every link of the tuning half, ten minutes, and how several flows share. Resumes. HALF=both: all links.
+HALF ?= tuning
+UNBLOAT_SHARED ?= ../shared
+front:
+	./setup --tests
+	.venv/bin/unbloat reproduce fairness --store docs/generated/fairness.jsonl --page docs/generated/fairness.md
+	.venv/bin/unbloat reproduce front --half $(HALF) --traces $(UNBLOAT_SHARED)/traces \
+		--store docs/generated/front.jsonl --page docs/generated/front.md
 
 # What the agent costs on paths where it does not help: eighteen paths in guests under QEMU, an hour. Resumes.
 never-worse:

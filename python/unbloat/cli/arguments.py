@@ -420,7 +420,8 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CLAIM]...", help="Claims, or the beginning of several (`drwa`); all without."
+            metavar="[CLAIM]...",
+            help="Claims, or the beginning of several (`drwa`); all without. Or `front`: every cure on every link; or `fairness`: how several flows share.",
         ),
     ] = None,
     quick: Annotated[
@@ -440,8 +441,40 @@ def reproduce(
             help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. Needs root.",
         ),
     ] = None,
+    half: Annotated[
+        Literal["tuning", "test", "both"] | None,
+        typer.Option(help="front: which half of the links (default: tuning)."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl",
+            help="front, fairness: keeps every case, and goes on from it after an interruption.",
+        ),
+    ] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="front, fairness: run nothing, show what is stored.")
+    ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md", help="front, fairness: writes a page; front: a scatter beside it."
+        ),
+    ] = None,
 ) -> None:
-    """Simulate every claim of the papers and compare it with bounds stated beforehand, with a control each."""
+    """Simulate every claim of the papers and compare it with bounds stated beforehand, with a control each. `front` and
+    `fairness` compare the cures with each other instead: `unbloat reproduce front --traces traces`."""
+    if names in (["front"], ["fairness"]):
+        from unbloat.cli.front import FrontOptions, reproduce_fairness, reproduce_front
+
+        if quick or report is not None or jobs is not None or lab is not None:
+            raise typer.BadParameter(f"{names[0]} takes none of --quick, --report, --jobs, --lab")
+        if names == ["fairness"] and (half is not None or traces is not None):
+            raise typer.BadParameter("fairness takes neither --half nor --traces")
+        given = FrontOptions(half or "tuning", traces, store, page, stored, json)
+        raise typer.Exit((reproduce_front if names == ["front"] else reproduce_fairness)(given))
+    if half is not None or store is not None or stored or page is not None:
+        raise typer.BadParameter("--half, --store, --stored and --page are for front and fairness")
     from unbloat.cli.reproduce import ReproduceOptions, reproduce_claims
 
     options = ReproduceOptions(

@@ -88,6 +88,12 @@ def portion(points: Sequence[float], x: float) -> float:
     return a + (POINT_SHARES[place] - a) * (x - left) / (points[place] - left)
 
 
+def jain_index(rates: Sequence[float]) -> float | None:
+    """Jain's index of fairness: 1 where all are equal, 1/n where one has everything; None where none sends."""
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else None
+
+
 class Figures:
     """All figures of one simulated run."""
 
@@ -326,8 +332,7 @@ class Figures:
     def fairness(self) -> float | None:
         """Jain's index of the transfers' goodputs."""
         rates = [rate for name in self.transfers if (rate := self.goodput_bps(name)) is not None]
-        squares = sum(rate * rate for rate in rates)
-        return sum(rates) ** 2 / (len(rates) * squares) if squares else None
+        return jain_index(rates)
 
     def total_goodput_bps(self) -> float | None:
         """Of all transfers together."""

@@ -15,6 +15,7 @@ use crate::Rng;
 pub mod bbr;
 pub mod bbr3;
 pub mod bic;
+pub mod copa;
 pub mod cubic;
 mod filter;
 pub mod highspeed;
@@ -216,6 +217,7 @@ family! {
         highspeed::HighSpeed,
         westwood::Westwood,
         vegas::Vegas,
+        copa::Copa,
         lp::Lp,
         ledbat::Ledbat,
     }

@@ -64,6 +64,8 @@ pub(in crate::cc) struct Path {
     pub(in crate::cc) loss: f64,
     /// Rate at which the application has data; `None`: it always has data.
     pub(in crate::cc) app_rate: Option<Rate>,
+    /// The receiver acknowledges each segment by itself.
+    pub(in crate::cc) ack_each: bool,
     now: Instant,
     rng: Rng,
     free_at: Instant,
@@ -96,6 +98,7 @@ impl Path {
             buffer,
             loss: 0.0,
             app_rate: None,
+            ack_each: false,
             now,
             rng: Rng::new(5, "path"),
             free_at: now,
@@ -179,6 +182,10 @@ impl Path {
 
     fn receive(&mut self, at: Instant, number: u64) {
         let back = self.rtt / 2;
+        if self.ack_each {
+            self.acks.push_back((at + back, number));
+            return;
+        }
         match self.half_acked.take() {
             Some((first, before)) if at > first + DELAYED_ACK => {
                 self.acks.push_back((first + DELAYED_ACK + back, before));

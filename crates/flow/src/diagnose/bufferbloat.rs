@@ -12,7 +12,8 @@
 //! *Since when*: a change point search divides the mean queueing delay per bin of the flow's profile (100 ms,
 //! doubling for flows above 51 s) into levels. The onset is where the delay rises above 60 ms (30 ms for grade B)
 //! and mostly stays there. A slow rise counts from its crossing of that threshold. Without such a level the
-//! delay came in peaks, which is at most a warning.
+//! delay came in peaks, which is at most a warning. Fewer than three bins above the threshold are no queue that is kept
+//! filled: a host that answers late once looks the same.
 //!
 //! *Queue in bytes*: p95 of the delay × the rate delivered while the queue was there. It is this flow's own part
 //! of the queue and never more than its bytes in flight.
@@ -77,6 +78,8 @@ use crate::series::rows::{Finding, Severity};
 const BLOATED_MS: f64 = 60.0;
 /// The same for a flow of grade B: the beginning of that grade.
 const STANDING_MS: f64 = 30.0;
+/// Bins above the threshold that are peaks of a queue; one episode may lie in two bins.
+const MIN_PEAKS: usize = 3;
 /// RTT (ms) up to which everything works well, games included.
 const QUIET_MS: f64 = 100.0;
 /// RTT samples under load; with fewer a p95 is one outlier.
@@ -119,6 +122,9 @@ pub(super) fn check(e: &Evidence<'_>) -> Option<Finding> {
     let Standing { series, threshold, onset } = standing(e, base, queue.p95);
     let measured = series.iter().filter(|q| q.is_finite()).count();
     let over = series.iter().filter(|q| **q >= threshold).count();
+    if onset.is_none() && over < MIN_PEAKS {
+        return None;
+    }
     let width = e.profile.width().as_secs_f64();
 
     let (from, to) = onset.map_or((0, series.len()), |o| (o.index, o.end));

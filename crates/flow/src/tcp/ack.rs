@@ -17,6 +17,7 @@ use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::Pos;
 use crate::series::limits::State;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
+use crate::tcp::missing::EarlyAck;
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
 use crate::tcp::state::{Context, Measured};
@@ -116,6 +117,7 @@ impl Stream {
         if pos > self.max {
             if self.counts.data_packets > 0 && m.zero_since.is_none() {
                 self.counts.gap_bytes += (pos - self.max) as u64;
+                m.early_ack = Some(EarlyAck { from: self.max, to: pos, at: cx.now });
             }
             self.max = pos;
         }

@@ -131,6 +131,9 @@ impl Stream {
     /// Accounts the wait for a timer that fires later than it is due, or that fired before unseen: nothing else lets a
     /// sender repeat its first unacknowledged segment after such a silence.
     fn wait_for_timer(&self, start: Pos, rto: Duration, m: &mut Measured, cx: &mut Context<'_>) {
+        if m.silences.reset_by_receiver {
+            return;
+        }
         let due = m.last_progress.max(m.last_data) + rto;
         let state = m.bins.state();
         // At the sender a full window is known to limit until the timer fires; away from it that may have been before.

@@ -5,7 +5,8 @@
 //! model: bytes already in the capture are a
 //! retransmission. Otherwise the segment fills a hole, and the order in which it was *sent* decides, by the first of
 //! these that is available:
-//! 1. IP identification, which Linux counts up per socket;
+//! 1. IP identification, which Linux counts up per socket; a step back counts up to 2,048 only, since a sender that counts
+//!    the packets of all its connections may have passed half of the range;
 //! 2. TSval: a retransmission has a newer one than the segment behind the hole;
 //! 3. delay: a retransmission cannot arrive sooner than one RTT after the hole was seen;
 //! 4. else the segment is ambiguous.
@@ -28,6 +29,9 @@ use crate::identity::sequence::Pos;
 
 /// Minimum retransmission timeout of Linux (TCP_RTO_MIN). RFC 6298 says 1 s; no known stack waits less than 200 ms.
 pub const RTO_MIN: Duration = Duration(200_000_000);
+
+/// Timer of a SYN before the first RTT sample (RFC 6298 section 2.1).
+const INITIAL_RTO: Duration = Duration(1_000_000_000);
 
 /// The retransmission timeout by a smoothed RTT and its mean deviation (RFC 6298 section 2.3), with the minimum of Linux.
 #[inline]
@@ -125,12 +129,18 @@ pub fn judge(
     order: IdOrder,
     full_rtt: Option<Duration>,
 ) -> Late {
+    let mut far_step = false;
     if order.usable() && ip_id != 0 && hole.ip_id != 0 && ip_id != hole.ip_id {
-        return if (ip_id.wrapping_sub(hole.ip_id) as i16) < 0 {
-            Late::Reordered
-        } else {
-            Late::Retransmitted
-        };
+        let step = ip_id.wrapping_sub(hole.ip_id);
+        if step <= i16::MAX as u16 {
+            return Late::Retransmitted;
+        }
+        // A farther step back is one forward by a sender that counts all its packets: the counter has passed half of its
+        // range since.
+        if hole.ip_id.wrapping_sub(ip_id) <= MAX_STEP {
+            return Late::Reordered;
+        }
+        far_step = true;
     }
     if let (Some(mine), Some(behind)) = (tsval, hole.tsval)
         && mine != behind
@@ -144,10 +154,13 @@ pub fn judge(
     match full_rtt {
         // Nine tenths, because the smallest RTT may contain a delayed ACK.
         Some(rtt) if rtt > Duration::ZERO => {
-            if now.since(hole.since) * 10 < rtt * 9 {
-                Late::Reordered
-            } else {
+            if now.since(hole.since) * 10 >= rtt * 9 {
                 Late::Retransmitted
+            } else if far_step || rtt >= INITIAL_RTO {
+                // The smallest RTT may be that of a handshake in which a SYN was lost.
+                Late::Ambiguous
+            } else {
+                Late::Reordered
             }
         }
         _ => Late::Ambiguous,
@@ -308,6 +321,23 @@ mod tests {
     }
 
     #[test]
+    fn a_far_step_back_may_be_half_of_the_range_forward() {
+        let late = |ip_id, ms_later: u64| {
+            let rtt = Some(Duration::from_millis(360));
+            judge(&hole(40_000, None), ms(100 + ms_later), ip_id, None, order(), rtt)
+        };
+        assert_eq!(late(40_000 - 2_048, 1_100), Late::Reordered);
+        assert_eq!(
+            late(40_000 - 2_049, 1_100),
+            Late::Retransmitted,
+            "more than a round trip later"
+        );
+        assert_eq!(late(40_000 - 2_049, 100), Late::Ambiguous, "less than one");
+        assert_eq!(late(20_000, 1_100), Late::Retransmitted);
+        assert_eq!(late(40_010, 100), Late::Retransmitted);
+    }
+
+    #[test]
     fn random_identifications_leave_it_to_the_timestamps() {
         let mut o = IdOrder::default();
         for id in [5, 40_000, 7, 60_000, 123] {
@@ -325,6 +355,13 @@ mod tests {
         assert_eq!(judge(&hole(0, None), ms(110), 0, None, o, rtt), Late::Reordered);
         assert_eq!(judge(&hole(0, None), ms(141), 0, None, o, rtt), Late::Retransmitted);
         assert_eq!(judge(&hole(0, None), ms(141), 0, None, o, None), Late::Ambiguous);
+        let slow = Some(Duration::from_millis(1_400));
+        assert_eq!(
+            judge(&hole(0, None), ms(1_100), 0, None, o, slow),
+            Late::Ambiguous,
+            "a SYN lost?"
+        );
+        assert_eq!(judge(&hole(0, None), ms(1_400), 0, None, o, slow), Late::Retransmitted);
     }
 
     fn retransmission(start: Pos, max: Pos, silence_ms: u64, evidence: bool) -> Retransmission {

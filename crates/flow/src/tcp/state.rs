@@ -11,7 +11,7 @@ use crate::series::output::{Series, SeriesSelection};
 use crate::tcp::bursts::Bursts;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
-use crate::tcp::missing::Missing;
+use crate::tcp::missing::{EarlyAck, Missing};
 use crate::tcp::retransmission::{IdOrder, Recovery};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::sender_view::{Echoes, SenderView};
@@ -169,6 +169,8 @@ pub(crate) struct Measured {
     pub holes: Holes,
     /// What the capture lacks of the data.
     pub missing: Missing,
+    /// Data that was acknowledged before it was seen, and when.
+    pub early_ack: Option<EarlyAck>,
     pub bursts: Bursts,
     /// The round trips by which the congestion control is recognised.
     pub rounds: Rounds,
@@ -224,6 +226,7 @@ impl Measured {
             window_bound: WindowBound::default(),
             holes: Holes::default(),
             missing: Missing::default(),
+            early_ack: None,
             bursts: Bursts::default(),
             rounds: Rounds::default(),
             loaded_rtt: Delays::default(),

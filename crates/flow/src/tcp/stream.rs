@@ -25,6 +25,7 @@ use crate::series::evidence::Wakeup;
 use crate::series::growth::Round;
 use crate::series::limits::{BinContext, State, recovery_memory};
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
+use crate::tcp::missing::EarlyAck;
 use crate::tcp::retransmission::{self, Cause, Hole, Late, RTO_MIN, Retransmission, judge};
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
@@ -397,6 +398,13 @@ impl Stream {
             }
             return true;
         }
+        if let Some(early) = m.early_ack.filter(|early| early.covers(start, end, now)) {
+            m.early_ack = (end < early.to).then_some(EarlyAck { from: end, ..early });
+            self.counts.gap_bytes -= bytes;
+            self.counts.seen_bytes += bytes;
+            cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
+            return true;
+        }
         let arrived = end <= self.una || m.board.is_sacked(start, end);
         if let Some((_, true)) = m.board.retransmitted(start, end, now, ip_id) {
             return false;
@@ -436,6 +444,8 @@ impl Stream {
         });
         self.counts.retransmissions += n;
         self.counts.retransmitted_bytes += bytes;
+        // A sender that was reset has no timer any more: something else made these segments.
+        let fired = fired && !m.silences.reset_by_receiver;
         if fired {
             self.counts.timeouts += 1;
             m.next_timeout = now + now.since(progress) * 2;

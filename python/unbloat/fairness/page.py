@@ -1,0 +1,55 @@
+"""docs/generated/fairness.md: a row per case, a flow alone, and both ways at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbloat.fairness.fairness import Fairness
+from unbloat.fairness.judge import BothVerdict, judge_all
+from unbloat.fairness.text import TITLES, alone_rows, both_row, row
+
+HEAD = """\
+# Fairness
+
+How several flows with the same control share a bottleneck of 20 Mbit/s down or 8 Mbit/s up. Written by `make front`
+(`unbloat reproduce fairness`), which [commands/reproduce.md](../commands/reproduce.md#fairness) describes. All runs are in the simulator.
+
+The goals were fixed before the first run. Jain's index of the goodputs is at least 0.9 within 20 s of the last start, and from then on.
+Every flow's median RTT is at most λ base RTTs and a tenth. A flow alone loses nothing.
+
+*Jain* is the index over the last 20 s, *holds* the time from the last start until the index, over 5 s each, is at least 0.9 to the
+end. *least* is the goodput of the smallest flow over an equal share, *RTT / base* the largest median of a flow. λ is 3 down and 1.75 up.
+Without a window law nothing bounds the RTT.
+"""
+
+
+def fairness_page(found: Fairness) -> str:
+    """The page."""
+    verdicts = judge_all(found.shared)
+    text = HEAD
+    for way in dict.fromkeys(verdict.shared.case.way for verdict in verdicts):
+        text += f"\n## {way.capitalize()}\n"
+        for name in dict.fromkeys(verdict.shared.case.sharing.name for verdict in verdicts):
+            own = [
+                verdict
+                for verdict in verdicts
+                if (verdict.shared.case.way, verdict.shared.case.sharing.name) == (way, name)
+            ]
+            fair = sum(verdict.fair for verdict in own)
+            text += f"\n### {name}, {way}\n\nFair in {fair} of {len(own)} cases.\n\n"
+            text += table(TITLES, [row(verdict) for verdict in own])
+    text += "\n## A flow alone\n\n"
+    text += table(("control", "way", "of the untreated goodput", "kept"), alone_rows(found))
+    text += (
+        "\n## Both ways at once\n\nA download over 8 Mbit/s beside an upload over 2 Mbit/s of the same client, 60 ms of base RTT; gate and ACK-window"
+        " rewriting with the receive window law for the download. The goal: the upload keeps 0.8 of its goodput alone, and p95 of the"
+        " ping is at most 100 ms.\n\n"
+    )
+    rows = [both_row(BothVerdict(both)) for both in found.both]
+    return text + table(("control", "upload", "of alone", "download", "ping p95", "goal"), rows)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
