@@ -16,7 +16,7 @@ from unbloat.front.store import Store
 from unbloat.run.figures import Figures, jain_index
 
 STORED = Path(__file__).parents[2] / "docs/generated/fairness.jsonl"
-PLAIN, _, LAW, FAIR_QUEUE = SHARINGS
+PLAIN, _, LAW, _, FAIR_QUEUE = SHARINGS
 
 
 def test_jains_index_is_one_where_all_are_equal_and_1_over_n_where_one_has_everything() -> None:
@@ -137,7 +137,7 @@ def test_an_interrupted_run_goes_on_and_the_command_prints_80_columns(
             assert len(json.loads(out)["cases"]) == len(chosen)
         else:
             assert max(map(len, out.splitlines())) <= 80
-    assert "### window law, down" in page.read_text()
+    assert "### window law, fair, down" in page.read_text()
 
 
 @pytest.mark.parametrize("sharing", SHARINGS, ids=lambda sharing: sharing.name)

@@ -40,9 +40,9 @@ LAMBDA = {"down": 48, "up": 28}
 BOUND: dict[Way, float] = {"down": 3.0, "up": 1.75}
 
 
-def windows(form: str) -> dict[Way, str]:
+def windows(form: str, more: str = "") -> dict[Way, str]:
     """A form of the window law with the agent's constants."""
-    return {way: law(form, LAMBDA[way]) for way in WAYS}
+    return {way: law(form, LAMBDA[way], more) for way in WAYS}
 
 
 def published() -> dict[Way, str]:
@@ -50,11 +50,12 @@ def published() -> dict[Way, str]:
     return {way: f'{{ kind = "drwa", lambda = {LAMBDA[way]} }}' for way in WAYS}
 
 
-# A new form of the window law is one line here: `Sharing("window law, agent", windows("agent"), BOUND)`.
+# A new form of the window law is one line here. `increment = 1` is the agent's default, `fair` its option.
 SHARINGS = (
     Sharing("nothing", {}, {}),
     Sharing("DRWA, paper", published(), BOUND),
-    Sharing("window law", windows("rate"), BOUND),
+    Sharing("window law, agent", windows("agent", ", increment = 1"), BOUND),
+    Sharing("window law, fair", windows("agent", ", fair = true"), BOUND),
     Sharing("fq_codel", {}, {}, '"fq_codel"'),
 )
 
@@ -218,7 +219,7 @@ BOTH_WAYS: tuple[BothWays, ...] = tuple(
     for name, gate, acks, receive in (
         ("nothing", "", "", ""),
         ("gate", GATE, "", law("rate", LAMBDA["down"])),
-        ("ACKs", "", law("rate", LAMBDA["up"]), law("rate", LAMBDA["down"])),
+        ("ACKs", "", law("agent", LAMBDA["up"]), law("agent", LAMBDA["down"])),
     )
     for download in (False, True)
 )

@@ -47,16 +47,16 @@ class Control:
         return self.name if self.variant == "default" else f"{self.name}, {self.variant}"
 
 
-def law(form: str, sixteenths: int) -> str:
-    """The window law of the agent; λ in sixteenths, as scenario files write it."""
-    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths} }}'
+def law(form: str, sixteenths: int, more: str = "") -> str:
+    """The window law with the agent's constants; λ in sixteenths, as scenario files write it."""
+    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths}{more} }}'
 
 
-# The window law by its defaults: its name, its form and λ in the scenario, the ways that it is for. Another form is a line
-# more: `Control("window, agent", role="ours", window=law("agent", 48), ways=("down",))`.
+# The window law as the agent runs it by its defaults: its name, its form and λ in the scenario, the ways that it is for.
+# Another form is a line more.
 LAWS = (
-    Control("window, λ 3", role="ours", window=law("rate", 48), ways=("down",)),
-    Control("ACKs, λ 1.75", role="ours", window=law("rate", 28), ways=("up",)),
+    Control("window, λ 3", role="ours", window=law("agent", 48), ways=("down",)),
+    Control("ACKs, λ 1.75", role="ours", window=law("agent", 28), ways=("up",)),
 )
 GATE = Control(
     "gate",
