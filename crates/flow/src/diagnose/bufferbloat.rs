@@ -287,6 +287,25 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_answers_late_once_is_no_queue() {
+        // Single bins, far apart, so that no level of delay is found.
+        let with = |late: u32| {
+            let mut case = Case::transfer(20, |t, bin| {
+                let tick = (t * 10.0).round() as u32;
+                if tick % 20 == 10 && tick / 20 < late {
+                    bin.rtt(2_000.0);
+                }
+            });
+            if let Some(q) = &mut case.flow.queue_ms {
+                q.p95 = 70.0;
+            }
+            check(&case.evidence()).map(|f| (f.severity, f.text.contains("it came in peaks")))
+        };
+        assert_eq!([with(1), with(2)], [None; 2]);
+        assert_eq!(with(3), Some((Severity::Warning, true)));
+    }
+
+    #[test]
     fn the_boundary_of_grade_b_is_30_ms() {
         let with = |ms: f64| {
             let mut case =
