@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"_native", "errors", "run", "scenario", "text"},
     "claims": {"capture", "errors", "lab", "report", "run", "scenario", "text", "version"},
     "front": {"errors", "run", "scenario", "text"},
-    "fairness": {"front", "run", "scenario", "text"},
+    "fairness": {"front", "run", "text"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
     "plots": {"capture"},
     "recording": {"errors", "text"},

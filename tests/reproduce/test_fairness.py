@@ -9,9 +9,10 @@ import pytest
 
 from unbloat.cli.arguments import main
 from unbloat.fairness.cases import ALONE, BOTH_WAYS, CASES, SHARINGS, Case, Sharing
-from unbloat.fairness.fairness import NAMES, Both, Shared, fairness, settings, shared, simulated
+from unbloat.fairness.fairness import NAMES, Both, Shared, fairness, settings, shared
 from unbloat.fairness.jain import holds_after, per_second
 from unbloat.fairness.judge import BothVerdict, judge_alone, judge_shared
+from unbloat.front.case import simulated
 from unbloat.front.store import Store
 from unbloat.run.figures import Figures, jain_index
 

@@ -7,7 +7,6 @@ control of both ways at once
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,9 @@ from unbloat.fairness.cases import (
     BothWays,
     Case,
 )
-from unbloat.front.case import METHOD, waits_ms
+from unbloat.front.case import digest, simulated, waits_ms
 from unbloat.front.store import Store
 from unbloat.run.figures import Figures, statistics
-from unbloat.run.run import Run
-from unbloat.scenario.simulate import RunOptions, finished, prepared, run_job
 
 NAMES = ("way", "flows", "starts", "rtts", "control")
 
@@ -94,16 +91,7 @@ def fairness(
 
 def settings(case: Case | BothWays) -> str:
     """Names what is simulated."""
-    return hashlib.sha256(f"{METHOD}{case.scenario()}".encode()).hexdigest()[:10]
-
-
-def simulated(text: str) -> Run:
-    """One run."""
-    work = prepared(text, RunOptions(seed=1, events=False))
-    outcome = run_job(work.jobs[0])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return finished(work.jobs[0], outcome, work.source)
+    return digest(case.scenario())
 
 
 def shared(case: Case) -> list[Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from unbloat.fairness.fairness import Both, Shared
 from unbloat.fairness.jain import holds_after
+from unbloat.front.links import Way
 from unbloat.run.figures import jain_index
 
 WITHIN_S = 20
@@ -108,6 +109,39 @@ class BothVerdict:
     def reaches(self) -> bool:
         """Goodput and ping."""
         return self.share >= UPLOAD_SHARE and self.both.ping_p95_ms <= PING_MS
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cases of several flows with one control in one direction."""
+
+    way: Way
+    control: str
+    verdicts: list[SharedVerdict]
+
+    @property
+    def fair(self) -> int:
+        """How many are fair."""
+        return sum(verdict.fair for verdict in self.verdicts)
+
+
+def judge_groups(found: Sequence[Shared]) -> list[Group]:
+    """All cases with several flows: by direction, then by control, in the order in which they are first found."""
+    verdicts = judge_all(found)
+    cases = [verdict.shared.case for verdict in verdicts]
+    return [
+        Group(
+            way,
+            control,
+            [
+                verdict
+                for verdict, case in zip(verdicts, cases, strict=True)
+                if (case.way, case.sharing.name) == (way, control)
+            ],
+        )
+        for way in dict.fromkeys(case.way for case in cases)
+        for control in dict.fromkeys(case.sharing.name for case in cases)
+    ]
 
 
 def judge_all(found: Sequence[Shared]) -> list[SharedVerdict]:

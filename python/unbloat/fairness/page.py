@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from unbloat.fairness.fairness import Fairness
-from unbloat.fairness.judge import BothVerdict, judge_all
+from unbloat.fairness.judge import BothVerdict, judge_groups
 from unbloat.fairness.text import TITLES, alone_rows, both_row, row
 
 HEAD = """\
@@ -25,19 +26,12 @@ Without a window law nothing bounds the RTT.
 
 def fairness_page(found: Fairness) -> str:
     """The page."""
-    verdicts = judge_all(found.shared)
     text = HEAD
-    for way in dict.fromkeys(verdict.shared.case.way for verdict in verdicts):
+    for way, groups in groupby(judge_groups(found.shared), key=lambda group: group.way):
         text += f"\n## {way.capitalize()}\n"
-        for name in dict.fromkeys(verdict.shared.case.sharing.name for verdict in verdicts):
-            own = [
-                verdict
-                for verdict in verdicts
-                if (verdict.shared.case.way, verdict.shared.case.sharing.name) == (way, name)
-            ]
-            fair = sum(verdict.fair for verdict in own)
-            text += f"\n### {name}, {way}\n\nFair in {fair} of {len(own)} cases.\n\n"
-            text += table(TITLES, [row(verdict) for verdict in own])
+        for group in groups:
+            text += f"\n### {group.control}, {way}\n\nFair in {group.fair} of {len(group.verdicts)} cases.\n\n"
+            text += table(TITLES, [row(verdict) for verdict in group.verdicts])
     text += "\n## A flow alone\n\n"
     text += table(("control", "way", "of the untreated goodput", "kept"), alone_rows(found))
     text += (

@@ -14,6 +14,7 @@ from unbloat.fairness.judge import (
     SharedVerdict,
     judge_all,
     judge_alone,
+    judge_groups,
 )
 from unbloat.text.format import NOTHING
 from unbloat.text.table import table
@@ -25,20 +26,12 @@ YES = {True: "yes", False: "no", None: NOTHING}
 
 def fairness_screen(terminal: Terminal, found: Fairness) -> None:
     """Prints it."""
-    verdicts = judge_all(found.shared)
-    for way in dict.fromkeys(verdict.shared.case.way for verdict in verdicts):
-        for name in dict.fromkeys(verdict.shared.case.sharing.name for verdict in verdicts):
-            own = [
-                verdict
-                for verdict in verdicts
-                if (verdict.shared.case.way, verdict.shared.case.sharing.name) == (way, name)
-            ]
-            fair = sum(verdict.fair for verdict in own)
-            terminal.line()
-            terminal.wrapped(
-                f"{name}, {way}: fair within {WITHIN_S} s in {fair} of {len(own)} cases"
-            )
-            table(terminal, TITLES, [row(verdict) for verdict in own], left_columns=3)
+    for group in judge_groups(found.shared):
+        terminal.line()
+        terminal.wrapped(
+            f"{group.control}, {group.way}: fair within {WITHIN_S} s in {group.fair} of {len(group.verdicts)} cases"
+        )
+        table(terminal, TITLES, [row(verdict) for verdict in group.verdicts], left_columns=3)
     terminal.line()
     terminal.wrapped(
         f"Jain: index over the last 20 s. holds: seconds from the last start until the index is {HOLDS} or more to the"

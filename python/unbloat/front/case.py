@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import unbloat.run.run
 from unbloat.errors import UnbloatError
 from unbloat.front.controls import BUFFER, Control
 from unbloat.front.links import DURATION_S, Track
@@ -107,8 +108,12 @@ bytes = "{PING_BYTES} B"
 
 def settings(track: Track, control: Control) -> str:
     """Names what is simulated, so that a stored run of other settings does not count."""
-    text = f"{METHOD}{scenario(track, control)}{track.text}"
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return digest(scenario(track, control), track.text)
+
+
+def digest(*texts: str) -> str:
+    """Of what is simulated, and of how it is measured."""
+    return hashlib.sha256(f"{METHOD}{''.join(texts)}".encode()).hexdigest()[:10]
 
 
 def waits_ms(probes: Sequence[Row], last_s: float, end_s: float) -> list[float]:
@@ -129,14 +134,21 @@ def waits_ms(probes: Sequence[Row], last_s: float, end_s: float) -> list[float]:
     return waits
 
 
-def simulate_case(track: Track, control: Control, seed: int) -> Run:
-    """One run."""
-    work = prepared(scenario(track, control), RunOptions(seed=seed, events=False))
-    traces = {"link": track.text} if track.link.recorded else {}
-    outcome = run_job(replace(work.jobs[0], traces=traces))
+def simulated(
+    text: str, *, seed: int = 1, traces: dict[str, str] | None = None
+) -> unbloat.run.run.Run:
+    """The only run of a scenario file; `traces`: the text of each trace that it names."""
+    work = prepared(text, RunOptions(seed=seed, events=False))
+    outcome = run_job(replace(work.jobs[0], traces=traces or {}))
     if isinstance(outcome, Exception):
         raise outcome
-    run = finished(work.jobs[0], outcome, work.source)
+    return finished(work.jobs[0], outcome, work.source)
+
+
+def simulate_case(track: Track, control: Control, seed: int) -> Run:
+    """One run."""
+    traces = {"link": track.text} if track.link.recorded else {}
+    run = simulated(scenario(track, control), seed=seed, traces=traces)
     figures = Figures(run)
     ping = statistics(waits_ms(run.probes.to_pylist(), LAST_PING_S, DURATION_S))
     queue = figures.transfer_queue_ms("transfer")
